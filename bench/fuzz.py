@@ -35,7 +35,7 @@ from pathlib import Path
 from fuzzing.rows import KINDS, RUNS_CODE, Kind, kind_of
 from fuzzing.texts import Text, text_for
 
-from whet.grading.limits import Limits, confine
+from whet.grading.limits import Limits, limit_memory
 from whet.rng import stream
 from whet.types import Json, Score, Verdict
 
@@ -180,7 +180,7 @@ def worker(
     keep: bool,
 ) -> None:
     """Grade chunk after chunk; `clock` says which text this worker has, and since when."""
-    confine(Limits())
+    limit_memory(Limits())
     parent = os.getppid()
     while True:
         while not place.poll(1.0):

@@ -32,14 +32,14 @@ from torch import Tensor
 from whet.algos import advantages
 from whet.algos.algorithm import build_algorithm
 from whet.algos.losses import TokenTerms
-from whet.algos.objectives import Objective, PreferenceConfig, preference_objective
+from whet.algos.objectives import Objective, PreferenceConfig, TokenLoss, preference_objective
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, PreferencePair
 from whet.models.transformer import Transformer
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.rounding import rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_policy
-from whet.train.learner import LocalLearner, divide, score_examples, weigh
+from whet.train.learner import LocalLearner, score_examples, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import FrozenScorer, score_pairs, weigh_pairs
 from whet.train.rl_step import credit, flatten, select, to_example
@@ -373,19 +373,19 @@ class World:
         """Accumulate a gradient in micro-batches; the size of the loss is taken in a pass of its
         own."""
 
-        def size(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
-            return objective.loss(terms)[0].abs(), {}
+        def size(terms: TokenTerms) -> TokenLoss:
+            return TokenLoss(objective.loss(terms).loss.abs(), {})
 
         cfg = TrainConfig(micro_tokens=micro_tokens)
         own = copy.deepcopy(model)
-        metrics = divide(LocalLearner(own, cfg, steps=1).accumulate(examples, objective))
+        metrics = LocalLearner(own, cfg, steps=1).accumulate(examples, objective).means
         sized = LocalLearner(copy.deepcopy(model), cfg, steps=1).accumulate(
             examples, replace(objective, loss=size)
         )
         return Found(
             loss=metrics["loss"],
             gradient=joined(gradients(own)),
-            loss_size=sized["loss"].total,
+            loss_size=sized.loss,
             clip_fraction=metrics.get("policy/clip_fraction", 0.0),
         )
 

@@ -30,14 +30,14 @@ from speed.work import Spec, Work
 
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
-from whet.engine.graphs import recorded_bytes
+from whet.engine.graphs import graph_bytes
 from whet.engine.native import NativeConfig, NativeEngine
-from whet.pipeline.phases import Job, StepPhase, phases
-from whet.plan.cost import CARDS, GB, Cost
-from whet.train.learner import LocalLearner
+from whet.models.cost import CARDS, GB, Cost
+from whet.plan.phases import Job, StepPhase, phases
+from whet.train.learner import LocalLearner, Scorer
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import FrozenScorer, reference_of, with_reference
+from whet.train.policy import reference_of, with_reference
 from whet.train.rl_step import update_policy
 
 Settings = dict[str, str | int | float | bool]
@@ -190,11 +190,7 @@ def measure(
     before = left_over(spec.work.device)
     model = drawn(spec.work)
     engine = engine_of(spec, model)
-    reference = (
-        reference_of(model, train.micro_tokens, offload=train.offload_reference)
-        if pair.kl
-        else None
-    )
+    reference = reference_of(model, train) if pair.kl else None
     memory = DeviceMemory(model.device)
     memory.add(engine)
     learner = LocalLearner(model, train, steps=1000, memory=memory)
@@ -212,7 +208,7 @@ def step(
     pair: Pair,
     spec: Spec,
     engine: NativeEngine,
-    reference: FrozenScorer | None,
+    reference: Scorer | None,
     learner: LocalLearner,
     meter: "Meter",
     number: int,
@@ -255,9 +251,7 @@ class Meter:
         seconds = time.perf_counter() - began
         # Recorded steps hold memory that no tensor has.
         held = (
-            torch.cuda.max_memory_allocated() - self.before + recorded_bytes()
-            if self.is_cuda
-            else 0
+            torch.cuda.max_memory_allocated() - self.before + graph_bytes() if self.is_cuda else 0
         )
         peak = float(held) if self.is_cuda else None
         return result, Measured(peak=peak, seconds=seconds)

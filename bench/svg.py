@@ -2,7 +2,7 @@
 
 import html
 
-from whet.evals.page import readable
+from whet.evals.html_report import escape_hidden
 
 VOID = frozenset({"line", "path", "rect", "circle", "polyline"})
 
@@ -27,8 +27,8 @@ def tag(tag_name: str, *children: str, **attributes: str | float) -> Markup:
     opening = tag_name
     for key, value in attributes.items():
         name = key.rstrip("_").replace("_", "-")
-        opening += f' {name}="{html.escape(readable(str(value)))}"'
+        opening += f' {name}="{html.escape(escape_hidden(str(value)))}"'
     if tag_name in VOID:
         return Markup(f"<{opening}/>")
-    inside = [c if isinstance(c, Markup) else html.escape(readable(c)) for c in children]
+    inside = [c if isinstance(c, Markup) else html.escape(escape_hidden(c)) for c in children]
     return Markup(f"<{opening}>{''.join(inside)}</{tag_name}>")

@@ -242,7 +242,7 @@ def test_the_estimator_and_loss_in_the_documents_train(tmp_path: Path) -> None:
     examples, state = credit(selection, flatten(selection, temperature=1.0), algo, {})
 
     assert ([item.advantage for item in examples], state) == ([0.75, 0.0, -0.25], {"steps": 1.0})
-    assert update_policy(learner, examples, algo, seed=0)["train/grad_norm"] > 0
+    assert update_policy(learner, examples, algo, seed=0).metrics["train/grad_norm"] > 0
 
 
 def test_the_trial_in_the_documents_trains_with_its_functions(

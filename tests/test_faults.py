@@ -390,9 +390,9 @@ class Texts(Game24):
 @pytest.mark.parametrize(
     ("task", "words"),
     [
-        ("Raises", "line 6, in problems: ValueError: there is no more"),
-        ("Varies", "line 10, in vary: KeyError: 'words'"),
-        ("Texts", "the task 'texts' makes str in place of a Problem"),
+        ("Raises", "raised ValueError in line 6: there is no more"),
+        ("Varies", "raised KeyError in line 10: 'words'"),
+        ("Texts", "problems should yield whet.types.Problem, not '1 2 3 4'"),
     ],
 )
 def test_a_task_of_ones_own_that_fails_is_one_sentence_with_its_line(

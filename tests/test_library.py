@@ -59,7 +59,7 @@ def test_an_unknown_split_is_refused_with_those_that_are_known(name: str) -> Non
     with pytest.raises(
         ConfigError, match=r"^there is no split 'test1'; the splits are sft, rl, dev, test$"
     ):
-        whet.task(name, **settings).problems("test1")
+        list(whet.task(name, **settings).problems("test1"))
 
 
 def test_a_generator_refuses_a_split_that_no_draw_would_match() -> None:

@@ -22,7 +22,7 @@ from whet.recipes.tango import Side, TangoConfig
 from whet.recipes.tango import num_steps as num_side_steps
 from whet.rewards.spec import RewardSpec
 from whet.rewards.spec import load_spec as load_reward
-from whet.toml import Table, flat
+from whet.toml import Table, flatten
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
@@ -120,7 +120,7 @@ def test_the_documented_recipes_are_those_of_the_folder_with_their_models_and_da
 
 def taken_from_outside(file: Path) -> Iterator[str]:
     """List the models and data files that a recipe names."""
-    for values in (flat(stage) for stage in stages_of(file).values()):
+    for values in (flatten(stage) for stage in stages_of(file).values()):
         for key in ("problems", "data", "model.path", "verifier.path"):
             place = values.get(key)
             if isinstance(place, str) and not place.startswith("@"):
@@ -176,7 +176,7 @@ def test_the_sizes_of_a_tango_differ_in_the_generator_alone(name: str) -> None:
 def test_the_numbers_that_the_catalogue_gives_of_a_source_are_those_of_its_file(
     file: str, stage: str, name: AlgoName
 ) -> None:
-    values = flat(to_table(load_pipeline(EXPERIMENTS / f"{file}.toml", []).config.stages[stage]))
+    values = flatten(to_table(load_pipeline(EXPERIMENTS / f"{file}.toml", []).config.stages[stage]))
     source = PRESETS[name].source
 
     assert {key: values.get(f"algo.{key}", values.get(key)) for key in source} == source

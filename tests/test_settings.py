@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 from small import whet, write
 
+from whet.config_errors import MOVED, find_models
 from whet.engine.base import Sampling
-from whet.mistakes import MOVED, models
 from whet.pipeline.pipeline import PipelineConfig
 from whet.toml import TAGS
 
@@ -23,7 +23,7 @@ def reachable(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[ty
         seen.add(model)
         yield model
         for field in model.model_fields.values():
-            for below in models(field.annotation):
+            for below in find_models(field.annotation):
                 yield from reachable(below, seen)
 
 

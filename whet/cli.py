@@ -103,7 +103,7 @@ def plan(
     """Predict memory, step and run time on a GPU, and run nothing. Exits with 1 where something
     does not fit."""
     from whet.pipeline.pipeline import load_stages
-    from whet.pipeline.predict import print_plan
+    from whet.plan.predict import print_plan
 
     if not print_plan(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
         raise typer.Exit(1)
@@ -152,7 +152,7 @@ def grade(
     """Grade a file of responses."""
     from whet.commands.grade_file import grade_file
 
-    grade_file(source, out, problems=problems, workers=workers, reward=reward, own=task or ())
+    grade_file(source, out, problems=problems, workers=workers, reward=reward, custom=task or ())
 
 
 @app.command()
@@ -194,7 +194,9 @@ def import_(
     ctx: typer.Context,
     file: Annotated[Path, _argument(help="JSONL, JSON, CSV or Parquet.")],
     out: Annotated[Path, _required(help="The file of problems to write.")],
-    format: Annotated[str | None, typer.Option(help="The layout of the rows, by name.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="The layout of the rows, or my_rows.py:read.")
+    ] = None,
     map: Annotated[list[str] | None, typer.Option(help="field=column, as often as needed.")] = None,
     task: Annotated[str | None, typer.Option(help="The task of mapped rows.")] = None,
     split: Annotated[
@@ -295,13 +297,6 @@ def main(args: Sequence[str] | None = None) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         _refuse(f"{error.filename}: {reason}" if error.filename is not None else reason)
-    except Exception as error:
-        from whet.user_code import find_user_line
-
-        line = find_user_line(error)
-        if line is None:
-            raise
-        _refuse(f"{line}: {type(error).__name__}: {error}")
 
 
 def _refuse(sentence: str) -> None:

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, to_jsonable_python
 
-from whet import mistakes, toml
+from whet import config_errors, toml
 from whet.errors import ConfigError
 from whet.toml import Table
 from whet.types import Json
@@ -131,16 +131,16 @@ def load_settings(
         if "kind" not in kind.model_fields:
             layer.pop("kind", None)
         tree = toml.merge(tree, layer)
-        sources |= {key: source for key, item in toml.flat(layer).items() if item != {}}
-        sources = {key: sources[key] for key in toml.flat(tree) if key in sources}
+        sources |= {key: source for key, item in toml.flatten(layer).items() if item != {}}
+        sources = {key: sources[key] for key in toml.flatten(tree) if key in sources}
     texts = toml.from_flags(overrides)
     for key, text in texts.items():
-        tree = toml.with_value(tree, key, toml.value(text))
+        tree = toml.with_value(tree, key, toml.parse_value(text))
         sources = {k: v for k, v in sources.items() if not k.startswith(f"{key}.")} | {key: "cli"}
     origin = Origin(sources, kind.shared_with)
     config = _validate(kind, tree, origin, texts)
     _refuse_without_effect(config, origin)
-    keys = toml.flat(to_table(config))
+    keys = toml.flatten(to_table(config))
     return Loaded(config=config, origin=MappingProxyType({key: origin.of(key) for key in keys}))
 
 
@@ -196,9 +196,9 @@ def _validate(kind: type[C], tree: Table, origin: Origin, texts: Mapping[str, st
         errors = error.errors(include_url=False)
         # A flag such as `--project 24` means text where text is asked for.
         wants_text = [row["loc"] for row in errors if row["type"] == "string_type"]
-        keys = texts.keys() & {".".join(mistakes.path(loc, tree)) for loc in wants_text}
+        keys = texts.keys() & {".".join(config_errors.key_path(loc, tree)) for loc in wants_text}
         if not keys:
-            raise ConfigError(mistakes.sentence(kind, errors, tree, origin.of)) from error
+            raise ConfigError(config_errors.describe(kind, errors, tree, origin.of)) from error
     for key in keys:
         tree = toml.with_value(tree, key, texts[key])
     return _validate(kind, tree, origin, {k: text for k, text in texts.items() if k not in keys})
@@ -234,7 +234,7 @@ def show_settings(loaded: Loaded[Config], *, explain: bool = False) -> str:
     """Print every setting with where it came from, one aligned line each, and what it means."""
     meanings = {setting.key: setting.meaning for setting in _settings(loaded.config)}
     rows = []
-    for key, item in toml.flat(_fold(to_table(loaded.config))).items():
+    for key, item in toml.flatten(_fold(to_table(loaded.config))).items():
         source = loaded.origin.get(key, "default")
         rows.append((key, toml.literal(item), f"{source}: {meanings[key]}" if explain else source))
     keys = max((len(key) for key, _, _ in rows), default=0)
@@ -279,7 +279,7 @@ def to_table(config: Config, *, keep_none: bool = True) -> Table:
 
 def differences(a: Config, b: Config) -> list[str]:
     """List what differs, as "train.lr: 0.001 -> 0.002"."""
-    old, new = ({k: toml.literal(v) for k, v in toml.flat(to_table(c)).items()} for c in (a, b))
+    old, new = ({k: toml.literal(v) for k, v in toml.flatten(to_table(c)).items()} for c in (a, b))
     gone = "(not there)"
     pairs = {key: (old.get(key, gone), new.get(key, gone)) for key in [*old, *new]}
     return [f"{key}: {one} -> {other}" for key, (one, other) in pairs.items() if one != other]
@@ -297,7 +297,7 @@ class _Setting:
 
     @property
     def key(self) -> str:
-        return ".".join(map(toml.name, self.path))
+        return ".".join(map(toml.quote, self.path))
 
 
 def _settings(
@@ -368,7 +368,7 @@ def _lay_over(default: object, given: object) -> object:
     the default."""
     if not isinstance(default, Config) or not isinstance(given, dict):
         return given
-    tags = set(mistakes.tags(type(default)))
+    tags = set(config_errors.list_tags(type(default)))
     if tags and any(tag in given and given[tag] not in tags for tag in toml.TAGS):
         return given
     before = dict(default)

@@ -37,7 +37,7 @@ def keep_sums_in_order() -> None:
 
 def can_run_amx() -> bool:
     """Multiply two tiles in a child process, which an illegal instruction may kill."""
-    command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("try_amx.py"))]
+    command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("amx_probe.py"))]
     nothing = subprocess.DEVNULL
     try:
         child = subprocess.run(  # noqa: S603 - this Python and a file of our own

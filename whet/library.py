@@ -26,7 +26,7 @@ from whet.rng import derive
 from whet.store.files import Row
 from whet.store.rollouts import read_columns
 from whet.store.run import RunStore, stage_folders
-from whet.tasks.base import Task
+from whet.tasks.base import Task, list_problems
 from whet.tasks.registry import TaskConfig, build_task, make_task
 from whet.types import Group, Json, Message, Problem, Rollout, Score
 from whet.user_code import read_settings
@@ -101,7 +101,7 @@ def load_model(
     A new model has random weights, a context of `positions` tokens, and a tokenizer made from the
     problems and solutions of `task`. A folder that is named like a size is written "./tiny".
     """
-    from whet.data.views import texts
+    from whet.data.rollout_datasets import list_texts
     from whet.engine.native import NativeConfig
     from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
     from whet.train.policy import build_policy
@@ -116,7 +116,9 @@ def load_model(
         )
     else:
         source = ModelSource(new=name, positions=positions)
-        known_texts = texts(solve(task, islice(task.problems("sft"), TOKENIZER_PROBLEMS)))
+        known_texts = list_texts(
+            solve(task, islice(list_problems(task, "sft"), TOKENIZER_PROBLEMS))
+        )
     transformer, tokenizer = open_model(
         source, dtype=torch_dtype("auto"), device=torch_device(), texts=known_texts, seed=seed
     )

@@ -1,5 +1,4 @@
-"""TOML files and the tables in them: read, write, merge, find a value by its dotted key, take
-flags.
+"""Read, write and merge TOML tables, find values by dotted keys, parse flags.
 
 tomllib only reads, so the writer is here. It knows text, numbers, booleans, lists and tables; None
 is left out.
@@ -47,10 +46,10 @@ def read(file: Path) -> Table:
         raise ConfigError(f"{file} nests tables or lists too deeply to be read") from None
 
 
-def value(text: str) -> Json:
+def parse_value(text: str) -> Json:
     """Parse a TOML value; what is none, or is a date, is a bare string.
 
-    >>> value("[1, 2.5]"), value("true"), value("adamw"), value("none")
+    >>> parse_value("[1, 2.5]"), parse_value("true"), parse_value("adamw"), parse_value("none")
     ([1, 2.5], True, 'adamw', 'none')
     """
     try:
@@ -67,13 +66,13 @@ def write(table: Mapping[str, Json], *, at: str = "") -> str:
     lines = []
     tables = []
     for key, item in table.items():
-        path = f"{at}.{name(key)}" if at else name(key)
+        path = f"{at}.{quote(key)}" if at else quote(key)
         if isinstance(item, dict):
             tables.append(f"\n[{path}]\n{write(item, at=path)}")
         elif rows := _rows(item):
             tables += [f"\n[[{path}]]\n{write(row, at=path)}" for row in rows]
         elif item is not None:
-            lines.append(f"{name(key)} = {literal(item)}\n")
+            lines.append(f"{quote(key)} = {literal(item)}\n")
     return "".join([*lines, *tables])
 
 
@@ -84,7 +83,7 @@ def literal(item: Json) -> str:
     '[1e-05, "a", {k = true}]'
     """
     if isinstance(item, dict):
-        pairs = [f"{name(k)} = {literal(part)}" for k, part in item.items() if part is not None]
+        pairs = [f"{quote(k)} = {literal(part)}" for k, part in item.items() if part is not None]
         return f"{{{', '.join(pairs)}}}"
     if isinstance(item, list):
         return f"[{', '.join(literal(part) for part in item)}]"
@@ -94,8 +93,8 @@ def literal(item: Json) -> str:
     return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def name(key: str) -> str:
-    """Quote a key where TOML asks for it."""
+def quote(key: str) -> str:
+    """Quote a key if TOML requires it."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else literal(key)
 
 
@@ -115,23 +114,23 @@ def merge(old: Mapping[str, Json], new: Mapping[str, Json]) -> Table:
     return both
 
 
-def flat(table: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
+def flatten(table: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
     """Name every value by its dotted key; rows of a list of tables are numbered.
 
-    >>> flat({"a": {"b": 1}, "c": [{"d": 2}]})
+    >>> flatten({"a": {"b": 1}, "c": [{"d": 2}]})
     {'a.b': 1, 'c.0.d': 2}
     """
     values: dict[str, Json] = {}
     for key, item in table.items():
-        path = f"{prefix}{name(key)}"
+        path = f"{prefix}{quote(key)}"
         rows = {str(index): row for index, row in enumerate(_rows(item))}
         below = item if isinstance(item, dict) else rows
-        values |= flat(below, f"{path}.") if below else {path: item}
+        values |= flatten(below, f"{path}.") if below else {path: item}
     return values
 
 
 def look_up(item: Json, keys: Sequence[str | int]) -> Json:
-    """Follow keys and row numbers down to a value; None where there is none."""
+    """Follow keys and row numbers down to a value; None if there is none."""
     for key in keys:
         if isinstance(item, list):
             item = item[int(key)]
@@ -163,8 +162,8 @@ def with_value(table: Mapping[str, Json], key: str, item: Json) -> Table:
 
 
 def from_flags(arguments: Sequence[str]) -> dict[str, str]:
-    """Read `--key value`, `--key=value` and a lone `--key`, which means true; the last of a key
-    wins."""
+    """Read `--key value`, `--key=value` and a lone `--key`, which means true; the last
+    of a key wins."""
     flags: dict[str, str] = {}
     rest = list(arguments)
     while rest:

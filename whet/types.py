@@ -5,7 +5,7 @@ All are frozen. Token data are numpy arrays, so types that hold them compare by 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Generic, Literal, TypeVar
@@ -167,6 +167,21 @@ class Rollout:
 Group = tuple[Rollout, ...]
 """Siblings: answers to the same problem by the same policy."""
 
+
+def rewards_of(rollouts: Iterable[Rollout]) -> list[float]:
+    """List the rewards, without those of answers that could not be graded."""
+    return [rollout.reward for rollout in rollouts if rollout.reward is not None]
+
+
+def are_equal(rewards: Collection[float]) -> bool:
+    """Whether no reward of a group is better than another, so that there is nothing to learn.
+
+    >>> are_equal([0.5, 0.5]), are_equal([0.5, 0.0]), are_equal([])
+    (True, False, True)
+    """
+    return len(set(rewards)) <= 1
+
+
 Array = TypeVar("Array")
 
 
@@ -217,6 +232,24 @@ def compact(value: Json | Mapping[str, Json], *, sort_keys: bool = False) -> byt
     except (ValueError, RecursionError) as error:
         raise DataError(f"this cannot be written as JSON ({error})") from error
     return text.encode("utf-8", "backslashreplace")
+
+
+def read_number(value: Json) -> float:
+    """Read a JSON number.
+
+    >>> read_number(2)
+    2.0
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"not a number: {value!r}")
+    return float(value)
+
+
+def read_integer(value: Json) -> int:
+    """Read a JSON integer."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"not an integer: {value!r}")
+    return value
 
 
 def _problem(row: Mapping[str, Json]) -> Problem:

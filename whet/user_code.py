@@ -1,21 +1,23 @@
 """The user's own code by file and name: `my_task.py:Name` is a Python file and something in it.
 
-Tasks, rewards, shaping terms, advantages and losses come this way; each caller checks what it
-gets.
+Tasks, rewards, shaping terms, advantages, losses and data formats come this way; each caller
+checks what it gets.
 """
 
 import hashlib
 import importlib.util
+import inspect
 import sys
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, ValidationError
 
-from whet import mistakes
+from whet import config_errors
 from whet.config import Config
 from whet.errors import ConfigError
 from whet.types import Json
@@ -80,6 +82,48 @@ def load_from_file(reference: str, key: str) -> object:
     return values[name]
 
 
+def load_function(
+    reference: str,
+    key: str,
+    parameters: tuple[str, ...],
+    *,
+    passes: tuple[type[Exception], ...] = (),
+) -> Callable[..., Any]:
+    """Load a function of these parameters; what it raises becomes one sentence, unless it
+    `passes`."""
+    label = f"{key} = {reference!r}"
+    function = load_from_file(reference, key)
+    if not callable(function):
+        raise ConfigError(f"{label} should name a function, not {function!r:.60}")
+    check_parameters(function, label, parameters)
+    files = [str(Path(reference.rpartition(":")[0]).resolve())]
+
+    def call(*args: object) -> Any:
+        try:
+            return function(*args)
+        except passes:
+            raise
+        except Exception as error:  # a user's function may raise anything
+            raise explain_exception(label, error, files) from error
+
+    return call
+
+
+def check_parameters(
+    function: Callable[..., object], label: str, parameters: tuple[str, ...]
+) -> None:
+    """Refuse a function that cannot be called with as many values."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a function in C may not tell
+        return
+    try:
+        signature.bind(*parameters)
+    except TypeError as error:
+        wanted = ", ".join(parameters)
+        raise ConfigError(f"{label} should take ({wanted}), not {signature}") from error
+
+
 def load_file(file: Path) -> ModuleType:
     """Run a file as a module of its own, once per process."""
     path = str(file.resolve())
@@ -108,17 +152,12 @@ def loaded_files(classes: Iterable[type]) -> list[str]:
     return [path for path, module in _LOADED.items() if module.__name__ in modules]
 
 
-def find_user_line(error: BaseException) -> str | None:
-    """Say which line of a user's file an exception came through last, if it came through one."""
-    files = {module.__name__: path for path, module in _LOADED.items()}
-    where = None
-    step = error.__traceback__
-    while step is not None:
-        code = step.tb_frame.f_code
-        if file := files.get(step.tb_frame.f_globals.get("__name__", "")):
-            where = f"{file} line {step.tb_lineno}, in {code.co_name}"
-        step = step.tb_next
-    return where
+def explain_exception(label: str, error: Exception, files: Collection[str]) -> ConfigError:
+    """Make one sentence of what the user's code raised, with the line of its files."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename in files]
+    where = f" in line {lines[-1]}" if lines else ""
+    return ConfigError(f"{label} raised {type(error).__name__}{where}: {error}")
 
 
 def read_settings(kind: type[C], given: Mapping[str, Json]) -> C:
@@ -128,7 +167,7 @@ def read_settings(kind: type[C], given: Mapping[str, Json]) -> C:
     except ValidationError as error:
         errors = error.errors(include_url=False)
         raise ConfigError(
-            mistakes.sentence(kind, errors, dict(given), lambda _: "default")
+            config_errors.describe(kind, errors, dict(given), lambda _: "default")
         ) from error
 
 

@@ -52,7 +52,7 @@ def ours(args: argparse.Namespace) -> Side:
 
 def read(text: str) -> str | int | float | bool:
     """Read a value as a flag of whet would."""
-    found = toml.value(text)
+    found = toml.parse_value(text)
     return found if isinstance(found, str | int | float | bool) else text
 
 

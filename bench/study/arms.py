@@ -140,7 +140,7 @@ def settings(file: Path, changes: Sequence[str], samples: int) -> Stages:
             raise SystemExit(
                 f"--set {change}: a setting is STAGE.KEY=VALUE, and stages are {', '.join(stages)}"
             )
-        stages[stage][key] = toml.value(text)
+        stages[stage][key] = toml.parse_value(text)
     return stages
 
 

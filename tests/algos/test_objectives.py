@@ -200,7 +200,7 @@ def test_a_name_given_over_the_default_brings_its_own_bounds() -> None:
 
 
 def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:
-    known = set(toml.flat(AlgoConfig().model_dump()))
+    known = set(toml.flatten(AlgoConfig().model_dump()))
     for name, row in PRESETS.items():
         assert row.paper
         own = {key: value for key, value in row.source.items() if key in known}
@@ -265,7 +265,7 @@ def test_the_kl_enters_by_its_weight_and_is_logged_as_k3(estimator: str, gradien
     cfg = AlgoConfig.model_validate({"kl": 0.1, "kl_estimator": estimator, "kl_gradient": gradient})
     terms = _terms([math.log(0.5)], advantage=[2.0], reference=[math.log(0.25)])
 
-    loss_M, metrics = policy_objective(cfg).loss(terms)
+    loss_M, metrics, _ = policy_objective(cfg).loss(terms)
 
     torch.testing.assert_close(loss_M.detach(), torch.tensor([-2.0 + 0.1 * penalty[estimator]]))
     torch.testing.assert_close(metrics["policy/kl"].detach(), torch.tensor([penalty["k3"]]))
@@ -281,7 +281,7 @@ def test_the_entropy_bonus_lowers_the_loss_by_its_weight() -> None:
 def test_a_kl_in_the_reward_is_not_in_the_loss_again() -> None:
     terms = _terms([math.log(0.5)], advantage=[2.0], reference=[math.log(0.25)])
 
-    loss_M, metrics = policy_objective(AlgoConfig(kl=0.1, kl_in="reward")).loss(terms)
+    loss_M, metrics, _ = policy_objective(AlgoConfig(kl=0.1, kl_in="reward")).loss(terms)
 
     torch.testing.assert_close(loss_M.detach(), torch.tensor([-2.0]))
     assert metrics["policy/kl"].tolist() == pytest.approx([0.1931], abs=1e-4)
@@ -317,7 +317,7 @@ def test_metrics_say_entropy_ratio_clipped_share_and_the_gap_to_the_engine() -> 
         [-2.0, -1.0, -3.0, -1.9], advantage=[1.0] * 4, old=old, entropy=[0.5, 1.0, 1.5, 2.0]
     )
 
-    _, metrics = policy_objective(AlgoConfig()).loss(terms)
+    _, metrics, _ = policy_objective(AlgoConfig()).loss(terms)
 
     names = {"entropy", "clip_fraction", "engine_gap", "ratio", "step_kl"}
     assert set(metrics) == {f"policy/{name}" for name in names}
@@ -340,7 +340,7 @@ def test_the_kl_of_a_step_is_that_of_its_tokens_whatever_the_ratio(
 ) -> None:
     terms = _terms([-2.0, -1.0], advantage=[1.0] * 2, old=[-2.0] * 2)
 
-    _, metrics = policy_objective(AlgoConfig(name=name)).loss(terms)
+    _, metrics, _ = policy_objective(AlgoConfig(name=name)).loss(terms)
 
     torch.testing.assert_close(metrics["policy/ratio"].detach(), torch.tensor(ratios))
     torch.testing.assert_close(metrics["policy/step_kl"].detach(), torch.tensor([0.0, math.e - 2]))
@@ -357,7 +357,7 @@ def test_dual_clip_is_a_setting_of_the_clipped_loss() -> None:
 def test_cispo_counts_only_ratios_above_its_cap() -> None:
     terms = _terms([0.0, 2.0, -2.0], advantage=[1.0] * 3, old=[0.0] * 3)
 
-    _, metrics = policy_objective(AlgoConfig(name="cispo")).loss(terms)
+    _, metrics, _ = policy_objective(AlgoConfig(name="cispo")).loss(terms)
 
     assert metrics["policy/clip_fraction"].tolist() == [0.0, 1.0, 0.0]
 
@@ -369,7 +369,7 @@ def test_the_correction_multiplies_the_policy_loss_and_not_the_penalties() -> No
     )
     terms = _terms([0.0], advantage=[3.0], reference=[-0.25])
 
-    loss_M, metrics = policy_objective(cfg).loss(terms)
+    loss_M, metrics, _ = policy_objective(cfg).loss(terms)
 
     torch.testing.assert_close(loss_M.detach(), torch.tensor([-6.0 + 0.25]))
     assert (float(metrics["policy/correction"]), float(metrics["policy/corrected"])) == (2.0, 1.0)
@@ -393,7 +393,7 @@ def test_the_early_stop_of_a_micro_batch_zeroes_its_loss(limit: float, zeroed: f
     cfg = AlgoConfig(minibatches=2, clip_high=1.0, early_stop=stop)
     terms = _terms([-2.0, -1.5], advantage=[1.0, 1.0], old=[-2.0, -2.0])
 
-    loss_M, metrics = policy_objective(cfg).loss(terms)
+    loss_M, metrics, _ = policy_objective(cfg).loss(terms)
     loss_M.sum().backward()
 
     assert metrics["policy/zeroed"].tolist() == [zeroed] * 2
@@ -405,7 +405,7 @@ def test_the_early_stop_of_a_micro_batch_zeroes_its_loss(limit: float, zeroed: f
 def test_sft_is_the_likelihood_and_counts_tokens_above_one_half() -> None:
     terms = _terms([-0.1, -2.0, math.log(0.51)], advantage=[0.0] * 3)
 
-    loss_M, metrics = sft_objective().loss(terms)
+    loss_M, metrics, _ = sft_objective().loss(terms)
 
     torch.testing.assert_close(loss_M.detach(), torch.tensor([0.1, 2.0, -math.log(0.51)]))
     assert metrics["sft/likely_tokens"].tolist() == [1.0, 0.0, 1.0]

@@ -43,7 +43,7 @@ def test_log_ratios_are_sums_over_an_answer_or_means() -> None:
 
 
 def test_metrics_are_rewards_as_dpo_reads_them() -> None:
-    _, metrics = preference_objective(PreferenceConfig(beta=0.2)).loss(
+    _, metrics, _ = preference_objective(PreferenceConfig(beta=0.2)).loss(
         _terms(-2.5, -3.5, -0.5, 0.0, -3.0)
     )
     assert {name: value.item() for name, value in metrics.items()} == pytest.approx(
@@ -58,7 +58,7 @@ def test_metrics_are_rewards_as_dpo_reads_them() -> None:
 
 def test_at_the_reference_dpo_pushes_every_token_by_half_of_beta() -> None:
     terms = _terms(*REFERENCE)
-    loss, metrics = preference_objective(PreferenceConfig(beta=0.2)).loss(terms)
+    loss, metrics, _ = preference_objective(PreferenceConfig(beta=0.2)).loss(terms)
     # -β × sigmoid(0): a tenth towards the chosen answer's tokens, a tenth away from the rejected one's.
     assert _gradient(loss, terms) == pytest.approx([0.1, 0.1, -0.1, -0.1, -0.1])
     assert float(metrics["preference/accuracy"]) == 0.0
@@ -66,7 +66,7 @@ def test_at_the_reference_dpo_pushes_every_token_by_half_of_beta() -> None:
 
 def test_ipo_pulls_back_a_pair_that_went_too_far() -> None:
     terms = _terms(-2.5, -3.5, -0.5, 0.0, -3.0)
-    loss, _ = preference_objective(PreferenceConfig(name="ipo", beta=0.25)).loss(terms)
+    loss, _, _ = preference_objective(PreferenceConfig(name="ipo", beta=0.25)).loss(terms)
     # The difference is 3.5, the aim 1 / .5 = 2: loss 1.5², slope 2 × 1.5 the other way.
     assert loss.item() == pytest.approx(2.25)
     assert _gradient(loss, terms) == pytest.approx([-3.0, -3.0, 3.0, 3.0, 3.0])

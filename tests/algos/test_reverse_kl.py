@@ -71,7 +71,7 @@ def test_older_samples_are_weighed_by_their_ratio() -> None:
 
 def test_the_logged_kl_is_never_negative_and_the_advantage_has_its_sign() -> None:
     logprob = torch.log_softmax(POLICY, -1)
-    _, metrics = distill_objective().loss(_terms(logprob))
+    _, metrics, _ = distill_objective().loss(_terms(logprob))
     assert bool((metrics["distill/kl"] >= 0).all())
     torch.testing.assert_close(metrics["distill/advantage"], TEACHER - logprob)
     assert float(metrics["policy/engine_gap"].sum()) == 0.0

@@ -16,12 +16,12 @@ CODE = """
 from statistics import fmean
 import torch
 
-def center(rewards, state):
+def center(rewards, baseline):
     groups = [[reward - fmean(group) for reward in group] for group in rewards]
-    return groups, {"steps": state.get("steps", 0.0) + 1}
+    return groups, {"steps": baseline.get("steps", 0.0) + 1}
 
-def one_group(rewards, state):
-    return rewards[:1], state
+def one_group(rewards, baseline):
+    return rewards[:1], baseline
 
 def clip(ratio_M, terms):
     bounded_M = ratio_M.clamp(0.8, 1.2)
@@ -33,10 +33,10 @@ def mean(ratio_M, terms):
 def one_argument(rewards):
     return rewards
 
-def raises(rewards, state):
-    return 1 / 0, state
+def raises(rewards, baseline):
+    return 1 / 0, baseline
 
-def no_state(rewards, state):
+def no_baseline(rewards, baseline):
     return 3
 
 def too_deep(ratio_M, terms):
@@ -44,32 +44,32 @@ def too_deep(ratio_M, terms):
 
 number = 3
 
-def of_tensors(rewards, state):
+def of_tensors(rewards, baseline):
     rows = [torch.tensor(group, dtype=torch.float64) for group in rewards]
     return [row - row.mean() for row in rows], {"steps": torch.tensor(2.0)}
 
-def flat(rewards, state):
-    return [reward for group in rewards for reward in group], state
+def flat(rewards, baseline):
+    return [reward for group in rewards for reward in group], baseline
 
-def only_advantages(rewards, state):
+def only_advantages(rewards, baseline):
     return torch.tensor([[1.0, 2.0]])
 
-def strings(rewards, state):
-    return [["high" for reward in group] for group in rewards], state
+def strings(rewards, baseline):
+    return [["high" for reward in group] for group in rewards], baseline
 
-def nan(rewards, state):
-    return [[float("nan") for reward in group] for group in rewards], state
+def nan(rewards, baseline):
+    return [[float("nan") for reward in group] for group in rewards], baseline
 
-def no_next_state(rewards, state):
+def no_next_baseline(rewards, baseline):
     return rewards, None
 
-def list_in_state(rewards, state):
+def list_in_baseline(rewards, baseline):
     return rewards, {"past": [1.0, 2.0]}
 
-def tensor_in_state(rewards, state):
+def tensor_in_baseline(rewards, baseline):
     return rewards, {"past": torch.ones(3)}
 
-def nan_in_state(rewards, state):
+def nan_in_baseline(rewards, baseline):
     return rewards, {"past": float("nan")}
 
 def detached(ratio_M, terms):
@@ -79,7 +79,16 @@ def nan_loss(ratio_M, terms):
     return ratio_M * float("nan")
 
 def with_metrics(ratio_M, terms):
-    return ratio_M, {}
+    return ratio_M, {"mine/above": (ratio_M > 1).float()}
+
+def mean_metric(ratio_M, terms):
+    return ratio_M, {"mine/above": (ratio_M > 1).float().mean()}
+
+def no_area(ratio_M, terms):
+    return ratio_M, {"loss": ratio_M}
+
+def three(ratio_M, terms):
+    return ratio_M, {}, 1
 
 def nan_gradient(ratio_M, terms):
     return torch.where(ratio_M > 0, ratio_M, torch.sqrt(ratio_M - ratio_M))
@@ -120,7 +129,7 @@ def test_a_users_clip_is_the_shipped_loss_and_gradient_bit_for_bit(file: str) ->
     for surrogate in ("clip", f"{file}:clip"):
         given = terms()
         cfg = AlgoConfig(surrogate=surrogate, minibatches=2)
-        loss_M, _ = build_algorithm(cfg, max_tokens=8).objective.loss(given)
+        loss_M, _, _ = build_algorithm(cfg, max_tokens=8).objective.loss(given)
         loss_M.sum().backward()
         found.append((loss_M.tolist(), given.logprob_M.grad.tolist()))
 
@@ -148,7 +157,12 @@ def test_an_advantage_of_another_shape_is_refused(file: str) -> None:
     ("name", "sentence"),
     [
         ("mean", "return a loss per token, a tensor [M] with M = 4, not a tensor []"),
-        ("with_metrics", "return a loss per token, a tensor [M] with M = 4, not a tuple of 2"),
+        ("three", "return a loss per token, a tensor [M] with M = 4, not a tuple of 3"),
+        (
+            "mean_metric",
+            "metrics by area/name, each a tensor [M] with M = 4, not 'mine/above': a t",
+        ),
+        ("no_area", "metrics by area/name, each a tensor [M] with M = 4, not 'loss': a tensor [4]"),
         ("detached", "should return a loss with a gradient, not a detached tensor"),
         ("nan_loss", "should return finite losses, not nan at a ratio of 1.492"),
         ("nan_gradient", "returned finite losses whose gradient is not finite"),
@@ -165,6 +179,15 @@ def test_a_loss_that_cannot_be_trained_on_is_one_sentence_with_what_came(
     assert str(error.value).startswith(f"algo.surrogate = '{file}:{name}' ")
 
 
+def test_metrics_beside_a_loss_are_logged_with_the_others(file: str) -> None:
+    cfg = AlgoConfig(surrogate=f"{file}:with_metrics", minibatches=2)
+
+    _, metrics, _ = build_algorithm(cfg, max_tokens=8).objective.loss(terms())
+
+    assert metrics["mine/above"].tolist() == [1.0, 0.0, 0.0, 1.0]
+    assert "policy/entropy" in metrics
+
+
 def test_tensors_stand_for_lists_and_numbers(file: str) -> None:
     own = build_algorithm(AlgoConfig(advantage=f"{file}:of_tensors"), max_tokens=8).advantage
     assert own is not None
@@ -179,15 +202,15 @@ def test_tensors_stand_for_lists_and_numbers(file: str) -> None:
     ("name", "sentence"),
     [
         ("raises", "raised ZeroDivisionError in line 23: division by zero"),
-        ("no_state", "should return advantages, a list per group, and the next state, not 3"),
-        ("only_advantages", "a list per group, and the next state, not a tensor [1, 2]"),
+        ("no_baseline", "should return advantages, a list per group, and the next baseline, not 3"),
+        ("only_advantages", "a list per group, and the next baseline, not a tensor [1, 2]"),
         ("flat", "should return advantages as a list per group, not a list of 5"),
         ("strings", "should return finite numbers, not the str 'high'"),
         ("nan", "should return finite numbers, not nan"),
-        ("no_next_state", "the next state as a dict of numbers by name, not None"),
-        ("list_in_state", "a state of finite numbers by name, not 'past': a list of 2"),
-        ("tensor_in_state", "a state of finite numbers by name, not 'past': a tensor [3]"),
-        ("nan_in_state", "a state of finite numbers by name, not 'past': nan"),
+        ("no_next_baseline", "the next baseline as a dict of numbers by name, not None"),
+        ("list_in_baseline", "a baseline of finite numbers by name, not 'past': a list of 2"),
+        ("tensor_in_baseline", "a baseline of finite numbers by name, not 'past': a tensor [3]"),
+        ("nan_in_baseline", "a baseline of finite numbers by name, not 'past': nan"),
     ],
 )
 def test_an_advantage_that_fails_is_one_sentence_with_its_name(
@@ -213,7 +236,7 @@ def test_a_loss_that_raises_is_one_sentence_with_its_name_and_the_line_of_the_fi
 def test_what_is_no_function_or_not_there_is_named(file: str) -> None:
     for name, sentence in (
         ("number", " should name a function, not 3"),
-        ("one_argument", " should take (rewards, state), not (rewards)"),
+        ("one_argument", " should take (rewards, baseline), not (rewards)"),
         ("median", f": {file} has no median; it has center, one_group, "),
     ):
         label = f"algo.advantage = '{file}:{name}'"

@@ -21,8 +21,8 @@ from whet.commands.doctor import PROOFS
 from whet.data.examples import pack
 from whet.engine.native import NativeEngine
 from whet.evals import stats
-from whet.models.transformer import MergedAttention, PackedAttention
-from whet.proofs.base import Measure, Proof, try_proof
+from whet.models.transformer import PackedAttention, SharedPrefixAttention
+from whet.proofs.base import Measurement, Proof, run_proof
 from whet.rewards.spec import RewardSpec
 from whet.testing.tiny import tiny_policy
 from whet.text.chat import ChatFormat
@@ -142,12 +142,12 @@ def _see_neighbours(patch: pytest.MonkeyPatch) -> None:
         right(self, lengths_S.new_tensor([total]), total, total)
 
     patch.setattr(PackedAttention, "__init__", init)
-    laid_out = MergedAttention.__init__
+    laid_out = SharedPrefixAttention.__init__
 
-    def one_line(self: MergedAttention, node_SC: Tensor, cell_U: Tensor) -> None:
+    def one_line(self: SharedPrefixAttention, node_SC: Tensor, cell_U: Tensor) -> None:
         laid_out(self, node_SC.view(1, -1), cell_U)
 
-    patch.setattr(MergedAttention, "__init__", one_line)
+    patch.setattr(SharedPrefixAttention, "__init__", one_line)
 
 
 def _add_the_kl_twice(patch: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ def test_other_forms_of_the_faults_are_named_first(
     break_it, expected = OTHERS[name]
     break_it(monkeypatch)
 
-    assert next(proof.fault for proof in PROOFS if not try_proof(proof).ok) == expected
+    assert next(proof.fault for proof in PROOFS if not run_proof(proof).ok) == expected
 
 
 def test_a_fault_is_shown_with_what_to_do_and_ends_with_code_1(
@@ -277,10 +277,10 @@ def test_a_fault_is_shown_with_what_to_do_and_ends_with_code_1(
 
 
 def test_a_proof_that_cannot_be_carried_through_has_failed() -> None:
-    def measure() -> Measure:
+    def measure() -> Measurement:
         raise ZeroDivisionError("by nothing\nat all")
 
-    found = try_proof(Proof(name="n", claim="c", fault="f", remedy="r", measure=measure))
+    found = run_proof(Proof(name="n", claim="c", fault="f", remedy="r", measure=measure))
 
     assert not found.ok
     assert found.text == "ZeroDivisionError: by nothing"
@@ -289,8 +289,8 @@ def test_a_proof_that_cannot_be_carried_through_has_failed() -> None:
 
 @pytest.mark.parametrize("gap", [float("nan"), float("inf"), 1.1])
 def test_what_is_no_number_or_beyond_the_limit_is_not_ok(gap: float) -> None:
-    assert not Measure(gap=gap, limit=1.0, text="").ok
-    assert Measure(gap=1.0, limit=1.0, text="").ok
+    assert not Measurement(gap=gap, limit=1.0, text="").ok
+    assert Measurement(gap=1.0, limit=1.0, text="").ok
 
 
 def test_a_model_of_the_users_is_put_to_two_proofs_more(tiny: Pipeline) -> None:

@@ -9,7 +9,7 @@ from whet.commands.grade_file import grade_file
 from whet.commands.task_list import check_file, check_task
 from whet.data.problems import write_problems
 from whet.errors import ConfigError, DataError
-from whet.grading.check_task import check_first
+from whet.grading.check_task import precheck
 from whet.store.files import read_rows, write_rows
 from whet.tasks.base import Task
 from whet.tasks.game24.task import Game24
@@ -210,7 +210,7 @@ def test_an_own_task_is_graded_by_its_name(tmp_path: Path) -> None:
     )
     rows: list[dict[str, Json]] = [{"id": 1, "response": "3", "task": "mine", "answer": 3}]
 
-    graded = run(tmp_path, rows, own=[f"{tmp_path / 'mine.py'}:Mine"], workers=0)
+    graded = run(tmp_path, rows, custom=[f"{tmp_path / 'mine.py'}:Mine"], workers=0)
 
     assert graded[0]["verdict"] == "correct"
     with pytest.raises(DataError, match="a row loads no file"):
@@ -257,11 +257,11 @@ def test_failures_are_one_line_a_row_and_a_last_line_with_counts(
 def test_training_does_not_start_on_a_grader_that_fails() -> None:
     problems = SumTask().problems("rl")
 
-    check_first(Game24(), list(Game24().problems("rl")))
+    precheck(Game24(), list(Game24().problems("rl")))
     with pytest.raises(
         DataError, match=r"the grader of sums fails on its own data \(and \d+ more\)"
     ):
-        check_first(Generous(), problems)
+        precheck(Generous(), problems)
 
 
 def test_a_task_that_a_file_names_must_be_known(tmp_path: Path) -> None:

@@ -133,6 +133,55 @@ def test_own_columns_are_mapped_from_csv(tmp_path: Path) -> None:
     )
 
 
+ROWS = """
+from whet.data.importers.base import ParsedRow, user
+
+
+def read(row):
+    return ParsedRow(task="math", prompt=user(row.text("q")), answer=row.scalar("gold"), split="dev")
+
+
+def broken(row):
+    return row["nothing"]
+
+
+def plain(row):
+    return dict(row)
+
+
+def two(row, split):
+    return None
+"""
+
+
+def test_a_function_of_the_users_own_reads_rows(tmp_path: Path) -> None:
+    (tmp_path / "my_rows.py").write_text(ROWS)
+    file = lines(tmp_path / "a.jsonl", {"q": "1 + 1?", "gold": 2, "id": 7})
+
+    import_file(file, tmp_path / "p.jsonl", format=f"{tmp_path}/my_rows.py:read")
+
+    (problem,) = read_problems(tmp_path / "p.jsonl")
+    assert (problem.answer, problem.split, problem.source_id) == ("2", "dev", "7")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "sentence"),
+    [
+        ("read", {"q": "x"}, r"a\.jsonl line 1: has no field 'gold'; its fields are q"),
+        ("broken", {"q": "x"}, r"line 1: --format = .*broken' raised KeyError in line 10: 'noth"),
+        ("plain", {"q": "x"}, r"line 1: --format = .* should return a ParsedRow, not {'q': 'x'}"),
+        ("two", {"q": "x"}, r"--format = .* should take \(row\), not \(row, split\)"),
+    ],
+)
+def test_mistakes_of_a_users_function_of_rows_are_named(
+    tmp_path: Path, name: str, fields: dict[str, Json], sentence: str
+) -> None:
+    (tmp_path / "my_rows.py").write_text(ROWS)
+    file = lines(tmp_path / "a.jsonl", fields)
+    with pytest.raises((ConfigError, DataError), match=sentence):
+        import_file(file, tmp_path / "p.jsonl", format=f"{tmp_path}/my_rows.py:{name}")
+
+
 def test_a_task_of_the_users_own_is_taken_by_its_path(tmp_path: Path) -> None:
     file, out = lines(tmp_path / "a.jsonl", {"q": "x"}), tmp_path / "p.jsonl"
     mine = tmp_path / "my_task.py"

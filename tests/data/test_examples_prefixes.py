@@ -5,12 +5,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.data.examples import Merged, merge_prefixes
+from whet.data.examples import MergedPrefixes, merge_prefixes
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=9), min_size=1, max_size=12)
 
 
-def _merged(sequences: list[list[int]]) -> Merged:
+def _merged(sequences: list[list[int]]) -> MergedPrefixes:
     tokens = np.array([token for sequence in sequences for token in sequence], dtype=np.int64)
     return merge_prefixes(tokens, np.array([len(sequence) for sequence in sequences]))
 

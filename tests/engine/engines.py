@@ -8,7 +8,7 @@ from torch import Tensor
 
 from whet.engine import paged_cache
 from whet.engine.base import Request, Sampling
-from whet.engine.cpu import compiled, dense_cache
+from whet.engine.cpu import compiled_cache, dense_cache
 from whet.engine.kv_cache import BuildCache
 from whet.engine.native import Detokenize, NativeConfig, NativeEngine
 from whet.models.transformer import Attend, Transformer
@@ -22,7 +22,7 @@ LOGPROB_BOUND = logprob_bound(tiny_model())
 FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", False), ("mistral", False)]
 BUILDS: dict[str, BuildCache] = {
     "slots": dense_cache.DenseCache,
-    "compiled": compiled.build_cpu_cache,
+    "compiled": compiled_cache.build_cpu_cache,
     "pages": paged_cache.build_paged_cache,
 }
 """`compiled` is `slots` again on a machine without a compiler."""
@@ -37,7 +37,7 @@ class CountingTransformer(Transformer):
     steps = 0
 
     def forward(self, tokens_T: Tensor, positions_T: Tensor, attend: Attend) -> Tensor:
-        if isinstance(attend, dense_cache.Prefill | paged_cache.Prefill):
+        if isinstance(attend, dense_cache.DensePrefill | paged_cache.PagedPrefill):
             self.prefilled += len(tokens_T)
             self.passes += 1
         else:

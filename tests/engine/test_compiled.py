@@ -12,7 +12,7 @@ from engines import CountingTransformer, all_requests, assert_same, random_promp
 from torch import Tensor
 
 from whet.engine.base import Request, Sampling
-from whet.engine.cpu.compiled import FEWEST_ROWS, CompiledCache, build_cpu_cache
+from whet.engine.cpu.compiled_cache import MIN_ROWS_PER_THREAD, CompiledCache, build_cpu_cache
 from whet.engine.cpu.dense_cache import DenseCache
 from whet.engine.input_batch import uniforms
 from whet.engine.kv_cache import BuildCache
@@ -21,7 +21,7 @@ from whet.engine.paged_cache import PagedCache
 from whet.kernels.c import library as c_library
 from whet.models.config import ModelConfig
 from whet.models.lora import LoraConfig, LoraTransformer
-from whet.models.transformer import Transformer, initialise
+from whet.models.transformer import Transformer, init_weights
 from whet.testing.tiny import tiny_model
 
 pytestmark = pytest.mark.skipif(c_library.library() is None, reason="there is no C compiler")
@@ -71,7 +71,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 def shaped(name: str) -> Transformer:
     model = Transformer(replace(USUAL, **SHAPES[name]))
-    initialise(model, 3)
+    init_weights(model, 3)
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(1.5).add_(
@@ -156,7 +156,7 @@ def test_two_threads_give_what_one_gives() -> None:
         torch.set_num_threads(threads)
         engine = small_engine(slots=100)
         found.append(dict(engine.generate(requests)))
-        assert engine.counts.row_steps > 30 * FEWEST_ROWS
+        assert engine.counts.row_steps > 30 * MIN_ROWS_PER_THREAD
     torch.set_num_threads(before)
 
     assert_same(found[1], found[0])
@@ -182,7 +182,7 @@ def looked_at(core: EngineCore, size: int, threads: int = 1) -> list[Tensor]:
         core.cache.step(core.batch, size, hidden_BH)
     finally:
         torch.set_num_threads(before)
-    return [*core.batch.latest(slice(0, size)), hidden_BH]
+    return [*core.batch.newest_tokens(slice(0, size)), hidden_BH]
 
 
 def test_a_row_has_the_same_bits_whatever_runs_beside(running: EngineCore) -> None:
@@ -211,14 +211,14 @@ def test_it_records_what_torch_would(running: EngineCore) -> None:
     rows.live_R[3] = 0
     rows.is_stop_V[looked_at(running, used.stop)[0][5]] = True
     before = rows.ints.clone()
-    rows.record(used, *rows.latest(used))
-    wanted, report = rows.ints.clone(), rows.report_RW.clone()
+    rows.append_tokens(used, *rows.newest_tokens(used))
+    wanted, report = rows.ints.clone(), rows.output_RW.clone()
 
     rows.ints.copy_(before)
     assert isinstance(running.cache, CompiledCache)
     running.cache.step(rows, used.stop)
 
-    assert torch.equal(rows.ints, wanted) and torch.equal(rows.report_RW, report)
+    assert torch.equal(rows.ints, wanted) and torch.equal(rows.output_RW, report)
     assert (
         wanted[-1, [3, 5, used.stop // 2]].tolist() == [0, 0, 0]
         and wanted[-1, used].sum() > used.stop // 2
@@ -233,7 +233,7 @@ def test_its_random_numbers_are_those_of_torch(running: EngineCore) -> None:
     running.batch.temperature_R.fill_(1.0)
     with torch.no_grad():
         running.cache.model.head_weight_VH.zero_()
-    running.cache.start()
+    running.cache.refresh_weights()
 
     token_B = looked_at(running, len(seed_B))[0]
 
@@ -301,7 +301,7 @@ def test_what_it_cannot_compute_is_left_to_torch(monkeypatch: pytest.MonkeyPatch
     for why, model in refused.items():
         assert type(build_cpu_cache(model, slots=2, context=8)) is DenseCache, why
     assert type(build_cpu_cache(shaped("norms"), slots=2, context=8)) is CompiledCache
-    monkeypatch.setattr("whet.engine.cpu.compiled.MOST_BYTES", 1000)
+    monkeypatch.setattr("whet.engine.cpu.compiled_cache.MAX_BYTES", 1000)
     assert type(build_cpu_cache(shaped("norms"), slots=2, context=8)) is DenseCache
     monkeypatch.undo()
     monkeypatch.setattr(c_library, "library", lambda: None)

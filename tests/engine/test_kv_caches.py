@@ -46,7 +46,7 @@ def _prefill(
     """Run contexts through a cache; returns what the model makes of the last token of each."""
     transfer = HostTransfer(CPU)
     ends: dict[int, Tensor] = {}
-    for layout in plan_prefill(contexts, most=most, splits=cache.splits):
+    for layout in plan_prefill(contexts, max_tokens=most, chunked=cache.chunked):
         tokens, positions = torch.from_numpy(layout.tokens_T), torch.from_numpy(layout.positions_T)
         hidden = model(tokens, positions, cache.prefill(layout, transfer))
         ends |= dict(zip(layout.row_Q.tolist(), hidden[layout.end_Q], strict=True))
@@ -54,8 +54,8 @@ def _prefill(
 
 
 def _place(cache: KVCache, row: int, tokens: int, *, source: int | None = None) -> None:
-    assert cache.allocator.place(
-        row, tokens=tokens, ahead=tokens + 2, most=tokens + 2, source=source
+    assert cache.allocator.allocate(
+        row, tokens=tokens, reserve=tokens + 2, max_tokens=tokens + 2, source=source
     )
 
 
@@ -70,7 +70,7 @@ def _decode(model: Transformer, cache: KVCache, newest: list[Tokens]) -> Tensor:
     rows.live_R[used] = 1
     longest = max(len(tokens) for tokens in newest)
     if isinstance(cache, PagedCache):
-        cache.sync(len(newest), longest, transfer)
+        cache.copy_page_table(len(newest), longest, transfer)
     last = torch.tensor([int(tokens[-1]) for tokens in newest])
     return model(last, rows.position_of(used), cache.decode(rows, len(newest), longest))
 
@@ -129,7 +129,7 @@ def test_rows_that_share_a_prompt_go_their_own_ways(build: BuildCache, length: i
     for row in (1, 2):
         _place(cache, row, length, source=0)
     _prefill(model, cache, {0: prompt})
-    cache.copy_shared(HostTransfer(CPU))
+    cache.copy_shared_pages(HostTransfer(CPU))
     sequences = [np.append(prompt, np.int32(token)) for token in (3, 4, 5)]
 
     first = _decode(model, cache, sequences)
@@ -149,7 +149,7 @@ def test_a_row_that_moves_takes_its_tokens_along(build: BuildCache) -> None:
         _place(cache, row, len(tokens) - 1)
     _prefill(model, cache, {row: tokens[:-1] for row, tokens in enumerate(sequences)})
 
-    cache.allocator.release(_indices(0))
+    cache.allocator.free(_indices(0))
     cache.allocator.move(_indices(1), _indices(0))
     cache.move(_indices(1), _indices(0))
 
@@ -169,7 +169,7 @@ def test_rows_of_several_blocks_and_prompts_keep_their_tokens_when_they_move() -
     for left in range(BLOCK + 8, 2, -1):
         _decode(model, cache, [tokens[:-left] for tokens in sequences])
 
-    cache.allocator.release(_indices(0))
+    cache.allocator.free(_indices(0))
     cache.allocator.move(_indices(2), _indices(0))
     cache.move(_indices(2), _indices(0))
 
@@ -187,7 +187,7 @@ def test_ended_rows_write_to_no_page() -> None:
     _prefill(model, cache, {0: tokens})
     rows, before = _rows(), cache.keys.clone()
     rows.first_R[:1] = len(tokens)
-    cache.sync(1, len(tokens) + 1, HostTransfer(CPU))
+    cache.copy_page_table(1, len(tokens) + 1, HostTransfer(CPU))
 
     out = model(
         torch.tensor([7]), torch.tensor([len(tokens)]), cache.decode(rows, 1, len(tokens) + 1)

@@ -32,7 +32,9 @@ def _place(
     source: int | None = None,
 ) -> bool:
     ahead = max(tokens, ahead)
-    return allocator.place(row, tokens=tokens, ahead=ahead, most=max(ahead, most), source=source)
+    return allocator.allocate(
+        row, tokens=tokens, reserve=ahead, max_tokens=max(ahead, most), source=source
+    )
 
 
 def test_a_row_takes_the_pages_its_tokens_need() -> None:
@@ -52,8 +54,8 @@ def test_full_pages_of_a_prompt_are_shared_and_the_partial_one_is_copied() -> No
     first, second = _held(allocator, 0), _held(allocator, 1)
     assert second[:2] == first[:2] and not set(second[2:]) & set(first)
     assert (len(first), len(second), allocator.num_free) == (3, 4, 5)
-    assert allocator.take_copies().tolist() == [[first[2], second[2]]]
-    assert allocator.take_copies().tolist() == []
+    assert allocator.pop_copies().tolist() == [[first[2], second[2]]]
+    assert allocator.pop_copies().tolist() == []
 
 
 def test_a_prompt_that_fills_its_pages_is_copied_nowhere() -> None:
@@ -62,7 +64,7 @@ def test_a_prompt_that_fills_its_pages_is_copied_nowhere() -> None:
 
     assert _place(allocator, 1, 8, ahead=9, source=0)
 
-    assert len(allocator.take_copies()) == 0 and allocator.num_free == 6
+    assert len(allocator.pop_copies()) == 0 and allocator.num_free == 6
 
 
 def test_a_shared_page_falls_free_with_its_last_reader() -> None:
@@ -70,9 +72,9 @@ def test_a_shared_page_falls_free_with_its_last_reader() -> None:
     _place(allocator, 0, 8)
     _place(allocator, 1, 8, source=0)
 
-    allocator.release(_rows(0))
+    allocator.free(_rows(0))
     assert allocator.num_free == 1
-    allocator.release(_rows(1))
+    allocator.free(_rows(1))
     assert allocator.num_free == 3
 
 
@@ -98,7 +100,7 @@ def test_a_page_stays_free_for_each_row_that_can_still_grow() -> None:
 
 
 def test_what_fits_alone_is_what_the_whole_pool_takes() -> None:
-    assert _allocator(3).holds(12) and not _allocator(3).holds(13)
+    assert _allocator(3).can_hold(12) and not _allocator(3).can_hold(13)
 
 
 operations = st.one_of(
@@ -123,7 +125,9 @@ def test_pages_are_free_or_held_and_shared_only_where_full(
         _check(allocator, prompts)
     allocator.clear()
     assert (
-        allocator.num_free == pages and not allocator.users_E.any() and not allocator.held_R.any()
+        allocator.num_free == pages
+        and not allocator.ref_count_E.any()
+        and not allocator.held_R.any()
     )
 
 
@@ -134,17 +138,17 @@ def _act(
     if name == "place" and one not in prompts:
         source = three if three in prompts else None
         tokens = two if source is None else prompts[source]
-        before = (allocator.num_free, allocator.users_E.copy())
+        before = (allocator.num_free, allocator.ref_count_E.copy())
         if _place(allocator, one, tokens, ahead=two, source=source):
             prompts[one] = tokens
         else:
-            assert allocator.num_free == before[0] and (allocator.users_E == before[1]).all()
+            assert allocator.num_free == before[0] and (allocator.ref_count_E == before[1]).all()
     elif name == "grow" and prompts:
         allocator.grow(
             np.array(sorted(prompts)), np.linspace(one, two, len(prompts)).astype(np.int64)
         )
     elif name == "release":
-        allocator.release(np.unique([one, two]))
+        allocator.free(np.unique([one, two]))
         prompts.pop(one, None)
         prompts.pop(two, None)
     elif name == "move" and one in prompts and two not in prompts:
@@ -159,11 +163,11 @@ def _check(allocator: PageAllocator, prompts: dict[int, int]) -> None:
         for place, page in enumerate(_held(allocator, row)):
             holders.setdefault(page, []).append((row, place))
     for page in range(allocator.pages):
-        assert allocator.users_E[page] == len(holders.get(page, []))
+        assert allocator.ref_count_E[page] == len(holders.get(page, []))
     for users in holders.values():
         assert len(users) == 1 or all((place + 1) * PAGE <= prompts[row] for row, place in users)
         assert len({place for _, place in users}) == 1
-    free = allocator._stack[: allocator.num_free].tolist()
+    free = allocator._free_pages[: allocator.num_free].tolist()
     assert sorted([*free, *holders]) == list(range(allocator.pages))
-    for source, target in allocator.take_copies():
+    for source, target in allocator.pop_copies():
         assert source != target and len(holders[int(target)]) == 1

@@ -13,7 +13,7 @@ def _contexts(*lengths: int) -> dict[int, Tokens]:
 
 
 def test_the_layout_is_worked_by_hand() -> None:
-    [layout] = plan_prefill(_contexts(2, 1, 3), most=99, splits=True)
+    [layout] = plan_prefill(_contexts(2, 1, 3), max_tokens=99, chunked=True)
 
     assert layout.tokens_T.tolist() == [0, 1, 100, 200, 201, 202]
     assert layout.positions_T.tolist() == [0, 1, 0, 0, 1, 2]
@@ -24,7 +24,7 @@ def test_the_layout_is_worked_by_hand() -> None:
 
 
 def test_a_long_context_is_split_where_the_pass_is_full() -> None:
-    first, second, third = plan_prefill(_contexts(3, 7), most=4, splits=True)
+    first, second, third = plan_prefill(_contexts(3, 7), max_tokens=4, chunked=True)
 
     assert first.tokens_T.tolist() == [0, 1, 2, 100]
     assert (first.end_Q.tolist(), first.row_Q.tolist()) == ([2], [10])
@@ -38,16 +38,17 @@ def test_a_long_context_is_split_where_the_pass_is_full() -> None:
 
 
 def test_contexts_that_must_stay_whole_fill_passes_one_after_the_other() -> None:
-    found = plan_prefill(_contexts(3, 2, 9, 1), most=4, splits=False)
+    found = plan_prefill(_contexts(3, 2, 9, 1), max_tokens=4, chunked=False)
 
     assert [layout.row_S.tolist() for layout in found] == [[10], [11], [12], [13]]
     assert [
-        layout.row_S.tolist() for layout in plan_prefill(_contexts(3, 1, 4), most=4, splits=False)
+        layout.row_S.tolist()
+        for layout in plan_prefill(_contexts(3, 1, 4), max_tokens=4, chunked=False)
     ] == [[10, 11], [12]]
 
 
 def test_nothing_to_run_makes_no_pass() -> None:
-    assert plan_prefill({}, most=4, splits=True) == []
+    assert plan_prefill({}, max_tokens=4, chunked=True) == []
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 20))
@@ -56,7 +57,7 @@ def test_passes_hold_every_token_once_in_order_and_none_is_too_large(
 ) -> None:
     contexts = _contexts(*lengths)
 
-    found = plan_prefill(contexts, most=most, splits=True)
+    found = plan_prefill(contexts, max_tokens=most, chunked=True)
 
     assert max(len(layout.tokens_T) for layout in found) <= most
     assert len(found) == -(-sum(lengths) // most)

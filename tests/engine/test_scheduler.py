@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from whet.engine.base import Request, Sampling
 from whet.engine.paged_cache import PageAllocator
-from whet.engine.scheduler import LOOK_AHEAD, Report, Scheduler, Sequences
+from whet.engine.scheduler import LOOK_AHEAD, Scheduler, Sequences, WindowOutput
 
 PAGE, CONTEXT = 4, 64
 
@@ -42,8 +42,8 @@ def _read_all(scheduler: Scheduler) -> None:
     shape = (len(sequence_B), int((count_B - sequences.count_S[sequence_B]).max(initial=0)))
     tokens, logprobs = np.full(shape, 7, dtype=np.int32), np.zeros(shape, dtype=np.float32)
     is_done_B = count_B >= sequences.limit_S[sequence_B]
-    sequences.read(
-        Report(
+    sequences.append_output(
+        WindowOutput(
             sequence_B=sequence_B,
             is_done_B=is_done_B,
             count_B=count_B,
@@ -59,12 +59,12 @@ def test_samples_of_one_prompt_run_it_once_and_share_its_full_pages() -> None:
     admission = scheduler.admit()
 
     assert admission is not None
-    assert (admission.rows, admission.fresh, admission.source_B.tolist(), admission.kept) == (
-        slice(0, 3),
-        [0],
-        [0] * 3,
-        0,
-    )
+    assert (
+        admission.rows,
+        admission.to_prefill,
+        admission.source_B.tolist(),
+        admission.cached_row,
+    ) == (slice(0, 3), [0], [0] * 3, 0)
     table = _blocks(scheduler).table_RA
     assert len({int(page) for page in table[[0, 1, 2, 4], 0]}) == 1
     assert len({int(page) for page in table[[0, 1, 2, 4], 1]}) == 4
@@ -74,12 +74,16 @@ def test_samples_that_come_later_find_the_prompt_kept() -> None:
     requests = [_request("a", [9, 9]), *[_request(str(n), [1, 2, 3, 4, 5]) for n in range(3)]]
     scheduler = _scheduler(20, requests, slots=2)
     scheduler.admit()
-    scheduler.drop([0, 1])
+    scheduler.remove_rows([0, 1])
 
     admission = scheduler.admit()
 
     assert admission is not None
-    assert (admission.fresh, admission.source_B.tolist(), admission.kept) == ([], [2, 2], None)
+    assert (admission.to_prefill, admission.source_B.tolist(), admission.cached_row) == (
+        [],
+        [2, 2],
+        None,
+    )
 
 
 def test_a_newcomer_waits_unless_a_page_for_each_row_in_use_stays_free() -> None:
@@ -118,7 +122,7 @@ def test_a_new_start_counts_anew_who_gave_way() -> None:
     scheduler.admit()
     scheduler.advance(4)
     _read_all(scheduler)
-    assert scheduler.make_room() == [2]
+    assert scheduler.preempt_rows() == [2]
 
     scheduler.start(iter([]))
 
@@ -136,21 +140,21 @@ def test_the_youngest_gives_way_and_is_the_first_to_come_back() -> None:
     scheduler.advance(4)
     _read_all(scheduler)
 
-    given = scheduler.make_room()
+    given = scheduler.preempt_rows()
 
     # Three tokens of prompt, five sampled, four to come, the newest not cached: three pages each,
     # and there are eight.
     assert given == [2] and scheduler.num_preempted == 1
-    scheduler.drop(given)
+    scheduler.remove_rows(given)
     assert scheduler.admit() is None
-    scheduler.drop([0])
+    scheduler.remove_rows([0])
     admission = scheduler.admit()
     assert admission is not None
     assert [scheduler.sequences.request(sequence).id for sequence in scheduler.running_B] == [
         "1",
         "2",
     ]
-    assert admission.fresh == [1]
+    assert admission.to_prefill == [1]
     assert scheduler.sequences.context(int(scheduler.running_B[1])).tolist() == [2, 2, 3, *[7] * 5]
 
 
@@ -159,7 +163,7 @@ def test_one_who_gave_way_is_not_taken_in_before_its_tokens_are_read() -> None:
     scheduler.admit()
     scheduler.advance(4)
     youngest = int(scheduler.running_B[1])
-    scheduler.drop([1])
+    scheduler.remove_rows([1])
     scheduler._waiting.append(youngest)
 
     assert scheduler.admit() is None
@@ -171,7 +175,7 @@ def test_rows_from_the_end_close_the_gaps() -> None:
     scheduler = _scheduler(40, [_request(name, [1]) for name in "abcd"])
     scheduler.admit()
 
-    source, target = scheduler.drop([0, 2])
+    source, target = scheduler.remove_rows([0, 2])
 
     assert (source.tolist(), target.tolist()) == ([3], [0])
     assert [scheduler.sequences.request(sequence).id for sequence in scheduler.running_B] == [
@@ -186,9 +190,9 @@ def test_rows_at_their_limit_are_known_without_a_look() -> None:
     )
     scheduler.admit()
 
-    assert scheduler.full() == [0]
+    assert scheduler.rows_at_limit() == [0]
     scheduler.advance(4)
-    assert scheduler.full() == [0, 1]
+    assert scheduler.rows_at_limit() == [0, 1]
 
 
 def test_a_kept_prompt_makes_room_for_a_request_that_needs_all() -> None:
@@ -196,12 +200,12 @@ def test_a_kept_prompt_makes_room_for_a_request_that_needs_all() -> None:
         5, [_request("a", [1, 2]), _request("b", list(range(15)), max_tokens=4)], slots=1
     )
     scheduler.admit()
-    scheduler.drop([0])
+    scheduler.remove_rows([0])
     assert _blocks(scheduler).num_free == 4
 
     admission = scheduler.admit()
 
-    assert admission is not None and admission.fresh == [0]
+    assert admission is not None and admission.to_prefill == [0]
 
 
 @settings(max_examples=60, deadline=None)
@@ -219,17 +223,17 @@ def test_under_pressure_every_request_ends_and_every_page_comes_back(
     scheduler = _scheduler(pages, requests, slots=5, window=window)
     ended: list[str] = []
     for _ in range(2000):
-        scheduler.drop(scheduler.make_room())
+        scheduler.remove_rows(scheduler.preempt_rows())
         scheduler.admit()
         if not scheduler.num_rows:
             break
         scheduler.advance(window)
         _read_all(scheduler)
-        full = scheduler.full()
+        full = scheduler.rows_at_limit()
         ended.extend(scheduler.sequences.request(int(scheduler.sequence_R[row])).id for row in full)
         for row in full:
-            scheduler.sequences.close(int(scheduler.sequence_R[row]))
-        scheduler.drop(full)
+            scheduler.sequences.remove(int(scheduler.sequence_R[row]))
+        scheduler.remove_rows(full)
 
     assert sorted(ended, key=int) == [request.id for request in requests]
     scheduler.start([])

@@ -20,8 +20,8 @@ from whet.engine.native import NativeConfig
 from whet.errors import ConfigError
 from whet.models.transformer import Transformer
 from whet.pipeline.pipeline import PipelineConfig
-from whet.pipeline.predict import print_plan
-from whet.pipeline.smoke import shrink, write_stand_ins
+from whet.pipeline.smoke import shrink, write_smoke_inputs
+from whet.plan.predict import print_plan
 from whet.recipes.rl import RLConfig, rl
 from whet.store.run import RunStore
 from whet.testing.contracts import check_engine
@@ -33,7 +33,8 @@ from whet.types import Completion
 PAGE = (Path(__file__).parents[2] / "docs" / "add_an_engine.md").read_text()
 BLOCKS = dict(re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 PLAIN = ModuleType("whet.engine.plain")
-exec(compile(BLOCKS["python"], "docs/add_an_engine.md", "exec"), PLAIN.__dict__)
+# Not the page's path: pydantic would look for the code of the classes at the same lines there.
+exec(compile(BLOCKS["python"], "<add_an_engine>", "exec"), PLAIN.__dict__)
 
 
 def zeroed(model: Transformer) -> Transformer:
@@ -129,7 +130,7 @@ def test_rl_samples_every_step_by_the_engine_that_its_file_names(tmp_path: Path)
     table = shrink(to_table(load_file(tmp_path)), tmp_path)
     cfg = TwoEnginePipelineConfig.model_validate(table).stages["rl"]
     assert cfg.engine.kind == "plain" and cfg.engine.context is None
-    write_stand_ins({"rl": cfg}, tmp_path)
+    write_smoke_inputs({"rl": cfg}, tmp_path)
 
     with RunStore.open(tmp_path / "run", cfg, {}, resume=False) as run:
         rl(cfg, run)

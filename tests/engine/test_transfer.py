@@ -27,7 +27,7 @@ def test_arrays_of_any_kind_are_found_again_at_aligned_places() -> None:
 def test_a_fetched_copy_does_not_follow_later_writes() -> None:
     transfer, tensor = HostTransfer(torch.device("cpu")), torch.zeros(3)
 
-    wait = transfer.fetch(tensor)
+    wait = transfer.to_host(tensor)
     tensor.fill_(1.0)
 
-    assert wait().tolist() == [0, 0, 0] and transfer.counts.fetches == 1
+    assert wait().tolist() == [0, 0, 0] and transfer.counts.copies_to_host == 1

@@ -6,10 +6,18 @@ from math import exp
 
 import numpy as np
 
-from whet.evals.report_data import Curve, Line, NamedEval, ReportData, StageTime, Unit, draw_samples
+from whet.evals.formatting import describe_change
+from whet.evals.report_data import (
+    AnswerLine,
+    Curve,
+    NamedEval,
+    ReportData,
+    StageTime,
+    Unit,
+    pick_samples,
+)
 from whet.evals.stats import paired_difference
 from whet.evals.summary import solved_shares, summarise
-from whet.evals.wording import describe_change
 from whet.types import Completion, Finish, Group, Message, Problem, Role, Rollout, Score, Verdict
 
 HANDS = (
@@ -111,16 +119,16 @@ def make_groups(skill: float, seed: int, count: int = 420) -> list[Group]:
     return groups
 
 
-def line_notes(rollout: Rollout) -> Sequence[Line]:
+def line_notes(rollout: Rollout) -> Sequence[AnswerLine]:
     """Grade as a game-24 grader might: every line right, or the last one wrong."""
     lines = rollout.text.splitlines()
     is_right = rollout.score is not None and rollout.score.verdict is Verdict.CORRECT
-    wrong = Line(
+    wrong = AnswerLine(
         text=lines[-1],
         ok=is_right,
         note="reaches 24" if is_right else "does not follow from the numbers left",
     )
-    return [*(Line(text=line, ok=True) for line in lines[:-1]), wrong]
+    return [*(AnswerLine(text=line, ok=True) for line in lines[:-1]), wrong]
 
 
 def make_report() -> ReportData:
@@ -139,7 +147,7 @@ def make_report() -> ReportData:
             NamedEval(name="after RL", summary=greedy[1], is_greedy=True),
         ),
         curves=make_curves(),
-        samples=draw_samples(before, after, line_notes),
+        samples=pick_samples(before, after, line_notes),
         stages=(
             StageTime(name="problems", seconds=1.3),
             StageTime(name="traces", seconds=9.8),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.evals.charts import MAX_POINTS, series, ticks
+from whet.evals.charts import MAX_POINTS, make_series, ticks
 from whet.evals.report_data import Curve
 
 
@@ -14,14 +14,16 @@ def curve(values: list[float], **more: list[float]) -> Curve:
 
 
 def test_a_short_curve_is_drawn_as_it_is() -> None:
-    points = series(curve([1.0, 3.0, 2.0]))
+    points = make_series(curve([1.0, 3.0, 2.0]))
     assert points is not None
     assert points.values.tolist() == [1.0, 3.0, 2.0]
     assert (points.window, points.bin_size, points.num_dropped) == (0, 1, 0)
 
 
 def test_values_that_are_not_finite_are_left_out_and_counted() -> None:
-    points = series(curve([1.0, float("nan"), 2.0, float("inf")], low=[0.0] * 4, high=[3.0] * 4))
+    points = make_series(
+        curve([1.0, float("nan"), 2.0, float("inf")], low=[0.0] * 4, high=[3.0] * 4)
+    )
     assert points is not None
     assert points.steps.tolist() == [0.0, 2.0]
     assert points.low.tolist() == [0.0, 0.0]
@@ -29,12 +31,12 @@ def test_values_that_are_not_finite_are_left_out_and_counted() -> None:
 
 
 def test_a_curve_without_a_finite_value_is_nothing() -> None:
-    assert series(curve([float("nan")])) is None
-    assert series(curve([])) is None
+    assert make_series(curve([float("nan")])) is None
+    assert make_series(curve([])) is None
 
 
 def test_a_long_curve_keeps_its_mean_and_its_span_in_fewer_points() -> None:
-    points = series(curve([float(v) for v in range(3 * MAX_POINTS)]))
+    points = make_series(curve([float(v) for v in range(3 * MAX_POINTS)]))
     assert points is not None
     assert points.bin_size == 3
     assert len(points.values) == MAX_POINTS
@@ -43,13 +45,13 @@ def test_a_long_curve_keeps_its_mean_and_its_span_in_fewer_points() -> None:
 
 
 def test_a_last_bin_that_is_not_full_is_averaged_over_what_it_has() -> None:
-    points = series(curve([1.0] * (MAX_POINTS + 1)))
+    points = make_series(curve([1.0] * (MAX_POINTS + 1)))
     assert points is not None
     assert set(points.values.tolist()) == {1.0}
 
 
 def test_the_running_mean_of_a_constant_is_the_constant_up_to_the_ends() -> None:
-    points = series(curve([2.0] * 100))
+    points = make_series(curve([2.0] * 100))
     assert points is not None
     assert points.window == 5
     np.testing.assert_allclose(points.smooth, 2.0)
@@ -57,7 +59,7 @@ def test_the_running_mean_of_a_constant_is_the_constant_up_to_the_ends() -> None
 
 def test_a_band_of_another_length_is_refused() -> None:
     with pytest.raises(AssertionError, match="half a band"):
-        series(curve([1.0, 2.0], low=[1.0, 1.0]))
+        make_series(curve([1.0, 2.0], low=[1.0, 1.0]))
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.integers(4, 9))

@@ -11,16 +11,22 @@ from pathlib import Path
 import pytest
 from report_fixture import line_notes, make_groups
 
-from whet.evals.page import MAX_CHARACTERS, MAX_LINES, page, readable, write_report
+from whet.evals.html_report import (
+    MAX_CHARACTERS,
+    MAX_LINES,
+    escape_hidden,
+    render_report,
+    write_report,
+)
 from whet.evals.report_data import (
+    AnswerLine,
     AnswerView,
     Curve,
-    Line,
     NamedEval,
     ReportData,
     Sample,
     StageTime,
-    draw_samples,
+    pick_samples,
 )
 from whet.evals.summary import summarise
 from whet.types import Verdict
@@ -62,7 +68,7 @@ class Reader(HTMLParser):
 
 
 def test_a_full_report_has_every_section(report: ReportData) -> None:
-    read = Reader(page(report))
+    read = Reader(render_report(report))
     assert read.open == []
     for title in (
         "Accuracy",
@@ -80,14 +86,14 @@ def test_a_full_report_has_every_section(report: ReportData) -> None:
 
 
 def test_the_page_needs_nothing_but_itself(report: ReportData) -> None:
-    read = Reader(page(report))
+    read = Reader(render_report(report))
     assert not {"link", "img", "iframe", "object", "base", "form"} & set(read.tags)
     assert not {"src", "href", "style", "srcdoc"} & {key for key, _ in read.attributes}
-    assert not re.search(r"https?://|url\(|@import", page(report))
+    assert not re.search(r"https?://|url\(|@import", render_report(report))
 
 
 def test_the_policy_names_the_one_style_and_the_one_script(report: ReportData) -> None:
-    text = page(report)
+    text = render_report(report)
     policy = next(
         value
         for key, value in Reader(text).attributes
@@ -102,7 +108,7 @@ def test_the_policy_names_the_one_style_and_the_one_script(report: ReportData) -
 
 
 def test_a_report_stays_small(report: ReportData) -> None:
-    assert len(page(report).encode()) < 300_000
+    assert len(render_report(report).encode()) < 300_000
 
 
 @pytest.mark.parametrize(
@@ -110,13 +116,13 @@ def test_a_report_stays_small(report: ReportData) -> None:
 )
 def test_any_part_may_be_missing(report: ReportData, part: str) -> None:
     bare = ReportData(title="t", headline="h")
-    text = page(replace(report, **{part: getattr(bare, part)}))
+    text = render_report(replace(report, **{part: getattr(bare, part)}))
     assert Reader(text).open == []
-    assert len(text) < len(page(report))
+    assert len(text) < len(render_report(report))
 
 
 def test_a_report_of_nothing_is_a_title_and_a_sentence() -> None:
-    read = Reader(page(ReportData(title="empty run", headline="Nothing was measured.")))
+    read = Reader(render_report(ReportData(title="empty run", headline="Nothing was measured.")))
     assert read.text == "empty run empty run Nothing was measured."
     assert not {"section", "figure", "table"} & set(read.tags)
 
@@ -127,16 +133,16 @@ def test_one_evaluation_alone_is_shown_without_a_before() -> None:
         title="eval",
         headline="h",
         evals=(NamedEval(name="model", summary=summarise(groups)),),
-        samples=draw_samples([], groups, line_notes, count=2),
+        samples=pick_samples([], groups, line_notes, count=2),
     )
-    text = page(data)
+    text = render_report(data)
     assert 'class="fill after"' in text
     assert 'class="fill before"' not in text
     assert "before" not in Reader(text).text
 
 
 def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:
-    line = Line(text=HOSTILE, ok=False, note=HOSTILE)
+    line = AnswerLine(text=HOSTILE, ok=False, note=HOSTILE)
     answer = AnswerView(
         lines=(line,), verdict=Verdict.WRONG, note=HOSTILE, num_tokens=3, is_finished=False
     )
@@ -150,7 +156,7 @@ def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:
         settings=f"a = {HOSTILE}  # {HOSTILE}",
         facts={HOSTILE: HOSTILE},
     )
-    text = page(hostile)
+    text = render_report(hostile)
     read = Reader(text)
     assert read.open == []
     assert read.tags.count("script") == read.tags.count("style") == 1
@@ -161,7 +167,9 @@ def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:
 
 def test_chart_data_survive_the_page_as_json(report: ReportData) -> None:
     charts = [
-        json.loads(value) for key, value in Reader(page(report)).attributes if key == "data-points"
+        json.loads(value)
+        for key, value in Reader(render_report(report)).attributes
+        if key == "data-points"
     ]
     assert len(charts) == len(report.curves)
     assert len(charts[0]) == 300
@@ -169,20 +177,24 @@ def test_chart_data_survive_the_page_as_json(report: ReportData) -> None:
 
 
 def test_characters_that_hide_or_reorder_text_are_shown() -> None:
-    assert readable("a\u202eb\x1b[0m\ud800\n\té\u200b") == "a\\u202eb\\x1b[0m\\ud800\n\té\\u200b"
+    assert (
+        escape_hidden("a\u202eb\x1b[0m\ud800\n\té\u200b") == "a\\u202eb\\x1b[0m\\ud800\n\té\\u200b"
+    )
 
 
 def test_lone_surrogates_do_not_stop_the_page() -> None:
-    page(ReportData(title="\ud800", headline="h", facts={"a": "\udfff"})).encode()
+    render_report(ReportData(title="\ud800", headline="h", facts={"a": "\udfff"})).encode()
 
 
 def test_endless_answers_are_cut_and_say_so() -> None:
-    lines = (Line(text="x" * (MAX_CHARACTERS + 7)),) * (MAX_LINES + 5)
+    lines = (AnswerLine(text="x" * (MAX_CHARACTERS + 7)),) * (MAX_LINES + 5)
     answer = AnswerView(
         lines=lines, verdict=Verdict.UNSCORED, note="", num_tokens=9, is_finished=True
     )
     read = Reader(
-        page(ReportData(title="t", headline="h", samples=(Sample(problem="p", after=answer),)))
+        render_report(
+            ReportData(title="t", headline="h", samples=(Sample(problem="p", after=answer),))
+        )
     )
     assert "… 7 more characters" in read.text
     assert "… 5 more lines" in read.text
@@ -194,13 +206,15 @@ def test_an_empty_answer_is_called_empty() -> None:
         lines=(), verdict=Verdict.NO_ANSWER, note="", num_tokens=0, is_finished=True
     )
     read = Reader(
-        page(ReportData(title="t", headline="h", samples=(Sample(problem="p", before=answer),)))
+        render_report(
+            ReportData(title="t", headline="h", samples=(Sample(problem="p", before=answer),))
+        )
     )
     assert "The answer is empty." in read.text
 
 
 def test_verdicts_are_told_in_words_not_by_colour_alone(report: ReportData) -> None:
-    text = Reader(page(report)).text
+    text = Reader(render_report(report)).text
     assert "✓ right" in text
     assert "✗ wrong" in text
 
@@ -213,7 +227,7 @@ def test_curves_that_cannot_be_drawn_are_left_out_and_odd_ones_are_drawn() -> No
         Curve(name="huge", stage="SFT", steps=[0, 1, 2], values=[1e12, float("inf"), -1e12]),
         Curve(name="none", stage="DPO", steps=[], values=[]),
     )
-    read = Reader(page(ReportData(title="t", headline="h", curves=curves)))
+    read = Reader(render_report(ReportData(title="t", headline="h", curves=curves)))
     assert "gone" not in read.text
     assert "DPO" not in read.text
     assert "1 values were not finite" in read.text
@@ -222,14 +236,16 @@ def test_curves_that_cannot_be_drawn_are_left_out_and_odd_ones_are_drawn() -> No
 
 def test_stages_that_took_no_time_are_listed() -> None:
     read = Reader(
-        page(ReportData(title="t", headline="h", stages=(StageTime(name="sft", seconds=0.0),)))
+        render_report(
+            ReportData(title="t", headline="h", stages=(StageTime(name="sft", seconds=0.0),))
+        )
     )
     assert "sft" in read.text
 
 
 def test_the_time_of_a_stage_is_split_into_the_parts_of_its_steps() -> None:
     stage = StageTime(name="rl", seconds=10.0, parts={"sample": 5.0, "update": 3.0})
-    text = page(ReportData(title="t", headline="h", stages=(stage,)))
+    text = render_report(ReportData(title="t", headline="h", stages=(stage,)))
     widths = re.findall(r'x="([\d.]+)%" width="([\d.]+)%" height="8" class="fill part-(\w+)"', text)
     assert widths == [
         ("0.00", "50.00", "sample"),
@@ -243,7 +259,7 @@ def test_a_third_evaluation_between_first_and_last_has_a_tone_of_its_own(
     report: ReportData,
 ) -> None:
     between = replace(report.evals[0], name="after DPO")
-    text = page(replace(report, evals=(report.evals[0], between, report.evals[1])))
+    text = render_report(replace(report, evals=(report.evals[0], between, report.evals[1])))
     assert 'class="fill middle"' in text
 
 
@@ -251,5 +267,5 @@ def test_writing_replaces_the_file_at_once(report: ReportData, tmp_path: Path) -
     path = tmp_path / "report.html"
     path.write_text("old")
     write_report(report, path)
-    assert path.read_text(encoding="utf-8") == page(report)
+    assert path.read_text(encoding="utf-8") == render_report(report)
     assert list(tmp_path.iterdir()) == [path]

@@ -2,13 +2,13 @@
 
 from report_fixture import line_notes, make_groups, make_problem, make_rollout
 
-from whet.evals.report_data import AnswerView, Line, draw_samples
+from whet.evals.report_data import AnswerLine, AnswerView, pick_samples
 from whet.types import Finish, Verdict
 
 
 def test_a_dozen_problems_are_spread_over_the_levels() -> None:
     groups = make_groups(0.5, 1, count=60)
-    labels = [sample.label for sample in draw_samples(groups, groups, line_notes)]
+    labels = [sample.label for sample in pick_samples(groups, groups, line_notes)]
     assert len(labels) == 12
     assert {f"level {fifth} of 5" for fifth in range(1, 6)} <= set(labels)
     assert labels == sorted(labels)  # by difficulty, "unsolvable" last
@@ -16,14 +16,14 @@ def test_a_dozen_problems_are_spread_over_the_levels() -> None:
 
 def test_only_problems_of_both_evaluations_are_drawn() -> None:
     groups = make_groups(0.5, 1, count=12)
-    drawn = draw_samples(groups[:4], groups[2:], line_notes)
+    drawn = pick_samples(groups[:4], groups[2:], line_notes)
     assert len(drawn) == 2
     assert all(sample.before and sample.after for sample in drawn)
 
 
 def test_one_evaluation_alone_is_shown_on_its_side() -> None:
     groups = make_groups(0.5, 1, count=12)
-    drawn = draw_samples([], groups, line_notes, count=3)
+    drawn = pick_samples([], groups, line_notes, count=3)
     assert [sample.before for sample in drawn] == [None] * 3
     assert all(sample.after for sample in drawn)
 
@@ -35,7 +35,7 @@ def test_the_draw_follows_the_seed() -> None:
     def drawn(seed: int) -> list[str]:
         return [
             s.after.lines[0].text
-            for s in draw_samples([], groups, lambda r: [Line(text=r.text)], seed=seed)
+            for s in pick_samples([], groups, lambda r: [AnswerLine(text=r.text)], seed=seed)
             if s.after
         ]
 
@@ -43,7 +43,7 @@ def test_the_draw_follows_the_seed() -> None:
 
 
 def test_nothing_to_draw_gives_nothing() -> None:
-    assert draw_samples([], [], line_notes) == ()
+    assert pick_samples([], [], line_notes) == ()
 
 
 def test_an_ungraded_rollout_shows_its_text_as_it_stands() -> None:
@@ -51,5 +51,5 @@ def test_an_ungraded_rollout_shows_its_text_as_it_stands() -> None:
         make_problem(0, level=None), None, text="one\ntwo", finish=Finish.LENGTH, tokens=9
     )
     answer = AnswerView.from_rollout(rollout)
-    assert answer.lines == (Line(text="one"), Line(text="two"))
+    assert answer.lines == (AnswerLine(text="one"), AnswerLine(text="two"))
     assert (answer.verdict, answer.is_finished, answer.num_tokens) == (Verdict.UNSCORED, False, 9)

@@ -8,6 +8,7 @@ from whet.data.examples import Example
 from whet.engine.base import Engine, Request, Sampling
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.transformer import Transformer, rope_table
+from whet.proofs.fixtures import to_examples
 from whet.rng import derive, numpy_stream
 from whet.testing.tiny import tiny_model
 from whet.types import Completion
@@ -59,19 +60,7 @@ def requests(
 def sampled(engine: Engine, asked: list[Request]) -> tuple[dict[str, Completion], list[Example]]:
     """Sample requests; what came, and the same as examples for a learner."""
     done = dict(engine.generate(asked))
-    examples = [
-        Example(
-            tokens=np.concatenate([request.prompt, done[request.id].tokens]),
-            start=len(request.prompt),
-            group_id=request.id.partition("/")[0],
-            rollout_id=request.id,
-            temperature=request.sampling.temperature,
-            sampling_logprob=done[request.id].logprobs,
-            advantage=(-1.0) ** index * (0.5 + index % 3),
-        )
-        for index, request in enumerate(asked)
-    ]
-    return done, examples
+    return done, to_examples(asked, done)
 
 
 def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:

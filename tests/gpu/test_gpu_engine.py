@@ -7,11 +7,11 @@ import pytest
 import torch
 from gpu_models import DEVICE, FAMILIES, POSITIONS, move, native, requests, sampled, small_model
 
-from whet.engine.graphs import recorded_bytes
+from whet.engine.graphs import graph_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.engine.paged_cache import PagedCache
 from whet.models.config import SlidingWindow
-from whet.models.transformer import Transformer, initialise
+from whet.models.transformer import Transformer, init_weights
 from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model
 from whet.train.learner import score_examples
@@ -48,7 +48,7 @@ def test_engine_and_learner_give_the_same_bits_past_a_sliding_window(window: int
     sliding = SlidingWindow(tokens=window, layers=(1,))
     cfg = replace(tiny_model(positions=POSITIONS).cfg, sliding_window=sliding)
     model = Transformer(cfg)
-    initialise(model, 0)
+    init_weights(model, 0)
     _assert_exact(move(model))
 
 
@@ -68,8 +68,8 @@ def test_recorded_steps_give_what_steps_give_that_are_not() -> None:
     _pages(plain).graphs = None
     expected = dict(plain.generate(asked))
 
-    assert recorded.counts.recordings > 0 and recorded_bytes() >= 0
-    assert plain.counts.recordings == 0
+    assert recorded.counts.captured_graphs > 0 and graph_bytes() >= 0
+    assert plain.counts.captured_graphs == 0
     _assert_same_bits(found, expected)
     _assert_same_bits(again, expected)
 
@@ -86,7 +86,7 @@ def test_sleep_gives_the_memory_back_and_changes_no_result() -> None:
     assert awake - before > 2**20
     # cuBLAS keeps a workspace of eight buffers of 16 KiB for each stream that has run a product.
     assert torch.cuda.memory_allocated() <= before + 2 * 8 * 2**14
-    assert recorded_bytes() == 0
+    assert graph_bytes() == 0
     _assert_same_bits(dict(engine.generate(requests())), first)
 
 

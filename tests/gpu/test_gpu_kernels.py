@@ -10,18 +10,18 @@ from whet.kernels.attention import (
     packed_attention,
     paged_decode,
     paged_prefill,
-    plain_packed_attention,
+    torch_packed_attention,
 )
-from whet.kernels.head import head_logits, sample_rows, token_logprobs
-from whet.kernels.rows import (
+from whet.kernels.layer_ops import (
     add_norm,
-    plain_add_norm,
-    plain_split_heads,
-    plain_swiglu,
     split_heads,
     split_heads_into,
     swiglu,
+    torch_add_norm,
+    torch_split_heads,
+    torch_swiglu,
 )
+from whet.kernels.lm_head import head_logits, sample_rows, token_logprobs
 
 LENGTHS = [1, 64, 65, 300, 1100]
 WINDOWS = [None, 33, 600]
@@ -54,7 +54,7 @@ def test_attention_gives_what_torch_gives(dtype: torch.dtype, window: int | None
     options = AttentionOptions(window=window)
     found = packed_attention(*qkv, starts_S1, longest, options=options)
 
-    exact = plain_packed_attention(*doubled(*qkv), starts_S1, longest, options)
+    exact = torch_packed_attention(*doubled(*qkv), starts_S1, longest, options)
     _close([found], [exact], dtype)
 
 
@@ -67,7 +67,7 @@ def test_attention_has_the_gradients_of_torch(dtype: torch.dtype, window: int | 
     options = AttentionOptions(window=window)
     found = grads_of((packed_attention(*inputs, starts_S1, longest, options=options),), inputs)
 
-    exact_out = plain_packed_attention(*exact_inputs, starts_S1, longest, options)
+    exact_out = torch_packed_attention(*exact_inputs, starts_S1, longest, options)
     _close(found, grads_of((exact_out,), exact_inputs), dtype)
 
 
@@ -118,7 +118,7 @@ def test_norm_has_the_numbers_and_gradients_of_torch(
         outputs = (normed, total) if residual else (normed,)
         return [*outputs, *grads_of(outputs, inputs)]
 
-    _close(run(leaves(*given), add_norm), run(doubled(*given), plain_add_norm), dtype)
+    _close(run(leaves(*given), add_norm), run(doubled(*given), torch_add_norm), dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -127,7 +127,7 @@ def test_gate_has_the_numbers_and_gradients_of_torch(dtype: torch.dtype) -> None
     inputs, exact_inputs = leaves(given), doubled(given)
 
     found = swiglu(inputs[0])
-    exact = plain_swiglu(exact_inputs[0])
+    exact = torch_swiglu(exact_inputs[0])
 
     _close([found], [exact], dtype)
     _close(grads_of((found,), inputs), grads_of((exact,), exact_inputs), dtype)
@@ -167,7 +167,7 @@ def test_rope_has_the_numbers_and_gradients_of_torch(dtype: torch.dtype, has_nor
 
     found = split_heads(inputs[0], _head_spec(table_PD, positions_T, *inputs[1:]))
     exact_spec = _head_spec(table_PD.double(), positions_T, *exact_inputs[1:])
-    exact = plain_split_heads(exact_inputs[0], exact_spec)
+    exact = torch_split_heads(exact_inputs[0], exact_spec)
 
     _close(list(found), list(exact), dtype)
     _close(grads_of(found, inputs), grads_of(exact, exact_inputs), dtype)

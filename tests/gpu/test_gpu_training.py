@@ -122,7 +122,10 @@ def test_layers_that_run_twice_give_the_same_gradient_bit_for_bit(layers: int) -
 
 def test_a_reference_in_host_memory_scores_the_same_bits() -> None:
     model = small_model()
-    near, far = reference_of(model, 256), reference_of(model, 256, offload=True)
+    near, far = (
+        reference_of(model, TrainConfig(micro_tokens=256)),
+        reference_of(model, TrainConfig(micro_tokens=256, offload_reference=True)),
+    )
 
     for mine, other in zip(near.logprobs(_examples()), far.logprobs(_examples()), strict=True):
         np.testing.assert_array_equal(mine, other)

@@ -9,7 +9,7 @@ import pytest
 from troublesome import Hangs
 
 from whet.errors import DataError
-from whet.grading.check_task import HUGE, Failure, Variant, check_grader, number, variants_of
+from whet.grading.check_task import HUGE, Failure, Variant, check_grader, parse_number, spoil_gold
 from whet.grading.limits import Limits
 from whet.tasks.base import Task
 from whet.tasks.game24.task import Game24, Game24Config
@@ -37,8 +37,8 @@ class Boxed(SumTask):
     def is_right(self, problem: Problem, text: str, read: str | None) -> bool:
         return (
             read is not None
-            and number(read) is not None
-            and number(read) == number(problem.answer or "")
+            and parse_number(read) is not None
+            and parse_number(read) == parse_number(problem.answer or "")
         )
 
     def score(self, problem: Problem, text: str) -> Score:
@@ -55,7 +55,7 @@ class TakesAnything(Boxed):
 
 class TakesAnyNumber(Boxed):
     def is_right(self, problem: Problem, text: str, read: str | None) -> bool:
-        return read is not None and number(read) is not None
+        return read is not None and parse_number(read) is not None
 
 
 class TakesNothing(Boxed):
@@ -65,7 +65,7 @@ class TakesNothing(Boxed):
 
 class TakesHundredfold(Boxed):
     def is_right(self, problem: Problem, text: str, read: str | None) -> bool:
-        values = number(read or ""), number(problem.answer or "")
+        values = parse_number(read or ""), parse_number(problem.answer or "")
         return values[0] is not None and values[0] in (values[1], 100 * (values[1] or 0))
 
 
@@ -78,7 +78,7 @@ class TakesDigits(Boxed):
     """Ignores the sign, so an answer out of range is right now and then."""
 
     def is_right(self, problem: Problem, text: str, read: str | None) -> bool:
-        value = number(read or "")
+        value = parse_number(read or "")
         return value is not None and (
             abs(value) - 1 == int(problem.answer or 0) or str(value) == problem.answer
         )
@@ -200,8 +200,8 @@ class Halves(Boxed):
         return None if found is None else f"<{found}>"
 
     def is_right(self, problem: Problem, text: str, read: str | None) -> bool:
-        value = number((read or "").strip("<>"))
-        return value is not None and value == number(problem.answer or "")
+        value = parse_number((read or "").strip("<>"))
+        return value is not None and value == parse_number(problem.answer or "")
 
 
 def test_equal_answers_in_other_words_are_chance() -> None:
@@ -220,7 +220,7 @@ class ManyRight(Boxed):
     has_one_answer = False
 
     def is_right(self, problem: Problem, text: str, read: str | None) -> bool:
-        value = number(read or "")
+        value = parse_number(read or "")
         return (
             value is not None and 0 <= value < 100 and (value - int(problem.answer or 0)) % 11 == 0
         )
@@ -278,7 +278,7 @@ def test_checks_are_the_same_every_time() -> None:
 
 
 def test_gold_is_spoiled_where_its_answer_stands() -> None:
-    made = dict(variants_of("We get \\boxed{12}.", "12"))
+    made = dict(spoil_gold("We get \\boxed{12}.", "12"))
 
     assert made == {
         Variant.TRUNCATED: "We get \\boxed{",
@@ -289,13 +289,13 @@ def test_gold_is_spoiled_where_its_answer_stands() -> None:
 
 
 def test_a_program_that_begins_with_a_comment_is_not_doubled() -> None:
-    made = dict(variants_of("```python\n# why\nx = 1\n```", "# why\nx = 1"))
+    made = dict(spoil_gold("```python\n# why\nx = 1\n```", "# why\nx = 1"))
     assert Variant.DOUBLED not in made
-    assert Variant.DOUBLED in dict(variants_of("```python\nx = 1\n```", "x = 1"))
+    assert Variant.DOUBLED in dict(spoil_gold("```python\nx = 1\n```", "x = 1"))
 
 
 def test_an_answer_that_is_not_in_the_gold_is_spoiled_by_itself() -> None:
-    made = dict(variants_of("one\ntwo\n", "B"))
+    made = dict(spoil_gold("one\ntwo\n", "B"))
 
     assert made == {Variant.TRUNCATED: "one\n", Variant.DOUBLED: "B B", Variant.OUTSIDE: "Q"}
     assert json.dumps(made)
@@ -313,4 +313,4 @@ def test_an_answer_that_is_not_in_the_gold_is_spoiled_by_itself() -> None:
     ],
 )
 def test_plain_numbers_are_read(text: str, value: Fraction | None) -> None:
-    assert number(text) == value
+    assert parse_number(text) == value

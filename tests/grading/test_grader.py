@@ -27,7 +27,7 @@ from troublesome import (
 )
 
 from whet.errors import ConfigError, DataError, TrainError
-from whet.grading.grader import BATCH_SECONDS, Grader, Pace
+from whet.grading.grader import BATCH_SECONDS, BatchSizer, Grader
 from whet.grading.limits import Limits
 from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig
 from whet.tasks.qa.judge import Judge, JudgeConfig
@@ -345,11 +345,11 @@ def test_deaths_are_counted_and_blamed_also_after_a_worker_that_left() -> None:
 
 
 def test_a_batch_is_sized_by_the_time_of_one_answer_however_many_come_together() -> None:
-    pace = Pace()
+    sizer = BatchSizer()
     for size in (1, 8, 64) * 40:
-        pace.update(seconds=size * BATCH_SECONDS / 50.5, count=size)
+        sizer.update(seconds=size * BATCH_SECONDS / 50.5, count=size)
 
-    assert pace.batch == 50
+    assert sizer.size == 50
 
 
 def test_every_character_survives_the_way(pool: Grader) -> None:
@@ -541,4 +541,4 @@ def test_quick_answers_travel_many_to_a_message(pool: Grader) -> None:
     graded(pool, *["yes"] * 1_000)
 
     # An answer takes far less than a millisecond, and a message is filled for BATCH_SECONDS.
-    assert pool._pace.batch >= 1000 * BATCH_SECONDS
+    assert pool._batch_sizer.size >= 1000 * BATCH_SECONDS

@@ -14,8 +14,8 @@ from whet.kernels.attention import (
     GridAttention,
     grid_attention,
     packed_attention,
-    plain_grid_attention,
-    plain_packed_attention,
+    torch_grid_attention,
+    torch_packed_attention,
 )
 from whet.kernels.c import library as c_library
 
@@ -161,13 +161,13 @@ def test_packed_sequences_see_themselves_alone(lengths: list[int]) -> None:
 
     ours = packed_attention(*inputs, starts_S1, max(lengths))
 
-    right = plain_packed_attention(*(x.double() for x in inputs), starts_S1, max(lengths))
+    right = torch_packed_attention(*(x.double() for x in inputs), starts_S1, max(lengths))
     assert (ours - right).abs().max() <= 3e-6
 
 
 def test_no_memory_is_one_sentence() -> None:
     class Full:
-        def attend_forward(self, _: object) -> int:
+        def attention_forward(self, _: object) -> int:
             return 1
 
     given = case([4], 0, 2, 2, 32)
@@ -189,8 +189,8 @@ def test_a_model_with_unknown_features_is_left_to_torch() -> None:
     grid = *given.inputs, given.node_SC, given.cell_U
     unknown = AttentionOptions(has_kernels=False)
 
-    assert torch.equal(grid_attention(*grid, unknown), plain_grid_attention(*grid))
-    assert not torch.equal(grid_attention(*grid), plain_grid_attention(*grid))
+    assert torch.equal(grid_attention(*grid, unknown), torch_grid_attention(*grid))
+    assert not torch.equal(grid_attention(*grid), torch_grid_attention(*grid))
 
 
 def test_a_second_derivative_is_refused_not_wrong() -> None:

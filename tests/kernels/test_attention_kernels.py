@@ -13,10 +13,10 @@ from whet.kernels.attention import (
     packed_attention,
     paged_decode,
     paged_prefill,
-    plain_packed_attention,
-    plain_paged_decode,
-    plain_paged_prefill,
     tile_table,
+    torch_packed_attention,
+    torch_paged_decode,
+    torch_paged_prefill,
 )
 
 SIZE, PAGE = 16, 64
@@ -106,19 +106,19 @@ def test_twins_compute_the_formula(heads: int, groups: int, window: int | None) 
     exact_TND = _by_formula(case, window)
     options = AttentionOptions(window=window)
 
-    found_TND = plain_packed_attention(
+    found_TND = torch_packed_attention(
         case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 70, options
     )
     torch.testing.assert_close(found_TND, exact_TND, rtol=1e-4, atol=1e-5)
 
     rows_T, starts_S1, before_S = _split(case, [0, 3, 0, 63, 64])
-    found_TND = plain_paged_prefill(
+    found_TND = torch_paged_prefill(
         case.q_TND[rows_T], *case.pages, case.table_SA, starts_S1, before_S, options
     )
     torch.testing.assert_close(found_TND, exact_TND[rows_T], rtol=1e-4, atol=1e-5)
 
     last_B = case.starts_S1[1:].long() - 1
-    found_BND = plain_paged_decode(
+    found_BND = torch_paged_decode(
         case.q_TND[last_B], *case.pages, case.table_SA, torch.tensor(lengths), options
     )
     exact_BND = exact_TND[last_B].where(torch.tensor(lengths)[:, None, None] > 0, 0)
@@ -128,10 +128,10 @@ def test_twins_compute_the_formula(heads: int, groups: int, window: int | None) 
 def test_a_full_grid_gives_what_a_padded_one_gives() -> None:
     case = _case([6, 6], 4, 2)
 
-    full_TND = plain_packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 6)
+    full_TND = torch_packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 6)
 
     torch.testing.assert_close(
-        full_TND, plain_packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 9)
+        full_TND, torch_packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 9)
     )
 
 
@@ -156,7 +156,7 @@ def test_triton_packed_prefill_and_decode_give_the_same_bits_and_the_twin_s_numb
     heads: int, groups: int
 ) -> None:
     case = _case(LENGTHS, heads, groups)
-    exact_TND = plain_packed_attention(
+    exact_TND = torch_packed_attention(
         case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, max(LENGTHS)
     )
 
@@ -198,7 +198,7 @@ def test_triton_kernels_give_the_same_bits_within_a_window(window: int) -> None:
     case = _case([1, 64, 0, 600], 4, 2)
     packed = case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 600
     options = AttentionOptions(window=window)
-    exact_TND = plain_packed_attention(*packed, options)
+    exact_TND = torch_packed_attention(*packed, options)
 
     packed_TND = packed_attention(*packed, options=options)
     torch.testing.assert_close(packed_TND, exact_TND, rtol=1e-4, atol=1e-5)
@@ -237,7 +237,7 @@ def test_triton_rows_without_a_context_are_zero_and_disturb_nobody() -> None:
     found_BND = paged_decode(q_BND, *case.pages, table_BA, length_B)
 
     torch.testing.assert_close(
-        found_BND, plain_paged_decode(q_BND, *case.pages, table_BA, length_B)
+        found_BND, torch_paged_decode(q_BND, *case.pages, table_BA, length_B)
     )
     assert (found_BND[1] == 0).all()
 
@@ -251,7 +251,7 @@ def test_triton_packed_attention_has_the_twin_s_gradients(window: int | None) ->
     options = AttentionOptions(window=window)
     found = grads_of((packed_attention(*inputs, case.starts_S1, 70, options=options),), inputs)
 
-    exact = grads_of((plain_packed_attention(*inputs, case.starts_S1, 70, options),), inputs)
+    exact = grads_of((torch_packed_attention(*inputs, case.starts_S1, 70, options),), inputs)
     torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
 
 
@@ -263,8 +263,8 @@ def test_triton_log_sum_exp_is_that_of_the_scores() -> None:
     lse_NT = torch.empty(2, 640)
 
     tiles_K2 = tile_table(case.starts_S1, 640)
-    triton_attention.packed_forward(
-        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, tiles_K2, lse_NT
+    triton_attention.prefill(
+        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, tiles_K2, lse_NT=lse_NT
     )
 
     scores = torch.einsum("tnd,sd->nts", case.q_TND[40:], case.k_TGD[40:, 0]) / SIZE**0.5
@@ -278,5 +278,5 @@ def test_triton_is_passed_over_for_a_model_with_unknown_features() -> None:
     packed = case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 70
     unknown = AttentionOptions(has_kernels=False)
 
-    assert torch.equal(packed_attention(*packed, options=unknown), plain_packed_attention(*packed))
-    assert not torch.equal(packed_attention(*packed), plain_packed_attention(*packed))
+    assert torch.equal(packed_attention(*packed, options=unknown), torch_packed_attention(*packed))
+    assert not torch.equal(packed_attention(*packed), torch_packed_attention(*packed))

@@ -39,7 +39,7 @@ def test_a_compiler_that_does_not_end_is_given_up(
     slow.write_text("#!/bin/sh\nsleep 30\n")
     slow.chmod(0o755)
     monkeypatch.setenv("CC", str(slow))
-    monkeypatch.setattr(c_library, "SECONDS", 0.2)
+    monkeypatch.setattr(c_library, "TIMEOUT_SECONDS", 0.2)
 
     assert c_library.library() is None
 

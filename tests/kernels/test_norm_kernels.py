@@ -5,7 +5,7 @@ import torch
 from interpreted import draw, grads_of, interpreted, leaves
 from torch import Tensor
 
-from whet.kernels.rows import add_norm, plain_add_norm
+from whet.kernels.layer_ops import add_norm, torch_add_norm
 
 EPS = 1e-5
 
@@ -15,7 +15,7 @@ def _by_formula(sum_TH: Tensor, weight_H: Tensor) -> Tensor:
 
 
 def test_norm_of_three_and_four_by_hand() -> None:
-    normed, total = plain_add_norm(
+    normed, total = torch_add_norm(
         torch.tensor([[1.0, 4.0]]), torch.tensor([[2.0, 0.0]]), torch.tensor([1.0, 2.0]), 0.0
     )
 
@@ -67,7 +67,7 @@ def test_low_precision_rounds_the_sum_before_the_norm_and_the_norm_once() -> Non
         draw(*shape, seed=9).bfloat16() for shape in ((4, 16), (4, 16), (16,))
     )
 
-    normed_TH, sum_TH = plain_add_norm(x_TH, residual_TH, weight_H, EPS)
+    normed_TH, sum_TH = torch_add_norm(x_TH, residual_TH, weight_H, EPS)
 
     assert torch.equal(sum_TH, (x_TH.float() + residual_TH.float()).bfloat16())
     assert torch.equal(normed_TH, _by_formula(sum_TH.float(), weight_H.float()).bfloat16())
@@ -82,7 +82,7 @@ def test_triton_sum_and_norm_equal_the_twin(rows: int, width: int, has_residual:
 
     normed_TH, sum_TH = add_norm(x_TH, residual_TH, weight_H, EPS)
 
-    exact_TH, exact_sum_TH = plain_add_norm(x_TH, residual_TH, weight_H, EPS)
+    exact_TH, exact_sum_TH = torch_add_norm(x_TH, residual_TH, weight_H, EPS)
     torch.testing.assert_close(normed_TH, exact_TH)
     assert torch.equal(sum_TH, exact_sum_TH)
 
@@ -101,7 +101,7 @@ def test_triton_gradients_equal_those_of_the_twin(
         sum((both[i] * draw(*both[i].shape, seed=50 + i)).sum() for i in used).backward()
         return [x_TH.grad, residual_TH.grad, weight_H.grad]
 
-    torch.testing.assert_close(grads(add_norm), grads(plain_add_norm))
+    torch.testing.assert_close(grads(add_norm), grads(torch_add_norm))
 
 
 @interpreted

@@ -6,7 +6,7 @@ import torch
 from interpreted import draw, grads_of, head_spec, interpreted, leaves
 from torch import Tensor
 
-from whet.kernels.rows import plain_split_heads, rotate, split_heads, split_heads_into
+from whet.kernels.layer_ops import rotate, split_heads, split_heads_into, torch_split_heads
 
 EPS, SIZE, POSITIONS = 1e-5, 16, 50
 SHAPES = [(2, 2), (4, 2), (7, 1), (14, 2)]
@@ -112,7 +112,7 @@ def test_triton_values_equal_the_twin(heads: int, groups: int, has_norm: bool) -
 
     found = split_heads(qkv_TX, spec)
 
-    torch.testing.assert_close(found, plain_split_heads(qkv_TX, spec))
+    torch.testing.assert_close(found, torch_split_heads(qkv_TX, spec))
     assert all(x.is_contiguous() for x in found)
 
 
@@ -126,7 +126,7 @@ def test_triton_gradients_equal_those_of_the_twin(heads: int, groups: int, has_n
 
     found = grads_of(split_heads(inputs[0], spec), inputs)
 
-    exact = grads_of(plain_split_heads(inputs[0], spec), inputs)
+    exact = grads_of(torch_split_heads(inputs[0], spec), inputs)
     torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
 
 

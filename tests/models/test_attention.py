@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from whet.kernels import AttentionSpec
-from whet.models.transformer import MergedAttention, PackedAttention
+from whet.models.transformer import PackedAttention, SharedPrefixAttention
 
 
 def _qkv(tokens: int, groups: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -34,7 +34,7 @@ def test_each_sequence_sees_itself_up_to_the_present_token(
 ) -> None:
     q, k, v = _qkv(sum(lengths), groups)
 
-    found = PackedAttention(torch.tensor(lengths)).mix(q, k, v)
+    found = PackedAttention(torch.tensor(lengths)).attend(q, k, v)
 
     parts = [torch.split(x, lengths) for x in (q, k, v)]
     torch.testing.assert_close(
@@ -53,7 +53,7 @@ def test_tokens_that_sequences_share_see_what_each_sequence_would(groups: int) -
         q_norm_D=None, k_norm_D=None, eps=0.0,
     )  # fmt: skip
 
-    found = MergedAttention(grid, torch.tensor([0, 5, 2, 3, 6, 8]))(0, qkv, spec)
+    found = SharedPrefixAttention(grid, torch.tensor([0, 5, 2, 3, 6, 8]))(0, qkv, spec)
 
     for tokens in ([0, 1, 2, 3], [0, 1, 4], [5]):
         torch.testing.assert_close(found[tokens], _plain(q[tokens], k[tokens], v[tokens]))
@@ -62,7 +62,7 @@ def test_tokens_that_sequences_share_see_what_each_sequence_would(groups: int) -
 def test_no_gradient_flows_from_one_sequence_to_another() -> None:
     q, k, v = (x.requires_grad_() for x in _qkv(8, 2))
 
-    PackedAttention(torch.tensor([5, 3])).mix(q, k, v)[5:].sum().backward()
+    PackedAttention(torch.tensor([5, 3])).attend(q, k, v)[5:].sum().backward()
 
     for x in (q, k, v):
         assert x.grad is not None

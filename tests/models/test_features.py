@@ -10,7 +10,7 @@ from torch import Tensor
 from whet.data.examples import Example, to_batch
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig, NativeEngine
-from whet.kernels.head import plain_token_logprobs, token_logprobs
+from whet.kernels.lm_head import token_logprobs, torch_token_logprobs
 from whet.models.config import ModelConfig
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.rounding import logprob_bound
@@ -98,7 +98,7 @@ def test_scores_by_logits_are_those_of_the_kernels(rows: int) -> None:
     label_M = torch.arange(rows) * 7
     given = label_M, torch.full((rows,), 0.7)
 
-    found = plain_token_logprobs(model.logits, hidden_MH, *given, vocab=50)
+    found = torch_token_logprobs(model.logits, hidden_MH, *given, vocab=50)
 
     expected = token_logprobs(hidden_MH, model.head_weight_VH, *given, entropy=True)
     torch.testing.assert_close(found, expected)

@@ -27,13 +27,13 @@ from whet.models.config import (
 )
 from whet.models.load import load_model, resolve, save_model
 from whet.models.sizes import SIZES, new_config
-from whet.models.transformer import Transformer, initialise
+from whet.models.transformer import Transformer, init_weights
 from whet.types import Json
 
 
 def _model() -> Transformer:
     model = Transformer(new_config("tiny", 11, 32))
-    initialise(model, 4)
+    init_weights(model, 4)
     return model
 
 
@@ -107,7 +107,7 @@ def test_saved_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_a_model_can_be_saved_in_bfloat16(tmp_path: Path) -> None:
-    save_model(_model(), tmp_path, dtype=torch.bfloat16)
+    save_model(_model().to(torch.bfloat16), tmp_path)
 
     assert {tensor.dtype for tensor in load_file(tmp_path / "model.safetensors").values()} == {
         torch.bfloat16

@@ -19,10 +19,10 @@ from whet.models.lora import (
     LoraLinear,
     LoraTransformer,
     Target,
+    copy_trainable,
     load_adapters,
     read_adapter,
     save_adapters,
-    twin,
 )
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.rounding import logprob_bound
@@ -107,7 +107,7 @@ def test_gradients_follow_from_those_of_the_merged_weights(family: str, tied: bo
             module for module in projections.modules() if isinstance(module, LoraLinear)
         ):
             assert projection.lora_A.grad is not None and projection.lora_B.grad is not None
-            parts = [part for part in projection.parts if part.is_adapted]
+            parts = [part for part in projection.fused if part.is_adapted]
             d_A, d_B = (
                 projection.lora_A.grad.split(3),
                 projection.lora_B.grad.split([part.rows for part in parts]),
@@ -133,7 +133,7 @@ def _gradients(model: Transformer) -> dict[str, Tensor]:
 
 def test_a_twin_shares_what_is_frozen_and_copies_what_learns() -> None:
     model = adapted()
-    other = twin(model)
+    other = copy_trainable(model)
     assert isinstance(other, LoraTransformer)
     mine, its = dict(model.named_parameters()), dict(other.named_parameters())
     assert mine.keys() == its.keys()

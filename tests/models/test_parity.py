@@ -27,7 +27,7 @@ from whet.models.config import (
     to_json,
 )
 from whet.models.load import load_model, save_model
-from whet.models.transformer import PackedAttention, Transformer, initialise
+from whet.models.transformer import PackedAttention, Transformer, init_weights
 
 LENGTHS = (7, 1, 40, 12)
 SHAPE = {
@@ -178,7 +178,7 @@ def test_a_folder_written_here_gives_transformers_the_same_logits(
     family: str, tied: bool, tmp_path: Path
 ) -> None:
     own = Transformer(_own_config(family, tied))
-    initialise(own, 2)
+    init_weights(own, 2)
     _shake(list(own.parameters()))
     save_model(own, tmp_path, eos_tokens=[7, 9])
 
@@ -208,7 +208,7 @@ def test_shards_are_read_like_one_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", OWN)
 def test_packed_sequences_do_not_see_each_other(family: str) -> None:
     own = Transformer(_own_config(family, True))
-    initialise(own, 2)
+    init_weights(own, 2)
 
     alone = torch.cat([_packed_logits(own, [sequence]) for sequence in _sequences()])
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from whet.errors import ConfigError
 from whet.models.load import save_model
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.models.transformer import PackedAttention, initialise
+from whet.models.transformer import PackedAttention, init_weights
 from whet.testing.tiny import tiny_model, tiny_policy
 
 TEXTS = ["1 + 2", "3", "20 + 22", "42"]
@@ -101,7 +101,7 @@ def test_the_compute_type_follows_the_device_unless_it_is_named() -> None:
 
 def test_new_residual_outputs_are_scaled_down_by_depth() -> None:
     model = tiny_model()
-    initialise(model, 0)
+    init_weights(model, 0)
     shrink = (2 * model.cfg.num_layers) ** -0.5
     for weight, scale in (
         (model.layers[0].qkv.weight, 1.0),

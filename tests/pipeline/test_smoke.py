@@ -9,7 +9,7 @@ from whet.config import to_table
 from whet.data.problems import read_problems
 from whet.models.load import read_shape
 from whet.pipeline.pipeline import load_pipeline, load_smoke
-from whet.pipeline.smoke import family_of, shrink, write_stand_ins
+from whet.pipeline.smoke import guess_family, shrink, write_smoke_inputs
 from whet.recipes.rl import RLConfig
 from whet.store.rollouts import read_rollouts
 from whet.toml import Table
@@ -176,7 +176,7 @@ def test_stand_ins_are_problems_of_the_task_answers_and_a_model_of_the_family(
     file: Path, tmp_path: Path
 ) -> None:
     stages = load_smoke(file, [], tmp_path).config.stages
-    write_stand_ins(stages, tmp_path)
+    write_smoke_inputs(stages, tmp_path)
 
     problems = {
         split: read_problems(tmp_path / "rl" / f"problems-{split}.jsonl") for split in SPLITS
@@ -197,14 +197,14 @@ def test_stand_ins_are_problems_of_the_task_answers_and_a_model_of_the_family(
 def test_a_stand_in_has_the_features_of_its_family(tmp_path: Path) -> None:
     text = OUTSIDE.replace("meta-llama/Llama-3.1-8B", "mistralai/Mistral-7B-v0.1")
     stages = load_smoke(write(tmp_path / "recipe.toml", text), [], tmp_path).config.stages
-    write_stand_ins({"dpo": stages["dpo"]}, tmp_path)
+    write_smoke_inputs({"dpo": stages["dpo"]}, tmp_path)
 
     shape = read_shape(str(tmp_path / "dpo" / "model-mistral"))
     assert shape.features == {"tied", "sliding_window"}
 
 
 def test_answers_to_compare_are_right_and_wrong(file: Path, tmp_path: Path) -> None:
-    write_stand_ins(load_smoke(file, [], tmp_path).config.stages, tmp_path)
+    write_smoke_inputs(load_smoke(file, [], tmp_path).config.stages, tmp_path)
 
     groups: dict[str, set[Verdict]] = {}
     for rollout in read_rollouts(tmp_path / "dpo" / "answers.parquet"):
@@ -224,7 +224,7 @@ def test_families_are_told_from_names() -> None:
         "mistralai/Mistral-7B-v0.1",
     )
 
-    assert [family_of(name) for name in names] == ["qwen2", "qwen3", "llama", "qwen2", "mistral"]
+    assert [guess_family(name) for name in names] == ["qwen2", "qwen3", "llama", "qwen2", "mistral"]
 
 
 def test_a_second_smoke_run_repeats_nothing(file: Path, tmp_path: Path) -> None:

@@ -84,15 +84,15 @@ def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointMa
     )
     policy = build_policy(model, tokenizer, NativeConfig(), name="tiny")
     learner = policy.learner(TrainConfig(), steps=10)
-    parts = {"empty_steps": EmptyStepLimit()}
+    stateful = {"empty_steps": EmptyStepLimit()}
     return CheckpointManager(
-        SaveConfig(every=3), run, policy, learner, validator, steps=10, parts=parts
+        SaveConfig(every=3), run, policy, learner, validator, steps=10, stateful=stateful
     )
 
 
 def walk(kept: CheckpointManager, start: int, end: int) -> None:
     for step in range(start + 1, end + 1):
-        kept.parts["empty_steps"].num_empty = step
+        kept.stateful["empty_steps"].num_empty = step
         kept.end_step(step, Notes())
 
 
@@ -132,7 +132,7 @@ def test_a_resumed_run_knows_the_best_validation_of_the_past(
     with open_run(tmp_path / "run", resume=True) as run:
         kept = manager(tiny, run, Scripted([0.2, 0.4], example))
         start = kept.resume()
-        assert (start, kept.parts["empty_steps"].num_empty) == (6, 6)
+        assert (start, kept.stateful["empty_steps"].num_empty) == (6, 6)
         walk(kept, start, 10)
         assert kept.result()[0] == 4
         assert kept.best.value == 0.5

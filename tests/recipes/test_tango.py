@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 from small import Said, check_clock, check_metrics, whet, write
 
 from bench.kill_resume import facts
+from whet.algos.verifier import agreement
 from whet.config import load_settings
 from whet.models.source import ModelSource
 from whet.pipeline.pipeline import load_pipeline
@@ -20,6 +21,7 @@ from whet.store.files import sha256
 from whet.store.run import RunStore
 from whet.tasks.verify import Verify
 from whet.text.tokenizer import Tokenizer
+from whet.train.rl_step import StepResult
 from whet.types import Problem, Role, Rollout, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -570,10 +572,11 @@ def test_a_generator_that_learns_nothing_ends_the_run_whatever_the_verifier_lear
 
 
 def test_a_verifier_that_is_right_has_nothing_to_learn_and_ends_no_run() -> None:
-    perfect = {"step/empty": 1.0, "verifier_reward/mean": 1.8, "verifier/accuracy": 1.0}
-    silent = {"step/empty": 1.0, "verifier_reward/mean": 0.0, "verifier/accuracy": 0.0}
+    empty = StepResult(update={}, is_empty=True)
+    right, silent = agreement([(True, True), (False, False)]), agreement([(True, None)])
 
-    assert [is_stuck(metrics) for metrics in (perfect, silent)] == [False, True]
+    assert [is_stuck(empty, outcome) for outcome in (right, silent)] == [False, True]
+    assert not is_stuck(StepResult(update={"loss": 0.1}), silent)
 
 
 def test_the_small_experiment_runs_from_nothing(tmp_path: Path) -> None:

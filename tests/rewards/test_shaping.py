@@ -186,7 +186,7 @@ def test_a_term_counts_for_the_verdicts_it_names(when: str, counted: list[int]) 
     term = _term(kind="thinking", when=when)
 
     assert [
-        int(term.counts(v)) for v in (Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER)
+        int(term.applies_to(v)) for v in (Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER)
     ] == counted
 
 

@@ -10,7 +10,7 @@ import pytest
 from whet import config
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.rewards.spec import FOLDER, RewardSpec, list_specs, load_spec
+from whet.rewards.spec import SPECS_FOLDER, RewardSpec, list_specs, load_spec
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Rollout, Score, Step, Verdict
 
@@ -169,7 +169,7 @@ def test_the_same_rollout_can_be_rewarded_again_under_another_spec() -> None:
 def test_a_shipped_spec_loads_says_what_it_is_and_survives_writing(
     name: str, tmp_path: Path
 ) -> None:
-    text = (FOLDER / f"{name}.toml").read_text()
+    text = (SPECS_FOLDER / f"{name}.toml").read_text()
     copy = tmp_path / "copy.toml"
     copy.write_text(config.to_toml(load_spec(name)))
 
@@ -240,6 +240,15 @@ class Shorter(Shaping):
         return float(len(rollout.text) <= self.limit)
 
 
+class Missing(Shaping):
+    def value(self, rollout, score):
+        return score.parts["nothing"]
+
+
+def needs_three(rollout, score, problem):
+    return 1.0
+
+
 LIMIT = 3
 """
 
@@ -293,8 +302,9 @@ def test_a_spec_with_terms_of_the_user_is_written_and_read_again(
 @pytest.mark.parametrize(
     ("reward", "sentence"),
     [
-        ('"{code}:letters"', "has no letters; it has digits, words, Shorter"),
+        ('"{code}:letters"', "has no letters; it has digits, words, Shorter, Missing, needs_three"),
         ('"{code}:LIMIT"', "LIMIT is neither a function of a rollout and its score nor a class"),
+        ('"{code}:needs_three"', "should take (rollout, score), not (rollout, score, problem)"),
         ('"nowhere.py:digits"', "there is no file nowhere.py"),
         ('{{ terms = [{{ kind = "{code}:Shorter", limits = 2 }}] }}', 'did you mean "limit"?'),
         (
@@ -315,3 +325,14 @@ def test_a_reward_that_is_no_number_is_named(code: Path) -> None:
 
     with pytest.raises(ConfigError, match="words gave 'a 42'"):
         load_spec(f"{code}:words").apply_to(rollout(score=score, text="a 42"))
+
+
+def test_a_reward_that_raises_is_one_sentence_with_its_line(code: Path) -> None:
+    score = Score(verdict=Verdict.CORRECT, parts={})
+
+    for name, sentence in (
+        ("digits", "raised KeyError in line 6: 'correct'"),
+        ("Missing", "raised KeyError in line 22: 'nothing'"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(f"reward = '{code}:{name}' {sentence}")):
+            load_spec(f"{code}:{name}").apply_to(rollout(score=score, text="a 42"))

@@ -13,11 +13,11 @@ from whet.grading.grader import Grader
 from whet.proofs.policy_proofs import ScriptedEngine
 from whet.rewards.spec import RewardSpec
 from whet.rollout.collect import ChatEngine, GroupRequest, collect, collect_groups
-from whet.rollout.gather import GatherConfig, gather, is_equal
+from whet.rollout.gather import GatherConfig, join_groups
 from whet.testing.fakes import SumTask, group, rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
-from whet.types import Finish, Group
+from whet.types import Finish, Group, are_equal, rewards_of
 
 CHAT = ChatFormat(tiny_tokenizer())
 
@@ -58,7 +58,13 @@ class Script:
 
 
 def gathered(script: Script, cfg: GatherConfig, problems: int) -> list[Group]:
-    return gather(cfg, script.new, script.answer, problems=problems)
+    """Ask as the recipe does."""
+    groups: list[Group] = []
+    while count := cfg.num_to_ask(groups, problems):
+        requests = script.new(len(groups), count)
+        first = script.answer(cfg.first_requests(requests))
+        groups += join_groups(first, script.answer(cfg.later_requests(requests, first)))
+    return groups
 
 
 def rewards(groups: Sequence[Group]) -> list[list[float | None]]:
@@ -147,18 +153,16 @@ def test_a_group_in_two_phases_is_the_group_of_one() -> None:
     reward = RewardSpec()
     whole = reward.apply(collect(chat_engine, grader, problems, Sampling(), samples=4, seed=7))
 
-    def new(first: int, count: int) -> list[GroupRequest]:
-        return [
-            GroupRequest(index=i, problem=problems[i], sampling=Sampling(), numbers=range(4))
-            for i in range(count)
-        ]
+    def answer(requests: list[GroupRequest]) -> list[Group]:
+        return reward.apply(collect_groups(chat_engine, grader, requests, seed=7))
 
-    groups = gather(
-        GatherConfig(first=2),
-        new,
-        lambda requests: reward.apply(collect_groups(chat_engine, grader, requests, seed=7)),
-        problems=12,
-    )
+    requests = [
+        GroupRequest(index=i, problem=problem, sampling=Sampling(), numbers=range(4))
+        for i, problem in enumerate(problems)
+    ]
+    cfg = GatherConfig(first=2)
+    first = answer(cfg.first_requests(requests))
+    groups = join_groups(first, answer(cfg.later_requests(requests, first)))
     completed = [(one, other) for one, other in zip(groups, whole, strict=True) if len(one) == 4]
     assert 0 < len(completed) < 12
     for one, other in completed:
@@ -187,4 +191,4 @@ def test_unfinished_answers_are_masked_where_asked_for() -> None:
     [([1, 1], True), ([1, 0], False), ([1, None], True), ([None, None], True), ([], True)],
 )
 def test_equal_is_a_group_without_a_better_answer(rewards: list[float | None], equal: bool) -> None:
-    assert is_equal(group(rewards)) is equal
+    assert are_equal(rewards_of(group(rewards))) is equal

@@ -20,13 +20,13 @@ from whet.tasks.verify import Verify
 from whet.testing.fakes import rollout
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
-from whet.text.tokenizer import train_pieces
+from whet.text.tokenizer import train_tokenizer
 from whet.types import Group, Role, Rollout, Step, Verdict
 
 TASK, JUDGE = Game24(), Verify()
 PROBLEM = TASK.problem((1, 6, 8, 13))
 GENERATOR = ChatFormat(tiny_tokenizer())
-VERIFIER = ChatFormat(train_pieces(["<step>\\boxed{CORRECT}</step>\n"], max_pieces=7))
+VERIFIER = ChatFormat(train_tokenizer(["<step>\\boxed{CORRECT}</step>\n"], max_pieces=7))
 LINES = "13 - 1 = 12\n12 - 8 = 4\n6 * 4 = 24"
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from whet.errors import DataError
-from whet.store.files import find_damage, list_hashes, sha256, writing
+from whet.store.files import find_damage, list_hashes, sha256, write_errors
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -37,5 +37,8 @@ def test_damage_says_what_changed(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_copied_is_told_by_its_first_file(tmp_path: Path) -> None:
     failures = [("a", "b", "[Errno 28] No space left on device: 'b'"), ("c", "d", "more of it")]
-    with pytest.raises(DataError, match=r"No space left on device: 'b'; choose"), writing(tmp_path):
+    with (
+        pytest.raises(DataError, match=r"No space left on device: 'b'; choose"),
+        write_errors(tmp_path),
+    ):
         raise shutil.Error(failures)

@@ -9,10 +9,10 @@ from whet.errors import DataError
 from whet.store.files import (
     Row,
     append_row,
+    atomic_path,
     filter_rows,
     read_json,
     read_rows,
-    replacing,
     write_atomic,
     write_json,
     write_rows,
@@ -109,7 +109,7 @@ def test_an_atomic_write_replaces_the_file_and_leaves_nothing_else(tmp_path: Pat
 def test_a_write_that_fails_midway_leaves_the_old_file_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_atomic(path, "old")
-    with pytest.raises(KeyboardInterrupt), replacing(path) as new:
+    with pytest.raises(KeyboardInterrupt), atomic_path(path) as new:
         new.write_text("half")
         raise KeyboardInterrupt
     assert path.read_text() == "old"

@@ -69,7 +69,7 @@ def test_metrics_and_ledger_come_back_in_order(tmp_path: Path) -> None:
         run.log_metrics(1, {"loss": float(np.float32(0.5))})
         run.log_metrics(2, {"loss": 0.25, "count": 3})
         run.log_metrics(3, {"loss": float("nan"), "count": 4})
-        run.ledger("restore", best=2)
+        run.log_event("restore", best=2)
         counted = [{"step": 2, "loss": 0.25, "count": 3}, {"step": 3, "count": 4}]
         assert run.metrics() == [{"step": 1, "loss": 0.5}, *counted]
         assert [event["event"] for event in run.events()] == ["start", "restore"]

@@ -4,13 +4,15 @@ import re
 from pathlib import Path
 
 import pytest
+from small import whet
 
 from whet.config import Config, load_settings, to_toml
+from whet.data.problems import some_problems_of
 from whet.errors import ConfigError
 from whet.grading.check_task import check_grader
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.tasks.registry import TaskConfig, build_task
+from whet.tasks.registry import Mix, TaskConfig, build_task
 from whet.tasks.user_task import UserTaskConfig, load_user_task
 from whet.types import Verdict
 
@@ -52,6 +54,27 @@ class Doubles(Task):
 
     def solve(self, problem, seed):
         return problem.answer
+
+
+class Broken(Doubles):
+    name = "broken"
+
+    def problems(self, split):
+        raise ValueError("no more numbers")
+
+
+class Rows(Doubles):
+    name = "rows"
+
+    def problems(self, split):
+        return [{"prompt": "Twice 1?", "answer": "2"}]
+
+
+class Unsolved(Doubles):
+    name = "unsolved"
+
+    def solve(self, problem, seed):
+        return problem.payload["gold"]
 
 
 class Half(Task):
@@ -111,7 +134,7 @@ def test_a_file_is_run_once(file: Path) -> None:
     [
         (
             "{file}:Triples",
-            "has no Triples; it has Fine, Doubles, Half, Needy, TimesConfig, Times",
+            "has no Triples; it has Fine, Doubles, Broken, Rows, Unsolved, Half, Needy, TimesConfig, Times",
         ),
         ("{file}:Fine", "Fine is not a class that inherits from whet.tasks.base.Task"),
         ("{file}:Half", "lacks problems, score, solve"),
@@ -189,3 +212,51 @@ def test_settings_are_written_and_read_again(file: Path, tmp_path: Path) -> None
 def test_wrong_settings_are_named(file: Path, tmp_path: Path, table: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         settings(tmp_path, table.format(file=file))
+
+
+def line_of(code: str) -> int:
+    return DOUBLES[: DOUBLES.index(code)].count("\n") + 1
+
+
+BROKEN = (
+    f"the task 'broken' in {{file}} raised ValueError in line {line_of('raise ValueError')}: "
+    "no more numbers"
+)
+ROWS = (
+    "the task 'rows' in {file} raised TypeError: problems should yield whet.types.Problem, not "
+    "{{'prompt': 'Twice 1?', 'answer': '2'}}"
+)
+UNSOLVED = f"the task 'unsolved' in {{file}} raised KeyError in line {line_of('payload[')}: 'gold'"
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "sentence"),
+    [
+        ("run make.toml --out run", "Broken", BROKEN),
+        ("run make.toml --out run", "Rows", ROWS),
+        ("teach teach.toml --out run", "Broken", BROKEN),
+        ("teach teach.toml --out run", "Unsolved", UNSOLVED),
+        ("data make {file}:Broken -n 5 --out made.jsonl", "Broken", BROKEN),
+        ("tasks check {file}:Broken", "Broken", BROKEN),
+    ],
+)
+def test_an_error_in_the_users_task_is_one_sentence_with_its_file_and_line(
+    file: Path, monkeypatch: pytest.MonkeyPatch, words: str, name: str, sentence: str
+) -> None:
+    monkeypatch.chdir(file.parent)
+    task = f'task = "{file}:{name}"\n'
+    Path("make.toml").write_text(f'kind = "run"\n{task}[stages.problems]\nkind = "make"\n')
+    Path("teach.toml").write_text(f'kind = "teach"\n{task}')
+
+    said = whet(*words.format(file=file).split())
+
+    assert said.code == 2 and said.last == f"whet: {sentence.format(file=file)}"
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("name", ["{file}:Broken", "mix"])
+def test_stages_that_read_the_tasks_own_problems_name_the_error_too(file: Path, name: str) -> None:
+    part = load_user_task(f"{file}:Broken")
+    task = Mix([part, load_user_task(f"{file}:Doubles")]) if name == "mix" else part
+    with pytest.raises(ConfigError, match=BROKEN.format(file=file)):
+        some_problems_of(task, None, "rl")

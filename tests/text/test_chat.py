@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from whet.errors import DataError
 from whet.text.chat import PRIVATE_USE, ChatFormat
-from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer, train_pieces
+from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer, train_tokenizer
 from whet.types import Message
 
 _SPEC = find_spec("trl")
@@ -225,7 +225,7 @@ def test_a_model_must_stop_somewhere() -> None:
 
 
 def test_fences_avoid_the_private_characters_a_message_uses() -> None:
-    chat = ChatFormat(train_pieces(["a"]))
+    chat = ChatFormat(train_tokenizer(["a"]))
     text = f"{PRIVATE_USE[0]}<eos>{PRIVATE_USE[1]}"
 
     assert chat.tokenizer.pieces(chat.prompt(_chat(("u", text))), keep_special=True) == [

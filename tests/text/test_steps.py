@@ -8,8 +8,8 @@ from tokenizers import Tokenizer as Core
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from whet.text.final_answer import Span
-from whet.text.steps import on_tokens, steps_of
-from whet.text.tokenizer import Tokenizer, train_pieces
+from whet.text.steps import steps_of, token_ranges
+from whet.text.tokenizer import Tokenizer, train_tokenizer
 
 
 def bytes_tokenizer() -> Tokenizer:
@@ -27,7 +27,7 @@ def bytes_tokenizer() -> Tokenizer:
 
 
 BYTES = bytes_tokenizer()
-PIECES = train_pieces(["13 - 1 = 12\n12 - 8 = 4\n", "step one\nstep two\n"])
+PIECES = train_tokenizer(["13 - 1 = 12\n12 - 8 = 4\n", "step one\nstep two\n"])
 
 
 def texts(steps: list[Span]) -> list[str]:
@@ -65,14 +65,14 @@ def test_a_step_of_several_tokens_takes_up_all_of_them_and_no_newline_beyond() -
     # Pieces: "13", " -", " 1", " =", " 12", "\n", then "12", " -", " 8", " =", " 4", "\n".
     assert len(tokens) == 12
 
-    assert on_tokens(steps_of(text, "lines"), PIECES.spans(tokens)) == [(0, 5), (6, 11)]
+    assert token_ranges(steps_of(text, "lines"), PIECES.spans(tokens)) == [(0, 5), (6, 11)]
 
 
 def test_a_token_that_holds_the_end_of_one_step_and_its_newline_ends_that_step() -> None:
     tokens = PIECES.encode("step one\nstep two\n")
 
     assert PIECES.pieces(tokens) == ["step one\n", "step two\n"]
-    assert on_tokens(steps_of("step one\nstep two\n", "lines"), PIECES.spans(tokens)) == [
+    assert token_ranges(steps_of("step one\nstep two\n", "lines"), PIECES.spans(tokens)) == [
         (0, 1),
         (1, 2),
     ]
@@ -84,20 +84,20 @@ def test_a_character_of_several_tokens_belongs_to_its_step_whole() -> None:
     # Two bytes and three, a newline, three bytes and four more.
     assert len(tokens) == 13
 
-    assert on_tokens(steps_of(text, "lines"), BYTES.spans(tokens)) == [(0, 5), (6, 13)]
+    assert token_ranges(steps_of(text, "lines"), BYTES.spans(tokens)) == [(0, 5), (6, 13)]
 
 
 def test_a_character_that_was_cut_off_is_part_of_the_text_as_it_was_read() -> None:
     tokens = BYTES.encode("a\n漢")[:-1]
     text = BYTES.decode(tokens)
 
-    [first, second] = on_tokens(steps_of(text, "lines"), BYTES.spans(tokens))
+    [first, second] = token_ranges(steps_of(text, "lines"), BYTES.spans(tokens))
 
     assert first == (0, 1) and second == (2, len(tokens))
 
 
 def test_two_steps_in_one_token_share_it() -> None:
-    assert on_tokens(steps_of("a\nb", "lines"), [(0, 3)]) == [(0, 1), (0, 1)]
+    assert token_ranges(steps_of("a\nb", "lines"), [(0, 3)]) == [(0, 1), (0, 1)]
 
 
 @given(
@@ -111,7 +111,7 @@ def test_the_tokens_of_a_step_hold_its_text_and_the_last_of_them_its_end(
         tokens = tokenizer.encode(text)
         read, spans = tokenizer.decode(tokens), tokenizer.spans(tokens)
         steps = steps_of(read, layout)  # type: ignore[arg-type]
-        for step, (start, end) in zip(steps, on_tokens(steps, spans), strict=True):
+        for step, (start, end) in zip(steps, token_ranges(steps, spans), strict=True):
             assert 0 <= start < end <= len(tokens)
             assert step.text in read[spans[start][0] : spans[end - 1][1]]
             assert spans[end - 1][0] < step.end <= spans[end - 1][1]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.text.steps import blocks, solution_form, verification_form
+from whet.text.steps import rate_solution, rate_verification, split_blocks
 
 STEPS = "<step>a</step>\n<step>b</step>\n<step>c</step>"
 BOX = r"<answer>\boxed{4}</answer>"
@@ -25,7 +25,7 @@ BOX = r"<answer>\boxed{4}</answer>"
 def test_a_solution_loses_eight_tenths_for_a_large_fault_and_four_for_few_steps(
     text: str, score: float
 ) -> None:
-    assert solution_form(text) == pytest.approx(score)
+    assert rate_solution(text) == pytest.approx(score)
 
 
 def _verification(steps: str, final: str = r"\boxed{CORRECT}") -> str:
@@ -55,8 +55,8 @@ JUDGED = r"<step>fine \boxed{CORRECT}</step> <step>no \box{incorrect}.</step>"
 def test_a_verification_loses_by_the_same_measure(
     text: str, num_steps: int | None, score: float
 ) -> None:
-    assert verification_form(text, num_steps) == pytest.approx(score)
+    assert rate_verification(text, num_steps) == pytest.approx(score)
 
 
 def test_an_unclosed_block_stays_outside() -> None:
-    assert blocks("<b>1</b>x<b>2", "<b>", "</b>") == (["1"], "x<b>2")
+    assert split_blocks("<b>1</b>x<b>2", "<b>", "</b>") == (["1"], "x<b>2")

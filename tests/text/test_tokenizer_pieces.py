@@ -12,11 +12,11 @@ from transformers import AutoTokenizer
 
 from whet.errors import ConfigError
 from whet.text.chat import ChatFormat
-from whet.text.tokenizer import LONGEST, Tokenizer, split, train_pieces
+from whet.text.tokenizer import MAX_LEN, Tokenizer, split_pieces, train_tokenizer
 from whet.types import Message
 
 TRACE = "4 6 8 1\n8 - 4 = 4 left: 4 6 1\n4 - 5 = -1 left: -1 1/3\nanswer: (8 - 4) * 6 * 1 = 24\n"
-TOKENIZER = train_pieces([TRACE, "13 - 12 = 1\n", "1/3 + -7 = -20/3\n"])
+TOKENIZER = train_tokenizer([TRACE, "13 - 12 = 1\n", "1/3 + -7 = -20/3\n"])
 ASCII = st.text(alphabet=string.printable)
 
 
@@ -29,8 +29,8 @@ def test_numbers_are_single_tokens_with_their_space() -> None:
 
 
 def test_a_minus_is_a_sign_before_a_digit_and_an_operator_before_a_space() -> None:
-    assert split(" - 5") == [" -", " 5"]
-    assert split(" -5") == [" -5"]
+    assert split_pieces(" - 5") == [" -", " 5"]
+    assert split_pieces(" -5") == [" -5"]
     assert _read("4 - 5 = -1") == ["4", " -", " 5", " =", " -1"]
 
 
@@ -39,7 +39,7 @@ def test_fractions_are_whole() -> None:
 
 
 def test_a_run_ends_after_its_newline() -> None:
-    assert split("a:\nb: 1\n\n2") == ["a:\n", "b:", " 1", "\n", "\n", "2"]
+    assert split_pieces("a:\nb: 1\n\n2") == ["a:\n", "b:", " 1", "\n", "\n", "2"]
 
 
 def test_unknown_text_falls_back_to_shorter_tokens() -> None:
@@ -62,7 +62,7 @@ def test_only_a_character_without_a_token_is_lost() -> None:
 
 @pytest.mark.parametrize("name", ["<pad>", "<eos>", "<unk>"])
 def test_the_name_of_a_special_token_is_plain_text(name: str) -> None:
-    greedy = train_pieces([f"{name} x{name}", name] * 9)
+    greedy = train_tokenizer([f"{name} x{name}", name] * 9)
 
     tokens = greedy.encode(f"1 {name}{name}")
 
@@ -81,9 +81,9 @@ def test_any_ascii_text_comes_back(text: str) -> None:
 
 @given(st.text(alphabet="01 -/\n<eos>aé" + string.ascii_lowercase))
 def test_pieces_are_counted_as_they_are_encoded(text: str) -> None:
-    learned = train_pieces([text], max_pieces=10_000)
+    learned = train_tokenizer([text], max_pieces=10_000)
 
-    known = [piece for piece in split(text) if piece.isascii()]
+    known = [piece for piece in split_pieces(text) if piece.isascii()]
 
     assert (
         learned.pieces([token for token in learned.encode(text) if token != learned.id("<unk>")])
@@ -92,7 +92,7 @@ def test_pieces_are_counted_as_they_are_encoded(text: str) -> None:
 
 
 def test_the_most_frequent_pieces_win_and_ties_go_by_text() -> None:
-    learned = train_pieces(["77 cc 88 77", "bb 88 99"], max_pieces=2)
+    learned = train_tokenizer(["77 cc 88 77", "bb 88 99"], max_pieces=2)
 
     # " 88" is seen twice; of those seen once, " 77" is the first by text.
     assert learned.vocab_size == len(string.printable) + 2 + 3
@@ -101,9 +101,9 @@ def test_the_most_frequent_pieces_win_and_ties_go_by_text() -> None:
 
 def test_the_order_of_texts_does_not_matter(tmp_path: Path) -> None:
     texts = [f"{index % 17} + {index}\n" for index in range(300)]
-    train_pieces(texts, max_pieces=50).save(tmp_path / "a")
+    train_tokenizer(texts, max_pieces=50).save(tmp_path / "a")
     random.Random(1).shuffle(texts)
-    train_pieces(texts, max_pieces=50).save(tmp_path / "b")
+    train_tokenizer(texts, max_pieces=50).save(tmp_path / "b")
 
     assert (tmp_path / "a" / "tokenizer.json").read_bytes() == (
         tmp_path / "b" / "tokenizer.json"
@@ -111,12 +111,16 @@ def test_the_order_of_texts_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_no_piece_is_longer_than_greedy_matching_can_afford() -> None:
-    assert [len(piece) for piece in split("a" * 150)] == [LONGEST, LONGEST, 150 - 2 * LONGEST]
+    assert [len(piece) for piece in split_pieces("a" * 150)] == [
+        MAX_LEN,
+        MAX_LEN,
+        150 - 2 * MAX_LEN,
+    ]
 
 
 def test_a_negative_number_of_pieces_is_refused() -> None:
     with pytest.raises(ConfigError, match="max_pieces is -1"):
-        train_pieces([], max_pieces=-1)
+        train_tokenizer([], max_pieces=-1)
 
 
 def test_transformers_reads_it_to_the_same_tokens(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_what_is_said_keeps_its_brackets() -> None:
     ("speed", "text"), [(1234.5, "1,234/s"), (10.0, "10/s"), (2.345, "2.3/s"), (0.0123, "0.012/s")]
 )
 def test_a_rate_has_the_digits_one_can_use(speed: float, text: str) -> None:
-    assert progress._rate(speed) == text
+    assert progress._format_rate(speed) == text
 
 
 def test_text_of_others_does_not_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

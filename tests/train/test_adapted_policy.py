@@ -105,7 +105,7 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
 
 def test_the_reference_is_the_model_with_its_adapters_off_over_the_same_memory(base: Path) -> None:
     policy, plain = opened(base), opened(base, None)
-    reference = reference_of(policy.model, 256).model
+    reference = reference_of(policy.model, TrainConfig(micro_tokens=256)).model
     trained(policy)
     items = [example(length=20, seed=s) for s in (70, 71)]
     assert np.array_equal(np.concatenate(score_examples(reference, items, 256)), scores(plain))
@@ -116,7 +116,7 @@ def test_the_reference_is_the_model_with_its_adapters_off_over_the_same_memory(b
 
 def test_a_reference_of_a_plain_model_is_a_frozen_copy() -> None:
     policy = tiny_policy()
-    reference = reference_of(policy.model, 256).model
+    reference = reference_of(policy.model, TrainConfig(micro_tokens=256)).model
     assert torch.equal(reference.embed.weight, policy.model.embed.weight)
     assert reference.embed.weight.data_ptr() != policy.model.embed.weight.data_ptr()
     assert policy.model.embed.weight.requires_grad and not reference.embed.weight.requires_grad
@@ -149,7 +149,7 @@ def test_adapters_that_go_on_are_compared_with_where_they_started(
     policy.save(tmp_path / "adapters")
     start = scores(policy)
     again = opened(tmp_path / "adapters")
-    reference = reference_of(again.model, 256).model
+    reference = reference_of(again.model, TrainConfig(micro_tokens=256)).model
     trained(again)
     items = [example(length=20, seed=s) for s in (70, 71)]
     assert np.array_equal(np.concatenate(score_examples(reference, items, 256)), start)

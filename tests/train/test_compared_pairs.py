@@ -51,7 +51,7 @@ def _gradient(
     model.zero_grad()
     objective = preference_objective(cfg)
     loss = sum(
-        float(learner.forward_backward(to_batch(group, CPU), objective)["loss"]) for group in groups
+        float(learner.forward_backward(to_batch(group, CPU), objective).loss) for group in groups
     )
     return _gradients(model), loss
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from whet.algos.advantages import State, center, per_group
+from whet.algos.advantages import Baseline, center, per_group
 from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import sequence_mean
 from whet.algos.settings import AlgoConfig
@@ -26,14 +26,14 @@ DR_GRPO: Algorithm = build_algorithm(AlgoConfig(name="dr_grpo"), max_tokens=10)
 def _credited(
     groups: Sequence[Group],
     algo: Algorithm,
-    state: State,
+    baseline: Baseline,
     *,
     temperature: float = 1.0,
     progress: float = 0.0,
-) -> tuple[list[Example], State]:
+) -> tuple[list[Example], Baseline]:
     selection = select(groups, algo)
     examples = flatten(selection, temperature=temperature)
-    return credit(selection, examples, algo, state, progress=progress)
+    return credit(selection, examples, algo, baseline, progress=progress)
 
 
 def _pair(
@@ -61,7 +61,7 @@ def test_each_rollout_becomes_prompt_and_completion_with_its_advantage() -> None
         rollout(reward=0.0, prompt=[1, 2], tokens=[8], number=1),
     )
 
-    [first, second], state = _credited([siblings], DR_GRPO, {}, temperature=0.7)
+    [first, second], baseline = _credited([siblings], DR_GRPO, {}, temperature=0.7)
 
     assert first.tokens.tolist() == [1, 2, 5, 6, 7] and second.tokens.tolist() == [1, 2, 8]
     assert first.tokens.dtype == np.int32
@@ -70,7 +70,7 @@ def test_each_rollout_becomes_prompt_and_completion_with_its_advantage() -> None
     assert (first.rollout_id, first.group_id) == (siblings[0].id, siblings[0].group)
     assert first.sampling_logprob is not None
     np.testing.assert_allclose(first.sampling_logprob, [-0.1, -0.2, -0.3], rtol=1e-6)
-    assert state == {}
+    assert baseline == {}
 
 
 def test_unscored_rollouts_take_no_part_in_their_groups_mean() -> None:

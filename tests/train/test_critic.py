@@ -274,9 +274,9 @@ def test_in_its_head_start_the_critic_learns_alone() -> None:
     weight = trainer.policy.model.embed.weight
     before = weight.detach().clone()
     for number in range(3):
-        metrics = trainer.step(GROUPS, temperature=1.0, seed=number)
-        assert metrics["step/empty"] == 0.0 and "value/loss" in metrics
-        assert ("loss" in metrics) == (number == 2)
+        result = trainer.step(GROUPS, temperature=1.0, seed=number)
+        assert not result.is_empty and "value/loss" in result.metrics
+        assert ("loss" in result.metrics) == (number == 2)
         assert torch.equal(weight, before) == (number < 2)
     assert trainer.critic is not None
     assert (trainer.learner.num_steps, trainer.critic.learner.num_steps) == (1, 3)

@@ -18,7 +18,7 @@ from whet.algos.losses import (
     token_mean,
     token_ratio,
 )
-from whet.algos.objectives import Objective, policy_objective, sft_objective
+from whet.algos.objectives import Objective, TokenLoss, policy_objective, sft_objective
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, pack, to_batch
 from whet.models.transformer import PackedAttention, Transformer
@@ -27,7 +27,6 @@ from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model
 from whet.train.learner import (
     LocalLearner,
-    divide,
     micro_batches,
     score_batch,
     score_examples,
@@ -68,7 +67,8 @@ def _gradient(
     sums: dict[str, float] = {}
     model.zero_grad()
     for group in groups:
-        for name, value in learner.forward_backward(to_batch(group, CPU), objective).items():
+        summed = learner.forward_backward(to_batch(group, CPU), objective)
+        for name, value in ({"loss": summed.loss} | summed.metrics).items():
             sums[name] = sums.get(name, 0.0) + float(value)
     return {
         name: weight.grad.clone()
@@ -268,10 +268,10 @@ def test_on_policy_clipping_has_the_gradient_of_the_plain_policy_gradient() -> N
 def test_on_policy_the_ratio_is_exactly_one() -> None:
     ratios: list[float] = []
 
-    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(terms: TokenTerms) -> TokenLoss:
         ratio_M = token_ratio(terms)
         ratios.extend(ratio_M.tolist())
-        return -ratio_M * terms.advantage_M, {}
+        return TokenLoss(-ratio_M * terms.advantage_M, {})
 
     LocalLearner(tiny_model(), TrainConfig(micro_tokens=60), steps=1).update(
         _examples(), Objective(loss=loss)
@@ -287,11 +287,11 @@ def test_a_quantity_declared_per_token_reaches_the_loss_under_its_name(name: str
     examples = [replace(item, **{name: value}) for item, value in zip(made, values, strict=True)]
     seen: list[float] = []
 
-    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(terms: TokenTerms) -> TokenLoss:
         value_M = terms.per_token()[name]
         assert value_M is not None
         seen.extend(value_M.tolist())
-        return terms.logprob_M, {}
+        return TokenLoss(terms.logprob_M, {})
 
     LocalLearner(tiny_model(), TrainConfig(), steps=1).accumulate(examples, Objective(loss=loss))
 
@@ -329,7 +329,7 @@ def test_prompt_tokens_carry_no_loss_and_a_weight_of_zero_no_gradient() -> None:
 
     learner = LocalLearner(model, TrainConfig(), steps=1)
     found = learner.forward_backward(to_batch([item], CPU), sft_objective())
-    assert float(found["loss"]) == pytest.approx(
+    assert float(found.loss) == pytest.approx(
         -float(_textbook_logprobs(model, item).detach().sum()), rel=1e-5
     )
 
@@ -354,7 +354,7 @@ def test_losses_of_two_parts_add_up_and_their_metrics_are_means_over_tokens() ->
 
     def measure(part: list[Example]) -> tuple[dict[str, float], int]:
         learner = LocalLearner(tiny_model(), TrainConfig(), steps=1)
-        metrics = divide(learner.accumulate(part, sft_objective()))
+        metrics = learner.accumulate(part, sft_objective()).means
         return metrics, sum(example.num_targets for example in part)
 
     (whole, total), (first, some), (second, rest) = map(
@@ -398,6 +398,10 @@ def test_scores_come_in_the_order_of_the_examples(micro_tokens: int) -> None:
 def test_an_empty_batch_adds_nothing_to_the_gradient() -> None:
     learner = LocalLearner(tiny_model(), TrainConfig(), steps=1)
 
-    assert learner.forward_backward(to_batch([], learner.device), sft_objective()) == {}
+    assert learner.forward_backward(to_batch([], learner.device), sft_objective()) == (
+        0.0,
+        {},
+        None,
+    )
 
     assert all(weight.grad is None for weight in learner.model.parameters())

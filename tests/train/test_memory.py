@@ -12,9 +12,9 @@ from whet.algos.objectives import sft_objective
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig, NativeEngine
+from whet.models.cost import SHARE_OF_MEMORY, Cost, update_bytes
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
-from whet.plan.cost import SHARE_OF_MEMORY, Cost, update_bytes
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_policy
 from whet.train.learner import LocalLearner, weigh

@@ -37,9 +37,10 @@ NAMES = [groups[0].group for groups in GROUPS]
 def step(
     weights: dict[str, float] | None, groups: list[Group] = GROUPS, algo: AlgoConfig = ALGO
 ) -> Metrics:
-    return trainer(algo).step(
+    result = trainer(algo).step(
         groups, temperature=1.0, seed=0, group_weights=weights, has_step_credit=False
     )
+    return result.metrics
 
 
 def norm(weights: dict[str, float] | None) -> float:
@@ -72,7 +73,7 @@ def test_judged_steps_count_only_where_they_are_asked_for() -> None:
     )
 
     without = step(None, [judged])
-    counted = trainer().step([judged], temperature=1.0, seed=0)
+    counted = trainer().step([judged], temperature=1.0, seed=0).metrics
 
     assert without == {"step/empty": 1.0}, "all outcomes are the same"
     assert counted["step/empty"] == 0.0 and counted["train/grad_norm"] > 0

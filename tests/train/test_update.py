@@ -17,7 +17,7 @@ from whet.algos.losses import (
     token_mean,
     token_ratio,
 )
-from whet.algos.objectives import Objective
+from whet.algos.objectives import Objective, TokenLoss
 from whet.algos.presets import PRESETS, AlgoName
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
@@ -25,7 +25,7 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import UNIT, logprob_bound, rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_model
-from whet.train.learner import LocalLearner, Sums, divide, score_examples, weigh
+from whet.train.learner import LocalLearner, Sums, score_examples, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import FrozenScorer, with_reference
 from whet.train.rl_step import update_policy, with_old
@@ -54,7 +54,7 @@ def _updated(
     algo: Algorithm, examples: list[Example], learner: type[LocalLearner] = LocalLearner
 ) -> tuple[Tensor, dict[str, float]]:
     model = tiny_model()
-    metrics = update_policy(learner(model, CFG, steps=1), examples, algo, seed=3)
+    metrics = update_policy(learner(model, CFG, steps=1), examples, algo, seed=3).metrics
     return _weights(model), metrics
 
 
@@ -98,8 +98,8 @@ def test_leaving_out_zero_advantages_changes_no_weight(name: str, minibatches: i
 def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
     seen: list[float] = []
 
-    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
-        return -terms.logprob_M, {}
+    def loss(terms: TokenTerms) -> TokenLoss:
+        return TokenLoss(-terms.logprob_M, {})
 
     class Spy(LocalLearner):
         def accumulate(self, examples: object, objective: Objective) -> Sums:
@@ -123,7 +123,7 @@ def test_with_equal_rewards_everywhere_the_step_is_empty_and_nothing_moves() -> 
 
     metrics = update_policy(
         learner, _examples((0.0,) * 4), build_algorithm(AlgoConfig(), max_tokens=32), seed=3
-    )
+    ).metrics
 
     assert metrics == {"step/empty": 1.0}
     assert learner.num_steps == 0
@@ -134,7 +134,7 @@ def test_no_example_at_all_is_an_empty_step() -> None:
     learner = LocalLearner(tiny_model(), CFG, steps=1)
 
     for cfg in (AlgoConfig(), AlgoConfig(kl=0.1, minibatches=2)):
-        assert update_policy(learner, [], build_algorithm(cfg, max_tokens=32), seed=3) == {
+        assert update_policy(learner, [], build_algorithm(cfg, max_tokens=32), seed=3).metrics == {
             "step/empty": 1.0
         }
 
@@ -152,10 +152,10 @@ def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
 def _noting(seen: list[list[float]], weights: list[list[float]]) -> Objective:
     """A loss that notes which examples, told by their advantage, come in which forward pass."""
 
-    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(terms: TokenTerms) -> TokenLoss:
         seen.append(terms.advantage_M.tolist())
         weights.append(token_ratio(terms).tolist())
-        return -terms.logprob_M * terms.advantage_M, {}
+        return TokenLoss(-terms.logprob_M * terms.advantage_M, {})
 
     return Objective(loss=loss)
 
@@ -167,7 +167,9 @@ def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:
         build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, [])
     )
 
-    metrics = update_policy(learner, _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), algo, seed=3)
+    metrics = update_policy(
+        learner, _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), algo, seed=3
+    ).metrics
 
     parts = [set(values) for values in seen]
     assert sorted(len(part) for part in parts) == [2, 2, 3]
@@ -296,7 +298,7 @@ def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: 
     gradients, logged = [], []
     for micro_tokens in (40, 10**6):
         learner = LocalLearner(tiny_model(), _micro(micro_tokens), steps=1)
-        logged.append(divide(learner.accumulate(weigh(_stale(), algo.weights), algo.objective)))
+        logged.append(learner.accumulate(weigh(_stale(), algo.weights), algo.objective).means)
         gradients.append(
             torch.cat(
                 [
@@ -344,7 +346,7 @@ def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
     learner = Spy(tiny_model(), FAST, steps=4)
     metrics = update_policy(
         learner, _examples(EIGHT), _stopping(scope=scope, action=action), seed=3
-    )
+    ).metrics
 
     # The first mini-batch has ratio 1; after its step the others are too far.
     assert (learner.num_steps, len(passes)) == (num_steps, num_passes)
@@ -369,8 +371,8 @@ def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
 
     without = update_policy(
         plain, _examples(EIGHT), build_algorithm(AlgoConfig(minibatches=4), max_tokens=32), seed=3
-    )
-    metrics = update_policy(guarded, _examples(EIGHT), _stopping(limit=1e9), seed=3)
+    ).metrics
+    metrics = update_policy(guarded, _examples(EIGHT), _stopping(limit=1e9), seed=3).metrics
 
     assert torch.equal(_weights(plain.model), _weights(guarded.model))
     assert metrics["step/skipped"] == 0.0
@@ -382,7 +384,7 @@ def test_zeroed_micro_batches_are_counted() -> None:
 
     metrics = update_policy(
         learner, _examples(EIGHT), _stopping(scope="micro_batch", action="zero"), seed=3
-    )
+    ).metrics
 
     assert learner.num_steps == 4
     assert metrics["policy/zeroed"] == pytest.approx(0.75)
@@ -395,13 +397,13 @@ def test_an_advantage_of_zero_for_every_token_is_not_run() -> None:
         replace(item, advantage=np.zeros(item.num_targets, np.float32)) for item in _examples()
     ]
 
-    assert update_policy(learner, still, build_algorithm(AlgoConfig(), max_tokens=32), seed=3) == {
-        "step/empty": 1.0
-    }
+    assert update_policy(
+        learner, still, build_algorithm(AlgoConfig(), max_tokens=32), seed=3
+    ).metrics == {"step/empty": 1.0}
     moving = replace(still[0], advantage=np.eye(1, still[0].num_targets, dtype=np.float32)[0])
     assert (
-        update_policy(learner, [moving], build_algorithm(AlgoConfig(), max_tokens=32), seed=3)[
-            "step/empty"
-        ]
+        update_policy(
+            learner, [moving], build_algorithm(AlgoConfig(), max_tokens=32), seed=3
+        ).metrics["step/empty"]
         == 0.0
     )

@@ -1,7 +1,8 @@
 """Advantages: rewards compared with a baseline, for whole answers or single tokens.
 
-For whole answers a function takes the rewards of all groups of a step and a state, and returns
-advantages of the same shape and the next state. The state is checkpointed; only `momentum` has one.
+For whole answers a function takes the rewards of all groups of a step and the running baseline of
+the steps before, and returns advantages of the same shape and the next baseline. It is part of a
+checkpoint; only `momentum` has one.
 For tokens there are rewards to go, GAE, and whitening over a step, in float64.
 """
 
@@ -11,11 +12,12 @@ from statistics import fmean, pstdev, stdev
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.types import Floats
+from whet.types import Floats, are_equal
 
 Rewards = Sequence[Sequence[float]]
-State = dict[str, float]
-Advantage = Callable[[Rewards, State], tuple[list[list[float]], State]]
+Baseline = dict[str, float]
+"""What an advantage carries from step to step, numbers by name; empty at the first."""
+Advantage = Callable[[Rewards, Baseline], tuple[list[list[float]], Baseline]]
 GroupRule = Callable[[Sequence[float]], list[float]]
 """Rewards of one group -> their advantages."""
 Array = NDArray[np.float64]
@@ -41,7 +43,7 @@ def zscore(group: Sequence[float], *, ddof: int = 1, epsilon: float = EPSILON) -
     >>> [round(a, 4) for a in zscore([1.0, 0.0, 0.0, 1.0])]
     [0.866, -0.866, -0.866, 0.866]
     """
-    if max(group) == min(group):
+    if are_equal(group):
         return [0.0] * len(group)
     spread = stdev(group) if ddof == 1 else pstdev(group)
     return [centred / (spread + epsilon) for centred in center(group)]
@@ -63,8 +65,8 @@ def leave_one_out(group: Sequence[float]) -> list[float]:
 def per_group(rule: GroupRule) -> Advantage:
     """Apply a rule to each group by itself."""
 
-    def advantage(rewards: Rewards, state: State) -> tuple[list[list[float]], State]:
-        return [rule(group) for group in rewards], state
+    def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
+        return [rule(group) for group in rewards], baseline
 
     return advantage
 
@@ -76,10 +78,10 @@ def momentum(max_momentum: float) -> Advantage:
     `max_momentum`; at 0 each group is normalised by itself.
     """
 
-    def advantage(rewards: Rewards, state: State) -> tuple[list[list[float]], State]:
-        mean = state.get("mean", 0.0)
-        spread = state.get("spread", 0.0)
-        m = state.get("m", 0.0)
+    def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
+        mean = baseline.get("mean", 0.0)
+        spread = baseline.get("spread", 0.0)
+        m = baseline.get("m", 0.0)
         out = []
         for group in rewards:
             mean = m * mean + (1 - m) * fmean(group)
@@ -116,7 +118,7 @@ def gae(
 
     A sequence ends with its last token: the value after it is 0.
 
-    >>> [part.tolist() for part in gae(np.array([0.0, 1.0]), np.array([0.25, 0.5]))]
+    >>> [array.tolist() for array in gae(np.array([0.0, 1.0]), np.array([0.25, 0.5]))]
     [[0.75, 0.5], [1.0, 1.0]]
     """
     following = np.append(value[1:], 0.0)
@@ -171,7 +173,7 @@ def explained_variance(values: Sequence[Floats], targets: Sequence[Floats]) -> f
     0.75
     """
     value, target = (
-        np.concatenate([np.zeros(0), *parts]).astype(np.float64) for parts in (values, targets)
+        np.concatenate([np.zeros(0), *arrays]).astype(np.float64) for arrays in (values, targets)
     )
     spread = float(target.var()) if len(target) else 0.0
     return 0.0 if spread == 0 else 1 - float((target - value).var()) / spread

@@ -1,16 +1,28 @@
 """An algorithm, assembled from its settings: advantage, objective and token weights."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from whet.algos import advantages, losses, verifier
 from whet.algos.losses import EarlyStop, KlEstimator
 from whet.algos.objectives import Objective, policy_objective
-from whet.algos.presets import Preset, WeightsName
+from whet.algos.presets import AdvantageName, Preset, WeightsName
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
 from whet.algos.user_functions import load_advantage
 from whet.user_code import is_reference
+
+ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.Advantage]] = {
+    "zscore": lambda cfg: advantages.per_group(partial(advantages.zscore, ddof=cfg.ddof)),
+    "center": lambda cfg: advantages.per_group(advantages.center),
+    "leave_one_out": lambda cfg: advantages.per_group(advantages.leave_one_out),
+    "momentum": lambda cfg: advantages.momentum(cfg.max_momentum),
+}
+TOKEN_ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.TokenAdvantage]]
+TOKEN_ADVANTAGES = {
+    "to_go": lambda cfg: advantages.to_go(gamma=cfg.gamma),
+    "gae": lambda cfg: advantages.by_values(gamma=cfg.gamma, decay=cfg.gae_decay),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +53,10 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     """Assemble the named algorithm; `max_tokens` is the length that constant weights divide by."""
     preset = resolve_algorithm(cfg)
     in_loss = preset.kl_in == "loss"
+    to_tokens = TOKEN_ADVANTAGES.get(preset.advantage)
     return Algorithm(
         advantage=_build_advantage(preset, cfg),
-        token_advantage=_build_token_advantage(preset, cfg),
+        token_advantage=None if to_tokens is None else to_tokens(cfg),
         whitens=preset.whiten,
         step_credit=verifier.step_credit(preset.steps) if preset.steps else None,
         alpha=partial(verifier.alpha_at, preset.alpha, cfg.steps),
@@ -52,7 +65,7 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
         kl_in_reward=0.0 if in_loss else cfg.kl,
         kl_estimator=resolve_kl_estimator(cfg),
         needs_reference=cfg.kl > 0,
-        needs_values=preset.advantage == "gae",
+        needs_values=preset.needs_values,
         needs_old=cfg.minibatches > 1 and cfg.old == "learner",
         trains_on_zero_advantage=(cfg.kl > 0 and in_loss) or cfg.entropy != 0,
         minibatches=cfg.minibatches,
@@ -63,23 +76,8 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
 def _build_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.Advantage | None:
     if is_reference(preset.advantage):
         return load_advantage(preset.advantage)
-    if preset.advantage == "momentum":
-        return advantages.momentum(cfg.max_momentum)
-    by_group: dict[str, advantages.GroupRule] = {
-        "zscore": partial(advantages.zscore, ddof=cfg.ddof),
-        "center": advantages.center,
-        "leave_one_out": advantages.leave_one_out,
-    }
-    rule = by_group.get(preset.advantage)
-    return None if rule is None else advantages.per_group(rule)
-
-
-def _build_token_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.TokenAdvantage | None:
-    if preset.advantage == "to_go":
-        return advantages.to_go(gamma=cfg.gamma)
-    if preset.advantage == "gae":
-        return advantages.by_values(gamma=cfg.gamma, decay=cfg.gae_decay)
-    return None
+    build = ADVANTAGES.get(preset.advantage)
+    return None if build is None else build(cfg)
 
 
 def _build_weights(name: WeightsName, max_tokens: int) -> losses.Weights:

@@ -7,7 +7,7 @@ Shapes: M response tokens; where answers are compared, the sequences make P pair
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -22,14 +22,23 @@ from whet.config import Config
 from whet.user_code import is_reference
 
 
+class TokenLoss(NamedTuple):
+    """What an objective computes for each token, [M], or for each pair where answers are compared,
+    [P]."""
+
+    loss: Tensor
+    """To be minimised; the learner sums weight times loss."""
+    metrics: dict[str, Tensor]
+    """By `area/name`; the learner averages each, and nothing else reads them."""
+    stop_signal: Tensor | None = None
+    """What the early stop compares with its limit; None without an early stop."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A loss per token with its metrics, each a tensor [M] that the learner averages.
+    """How the quantities of each token become its loss."""
 
-    Where answers are compared, loss and metrics are those of pairs, [P].
-    """
-
-    loss: Callable[[TokenTerms], tuple[Tensor, dict[str, Tensor]]]
+    loss: Callable[[TokenTerms], TokenLoss]
     needs_entropy_gradient: bool = False
 
 
@@ -39,12 +48,10 @@ class ValueObjective:
 
     clip: float | None
 
-    def loss(
-        self, value_M: Tensor, old_value_M: Tensor, target_M: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, value_M: Tensor, old_value_M: Tensor, target_M: Tensor) -> TokenLoss:
         loss_M = losses.value_loss(value_M, old_value_M, target_M, clip=self.clip)
         is_beyond_M = (value_M.detach() - old_value_M).abs() > (self.clip or float("inf"))
-        return loss_M, {"value/clip_fraction": is_beyond_M.float()}
+        return TokenLoss(loss_M, {"value/clip_fraction": is_beyond_M.float()})
 
 
 def policy_objective(cfg: AlgoConfig) -> Objective:
@@ -54,7 +61,7 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
     estimator = resolve_kl_estimator(cfg)
     stop = cfg.early_stop
 
-    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(terms: TokenTerms) -> TokenLoss:
         if cfg.old == "engine":
             terms = replace(terms, old_logprob=terms.sampling_logprob)
         ratio_M = _ratio(preset, terms)
@@ -81,15 +88,15 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
                 loss_M = loss_M + cfg.kl * kl_M
         if cfg.entropy:
             loss_M = loss_M - cfg.entropy * terms.entropy_M
-        if stop.limit is not None:
-            metrics["policy/stop_signal"] = losses.stop_statistic(
-                token_M if stop.statistic == "kl" else moved_M, stop
-            )
-        if stop.limit is not None and stop.scope == "micro_batch":
-            is_zeroed = losses.is_too_far(metrics["policy/stop_signal"].mean(), stop)
+        if stop.limit is None:
+            return TokenLoss(loss_M, metrics)
+        signal_M = losses.stop_statistic(token_M if stop.statistic == "kl" else moved_M, stop)
+        metrics["policy/stop_signal"] = signal_M
+        if stop.scope == "micro_batch":
+            is_zeroed = losses.is_too_far(signal_M.mean(), stop)
             metrics["policy/zeroed"] = torch.full_like(loss_M, float(is_zeroed))
             loss_M = loss_M * 0.0 if is_zeroed else loss_M
-        return loss_M, metrics
+        return TokenLoss(loss_M, metrics, signal_M)
 
     return Objective(loss=loss, needs_entropy_gradient=cfg.entropy != 0)
 
@@ -129,14 +136,15 @@ def _surrogate(
 def sft_objective() -> Objective:
     """Build the negative log-likelihood of given tokens."""
 
-    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(terms: TokenTerms) -> TokenLoss:
         loss_M = losses.nll(terms)
         is_likely_M = (terms.logprob_M > torch.log(torch.tensor(0.5))).float()
-        return loss_M, {
+        metrics = {
             "sft/token_loss": loss_M,
             "sft/likely_tokens": is_likely_M,
             "policy/entropy": terms.entropy_M,
         }
+        return TokenLoss(loss_M, metrics)
 
     return Objective(loss=loss)
 
@@ -148,14 +156,15 @@ def distill_objective() -> Objective:
     distribution alone, not with where earlier tokens led, and no reward takes part.
     """
 
-    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(terms: TokenTerms) -> TokenLoss:
         assert terms.ref_logprob is not None, "distillation needs a teacher"
-        return losses.reverse_kl(terms), {
+        metrics = {
             "distill/kl": losses.kl(terms.logprob_M, terms.ref_logprob, "k3"),
             "distill/advantage": losses.teacher_advantage(terms.logprob_M, terms.ref_logprob),
             "policy/entropy": terms.entropy_M,
             "policy/engine_gap": (terms.logprob_M - sampling_logprobs(terms)).abs(),
         }
+        return TokenLoss(losses.reverse_kl(terms), metrics)
 
     return Objective(loss=loss)
 
@@ -184,17 +193,18 @@ class PreferenceConfig(Config):
 def preference_objective(cfg: PreferenceConfig) -> Objective:
     """Build the named loss over pairs; its metrics are β times the log-ratio, as in DPO."""
 
-    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(terms: TokenTerms) -> TokenLoss:
         chosen_P, rejected_P = losses.pair_log_ratios(terms, per_token=cfg.per_token)
         if cfg.name == "ipo":
             loss_P = losses.ipo(chosen_P, rejected_P, beta=cfg.beta)
         else:
             loss_P = losses.dpo(chosen_P, rejected_P, beta=cfg.beta, smoothing=cfg.smoothing)
-        return loss_P, {
+        metrics = {
             "preference/accuracy": (chosen_P > rejected_P).float(),
             "preference/margin": cfg.beta * (chosen_P - rejected_P),
             "preference/chosen": cfg.beta * chosen_P,
             "preference/rejected": cfg.beta * rejected_P,
         }
+        return TokenLoss(loss_P, metrics)
 
     return Objective(loss=loss)

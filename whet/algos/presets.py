@@ -53,6 +53,11 @@ class Preset:
     """Share of the step credit at the start."""
     source: Mapping[str, float | str] = field(default_factory=dict)
 
+    @property
+    def needs_values(self) -> bool:
+        """Whether the advantage compares with the values of a critic."""
+        return self.advantage == "gae"
+
 
 TANGO_SOURCE: Mapping[str, float | str] = {
     "kl": 0.001,

@@ -3,21 +3,18 @@
 Whatever is wrong with it is one sentence that names the setting, the function, and what came.
 """
 
-import inspect
-import traceback
 from collections.abc import Callable
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whet.algos.advantages import Advantage, Rewards, State
+from whet.algos.advantages import Advantage, Baseline, Rewards
 from whet.algos.losses import Surrogate, TokenTerms
 from whet.errors import ConfigError
-from whet.user_code import load_from_file
+from whet.user_code import load_function
 
 
 def load_advantage(reference: str) -> Advantage:
@@ -26,48 +23,48 @@ def load_advantage(reference: str) -> Advantage:
     Arrays and tensors may stand for lists and numbers.
     """
     label = f"algo.advantage = {reference!r}"
-    call = _load_function(reference, "algo.advantage", ("rewards", "state"))
+    call = _load_function(reference, "algo.advantage", ("rewards", "baseline"))
 
-    def advantage(rewards: Rewards, state: State) -> tuple[list[list[float]], State]:
-        result = call(rewards, state)
+    def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
+        result = call(rewards, baseline)
         if not isinstance(result, tuple) or len(result) != 2:
             raise ConfigError(
-                f"{label} should return advantages, a list per group, and the next state, not "
+                f"{label} should return advantages, a list per group, and the next baseline, not "
                 f"{_describe(result)}"
             )
-        groups, next_state = map(_to_plain, result)
+        groups, next_baseline = map(_to_plain, result)
         if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
             raise ConfigError(
                 f"{label} should return advantages as a list per group, not {_describe(result[0])}"
             )
-        counts = [len(group) for group in groups]
+        lengths = [len(group) for group in groups]
         wanted = [len(group) for group in rewards]
-        if counts != wanted:
+        if lengths != wanted:
             raise ConfigError(
                 f"{label} should return as many numbers as each group has rewards, {wanted}, not "
-                f"{counts}"
+                f"{lengths}"
             )
         for value in (value for group in groups for value in group):
             if not _is_finite(value):
                 raise ConfigError(f"{label} should return finite numbers, not {_describe(value)}")
-        if not isinstance(next_state, dict):
+        if not isinstance(next_baseline, dict):
             raise ConfigError(
-                f"{label} should return the next state as a dict of numbers by name, not "
-                f"{_describe(next_state)}; {{}} is a state of nothing"
+                f"{label} should return the next baseline as a dict of numbers by name, not "
+                f"{_describe(next_baseline)}; {{}} is one of nothing"
             )
-        for name, value in next_state.items():
+        for name, value in next_baseline.items():
             if not isinstance(name, str) or not _is_finite(value):
                 raise ConfigError(
-                    f"{label} should return a state of finite numbers by name, not "
+                    f"{label} should return a baseline of finite numbers by name, not "
                     f"{name!r}: {_describe(result[1][name])}"
                 )
-        return groups, next_state
+        return groups, next_baseline
 
     return advantage
 
 
 def load_surrogate(reference: str) -> Surrogate:
-    """Load a surrogate: ratios [M] and terms -> losses [M]."""
+    """Load a surrogate: ratios [M] and terms -> losses [M], or those and metrics [M] by name."""
     label = f"algo.surrogate = {reference!r}"
     call = _load_function(reference, "algo.surrogate", ("ratio_M", "terms"))
 
@@ -80,7 +77,8 @@ def load_surrogate(reference: str) -> Surrogate:
 
     def surrogate(ratio_M: Tensor, terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
         own_ratio_M = ratio_M.view_as(ratio_M)  # its gradient is that of the user's function alone
-        loss_M = call(own_ratio_M, terms)
+        result = call(own_ratio_M, terms)
+        loss_M, metrics = result if _is_pair(result) else (result, {})
         if not isinstance(loss_M, Tensor) or loss_M.shape != ratio_M.shape:
             raise ConfigError(
                 f"{label} should return a loss per token, a tensor [M] with M = {len(ratio_M)}, "
@@ -91,6 +89,13 @@ def load_surrogate(reference: str) -> Surrogate:
                 f"{label} should return a loss with a gradient, not a detached tensor: compute it "
                 "from ratio_M or terms.logprob_M without .detach(), .item() or torch.no_grad()"
             )
+        for name, value in metrics.items():
+            is_per_token = isinstance(value, Tensor) and value.shape == ratio_M.shape
+            if not is_per_token or "/" not in str(name):
+                raise ConfigError(
+                    f"{label} should return metrics by area/name, each a tensor [M] with "
+                    f"M = {len(ratio_M)}, not {name!r}: {_describe(value)}"
+                )
         is_bad_M = ratio_M.isfinite() & ~loss_M.isfinite()
         if is_bad_M.any():
             raise ConfigError(
@@ -99,43 +104,18 @@ def load_surrogate(reference: str) -> Surrogate:
             )
         if own_ratio_M.requires_grad:
             own_ratio_M.register_hook(check_gradient)  # type: ignore[no-untyped-call]
-        return loss_M, {}
+        return loss_M, metrics
 
     return surrogate
 
 
-def _load_function(reference: str, key: str, names: tuple[str, str]) -> Callable[..., Any]:
-    label = f"{key} = {reference!r}"
-    function = load_from_file(reference, key)
-    if not callable(function):
-        raise ConfigError(f"{label} should name a function, not {_describe(function)}")
-    if not _takes_two(function):
-        wanted = ", ".join(names)
-        raise ConfigError(f"{label} should take ({wanted}), not {inspect.signature(function)}")
-    file = str(Path(reference.rpartition(":")[0]).resolve())
-
-    def call(*args: object) -> Any:
-        try:
-            return function(*args)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # a user's function may raise anything
-            frames = traceback.extract_tb(error.__traceback__)
-            lines = [frame.lineno for frame in frames if frame.filename == file]
-            where = f" in line {lines[-1]}" if lines else ""
-            raise ConfigError(f"{label} raised {type(error).__name__}{where}: {error}") from error
-
-    return call
+def _load_function(reference: str, key: str, parameters: tuple[str, str]) -> Callable[..., Any]:
+    return load_function(reference, key, parameters, passes=(torch.OutOfMemoryError,))
 
 
-def _takes_two(function: Callable[..., object]) -> bool:
-    try:
-        inspect.signature(function).bind(None, None)
-    except TypeError:
-        return False
-    except ValueError:  # a function in C may not tell
-        return True
-    return True
+def _is_pair(result: object) -> bool:
+    """Whether a function returned metrics beside its loss."""
+    return isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
 
 
 def _to_plain(value: object) -> Any:

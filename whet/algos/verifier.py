@@ -18,7 +18,6 @@ from whet.algos.advantages import (
     EPSILON,
     Array,
     GroupRule,
-    State,
     leave_one_out,
     rewards_to_go,
     whiten,
@@ -225,12 +224,14 @@ def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
 
 
 BalanceRule = Literal["sqrt_inverse", "inverse"]
+ClassCounts = dict[str, float]
+"""Running counts of `correct` and `wrong` solutions; empty before the first batch."""
 DECAY = 0.8
 
 
 def class_weights(
-    is_correct: Sequence[bool], state: State, *, rule: BalanceRule = "sqrt_inverse"
-) -> tuple[list[float], State]:
+    is_correct: Sequence[bool], running: ClassCounts, *, rule: BalanceRule = "sqrt_inverse"
+) -> tuple[list[float], ClassCounts]:
     """Weigh answers of both kinds by the inverse of their running count; the mean is 1.
 
     The weights multiply advantages. The first batch starts the counts.
@@ -239,10 +240,11 @@ def class_weights(
     [0.8333, 0.8333, 0.8333, 0.8333, 1.6667]
     """
     if not is_correct:
-        return [], state
+        return [], running
     counts = {"correct": float(sum(is_correct)), "wrong": float(len(is_correct) - sum(is_correct))}
     running = {
-        name: DECAY * state.get(name, count) + (1 - DECAY) * count for name, count in counts.items()
+        name: DECAY * running.get(name, count) + (1 - DECAY) * count
+        for name, count in counts.items()
     }
     power = 0.5 if rule == "sqrt_inverse" else 1.0
     raw = [

@@ -1,6 +1,6 @@
 """Prove on this machine that training computes what it should: small proofs on a tiny model.
 
-Each proof rests on those before it: where several fail, mend the first.
+Each proof relies on those before it: if several fail, fix the first.
 """
 
 import json
@@ -10,12 +10,12 @@ from functools import partial
 
 import typer
 
-from whet.engine.native import NativeConfig
+from whet.commands.try_model import open_policy
 from whet.errors import visible
-from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
+from whet.models.source import torch_device, torch_dtype
 from whet.proofs import chat_proofs, learner_proofs, policy_proofs
-from whet.proofs.base import Proof, ProofResult, try_proof
-from whet.train.policy import Policy, build_policy
+from whet.proofs.base import Proof, ProofResult, run_proof
+from whet.train.policy import Policy
 from whet.types import Json
 
 PROOFS = (
@@ -26,7 +26,7 @@ PROOFS = (
         remedy=(
             "compare the weights in whet/algos/losses.py with the formulas in docs/algorithms.md"
         ),
-        measure=learner_proofs.divisor,
+        measure=learner_proofs.measure_divisor,
     ),
     Proof(
         name="rewards",
@@ -36,14 +36,14 @@ PROOFS = (
             "look for a changed order in whet/rollout/collect.py, whet/rewards/spec.py and "
             "whet/train/rl_step.py"
         ),
-        measure=policy_proofs.rewards,
+        measure=policy_proofs.measure_rewards,
     ),
     Proof(
         name="pass@k",
         claim="pass@k is what enumeration gives, and its mean is the chance it estimates",
         fault="biased pass@k",
         remedy="use 1 - C(n - c, k) / C(n, k) in whet/evals/stats.py",
-        measure=learner_proofs.pass_at_k,
+        measure=learner_proofs.measure_pass_at_k,
     ),
     Proof(
         name="stop token",
@@ -53,7 +53,7 @@ PROOFS = (
             "a model trained so never ends its turn: look at whet/text/chat.py, and at what ends "
             "a completion"
         ),
-        measure=chat_proofs.stop_tokens,
+        measure=chat_proofs.measure_stop_tokens,
     ),
     Proof(
         name="kl",
@@ -66,14 +66,14 @@ PROOFS = (
             "look at whet/algos/losses.py, and whether the KL is in the loss and in the reward "
             "(algo.kl_in)"
         ),
-        measure=learner_proofs.kl,
+        measure=learner_proofs.measure_kl,
     ),
     Proof(
         name="targets",
         claim="every target of a step is seen once, the last micro-batch included",
         fault="dropped micro-batch",
         remedy="look at pack in whet/data/examples.py and the loop of LocalLearner.accumulate",
-        measure=learner_proofs.targets,
+        measure=learner_proofs.measure_targets,
     ),
     Proof(
         name="packing",
@@ -83,7 +83,7 @@ PROOFS = (
             "look at the starts that whet/models/transformer.py gives attention, and at positions "
             "in to_batch"
         ),
-        measure=learner_proofs.packing,
+        measure=learner_proofs.measure_packing,
     ),
     Proof(
         name="gradient",
@@ -93,7 +93,7 @@ PROOFS = (
             "mend the proofs above first; else look for a mean over a micro-batch in a loss or in "
             "the learner"
         ),
-        measure=learner_proofs.splits,
+        measure=learner_proofs.measure_splits,
     ),
     Proof(
         name="ratio",
@@ -103,7 +103,7 @@ PROOFS = (
             "look at what whet/algos/losses.py compares with where no old log-probabilities are "
             "given"
         ),
-        measure=learner_proofs.ratio,
+        measure=learner_proofs.measure_ratio,
     ),
     Proof(
         name="engine",
@@ -113,7 +113,7 @@ PROOFS = (
             'set algo.old = "learner", and nothing is lost; on a GPU report the card, torch and '
             "triton versions"
         ),
-        measure=policy_proofs.engine,
+        measure=policy_proofs.measure_engine,
     ),
     Proof(
         name="publish",
@@ -123,7 +123,7 @@ PROOFS = (
         ),
         fault="stale weights",
         remedy="the engine must share the learner's weights, or copy them in Policy.publish",
-        measure=policy_proofs.publish,
+        measure=policy_proofs.measure_publish,
     ),
     Proof(
         name="resume",
@@ -133,7 +133,7 @@ PROOFS = (
             "look for state that whet/train/checkpoint.py does not write; on a GPU, for sums in "
             "no fixed order"
         ),
-        measure=policy_proofs.resume,
+        measure=policy_proofs.measure_resume,
     ),
 )
 
@@ -149,7 +149,7 @@ def model_proofs(policy: Policy) -> tuple[Proof, ...]:
                 "mend chat_template in the model folder: an assistant's turn ends with the token "
                 "the model stops at"
             ),
-            measure=partial(chat_proofs.stop_tokens_of, policy.chat),
+            measure=partial(chat_proofs.measure_model_stops, policy.chat),
         ),
         Proof(
             name="your engine",
@@ -159,7 +159,7 @@ def model_proofs(policy: Policy) -> tuple[Proof, ...]:
                 'set algo.old = "learner", and nothing is lost; report the model, card, torch and '
                 "triton versions"
             ),
-            measure=partial(policy_proofs.engine, policy),
+            measure=partial(policy_proofs.measure_engine, policy),
         ),
     )
 
@@ -167,54 +167,43 @@ def model_proofs(policy: Policy) -> tuple[Proof, ...]:
 def run_proofs(model: str | None, *, as_json: bool) -> bool:
     """Run all proofs, and two more on the user's model; return whether all hold."""
     start = time.monotonic()
-    proofs = [*PROOFS, *(_own(model) if model is not None else ())]
-    findings = []
+    proofs = [*PROOFS, *(model_proofs(open_policy(model, slots=8)) if model is not None else ())]
+    results = []
     for proof in proofs:
-        findings.append(try_proof(proof))
+        results.append(run_proof(proof))
         if not as_json:
-            typer.echo(visible(line(findings[-1])))
+            typer.echo(visible(format_result(results[-1])))
     seconds = time.monotonic() - start
     typer.echo(
-        json.dumps(_report(findings, seconds), indent=2) if as_json else verdict(findings, seconds)
+        json.dumps(_to_json(results, seconds), indent=2) if as_json else summarise(results, seconds)
     )
-    return all(finding.ok for finding in findings)
+    return all(result.ok for result in results)
 
 
-def line(finding: ProofResult) -> str:
+def format_result(result: ProofResult) -> str:
     """Write what a proof measured and its limit; of one that fails also the fault, and what to
     do."""
-    limit = "" if finding.measure is None else f" (limit {finding.measure.limit:g})"
-    text = f"{'ok' if finding.ok else 'FAULT':<6}{finding.proof.name:<15}{finding.text}{limit}"
-    return text if finding.ok else f"{text}\n      {finding.proof.fault}: {finding.proof.remedy}"
+    limit = "" if result.measure is None else f" (limit {result.measure.limit:g})"
+    text = f"{'ok' if result.ok else 'FAULT':<6}{result.proof.name:<15}{result.text}{limit}"
+    return text if result.ok else f"{text}\n      {result.proof.fault}: {result.proof.remedy}"
 
 
-def verdict(findings: Sequence[ProofResult], seconds: float) -> str:
+def summarise(results: Sequence[ProofResult], seconds: float) -> str:
     """Sum up; where several fail, those after the first may only be its consequences."""
-    failed = [finding.proof for finding in findings if not finding.ok]
+    failed = [result.proof for result in results if not result.ok]
     where = f"{str(torch_dtype('auto')).removeprefix('torch.')} on {torch_device().type}"
     if not failed:
-        return f"all {len(findings)} proofs hold, {where}, {seconds:.1f} s"
+        return f"all {len(results)} proofs hold, {where}, {seconds:.1f} s"
     names = ", ".join(dict.fromkeys(proof.fault for proof in failed))
-    count = f"{len(failed)} of {len(findings)} proofs fail"
+    count = f"{len(failed)} of {len(results)} proofs fail"
     return f"{count}, {where}, {seconds:.1f} s; begin with the first: {names}"
 
 
-def _own(location: str) -> Sequence[Proof]:
-    model, tokenizer = open_model(
-        ModelSource(path=location),
-        dtype=torch_dtype("auto"),
-        device=torch_device(),
-        texts=[],
-        seed=0,
-    )
-    return model_proofs(build_policy(model, tokenizer, NativeConfig(slots=8), name=location))
-
-
-def _report(findings: Sequence[ProofResult], seconds: float) -> dict[str, Json]:
+def _to_json(results: Sequence[ProofResult], seconds: float) -> dict[str, Json]:
     return {
-        "ok": all(finding.ok for finding in findings),
+        "ok": all(result.ok for result in results),
         "device": torch_device().type,
         "dtype": str(torch_dtype("auto")).removeprefix("torch."),
         "seconds": round(seconds, 1),
-        "proofs": [finding.to_json() for finding in findings],
+        "proofs": [result.to_json() for result in results],
     }

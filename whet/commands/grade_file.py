@@ -11,9 +11,9 @@ from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, WhetError
 from whet.grading.grader import Grader
 from whet.grading.limits import MAX_WORKERS, Limits
-from whet.grading.worker import BROKEN
+from whet.grading.worker import UNGRADABLE
 from whet.rewards.spec import RewardSpec, load_spec
-from whet.store.files import check_target, finite, read_rows, replacing, to_line, writing
+from whet.store.files import atomic_path, check_target, read_rows, to_finite, to_line, write_errors
 from whet.tasks.base import Task
 from whet.tasks.registry import make_task
 from whet.tasks.user_task import load_user_task
@@ -40,7 +40,7 @@ def grade_file(
     problems: Path | None = None,
     workers: int | None = None,
     reward: str | None = None,
-    own: Sequence[str] = (),
+    custom: Sequence[str] = (),
     make: MakeTask = make_task,
 ) -> Counter[Verdict]:
     """Grade the rows of `source` into `out` and count the verdicts; nothing is written where a row
@@ -48,15 +48,16 @@ def grade_file(
 
     A row has an "id", a "response", and either "problem", an id or source_id in the file of
     problems, or "task", "answer" and "payload". `reward` is a TOML file or the name of a spec;
-    `own` are tasks such as "my_task.py:Name".
+    `custom` are tasks such as "my_task.py:Name".
     """
-    spec = _spec(reward)
+    spec = _load_reward(reward)
     _check_flags(source, out, problems, workers)
-    _try_writing(out)
-    rows = list(_rows(source, _Index(problems) if problems else None))
+    _check_writable(out)
+    rows = list(_read_rows(source, _ProblemIndex(problems) if problems else None))
     if not rows:
         raise DataError(f"{source} has no rows")
-    tasks = make_tasks(((f"{source} line {row.line}", row.problem.task) for row in rows), own, make)
+    task_names = ((f"{source} line {row.line}", row.problem.task) for row in rows)
+    tasks = make_tasks(task_names, custom, make)
     scores: dict[int, Score] = {}
     with (
         Grader(list(tasks.values()), Limits(workers=workers, unscored_share=1.0)) as grader,
@@ -65,21 +66,21 @@ def grade_file(
         for index, score in grader.grade(
             (index, row.problem, row.text) for index, row in enumerate(rows)
         ):
-            if score.note.startswith(BROKEN):
+            if score.note.startswith(UNGRADABLE):
                 raise DataError(
-                    f"{source} line {rows[index].line}: {score.note.removeprefix(BROKEN)}"
+                    f"{source} line {rows[index].line}: {score.note.removeprefix(UNGRADABLE)}"
                 )
             scores[index] = score
             advance(1)
-    with replacing(out) as new, new.open("wb") as file:
-        file.writelines(_line(row, scores[index], spec) for index, row in enumerate(rows))
+    with atomic_path(out) as new, new.open("wb") as file:
+        file.writelines(_to_graded_line(row, scores[index], spec) for index, row in enumerate(rows))
     counts = Counter(score.verdict for score in scores.values())
     named = ", ".join(f"{counts[verdict]:,} {verdict.replace('_', ' ')}" for verdict in Verdict)
     say(f"{len(rows):,} responses: {named}, in {out}")
     return counts
 
 
-class _Index:
+class _ProblemIndex:
     """Problems by their id, and by the id they had in the file they came from."""
 
     def __init__(self, file: Path) -> None:
@@ -103,7 +104,7 @@ class _Index:
         return matches[0]
 
 
-def _rows(source: Path, index: _Index | None) -> Iterator[_Row]:
+def _read_rows(source: Path, index: _ProblemIndex | None) -> Iterator[_Row]:
     given = read_rows(source)
     lines = [
         number
@@ -120,46 +121,46 @@ def _rows(source: Path, index: _Index | None) -> Iterator[_Row]:
 def _text(row: Mapping[str, Json]) -> str:
     response = row.get("response")
     if not isinstance(response, str):
-        raise DataError(f'"response" should be text, not {_short(response)}')
+        raise DataError(f'"response" should be text, not {_preview(response)}')
     return response
 
 
-def _problem(row: Mapping[str, Json], source: Path, index: _Index | None) -> Problem:
+def _problem(row: Mapping[str, Json], source: Path, index: _ProblemIndex | None) -> Problem:
     if isinstance(row.get("id"), bool) or not isinstance(row.get("id"), str | int):
-        raise DataError(f'"id" should be text or a whole number, not {_short(row.get("id"))}')
+        raise DataError(f'"id" should be text or a whole number, not {_preview(row.get("id"))}')
     name = row.get("problem")
     if name is not None:
         if isinstance(name, bool) or not isinstance(name, str | int):
             raise DataError(
-                f'"problem" should be an id in the file of problems, not {_short(name)}'
+                f'"problem" should be an id in the file of problems, not {_preview(name)}'
             )
         if index is None:
             raise DataError(
-                f'"problem" is {_short(name)}, but no file of problems is given; add --problems'
+                f'"problem" is {_preview(name)}, but no file of problems is given; add --problems'
             )
         problem = index.find(str(name))
         if row.get("task") not in (None, problem.task):
             raise DataError(
-                f'"task" is {_short(row["task"])}, but the problem {name!r} is of the task '
+                f'"task" is {_preview(row["task"])}, but the problem {name!r} is of the task '
                 f"{problem.task!r}"
             )
         return problem
     if not isinstance(row.get("task"), str):
         raise DataError('it needs "problem", or "task" with "answer" and "payload"')
-    return _problem_of(row, source)
+    return _build_problem(row, source)
 
 
-def _problem_of(row: Mapping[str, Json], source: Path) -> Problem:
+def _build_problem(row: Mapping[str, Json], source: Path) -> Problem:
     task = str(row["task"])
     answer = row.get("answer")
     payload = row.get("payload", {})
     prompt = row.get("prompt", "")
     if isinstance(answer, bool | list | dict):
-        raise DataError(f'"answer" should be text, a number or null, not {_short(answer)}')
+        raise DataError(f'"answer" should be text, a number or null, not {_preview(answer)}')
     if not isinstance(payload, dict):
-        raise DataError(f'"payload" should be an object, not {_short(payload)}')
+        raise DataError(f'"payload" should be an object, not {_preview(payload)}')
     if not isinstance(prompt, str):
-        raise DataError(f'"prompt" should be text, not {_short(prompt)}')
+        raise DataError(f'"prompt" should be text, not {_preview(prompt)}')
     return Problem(
         id=f"{task}/{row['id']}",
         task=task,
@@ -174,13 +175,13 @@ def _problem_of(row: Mapping[str, Json], source: Path) -> Problem:
 
 
 def make_tasks(
-    named: Iterable[tuple[str, str]], own: Sequence[str], make: MakeTask = make_task
+    named: Iterable[tuple[str, str]], custom: Sequence[str], make: MakeTask = make_task
 ) -> dict[str, Task]:
-    """Make the tasks that data names, given as (row, task name), and the user's `own`.
+    """Make the tasks that data names, given as (row, task name), and the user's `custom`.
 
-    A name in data never loads a file, only `own` does.
+    A name in data never loads a file, only `custom` does.
     """
-    tasks = {task.name: task for task in map(load_user_task, own)}
+    tasks = {task.name: task for task in map(load_user_task, custom)}
     for row, name in named:
         if name in tasks:
             continue
@@ -196,7 +197,7 @@ def make_tasks(
     return tasks
 
 
-def _spec(reward: str | None) -> RewardSpec | None:
+def _load_reward(reward: str | None) -> RewardSpec | None:
     spec = load_spec(reward) if reward is not None else None
     if spec is not None and spec.needs_tokens:
         raise ConfigError(
@@ -205,16 +206,16 @@ def _spec(reward: str | None) -> RewardSpec | None:
     return spec
 
 
-def _line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
+def _to_graded_line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
     graded = dict(row.given) | {
         "verdict": score.verdict.value,
-        "parts": finite(dict(score.parts)),
+        "parts": to_finite(dict(score.parts)),
         "extracted": score.answer,
         "note": score.note,
     }
     if spec is not None:
         rollout = Rollout.from_text(row.problem, row.text, model="", role=Role.SOLVER, score=score)
-        graded["reward"] = finite(spec.apply_to(rollout).reward)
+        graded["reward"] = to_finite(spec.apply_to(rollout).reward)
     return to_line(graded)
 
 
@@ -226,15 +227,15 @@ def _check_flags(source: Path, out: Path, problems: Path | None, workers: int | 
         raise ConfigError(f"--workers {workers} should be from 0 to {MAX_WORKERS}")
 
 
-def _try_writing(out: Path) -> None:
+def _check_writable(out: Path) -> None:
     """Find out now, not after the grading, that the result cannot be written."""
     check_target(out)
-    with writing(out):
+    with write_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         probe = out.with_name(f".{out.name}.new")
         probe.touch()
         probe.unlink()
 
 
-def _short(value: Json) -> str:
+def _preview(value: Json) -> str:
     return "missing" if value is None else json.dumps(value, ensure_ascii=False)[:60]

@@ -12,20 +12,20 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
-from whet.data.importers import FORMATS, find_format
-from whet.data.importers.mapped import parse_mapping
-from whet.data.importing import (
+from whet.data.import_rows import (
     ImportCounts,
-    Plan,
+    ImportPlan,
     import_rows,
-    problems_in,
     rollout_file,
+    stream_problems,
     unsupported_file,
 )
+from whet.data.importers import FORMATS, find_format
+from whet.data.importers.mapped import parse_mapping
 from whet.errors import ConfigError, DataError, visible
 from whet.rng import derive, stream
 from whet.store.files import write_rows
-from whet.tasks.base import Task
+from whet.tasks.base import Task, list_problems
 from whet.tasks.generated import Generator, fifth
 from whet.tasks.registry import TASKS, make_task
 from whet.tasks.user_task import load_user_task
@@ -39,7 +39,7 @@ MAX_VALUE = 100
 """Characters shown of a payload value."""
 
 
-def heading(problem: Problem) -> str:
+def format_heading(problem: Problem) -> str:
     """Name a problem, with its level, split and source in one line."""
     level = "no level"
     if problem.level is not None:
@@ -48,20 +48,20 @@ def heading(problem: Problem) -> str:
     return visible(" · ".join(part for part in (problem.id, level, problem.split, origin) if part))
 
 
-def sections(problem: Problem) -> list[tuple[str, str]]:
+def list_sections(problem: Problem) -> list[tuple[str, str]]:
     """List the titles and texts below the heading."""
     parts: list[tuple[str, str]] = [(m.role, shorten(m.content)) for m in problem.prompt]
     parts.append(("answer", "none" if problem.answer is None else shorten(problem.answer)))
-    values = [f"{key}: {summary(value)}" for key, value in problem.payload.items()]
+    values = [f"{key}: {format_value(value)}" for key, value in problem.payload.items()]
     if values:
         parts.append(("payload", visible("\n".join(values))))
     return parts
 
 
-def page(problem: Problem) -> str:
+def format_problem(problem: Problem) -> str:
     """Write a problem as plain lines, the content indented."""
-    lines = [heading(problem)]
-    for title, content in sections(problem):
+    lines = [format_heading(problem)]
+    for title, content in list_sections(problem):
         lines += [f"  {title}:", *(f"    {line}".rstrip() for line in content.splitlines())]
     return "\n".join(lines) + "\n"
 
@@ -77,10 +77,10 @@ def shorten(text: str) -> str:
     return text if rest <= 0 else f"{text[:MAX_TEXT]} … and {rest:,} more characters"
 
 
-def summary(value: Json) -> str:
+def format_value(value: Json) -> str:
     """Write a payload value in one line.
 
-    >>> summary([1, 2, 3]), summary({"a": 1})
+    >>> format_value([1, 2, 3]), format_value({"a": 1})
     ('[1, 2, 3]', '{"a": 1}')
     """
     text = json.dumps(value, ensure_ascii=False)
@@ -91,7 +91,7 @@ def summary(value: Json) -> str:
 
 
 LEVELS = 5
-PATIENCE = 50
+MAX_DRAWS = 50
 """Draws for each problem asked for; a level with fewer different problems than that is said to be
 too small."""
 
@@ -114,10 +114,10 @@ def import_file(
         raise ConfigError(f"--out {out} should end in .jsonl: problems are written as JSON lines")
     if out.resolve() == file.resolve():
         raise ConfigError(f"--out {out} is the file to import: choose another name")
-    plan = _plan(format, map, task, split)
+    plan = _choose_plan(format, map, task, split)
     with bar("import", file.stat().st_size if file.is_file() else 0) as advance:
         counts = import_rows(file, out, plan, advance=advance)
-    _report(counts, out)
+    _print_counts(counts, out)
     return counts
 
 
@@ -129,9 +129,9 @@ def make_problems(
     if n < 1:
         raise ConfigError(f"-n {n} should be at least 1")
     source = make_task(task)
-    wanted = None if level is None else _difficulty(level)
+    wanted = None if level is None else _parse_level(level)
     with bar("make", n) as advance:
-        write_rows(out, (problem.to_json() for problem in _make(source, n, wanted, seed, advance)))
+        write_rows(out, (problem.to_json() for problem in _draw(source, n, wanted, seed, advance)))
     say(f"{n:>7,} {task} problems in {out}")
     return n
 
@@ -141,17 +141,17 @@ def show_problems(file: Path, n: int = 3, *, console: Console | None = None) -> 
     if n < 1:
         raise ConfigError(f"-n {n} should be at least 1")
     console = console or Console(highlight=False)
-    shown = list(islice(problems_in(file), n))
+    shown = list(islice(stream_problems(file), n))
     for problem in shown:
         if console.is_terminal:
-            console.print(_panel(problem))
+            console.print(_make_panel(problem))
         else:
-            console.print(page(problem), markup=False, soft_wrap=True)
+            console.print(format_problem(problem), markup=False, soft_wrap=True)
     if not shown:
         raise DataError(f"{file} has no problems")
 
 
-def _report(counts: ImportCounts, out: Path) -> None:
+def _print_counts(counts: ImportCounts, out: Path) -> None:
     by_task = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.tasks.items()))
     say(f"{counts.num_problems:>7,} problems in {out} ({by_task})")
     if counts.num_rollouts:
@@ -172,7 +172,9 @@ def _report(counts: ImportCounts, out: Path) -> None:
             say(f"{count:>15,} {reason} (first: {first.place}, {first.source_id})")
 
 
-def _plan(format: str | None, map: Sequence[str], task: str | None, split: str | None) -> Plan:
+def _choose_plan(
+    format: str | None, map: Sequence[str], task: str | None, split: str | None
+) -> ImportPlan:
     if task is not None and is_reference(task):
         load_user_task(task)
     elif task is not None and task not in TASKS:
@@ -183,7 +185,7 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: str |
     chosen = next((name for name in SPLITS if name == split), None)
     if split is not None and chosen is None:
         raise ConfigError(f"--split {split} should be one of {', '.join(SPLITS)}")
-    make_plan = partial(Plan, split=chosen)
+    make_plan = partial(ImportPlan, split=chosen)
     if map and format is not None:
         raise ConfigError("--format and --map exclude each other: a format knows its own columns")
     if map:
@@ -199,7 +201,7 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: str |
     return make_plan(read=layout.parse, source=format, default_split=layout.split)
 
 
-def _difficulty(level: float) -> float:
+def _parse_level(level: float) -> float:
     """Read 1 to 5 as the middle of a fifth, and a fraction below 1 as a difficulty."""
     if 0 <= level < 1:
         return level
@@ -208,15 +210,15 @@ def _difficulty(level: float) -> float:
     return (level - 0.5) / LEVELS
 
 
-def _make(
+def _draw(
     task: Task, n: int, level: float | None, seed: int, advance: Advance
 ) -> Iterator[Problem]:
     """Draw different problems, from the task's generator or else from its own lists."""
     if isinstance(task, Generator):
-        seeds = (derive(seed, "make", task.name, index) for index in range(n * PATIENCE))
+        seeds = (derive(seed, "make", task.name, index) for index in range(n * MAX_DRAWS))
         problems: Iterator[Problem] = (task.generate(own, level) for own in seeds)
     else:
-        problems = _list(task, level, seed)
+        problems = _list_problems(task, level, seed)
     seen: set[str] = set()
     for problem in problems:
         if problem.id not in seen:
@@ -230,19 +232,19 @@ def _make(
     raise ConfigError(f"task {task.name!r} {has}{at}, and -n asks for {n:,}")
 
 
-def _list(task: Task, level: float | None, seed: int) -> Iterator[Problem]:
-    problems = [problem for split in SPLITS for problem in task.problems(split)]
+def _list_problems(task: Task, level: float | None, seed: int) -> Iterator[Problem]:
+    problems = [problem for split in SPLITS for problem in list_problems(task, split)]
     if level is not None:
         problems = [p for p in problems if p.level is not None and fifth(p.level) == fifth(level)]
     stream(seed, "make", task.name).shuffle(problems)
     yield from problems
 
 
-def _panel(problem: Problem) -> Panel:
+def _make_panel(problem: Problem) -> Panel:
     parts = [
         Text(f"{title}\n", style="bold").append(content, style="not bold")
-        for title, content in sections(problem)
+        for title, content in list_sections(problem)
     ]
     return Panel(
-        Group(*parts), title=Text(heading(problem)), title_align="left", border_style="dim"
+        Group(*parts), title=Text(format_heading(problem)), title_align="left", border_style="dim"
     )

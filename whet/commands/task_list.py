@@ -12,7 +12,7 @@ from whet.data.problems import read_problems
 from whet.errors import DataError
 from whet.grading.check_task import Failure, GraderReport, check_grader
 from whet.grading.limits import Limits
-from whet.tasks.base import Task
+from whet.tasks.base import Task, list_problems
 from whet.tasks.code.sandbox import describe
 from whet.tasks.generated import Generator
 from whet.tasks.registry import TASKS, make_task
@@ -21,7 +21,7 @@ from whet.types import SPLITS, Problem
 
 CHECKED = 5
 """Problems of each split that are tried where no file is given."""
-LISTED = 20
+NUM_LISTED = 20
 """Problems looked at of a task that can make any number of them."""
 
 
@@ -38,7 +38,7 @@ def list_tasks() -> None:
     )
     for name in TASKS:
         task = make_task(name)
-        problems = list(_own(task, LISTED if isinstance(task, Generator) else None))
+        problems = list(_own_problems(task, NUM_LISTED if isinstance(task, Generator) else None))
         levels = sorted(problem.level for problem in problems if problem.level is not None)
         span = f"{levels[0]:.1f} to {levels[-1]:.1f}" if levels else ""
         count = f"{len(problems):,}" if problems else ""
@@ -60,7 +60,7 @@ def check_tasks(name: str | None, file: Path | None) -> None:
         proofs = check_file(file, task=name)
     else:
         chosen = [make_task(task) for task in ([name] if name else TASKS)]
-        proofs = [check_task(task) for task in chosen if name or next(_own(task, 1), None)]
+        proofs = [check_task(task) for task in chosen if name or next(_own_problems(task, 1), None)]
     problems = sum(p.num_problems for p in proofs)
     responses = sum(p.num_responses for p in proofs)
     without = sum(p.num_without_gold for p in proofs)
@@ -75,7 +75,9 @@ def check_tasks(name: str | None, file: Path | None) -> None:
 
 def check_task(task: Task, *, workers: int | None = None, per_split: int = CHECKED) -> GraderReport:
     """Try a grader on the task's own problems."""
-    problems = [problem for split in SPLITS for problem in islice(task.problems(split), per_split)]
+    problems = [
+        problem for split in SPLITS for problem in islice(list_problems(task, split), per_split)
+    ]
     return _check_and_print(task, problems, workers)
 
 
@@ -109,9 +111,9 @@ def _check_and_print(task: Task, problems: Sequence[Problem], workers: int | Non
     return proof
 
 
-def _own(task: Task, count: int | None) -> Iterator[Problem]:
+def _own_problems(task: Task, count: int | None) -> Iterator[Problem]:
     """Take problems that a task lists itself, evenly from its splits; all of them for None."""
     for split in SPLITS:
         yield from islice(
-            task.problems(split), None if count is None else max(1, count // len(SPLITS))
+            list_problems(task, split), None if count is None else max(1, count // len(SPLITS))
         )

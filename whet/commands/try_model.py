@@ -10,10 +10,10 @@ from whet import toml
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError, visible
-from whet.models.source import ModelSource, merge, open_model, torch_device, torch_dtype
+from whet.models.source import ModelSource, merge_adapters, open_model, torch_device, torch_dtype
 from whet.rng import derive
 from whet.store.checkpoints import check_model
-from whet.store.files import writing
+from whet.store.files import write_errors
 from whet.store.run import RunStore, model_folder, stage_folders
 from whet.tasks.base import Task
 from whet.tasks.registry import build_task, read_task_config
@@ -43,14 +43,7 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
     the model's run names a task."""
     if any("\ud800" <= letter <= "\udfff" for letter in question):
         raise ConfigError(f"the question {question!r} is not text in UTF-8")
-    model, tokenizer = open_model(
-        ModelSource(path=location),
-        dtype=torch_dtype("auto"),
-        device=torch_device(),
-        texts=[],
-        seed=0,
-    )
-    policy = build_policy(model, tokenizer, NativeConfig(slots=samples), name=location)
+    policy = open_policy(location, slots=samples)
     task = _task(location)
     problem = task.parse_question(question) if task is not None else None
     messages = [Message(role="user", content=question)] if problem is None else problem.prompt
@@ -73,6 +66,18 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
                 f"[{STYLES[score.verdict]}]{score.verdict.replace('_', ' ')}[/]: "
                 f"{escape(visible(score.note))}\n"
             )
+
+
+def open_policy(location: str, *, slots: int) -> Policy:
+    """Load a model from a run folder, a model folder or the hub."""
+    model, tokenizer = open_model(
+        ModelSource(path=location),
+        dtype=torch_dtype("auto"),
+        device=torch_device(),
+        texts=[],
+        seed=0,
+    )
+    return build_policy(model, tokenizer, NativeConfig(slots=slots), name=location)
 
 
 def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
@@ -122,10 +127,10 @@ def export_model(location: Path, out: Path) -> None:
         )
     check_model(source.absolute())
     new = out.absolute().with_name(f".{out.absolute().name}.new")
-    with writing(out):
+    with write_errors(out):
         try:
             if is_adapted:
-                merge(source, new)
+                merge_adapters(source, new)
             else:
                 shutil.copytree(
                     source, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*TRAINING_FILES)

@@ -1,8 +1,8 @@
-"""Training sequences as arrays, how they are split into micro-batches, and batches as tensors.
+"""Training sequences as arrays, packing into micro-batches, and batches as tensors.
 
-Shapes: T tokens of S sequences laid end to end; M of them were sampled, or are to be imitated, and
-carry a loss. Where answers are compared, the sequences make P pairs, and each pair carries one. U
-of the T tokens differ in themselves or in what precedes them; C are the cells of a padded grid.
+Shapes: T tokens of S sequences laid end to end; M of them are targets, which have a loss. In
+preference training the sequences form P pairs with one loss each. U tokens are left when shared
+prefixes are merged; C are the cells of a padded grid.
 """
 
 import heapq
@@ -20,7 +20,7 @@ from whet.types import Floats, PerToken, Tokens
 
 Indices = NDArray[np.int64]
 ExampleField = Literal["advantage", "weight", "old_logprob", "ref_logprob", "value"]
-_MULTIPLE = 8
+_ROW_MULTIPLE = 8
 """Grid rows have a multiple of this many cells, which torch's attention runs faster."""
 
 
@@ -35,11 +35,11 @@ class Example(PerToken[Floats]):
     rollout_id: str
     temperature: float = 1.0
     advantage: float | Floats = 0.0
-    """Of every response token, or of each."""
+    """One for the whole response, or one per response token."""
     weight: float = 0.0
-    """Multiplies the loss of every response token, or that of its pair."""
+    """Multiplies the loss of every response token, or of its pair."""
     pair: int | None = None
-    """Number of its pair within an optimiser step, where two answers are compared."""
+    """Number of its preference pair within an optimiser step."""
     is_chosen: bool = False
     """Whether it is the better answer of its pair."""
 
@@ -50,7 +50,7 @@ class Example(PerToken[Floats]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreferencePair:
-    """Two answers to one prompt, of which the first is to become more likely."""
+    """Two answers to one prompt; training makes the chosen one more likely."""
 
     chosen: Example
     rejected: Example
@@ -71,18 +71,18 @@ class Batch(PerToken[Tensor]):
     weight_M: Tensor
     advantage_M: Tensor
     chosen_P: Tensor | None = None
-    """Which sequence is the better answer of each pair; None where nothing is compared."""
+    """The sequence of the better answer of each pair; None without pairs."""
     rejected_P: Tensor | None = None
     weight_P: Tensor | None = None
 
     @property
     def weight(self) -> Tensor:
-        """What multiplies each loss: a pair's, where there are pairs, else a token's."""
+        """The weight of each loss: per pair if there are pairs, else per token."""
         return self.weight_M if self.weight_P is None else self.weight_P
 
 
 def to_batch(examples: list[Example], device: torch.device) -> Batch:
-    """Lay examples end to end; of none, the batch is empty."""
+    """Lay examples end to end; no examples make an empty batch."""
     assert all(example.start >= 1 for example in examples), (
         "something must predict the first response token"
     )
@@ -90,7 +90,7 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
     counts = np.array([example.num_targets for example in examples], dtype=np.int64)
     starts = np.array([example.start for example in examples], dtype=np.int64)
     firsts = np.cumsum(lengths) - lengths + starts
-    targets = np.repeat(firsts, counts) + _count_up(counts)
+    targets = np.repeat(firsts, counts) + _positions(counts)
     tokens = np.concatenate([np.zeros(0, np.int32), *(example.tokens for example in examples)])
     columns = [example.per_token() for example in examples]
     pairs = _find_pairs(examples)
@@ -99,7 +99,7 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
         return torch.from_numpy(values.astype(np.int64)).to(device)
 
     def floats(values: Sequence[float | Floats]) -> Tensor:
-        return torch.from_numpy(_spread(values, counts)).to(device)
+        return torch.from_numpy(_repeat_per_token(values, counts)).to(device)
 
     def join(name: str) -> Tensor | None:
         arrays = [column[name] for column in columns]
@@ -111,7 +111,7 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
 
     return Batch(
         tokens_T=longs(tokens),
-        positions_T=longs(_count_up(lengths)),
+        positions_T=longs(_positions(lengths)),
         lengths_S=longs(lengths),
         longest=int(lengths.max(initial=0)),
         source_M=longs(targets - 1),
@@ -139,20 +139,20 @@ def with_field(
     ]
 
 
-def _count_up(lengths: Indices) -> Indices:
+def _positions(lengths: Indices) -> Indices:
     """Number the tokens of each sequence from 0, all sequences end to end."""
     return np.concatenate([np.zeros(0, np.int64), *(np.arange(length) for length in lengths)])
 
 
-def _spread(values: Sequence[float | Floats], counts: NDArray[np.integer]) -> Floats:
+def _repeat_per_token(values: Sequence[float | Floats], counts: NDArray[np.integer]) -> Floats:
     """Lay values end to end, one per response token; a single number stands for all of them."""
-    parts = []
+    arrays = []
     for value, count in zip(values, counts, strict=True):
         assert np.shape(value) in ((), (count,)), (
             "a per-token quantity has a value for every response token"
         )
-        parts.append(np.broadcast_to(np.float32(value), (count,)))
-    return np.concatenate([np.zeros(0, np.float32), *parts])
+        arrays.append(np.broadcast_to(np.float32(value), (count,)))
+    return np.concatenate([np.zeros(0, np.float32), *arrays])
 
 
 def _find_pairs(examples: list[Example]) -> list[tuple[int, int]]:
@@ -169,7 +169,7 @@ def _find_pairs(examples: list[Example]) -> list[tuple[int, int]]:
 
 
 Unit = list[int]
-"""Positions of what is never split: an example, or the two of a pair."""
+"""Positions of examples that stay together: one example, or the two of a pair."""
 
 
 def pack(
@@ -177,13 +177,13 @@ def pack(
 ) -> list[list[int]]:
     """Split examples into micro-batches within the budget, as lists of their positions.
 
-    Any split gives the same gradient; this one wastes least. The two of a pair stay together. Rank
-    r takes every `ranks`-th micro-batch from r on; some are empty, so that all have as many.
+    Any split gives the same gradient; this one wastes little. Pairs stay together. Rank r takes
+    every `ranks`-th micro-batch from r on; empty ones are added so that ranks have equally many.
 
-    Where attention runs on a padded grid, its cells count, so examples of like length lie together,
-    longest first, and after each those that begin with the same prompt, which is then run once for
-    all of them. Where it runs on the tokens alone, they count, and groups come out alike in size.
-    Ties keep the given order.
+    If attention runs on a padded grid, the budget counts its cells: examples of similar length are
+    packed together, longest first, each followed by those of the same prompt, which is then
+    computed once. Otherwise the budget counts tokens, and groups get similar sizes. Ties keep the
+    given order.
 
     >>> from whet.testing.fakes import example
     >>> examples = [example(length=3), example(length=9), example(length=4)]
@@ -193,11 +193,11 @@ def pack(
     [[1], [2, 0]]
     """
     lengths = [len(item.tokens) for item in examples]
-    units = _units(examples)
+    units = _list_units(examples)
     for unit in units:
         size = sum(lengths[index] for index in unit)
         if is_padded:
-            size = len(unit) * _width(unit, lengths)
+            size = len(unit) * _max_length(unit, lengths)
         if size > token_budget:
             names = " and ".join(examples[index].rollout_id for index in unit)
             what = f"example {names} has" if len(unit) == 1 else f"the pair of {names} takes"
@@ -205,15 +205,15 @@ def pack(
                 f"{what} {size} tokens, more than train.micro_tokens = {token_budget}; "
                 f"raise that setting or leave the {'example' if len(unit) == 1 else 'pair'} out"
             )
-    longest_first = sorted(units, key=lambda unit: -_width(unit, lengths))
+    longest_first = sorted(units, key=lambda unit: -_max_length(unit, lengths))
     if is_padded:
-        groups = _grids(_by_prompt(longest_first, examples), lengths, token_budget)
+        groups = _pack_grid(_sort_by_prompt(longest_first, examples), lengths, token_budget)
     else:
-        groups = _alike(longest_first, lengths, token_budget, ranks)
+        groups = _pack_tokens(longest_first, lengths, token_budget, ranks)
     return groups + [[] for _ in range(-len(groups) % ranks)]
 
 
-def _units(examples: Sequence[Example]) -> list[Unit]:
+def _list_units(examples: Sequence[Example]) -> list[Unit]:
     units: list[Unit] = []
     pairs: dict[int, Unit] = {}
     for index, item in enumerate(examples):
@@ -226,11 +226,11 @@ def _units(examples: Sequence[Example]) -> list[Unit]:
     return units
 
 
-def _width(unit: Unit, lengths: Sequence[int]) -> int:
+def _max_length(unit: Unit, lengths: Sequence[int]) -> int:
     return max(lengths[index] for index in unit)
 
 
-def _by_prompt(units: Sequence[Unit], examples: Sequence[Example]) -> list[Unit]:
+def _sort_by_prompt(units: Sequence[Unit], examples: Sequence[Example]) -> list[Unit]:
     """Move units of the same prompt next to the first of them."""
     by_prompt: dict[bytes, list[Unit]] = {}
     for unit in units:
@@ -239,26 +239,26 @@ def _by_prompt(units: Sequence[Unit], examples: Sequence[Example]) -> list[Unit]
     return [unit for same in by_prompt.values() for unit in same]
 
 
-def _grids(units: Sequence[Unit], lengths: Sequence[int], budget: int) -> list[list[int]]:
+def _pack_grid(units: Sequence[Unit], lengths: Sequence[int], budget: int) -> list[list[int]]:
     groups: list[list[int]] = []
     width = 0
     for unit in units:
-        widest = max(width, _width(unit, lengths))
+        widest = max(width, _max_length(unit, lengths))
         if groups and (len(groups[-1]) + len(unit)) * widest <= budget:
             groups[-1].extend(unit)
             width = widest
         else:
             groups.append(list(unit))
-            width = _width(unit, lengths)
+            width = _max_length(unit, lengths)
     return groups
 
 
-def _alike(
+def _pack_tokens(
     units: Sequence[Unit], lengths: Sequence[int], budget: int, ranks: int
 ) -> list[list[int]]:
-    """Give each unit in turn to the emptiest of as few groups as could hold them all."""
-    fewest = -(-sum(lengths) // budget)
-    groups: list[list[int]] = [[] for _ in range(-(-fewest // ranks) * ranks)]
+    """Add each unit to the emptiest group, of as few groups as could hold them all."""
+    min_groups = -(-sum(lengths) // budget)
+    groups: list[list[int]] = [[] for _ in range(-(-min_groups // ranks) * ranks)]
     heap = [(0, index) for index in range(len(groups))]
     for unit in units:
         num_tokens = sum(lengths[index] for index in unit)
@@ -274,28 +274,28 @@ def _alike(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Merged:
-    """Tokens to compute, and where each of a sequence is found among them."""
+class MergedPrefixes:
+    """The U tokens to compute with shared prefixes once, and where each of T is among them."""
 
     first_U: Indices
-    """A place of each token in T; of several, any."""
+    """An index in T of each token."""
     node_T: Indices
-    """Which of U each token is; -1 for the last of a sequence, which predicts nothing."""
+    """The index in U of each token; -1 for the last of a sequence, which predicts nothing."""
     node_SC: Indices
-    """Which of U stands in each cell; past the end of a line, its last one again."""
+    """The index in U of the token in each cell; past the end of a line, its last token."""
     cell_U: Indices
     """A cell of each token, counted through all lines."""
 
 
-def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> Merged:
-    """Find equal beginnings: in sorted order, neighbours share most."""
+def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> MergedPrefixes:
+    """Merge shared prefixes; in sorted order, neighbours share the most."""
     starts_S = np.cumsum(lengths_S) - lengths_S
     counts_S = np.maximum(lengths_S - 1, 1)
     lines = [
         tokens_T[start : start + count] for start, count in zip(starts_S, counts_S, strict=True)
     ]
     node_T = np.full(len(tokens_T), -1, dtype=np.int64)
-    longest = -(-int(counts_S.max()) // _MULTIPLE) * _MULTIPLE
+    longest = -(-int(counts_S.max()) // _ROW_MULTIPLE) * _ROW_MULTIPLE
     node_SC = np.zeros((len(lines), longest), dtype=np.int64)
     first_U = list[Indices]()
     cell_U = list[Indices]()
@@ -305,7 +305,7 @@ def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> Merged:
     for index in sorted(range(len(lines)), key=lambda line: lines[line].astype(">i8").tobytes()):
         line = lines[index]
         start = int(starts_S[index])
-        same = _common(before, line)
+        same = _common_prefix_length(before, line)
         nodes = np.concatenate([before_nodes[:same], np.arange(used, used + len(line) - same)])
         node_T[start : start + len(line)] = nodes
         node_SC[index, : len(line)] = nodes
@@ -314,7 +314,7 @@ def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> Merged:
         cell_U.append(np.arange(same, len(line)) + index * longest)
         used += len(line) - same
         before, before_nodes = line, nodes
-    return Merged(
+    return MergedPrefixes(
         first_U=np.concatenate(first_U),
         node_T=node_T,
         node_SC=node_SC,
@@ -322,7 +322,7 @@ def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> Merged:
     )
 
 
-def _common(a: Indices, b: Indices) -> int:
+def _common_prefix_length(a: Indices, b: Indices) -> int:
     """Count the tokens at the start of two sequences that are the same."""
     most = min(len(a), len(b))
     differs = np.nonzero(a[:most] != b[:most])[0]

@@ -1,6 +1,6 @@
 """The stream of problems a run trains on: a curriculum, and an order fixed by the seed.
 
-Pass rates that the run has seen may decide too; they are part of a checkpoint.
+A curriculum may also use the pass rates so far, which are part of a checkpoint.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from pydantic import Field, model_validator
 from whet.config import Config
 from whet.errors import DataError
 from whet.rng import stream
-from whet.types import Group, Json, Problem, Verdict
+from whet.types import Group, Json, Problem, Verdict, read_integer, read_number
 
 
 class EpochSampler:
-    """Problems without end, reshuffled each epoch: a position says it all."""
+    """An endless stream of problems, reshuffled each epoch; its only state is a position."""
 
     def __init__(self, problems: Sequence[Problem], seed: int) -> None:
         self.problems = tuple(problems)
@@ -52,7 +52,7 @@ NO_LIMITS = Phase()
 
 
 class Curriculum(Config):
-    """What all have in common; by itself it mixes all problems."""
+    """Base class of curricula; by itself it mixes all problems."""
 
     easy_tokens: int | None = Field(default=None, ge=1)
     """Longest answer to a problem of level 0; from there it grows in a line with the level. None is
@@ -80,7 +80,7 @@ class Curriculum(Config):
         return True
 
     def is_rested(self, rests: int) -> bool:
-        """Whether an unwanted problem is asked all the same, at turn `rests` since its answers."""
+        """Whether to ask an unwanted problem after all, at turn `rests` since its answers."""
         return True
 
     def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
@@ -311,9 +311,9 @@ class Feed:
                 "rests": dict(rests),
                 "num_passed_over": int(num),
             }:
-                self._positions = [int(str(position)) for position in positions]
-                self._rates = {id: float(str(rate)) for id, rate in rates.items()}
-                self._rests = {id: int(str(count)) for id, count in rests.items()}
+                self._positions = [read_integer(position) for position in positions]
+                self._rates = {id: read_number(rate) for id, rate in rates.items()}
+                self._rests = {id: read_integer(count) for id, count in rests.items()}
                 self._num_passed_over = num
             case _:
                 reason = "does not say where the problems stand"

@@ -1,11 +1,11 @@
-"""Problems on disk: one JSON lines file a split, in a folder a pipeline can pass on."""
+"""Problems on disk: a folder with one JSON lines file per split."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 from whet.errors import DataError
 from whet.store.files import read_rows, write_rows
-from whet.tasks.base import Task, solvable
+from whet.tasks.base import Task, list_problems, solvable
 from whet.types import Problem, Split
 
 
@@ -25,9 +25,9 @@ def read_problems(file: Path) -> list[Problem]:
 
 
 def problems_of(task: Task, folder: str | None, split: Split) -> list[Problem]:
-    """Take a split from a folder of problems, or from the task itself where no folder is given."""
+    """Read a split from a folder of problems, or take it from the task if no folder is given."""
     if folder is None:
-        return list(task.problems(split))
+        return list(list_problems(task, split))
     file = problem_file(Path(folder), split)
     if not file.is_file():
         raise DataError(
@@ -40,7 +40,7 @@ def problems_of(task: Task, folder: str | None, split: Split) -> list[Problem]:
 def some_problems_of(
     task: Task, folder: str | None, split: Split, *, unsolvable: bool = False
 ) -> list[Problem]:
-    """Take the problems of a split that have a solution, or all; none is an error."""
+    """Take the solvable problems of a split, or all; raise if there are none."""
     problems = problems_of(task, folder, split)
     kept = problems if unsolvable else solvable(problems)
     if kept:

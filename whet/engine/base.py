@@ -1,4 +1,4 @@
-"""The seam between sampling and everything else: requests in, completions out as they finish."""
+"""The engine interface: requests in, completions out as they finish."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -57,34 +57,29 @@ class Request:
 
 
 @dataclass(slots=True)
-class Counts:
-    """Count what one call of an engine did; an engine leaves at 0 what it cannot see."""
+class EngineStats:
+    """Counters of one `generate` call; an engine leaves at 0 what it cannot measure."""
 
     prefill_tokens: int = 0
     prefills: int = 0
     """Forward passes over prompts."""
     windows: int = 0
     steps: int = 0
-    """Decode steps, each one token further for all rows."""
+    """Decode steps; each adds one token to every row."""
     row_steps: int = 0
-    """Rows times steps, padding to a recorded size included."""
-    begun: int = 0
-    """Rows that began, each with a first token that no step decoded."""
+    """Rows times steps, including rows that pad the batch to the size of a CUDA graph."""
+    first_tokens: int = 0
+    """Tokens sampled from a prefill, one per row that started."""
     tokens: int = 0
-    """Tokens handed out."""
+    """Tokens of returned completions."""
     preemptions: int = 0
-    """Rows that gave way to others; they begin again."""
-    recordings: int = 0
-    """Decode steps recorded as graphs."""
-    sends: int = 0
+    """Rows that were preempted; they restart later."""
+    captured_graphs: int = 0
+    """Decode steps captured as CUDA graphs."""
+    copies_to_device: int = 0
     """Copies to the device."""
-    fetches: int = 0
+    copies_to_host: int = 0
     """Copies to the host, one per window; the host waits for nothing else."""
-
-    @property
-    def row_step_waste(self) -> int:
-        """Row steps that gave no token: after the end of a row, or padding to a recorded size."""
-        return self.row_steps - (self.tokens - self.begun)
 
 
 class Engine(Protocol):
@@ -96,15 +91,15 @@ class Engine(Protocol):
         ...
 
     @property
-    def counts(self) -> Counts:
-        """What the latest call of `generate` has done so far."""
+    def counts(self) -> EngineStats:
+        """Counters of the latest `generate` call so far."""
         ...
 
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         """Sample every request and yield each with its id when it ends, in no promised order.
 
-        Requests are pulled as slots fall free; closing the generator drops what is unfinished. A
-        prompt that is empty, fills the context or holds an unknown token raises an EngineError
+        Requests are pulled as slots become free; closing the generator drops unfinished ones. A
+        prompt that is empty, fills the context or has an unknown token raises an EngineError
         (`check_prompt`).
         """
         ...
@@ -112,22 +107,22 @@ class Engine(Protocol):
     def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Take weights under their Hugging Face names, and stamp later completions with `version`.
 
-        `named` is read only as far as it must be: not beyond the first where memory is shared. An
-        empty one changes the version only.
+        If memory is shared, nothing beyond the first item of `named` is read. An empty `named`
+        changes the version only.
         """
         ...
 
     def sleep(self) -> None:
-        """Give the cache memory back until the next request."""
+        """Free the memory of the cache until the next request."""
         ...
 
     def close(self) -> None:
-        """Give everything back; the engine is not used again."""
+        """Free everything; the engine is not used again."""
         ...
 
 
 def check_prompt(request: Request, context: int, vocab_size: int) -> None:
-    """Refuse a prompt that is empty, leaves no room for a token, or holds one that is unknown."""
+    """Refuse a prompt that is empty, leaves no room for a token, or has an unknown token."""
     length = len(request.prompt)
     if length == 0:
         raise EngineError(f"request {request.id} has an empty prompt; give at least one token")
@@ -145,9 +140,9 @@ def check_prompt(request: Request, context: int, vocab_size: int) -> None:
 
 
 class EngineConfig(Config):
-    """The base of an engine's settings: what is asked of any engine before it is built.
+    """Base class of engine settings.
 
-    A subclass sets `kind` to a Literal of its own and stands in `whet/engine/registry.py`.
+    A subclass sets `kind` to its own Literal and is listed in `whet/engine/registry.py`.
     """
 
     kind: str
@@ -167,15 +162,15 @@ class EngineConfig(Config):
     ) -> Engine:
         """Build the engine that samples for the learner of `model`.
 
-        An engine in this process may compute with `model` itself and share its memory. One that
-        runs elsewhere reads `model.cfg` alone and waits for `load_weights`, which always comes
-        before the first request. `detokenize` is needed for requests with stop strings.
+        An engine in this process may share the memory of `model`. One that runs elsewhere reads
+        only `model.cfg` and waits for `load_weights`, which is always called before the first
+        request. `detokenize` is needed for requests with stop strings.
         """
 
     def cache_bytes(self, token_bytes: int, *, context: int, free: float) -> float | None:
         """Predict the KV cache on the learner's GPU, which has `free` bytes for it.
 
-        `token_bytes` are the keys and values of one token. None, the default, says that nothing
-        can be predicted: `whet plan` leaves sampling out and says so.
+        `token_bytes` is the size of the keys and values of one token. None, the default, means
+        unknown: `whet plan` then leaves sampling out and says so.
         """
         return None

@@ -1,4 +1,4 @@
-"""Decode steps recorded as CUDA graphs: replaying one is a single launch.
+"""Decode steps captured as CUDA graphs: replaying one is a single launch.
 
 A graph fixes addresses and sizes, so there is one for each batch size and longest length, both
 rounded up to a few values. What changes with each step, such as lengths and pages, is in tensors.
@@ -12,7 +12,7 @@ from weakref import WeakSet
 import torch
 
 Key = tuple[int, int, bool]
-_SHORTEST_CLASS = 1024
+_MIN_LENGTH = 1024
 _ALIVE: WeakSet["DecodeGraphs"] = WeakSet()
 
 
@@ -35,13 +35,13 @@ class DecodeGraphs:
         if key in self._graphs:
             self._graphs[key].replay()
         elif key in self._seen:
-            self._graphs[key] = self._record(step)
+            self._graphs[key] = self._capture(step)
             self._graphs[key].replay()
         else:
             self._seen.add(key)
             step()
 
-    def _record(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    def _capture(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
         # Not torch.cuda.graph: it waits for the device, collects garbage and empties the
         # allocator's cache.
         graph = torch.cuda.CUDAGraph()
@@ -66,15 +66,15 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def recorded_bytes() -> int:
+def graph_bytes() -> int:
     """Count the device memory that captured graphs reserve besides tensors."""
     return sum(graphs.num_bytes for graphs in _ALIVE)
 
 
-def rounded_rows(rows: int, most: int) -> int:
+def round_up_rows(rows: int, most: int) -> int:
     """Round rows up to 1, 2, 4, ..., 64, 96, 128, 192, 256 and so on, but not above `most`.
 
-    >>> [rounded_rows(n, 600) for n in (1, 3, 33, 65, 97, 300, 513)]
+    >>> [round_up_rows(n, 600) for n in (1, 3, 33, 65, 97, 300, 513)]
     [1, 4, 64, 96, 128, 384, 600]
     """
     size = 1 << (rows - 1).bit_length()
@@ -83,10 +83,10 @@ def rounded_rows(rows: int, most: int) -> int:
     return min(size, most)
 
 
-def rounded_length(tokens: int) -> int:
+def round_up_length(tokens: int) -> int:
     """Round a length up to 1,024, 2,048, 4,096 and so on.
 
-    >>> [rounded_length(n) for n in (5, 1024, 1025, 9000)]
+    >>> [round_up_length(n) for n in (5, 1024, 1025, 9000)]
     [1024, 1024, 2048, 16384]
     """
-    return max(_SHORTEST_CLASS, 1 << (tokens - 1).bit_length())
+    return max(_MIN_LENGTH, 1 << (tokens - 1).bit_length())

@@ -5,7 +5,7 @@ The newest token of a row has been sampled but not yet run through the model; it
 a row depend only on its seed and position, so no other request can change its samples. On a GPU,
 copies to the host are asynchronous: the host waits only for the event of a copy it needs.
 
-Shapes: R rows, B rows in use, Q rows that move, W columns of a report, V vocabulary, H hidden.
+Shapes: R rows, B rows in use, Q rows that move, W columns of an output, V vocabulary, H hidden.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,32 +18,32 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from whet.engine.base import Counts, Request
-from whet.engine.scheduler import Indices, Report
-from whet.kernels.head import row_logprobs, sample_rows
+from whet.engine.base import EngineStats, Request
+from whet.engine.scheduler import Indices, WindowOutput
+from whet.kernels.lm_head import row_logprobs, sample_rows
 from whet.models.transformer import Attend, Transformer
 
 _ALIGNED = 16
 
 
 class HostTransfer:
-    """Copies between the host and one device, and how many there were."""
+    """Copies between the host and one device, counted in `counts`."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.counts = Counts()
+        self.counts = EngineStats()
 
-    def send(self, *arrays: NDArray[Any]) -> list[Tensor]:
+    def to_device(self, *arrays: NDArray[Any]) -> list[Tensor]:
         """Copy arrays to the device in one transfer."""
-        self.counts.sends += 1
+        self.counts.copies_to_device += 1
         if self.device.type == "cpu":
             return [torch.from_numpy(array) for array in arrays]
         packed = torch.from_numpy(pack(arrays)).pin_memory().to(self.device, non_blocking=True)
         return unpack(packed, arrays)
 
-    def fetch(self, tensor: Tensor) -> Callable[[], Tensor]:
+    def to_host(self, tensor: Tensor) -> Callable[[], Tensor]:
         """Start a copy to the host; the function returned waits for it."""
-        self.counts.fetches += 1
+        self.counts.copies_to_host += 1
         if self.device.type == "cpu":
             copied = tensor.clone()
             return lambda: copied
@@ -162,7 +162,7 @@ def _shift_right(x: Tensor, bits: int) -> Tensor:
 
 
 class InputBatch:
-    """Tensors of R rows, at fixed addresses, and a report of their tokens since the last one.
+    """Tensors of R rows at fixed addresses, and a buffer of the tokens since the last fetch.
 
     `is_stop_V` marks the tokens that end a row.
     """
@@ -173,23 +173,23 @@ class InputBatch:
         self.columns = window + 2
         device = transfer.device
         self.ints = torch.zeros(8, rows, dtype=torch.int64, device=device)
-        self.token_R, self.first_R, self.count_R, self.base_R = self.ints[:4].unbind()
+        self.token_R, self.first_R, self.count_R, self.fetched_R = self.ints[:4].unbind()
         self.limit_R, self.seed_R, self.top_k_R, self.live_R = self.ints[4:].unbind()
         self.floats = torch.ones(3, rows, dtype=torch.float32, device=device)
         self.temperature_R, self.top_p_R, self.min_p_R = self.floats.unbind()
-        # A report holds, for each row, whether it is live, its count, and its tokens and
-        # log-probabilities since `base`, the n-th in column n. An ended row keeps writing to the
-        # column after its last token, which is never read.
-        self.report_RW = torch.zeros(rows, 2 + 2 * self.columns, dtype=torch.int32, device=device)
-        self._tokens_RW = self.report_RW[:, 2 : 2 + self.columns]
-        self._logprobs_RW = self.report_RW[:, 2 + self.columns :].view(torch.float32)
+        # For each row: whether it is live, its count, and its tokens and log-probabilities since
+        # `fetched`, the n-th in column n. An ended row keeps writing to the column after its last
+        # token, which is never read.
+        self.output_RW = torch.zeros(rows, 2 + 2 * self.columns, dtype=torch.int32, device=device)
+        self._tokens_RW = self.output_RW[:, 2 : 2 + self.columns]
+        self._logprobs_RW = self.output_RW[:, 2 + self.columns :].view(torch.float32)
         self.uniform_RW = torch.zeros(rows, self.columns, dtype=torch.float64, device=device)
-        self._ahead_W = torch.arange(self.columns, device=device)
+        self._offset_W = torch.arange(self.columns, device=device)
 
     def clear(self) -> None:
         self.ints.zero_()
 
-    def open(
+    def add_requests(
         self, rows: slice, requests: list[Request], count_B: Indices, limit_B: Indices
     ) -> None:
         """Start rows that have `count_B` tokens already; the next one is still to be sampled."""
@@ -204,7 +204,7 @@ class InputBatch:
         floats = np.array(
             [[s.temperature, s.top_p, s.min_p] for s in settings], dtype=np.float32
         ).T.copy()
-        self.ints[:, rows], self.floats[:, rows] = self.transfer.send(ints, floats)
+        self.ints[:, rows], self.floats[:, rows] = self.transfer.to_device(ints, floats)
 
     def position_of(self, rows: slice) -> Tensor:
         """Return the position of each row's newest token."""
@@ -218,31 +218,31 @@ class InputBatch:
             min_p_B=self.min_p_R[rows],
         )
 
-    def draw(self, rows: slice) -> None:
-        """Draw random numbers for tokens until the next report, by each row's seed and count."""
+    def draw_uniforms(self, rows: slice) -> None:
+        """Draw the random numbers of all tokens until the next fetch, by row seed and position."""
         self.uniform_RW[rows] = uniforms(
-            self.seed_R[rows, None], self.base_R[rows, None] + self._ahead_W
+            self.seed_R[rows, None], self.fetched_R[rows, None] + self._offset_W
         )
 
     def column_of(self, rows: slice) -> Tensor:
-        """Return the report column of each row's next token."""
-        return (self.count_R[rows] - self.base_R[rows])[:, None]
+        """Return the output column of each row's next token."""
+        return (self.count_R[rows] - self.fetched_R[rows])[:, None]
 
-    def latest(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Return what those columns hold: a token and its log-probability."""
+    def newest_tokens(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """Return the token and log-probability in the output column of each row."""
         column_B1 = self.column_of(rows)
         token_B1, logprob_B1 = (
-            filed_RW[rows].gather(1, column_B1) for filed_RW in (self._tokens_RW, self._logprobs_RW)
+            out_RW[rows].gather(1, column_B1) for out_RW in (self._tokens_RW, self._logprobs_RW)
         )
         return token_B1[:, 0].long(), logprob_B1[:, 0]
 
-    def choose(self, rows: slice, logits_BV: Tensor, is_truncated: bool) -> tuple[Tensor, Tensor]:
-        """Choose the next token of each row by its own settings and random number."""
+    def sample(self, rows: slice, logits_BV: Tensor, is_truncated: bool) -> tuple[Tensor, Tensor]:
+        """Sample the next token of each row by its own settings and random number."""
         uniform_B = self.uniform_RW[rows].gather(1, self.column_of(rows))[:, 0]
         sampling = self.sampling_of(rows)
         return sample(logits_BV, uniform_B, sampling, is_truncated=is_truncated)
 
-    def record(self, rows: slice, token_B: Tensor, logprob_B: Tensor) -> None:
+    def append_tokens(self, rows: slice, token_B: Tensor, logprob_B: Tensor) -> None:
         """Store the sampled tokens of live rows; end rows at a stop token or their limit."""
         column_B1 = self.column_of(rows)
         self._tokens_RW[rows].scatter_(1, column_B1, token_B[:, None].int())
@@ -258,35 +258,35 @@ class InputBatch:
     ) -> None:
         """Run the newest token of some rows through the model, and sample the next."""
         hidden_BH = model(self.token_R[rows], self.position_of(rows), attend)
-        self.record(rows, *self.choose(rows, model.logits(hidden_BH), is_truncated))
+        self.append_tokens(rows, *self.sample(rows, model.logits(hidden_BH), is_truncated))
 
-    def post(self, sequence_B: Indices) -> Callable[[], Report]:
-        """Start the copy of a report of the first rows to the host, and begin the next one."""
+    def fetch_output(self, sequence_B: Indices) -> Callable[[], WindowOutput]:
+        """Start copying the new tokens of the first rows to the host; calling the result waits."""
         used = slice(0, len(sequence_B))
-        self.report_RW[used, 0] = self.live_R[used]
-        self.report_RW[used, 1] = self.count_R[used]
-        wait = self.transfer.fetch(self.report_RW[used])
-        self.base_R[used] = self.count_R[used]
+        self.output_RW[used, 0] = self.live_R[used]
+        self.output_RW[used, 1] = self.count_R[used]
+        wait = self.transfer.to_host(self.output_RW[used])
+        self.fetched_R[used] = self.count_R[used]
 
-        def read() -> Report:
-            report = wait().numpy()
+        def read() -> WindowOutput:
+            output = wait().numpy()
             middle = 2 + self.columns
-            return Report(
+            return WindowOutput(
                 sequence_B=sequence_B,
-                is_done_B=report[:, 0] == 0,
-                count_B=report[:, 1].astype(np.int64),
-                tokens_BW=report[:, 2:middle],
-                logprobs_BW=report[:, middle:].view(np.float32),
+                is_done_B=output[:, 0] == 0,
+                count_B=output[:, 1].astype(np.int64),
+                tokens_BW=output[:, 2:middle],
+                logprobs_BW=output[:, middle:].view(np.float32),
             )
 
         return read
 
     def move(self, source_Q: Indices, target_Q: Indices) -> None:
-        source, target = self.transfer.send(source_Q, target_Q)
+        source, target = self.transfer.to_device(source_Q, target_Q)
         for fields in (self.ints, self.floats):
             fields[:, target] = fields[:, source]
 
-    def end(self, rows: slice) -> None:
+    def deactivate(self, rows: slice) -> None:
         self.live_R[rows] = 0
 
 
@@ -296,28 +296,28 @@ class CpuInputBatch(InputBatch):
     def __init__(self, rows: int, window: int, transfer: HostTransfer, is_stop_V: Tensor) -> None:
         super().__init__(rows, window, transfer, is_stop_V)
         self._fields = self.ints.numpy(), self.floats.numpy()
-        states = self.live_R, self.count_R, self.base_R
-        self._live, self._count, self._base = (state_R.numpy() for state_R in states)
-        self._filed = self._tokens_RW.numpy(), self._logprobs_RW.numpy()
+        states = self.live_R, self.count_R, self.fetched_R
+        self._live, self._count, self._fetched = (state_R.numpy() for state_R in states)
+        self._buffers = self._tokens_RW.numpy(), self._logprobs_RW.numpy()
 
-    def post(self, sequence_B: Indices) -> Callable[[], Report]:
-        self.transfer.counts.fetches += 1
+    def fetch_output(self, sequence_B: Indices) -> Callable[[], WindowOutput]:
+        self.transfer.counts.copies_to_host += 1
         used = slice(0, len(sequence_B))
         count_B = self._count[used].copy()
-        tokens_BW, logprobs_BW = (filed_RW[used].copy() for filed_RW in self._filed)
-        report = Report(
+        tokens_BW, logprobs_BW = (out_RW[used].copy() for out_RW in self._buffers)
+        output = WindowOutput(
             sequence_B=sequence_B,
             is_done_B=self._live[used] == 0,
             count_B=count_B,
             tokens_BW=tokens_BW,
             logprobs_BW=logprobs_BW,
         )
-        self._base[used] = count_B
-        return lambda: report
+        self._fetched[used] = count_B
+        return lambda: output
 
     def move(self, source_Q: Indices, target_Q: Indices) -> None:
         for fields in self._fields:
             fields[:, target_Q] = fields[:, source_Q]
 
-    def end(self, rows: slice) -> None:
+    def deactivate(self, rows: slice) -> None:
         self._live[rows] = 0

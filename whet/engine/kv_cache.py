@@ -1,4 +1,4 @@
-"""What the engine needs of a KV cache: dense on a CPU, paged on a GPU. Shapes: Q rows that move."""
+"""The KV cache interface: dense on a CPU, paged on a GPU. Shapes: Q rows that move."""
 
 from typing import Protocol
 
@@ -10,23 +10,23 @@ from whet.models.transformer import Attend, Transformer
 class KVCache(Protocol):
     """Keys and values of all layers. On a GPU its calls only enqueue work."""
 
-    has_lag: bool
-    """The host reads a window while the next one runs."""
-    splits: bool
+    is_async: bool
+    """The host reads the tokens of a window while the next one runs."""
+    chunked: bool
     """A long context can be prefilled in chunks."""
 
     @property
     def allocator(self) -> CacheAllocator: ...
 
-    def start(self) -> None:
-        """Begin a call of the engine: weights may have moved since the last one."""
+    def refresh_weights(self) -> None:
+        """Take up the current weights, at the start of each engine call."""
         ...
 
     def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> Attend:
         """Return attention over chunks and what is cached before them; it caches the chunks."""
         ...
 
-    def copy_shared(self, transfer: HostTransfer) -> None:
+    def copy_shared_pages(self, transfer: HostTransfer) -> None:
         """Copy what new rows cannot share in place, once it is cached."""
         ...
 

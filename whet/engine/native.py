@@ -20,17 +20,17 @@ from pydantic import Field
 from torch import Tensor
 
 from whet.config import CONSTANT
-from whet.engine.base import Counts, Detokenize, EngineConfig, Request, check_prompt
-from whet.engine.cpu.compiled import build_cpu_cache
+from whet.engine.base import Detokenize, EngineConfig, EngineStats, Request, check_prompt
+from whet.engine.cpu.compiled_cache import build_cpu_cache
 from whet.engine.input_batch import CpuInputBatch, HostTransfer, InputBatch
 from whet.engine.kv_cache import BuildCache, KVCache
 from whet.engine.paged_cache import PAGE, SHARE_OF_FREE, build_paged_cache
 from whet.engine.scheduler import (
     CacheAllocator,
     PrefillPass,
-    Report,
     Scheduler,
     Sequences,
+    WindowOutput,
     plan_prefill,
 )
 from whet.environment import keep_freed_memory
@@ -105,7 +105,7 @@ class NativeEngine:
         self._is_running = False
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> EngineStats:
         return self._transfer.counts
 
     def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
@@ -132,10 +132,10 @@ class NativeEngine:
                 "an earlier call of this engine still runs; read it to its end or close it first"
             )
         self._is_running = True
-        self._transfer.counts = Counts()
+        self._transfer.counts = EngineStats()
         try:
-            for answers in self._serve(requests):
-                yield from answers
+            for results in self._serve(requests):
+                yield from results
         finally:
             self._is_running = False
 
@@ -170,7 +170,7 @@ class NativeEngine:
                     "tokenizer"
                 )
             longest = min(len(request.prompt) + request.sampling.max_tokens, self.context)
-            if not allocator.holds(longest):
+            if not allocator.can_hold(longest):
                 raise EngineError(
                     f"request {request.id} may grow to {longest} tokens, more than the whole cache "
                     "holds; lower sampling.max_tokens or raise engine.kv_gb"
@@ -206,47 +206,47 @@ class EngineCore:
         self.sequences = Sequences(2 * slots, context)
         is_stop_V = torch.zeros(model.cfg.vocab_size, dtype=torch.bool, device=model.device)
         is_stop_V[torch.tensor(sorted(stop_tokens), dtype=torch.int64)] = True
-        batch_kind = CpuInputBatch if transfer.device.type == "cpu" else InputBatch
-        self.batch = batch_kind(slots, window, transfer, is_stop_V)
+        batch_class = CpuInputBatch if transfer.device.type == "cpu" else InputBatch
+        self.batch = batch_class(slots, window, transfer, is_stop_V)
         self.scheduler = Scheduler(
             cache.allocator, self.sequences, slots=slots, context=context, window=window
         )
         # The hidden state of the last token of each context; the spare row's stays for samples
         # still to come.
         shape = slots + 1, model.cfg.hidden_size
-        self.end_RH = torch.zeros(shape, dtype=model.dtype, device=model.device)
+        self.last_hidden_RH = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self.version = 0
-        self._ended: list[int] = []
+        self._ended_rows: list[int] = []
 
     def serve(self, requests: Iterable[Request], version: int) -> Iterator[list[Result]]:
-        """Serve every request; completions carry `version`, and those that end together come so."""
+        """Serve every request; completions that end in the same window are yielded together."""
         self.scheduler.start(requests)
         self.batch.clear()
-        self.cache.start()
+        self.cache.refresh_weights()
         self.version = version
-        self._ended = []
-        return self._serve_ahead() if self.cache.has_lag else self._serve_in_step()
+        self._ended_rows = []
+        return self._serve_async() if self.cache.is_async else self._serve_sync()
 
-    def _serve_in_step(self) -> Iterator[list[Result]]:
+    def _serve_sync(self) -> Iterator[list[Result]]:
         while True:
             self._admit()
             if not self.scheduler.num_rows:
                 return
-            yield self._harvest(self._post()())
-            self._close(self._ended)
+            yield self._process_output(self._fetch_output()())
+            self._free_rows(self._ended_rows)
             self._decode()
 
-    def _serve_ahead(self) -> Iterator[list[Result]]:
+    def _serve_async(self) -> Iterator[list[Result]]:
         while True:
-            report = self._post() if self.scheduler.num_rows else None
-            self._close([*self._ended, *self.scheduler.full()])
-            self._close(self.scheduler.make_room())
+            output = self._fetch_output() if self.scheduler.num_rows else None
+            self._free_rows([*self._ended_rows, *self.scheduler.rows_at_limit()])
+            self._free_rows(self.scheduler.preempt_rows())
             self._admit()
-            if report is None and not self.scheduler.num_rows:
+            if output is None and not self.scheduler.num_rows:
                 return
             self._decode()
-            if report is not None:
-                yield self._harvest(report())
+            if output is not None:
+                yield self._process_output(output())
 
     def _admit(self) -> None:
         """Prefill the contexts of new rows, each once, and sample the first token of every row."""
@@ -255,36 +255,37 @@ class EngineCore:
             return
         sequences, sequence_B, rows = self.sequences, admission.sequence_B, admission.rows
         contexts = {
-            row: sequences.context(int(sequence_B[row - rows.start])) for row in admission.fresh
+            row: sequences.context(int(sequence_B[row - rows.start]))
+            for row in admission.to_prefill
         }
-        for chunks in plan_prefill(contexts, most=self.prefill_tokens, splits=self.cache.splits):
+        for chunks in plan_prefill(contexts, self.prefill_tokens, self.cache.chunked):
             self._prefill(chunks)
-        self.cache.copy_shared(self.transfer)
-        self.batch.open(
+        self.cache.copy_shared_pages(self.transfer)
+        self.batch.add_requests(
             rows,
             [sequences.request(sequence) for sequence in sequence_B.tolist()],
             sequences.count_S[sequence_B],
             sequences.limit_S[sequence_B],
         )
-        (source_B,) = self.transfer.send(admission.source_B)
-        logits_BV = self.model.logits(self.end_RH[source_B])
-        if admission.kept is not None:
-            self.end_RH[-1] = self.end_RH[admission.kept]
-        self.batch.draw(rows)
+        (source_B,) = self.transfer.to_device(admission.source_B)
+        logits_BV = self.model.logits(self.last_hidden_RH[source_B])
+        if admission.cached_row is not None:
+            self.last_hidden_RH[-1] = self.last_hidden_RH[admission.cached_row]
+        self.batch.draw_uniforms(rows)
         is_truncated = bool(sequences.is_truncated_S[sequence_B].any())
-        self.batch.record(rows, *self.batch.choose(rows, logits_BV, is_truncated))
-        self.transfer.counts.begun += len(sequence_B)
+        self.batch.append_tokens(rows, *self.batch.sample(rows, logits_BV, is_truncated))
+        self.transfer.counts.first_tokens += len(sequence_B)
 
     def _prefill(self, chunks: PrefillPass) -> None:
         counts = self.transfer.counts
         counts.prefills += 1
         counts.prefill_tokens += len(chunks.tokens_T)
         attend = self.cache.prefill(chunks, self.transfer)
-        tokens_T, positions_T, end_Q, row_Q = self.transfer.send(
+        tokens_T, positions_T, end_Q, row_Q = self.transfer.to_device(
             chunks.tokens_T, chunks.positions_T, chunks.end_Q, chunks.row_Q
         )
         hidden_TH = self.model(tokens_T, positions_T, attend)
-        self.end_RH[row_Q] = hidden_TH[end_Q]
+        self.last_hidden_RH[row_Q] = hidden_TH[end_Q]
 
     def _decode(self) -> None:
         """Enqueue a window, or fewer steps if all rows end before."""
@@ -304,42 +305,42 @@ class EngineCore:
         counts.steps += steps
         counts.row_steps += steps * size
 
-    def _post(self) -> Callable[[], Report]:
+    def _fetch_output(self) -> Callable[[], WindowOutput]:
         sequence_B = self.scheduler.running_B.copy()
-        sequence_B[self._ended] = -1
-        return self.batch.post(sequence_B)
+        sequence_B[self._ended_rows] = -1
+        return self.batch.fetch_output(sequence_B)
 
-    def _close(self, rows: Sequence[int]) -> None:
+    def _free_rows(self, rows: Sequence[int]) -> None:
         """Free rows, and move others into the gaps."""
         if rows:
             before = self.scheduler.num_rows
-            source_Q, target_Q = self.scheduler.drop(rows)
+            source_Q, target_Q = self.scheduler.remove_rows(rows)
             if len(source_Q):
                 self.batch.move(source_Q, target_Q)
                 self.cache.move(source_Q, target_Q)
-            self.batch.end(slice(self.scheduler.num_rows, before))
-        self._ended = []
+            self.batch.deactivate(slice(self.scheduler.num_rows, before))
+        self._ended_rows = []
 
-    def _harvest(self, report: Report) -> list[Result]:
-        """Read a report; return the completions that ended, and note the rows they leave idle."""
+    def _process_output(self, output: WindowOutput) -> list[Result]:
+        """Store new tokens; return the completions that ended, and note their rows."""
         ends = {
             sequence: int(self.sequences.count_S[sequence])
-            for sequence in self.sequences.read(report)
+            for sequence in self.sequences.append_output(output)
         }
-        by_text = self._ended_by_text(report)
+        by_text = self._find_stop_strings(output)
         ends |= by_text
-        answers = [
-            self._result(sequence, length, sequence in by_text) for sequence, length in ends.items()
+        results = [
+            self._finish(sequence, length, sequence in by_text) for sequence, length in ends.items()
         ]
         for sequence in ends:
-            self.scheduler.withdraw(sequence)
-            self.sequences.close(sequence)
-        self._ended = self.scheduler.rows_of(ends)
+            self.scheduler.drop_waiting(sequence)
+            self.sequences.remove(sequence)
+        self._ended_rows = self.scheduler.rows_of(ends)
         self.transfer.counts.tokens += sum(ends.values())
         self.transfer.counts.preemptions = self.scheduler.num_preempted
-        return answers
+        return results
 
-    def _result(self, sequence: int, length: int, is_stopped: bool) -> Result:
+    def _finish(self, sequence: int, length: int, is_stopped: bool) -> Result:
         tokens = self.sequences.tokens_SC[sequence, :length].copy()
         logprobs = self.sequences.logprobs_SC[sequence, :length].copy()
         is_stopped = is_stopped or int(tokens[-1]) in self.stop_tokens
@@ -351,17 +352,17 @@ class EngineCore:
         )
         return self.sequences.request(sequence).id, completion
 
-    def _ended_by_text(self, report: Report) -> dict[int, int]:
+    def _find_stop_strings(self, output: WindowOutput) -> dict[int, int]:
         """Find sequences with a stop string, and their number of tokens up to its end."""
         ends: dict[int, int] = {}
-        open_B = report.sequence_B[report.sequence_B >= 0]
+        open_B = output.sequence_B[output.sequence_B >= 0]
         for sequence in open_B[self.sequences.has_stops_S[open_B]].tolist():
             assert self.detokenize is not None, "stop strings need a tokenizer"
             tokens = self.sequences.tokens(sequence)
-            words = self.sequences.request(sequence).sampling.stop
+            stop_strings = self.sequences.request(sequence).sampling.stop
             for end in range(max(1, len(tokens) - self.window), len(tokens) + 1):
                 text = self.detokenize(tokens[:end])
-                if any(word in text for word in words):
+                if any(word in text for word in stop_strings):
                     ends[sequence] = end
                     break
         return ends

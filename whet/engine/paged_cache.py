@@ -1,7 +1,7 @@
-"""The paged cache, for GPUs: keys and values lie in pages that rows list.
+"""The paged cache, for GPUs: keys and values are in pages, and each row has a list of pages.
 
 A page holds the keys and values of consecutive tokens. Pages are never moved: a row that moves
-takes its list along. Rows with the same prompt share its full pages; a page that is still written
+takes its list with it. Rows with the same prompt share its full pages; a page that is still written
 to belongs to one row.
 
 Shapes: E pages of the whole cache, A pages of a row, N query heads, D head size, R rows, B rows in
@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from whet.engine.graphs import DecodeGraphs, rounded_length, rounded_rows
+from whet.engine.graphs import DecodeGraphs, round_up_length, round_up_rows
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.scheduler import Indices, PrefillPass
 from whet.errors import EngineError
 from whet.kernels import AttentionSpec
 from whet.kernels.attention import decode_scratch, paged_decode, paged_prefill, tile_table
-from whet.kernels.rows import split_heads_into
+from whet.kernels.layer_ops import split_heads_into
 from whet.models.transformer import Transformer
 
 
@@ -30,34 +30,36 @@ class PageAllocator:
         self.page = page
         self.pages = pages
         self.table_RA = np.zeros((rows, -(-longest // page)), dtype=np.int32)
-        self.held_R, self.most_R = np.zeros((2, rows), dtype=np.int64)
+        self.held_R, self.max_pages_R = np.zeros((2, rows), dtype=np.int64)
         """Pages each row holds now, and the most it can come to need."""
-        self.users_E = np.zeros(pages, dtype=np.int64)
-        self._stack = np.arange(pages, dtype=np.int32)[::-1].copy()
+        self.ref_count_E = np.zeros(pages, dtype=np.int64)
+        self._free_pages = np.arange(pages, dtype=np.int32)[::-1].copy()
         self.num_free = pages
         self._copies: list[tuple[int, int]] = []
 
-    def holds(self, tokens: int) -> bool:
-        """Say whether a row of so many tokens fits if it has all pages to itself."""
+    def can_hold(self, tokens: int) -> bool:
+        """Whether a row of so many tokens fits if it has all pages to itself."""
         return self._pages(tokens) <= self.pages
 
-    def place(self, row: int, *, tokens: int, ahead: int, most: int, source: int | None) -> bool:
-        """Give an empty row pages for `ahead` tokens, sharing the first `tokens` with row `source`.
+    def allocate(
+        self, row: int, *, tokens: int, reserve: int, max_tokens: int, source: int | None
+    ) -> bool:
+        """Give an empty row pages for `reserve` tokens; `source` shares its first `tokens`.
 
         Full pages are shared; the last one, which both rows will write to, is copied. Returns False
         and changes nothing unless a page stays free for each row that can still grow: otherwise new
-        rows would soon preempt others. `most` is the number of tokens the row can grow to.
+        rows would soon preempt others. `max_tokens` is how far the row can grow.
         """
         full, partial = divmod(tokens, self.page) if source is not None else (0, 0)
-        end = self._pages(ahead)
-        if end - full > self.num_free - np.count_nonzero(self.held_R < self.most_R):
+        end = self._pages(reserve)
+        if end - full > self.num_free - np.count_nonzero(self.held_R < self.max_pages_R):
             return False
         if source is not None:
             pages = self.table_RA[source, :full]
-            self.users_E[pages] += 1
+            self.ref_count_E[pages] += 1
             self.table_RA[row, :full] = pages
         self.table_RA[row, full:end] = self._take(end - full)
-        self.held_R[row], self.most_R[row] = end, self._pages(most)
+        self.held_R[row], self.max_pages_R[row] = end, self._pages(max_tokens)
         if source is not None and partial:
             self._copies.append((int(self.table_RA[source, full]), int(self.table_RA[row, full])))
         return True
@@ -76,30 +78,30 @@ class PageAllocator:
             self.held_R[row_Q] += lack_Q
         return True
 
-    def release(self, row_Q: Indices) -> None:
-        """Release all pages of some rows; those that no other row uses become free."""
+    def free(self, row_Q: Indices) -> None:
+        """Free the pages of some rows, except those that other rows use."""
         held_QA = np.arange(self.table_RA.shape[1]) < self.held_R[row_Q][:, None]
         pages = self.table_RA[row_Q][held_QA]
-        np.subtract.at(self.users_E, pages, 1)
-        free = np.unique(pages[self.users_E[pages] == 0])
-        self._stack[self.num_free : self.num_free + len(free)] = free
-        self.num_free += len(free)
-        self.held_R[row_Q] = self.most_R[row_Q] = 0
+        np.subtract.at(self.ref_count_E, pages, 1)
+        freed = np.unique(pages[self.ref_count_E[pages] == 0])
+        self._free_pages[self.num_free : self.num_free + len(freed)] = freed
+        self.num_free += len(freed)
+        self.held_R[row_Q] = self.max_pages_R[row_Q] = 0
 
     def move(self, source_Q: Indices, target_Q: Indices) -> None:
-        """Hand the pages of some rows to empty rows."""
+        """Move the pages of some rows to empty rows."""
         self.table_RA[target_Q] = self.table_RA[source_Q]
-        for pages_R in (self.held_R, self.most_R):
+        for pages_R in (self.held_R, self.max_pages_R):
             pages_R[target_Q] = pages_R[source_Q]
             pages_R[source_Q] = 0
 
     def clear(self) -> None:
-        """Release every page."""
-        self.release(np.arange(len(self.held_R)))
+        """Free every page."""
+        self.free(np.arange(len(self.held_R)))
         self._copies.clear()
 
-    def take_copies(self) -> Indices:
-        """Return the page copies to make, as pairs of source and target, and forget them."""
+    def pop_copies(self) -> Indices:
+        """Return the page copies to make, as pairs of source and target, and clear the list."""
         copies = np.array(self._copies, dtype=np.int64).reshape(-1, 2)
         self._copies.clear()
         return copies
@@ -109,9 +111,9 @@ class PageAllocator:
 
     def _take(self, number: int) -> NDArray[np.int32]:
         self.num_free -= number
-        taken = self._stack[self.num_free : self.num_free + number]
-        self.users_E[taken] = 1
-        return taken
+        pages = self._free_pages[self.num_free : self.num_free + number]
+        self.ref_count_E[pages] = 1
+        return pages
 
 
 PAGE = 64
@@ -123,7 +125,7 @@ SHARE_OF_FREE = 0.9
 class PagedCache:
     """The pages of all layers, their allocator, and a copy of its table on the device."""
 
-    has_lag = splits = True
+    is_async = chunked = True
 
     def __init__(self, model: Transformer, *, slots: int, context: int, pages: int) -> None:
         self.model = model
@@ -138,34 +140,34 @@ class PagedCache:
         )
         self.graphs = DecodeGraphs() if model.device.type == "cuda" else None
 
-    def start(self) -> None:
+    def refresh_weights(self) -> None:
         """Do nothing: the cache depends on no weights."""
 
-    def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> "Prefill":
+    def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> "PagedPrefill":
         table_RA = self.allocator.table_RA
         page_T = table_RA[chunks.row_T, chunks.positions_T // PAGE].astype(np.int64)
         used = -(-int(chunks.positions_T.max() + 1) // PAGE)
         cell_T = page_T * PAGE + chunks.positions_T % PAGE
         starts_S1 = chunks.starts_S1.astype(np.int32)
         before_S = chunks.before_S.astype(np.int32)
-        return Prefill(
-            self, *transfer.send(cell_T, table_RA[chunks.row_S, :used], starts_S1, before_S)
+        return PagedPrefill(
+            self, *transfer.to_device(cell_T, table_RA[chunks.row_S, :used], starts_S1, before_S)
         )
 
-    def copy_shared(self, transfer: HostTransfer) -> None:
-        pairs_Q2 = self.allocator.take_copies()
+    def copy_shared_pages(self, transfer: HostTransfer) -> None:
+        pairs_Q2 = self.allocator.pop_copies()
         if len(pairs_Q2):
-            source_Q, target_Q = transfer.send(pairs_Q2[:, 0].copy(), pairs_Q2[:, 1].copy())
+            source_Q, target_Q = transfer.to_device(pairs_Q2[:, 0].copy(), pairs_Q2[:, 1].copy())
             for keys, values in zip(self.keys, self.values, strict=True):
                 keys[target_Q] = keys[source_Q]
                 values[target_Q] = values[source_Q]
 
     def move(self, source_Q: Indices, target_Q: Indices) -> None:
-        """Do nothing: `sync` sends the table before the next window."""
+        """Do nothing: `copy_page_table` sends the table before the next window."""
 
-    def sync(self, num_rows: int, longest: int, transfer: HostTransfer) -> None:
+    def copy_page_table(self, num_rows: int, longest: int, transfer: HostTransfer) -> None:
         used = -(-longest // PAGE)
-        (self.table_RA[:num_rows, :used],) = transfer.send(
+        (self.table_RA[:num_rows, :used],) = transfer.to_device(
             self.allocator.table_RA[:num_rows, :used]
         )
 
@@ -173,10 +175,10 @@ class PagedCache:
         self, batch: InputBatch, num_rows: int, *, steps: int, longest: int, is_truncated: bool
     ) -> int:
         """Replay CUDA graphs on a GPU: a step depends only on sizes and addresses."""
-        self.sync(num_rows, longest, batch.transfer)
-        batch.draw(slice(0, num_rows))
-        size = rounded_rows(num_rows, len(batch.token_R))
-        width = rounded_length(longest)
+        self.copy_page_table(num_rows, longest, batch.transfer)
+        batch.draw_uniforms(slice(0, num_rows))
+        size = round_up_rows(num_rows, len(batch.token_R))
+        width = round_up_length(longest)
 
         def step() -> None:
             attend = self.decode(batch, size, width)
@@ -187,15 +189,15 @@ class PagedCache:
                 step()
             else:
                 self.graphs.run((size, width, is_truncated), step)
-        batch.transfer.counts.recordings = 0 if self.graphs is None else len(self.graphs)
+        batch.transfer.counts.captured_graphs = 0 if self.graphs is None else len(self.graphs)
         return size
 
-    def decode(self, batch: InputBatch, size: int, longest: int) -> "Decode":
+    def decode(self, batch: InputBatch, size: int, longest: int) -> "PagedDecode":
         used = slice(0, size)
-        return Decode(self, batch.position_of(used), batch.live_R[used], longest)
+        return PagedDecode(self, batch.position_of(used), batch.live_R[used], longest)
 
 
-class Prefill:
+class PagedPrefill:
     """Attention over chunks of context, after their keys and values are written to pages."""
 
     def __init__(
@@ -217,7 +219,7 @@ class Prefill:
         return paged_prefill(q_TND, keys, values, *self.where, options=spec.options)
 
 
-class Decode:
+class PagedDecode:
     """Attention of one new token per row over its pages; ended rows are skipped."""
 
     def __init__(self, cache: PagedCache, position_B: Tensor, live_B: Tensor, longest: int) -> None:

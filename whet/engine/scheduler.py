@@ -2,7 +2,7 @@
 
 Rows in use are contiguous from row 0. When the cache runs out of pages, the youngest requests are
 preempted: they keep their tokens, go to the head of the queue, and resume with a prefill of all
-they have. One extra row, the spare, keeps the newest prompt for its samples that start later.
+they have. One extra row, the spare, caches the newest prompt for samples of it that start later.
 
 The device runs ahead of the host. `count_S` is the number of tokens read back so far, `bound_S` the
 number there will be after all enqueued steps, unless a stop token comes first.
@@ -28,8 +28,8 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Report:
-    """The tokens of some rows since the last report; the n-th new one of a row is in column n."""
+class WindowOutput:
+    """The tokens of some rows since the last fetch; the n-th new one of a row is in column n."""
 
     sequence_B: Indices
     """The sequence of each row; -1 if its completion has been returned already."""
@@ -55,10 +55,10 @@ class Sequences:
         self._next_number = 0
 
     @property
-    def has_room(self) -> bool:
+    def has_free(self) -> bool:
         return bool(self._free)
 
-    def open(self, request: Request, context: int) -> int:
+    def add(self, request: Request, context: int) -> int:
         """Add a request; `number_S` is the order of arrival."""
         sequence = self._free.pop()
         self.request_S[sequence] = request
@@ -71,14 +71,14 @@ class Sequences:
         self._next_number += 1
         return sequence
 
-    def close(self, sequence: int) -> None:
+    def remove(self, sequence: int) -> None:
         self.request_S[sequence] = None
         self._free.append(sequence)
 
     def clear(self) -> None:
         for sequence, request in enumerate(self.request_S):
             if request is not None:
-                self.close(sequence)
+                self.remove(sequence)
 
     def request(self, sequence: int) -> Request:
         request = self.request_S[sequence]
@@ -99,19 +99,17 @@ class Sequences:
         newest_B = np.minimum(self.bound_S[sequence_B] + steps, self.limit_S[sequence_B])
         return self.start_S[sequence_B] + newest_B - 1
 
-    def read(self, report: Report) -> list[int]:
-        """Store the new tokens of a report; return the sequences that have ended."""
-        count_before_B = np.where(
-            report.sequence_B >= 0, self.count_S[report.sequence_B], report.count_B
-        )
-        new_B = report.count_B - count_before_B
+    def append_output(self, output: WindowOutput) -> list[int]:
+        """Store new tokens; return the sequences that have ended."""
+        is_open_B = output.sequence_B >= 0
+        count_before_B = np.where(is_open_B, self.count_S[output.sequence_B], output.count_B)
+        new_B = output.count_B - count_before_B
         row_Q, column_Q = np.nonzero(np.arange(new_B.max(initial=0)) < new_B[:, None])
-        target = report.sequence_B[row_Q], count_before_B[row_Q] + column_Q
-        self.tokens_SC[target] = report.tokens_BW[row_Q, column_Q]
-        self.logprobs_SC[target] = report.logprobs_BW[row_Q, column_Q]
-        is_open_B = report.sequence_B >= 0
-        self.count_S[report.sequence_B[is_open_B]] = report.count_B[is_open_B]
-        ended: list[int] = report.sequence_B[is_open_B & report.is_done_B].tolist()
+        target = output.sequence_B[row_Q], count_before_B[row_Q] + column_Q
+        self.tokens_SC[target] = output.tokens_BW[row_Q, column_Q]
+        self.logprobs_SC[target] = output.logprobs_BW[row_Q, column_Q]
+        self.count_S[output.sequence_B[is_open_B]] = output.count_B[is_open_B]
+        ended: list[int] = output.sequence_B[is_open_B & output.is_done_B].tolist()
         return ended
 
 
@@ -120,14 +118,14 @@ LOOK_AHEAD = 4
 
 
 class CacheAllocator(Protocol):
-    """Memory of a KV cache, as the scheduler sees it; `PageAllocator` documents each call."""
+    """Memory of a KV cache, as the scheduler sees it; see `PageAllocator` for each method."""
 
-    def holds(self, tokens: int) -> bool: ...
-    def place(
-        self, row: int, *, tokens: int, ahead: int, most: int, source: int | None
+    def can_hold(self, tokens: int) -> bool: ...
+    def allocate(
+        self, row: int, *, tokens: int, reserve: int, max_tokens: int, source: int | None
     ) -> bool: ...
     def grow(self, row_Q: Indices, tokens_Q: Indices) -> bool: ...
-    def release(self, row_Q: Indices) -> None: ...
+    def free(self, row_Q: Indices) -> None: ...
     def move(self, source_Q: Indices, target_Q: Indices) -> None: ...
     def clear(self) -> None: ...
 
@@ -140,14 +138,14 @@ class Admission:
     sequence_B: Indices
     source_B: Indices
     """The row whose prefill each of them uses: its own, that of a sibling, or the spare."""
-    fresh: list[int]
+    to_prefill: list[int]
     """The rows whose context needs a prefill, in order."""
-    kept: int | None
-    """The row whose prompt the spare keeps from now on."""
+    cached_row: int | None
+    """The row whose prompt the spare row caches from now on."""
 
 
 class Scheduler:
-    """Decides before each window; all rows need room for `window` more tokens."""
+    """Decides what runs in the next window; every row needs room for `window` more tokens."""
 
     def __init__(
         self,
@@ -169,16 +167,16 @@ class Scheduler:
         self.num_preempted = 0
         self._waiting: deque[int] = deque()
         self._source: Iterator[Request] = iter(())
-        self._kept: bytes | None = None
+        self._cached_prompt: bytes | None = None
 
     def start(self, requests: Iterable[Request]) -> None:
-        """Drop the state of earlier calls; the kept prompt too, since weights may have changed."""
+        """Drop all earlier state, the cached prompt too, since weights may have changed."""
         self.allocator.clear()
         self.sequences.clear()
         self._waiting.clear()
         self.num_rows = 0
         self.num_preempted = 0
-        self._kept = None
+        self._cached_prompt = None
         self._source = longest_first(requests, ahead=LOOK_AHEAD * self.slots)
 
     @property
@@ -186,18 +184,18 @@ class Scheduler:
         """The sequences of the rows in use."""
         return self.sequence_R[: self.num_rows]
 
-    def make_room(self) -> list[int]:
+    def preempt_rows(self) -> list[int]:
         """Allocate memory for the next window; return the rows that are preempted for it."""
         row_Q = np.arange(self.num_rows)
         tokens_Q = self.sequences.cache_lengths(self.running_B, self.window)
         preempted: list[int] = []
         while not self.allocator.grow(row_Q, tokens_Q):
-            if self._forget():
+            if self._free_cached_prompt():
                 continue
             assert len(row_Q) > 1, "a request that has all memory to itself fits"
             youngest = int(np.argmax(self.sequences.number_S[self.sequence_R[row_Q]]))
             preempted.append(int(row_Q[youngest]))
-            self.allocator.release(row_Q[youngest : youngest + 1])
+            self.allocator.free(row_Q[youngest : youngest + 1])
             row_Q = np.delete(row_Q, youngest)
             tokens_Q = np.delete(tokens_Q, youngest)
         self._waiting.extendleft(self.sequence_R[preempted].tolist())
@@ -206,25 +204,25 @@ class Scheduler:
 
     def admit(self) -> Admission | None:
         """Start the requests that fit; new ones only once all preempted ones are back."""
-        sources = {} if self._kept is None else {self._kept: self.spare}
+        sources = {} if self._cached_prompt is None else {self._cached_prompt: self.spare}
         first = self.num_rows
-        fresh = list[int]()
+        to_prefill = list[int]()
         source_B = list[int]()
         while self.num_rows < self.slots and (sequence := self._next()) is not None:
             row = self.num_rows
             key = self.sequences.context(sequence).tobytes()
-            if not self._place(row, sequence, sources.get(key)):
+            if not self._allocate(row, sequence, sources.get(key)):
                 if row > 0:
                     self._waiting.appendleft(sequence)
                     break
-                # No other row runs, so only the kept prompt can take the memory that is missing.
-                self._forget()
+                # No other row runs, so only the cached prompt can hold the missing memory.
+                self._free_cached_prompt()
                 sources.clear()
-                is_placed = self._place(0, sequence, None)
-                assert is_placed, "a request that has all memory to itself fits"
+                is_allocated = self._allocate(0, sequence, None)
+                assert is_allocated, "a request that has all memory to itself fits"
             if key not in sources:
                 sources[key] = row
-                fresh.append(row)
+                to_prefill.append(row)
             source_B.append(sources[key])
             self.sequence_R[row] = sequence
             self.sequences.bound_S[sequence] += 1
@@ -232,10 +230,13 @@ class Scheduler:
         if not source_B:
             return None
         rows = slice(first, self.num_rows)
-        kept = self._keep(fresh)
-        sequence_B = self.sequence_R[rows].copy()
-        source = np.array(source_B)
-        return Admission(rows=rows, sequence_B=sequence_B, source_B=source, fresh=fresh, kept=kept)
+        return Admission(
+            rows=rows,
+            sequence_B=self.sequence_R[rows].copy(),
+            source_B=np.array(source_B),
+            to_prefill=to_prefill,
+            cached_row=self._cache_prompt(to_prefill),
+        )
 
     def advance(self, steps: int) -> int:
         """Advance all rows by `steps` tokens; return the longest cached length after them."""
@@ -244,7 +245,7 @@ class Scheduler:
         self.sequences.bound_S[running_B] = cached_B + 1 - self.sequences.start_S[running_B]
         return int(cached_B.max())
 
-    def full(self) -> list[int]:
+    def rows_at_limit(self) -> list[int]:
         """List the rows that are at their length limit after the steps enqueued so far."""
         running_B = self.running_B
         rows: list[int] = np.nonzero(
@@ -252,14 +253,14 @@ class Scheduler:
         )[0].tolist()
         return rows
 
-    def drop(self, rows: Sequence[int]) -> tuple[Indices, Indices]:
+    def remove_rows(self, rows: Sequence[int]) -> tuple[Indices, Indices]:
         """Free rows and fill the gaps from the end; return the moves as source and target."""
         is_gone_B = np.zeros(self.num_rows, dtype=bool)
         is_gone_B[rows] = True
         left = self.num_rows - int(is_gone_B.sum())
         source_Q = left + np.nonzero(~is_gone_B[left:])[0]
         target_Q = np.nonzero(is_gone_B[:left])[0]
-        self.allocator.release(np.nonzero(is_gone_B)[0])
+        self.allocator.free(np.nonzero(is_gone_B)[0])
         self.allocator.move(source_Q, target_Q)
         self.sequence_R[target_Q] = self.sequence_R[source_Q]
         self.num_rows = left
@@ -272,50 +273,50 @@ class Scheduler:
         rows: list[int] = np.nonzero(is_listed_S[self.running_B])[0].tolist()
         return rows
 
-    def withdraw(self, sequence: int) -> None:
-        """Remove an ended sequence from the waiting ones, if it is among them."""
+    def drop_waiting(self, sequence: int) -> None:
+        """Remove an ended sequence from the queue if it waits there."""
         if sequence in self._waiting:
             self._waiting.remove(sequence)
 
     def _next(self) -> int | None:
-        """Take the next sequence; None while tokens of the first in line are on the device only."""
+        """Take the next sequence; None while tokens of the first one are not on the host yet."""
         if self._waiting:
             sequence = self._waiting[0]
             is_read = self.sequences.bound_S[sequence] == self.sequences.count_S[sequence]
             return self._waiting.popleft() if is_read else None
-        request = next(self._source, None) if self.sequences.has_room else None
-        return None if request is None else self.sequences.open(request, self.context)
+        request = next(self._source, None) if self.sequences.has_free else None
+        return None if request is None else self.sequences.add(request, self.context)
 
-    def _place(self, row: int, sequence: int, source: int | None) -> bool:
+    def _allocate(self, row: int, sequence: int, source: int | None) -> bool:
         start = int(self.sequences.start_S[sequence])
         count = int(self.sequences.count_S[sequence])
-        most = start + int(self.sequences.limit_S[sequence]) - 1
-        ahead = min(start + count + self.window, most)
-        return self.allocator.place(
-            row, tokens=start + count, ahead=ahead, most=most, source=source
+        max_tokens = start + int(self.sequences.limit_S[sequence]) - 1
+        reserve = min(start + count + self.window, max_tokens)
+        return self.allocator.allocate(
+            row, tokens=start + count, reserve=reserve, max_tokens=max_tokens, source=source
         )
 
-    def _keep(self, fresh: list[int]) -> int | None:
-        """Keep the last prompt of a prefill in the spare row, for samples that start later."""
-        prompts = [row for row in fresh if self.sequences.count_S[self.sequence_R[row]] == 0]
+    def _cache_prompt(self, to_prefill: list[int]) -> int | None:
+        """Cache the last prompt of a prefill in the spare row, for samples that start later."""
+        prompts = [row for row in to_prefill if self.sequences.count_S[self.sequence_R[row]] == 0]
         if not prompts:
             return None
-        self._forget()
+        self._free_cached_prompt()
         sequence = int(self.sequence_R[prompts[-1]])
         tokens = int(self.sequences.start_S[sequence])
-        if not self.allocator.place(
-            self.spare, tokens=tokens, ahead=tokens, most=tokens, source=prompts[-1]
+        if not self.allocator.allocate(
+            self.spare, tokens=tokens, reserve=tokens, max_tokens=tokens, source=prompts[-1]
         ):
             return None
-        self._kept = self.sequences.context(sequence).tobytes()
+        self._cached_prompt = self.sequences.context(sequence).tobytes()
         return prompts[-1]
 
-    def _forget(self) -> bool:
-        """Free the kept prompt; return whether there was one."""
-        had_one = self._kept is not None
-        self._kept = None
-        self.allocator.release(np.array([self.spare]))
-        return had_one
+    def _free_cached_prompt(self) -> bool:
+        """Free the cached prompt; return whether there was one."""
+        had_prompt = self._cached_prompt is not None
+        self._cached_prompt = None
+        self.allocator.free(np.array([self.spare]))
+        return had_prompt
 
 
 def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Request]:
@@ -361,27 +362,27 @@ class PrefillPass:
     row_Q: Indices
 
 
-def plan_prefill(contexts: dict[int, Tokens], *, most: int, splits: bool) -> list[PrefillPass]:
-    """Spread the contexts of rows over passes of at most `most` tokens.
+def plan_prefill(contexts: dict[int, Tokens], max_tokens: int, chunked: bool) -> list[PrefillPass]:
+    """Spread the contexts of rows over passes of at most `max_tokens`.
 
-    Without `splits` a context stays whole, even one that is longer.
+    Without `chunked` a context stays whole, even one that is longer.
     """
     passes: list[list[tuple[int, int, int]]] = [[]]
-    room = most
+    room = max_tokens
     for row, context in contexts.items():
         start = 0
         while start < len(context):
-            if passes[-1] and (room <= 0 or (not splits and len(context) > room)):
+            if passes[-1] and (room <= 0 or (not chunked and len(context) > room)):
                 passes.append([])
-                room = most
-            end = min(start + room, len(context)) if splits else len(context)
+                room = max_tokens
+            end = min(start + room, len(context)) if chunked else len(context)
             passes[-1].append((row, start, end))
             room -= end - start
             start = end
-    return [_lay_out(contexts, chunks) for chunks in passes if chunks]
+    return [_build_pass(contexts, chunks) for chunks in passes if chunks]
 
 
-def _lay_out(contexts: dict[int, Tokens], chunks: list[tuple[int, int, int]]) -> PrefillPass:
+def _build_pass(contexts: dict[int, Tokens], chunks: list[tuple[int, int, int]]) -> PrefillPass:
     row_S, before_S, after_S = np.array(chunks, dtype=np.int64).T.copy()
     lengths_S = after_S - before_S
     starts_S1 = np.concatenate([[0], np.cumsum(lengths_S)])

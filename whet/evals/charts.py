@@ -1,8 +1,7 @@
-"""Curves made ready to draw: where their points, ticks and texts stand. The template draws them.
+"""Layout of curves: coordinates of points, ticks and labels. The template draws them as SVG.
 
-It writes SVG itself and does not use plotly: plotly.js alone makes every report 4.8 MB, needs
-script to show anything, and has to redraw for dark mode and print. These take about 20 kB each at
-most.
+Not plotly: plotly.js alone makes every report 4.8 MB, needs scripts, and has to redraw for dark
+mode and print. These take about 20 kB each at most.
 """
 
 import json
@@ -13,13 +12,13 @@ from math import ceil, floor, log10
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.evals.formatting import SPACE, number, percent, significant
 from whet.evals.report_data import Curve, Unit
-from whet.evals.wording import SPACE, number, percent, significant
 
 MAX_POINTS = 300
 SMOOTH_FROM = 40
 """Curves with fewer points are drawn as they are."""
-SMALLEST = 1e-200
+MIN_RANGE = 1e-200
 
 Values = NDArray[np.float64]
 
@@ -47,7 +46,7 @@ class Series:
         return len(self.low) > 0
 
 
-def series(curve: Curve) -> Series | None:
+def make_series(curve: Curve) -> Series | None:
     """Prepare a curve: finite points, few enough for a screen; None if no value is finite."""
     columns = [
         np.asarray(column, dtype=np.float64)
@@ -76,23 +75,23 @@ def series(curve: Curve) -> Series | None:
     )
 
 
-def ticks(low: float, high: float, most: int) -> list[float]:
-    """Choose two to `most` round numbers that enclose [low, high].
+def ticks(low: float, high: float, max_ticks: int) -> list[float]:
+    """Choose two to `max_ticks` round numbers that enclose [low, high].
 
     >>> ticks(0.0, 0.83, 5)
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     size = max(abs(low), abs(high))
-    if high - low <= max(1e-9 * size, SMALLEST):  # flat, or too close for ticks to differ
-        half = size / 2 if size > SMALLEST else 0.5
+    if high - low <= max(1e-9 * size, MIN_RANGE):  # flat, or too close for ticks to differ
+        half = size / 2 if size > MIN_RANGE else 0.5
         low -= half
         high += half
-    magnitude = floor(log10((high - low) / most))
+    magnitude = floor(log10((high - low) / max_ticks))
     powers = range(magnitude, magnitude + 3)
     for step in (factor * 10.0**power for power in powers for factor in (1, 2, 2.5, 5)):
         first = floor(low / step + 1e-9)
         last = ceil(high / step - 1e-9)
-        if last - first + 1 <= most:
+        if last - first + 1 <= max_ticks:
             digits = 12 - floor(log10(step))
             return [round(index * step, digits) for index in range(first, last + 1)]
     raise AssertionError(f"no ticks found between {low} and {high}")
@@ -106,13 +105,13 @@ def _average_bins(column: Values, size: int) -> Values:
 
 
 def _running_mean(values: Values, window: int) -> Values:
-    """Average each point with its neighbours; near the ends over those there are."""
+    """Average each point with its neighbours, fewer near the ends."""
     kernel = np.ones(window)
     return np.convolve(values, kernel, "same") / np.convolve(np.ones_like(values), kernel, "same")
 
 
 class Plot:
-    """A curve with its axes: where a point stands in the drawing, and what is written there."""
+    """A curve with its axes: the coordinates and the label of each point."""
 
     width, height = 360, 190
     left, right, top, bottom = 46, 350, 10, 166
@@ -120,11 +119,11 @@ class Plot:
     def __init__(self, curve: Curve, points: Series) -> None:
         self.name = curve.name
         self.points = points
-        self.write = _writer(curve.unit)
+        self.format_value = _value_formatter(curve.unit)
         first, last = (points.smooth if points.window else points.values)[[0, -1]]
-        self.span = self.write(float(last))
+        self.span = self.format_value(float(last))
         if len(points.values) > 1:
-            self.span = f"{self.write(float(first))} → {self.span}"
+            self.span = f"{self.format_value(float(first))} → {self.span}"
         self.label = f"{curve.name} over {curve.stage} steps: {self.span}"
         self.caption = " ".join(_caption(curve, points))
         low, high = (points.low, points.high) if points.has_band else (points.values, points.values)
@@ -142,25 +141,25 @@ class Plot:
         share = (value - self.y_ticks[0]) / (self.y_ticks[-1] - self.y_ticks[0])
         return round(self.bottom - share * (self.bottom - self.top), 1)
 
-    def places(self, values: Values) -> list[tuple[float, float]]:
-        """Return where the points of a line stand."""
+    def coordinates(self, values: Values) -> list[tuple[float, float]]:
+        """Return the coordinates of the points of a line."""
         pairs = zip(self.points.steps.tolist(), values.tolist(), strict=True)
         return [(self.x(step), self.y(value)) for step, value in pairs]
 
     def hover(self) -> str:
-        """List each point with what is shown when it is pointed at."""
+        """List each point with its tooltip, as JSON."""
         steps, values = self.points.steps.tolist(), self.points.values.tolist()
         texts = [
-            f"step {number(step, 0)}: {self.write(value)}"
+            f"step {number(step, 0)}: {self.format_value(value)}"
             for step, value in zip(steps, values, strict=True)
         ]
-        places = self.places(self.points.values)
-        return json.dumps([[x, y, text] for (x, y), text in zip(places, texts, strict=True)])
+        coordinates = self.coordinates(self.points.values)
+        return json.dumps([[x, y, text] for (x, y), text in zip(coordinates, texts, strict=True)])
 
 
 def make_plot(curve: Curve) -> Plot | None:
     """Lay a curve out; None if it has no finite value."""
-    points = series(curve)
+    points = make_series(curve)
     return None if points is None else Plot(curve, points)
 
 
@@ -187,7 +186,7 @@ def _caption(curve: Curve, points: Series) -> list[str]:
     return parts
 
 
-def _writer(unit: Unit) -> Callable[[float], str]:
+def _value_formatter(unit: Unit) -> Callable[[float], str]:
     match unit:
         case Unit.SHARE:
             return lambda value: percent(value, 1).replace(".0", "")

@@ -1,6 +1,6 @@
-"""What a report shows, in plain types, and the answers drawn for it.
+"""The content of a report in plain types, and the sample answers in it.
 
-The owner of the runs fills it in, the page draws it. A part that is empty or None is left out.
+`whet/pipeline/report.py` fills it in, `html_report.py` renders it. Empty parts are left out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +60,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class AnswerLine:
     """A line of an answer and the grader's remark; `ok` is None where there is none."""
 
     text: str
@@ -72,18 +72,19 @@ class Line:
 class AnswerView:
     """One rollout as the page shows it."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[AnswerLine, ...]
     verdict: Verdict
     note: str
     num_tokens: int
     is_finished: bool
 
     @staticmethod
-    def from_rollout(rollout: Rollout, lines: Sequence[Line] = ()) -> "AnswerView":
+    def from_rollout(rollout: Rollout, lines: Sequence[AnswerLine] = ()) -> "AnswerView":
         """View a rollout; without graded lines its text is shown as it is."""
         score = rollout.score
         return AnswerView(
-            lines=tuple(lines) or tuple(Line(text=text) for text in rollout.text.splitlines()),
+            lines=tuple(lines)
+            or tuple(AnswerLine(text=text) for text in rollout.text.splitlines()),
             verdict=Verdict.UNSCORED if score is None else score.verdict,
             note="" if score is None else score.note,
             num_tokens=len(rollout.completion.tokens),
@@ -122,17 +123,17 @@ class ReportData:
     """Seed, versions, machine, command: what it takes to repeat the run."""
 
 
-def draw_samples(
+def pick_samples(
     before: Sequence[Group],
     after: Sequence[Group],
-    notes: Callable[[Rollout], Sequence[Line]],
+    notes: Callable[[Rollout], Sequence[AnswerLine]],
     *,
     count: int = NUM_SAMPLES,
     seed: int = 0,
 ) -> tuple[Sample, ...]:
-    """Draw problems evenly over difficulty, never for their answers, and show the first answers.
+    """Pick problems evenly over difficulty, regardless of their answers, with the first answers.
 
-    Either side may be empty; if both have groups, only problems that both hold are drawn. `notes`
+    Either side may be empty; if both have groups, only problems in both are picked. `notes`
     returns an answer's lines with the grader's remarks.
     """
 
@@ -151,7 +152,7 @@ def draw_samples(
             before=view(old.get(problem.id)),
             after=view(new.get(problem.id)),
         )
-        for problem in _spread(problems, count)
+        for problem in _pick_evenly(problems, count)
     )
 
 
@@ -163,7 +164,7 @@ def _first_answers(groups: Sequence[Group]) -> dict[str, Rollout]:
     return answers
 
 
-def _spread(problems: Sequence[Problem], count: int) -> list[Problem]:
+def _pick_evenly(problems: Sequence[Problem], count: int) -> list[Problem]:
     """Pick problems at equal distances in order of difficulty, unknown difficulty last."""
     ordered = sorted(problems, key=lambda problem: 2.0 if problem.level is None else problem.level)
     count = min(count, len(ordered))

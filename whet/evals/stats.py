@@ -18,7 +18,7 @@ from whet.types import Json
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
-CHUNK = 1_000_000  # indices drawn at once; bounds memory, not the result
+MAX_INDICES = 1_000_000  # indices drawn at once; bounds memory, not the result
 
 Values = NDArray[np.float64]
 
@@ -53,18 +53,18 @@ def share_estimate(shares: Sequence[float], *, seed: int = 0) -> Estimate:
     >>> round(share_estimate([0.0] * 100).high, 4)
     0.0362
     """
-    values = _check(shares)
+    values = _to_array(shares)
     if values.min() < 0 or values.max() > 1:
         raise ValueError("shares must lie between 0 and 1")
     if _is_constant(values):
-        low, high = _trials_interval(float(values[0]), len(values))
+        low, high = _binomial_interval(float(values[0]), len(values))
         return Estimate(mean=float(values[0]), low=low, high=high, count=len(values))
     return _bootstrap(values, seed)
 
 
 def mean_estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
     """Estimate the mean of per-problem values such as lengths; equal ones give no interval."""
-    checked = _check(values)
+    checked = _to_array(values)
     if _is_constant(checked):
         value = float(checked[0])
         return Estimate(mean=value, low=value, high=value, count=len(checked))
@@ -82,17 +82,17 @@ def paired_difference(
     shared = sorted(before.keys() & after.keys())
     if not shared:
         raise ValueError("the two evaluations have no problem in common")
-    changes = _check([after[key] - before[key] for key in shared])
+    changes = _to_array([after[key] - before[key] for key in shared])
     if _is_constant(changes):
         # Mapped to [0, 1] and back, so that a few equal changes do not pass for certainty.
-        low, high = _trials_interval((float(changes[0]) + 1) / 2, len(changes))
+        low, high = _binomial_interval((float(changes[0]) + 1) / 2, len(changes))
         return Estimate(
             mean=float(changes[0]), low=2 * low - 1, high=2 * high - 1, count=len(changes)
         )
     return _bootstrap(changes, seed)
 
 
-def _check(values: Sequence[float]) -> Values:
+def _to_array(values: Sequence[float]) -> Values:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or len(array) == 0 or not np.isfinite(array).all():
         raise ValueError("an estimate needs at least one problem, and finite values")
@@ -120,7 +120,7 @@ def _bootstrap(values: Values, seed: int) -> Estimate:
 def _resampled_means(values: Values, seed: int) -> Values:
     random = numpy_stream(seed, "bootstrap")
     count = len(values)
-    rows = max(1, CHUNK // count)
+    rows = max(1, MAX_INDICES // count)
     means = []
     for start in range(0, RESAMPLES, rows):
         size = (min(rows, RESAMPLES - start), count)
@@ -129,11 +129,11 @@ def _resampled_means(values: Values, seed: int) -> Values:
     return np.concatenate(means)
 
 
-def _trials_interval(share: float, count: int) -> tuple[float, float]:
+def _binomial_interval(share: float, count: int) -> tuple[float, float]:
     tail = (1 - CONFIDENCE) / 2
-    reach = 1 - tail ** (1 / count)
+    exact_bound = 1 - tail ** (1 / count)
     if share in (0.0, 1.0):
-        return (0.0, reach) if share == 0.0 else (1 - reach, 1.0)
+        return (0.0, exact_bound) if share == 0.0 else (1 - exact_bound, 1.0)
     z2 = float(ndtri(1 - tail)) ** 2
     middle = (share + z2 / (2 * count)) / (1 + z2 / count)
     half = sqrt(z2 * share * (1 - share) / count + z2**2 / (4 * count**2)) / (1 + z2 / count)

@@ -53,7 +53,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
     """Summarise graded groups; groups of the same problem count as one problem."""
     by_problem = list(_by_problem(groups).values())
     rollouts = [siblings for siblings in by_problem if is_solvable(siblings[0].problem)]
-    apart = [siblings for siblings in by_problem if not is_solvable(siblings[0].problem)]
+    unsolvable = [siblings for siblings in by_problem if not is_solvable(siblings[0].problem)]
     if not rollouts:
         raise DataError(
             "an evaluation needs solvable problems with answers; "
@@ -66,7 +66,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
     return EvalSummary(
         pass_at=_pass_at(rollouts, ks, seed),
         by_level=_by_level(rollouts, seed),
-        unsolvable=_pass_at(apart, [1], seed).get(1),
+        unsolvable=_pass_at(unsolvable, [1], seed).get(1),
         tokens=mean_estimate(_means(rollouts, lambda r: len(r.completion.tokens)), seed=seed),
         unfinished=share(lambda r: r.completion.finish is Finish.LENGTH),
         no_answer=share(lambda r: _verdict(r) is Verdict.NO_ANSWER),
@@ -85,7 +85,7 @@ def solved_shares(groups: Sequence[Group]) -> dict[str, float]:
     """
     shares = {}
     for key, rollouts in _by_problem(groups).items():
-        n, correct = _counts(rollouts)
+        n, correct = _count_correct(rollouts)
         if n and is_solvable(rollouts[0].problem):
             shares[key] = correct / n
     return shares
@@ -112,7 +112,7 @@ def _verdict(rollout: Rollout) -> Verdict:
     return Verdict.UNSCORED if rollout.score is None else rollout.score.verdict
 
 
-def _counts(rollouts: Sequence[Rollout]) -> tuple[int, int]:
+def _count_correct(rollouts: Sequence[Rollout]) -> tuple[int, int]:
     """Count the graded rollouts and the right ones."""
     verdicts = [_verdict(rollout) for rollout in rollouts]
     num_graded = sum(verdict is not Verdict.UNSCORED for verdict in verdicts)
@@ -127,7 +127,7 @@ def _means(problems: Sequence[Sequence[Rollout]], value: Callable[[Rollout], flo
 def _pass_at(
     problems: Sequence[Sequence[Rollout]], ks: Sequence[int], seed: int
 ) -> dict[int, Estimate]:
-    counts = [_counts(rollouts) for rollouts in problems]
+    counts = [_count_correct(rollouts) for rollouts in problems]
     shares = {k: [pass_at_k(n, correct, k) for n, correct in counts if n >= k] for k in ks}
     return {k: share_estimate(values, seed=seed) for k, values in shares.items() if values}
 

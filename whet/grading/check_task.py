@@ -1,12 +1,11 @@
 """Check a grader on its own data: gold answers are right, and what only looks like one is not.
 
-A variant is not held against the grader where it is the gold answer by chance, and the task itself
-is asked whether it is: it reads the same answer there (`Score.answer`) as in the gold, or a number
-equal to it, so that `12.0` for `12` is no failure. Another row's gold is not tried where it reads
-the same; where it is right and reads differently, as 1/2 and 0.5, it is chance if the two golds are
-right for each other's problems, or if the task has many right answers. Chance is rare: for random
-text, prompts and other rows' golds it is no excuse once more than a fifth of them are right. Empty,
-huge and verdict-quoting texts have none at all.
+A variant may be right by chance, which is not a failure: the grader reads the same answer in it
+(`Score.answer`) as in the gold, or an equal number, such as `12.0` for `12`. Another row's gold is
+not tried if the grader reads the same answer in it. If it reads differently and is right, such as
+0.5 for 1/2, this is chance if each of the two golds is right for the other's problem, or if the
+task has many right answers. Chance is rare: if more than a fifth of random texts, prompts or other
+rows' golds are right, they are all failures. Empty and huge texts are never right by chance.
 """
 
 import random
@@ -22,7 +21,7 @@ from itertools import islice
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.grading.worker import unscored_because
+from whet.grading.worker import unscored_with
 from whet.rng import stream
 from whet.tasks.base import Task
 from whet.types import Problem, Score, Verdict
@@ -33,8 +32,8 @@ NUM_NEARBY = 30
 NUM_HUGE_ROWS = 4
 """Rows that texts of a million characters are tried on: one costs as much as hundreds of others."""
 NUM_RANDOM = 4
-RARE = 0.2
-FIRST_ROWS = 8
+MAX_CHANCE_SHARE = 0.2
+NUM_FIRST = 8
 """Problems that a grader is tried on before training."""
 HUGE = ("9" * 1_000_000, "(" * 1_000_000, "\\boxed{" * 140_000, "the answer is " * 70_000)
 VERDICTS = (
@@ -71,8 +70,8 @@ class Variant(StrEnum):
     RANDOM = "random text"
 
 
-SELDOM = (Variant.OTHER, Variant.ECHO, Variant.RANDOM)
-INEXCUSABLE = (Variant.GOLD, Variant.EMPTY, Variant.HUGE)
+RARELY_RIGHT = (Variant.OTHER, Variant.ECHO, Variant.RANDOM)
+NEVER_CHANCE = (Variant.GOLD, Variant.EMPTY, Variant.HUGE)
 
 OnGraded = Callable[[int], None]
 """Called with how many responses have just been graded."""
@@ -117,9 +116,9 @@ class GraderReport:
         )
 
 
-def check_first(task: Task, problems: Sequence[Problem], limits: Limits | None = None) -> None:
-    """Stop before training where the grader fails on the first problems."""
-    if failures := check_grader(task, problems[:FIRST_ROWS], limits=limits).failures:
+def precheck(task: Task, problems: Sequence[Problem], limits: Limits | None = None) -> None:
+    """Raise if the grader fails on the first problems, before training."""
+    if failures := check_grader(task, problems[:NUM_FIRST], limits=limits).failures:
         others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         raise DataError(f"the grader of {task.name} fails on its own data{others}: {failures[0]}")
 
@@ -133,9 +132,9 @@ def check_grader(
     progress: OnGraded | None = None,
 ) -> GraderReport:
     """Try a task's grader on problems; failures come in the order of the problems."""
-    patient = (limits or Limits()).model_copy(update={"unscored_share": 1.0})
+    lenient = (limits or Limits()).model_copy(update={"unscored_share": 1.0})
     golds, broken = _write_golds(task, problems, seed)
-    with Grader(task, patient) as grader:
+    with Grader(task, lenient) as grader:
 
         def grade(trials: Sequence[_Trial]) -> list[Score]:
             scores: dict[int, Score] = {}
@@ -157,8 +156,8 @@ def check_grader(
                 swaps[trial] = _Trial(row=trial.other, variant=Variant.OTHER, text=text)
         swapped = zip(swaps, grade(list(swaps.values())), strict=True)
     mutual = {trial for trial, score in swapped if score.verdict is Verdict.CORRECT}
-    evidence = _Evidence(task=task, golds=golds, read=read, mutual=mutual)
-    faults = sorted([*broken, *_list_faults(evidence, results)], key=lambda fault: fault[0].row)
+    rules = _ChanceRules(task=task, golds=golds, read=read, mutual=mutual)
+    faults = sorted([*broken, *_list_faults(rules, results)], key=lambda fault: fault[0].row)
     return GraderReport(
         num_problems=len(problems),
         num_without_gold=len(problems) - len(golds) - len(broken),
@@ -185,8 +184,8 @@ _Result = tuple[_Trial, Score]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Evidence:
-    """What decides whether a right variant is right by chance."""
+class _ChanceRules:
+    """Decides whether a variant that is graded correct is right by chance."""
 
     task: Task
     golds: Mapping[int, _Trial]
@@ -194,7 +193,7 @@ class _Evidence:
     mutual: set[_Trial]
     """Other rows' golds that are right here while this row's gold is right there."""
 
-    def excuses(self, trial: _Trial, score: Score) -> bool:
+    def is_chance(self, trial: _Trial, score: Score) -> bool:
         if trial.variant is Variant.OTHER:
             return trial in self.mutual or not self.task.has_one_answer
         if trial.row not in self.golds:
@@ -202,13 +201,13 @@ class _Evidence:
         if trial.variant is Variant.VERDICT:
             return _is_same(trial.text, self.golds[trial.row].text)
         is_same = _is_same(score.answer, self.read[trial.row].answer)
-        return is_same and trial.variant not in INEXCUSABLE
+        return is_same and trial.variant not in NEVER_CHANCE
 
 
 def _write_golds(
     task: Task, problems: Sequence[Problem], seed: int
 ) -> tuple[dict[int, _Trial], list[_Result]]:
-    """Have the task answer each problem; one it cannot read is a fault already."""
+    """Let the task answer each problem; a problem that it cannot read is a failure."""
     golds: dict[int, _Trial] = {}
     broken: list[_Result] = []
     for row, problem in enumerate(problems):
@@ -216,7 +215,7 @@ def _write_golds(
             text = task.solve(problem, seed)
         except DataError as error:
             trial = _Trial(row=row, variant=Variant.GOLD, text="")
-            broken.append((trial, unscored_because(str(error))))
+            broken.append((trial, unscored_with(str(error))))
             continue
         if text is not None:
             golds[row] = _Trial(row=row, variant=Variant.GOLD, text=text)
@@ -231,12 +230,12 @@ def _list_trials(
     positions = {row: position for position, row in enumerate(rows)}
     for row, problem in enumerate(problems):
         rng = stream(seed, "check", row)
-        variants = list(empty_words(problem, rng, with_huge=row < NUM_HUGE_ROWS))
+        variants = list(list_junk(problem, rng, with_huge=row < NUM_HUGE_ROWS))
         tried: set[str] = set()
         nearby: list[int] = []
         if row in golds:
             tried.add(golds[row].text)
-            variants += variants_of(golds[row].text, read[row].answer)
+            variants += spoil_gold(golds[row].text, read[row].answer)
             position = positions[row]
             nearby += rows[position + 1 : position + NUM_NEARBY]
             nearby += rows[: min(position, NUM_NEARBY)]
@@ -255,22 +254,22 @@ def _list_trials(
             yield _Trial(row=row, variant=Variant.OTHER, text=golds[other].text, other=other)
 
 
-def _list_faults(evidence: _Evidence, results: Sequence[_Result]) -> Iterator[_Result]:
+def _list_faults(rules: _ChanceRules, results: Sequence[_Result]) -> Iterator[_Result]:
     num_tried = Counter(trial.variant for trial, _ in results)
     right = [trial for trial, score in results if score.verdict is Verdict.CORRECT]
     num_right = Counter(trial.variant for trial in right)
-    common = {v for v in SELDOM if num_right[v] > max(2, RARE * num_tried[v])}
+    common = {v for v in RARELY_RIGHT if num_right[v] > max(2, MAX_CHANCE_SHARE * num_tried[v])}
     for trial, score in results:
         is_right = score.verdict is Verdict.CORRECT
         if score.verdict is Verdict.UNSCORED:
             # A grader may refuse to grade what has no reference.
-            is_fault = trial.row in evidence.golds
+            is_fault = trial.row in rules.golds
         elif (score.parts.get("correct", 0.0) == 1.0) != is_right:
             is_fault = True
         elif trial.variant is Variant.GOLD:
             is_fault = not is_right
         else:
-            is_fault = is_right and (trial.variant in common or not evidence.excuses(trial, score))
+            is_fault = is_right and (trial.variant in common or not rules.is_chance(trial, score))
         if is_fault:
             yield trial, score
 
@@ -280,23 +279,23 @@ def _is_same(a: str | None, b: str | None) -> bool:
         return False
     if "".join(a.split()).casefold() == "".join(b.split()).casefold():
         return True
-    value = number(a)
-    return value is not None and value == number(b)
+    value = parse_number(a)
+    return value is not None and value == parse_number(b)
 
 
-def variants_of(gold: str, read: str | None) -> Iterator[tuple[Variant, str]]:
-    """Spoil a gold response; `read` is the answer that the grader read in it."""
+def spoil_gold(gold: str, read: str | None) -> Iterator[tuple[Variant, str]]:
+    """Make wrong variants of a gold response; `read` is the answer that the grader read in it."""
     answer = read or gold.strip()
     start = gold.rfind(answer)
     yield Variant.TRUNCATED, gold[:start] if start >= 0 else gold[: len(gold) // 2]
-    for variant, text in _spoil(answer):
+    for variant, text in _spoil_answer(answer):
         yield variant, text if start < 0 else gold[:start] + text + gold[start + len(answer) :]
 
 
-def empty_words(
+def list_junk(
     problem: Problem, rng: random.Random, *, with_huge: bool
 ) -> Iterator[tuple[Variant, str]]:
-    """Write responses that hold no answer to the problem at all."""
+    """List responses that do not answer the problem at all."""
     for text in ("", " \n\t\n"):
         yield Variant.EMPTY, text
     yield Variant.ECHO, "\n".join(message.content for message in problem.prompt)
@@ -309,10 +308,10 @@ def empty_words(
         yield Variant.HUGE, text
 
 
-def number(text: str) -> Fraction | None:
+def parse_number(text: str) -> Fraction | None:
     """Read a plain number, whole, decimal or a fraction; None for anything else.
 
-    >>> number("1,200.50"), number("-3/6"), number("12%"), number("1/0")
+    >>> parse_number("1,200.50"), parse_number("-3/6"), parse_number("12%"), parse_number("1/0")
     (Fraction(2401, 2), Fraction(-1, 2), None, None)
     """
     plain = text.strip().strip("$").replace(",", "")
@@ -322,10 +321,10 @@ def number(text: str) -> Fraction | None:
     return None if below and not int(below) else Fraction(above) / int(below or 1)
 
 
-def _spoil(answer: str) -> Iterator[tuple[Variant, str]]:
+def _spoil_answer(answer: str) -> Iterator[tuple[Variant, str]]:
     if not answer.startswith("#"):  # a program that begins with a comment is itself twice over
         yield Variant.DOUBLED, f"{answer} {answer}"
-    value = number(answer)
+    value = parse_number(answer)
     if value is None:
         yield Variant.OUTSIDE, "Q" if len(answer) == 1 else "qqqq"
         return

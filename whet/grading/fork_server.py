@@ -1,8 +1,7 @@
 """The fork server: it has the tasks loaded, forks grading workers, and watches their clocks.
 
-It is a fresh interpreter without torch, its workers are its copies, and a new one is there in about
-a millisecond. It sits in a session of its own, so that Ctrl-C is its parent's to answer, and exits
-with its parent, however that ends.
+It is a new interpreter without torch, so a worker forks in about a millisecond. It runs in its own
+session, so that Ctrl-C reaches only its parent, and exits when its parent does.
 """
 
 import ctypes
@@ -21,14 +20,14 @@ from operator import attrgetter
 from pathlib import Path
 
 from whet.errors import WhetError
-from whet.grading.limits import Limits, confine, describe_exit, describe_timeout
-from whet.grading.worker import KILL, AnswerClock, work
+from whet.grading.limits import Limits, describe_exit, describe_timeout, limit_memory
+from whet.grading.worker import KILL_OFFSET, AnswerClock, run_worker
 from whet.tasks.base import Task, settings_class
 from whet.types import Json
 from whet.user_code import load_file
 
 TICK_SECONDS = 0.02
-"""How often the clocks of the workers are read."""
+"""Interval at which the clocks of the workers are read."""
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -66,7 +65,7 @@ class ForkServer:
         if self.wake in ready:
             with suppress(BlockingIOError):
                 os.read(self.wake, 4096)
-        self._watch()
+        self._kill_overdue()
         self._reap()
         if self.control.fileno() in ready:
             message, sockets, _, _ = socket.recv_fds(self.control, 1, 1)
@@ -75,7 +74,7 @@ class ForkServer:
             if sockets:
                 self._fork(message[0], socket.socket(fileno=sockets[0]))
             else:
-                self._kill_slot(message[0] - KILL)
+                self._kill_slot(message[0] - KILL_OFFSET)
         return True
 
     def _fork(self, slot: int, channel: socket.socket) -> None:
@@ -94,7 +93,7 @@ class ForkServer:
         self.clocks[pid] = clock
 
     def _become_worker(self, server: int, channel: socket.socket, clock: AnswerClock) -> None:
-        """Drop what is the server's and die with it; adopt what the grader starts, to find it."""
+        """Drop the server's resources, die with it, and adopt processes that the grader starts."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
@@ -103,11 +102,11 @@ class ForkServer:
         if os.getppid() != server:
             return
         self.control.close()
-        confine(self.limits)
+        limit_memory(self.limits)
         with suppress(BrokenPipeError, ConnectionResetError):
-            work(channel, self.tasks, self.limits, clock)
+            run_worker(channel, self.tasks, self.limits, clock)
 
-    def _watch(self) -> None:
+    def _kill_overdue(self) -> None:
         for pid, clock in list(self.clocks.items()):
             if clock.seconds > self.limits.wall:
                 _kill(pid)
@@ -121,8 +120,7 @@ class ForkServer:
                 _kill(pid)
 
     def _reap(self) -> None:
-        # Looked at before it is waited for: until then its number, and so its group's, cannot be
-        # another's.
+        # Look before waiting: until then its process id cannot be reused.
         while (pid := _exited_child()) is not None:
             if pid in self.clocks:
                 _kill(pid)
@@ -142,14 +140,14 @@ class ForkServer:
 
 
 def main() -> None:
-    """Read what to load from standard input; serve on the socket of the first argument."""
+    """Read the tasks to load from stdin, and serve on the socket named by the first argument."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    hello = json.loads(sys.stdin.buffer.read())
+    setup = json.loads(sys.stdin.buffer.read())
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     try:
-        for file in hello["user_files"]:
+        for file in setup["user_files"]:
             load_file(Path(file))
-        tasks = [_make_task(**recipe) for recipe in hello["tasks"]]
+        tasks = [_make_task(**description) for description in setup["tasks"]]
         for task in tasks:
             task.warm()  # here, so that forked workers find it loaded
     except Exception as error:
@@ -157,13 +155,13 @@ def main() -> None:
         control.sendall(json.dumps({"failed": reason}).encode() + b"\n")
         return
     gc.freeze()
-    ForkServer(control, {task.name: task for task in tasks}, Limits(**hello["limits"])).run()
+    ForkServer(control, {task.name: task for task in tasks}, Limits(**setup["limits"])).run()
 
 
 def _make_task(module: str, name: str, settings: dict[str, Json] | None) -> Task:
-    kind = attrgetter(name)(import_module(module))
-    config = None if settings is None else settings_class(kind)
-    task: Task = kind() if config is None else kind(config.model_validate(settings))
+    task_class = attrgetter(name)(import_module(module))
+    config = None if settings is None else settings_class(task_class)
+    task: Task = task_class() if config is None else task_class(config.model_validate(settings))
     return task
 
 
@@ -183,7 +181,7 @@ def _kill(pid: int) -> None:
 
 
 def _kill_strays(keep: Mapping[int, AnswerClock] | tuple[()]) -> None:
-    """Kill children that are no workers: what a dead worker had started is reparented to us."""
+    """Kill children that are not workers: processes of a dead worker are reparented to us."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     while strays := [pid for pid in map(int, children.read_text().split()) if pid not in keep]:
         for pid in strays:

@@ -1,4 +1,4 @@
-"""Grade answers in worker processes that can be killed, without ever holding up their source.
+"""Grade answers in worker processes that can be killed; the source of answers never waits.
 
     with Grader(task, Limits(workers=2, wall=10)) as grader:
         answers = ((rollout.id, rollout.problem, rollout.text) for rollout in rollouts)
@@ -17,9 +17,9 @@ from itertools import count
 from typing import TypeVar
 
 from whet.errors import DataError, TrainError
-from whet.grading.limits import Limits, with_grace
-from whet.grading.worker import State, batch_line, score_safely, unscored_because
-from whet.grading.worker_pool import Died, Scored, WorkerPool
+from whet.grading.limits import Limits, extend_wall_limit
+from whet.grading.worker import WorkerState, encode_batch, score_safely, unscored_with
+from whet.grading.worker_pool import BatchScored, WorkerDied, WorkerPool
 from whet.tasks.base import Task
 from whet.types import Problem, Score, Verdict
 
@@ -27,12 +27,12 @@ K = TypeVar("K", bound=Hashable)
 
 DEFAULT_WORKERS = 2
 BATCH_SECONDS = 0.02
-"""A batch holds about this much work: sending it costs little, and batches share out evenly."""
+"""Work in a batch: enough that sending it is cheap, little enough that workers end together."""
 MAX_BATCH = 512
 GATHER_SECONDS = 0.002
 """Answers that come slower than a batch in this time are sent as they come."""
 MAX_SUSPICIONS = 3
-WINDOW = 1000
+FAILURE_WINDOW = 1000
 """Failures are counted over this many answers."""
 
 
@@ -42,32 +42,32 @@ class _Job:
     problem: Problem
     text: str
     suspicions: int = 0
-    """Workers that died with it but at no answer. It is then sent alone; the third is its fault."""
+    """Workers that died with it but between answers. It is then sent alone, at most twice."""
 
 
 @dataclass(slots=True)
-class Pace:
+class BatchSizer:
     """A running mean of the seconds per answer, which sets the size of a batch."""
 
     seconds: float = BATCH_SECONDS
 
     def update(self, *, seconds: float, count: int) -> None:
-        """Take in `count` answers that were graded in `seconds` together."""
+        """Add `count` answers that were graded in `seconds` together."""
         self.seconds += 0.3 * (seconds / count - self.seconds)
 
     @property
-    def batch(self) -> int:
+    def size(self) -> int:
         return max(1, min(MAX_BATCH, int(BATCH_SECONDS / max(self.seconds, 1e-6))))
 
 
 class Grader:
-    """Grades answers to problems of one task or several, told apart by `Problem.task`."""
+    """Grades answers to problems of one or several tasks; `Problem.task` names the task."""
 
     def __init__(self, tasks: Task | Sequence[Task], limits: Limits | None = None) -> None:
         listed = tasks if isinstance(tasks, Sequence) else [tasks]
         parts = [part for task in listed for part in task.parts]
         longest = max((task.seconds for task in parts), default=0.0)
-        self.limits = with_grace(limits or Limits(), longest)
+        self.limits = extend_wall_limit(limits or Limits(), longest)
         self._tasks = {task.name: task for task in parts}
         self.workers = _num_workers(parts, self.limits)
         self._pool = WorkerPool(parts, self.limits, self.workers) if self.workers else None
@@ -75,12 +75,12 @@ class Grader:
         self._is_grading = False
         self._queue: deque[_Job] = deque()
         self._is_slow = False
-        self._out: dict[int, dict[int, _Job]] = {slot: {} for slot in range(self.workers)}
-        self._idle = set(self._out)
-        self._leaving: set[int] = set()
+        self._in_flight: dict[int, dict[int, _Job]] = {slot: {} for slot in range(self.workers)}
+        self._idle = set(self._in_flight)
+        self._exiting: set[int] = set()
         self._finished: deque[tuple[int, Score]] = deque()
-        self._pace = Pace()
-        self._recent: deque[bool] = deque(maxlen=WINDOW)
+        self._batch_sizer = BatchSizer()
+        self._failures: deque[bool] = deque(maxlen=FAILURE_WINDOW)
         self.num_lost = 0
         """Workers that were killed or died, each replaced."""
 
@@ -97,10 +97,10 @@ class Grader:
             self._pool = None
 
     def grade(self, answers: Iterable[tuple[K, Problem, str]]) -> Iterator[tuple[K, Score]]:
-        """Score each answer and yield it under its key, in the order in which they are finished.
+        """Score each answer and yield its key and score, in the order in which they finish.
 
-        The source is never kept waiting: answers that no worker is free for queue up, so that an
-        engine that makes them goes on while a slow grader catches up. One call at a time.
+        The source never waits: answers queue up while no worker is free, so that an engine goes on
+        sampling while a slow grader catches up. One call at a time.
         """
         if not self.workers:
             for key, problem, text in answers:
@@ -121,12 +121,12 @@ class Grader:
         has_more = True
         try:
             while has_more or keys:
-                has_more = has_more and self._gather(source)
-                self._share(is_last=not has_more)
-                self._collect(wait=bool(keys) and not has_more)
+                has_more = has_more and self._enqueue(source)
+                self._dispatch(is_last=not has_more)
+                self._handle_events(wait=bool(keys) and not has_more)
                 while self._finished:
                     number, score = self._finished.popleft()
-                    # Scores of a call that was given up may still come in.
+                    # Scores of an earlier call that was abandoned may still arrive.
                     if number in keys:
                         yield keys.pop(number), self._count(score)
         finally:
@@ -134,11 +134,11 @@ class Grader:
             self._queue.clear()
             self._finished.clear()
 
-    def _gather(self, jobs: Iterator[_Job]) -> bool:
+    def _enqueue(self, jobs: Iterator[_Job]) -> bool:
         """Pull about a batch of answers from the source; False once there are no more."""
         began = time.perf_counter()
         self._is_slow = False
-        for _ in range(self._pace.batch):
+        for _ in range(self._batch_sizer.size):
             job = next(jobs, None)
             if job is None:
                 return False
@@ -148,19 +148,21 @@ class Grader:
                 break
         return True
 
-    def _share(self, *, is_last: bool) -> None:
-        """Give idle workers batches, full ones while answers come quickly, smaller at the end."""
+    def _dispatch(self, *, is_last: bool) -> None:
+        """Send batches to idle workers: full while answers come quickly, smaller at the end."""
         assert self._pool is not None, "the grader is closed"
         while self._idle and self._queue:
-            size = self._pace.batch
+            size = self._batch_sizer.size
             if is_last:
                 size = min(size, -(-len(self._queue) // self.workers))
             if len(self._queue) < size and not self._is_slow:
                 return
             slot = self._idle.pop()
             jobs = self._take_batch(size)
-            self._out[slot] = {job.number: job for job in jobs}
-            self._pool.give(slot, batch_line([(job.number, job.problem, job.text) for job in jobs]))
+            self._in_flight[slot] = {job.number: job for job in jobs}
+            self._pool.send_batch(
+                slot, encode_batch([(job.number, job.problem, job.text) for job in jobs])
+            )
 
     def _take_batch(self, size: int) -> list[_Job]:
         jobs = [self._queue.popleft()]
@@ -169,55 +171,56 @@ class Grader:
             jobs.append(self._queue.popleft())
         return jobs
 
-    def _collect(self, *, wait: bool) -> None:
+    def _handle_events(self, *, wait: bool) -> None:
         assert self._pool is not None, "the grader is closed"
-        for event in self._pool.listen(wait=wait):
-            if isinstance(event, Scored):
-                self._take_scores(event)
+        for event in self._pool.poll(wait=wait):
+            if isinstance(event, BatchScored):
+                self._handle_scores(event)
             else:
-                self._take_death(event)
+                self._handle_death(event)
 
-    def _take_scores(self, event: Scored) -> None:
-        out = self._out[event.slot]
+    def _handle_scores(self, event: BatchScored) -> None:
+        in_flight = self._in_flight[event.slot]
         for number, score in event.scores:
-            del out[number]
+            del in_flight[number]
             self._finished.append((number, score))
         if event.scores:
-            self._pace.update(seconds=event.seconds, count=len(event.scores))
-        if event.state is State.READY:
+            self._batch_sizer.update(seconds=event.seconds, count=len(event.scores))
+        if event.state is WorkerState.READY:
             self._idle.add(event.slot)
-        elif event.state is State.LEAVING:
-            self._leaving.add(event.slot)
+        elif event.state is WorkerState.EXITING:
+            self._exiting.add(event.slot)
 
-    def _take_death(self, event: Died) -> None:
+    def _handle_death(self, event: WorkerDied) -> None:
         """Leave the answer at fault UNSCORED and queue the rest of the batch again.
 
-        Where a worker died at no answer, as in reading the batch, each is tried alone to find the
-        one to blame.
+        If a worker died between answers, such as when it read the batch, each answer is tried
+        alone to find the one at fault.
         """
-        out = self._out[event.slot]
-        self._out[event.slot] = {}
+        in_flight = self._in_flight[event.slot]
+        self._in_flight[event.slot] = {}
         blamed = event.answer
-        if blamed not in out and event.slot not in self._leaving:
-            out = {
-                number: replace(job, suspicions=job.suspicions + 1) for number, job in out.items()
+        if blamed not in in_flight and event.slot not in self._exiting:
+            in_flight = {
+                number: replace(job, suspicions=job.suspicions + 1)
+                for number, job in in_flight.items()
             }
-            guilty = (n for n, job in out.items() if job.suspicions == MAX_SUSPICIONS)
-            blamed = next(guilty, None)
-        if blamed in out:
-            del out[blamed]
-            self._finished.append((blamed, unscored_because(event.why)))
-        self._queue.extendleft(reversed(out.values()))
-        self.num_lost += event.slot not in self._leaving
-        self._leaving.discard(event.slot)
+            at_fault = (n for n, job in in_flight.items() if job.suspicions == MAX_SUSPICIONS)
+            blamed = next(at_fault, None)
+        if blamed in in_flight:
+            del in_flight[blamed]
+            self._finished.append((blamed, unscored_with(event.why)))
+        self._queue.extendleft(reversed(in_flight.values()))
+        self.num_lost += event.slot not in self._exiting
+        self._exiting.discard(event.slot)
         self._idle.add(event.slot)
 
     def _count(self, score: Score) -> Score:
-        """Count failures, and stop where there are too many to go on."""
-        self._recent.append(score.verdict is Verdict.UNSCORED)
-        if self._recent[-1]:
-            num = sum(self._recent)
-            of = len(self._recent)
+        """Count failures, and raise if there are too many."""
+        self._failures.append(score.verdict is Verdict.UNSCORED)
+        if self._failures[-1]:
+            num = sum(self._failures)
+            of = len(self._failures)
             share = self.limits.unscored_share
             if num >= self.limits.unscored_count and num > share * of:
                 raise TrainError(

@@ -1,4 +1,4 @@
-"""What grading one answer may cost, and how a process that went past it is described."""
+"""Limits of grading: time and memory of one answer, and messages for workers that exceed them."""
 
 import os
 import resource
@@ -39,18 +39,18 @@ class Limits(Config):
         return {"wall": reason} if self.workers == 0 else {}
 
 
-def with_grace(limits: Limits, seconds: float) -> Limits:
-    """Leave a task that keeps time itself the time to report that it is over.
+def extend_wall_limit(limits: Limits, seconds: float) -> Limits:
+    """Allow more time than the task's own clock, so that it can report its own timeout.
 
-    >>> with_grace(Limits(wall=10.0), 60.0).wall, with_grace(Limits(wall=10.0), 0.0).wall
-    (63.0, 10.0)
+    >>> [extend_wall_limit(Limits(wall=10.0), seconds).wall for seconds in (60.0, 0.0)]
+    [63.0, 10.0]
     """
     task_wall = seconds + GRACE_SECONDS if seconds else 0.0
     return limits.model_copy(update={"wall": max(limits.wall, task_wall)})
 
 
-def confine(limits: Limits) -> None:
-    """Bound the memory of this process from here on, and leave no core files."""
+def limit_memory(limits: Limits) -> None:
+    """Limit the memory of this process from now on, and disable core dumps."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     soft = address_space() + limits.memory

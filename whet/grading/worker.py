@@ -1,6 +1,6 @@
 """Grade answers inside a worker process: batches of JSON lines in, scores out, until the end.
 
-Only plain data crosses the border. Starting and ending processes is the fork server's work.
+Only plain data is exchanged. The fork server starts and ends the processes.
 """
 
 import json
@@ -18,26 +18,26 @@ from whet.types import Json, Problem, Score, Verdict
 
 FLUSH_SECONDS = 0.005
 """Scores are sent once they have cost this much, so that a kill loses little finished work."""
-KILL = 128
+KILL_OFFSET = 128
 """A byte below this asks the fork server for a worker in that slot; with this added, to kill it."""
-BROKEN = "the problem cannot be graded: "
-"""How the note begins where the fault is the problem's own."""
+UNGRADABLE = "the problem cannot be graded: "
+"""Start of the note if the problem itself cannot be graded."""
 NO_MEMORY = "grading ran out of the memory it may take"
 
 
-class State(StrEnum):
-    """What a worker does after a message: go on with its batch, wait for another, or exit."""
+class WorkerState(StrEnum):
+    """What a worker does after a message: continue its batch, wait for another, or exit."""
 
     MORE = "more"
     READY = "ready"
-    LEAVING = "leaving"
+    EXITING = "leaving"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerClock:
-    """Memory shared with the fork server: the answer a worker is at, and since when (0 for none).
+    """Memory shared with the fork server: the answer a worker is grading, and since when (0: none).
 
-    The server reads the clock here, so that no code of a grader can hold it up.
+    The server reads it without the help of the worker, so no grader code can block it.
     """
 
     cells: memoryview
@@ -60,7 +60,7 @@ class AnswerClock:
         return (time.monotonic_ns() - since) / 1e9 if since else 0.0
 
 
-def unscored_because(note: str) -> Score:
+def unscored_with(note: str) -> Score:
     return Score(verdict=Verdict.UNSCORED, parts={}, note=note)
 
 
@@ -69,17 +69,17 @@ def score_safely(task: Task, problem: Problem, text: str) -> Score:
     try:
         return _check_score(task.score(problem, text))
     except DataError as error:
-        return unscored_because(f"{BROKEN}{error}")
+        return unscored_with(f"{UNGRADABLE}{error}")
     except MemoryError:
-        return unscored_because(NO_MEMORY)
+        return unscored_with(NO_MEMORY)
     except (Exception, SystemExit) as error:
-        return unscored_because(f"the grader raised {type(error).__name__}: {_first_line(error)}")
+        return unscored_with(f"the grader raised {type(error).__name__}: {_first_line(error)}")
 
 
-def work(
+def run_worker(
     channel: socket.socket, tasks: Mapping[str, Task], limits: Limits, clock: AnswerClock
 ) -> None:
-    """Grade batch after batch; a worker that has grown exits, so that a leak harms one answer."""
+    """Grade batches until the end; a worker whose memory has grown exits, which bounds leaks."""
     pid = os.getpid()
     allowed = address_space() + limits.memory // 2
     with channel.makefile("rb", buffering=1 << 16) as lines:
@@ -87,9 +87,9 @@ def work(
             rows: list[Json] = []
             has_room = True
             began = time.perf_counter()
-            for number, problem, text in _read_batch(line):
+            for number, problem, text in _decode_batch(line):
                 if time.perf_counter() - began > FLUSH_SECONDS and rows:
-                    _send(channel, rows, time.perf_counter() - began, State.MORE)
+                    _send(channel, rows, time.perf_counter() - began, WorkerState.MORE)
                     rows = []
                     began = time.perf_counter()
                 clock.start(number)
@@ -104,15 +104,15 @@ def work(
                 if not has_room:
                     break
             stop_cpu_clock()
-            is_well = has_room and address_space() <= allowed
-            state = State.READY if is_well else State.LEAVING
+            is_healthy = has_room and address_space() <= allowed
+            state = WorkerState.READY if is_healthy else WorkerState.EXITING
             _send(channel, rows, time.perf_counter() - began, state)
-            if not is_well:
+            if not is_healthy:
                 return
 
 
-def batch_line(answers: list[tuple[int, Problem, str]]) -> bytes:
-    """Write a batch; a problem that several answers share is sent once."""
+def encode_batch(answers: list[tuple[int, Problem, str]]) -> bytes:
+    """Encode a batch as a JSON line; a problem that several answers share is sent once."""
     indices: dict[int, int] = {}
     problems: list[Json] = []
     rows: list[Json] = []
@@ -124,19 +124,19 @@ def batch_line(answers: list[tuple[int, Problem, str]]) -> bytes:
     return json.dumps({"problems": problems, "answers": rows}).encode() + b"\n"
 
 
-def _read_batch(line: bytes) -> list[tuple[int, Problem, str]]:
+def _decode_batch(line: bytes) -> list[tuple[int, Problem, str]]:
     batch = json.loads(line)
     problems = [Problem.from_json(row) for row in batch["problems"]]
     return [(number, problems[index], text) for number, index, text in batch["answers"]]
 
 
-def _send(channel: socket.socket, rows: list[Json], seconds: float, state: State) -> None:
+def _send(channel: socket.socket, rows: list[Json], seconds: float, state: WorkerState) -> None:
     message = {"scores": rows, "seconds": seconds, "state": state}
     channel.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _check_score(score: Score) -> Score:
-    """Make plain numbers of the parts, which numpy's may be, and refuse what is no score at all."""
+    """Convert parts to plain floats, and refuse anything that is not a valid score."""
     if not isinstance(score, Score):
         raise TypeError(f"score gave {type(score).__name__}, not a Score")
     if not isinstance(score.answer, str | None) or not isinstance(score.note, str):

@@ -1,4 +1,4 @@
-"""Grading workers seen from their parent: hand a worker a batch, collect what came of it."""
+"""The pool of grading workers: send a batch to a worker, poll for scores and deaths."""
 
 import inspect
 import json
@@ -14,36 +14,36 @@ from dataclasses import dataclass, field
 from whet.config import Config, to_table
 from whet.errors import ConfigError, TrainError
 from whet.grading.limits import Limits
-from whet.grading.worker import KILL, State
+from whet.grading.worker import KILL_OFFSET, WorkerState
 from whet.tasks.base import Task, settings_class
 from whet.types import Json, Score, Verdict
 from whet.user_code import loaded_files
 
-PATIENCE_SECONDS = 60.0
-"""How long the fork server may take to load or to end."""
-START = (
+SERVER_SECONDS = 60.0
+"""How long the fork server may take to start or to exit."""
+SERVER_CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
     "from whet.grading.fork_server import main; main()"
 )
-# One thread each: the workers are the parallel part. A fixed hash seed keeps the order of sets the
+# One thread each, since the workers run in parallel. A fixed hash seed makes the order of sets the
 # same every time.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 ENVIRONMENT |= {"PYTHONHASHSEED": "0"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
-    """Some answers of a worker's batch are graded, in `seconds` together."""
+class BatchScored:
+    """A worker graded some answers of its batch, in `seconds` together."""
 
     slot: int
     scores: tuple[tuple[int, Score], ...]
     seconds: float
-    state: State
+    state: WorkerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Died:
-    """A worker ended and was replaced; `answer` is the number it was at."""
+class WorkerDied:
+    """A worker died and was replaced; `answer` is the one it was grading."""
 
     slot: int
     answer: int | None
@@ -52,7 +52,7 @@ class Died:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Channel:
-    """A socket and what has arrived of an unfinished line; `slot` is None for the fork server's."""
+    """A socket and the unfinished line read from it; `slot` is None for the fork server."""
 
     socket: socket.socket
     slot: int | None
@@ -75,15 +75,15 @@ class WorkerPool:
     """Workers in slots 0, 1, …, forked by a server that has the tasks loaded."""
 
     def __init__(self, tasks: Sequence[Task], limits: Limits, num_workers: int) -> None:
-        hello = {
+        setup = {
             "user_files": loaded_files(map(type, tasks)),
             "limits": limits.model_dump(),
-            "tasks": [_recipe(task) for task in tasks],
+            "tasks": [_describe_task(task) for task in tasks],
         }
         ours, theirs = socket.socketpair()
         with theirs:
             self._server = subprocess.Popen(  # noqa: S603 - our own interpreter and our own words
-                [sys.executable, "-c", START, str(theirs.fileno()), json.dumps(sys.path)],
+                [sys.executable, "-c", SERVER_CODE, str(theirs.fileno()), json.dumps(sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -101,12 +101,12 @@ class WorkerPool:
         self._busy: set[int] = set()
         assert self._server.stdin is not None, "the server's input is a pipe"
         with suppress(BrokenPipeError), self._server.stdin as pipe:
-            pipe.write(json.dumps(hello).encode())
+            pipe.write(json.dumps(setup).encode())
         for slot in range(num_workers):
             self._start(slot)
 
-    def give(self, slot: int, batch: bytes) -> None:
-        """Hand a batch to an idle worker; `listen` reports one that is gone by now."""
+    def send_batch(self, slot: int, batch: bytes) -> None:
+        """Send a batch to an idle worker; if the worker is dead, `poll` reports it."""
         self._busy.add(slot)
         try:
             self._workers[slot].socket.sendall(batch)
@@ -115,12 +115,12 @@ class WorkerPool:
         except OSError:
             return
 
-    def listen(self, *, wait: bool) -> list[Scored | Died]:
-        """Collect what has happened; with `wait`, block until something has."""
+    def poll(self, *, wait: bool) -> list[BatchScored | WorkerDied]:
+        """Return new events; with `wait`, block until there is one."""
         while True:
-            events: list[Scored | Died] = []
-            patience = self._max_silence if self._is_ready else PATIENCE_SECONDS
-            ready = self._selector.select(patience if wait else 0)
+            events: list[BatchScored | WorkerDied] = []
+            timeout = self._max_silence if self._is_ready else SERVER_SECONDS
+            ready = self._selector.select(timeout if wait else 0)
             if wait and not ready:
                 self._kill_busy()
             for key, _ in ready:
@@ -129,33 +129,33 @@ class WorkerPool:
                 if channel.slot is None or self._workers[channel.slot] is channel:
                     events += self._read(channel)
             for event in events:
-                if isinstance(event, Died) or event.state is not State.MORE:
+                if isinstance(event, WorkerDied) or event.state is not WorkerState.MORE:
                     self._busy.discard(event.slot)
             if events or not wait:
                 return events
 
     def close(self) -> None:
-        """End all workers and the server; none is left when this returns."""
+        """End all workers and the server, and wait for them."""
         self._selector.close()
         self._control.socket.close()
         for channel in self._workers.values():
             channel.socket.close()
         try:
-            self._server.wait(PATIENCE_SECONDS)
+            self._server.wait(SERVER_SECONDS)
         except subprocess.TimeoutExpired:
             self._server.kill()
             self._server.wait()
 
     def _kill_busy(self) -> None:
-        """Kill workers that are stuck at no answer, where the clock of answers does not reach."""
+        """Kill workers that are stuck between answers, which their clocks do not show."""
         if not self._is_ready:
-            raise TrainError(f"the tasks took more than {PATIENCE_SECONDS:g} s to load for grading")
+            raise TrainError(f"the tasks took more than {SERVER_SECONDS:g} s to load for grading")
         for slot in self._busy:
             self._kill(slot)
 
     def _kill(self, slot: int) -> None:
         with suppress(BrokenPipeError):
-            self._control.socket.sendall(bytes([KILL + slot]))
+            self._control.socket.sendall(bytes([KILL_OFFSET + slot]))
 
     def _start(self, slot: int) -> None:
         ours, theirs = socket.socketpair()
@@ -165,7 +165,7 @@ class WorkerPool:
         self._workers[slot] = _Channel(socket=ours, slot=slot)
         self._selector.register(ours, selectors.EVENT_READ, self._workers[slot])
 
-    def _read(self, channel: _Channel) -> list[Scored | Died]:
+    def _read(self, channel: _Channel) -> list[BatchScored | WorkerDied]:
         try:
             lines = channel.read()
         except (BlockingIOError, ConnectionResetError):
@@ -178,9 +178,9 @@ class WorkerPool:
             raise TrainError(
                 "the process that grades was ended from outside; is the machine out of memory?"
             )
-        return [event for text in lines for event in self._read_report(json.loads(text))]
+        return [event for text in lines for event in self._handle_report(json.loads(text))]
 
-    def _read_report(self, message: dict[str, object]) -> list[Scored | Died]:
+    def _handle_report(self, message: dict[str, object]) -> list[BatchScored | WorkerDied]:
         if "failed" in message:
             raise ConfigError(f"the grading process cannot load its tasks: {message['failed']}")
         if "ready" in message:
@@ -191,12 +191,12 @@ class WorkerPool:
         why = message["why"]
         assert isinstance(slot, int) and isinstance(answer, int | None), "our own message"
         assert isinstance(why, str), "our own message"
-        return [*self._replace(slot), Died(slot=slot, answer=answer, why=why)]
+        return [*self._replace(slot), WorkerDied(slot=slot, answer=answer, why=why)]
 
-    def _replace(self, slot: int) -> list[Scored | Died]:
-        """Take what a dead worker had still sent, and have another forked."""
+    def _replace(self, slot: int) -> list[BatchScored | WorkerDied]:
+        """Read what a dead worker has still sent, and fork another."""
         channel = self._workers.pop(slot)
-        last: list[Scored | Died] = []
+        last: list[BatchScored | WorkerDied] = []
         channel.socket.setblocking(False)
         with suppress(BlockingIOError, ConnectionResetError):
             while (lines := channel.read()) is not None:
@@ -208,32 +208,32 @@ class WorkerPool:
         return last
 
 
-def _read_scores(slot: int, text: bytes) -> Scored:
+def _read_scores(slot: int, text: bytes) -> BatchScored:
     message = json.loads(text)
     scores = tuple(
         (number, Score(verdict=Verdict(verdict), parts=parts, answer=answer, note=note))
         for number, verdict, parts, answer, note in message["scores"]
     )
-    return Scored(
-        slot=slot, scores=scores, seconds=message["seconds"], state=State(message["state"])
+    return BatchScored(
+        slot=slot, scores=scores, seconds=message["seconds"], state=WorkerState(message["state"])
     )
 
 
-def _recipe(task: Task) -> dict[str, Json]:
-    """Describe a task so that it can be made anew: its class, and its settings as plain values."""
-    kind = type(task)
-    trouble = f"the task {task.name} cannot be sent to grading processes: its"
-    if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
-        name = kind.__qualname__
-        raise ConfigError(f"{trouble} class {name} should stand at the top of a file of its own")
+def _describe_task(task: Task) -> dict[str, Json]:
+    """Describe a task for the server to build: its class, and its settings as plain values."""
+    task_class = type(task)
+    complaint = f"the task {task.name} cannot be sent to grading processes: its"
+    if task_class.__module__ == "__main__" or "<locals>" in task_class.__qualname__:
+        name = task_class.__qualname__
+        raise ConfigError(f"{complaint} class {name} should stand at the top of a file of its own")
     settings = vars(task).get("config")
-    if isinstance(settings, Config) and settings_class(kind) is type(settings):
+    if isinstance(settings, Config) and settings_class(task_class) is type(settings):
         table: Json = to_table(settings)
-    elif not inspect.signature(kind).parameters:
+    elif not inspect.signature(task_class).parameters:
         table = None
     else:
         raise ConfigError(
-            f"{trouble} constructor should take nothing, or `config`, annotated with a class of "
+            f"{complaint} constructor should take nothing, or `config`, annotated with a class of "
             "settings and kept as self.config"
         )
-    return {"module": kind.__module__, "name": kind.__qualname__, "settings": table}
+    return {"module": task_class.__module__, "name": task_class.__qualname__, "settings": table}

@@ -1,8 +1,8 @@
-"""What the kernels in torch, C and Triton share: sizes, devices, and how a layer attends.
+"""What the torch, C and Triton kernels share: block sizes, devices, and the attention of a layer.
 
-Each operation has a form in plain torch, which runs anywhere and defines it. Triton does it on
-CUDA, C for float32 on a CPU. With TRITON_INTERPRET=1 in the environment before the first import,
-Triton runs on the CPU; only tests do that.
+Each operation has a reference in plain torch (`torch_*`), which runs anywhere. Triton kernels run
+on CUDA, C kernels in float32 on a CPU. With TRITON_INTERPRET=1 in the environment before the first
+import, Triton runs on the CPU; only tests do that.
 """
 
 import os
@@ -14,7 +14,7 @@ from torch import Tensor
 BLOCK = 64
 """Keys read at a time, from the start of the sequence."""
 CHUNK = 512
-"""Keys summed on their own before they are added to those before them."""
+"""Keys whose softmax sums are computed on their own before they are merged with earlier ones."""
 TILE = 32
 """Queries per program. Tiles begin at multiples of it, so none straddles two blocks of keys."""
 LANES = 16
@@ -25,26 +25,23 @@ TRITON_DEVICES = (("cuda", "cpu") if IS_INTERPRETED else ("cuda",)) if HAS_TRITO
 """Types of device on which Triton's kernels run."""
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling", "sliding_window"})
-"""Of `ModelConfig.features`, those with which the attention and the head in C and Triton are right;
-a model with any other is left to plain torch."""
+"""The `ModelConfig.features` that the C and Triton kernels for attention and lm_head support; a
+model with any other runs in plain torch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionOptions:
-    """How the tokens of a layer attend, besides causally: a new feature of attention is a field.
-
-    Caches hand it on as it is to the functions of attention.py.
-    """
+    """How the tokens of a layer attend, besides causally; a new feature of attention is a field."""
 
     window: int | None = None
-    """Tokens that a token sees, itself among them; None is all before it."""
+    """Tokens that a token sees, including itself; None is all before it."""
     has_kernels: bool = True
     """C and Triton kernels may run: they support all features of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AttentionSpec:
-    """What the attention of a layer needs to know besides its fused projection."""
+    """What the attention of a layer needs besides its fused projection."""
 
     num_heads: int
     num_kv_heads: int

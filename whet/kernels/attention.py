@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from whet.errors import TrainError
 from whet.kernels import CHUNK, HAS_TRITON, TILE, TRITON_DEVICES, AttentionOptions
-from whet.kernels.rows import addresses, c_kernels
+from whet.kernels.layer_ops import addresses, c_kernels
 
 if HAS_TRITON:
     from whet.kernels import triton_attention
@@ -62,9 +62,9 @@ def packed_attention(
     Sequence s lies at starts[s] : starts[s + 1], in int32. `longest` bounds the length of a
     sequence. A tile table of the same sequences saves building one.
     """
-    if not _fits(q_TND, options):
-        lines = packed_lines(starts_S1, longest, len(q_TND))
-        return grid_attention(q_TND, k_TGD, v_TGD, *lines, options)
+    if not _can_use_triton(q_TND, options):
+        cells = packed_to_grid(starts_S1, longest, len(q_TND))
+        return grid_attention(q_TND, k_TGD, v_TGD, *cells, options)
     window = None if options.window is not None and options.window >= longest else options.window
     tiles_K2 = tile_table(starts_S1, len(q_TND)) if tiles_K2 is None else tiles_K2
     if not torch.is_grad_enabled():
@@ -86,12 +86,12 @@ def grid_attention(
     `node_SC` is the token in each cell, `cell_U` the cell that each token takes its result from.
     The C kernel has no sliding window; plain torch runs where a window masks something.
     """
-    is_hidden = options.window is not None and options.window < node_SC.shape[1]
-    if len(q_UND) == 0 or is_hidden or not options.has_kernels:
-        return plain_grid_attention(q_UND, k_UGD, v_UGD, node_SC, cell_U, options)
+    is_masked = options.window is not None and options.window < node_SC.shape[1]
+    if len(q_UND) == 0 or is_masked or not options.has_kernels:
+        return torch_grid_attention(q_UND, k_UGD, v_UGD, node_SC, cell_U, options)
     library = c_kernels(q_UND, k_UGD, v_UGD)
     if library is None:
-        return plain_grid_attention(q_UND, k_UGD, v_UGD, node_SC, cell_U, options)
+        return torch_grid_attention(q_UND, k_UGD, v_UGD, node_SC, cell_U, options)
     out_UND: Tensor = GridAttention.apply(library, q_UND, k_UGD, v_UGD, node_SC, cell_U)
     return out_UND
 
@@ -112,8 +112,8 @@ def paged_prefill(
 
     `before_S` counts the tokens of each sequence that came before this chunk of it.
     """
-    if not _fits(q_TND, options):
-        return plain_paged_prefill(
+    if not _can_use_triton(q_TND, options):
+        return torch_paged_prefill(
             q_TND, keys_pages, values_pages, table_SA, starts_S1, before_S, options
         )
     tiles_K2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_K2 is None else tiles_K2
@@ -137,8 +137,8 @@ def paged_decode(
     The table's width bounds the context. Without `scratch`, as from `decode_scratch`, it is
     allocated here.
     """
-    if not _fits(q_BND, options):
-        return plain_paged_decode(q_BND, keys_pages, values_pages, table_BA, length_B, options)
+    if not _can_use_triton(q_BND, options):
+        return torch_paged_decode(q_BND, keys_pages, values_pages, table_BA, length_B, options)
     if scratch is None:
         scratch = decode_scratch(q_BND, table_BA.shape[1] * keys_pages.shape[2])
     return triton_attention.decode(
@@ -154,10 +154,10 @@ def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]
     return parts.new_empty(rows, chunks, heads), parts.new_empty(rows, chunks, heads), parts
 
 
-def packed_lines(starts_S1: Tensor, longest: int, tokens: int) -> tuple[Tensor, Tensor]:
-    """Return the cells of packed sequences that share nothing: one line each, for `grid_attention`.
+def packed_to_grid(starts_S1: Tensor, longest: int, tokens: int) -> tuple[Tensor, Tensor]:
+    """Lay packed sequences out as a grid, one line each, for `grid_attention`.
 
-    >>> [x.tolist() for x in packed_lines(torch.tensor([0, 2, 5]), 3, 5)]
+    >>> [x.tolist() for x in packed_to_grid(torch.tensor([0, 2, 5]), 3, 5)]
     [[[0, 1, 1], [2, 3, 4]], [0, 1, 3, 4, 5]]
     """
     starts_S1 = starts_S1.long()
@@ -170,7 +170,7 @@ def packed_lines(starts_S1: Tensor, longest: int, tokens: int) -> tuple[Tensor, 
     return node_SC.minimum(starts_S1[1:, None] - 1).clamp(min=0), cell_T
 
 
-def plain_packed_attention(
+def torch_packed_attention(
     q_TND: Tensor,
     k_TGD: Tensor,
     v_TGD: Tensor,
@@ -179,11 +179,11 @@ def plain_packed_attention(
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
     """`packed_attention` in plain torch."""
-    lines = packed_lines(starts_S1, longest, len(q_TND))
-    return plain_grid_attention(q_TND, k_TGD, v_TGD, *lines, options)
+    cells = packed_to_grid(starts_S1, longest, len(q_TND))
+    return torch_grid_attention(q_TND, k_TGD, v_TGD, *cells, options)
 
 
-def plain_grid_attention(
+def torch_grid_attention(
     q_UND: Tensor,
     k_UGD: Tensor,
     v_UGD: Tensor,
@@ -218,7 +218,7 @@ def _window_mask(longest: int, window: int | None, device: torch.device) -> Tens
     return (ahead_CC <= 0) & (ahead_CC > -window)
 
 
-def plain_paged_prefill(
+def torch_paged_prefill(
     q_TND: Tensor,
     keys_pages: Tensor,
     values_pages: Tensor,
@@ -249,7 +249,7 @@ def plain_paged_prefill(
     return out_TND
 
 
-def plain_paged_decode(
+def torch_paged_decode(
     q_BND: Tensor,
     keys_pages: Tensor,
     values_pages: Tensor,
@@ -262,18 +262,18 @@ def plain_paged_decode(
     groups = keys_pages.shape[1]
     context = table_BA.shape[1] * keys_pages.shape[2]
     column_C = torch.arange(context, device=q_BND.device)
-    seen_BC = column_C < length_B[:, None]
+    mask_BC = column_C < length_B[:, None]
     if options.window is not None:
-        seen_BC &= column_C >= length_B[:, None] - options.window
-    seen_B11C = seen_BC[:, None, None]
+        mask_BC &= column_C >= length_B[:, None] - options.window
+    mask_B11C = mask_BC[:, None, None]
     # A page may hold anything past the end of its sequence, even NaN.
     k_BGCD, v_BGCD = (
-        _context(pages, table_BA).where(seen_B11C.transpose(2, 3), 0)
+        _context(pages, table_BA).where(mask_B11C.transpose(2, 3), 0)
         for pages in (keys_pages, values_pages)
     )
     # Query heads that share a key head become rows of one small matrix: no key is read twice.
     q_BGYD = q_BND.reshape(rows, groups, heads // groups, size)
-    mixed = F.scaled_dot_product_attention(q_BGYD, k_BGCD, v_BGCD, attn_mask=seen_B11C)
+    mixed = F.scaled_dot_product_attention(q_BGYD, k_BGCD, v_BGCD, attn_mask=mask_B11C)
     return mixed.reshape(rows, heads, size).where((length_B > 0)[:, None, None], 0)
 
 
@@ -282,8 +282,8 @@ def _context(pages: Tensor, table: Tensor) -> Tensor:
     return pages[table].transpose(-4, -3).flatten(-3, -2)
 
 
-def _fits(q: Tensor, options: AttentionOptions) -> bool:
-    """Say whether the Triton kernels apply: they need a head size of 16, 32, 64, 128 or 256."""
+def _can_use_triton(q: Tensor, options: AttentionOptions) -> bool:
+    """Whether the Triton kernels apply: they need a head size of 16, 32, 64, 128 or 256."""
     if q.device.type not in TRITON_DEVICES or not options.has_kernels:
         return False
     size = q.shape[-1]
@@ -321,7 +321,7 @@ class _Packed(torch.autograd.Function):
             no_dropout = torch.zeros(2, dtype=torch.uint64, device=d_out_TND.device)
             unused = torch.empty(0, device=d_out_TND.device)
             sequences = starts_S1, starts_S1, ctx.longest, ctx.longest
-            slopes = torch.ops.aten._flash_attention_backward(
+            input_grads = torch.ops.aten._flash_attention_backward(
                 *(d_out_TND, *inputs, out_TND, lse_NT, *sequences, 0.0, True, no_dropout, unused),
                 window_size_left=-1 if ctx.window is None else ctx.window - 1,
                 window_size_right=0,
@@ -330,17 +330,17 @@ class _Packed(torch.autograd.Function):
             options = AttentionOptions(window=ctx.window)
             with torch.enable_grad():
                 q, k, v = (x.detach().requires_grad_() for x in inputs)
-                again = plain_packed_attention(q, k, v, starts_S1, ctx.longest, options)
-            slopes = torch.autograd.grad(again, (q, k, v), d_out_TND)
-        return *slopes, None, None, None, None
+                recomputed = torch_packed_attention(q, k, v, starts_S1, ctx.longest, options)
+            input_grads = torch.autograd.grad(recomputed, (q, k, v), d_out_TND)
+        return *input_grads, None, None, None, None
 
 
 _SIZES = ("lines", "longest", "heads", "groups", "size", "threads")
 _TENSORS = ("node", "cell", "q", "k", "v", "out", "lse", "d_out", "d_q", "d_k", "d_v", "room")
 
 
-class _Attention(ctypes.Structure):
-    """The argument of the kernels in attend.c."""
+class _AttentionArgs(ctypes.Structure):
+    """The argument of the kernels in attention.c."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in _SIZES),
@@ -360,15 +360,15 @@ class GridAttention(torch.autograd.Function):
         cell_U: Tensor,
     ) -> Tensor:
         assert k_UGD.shape == v_UGD.shape and len(k_UGD) == len(q_UND) == len(cell_U), (
-            "a key and a value a token"
+            "one key and one value per token"
         )
         assert k_UGD.shape[2] == q_UND.shape[2] and q_UND.shape[1] % k_UGD.shape[1] == 0, (
-            "heads of one size, in groups"
+            "query heads are a multiple of key heads, all of one size"
         )
         inputs = tuple(x.contiguous() for x in (node_SC, cell_U, q_UND, k_UGD, v_UGD))
         out_UND = torch.empty_like(inputs[2])
         lse_UN = q_UND.new_empty(q_UND.shape[:2])
-        _run(library.attend_forward, *inputs, out_UND, lse_UN)
+        _run(library.attention_forward, *inputs, out_UND, lse_UN)
         ctx.save_for_backward(*inputs, out_UND, lse_UN)
         ctx.library = library
         return out_UND
@@ -381,9 +381,9 @@ class GridAttention(torch.autograd.Function):
         d_q_UND = torch.empty_like(q_UND)
         d_k_UGD = torch.zeros_like(k_UGD)
         d_v_UGD = torch.zeros_like(v_UGD)
-        room = q_UND.new_empty(2, node_SC.numel(), *k_UGD.shape[1:])
-        slopes = grads[0].contiguous(), d_q_UND, d_k_UGD, d_v_UGD, room
-        _run(ctx.library.attend_backward, *saved, *slopes)
+        scratch = q_UND.new_empty(2, node_SC.numel(), *k_UGD.shape[1:])
+        input_grads = grads[0].contiguous(), d_q_UND, d_k_UGD, d_v_UGD, scratch
+        _run(ctx.library.attention_backward, *saved, *input_grads)
         return None, d_q_UND, d_k_UGD, d_v_UGD, None, None
 
 
@@ -391,6 +391,6 @@ def _run(
     kernel: Any, node_SC: Tensor, cell_U: Tensor, q_UND: Tensor, k_UGD: Tensor, *others: Tensor
 ) -> None:
     sizes = *node_SC.shape, *q_UND.shape[1:2], *k_UGD.shape[1:], torch.get_num_threads()
-    arguments = _Attention(*sizes, *addresses(node_SC, cell_U, q_UND, k_UGD, *others))
+    arguments = _AttentionArgs(*sizes, *addresses(node_SC, cell_U, q_UND, k_UGD, *others))
     if kernel(ctypes.byref(arguments)):
         raise TrainError("there is no memory left for attention; lower train.micro_tokens")

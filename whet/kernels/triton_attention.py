@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
-"""The kernels of attention.py: `_fold` takes a block of keys, `_join` a chunk.
+"""The Triton kernels of attention.py: online softmax over blocks of keys, then over chunks.
 
 Shapes: T tokens, S sequences, B rows decoding, N query heads, G key/value heads, D head size, A
 pages of a sequence, K tiles or chunks.
@@ -72,10 +72,10 @@ def decode(
     table_BA = table_BA.contiguous()
     share = heads // groups
     out_BND = torch.empty_like(q_BND)
-    parts_BKND = scratch[2]
+    accs_BKND = scratch[2]
     chunks = triton.cdiv(width * page, CHUNK)
     tile = max(16, triton.next_power_of_2(share))
-    assert parts_BKND.shape[0] >= rows and parts_BKND.shape[1] == chunks, (
+    assert accs_BKND.shape[0] >= rows and accs_BKND.shape[1] == chunks, (
         "scratch memory of another size"
     )
     tensors = q_BND, keys_pages, values_pages, table_BA, length_B, out_BND, *scratch
@@ -85,7 +85,7 @@ def decode(
     )
     if chunks > 1:
         shape = groups, share, size, tile, CHUNK, window or 0
-        _combine[(rows, groups)](
+        _combine_chunks[(rows, groups)](
             *scratch, length_B, out_BND, chunks, *shape, num_warps=2, enable_fp_fusion=False
         )
     return out_BND
@@ -116,49 +116,49 @@ def _row_sum(x):
 
 
 @triton.jit
-def _base(top, WINDOW: tl.constexpr):
+def _finite_max(row_max, WINDOW: tl.constexpr):
     """Return what exponents are relative to: the maximum, or 0 while a window masks every key."""
     if WINDOW > 0:
-        top = tl.where(top == float("-inf"), 0.0, top)
-    return top
+        row_max = tl.where(row_max == float("-inf"), 0.0, row_max)
+    return row_max
 
 
 @triton.jit
-def _fold(q, k, v, seen, scale, top, total, mixed, WINDOW: tl.constexpr):
+def _add_keys(q, k, v, mask, scale, row_max, total, acc, WINDOW: tl.constexpr):
     """Add a block of keys to a chunk: running maximum, sum of exponentials, weighted values."""
-    score = tl.where(seen, tl.dot(q, k, input_precision="ieee") * scale, float("-inf"))
-    new_top = tl.maximum(top, tl.max(score, 1))
-    base = _base(new_top, WINDOW)
-    fade = tl.exp2(top - base)
+    score = tl.where(mask, tl.dot(q, k, input_precision="ieee") * scale, float("-inf"))
+    new_max = tl.maximum(row_max, tl.max(score, 1))
+    base = _finite_max(new_max, WINDOW)
+    rescale = tl.exp2(row_max - base)
     share = tl.exp2(score - base[:, None])
-    total = tl.fma(total, fade, _row_sum(share))
-    mixed = tl.dot(share.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
-    return new_top, total, mixed
+    total = tl.fma(total, rescale, _row_sum(share))
+    acc = tl.dot(share.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
+    return new_max, total, acc
 
 
 @triton.jit
-def _join(top, total, mixed, chunk_top, chunk_total, chunk_mixed, WINDOW: tl.constexpr):
+def _merge(row_max, total, acc, chunk_max, chunk_total, chunk_acc, WINDOW: tl.constexpr):
     """Add a finished chunk to the result so far."""
-    new_top = tl.maximum(top, chunk_top)
-    base = _base(new_top, WINDOW)
-    old = tl.exp2(top - base)
-    new = tl.exp2(chunk_top - base)
+    new_max = tl.maximum(row_max, chunk_max)
+    base = _finite_max(new_max, WINDOW)
+    old = tl.exp2(row_max - base)
+    new = tl.exp2(chunk_max - base)
     total = tl.fma(total, old, chunk_total * new)
-    mixed = tl.fma(mixed, tl.broadcast_to(old[:, None], mixed.shape), chunk_mixed * new[:, None])
-    return new_top, total, mixed
+    acc = tl.fma(acc, tl.broadcast_to(old[:, None], acc.shape), chunk_acc * new[:, None])
+    return new_max, total, acc
 
 
 @triton.jit
-def _nothing(ROWS: tl.constexpr, SIZE: tl.constexpr):
+def _empty_state(ROWS: tl.constexpr, SIZE: tl.constexpr):
     """Start a chunk, or the result: no key seen."""
-    top = tl.full([ROWS], float("-inf"), tl.float32)
-    return top, tl.zeros([ROWS], tl.float32), tl.zeros([ROWS, SIZE], tl.float32)
+    row_max = tl.full([ROWS], float("-inf"), tl.float32)
+    return row_max, tl.zeros([ROWS], tl.float32), tl.zeros([ROWS, SIZE], tl.float32)
 
 
 @triton.jit(do_not_specialize=["width", "tokens"])
 def _prefill(
     queries, keys, values, starts, tiles, before, table, out, lse, scale, width, tokens,
-    HAS_LSE: tl.constexpr, GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr,
+    HAS_LSE: tl.constexpr, GROUPS: tl.constexpr, GROUP_SIZE: tl.constexpr, SIZE: tl.constexpr,
     PAGE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
@@ -167,7 +167,7 @@ def _prefill(
         return
     first = tl.load(tiles + 2 * tl.program_id(0) + 1)
     head = tl.program_id(1)
-    group = head // EACH
+    group = head // GROUP_SIZE
     start = tl.load(starts + sequence).to(tl.int64)
     past = 0
     if PAGE > 0:
@@ -179,15 +179,15 @@ def _prefill(
     offset = tl.arange(0, SIZE)
     is_own = (position >= past) & (position < length)
     row = start + position - past
-    cell = ((row * (GROUPS * EACH) + head) * SIZE)[:, None] + offset[None, :]
+    cell = ((row * (GROUPS * GROUP_SIZE) + head) * SIZE)[:, None] + offset[None, :]
     q = tl.load(queries + cell, mask=is_own[:, None], other=0.0)
     last = tl.minimum(first + ROWS, length)
-    top, total, mixed = _nothing(ROWS, SIZE)
+    row_max, total, acc = _empty_state(ROWS, SIZE)
     lowest = 0
     if WINDOW > 0:
         lowest = tl.maximum(first + 1 - WINDOW, 0)
     for chunk in range(lowest // CHUNK * CHUNK, last, CHUNK):
-        chunk_top, chunk_total, chunk_mixed = _nothing(ROWS, SIZE)
+        chunk_max, chunk_total, chunk_acc = _empty_state(ROWS, SIZE)
         begin = chunk
         if WINDOW > 0:
             begin = tl.maximum(chunk, lowest // BLOCK * BLOCK)
@@ -210,24 +210,24 @@ def _prefill(
                 mask=is_there[:, None],
                 other=0.0,
             )
-            seen = (block + key)[None, :] <= position[:, None]
+            mask = (block + key)[None, :] <= position[:, None]
             if WINDOW > 0:
-                seen = seen & ((block + key)[None, :] > position[:, None] - WINDOW)
-            chunk_top, chunk_total, chunk_mixed = _fold(
-                q, k, v, seen, scale, chunk_top, chunk_total, chunk_mixed, WINDOW
+                mask = mask & ((block + key)[None, :] > position[:, None] - WINDOW)
+            chunk_max, chunk_total, chunk_acc = _add_keys(
+                q, k, v, mask, scale, chunk_max, chunk_total, chunk_acc, WINDOW
             )
-        top, total, mixed = _join(top, total, mixed, chunk_top, chunk_total, chunk_mixed, WINDOW)
-    tl.store(out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])
+        row_max, total, acc = _merge(row_max, total, acc, chunk_max, chunk_total, chunk_acc, WINDOW)
+    tl.store(out + cell, (acc / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])
     if HAS_LSE:
         tl.store(
-            lse + head * tokens + row, (top + tl.log2(total)) * 0.6931471805599453, mask=is_own
+            lse + head * tokens + row, (row_max + tl.log2(total)) * 0.6931471805599453, mask=is_own
         )
 
 
 @triton.jit(do_not_specialize=["width", "chunks"])
 def _decode(
-    queries, keys, values, table, lengths, out, tops, sums, parts, scale, width, chunks,
-    GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, PAGE: tl.constexpr,
+    queries, keys, values, table, lengths, out, maxes, sums, accs, scale, width, chunks,
+    GROUPS: tl.constexpr, GROUP_SIZE: tl.constexpr, SIZE: tl.constexpr, PAGE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -237,8 +237,8 @@ def _decode(
     head = tl.arange(0, ROWS)
     key = tl.arange(0, BLOCK)
     offset = tl.arange(0, SIZE)
-    is_own = head < EACH
-    line = (row * GROUPS + group) * EACH + head
+    is_own = head < GROUP_SIZE
+    line = (row * GROUPS + group) * GROUP_SIZE + head
     cell = line[:, None] * SIZE + offset[None, :]
     if (length == 0) & (chunk == 0):
         tl.store(out + cell, tl.zeros([ROWS, SIZE], out.dtype.element_ty), mask=is_own[:, None])
@@ -252,7 +252,7 @@ def _decode(
             return
         begin = tl.maximum(begin, lowest // BLOCK * BLOCK)
     q = tl.load(queries + cell, mask=is_own[:, None], other=0.0)
-    top, total, mixed = _nothing(ROWS, SIZE)
+    row_max, total, acc = _empty_state(ROWS, SIZE)
     for block in range(begin, tl.minimum((chunk + 1) * CHUNK, length).to(tl.int32), BLOCK):
         page = tl.load(table + row * width + block // PAGE).to(tl.int64)
         base = ((page * GROUPS + group) * PAGE + block % PAGE) * SIZE
@@ -261,25 +261,23 @@ def _decode(
         v = tl.load(
             values + base + key[:, None] * SIZE + offset[None, :], mask=is_there[:, None], other=0.0
         )
-        seen = is_there
+        mask = is_there
         if WINDOW > 0:
-            seen = seen & (block + key >= lowest)
-        top, total, mixed = _fold(q, k, v, seen[None, :], scale, top, total, mixed, WINDOW)
+            mask = mask & (block + key >= lowest)
+        row_max, total, acc = _add_keys(q, k, v, mask[None, :], scale, row_max, total, acc, WINDOW)
     if length <= CHUNK:
-        tl.store(
-            out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None]
-        )
+        tl.store(out + cell, (acc / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])
     else:
-        line = ((row * chunks + chunk) * GROUPS + group) * EACH + head
-        tl.store(tops + line, top, mask=is_own)
+        line = ((row * chunks + chunk) * GROUPS + group) * GROUP_SIZE + head
+        tl.store(maxes + line, row_max, mask=is_own)
         tl.store(sums + line, total, mask=is_own)
-        tl.store(parts + line[:, None] * SIZE + offset[None, :], mixed, mask=is_own[:, None])
+        tl.store(accs + line[:, None] * SIZE + offset[None, :], acc, mask=is_own[:, None])
 
 
 @triton.jit(do_not_specialize=["chunks"])
-def _combine(
-    tops, sums, parts, lengths, out, chunks,
-    GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, ROWS: tl.constexpr,
+def _combine_chunks(
+    maxes, sums, accs, lengths, out, chunks,
+    GROUPS: tl.constexpr, GROUP_SIZE: tl.constexpr, SIZE: tl.constexpr, ROWS: tl.constexpr,
     CHUNK: tl.constexpr,
     WINDOW: tl.constexpr,
 ):  # fmt: skip
@@ -290,18 +288,18 @@ def _combine(
         return
     head = tl.arange(0, ROWS)
     offset = tl.arange(0, SIZE)
-    is_own = head < EACH
-    top, total, mixed = _nothing(ROWS, SIZE)
+    is_own = head < GROUP_SIZE
+    row_max, total, acc = _empty_state(ROWS, SIZE)
     start = 0
     if WINDOW > 0:
         start = tl.maximum(length - WINDOW, 0) // CHUNK
     for chunk in range(start, tl.cdiv(length, CHUNK)):
-        line = ((row * chunks + chunk) * GROUPS + group) * EACH + head
-        chunk_top = tl.load(tops + line, mask=is_own, other=0.0)
+        line = ((row * chunks + chunk) * GROUPS + group) * GROUP_SIZE + head
+        chunk_max = tl.load(maxes + line, mask=is_own, other=0.0)
         chunk_total = tl.load(sums + line, mask=is_own, other=1.0)
-        part = tl.load(
-            parts + line[:, None] * SIZE + offset[None, :], mask=is_own[:, None], other=0.0
+        chunk_acc = tl.load(
+            accs + line[:, None] * SIZE + offset[None, :], mask=is_own[:, None], other=0.0
         )
-        top, total, mixed = _join(top, total, mixed, chunk_top, chunk_total, part, WINDOW)
-    cell = ((row * GROUPS + group) * EACH + head)[:, None] * SIZE + offset[None, :]
-    tl.store(out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])
+        row_max, total, acc = _merge(row_max, total, acc, chunk_max, chunk_total, chunk_acc, WINDOW)
+    cell = ((row * GROUPS + group) * GROUP_SIZE + head)[:, None] * SIZE + offset[None, :]
+    tl.store(out + cell, (acc / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])

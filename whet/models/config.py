@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 
 from whet.errors import DataError
-from whet.types import Json
+from whet.types import Json, read_integer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,20 +88,20 @@ class ModelConfig:
     sliding_window: SlidingWindow | None = None
 
     def window(self, layer: int) -> int | None:
-        """Say how many tokens a layer sees; None is all."""
+        """How many tokens a layer sees; None is all."""
         sliding = self.sliding_window
         return sliding.tokens if sliding is not None and layer in sliding.layers else None
 
-    def of_family(self, family: str) -> "ModelConfig":
-        """Give the same sizes in a family, with the features that all its models have."""
+    def with_family(self, family: str) -> "ModelConfig":
+        """Return the same sizes with the features of another family."""
         return replace(self, family=family, qkv_bias=family == "qwen2", qk_norm=family == "qwen3")
 
     @property
     def features(self) -> frozenset[str]:
-        """Name the features that this decoder has.
+        """Names of the features that this decoder has.
 
-        Plain torch computes all of them. Whatever is faster states in a constant FEATURES which
-        ones it computes, and is passed over for a model with any other.
+        Plain torch supports all of them. A faster implementation lists those it supports in a
+        constant FEATURES, and is not used for a model with any other.
         """
         values = asdict(self)
         return frozenset(
@@ -123,24 +123,24 @@ FAMILIES = {
     "mistral": "MistralForCausalLM",
 }
 """Classes of transformers by `model_type`."""
-_READ = {
+_KNOWN_KEYS = {
     *("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
     *("num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"),
     *("rms_norm_eps", "hidden_act", "tie_word_embeddings"),
     *("rope_theta", "rope_scaling", "rope_parameters"),
 }
-_WINDOW = {"sliding_window", "layer_types"}
-_QWEN_WINDOW = _WINDOW | {"use_sliding_window", "max_window_layers"}
-_READ_BY_FAMILY = {"qwen2": _QWEN_WINDOW, "qwen3": _QWEN_WINDOW, "mistral": _WINDOW}
+_WINDOW_KEYS = {"sliding_window", "layer_types"}
+_QWEN_KEYS = _WINDOW_KEYS | {"use_sliding_window", "max_window_layers"}
+_FAMILY_KEYS = {"qwen2": _QWEN_KEYS, "qwen3": _QWEN_KEYS, "mistral": _WINDOW_KEYS}
 """Keys that only some families read; in the file of another, they are unknown."""
 _DEFAULTS: Mapping[str, Mapping[str, Json]] = {
     "qwen2": {"num_key_value_heads": 32, "sliding_window": 4096},
     "qwen3": {"num_key_value_heads": 32, "sliding_window": 4096, "head_dim": 128},
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
 }
-"""What transformers takes for an absent key, where that is a number of the family's own. A key that
-is null is another matter: so many heads as there are, or no window."""
-_WITHOUT_EFFECT = {
+"""Defaults of transformers for absent keys, where they depend on the family. They do not apply to a
+key that is null, which means as many key heads as heads, or no window."""
+_IGNORED_KEYS = {
     *("architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path"),
     *("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "tokenizer_class"),
     *("use_cache", "return_dict", "id2label", "label2id", "initializer_range", "pretraining_tp"),
@@ -163,25 +163,25 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
         )
     row = {**_DEFAULTS.get(family, {}), **row}
     _check_support(row, family)
-    hidden = _count(row, "hidden_size")
-    heads = _count(row, "num_attention_heads")
-    theta, scaling = _rope(row)
+    hidden = _int(row, "hidden_size")
+    heads = _int(row, "num_attention_heads")
+    theta, scaling = _read_rope(row)
     cfg = ModelConfig(
         family=family,
-        vocab_size=_count(row, "vocab_size"),
+        vocab_size=_int(row, "vocab_size"),
         hidden_size=hidden,
-        intermediate_size=_count(row, "intermediate_size"),
-        num_layers=_count(row, "num_hidden_layers"),
+        intermediate_size=_int(row, "intermediate_size"),
+        num_layers=_int(row, "num_hidden_layers"),
         num_heads=heads,
-        num_kv_heads=_count(row, "num_key_value_heads", heads),
-        head_dim=_count(row, "head_dim", hidden // heads),
-        max_positions=_count(row, "max_position_embeddings"),
+        num_kv_heads=_int(row, "num_key_value_heads", heads),
+        head_dim=_int(row, "head_dim", hidden // heads),
+        max_positions=_int(row, "max_position_embeddings"),
         rope_theta=theta,
-        norm_eps=_positive(row, "rms_norm_eps", 1e-6),
+        norm_eps=_float(row, "rms_norm_eps", 1e-6),
         tied=bool(row.get("tie_word_embeddings", False)),
         rope_scaling=scaling,
-        sliding_window=_sliding(row, family),
-    ).of_family(family)
+        sliding_window=_read_window(row, family),
+    ).with_family(family)
     if cfg.num_heads % cfg.num_kv_heads or cfg.head_dim % 2:
         raise DataError(
             f"config.json: {cfg.num_heads} heads must be a multiple of {cfg.num_kv_heads} "
@@ -224,7 +224,7 @@ def _check_support(row: Mapping[str, Json], family: str) -> None:
     for key in ("attention_bias", "mlp_bias", "quantization_config"):
         if row.get(key):
             raise DataError(f"config.json: {key} is {row[key]!r}, it must be absent or false")
-    for key in sorted(row.keys() - _READ - _READ_BY_FAMILY.get(family, set()) - _WITHOUT_EFFECT):
+    for key in sorted(row.keys() - _KNOWN_KEYS - _FAMILY_KEYS.get(family, set()) - _IGNORED_KEYS):
         if row[key]:
             raise DataError(
                 f"config.json: {key} is {row[key]!r}, a key whet does not know of a {family} "
@@ -233,27 +233,27 @@ def _check_support(row: Mapping[str, Json], family: str) -> None:
             )
 
 
-def _sliding(row: Mapping[str, Json], family: str) -> SlidingWindow | None:
+def _read_window(row: Mapping[str, Json], family: str) -> SlidingWindow | None:
     """Read the window and the layers that have one: all of Mistral's, the last ones of Qwen's."""
     is_on = family == "mistral" or (family in ("qwen2", "qwen3") and row.get("use_sliding_window"))
     if not is_on or row.get("sliding_window") is None:
-        if isinstance(kinds := row.get("layer_types"), list) and set(kinds) != {"full_attention"}:
+        if isinstance(types := row.get("layer_types"), list) and set(types) != {"full_attention"}:
             raise DataError(
-                f"config.json: layer_types are {kinds!r}, but sliding_window is not set"
+                f"config.json: layer_types are {types!r}, but sliding_window is not set"
             )
         return None
-    count = _count(row, "num_hidden_layers")
-    first = 0 if family == "mistral" else int(str(row.get("max_window_layers", 28)))
-    kinds = row.get("layer_types") or [
+    count = _int(row, "num_hidden_layers")
+    first = 0 if family == "mistral" else read_integer(row.get("max_window_layers", 28))
+    types = row.get("layer_types") or [
         "sliding_attention" if index >= first else "full_attention" for index in range(count)
     ]
     known = {"full_attention", "sliding_attention"}
-    if not isinstance(kinds, list) or len(kinds) != count or not known.issuperset(map(str, kinds)):
+    if not isinstance(types, list) or len(types) != count or not known.issuperset(map(str, types)):
         raise DataError(
-            f"config.json: layer_types are {kinds!r}, expected {sorted(known)} by layer"
+            f"config.json: layer_types are {types!r}, expected {sorted(known)} by layer"
         )
-    layers = tuple(index for index, kind in enumerate(kinds) if kind == "sliding_attention")
-    return SlidingWindow(tokens=_count(row, "sliding_window"), layers=layers) if layers else None
+    layers = tuple(index for index, kind in enumerate(types) if kind == "sliding_attention")
+    return SlidingWindow(tokens=_int(row, "sliding_window"), layers=layers) if layers else None
 
 
 def _sliding_to_json(cfg: ModelConfig) -> dict[str, Json]:
@@ -262,7 +262,7 @@ def _sliding_to_json(cfg: ModelConfig) -> dict[str, Json]:
         return {"sliding_window": None if sliding is None else sliding.tokens}
     if sliding is None:
         return {}
-    kinds: list[Json] = [
+    types: list[Json] = [
         "full_attention" if cfg.window(layer) is None else "sliding_attention"
         for layer in range(cfg.num_layers)
     ]
@@ -270,15 +270,15 @@ def _sliding_to_json(cfg: ModelConfig) -> dict[str, Json]:
         "sliding_window": sliding.tokens,
         "use_sliding_window": True,
         "max_window_layers": min(sliding.layers),
-        "layer_types": kinds,
+        "layer_types": types,
     }
 
 
-def _rope(row: Mapping[str, Json]) -> tuple[float, RopeScaling | None]:
+def _read_rope(row: Mapping[str, Json]) -> tuple[float, RopeScaling | None]:
     rope = row.get("rope_parameters") or row.get("rope_scaling") or {}
     if not isinstance(rope, dict):
         raise DataError(f"config.json: rope_parameters is {rope!r}, expected an object")
-    theta = _positive(rope, "rope_theta", _positive(row, "rope_theta", 10000.0))
+    theta = _float(rope, "rope_theta", _float(row, "rope_theta", 10000.0))
     kind = rope.get("rope_type", rope.get("type", "default"))
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
         raise DataError("config.json: partial_rotary_factor must be absent or 1")
@@ -286,26 +286,24 @@ def _rope(row: Mapping[str, Json]) -> tuple[float, RopeScaling | None]:
         case "default":
             return theta, None
         case "linear":
-            return theta, LinearRope(factor=_positive(rope, "factor"))
+            return theta, LinearRope(factor=_float(rope, "factor"))
         case "dynamic":
-            return theta, DynamicRope(factor=_positive(rope, "factor"))
+            return theta, DynamicRope(factor=_float(rope, "factor"))
         case "llama3":
             return theta, Llama3Rope(
-                factor=_positive(rope, "factor"),
-                low_freq_factor=_positive(rope, "low_freq_factor"),
-                high_freq_factor=_positive(rope, "high_freq_factor"),
-                original_max_positions=_count(rope, _ORIGINAL),
+                factor=_float(rope, "factor"),
+                low_freq_factor=_float(rope, "low_freq_factor"),
+                high_freq_factor=_float(rope, "high_freq_factor"),
+                original_max_positions=_int(rope, _ORIGINAL),
             )
         case "yarn":
-            factor = _positive(rope, "factor")
+            factor = _float(rope, "factor")
             return theta, YarnRope(
                 factor=factor,
-                original_max_positions=_count(
-                    rope, _ORIGINAL, _count(row, "max_position_embeddings")
-                ),
-                attention_factor=_positive(rope, "attention_factor", _mscale(rope, factor)),
-                beta_fast=_positive(rope, "beta_fast", 32.0),
-                beta_slow=_positive(rope, "beta_slow", 1.0),
+                original_max_positions=_int(rope, _ORIGINAL, _int(row, "max_position_embeddings")),
+                attention_factor=_float(rope, "attention_factor", _mscale(rope, factor)),
+                beta_fast=_float(rope, "beta_fast", 32.0),
+                beta_slow=_float(rope, "beta_slow", 1.0),
                 truncate=bool(rope.get("truncate", True)),
             )
     known = "'default', 'linear', 'dynamic', 'llama3' or 'yarn'"
@@ -319,28 +317,28 @@ def _mscale(rope: Mapping[str, Json], factor: float) -> float:
         return 0.1 * by * math.log(factor) + 1.0 if factor > 1 else 1.0
 
     if rope.get("mscale") and rope.get("mscale_all_dim"):
-        return scale(_positive(rope, "mscale")) / scale(_positive(rope, "mscale_all_dim"))
+        return scale(_float(rope, "mscale")) / scale(_float(rope, "mscale_all_dim"))
     return scale(1.0)
 
 
 def _rope_to_json(scaling: RopeScaling | None) -> dict[str, Json]:
     if scaling is None:
         return {"rope_type": "default"}
-    kinds = {LinearRope: "linear", DynamicRope: "dynamic", Llama3Rope: "llama3", YarnRope: "yarn"}
-    table: dict[str, Json] = {"rope_type": kinds[type(scaling)], **asdict(scaling)}
+    types = {LinearRope: "linear", DynamicRope: "dynamic", Llama3Rope: "llama3", YarnRope: "yarn"}
+    table: dict[str, Json] = {"rope_type": types[type(scaling)], **asdict(scaling)}
     if "original_max_positions" in table:
         table[_ORIGINAL] = table.pop("original_max_positions")
     return table
 
 
-def _count(row: Mapping[str, Json], key: str, default: int | None = None) -> int:
+def _int(row: Mapping[str, Json], key: str, default: int | None = None) -> int:
     value = default if row.get(key) is None else row[key]
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise DataError(f"config.json: {key} is {value!r}, expected a whole number above 0")
     return value
 
 
-def _positive(row: Mapping[str, Json], key: str, default: float | None = None) -> float:
+def _float(row: Mapping[str, Json], key: str, default: float | None = None) -> float:
     value = default if row.get(key) is None else row[key]
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise DataError(f"config.json: {key} is {value!r}, expected a number above 0")

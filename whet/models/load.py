@@ -21,7 +21,8 @@ from torch import Tensor
 from whet.errors import DataError, TrainError
 from whet.models.config import ModelConfig, from_json, to_json
 from whet.models.transformer import Transformer, rope_table
-from whet.store.files import writing
+from whet.store.files import write_errors
+from whet.text.tokenizer import read_json
 from whet.types import Json
 
 WEIGHTS = "model.safetensors"
@@ -29,7 +30,7 @@ INDEX = "model.safetensors.index.json"
 CONFIG = "config.json"
 ADAPTER_CONFIG = "adapter_config.json"
 DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
-"""What a hub id brings here. Pickled weights are never fetched."""
+"""Files downloaded for a hub id. Pickled weights are never downloaded."""
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _ROPE = re.compile(r".*\.rotary_emb\.inv_freq")
@@ -125,7 +126,7 @@ def _unreadable(file: Path, error: Exception) -> DataError:
 
 
 def load_weights(model: Transformer, folder: Path) -> None:
-    """Fill a model in place from a folder of its own shape, for all that share its memory."""
+    """Load weights from a folder of the same shape in place, also for whoever shares the memory."""
     wanted = dict(model.named_views())
     files = _weight_files(folder)
     if not files:
@@ -143,20 +144,17 @@ def save_model(
     model: Transformer,
     folder: Path,
     *,
-    dtype: torch.dtype | None = None,
     eos_tokens: Collection[int] = (),
 ) -> None:
     """Write a folder that transformers and vLLM load; the tokenizer saves itself beside it.
 
-    `dtype` None keeps the model's own; `eos_tokens` go to `generation_config.json`, so that others
-    stop there too.
+    `eos_tokens` go to `generation_config.json`, so that others stop there too.
     """
-    kept = dtype or model.dtype
-    tensors = {name: view.to(kept) for name, view in model.named_views()}
+    tensors = {name: view.to(model.dtype) for name, view in model.named_views()}
     check_finite(tensors.items())
     config: dict[str, Json] = {
         **to_json(model.cfg),
-        "torch_dtype": str(kept).removeprefix("torch."),
+        "torch_dtype": str(model.dtype).removeprefix("torch."),
     }
     stops: list[Json] = [int(token) for token in sorted(eos_tokens)]
     write_tensors(folder / WEIGHTS, tensors)
@@ -170,7 +168,7 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file, whole or not at all; what the disk refuses is one sentence."""
     host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     partial = file.with_name(f"{file.name}.partial")
-    with writing(file):
+    with write_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
             save_file(host, partial, metadata={"format": "pt"})
@@ -262,16 +260,6 @@ def fill_weights(
         raise _unreadable(file, error) from error
 
 
-def read_json(file: Path) -> dict[str, Json]:
-    try:
-        row: Json = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{str(file)!r} cannot be read as JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise DataError(f"{str(file)!r} must hold a JSON object")
-    return row
-
-
 def write_json(file: Path, row: dict[str, Json]) -> None:
-    with writing(file):
+    with write_errors(file):
         file.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")

@@ -25,13 +25,13 @@ from whet.models.load import (
     check_finite,
     fill_weights,
     load_weights,
-    read_json,
     read_shapes,
     save_model,
     write_json,
     write_tensors,
 )
 from whet.models.transformer import Layer, Transformer
+from whet.text.tokenizer import read_json
 from whet.types import Json
 
 Target = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -44,7 +44,7 @@ class LoraConfig(Config):
     rank: int = Field(default=16, ge=1)
     """Rank of each adapter."""
     alpha: float = Field(default=32.0, gt=0.0)
-    """Adapters count alpha / rank times, so that a change of rank needs no other learning rate."""
+    """Adapters are scaled by alpha / rank, so that another rank needs no other learning rate."""
     targets: tuple[Target, ...] = TARGETS
     """Matrices that get an adapter."""
 
@@ -72,16 +72,16 @@ class FusedMatrix:
 class LoraLinear(nn.Linear):
     """A frozen projection and its adapters, over the memory of the projection it replaces."""
 
-    def __init__(self, frozen: nn.Linear, parts: tuple[FusedMatrix, ...], cfg: LoraConfig) -> None:
+    def __init__(self, frozen: nn.Linear, fused: tuple[FusedMatrix, ...], cfg: LoraConfig) -> None:
         super().__init__(
             frozen.in_features, frozen.out_features, bias=frozen.bias is not None, device="meta"
         )
         self.weight = frozen.weight
         self.bias = frozen.bias
-        self.parts = parts
+        self.fused = fused
         self.scale = cfg.scale
         self.rank = cfg.rank
-        adapted = [part.rows for part in parts if part.is_adapted]
+        adapted = [matrix.rows for matrix in fused if matrix.is_adapted]
         self.lora_A = nn.Parameter(
             frozen.weight.new_zeros(len(adapted) * cfg.rank, frozen.in_features)
         )
@@ -90,24 +90,24 @@ class LoraLinear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         frozen_TO = F.linear(input, self.weight, self.bias)
         lows = torch.split(F.linear(input, self.lora_A), self.rank, dim=1)
-        pieces = list(torch.split(frozen_TO, [part.rows for part in self.parts], dim=1))
+        pieces = list(torch.split(frozen_TO, [matrix.rows for matrix in self.fused], dim=1))
         for low, (index, _, lora_B) in zip(lows, self.slices(), strict=True):
             pieces[index] = torch.addmm(pieces[index], low, lora_B.T, alpha=self.scale)
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     def slices(self) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Walk the adapted matrices: the index of the part, its A and its B."""
-        indices = [index for index, part in enumerate(self.parts) if part.is_adapted]
+        indices = [index for index, matrix in enumerate(self.fused) if matrix.is_adapted]
         slices_A = torch.split(self.lora_A, self.rank)
-        slices_B = torch.split(self.lora_B, [self.parts[index].rows for index in indices])
+        slices_B = torch.split(self.lora_B, [self.fused[index].rows for index in indices])
         yield from zip(indices, slices_A, slices_B, strict=True)
 
 
 class LoraTransformer(Transformer):
     """A decoder over frozen, shared weights, with adapters that alone have gradients.
 
-    It takes over the layers of `model`, which is not to be used afterwards. `base` says where the
-    weights come from. Fresh adapters change nothing: B is zero.
+    It takes over the layers of `model`, which must not be used afterwards. `base` is the hub id or
+    path of the weights. New adapters change nothing: B is zero.
     """
 
     def __init__(self, model: Transformer, lora: LoraConfig, *, base: str, seed: int = 0) -> None:
@@ -123,12 +123,12 @@ class LoraTransformer(Transformer):
         source = torch.Generator().manual_seed(seed)
         for layer in self.layers:
             assert isinstance(layer, Layer), "layers hold nothing but Layer"
-            for name, parts in _projections(model.cfg, lora).items():
-                if any(part.is_adapted for part in parts):
+            for name, fused in _projections(model.cfg, lora).items():
+                if any(matrix.is_adapted for matrix in fused):
                     plain = layer.get_submodule(name)
                     assert isinstance(plain, nn.Linear), "projections are linear"
-                    adapted = LoraLinear(plain, parts, lora)
-                    _draw(adapted.lora_A, source)
+                    adapted = LoraLinear(plain, fused, lora)
+                    _init_lora_A(adapted.lora_A, source)
                     layer.set_submodule(name, adapted)
 
     def adapters(self) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -136,8 +136,8 @@ class LoraTransformer(Transformer):
         for index, layer in enumerate(self.layers):
             for adapted in layer.modules():
                 if isinstance(adapted, LoraLinear):
-                    for part, lora_A, lora_B in adapted.slices():
-                        name = f"model.layers.{index}.{adapted.parts[part].name}"
+                    for matrix, lora_A, lora_B in adapted.slices():
+                        name = f"model.layers.{index}.{adapted.fused[matrix].name}"
                         yield name, lora_A.detach(), lora_B.detach()
 
     @torch.no_grad()
@@ -170,8 +170,8 @@ class LoraTransformer(Transformer):
         return plain
 
 
-def twin(model: Transformer) -> Transformer:
-    """Copy what is trained and share what is frozen."""
+def copy_trainable(model: Transformer) -> Transformer:
+    """Copy a model: trainable weights are copied, frozen ones shared."""
     shared = [*(weight for weight in model.parameters() if not weight.requires_grad), model.rope_CD]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
 
@@ -181,36 +181,36 @@ def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[FusedMat
     queries = cfg.num_heads * cfg.head_dim
     keys = cfg.num_kv_heads * cfg.head_dim
 
-    def parts(block: str, **rows: int) -> tuple[FusedMatrix, ...]:
+    def fused(block: str, **rows: int) -> tuple[FusedMatrix, ...]:
         return tuple(
             FusedMatrix(name=f"{block}.{name}", rows=count, is_adapted=name in lora.targets)
             for name, count in rows.items()
         )
 
     return {
-        "qkv": parts("self_attn", q_proj=queries, k_proj=keys, v_proj=keys),
-        "out": parts("self_attn", o_proj=cfg.hidden_size),
-        "mlp.gate_up": parts("mlp", gate_proj=cfg.intermediate_size, up_proj=cfg.intermediate_size),
-        "mlp.down": parts("mlp", down_proj=cfg.hidden_size),
+        "qkv": fused("self_attn", q_proj=queries, k_proj=keys, v_proj=keys),
+        "out": fused("self_attn", o_proj=cfg.hidden_size),
+        "mlp.gate_up": fused("mlp", gate_proj=cfg.intermediate_size, up_proj=cfg.intermediate_size),
+        "mlp.down": fused("mlp", down_proj=cfg.hidden_size),
     }
 
 
 @torch.no_grad()
-def _draw(lora_A: Tensor, source: torch.Generator) -> None:
+def _init_lora_A(lora_A: Tensor, source: torch.Generator) -> None:
     """Draw uniformly within 1/sqrt(fan in), as peft does."""
     drawn = torch.rand(lora_A.shape, generator=source) * 2 - 1
     lora_A.copy_(drawn * lora_A.shape[1] ** -0.5)
 
 
 WEIGHTS = "adapter_model.safetensors"
-PLAIN: dict[str, Json] = {
+FIXED_OPTIONS: dict[str, Json] = {
     "bias": "none",
     **dict.fromkeys(("fan_in_fan_out", "use_rslora", "use_dora", "lora_bias"), False),
     **dict.fromkeys(("modules_to_save", "layers_to_transform", "layers_pattern")),
     "rank_pattern": {},
     "alpha_pattern": {},
 }
-"""What peft can vary and we do not: written as it stands, and anything else refused."""
+"""Options of peft that we support with these values only; anything else is refused."""
 
 
 def is_adapter(folder: Path) -> bool:
@@ -223,7 +223,7 @@ def read_adapter(folder: Path) -> tuple[str, LoraConfig]:
     row = read_json(file)
     if row.get("peft_type") != "LORA":
         raise DataError(f"{str(file)!r} should be an object that says peft_type = 'LORA'")
-    for key, plain in PLAIN.items():
+    for key, plain in FIXED_OPTIONS.items():
         if row.get(key) not in (plain, None) and row[key]:
             raise DataError(f"{str(file)!r} says {key} = {row[key]!r}; only {plain!r} is supported")
     base = row.get("base_model_name_or_path")
@@ -271,7 +271,7 @@ def save_adapters(model: LoraTransformer, folder: Path) -> None:
         "inference_mode": True,
         "init_lora_weights": True,
         "revision": None,
-        **PLAIN,
+        **FIXED_OPTIONS,
     }
     write_tensors(folder / WEIGHTS, tensors)
     write_json(folder / ADAPTER_CONFIG, config)

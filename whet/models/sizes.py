@@ -1,5 +1,5 @@
-"""Named shapes for models that start from random weights: small, with a tied head, and Qwen3s
-unless asked otherwise."""
+"""Named sizes of small models that start from random weights: Qwen3 by default, with a tied
+head."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ from whet.errors import ConfigError
 from whet.models.config import ModelConfig, SlidingWindow
 
 
-class Size(NamedTuple):
+class ModelSize(NamedTuple):
     """The part of a shape that does not depend on the task."""
 
     num_layers: int
@@ -29,13 +29,13 @@ class Size(NamedTuple):
         return self.num_layers * (attention + inner + norms) + self.hidden_size
 
 
-SIZES: Mapping[str, Size] = MappingProxyType(
+SIZES: Mapping[str, ModelSize] = MappingProxyType(
     {
-        "tiny": Size(2, 64, 4, 2, 16, 128),
-        "mini": Size(4, 128, 4, 4, 32, 384),
-        "small": Size(6, 256, 8, 4, 32, 768),
-        "medium": Size(8, 512, 8, 4, 64, 1536),
-        "large": Size(12, 768, 12, 4, 64, 2304),
+        "tiny": ModelSize(2, 64, 4, 2, 16, 128),
+        "mini": ModelSize(4, 128, 4, 4, 32, 384),
+        "small": ModelSize(6, 256, 8, 4, 32, 768),
+        "medium": ModelSize(8, 512, 8, 4, 64, 1536),
+        "large": ModelSize(12, 768, 12, 4, 64, 2304),
     }
 )
 
@@ -43,9 +43,9 @@ SIZES: Mapping[str, Size] = MappingProxyType(
 def new_config(
     size: str, vocab_size: int, max_positions: int, family: str = "qwen3"
 ) -> ModelConfig:
-    """Complete a named size with what the task decides: its vocabulary and its longest sequence.
+    """Make the config of a named size with a vocabulary and a context length.
 
-    Mistral's layers see an eighth of that sequence.
+    Mistral layers get a sliding window of an eighth of the context.
     """
     if size not in SIZES:
         raise ConfigError(f"model size is {size!r}, expected one of {', '.join(SIZES)}")
@@ -57,7 +57,7 @@ def new_config(
         norm_eps=1e-6,
         tied=True,
         **SIZES[size]._asdict(),
-    ).of_family(family)
+    ).with_family(family)
     if family != "mistral":
         return cfg
     window = SlidingWindow(tokens=max(1, max_positions // 8), layers=tuple(range(cfg.num_layers)))

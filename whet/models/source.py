@@ -11,12 +11,12 @@ from whet.errors import ConfigError, DataError
 from whet.models.load import load_model, resolve, save_model, stored_dtype
 from whet.models.lora import LoraConfig, LoraTransformer, is_adapter, load_adapters, read_adapter
 from whet.models.sizes import SIZES, new_config
-from whet.models.transformer import Transformer, initialise, rope_table
+from whet.models.transformer import Transformer, init_weights, rope_table
 from whet.rng import derive
 from whet.store.checkpoints import check_model
 from whet.store.run import model_folder
 from whet.text.chat import ChatFormat
-from whet.text.tokenizer import Tokenizer, train_pieces
+from whet.text.tokenizer import Tokenizer, train_tokenizer
 from whet.types import Dtype
 
 
@@ -68,7 +68,7 @@ def torch_dtype(name: Dtype) -> torch.dtype:
 def open_model(
     source: ModelSource, *, dtype: torch.dtype, device: torch.device, texts: list[str], seed: int
 ) -> tuple[Transformer, Tokenizer]:
-    """Load a model with its tokenizer, or draw a new one whose tokenizer is made for `texts`."""
+    """Load a model and its tokenizer, or make a new model with a tokenizer trained on `texts`."""
     if device.type != "cpu":
         gc.collect()  # a model of an earlier stage may still hold the GPU's memory
     if source.path is not None:
@@ -79,17 +79,17 @@ def open_model(
             "model.new needs training texts to make its tokenizer from; only sft can start a new "
             "model"
         )
-    tokenizer = train_pieces(texts, max_pieces=source.max_pieces)
+    tokenizer = train_tokenizer(texts, max_pieces=source.max_pieces)
     shape = new_config(source.new, tokenizer.vocab_size, source.positions)
     model = Transformer(shape, dtype=torch.float32)
-    initialise(model, seed)
+    init_weights(model, seed)
     model.to(device=device, dtype=dtype)
     with device:  # in float32 and on the device, bit for bit as `load_model` makes it
         model.rope_CD = rope_table(shape)
     return model, tokenizer
 
 
-def merge(adapters: Path, out: Path) -> None:
+def merge_adapters(adapters: Path, out: Path) -> None:
     """Merge adapters into their base and write a plain folder, in the dtype of the base."""
     base, _ = read_adapter(adapters)
     dtype = stored_dtype(resolve(base))
@@ -104,7 +104,7 @@ def _open_folder(
 ) -> tuple[Transformer, Tokenizer]:
     """Open a model, with fresh adapters if asked; stored ones are kept, or else merged.
 
-    A base is remembered by its hub id, or by where its folder lies.
+    Adapters store their base as a hub id or as the path of its folder.
     """
     location = model_folder(path)
     folder = resolve(str(location))
@@ -130,7 +130,8 @@ def _open_adapters(
         )
     if lora is not None and lora != stored:
         raise ConfigError(
-            f"model.lora is {_words(lora)}, but the adapters in {folder} have {_words(stored)}"
+            f"model.lora is {_describe_lora(lora)}, but the adapters in {folder} have "
+            f"{_describe_lora(stored)}"
         )
     model = LoraTransformer(load_model(base_folder, dtype=dtype, device=device), stored, base=base)
     load_adapters(model, folder)
@@ -138,5 +139,5 @@ def _open_adapters(
     return (model.merge() if lora is None else model), tokenizer
 
 
-def _words(lora: LoraConfig) -> str:
+def _describe_lora(lora: LoraConfig) -> str:
     return f"rank {lora.rank}, alpha {lora.alpha:g} and targets {', '.join(lora.targets)}"

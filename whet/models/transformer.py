@@ -1,12 +1,11 @@
-"""One decoder for engine and learner, and attention over packed sequences, for it and for prompts.
+"""One decoder for engine and learner, and attention over packed sequences.
 
-Families differ in fields of ModelConfig. Which tokens may see which is not decided by the decoder:
-`attend` gets the heads of a layer, and how to turn them, and answers.
+Families differ in fields of ModelConfig. The decoder does not decide which tokens see which: it
+passes the projections of each layer to `attend`, which applies rope and attention.
 
 Shapes: T tokens of all S sequences laid end to end, H hidden, N query heads, G key/value heads, D
 head size, X query, key and value heads of a token side by side, W tiles of queries, V vocabulary, U
-tokens without those that sequences have in common at their start, C cells of a grid with a line a
-sequence.
+tokens with shared prefixes once, C cells of a grid with one line per sequence.
 """
 
 import math
@@ -21,8 +20,8 @@ from torch.utils.checkpoint import checkpoint
 from whet.errors import DataError
 from whet.kernels import FEATURES, TRITON_DEVICES, AttentionOptions, AttentionSpec
 from whet.kernels.attention import CAUSAL, grid_attention, packed_attention, tile_table
-from whet.kernels.head import head_logits, plain_token_logprobs, token_logprobs
-from whet.kernels.rows import add_norm, split_heads, swiglu
+from whet.kernels.layer_ops import add_norm, split_heads, swiglu
+from whet.kernels.lm_head import head_logits, token_logprobs, torch_token_logprobs
 from whet.models.config import LinearRope, Llama3Rope, ModelConfig, YarnRope
 
 
@@ -57,7 +56,7 @@ def _scale_llama3(frequency: Tensor, scaling: Llama3Rope) -> Tensor:
 
 def _scale_yarn(frequency: Tensor, scaling: YarnRope, cfg: ModelConfig) -> Tensor:
     def dimension(turns: float) -> float:
-        """Which dimension turns so often within the original length."""
+        """Find the dimension that rotates so many times within the original length."""
         length = scaling.original_max_positions / (turns * 2 * math.pi)
         return cfg.head_dim * math.log(length) / (2 * math.log(cfg.rope_theta))
 
@@ -118,7 +117,7 @@ class Transformer(nn.Module):
         return self.embed.weight if self.head is None else self.head.weight
 
     def forward(self, tokens_T: Tensor, positions_T: Tensor, attend: Attend) -> Tensor:
-        stream_TH = None
+        residual_TH = None
         added_TH = self.embed(tokens_T)
         has_triton = added_TH.device.type in TRITON_DEVICES
         rope, positions = (
@@ -126,14 +125,14 @@ class Transformer(nn.Module):
         )
         num_checkpointed = self.num_checkpointed if torch.is_grad_enabled() else 0
         for index, layer in enumerate(self.layers):
-            inputs = stream_TH, added_TH, rope, positions, attend
+            inputs = residual_TH, added_TH, rope, positions, attend
             if index < num_checkpointed:
-                stream_TH, added_TH = checkpoint(
+                residual_TH, added_TH = checkpoint(
                     layer, *inputs, use_reentrant=False, preserve_rng_state=False
                 )
             else:
-                stream_TH, added_TH = layer(*inputs)
-        return add_norm(added_TH, stream_TH, self.norm.weight, self.cfg.norm_eps)[0]
+                residual_TH, added_TH = layer(*inputs)
+        return add_norm(added_TH, residual_TH, self.norm.weight, self.cfg.norm_eps)[0]
 
     def logits(self, hidden_TH: Tensor) -> Tensor:
         """Apply the head: what the engine samples from, and the learner scores by."""
@@ -144,13 +143,13 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Score each label under softmax(logits / temperature); the entropy too.
 
-        The kernels multiply by the head themselves. A model with features that they do not know is
-        scored by its `logits`.
+        The kernels multiply by the head themselves. A model with features that they do not support
+        is scored from its `logits`.
         """
         targets = label_M, temperature_M
         if self.has_kernels:
             return token_logprobs(hidden_MH, self.head_weight_VH, *targets, entropy=True)
-        return plain_token_logprobs(self.logits, hidden_MH, *targets, vocab=self.cfg.vocab_size)
+        return torch_token_logprobs(self.logits, hidden_MH, *targets, vocab=self.cfg.vocab_size)
 
     def named_views(self) -> Iterator[tuple[str, Tensor]]:
         """Walk all parameters by Hugging Face name, as views that write to the model.
@@ -174,7 +173,7 @@ class Transformer(nn.Module):
     def copy_weights(self, named: Iterable[tuple[str, Tensor]]) -> None:
         """Copy weights under their Hugging Face names, in place.
 
-        Nothing is copied, or read beyond the first, where they are views of the model's own memory.
+        If they are views of the model's own memory, nothing is copied or read beyond the first.
         """
         views: dict[str, Tensor] = {}
         for name, tensor in named:
@@ -230,21 +229,21 @@ class Layer(nn.Module):
 
     def forward(
         self,
-        stream_TH: Tensor | None,
+        residual_TH: Tensor | None,
         added_TH: Tensor,
         rope_CD: Tensor,
         positions_T: Tensor | None,
         attend: Attend,
     ) -> tuple[Tensor, Tensor]:
-        """Take the residual stream and what is to be added to it; give both for the next layer."""
-        normed_TH, stream_TH = add_norm(
-            added_TH, stream_TH, self.input_norm.weight, self.cfg.norm_eps
+        """Take the residual stream and what to add to it; return both for the next layer."""
+        normed_TH, residual_TH = add_norm(
+            added_TH, residual_TH, self.input_norm.weight, self.cfg.norm_eps
         )
         mixed_TND = attend(self.index, self.qkv(normed_TH), self._spec(rope_CD, positions_T))
-        normed_TH, stream_TH = add_norm(
-            self.out(mixed_TND.flatten(1)), stream_TH, self.post_norm.weight, self.cfg.norm_eps
+        normed_TH, residual_TH = add_norm(
+            self.out(mixed_TND.flatten(1)), residual_TH, self.post_norm.weight, self.cfg.norm_eps
         )
-        return stream_TH, self.mlp(normed_TH)
+        return residual_TH, self.mlp(normed_TH)
 
     def _spec(self, rope_CD: Tensor, positions_T: Tensor | None) -> AttentionSpec:
         return AttentionSpec(
@@ -281,7 +280,7 @@ class Layer(nn.Module):
 
 
 @torch.no_grad()
-def initialise(model: Transformer, seed: int) -> None:
+def init_weights(model: Transformer, seed: int) -> None:
     """Draw fresh weights: normal, 1/sqrt(fan in), residual outputs scaled down by depth."""
     source = torch.Generator().manual_seed(seed)
     shrink = (2 * model.cfg.num_layers) ** -0.5
@@ -289,16 +288,16 @@ def initialise(model: Transformer, seed: int) -> None:
         if weight.dim() == 1:
             weight.fill_(0.0 if name.endswith("bias") else 1.0)
             continue
-        deviation = 0.02 if name.startswith("embed") else weight.shape[1] ** -0.5
+        std = 0.02 if name.startswith("embed") else weight.shape[1] ** -0.5
         if name.endswith(("out.weight", "down.weight")):
-            deviation *= shrink
-        weight.copy_(torch.randn(weight.shape, generator=source) * deviation)
+            std *= shrink
+        weight.copy_(torch.randn(weight.shape, generator=source) * std)
 
 
 class PackedAttention:
-    """Each sequence sees itself up to the present token; `lengths_S` sum to T.
+    """Causal attention within each sequence; `lengths_S` sum to T.
 
-    Without `longest` the host reads it, and waits for the device.
+    Without `longest` it is read from `lengths_S`, and the host waits for the device.
     """
 
     def __init__(
@@ -312,9 +311,9 @@ class PackedAttention:
             self.tiles_K2 = tile_table(self.starts_S1, tokens)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        return self.mix(*split_heads(qkv_TX, spec), spec.options)
+        return self.attend(*split_heads(qkv_TX, spec), spec.options)
 
-    def mix(
+    def attend(
         self, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, options: AttentionOptions = CAUSAL
     ) -> Tensor:
         return packed_attention(
@@ -322,11 +321,11 @@ class PackedAttention:
         )
 
 
-class MergedAttention:
-    """The same on a CPU, where tokens that sequences have in common at their start are given once.
+class SharedPrefixAttention:
+    """Packed attention on a CPU over sequences that share prefixes, which are computed once.
 
-    `node_SC` says which token stands in each cell, padded on the right, which causality hides;
-    `cell_U` names a cell of each token.
+    `node_SC` is the token in each cell of the grid, padded on the right, which causality masks;
+    `cell_U` is one cell of each token.
     """
 
     def __init__(self, node_SC: Tensor, cell_U: Tensor) -> None:

@@ -1,9 +1,8 @@
-"""A pipeline: stages of one file in order, each in a run folder of its own, each skipped when its
-result is there.
+"""Run a pipeline: the stages of a file in order, each in its own run folder; finished ones are
+skipped.
 
-`@name` in a stage's settings stands for what an earlier stage left: its folder, or its model where
-a model is wanted. A stage is up to date when its settings, the user's code that they name and the
-stages it refers to are unchanged.
+`@name` in a setting is the result of an earlier stage: its folder, or its model. A stage is up to
+date if its settings, the user code that they name and the stages it refers to are unchanged.
 """
 
 import hashlib
@@ -22,8 +21,8 @@ from rich.markup import escape
 from whet.config import Config, Loaded, kind_of, load_settings, show_settings, to_table
 from whet.errors import ConfigError, DataError, TrainError
 from whet.pipeline.report import describe_results, write_results
-from whet.pipeline.requirements import check_needs
-from whet.pipeline.smoke import shrink, write_stand_ins
+from whet.pipeline.smoke import shrink, write_smoke_inputs
+from whet.plan.requirements import check_needs
 from whet.recipes.distill import DistillConfig, distill
 from whet.recipes.dpo import DPOConfig, dpo
 from whet.recipes.evaluate import EvalConfig, evaluate_model
@@ -36,7 +35,7 @@ from whet.recipes.training import StageConfig
 from whet.recipes.verifications import VerificationsConfig, write_verifications
 from whet.store.files import find_damage, read_json, sha256, write_json
 from whet.store.run import Lock, RunStore
-from whet.toml import Table, flat, merge
+from whet.toml import Table, flatten, merge
 from whet.track.progress import console
 from whet.types import Json
 from whet.user_code import find_references, hash_code
@@ -128,8 +127,8 @@ def load_smoke(file: Path, overrides: Sequence[str], folder: Path) -> Loaded[Pip
     table = to_table(given.config)
     by_flag = {key for key, source in given.origin.items() if source == "cli"}
     loaded = load_settings(PipelineConfig, None, [], defaults=shrink(table, folder, by_flag))
-    before = flat(table)
-    after = flat(to_table(loaded.config))
+    before = flatten(table)
+    after = flatten(to_table(loaded.config))
     is_same = {key: key in before and before[key] == value for key, value in after.items()}
     origin = {key: given.origin[key] if same else "smoke" for key, same in is_same.items()}
     return Loaded(config=loaded.config, origin=origin)
@@ -166,7 +165,7 @@ def run_file(
         return
     folder = out or Path("runs") / f"{file.stem}-smoke"
     loaded = load_smoke(file, overrides, folder / STAND_INS)
-    write_stand_ins(loaded.config.stages, folder / STAND_INS)
+    write_smoke_inputs(loaded.config.stages, folder / STAND_INS)
     run_pipeline(loaded, folder, resume=resume)
 
 
@@ -181,11 +180,11 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
     lock = Lock(folder)
     try:
         for name, stage in cfg.stages.items():
-            keys[name] = _key(stage, keys)
+            keys[name] = _hash_stage(stage, keys)
             for other in _references(stage):
                 _check_made(folders[other])
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
-            _run_one(_resolve(stage, folders), origin, folders[name], keys[name], resume=resume)
+            _run_or_skip(_resolve(stage, folders), origin, folders[name], keys[name], resume=resume)
             settings += f"[{name}]\n{show_settings(Loaded(config=stage, origin=origin))}\n"
         write_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
         console.print(describe_results(cfg.stages, folders, folder))
@@ -193,7 +192,7 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
         lock.close()
 
 
-def _run_one(
+def _run_or_skip(
     stage: StageConfig, origin: Mapping[str, str], folder: Path, key: str, *, resume: bool
 ) -> None:
     earlier = RunStore(folder, lock=None)
@@ -201,7 +200,7 @@ def _run_one(
     known = read_json(key_file) if key_file.is_file() else None
     before = known if isinstance(known, dict) else {}
     if folder.exists() and before.get("key") not in (None, key):
-        aside = escape(str(_retire(folder)))
+        aside = escape(str(_move_aside(folder)))
         console.print(
             f"[bold]{folder.name}[/]: its settings or inputs changed; "
             f"the old result moves to {aside}"
@@ -213,10 +212,10 @@ def _run_one(
     console.print(f"[bold]{folder.name}[/]")
     began = time.time()
     clock = time.monotonic()
-    spent = _spent(before, earlier.metrics_file)
+    spent = _sum_earlier_seconds(before, earlier.metrics_file)
     # The key covers what the stage reads; the folders may be written in another way, or have moved.
-    ignore = (*_irrelevant(stage), *stage.inputs)
-    origins = {key: origin.get(key, "default") for key in flat(to_table(stage))}
+    ignore = (*_ignored_settings(stage), *stage.inputs)
+    origins = {key: origin.get(key, "default") for key in flatten(to_table(stage))}
     is_resumed = resume or not folder.exists()
     with RunStore.open(folder, stage, origins, resume=is_resumed, ignore=ignore) as run:
         write_json(key_file, {"key": key, "spent": spent, "began": began})
@@ -273,19 +272,18 @@ def _hash_inputs(stage: StageConfig) -> dict[str, str]:
     return hashes
 
 
-def _spent(before: Mapping[str, Json], metrics: Path) -> float:
-    """Add up the seconds of earlier tries; one that was killed lasted until its last written
-    metric."""
-    before_that = before.get("spent")
-    spent = before_that if isinstance(before_that, float) else 0.0
+def _sum_earlier_seconds(before: Mapping[str, Json], metrics: Path) -> float:
+    """Sum the seconds of earlier attempts; a killed one lasted until its last written metric."""
+    earlier = before.get("spent")
+    spent = earlier if isinstance(earlier, float) else 0.0
     began = before.get("began")
     if isinstance(began, float) and metrics.is_file():
         spent += max(0.0, metrics.stat().st_mtime - began)
     return spent
 
 
-def _retire(folder: Path) -> Path:
-    """Move an outdated result aside: nothing that took time to make is deleted unasked."""
+def _move_aside(folder: Path) -> Path:
+    """Rename an outdated result; nothing that took time to make is deleted."""
     number = 1
     while (aside := folder.with_name(f".old-{folder.name}-{number}")).exists():
         number += 1
@@ -293,9 +291,9 @@ def _retire(folder: Path) -> Path:
     return aside
 
 
-def _key(stage: StageConfig, keys: dict[str, str]) -> str:
+def _hash_stage(stage: StageConfig, keys: dict[str, str]) -> str:
     """Hash a stage's settings, the user's files they name, and the stages it refers to."""
-    ignored = _irrelevant(stage)
+    ignored = _ignored_settings(stage)
     table = {name: item for name, item in to_table(stage).items() if name not in ignored}
     used = {name: keys[name] for name in _references(stage)}
     files = {name: hash_code(name) for name in find_references(table)}
@@ -303,7 +301,7 @@ def _key(stage: StageConfig, keys: dict[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _irrelevant(stage: StageConfig) -> tuple[str, ...]:
+def _ignored_settings(stage: StageConfig) -> tuple[str, ...]:
     """Name the settings that change no result; `make` draws nothing at random."""
     return (*IGNORED, "seed") if isinstance(stage, MakeConfig) else IGNORED
 
@@ -327,6 +325,6 @@ def _check_references(stages: Mapping[str, StageConfig]) -> None:
 
 
 def _resolve(stage: StageConfig, folders: Mapping[str, Path]) -> StageConfig:
-    """Replace `@name` by the folder of that stage, which is also that of the model it hands on."""
+    """Replace `@name` by the folder of that stage, which is also where its model is."""
     names = {key: name[1:] for key, name in stage.inputs.items() if name.startswith("@")}
     return stage.with_inputs({key: str(folders[name]) for key, name in names.items()})

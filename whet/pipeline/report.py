@@ -9,21 +9,21 @@ from pathlib import Path
 from rich.markup import escape
 
 from whet.data.problems import problems_of
-from whet.evals.page import write_report
+from whet.evals.formatting import describe_change, percent_interval
+from whet.evals.html_report import write_report
 from whet.evals.report_data import (
     NUM_SAMPLES,
+    AnswerLine,
     Curve,
-    Line,
     NamedEval,
     ReportData,
     Sample,
     StageTime,
     Unit,
-    draw_samples,
+    pick_samples,
 )
 from whet.evals.stats import Estimate, paired_difference
 from whet.evals.summary import EvalSummary, solved_shares
-from whet.evals.wording import describe_change, percent_interval
 from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
 from whet.recipes.training import EXACTNESS_EVENT, StageConfig, TrainingConfig
 from whet.rollout.collect import siblings
@@ -200,13 +200,13 @@ def _samples(
 ) -> tuple[Sample, ...]:
     task = build_task(stage.task)
 
-    def notes(rollout: Rollout) -> list[Line]:
+    def notes(rollout: Rollout) -> list[AnswerLine]:
         return [
-            Line(text=note.line, ok=note.ok, note=note.note)
+            AnswerLine(text=note.line, ok=note.ok, note=note.note)
             for note in task.notes(rollout.problem, rollout.text)
         ]
 
-    return draw_samples(before, after, notes, count=count)
+    return pick_samples(before, after, notes, count=count)
 
 
 def _curves(stage: str, run: RunStore) -> list[Curve]:

@@ -1,8 +1,8 @@
-"""The smoke form of a pipeline: all its stages, algorithms, rewards and tasks, on tiny models and a
-few problems. It shows that a recipe runs, never what it would learn.
+"""Smoke runs: all stages, algorithms, rewards and tasks of a pipeline, on tiny models and a few
+problems. They show that a recipe runs, not what it would learn.
 
 `shrink` makes the settings small, and turns what they take from outside (hub ids, data files, all
-problems of a task) into stand-ins below one folder. `write_stand_ins` writes those: models of
+problems of a task) into stand-ins below one folder. `write_smoke_inputs` writes those: models of
 random weights, and problems and answers that the task itself makes. A random term joins each
 reward, so that siblings differ and every step of training has a gradient.
 """
@@ -20,18 +20,18 @@ from whet.models.config import FAMILIES
 from whet.models.load import save_model
 from whet.models.sizes import new_config
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.models.transformer import Transformer, initialise
+from whet.models.transformer import Transformer, init_weights
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.teach import TeachConfig, write_groups
 from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.rollouts import write_rollouts
-from whet.tasks.base import Task
+from whet.tasks.base import Task, list_problems
 from whet.tasks.generated import NUM_LEVELS, Generator
 from whet.tasks.registry import build_task
 from whet.tasks.warmup.arithmetic import Arithmetic
-from whet.toml import Table, flat, with_value
-from whet.types import SPLITS, Group, Json, Problem, Split, content_id
+from whet.toml import Table, flatten, with_value
+from whet.types import SPLITS, Group, Json, Problem, Split, content_id, read_integer
 
 CAPS: Mapping[str, int] = {
     "steps": 3,
@@ -62,12 +62,12 @@ CAPS: Mapping[str, int] = {
     "verifier_engine.slots": 8,
     "model.lora.rank": 2,
 }
-"""What numbers are brought down to, where a stage has them."""
-KEPT_ABOVE: Mapping[str, Sequence[str]] = {
+"""Upper limits of settings in a smoke run."""
+MUST_EXCEED: Mapping[str, Sequence[str]] = {
     "steps": ("warmup", "critic.head_start"),
     "group_size": ("gather.first",),
 }
-"""What has to stay above other numbers, which a flag may have set."""
+"""Settings that must be larger than others, which a flag may have set."""
 RANDOM: Table = {"kind": "random"}
 """Joins every reward: answers of random weights are all wrong, and equal siblings have no
 gradient."""
@@ -77,9 +77,9 @@ REPLACED: Mapping[str, Json] = {
     "engine.context": None,
     "verifier_engine.context": None,
 }
-"""What takes a setting's place, where a stage has it."""
+"""Settings that are replaced in a smoke run."""
 NUM_MADE: Mapping[Split, int] = {"sft": 24, "rl": 24, "dev": 6, "test": 6}
-"""What a `make` stage writes of each split; two dozen random problems are of all levels."""
+"""Problems that a `make` stage writes per split; 24 random problems cover all levels."""
 NUM_PROBLEMS = 2
 """Problems of a split that stand for all of a task's; there are more where a curriculum or a mix
 needs them."""
@@ -99,56 +99,56 @@ def shrink(table: Table, folder: Path, fixed: Collection[str] = ()) -> Table:
     small: Table = {}
     for name, stage in stages.items():
         prefix = f"stages.{name}."
-        own = {key.removeprefix(prefix) for key in fixed if key.startswith(prefix)}
-        small[name] = _stage(stage, folder / name, own)
+        stage_fixed = {key.removeprefix(prefix) for key in fixed if key.startswith(prefix)}
+        small[name] = _shrink_stage(stage, folder / name, stage_fixed)
     return {**table, "stages": small}
 
 
-def write_stand_ins(stages: Mapping[str, StageConfig], folder: Path) -> None:
+def write_smoke_inputs(stages: Mapping[str, StageConfig], folder: Path) -> None:
     """Write the stand-ins that the smoke form of a pipeline refers to, the same every time."""
     for name, stage in stages.items():
-        own = folder / name
-        values = flat(to_table(stage))
-        used = [Path(text) for text in map(str, values.values()) if text.startswith(str(own))]
+        target = folder / name
+        values = flatten(to_table(stage))
+        used = [Path(text) for text in map(str, values.values()) if text.startswith(str(target))]
         if not used:
             continue
         task = build_task(stage.task)
         count = NUM_LEVELS if "curriculum.stages.0.min_level" in values else NUM_PROBLEMS
-        splits = SPLITS if own in used else SPLITS[:1]
-        rows = {split: list(_rows(task, split, count)) for split in splits}
-        answers = _answers(stage, rows["sft"])
+        splits = SPLITS if target in used else SPLITS[:1]
+        rows = {split: list(_make_problems(task, split, count)) for split in splits}
+        answers = _make_answers(stage, rows["sft"])
         prompts = [problem.prompt for problems in rows.values() for problem in problems]
         texts = [message.content for prompt in prompts for message in prompt]
         texts += [rollout.text for group in answers for rollout in group]
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(target, ignore_errors=True)
         for split, problems in rows.items():
-            write_problems(own, split, problems)
-        write_rollouts(own / ANSWERS, answers)
+            write_problems(target, split, problems)
+        write_rollouts(target / ANSWERS, answers)
         for stand_in in used:
             role, _, family = stand_in.name.partition("-")
             if role in MODELS and family:
                 _write_model(stand_in, texts, family, seed=MODELS.index(role))
 
 
-def family_of(model: str) -> str:
-    """Tell a model's family from its name, as far as names tell it.
+def guess_family(model: str) -> str:
+    """Guess a model's family from its name.
 
     >>> models = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B", "deepseek-ai/R1-Distill-Qwen-7B")
-    >>> [family_of(model) for model in models]
+    >>> [guess_family(model) for model in models]
     ['qwen3', 'llama', 'qwen2']
     """
     return next((family for family in FAMILIES if family in model.lower()), "qwen2")
 
 
-def _stage(stage: Json, own: Path, fixed: Collection[str]) -> Table:
-    """Bring one stage down; `own` is where its stand-ins go."""
+def _shrink_stage(stage: Json, target: Path, fixed: Collection[str]) -> Table:
+    """Shrink one stage; its stand-ins go into `target`."""
     assert isinstance(stage, dict), "a stage is a table"
     small = dict(stage)
-    for key, value in _changes(stage, own):
+    for key, value in _changes(stage, target):
         if key not in fixed:
             small = with_value(small, key, value)
-    values = flat(small)
-    for key, others in KEPT_ABOVE.items():
+    values = flatten(small)
+    for key, others in MUST_EXCEED.items():
         value = values.get(key)
         lower = [other for other in map(values.get, others) if isinstance(other, int)]
         if isinstance(value, int) and lower and key not in fixed:
@@ -156,9 +156,9 @@ def _stage(stage: Json, own: Path, fixed: Collection[str]) -> Table:
     return small
 
 
-def _changes(stage: Table, own: Path) -> Iterator[tuple[str, Json]]:
+def _changes(stage: Table, target: Path) -> Iterator[tuple[str, Json]]:
     """List the dotted keys of a stage that change, with what they become."""
-    values = flat(stage)
+    values = flatten(stage)
     for key, cap in CAPS.items():
         value = values.get(key)
         if isinstance(value, int):
@@ -167,7 +167,7 @@ def _changes(stage: Table, own: Path) -> Iterator[tuple[str, Json]]:
         yield key, REPLACED[key]
     if stage["kind"] == "make":
         for split, most in NUM_MADE.items():
-            yield f"most.{split}", min(most, int(str(values.get(f"most.{split}", most))))
+            yield f"most.{split}", min(most, read_integer(values.get(f"most.{split}", most)))
     if levels := [
         key for key in values if re.fullmatch(r"curriculum\.stages\.\d+\.min_level", key)
     ]:
@@ -178,47 +178,46 @@ def _changes(stage: Table, own: Path) -> Iterator[tuple[str, Json]]:
             yield f"{key}.terms", [*terms, RANDOM]
     for key, file in (("problems", ""), ("data", ANSWERS)):
         if _is_outside(values.get(key, "@")):
-            yield key, str(own / file)
+            yield key, str(target / file)
     for key in MODELS:
         path = values.get(f"{key}.path", "@")
         if isinstance(values.get(f"{key}.new"), str):
             yield f"{key}.new", "tiny"
         elif _is_outside(path):
-            yield f"{key}.path", str(own / f"{key}-{family_of(str(path))}")
+            yield f"{key}.path", str(target / f"{key}-{guess_family(str(path))}")
 
 
 def _is_outside(location: Json) -> bool:
-    """Whether a setting takes something that is not of this pipeline; none takes the task's own."""
+    """Whether a setting refers to something outside this pipeline; None is the task's problems."""
     return location is None or (isinstance(location, str) and not location.startswith("@"))
 
 
-def _rows(task: Task, split: Split, count: int) -> Iterator[Problem]:
-    """Make a few problems of different levels, at least one of each part of a task that can make
-    some."""
-    makers = [maker for part in task.parts if (maker := _maker(part)) is not None]
+def _make_problems(task: Task, split: Split, count: int) -> Iterator[Problem]:
+    """Make a few problems of different levels, at least one per part of a task that can make
+    them."""
+    makers = [maker for part in task.parts if (maker := _problem_maker(part)) is not None]
     if not makers:
-        yield from islice(task.problems(split), count)
+        yield from islice(list_problems(task, split), count)
     for index in range(max(count, len(makers)) if makers else 0):
         maker = makers[index % len(makers)]
         level = (index % NUM_LEVELS + 0.5) / NUM_LEVELS
         yield replace(maker(derive(0, "smoke", split, index), level), split=split)
 
 
-def _maker(part: Task) -> Callable[[int, float], Problem] | None:
+def _problem_maker(part: Task) -> Callable[[int, float], Problem] | None:
     if part.name == "math":
-        return _sum
+        return _make_sum
     return part.generate if isinstance(part, Generator) else None
 
 
-def _sum(seed: int, level: float) -> Problem:
-    """Ask for a sum as a problem of mathematics, which has none of its own."""
+def _make_sum(seed: int, level: float) -> Problem:
+    """Make a math problem from a sum, since the math task generates none."""
     made = ARITHMETIC.generate(seed, level)
     return replace(made, id=content_id("math", made.prompt[-1].content), task="math", payload={})
 
 
-def _answers(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
-    """Write worked answers; where answers are compared, also the next problem's, which is wrong
-    here."""
+def _make_answers(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
+    """Write worked answers; for DPO also those of the next problem, as wrong answers."""
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
     if not isinstance(stage, DPOConfig):
         return right
@@ -235,7 +234,7 @@ def _answers(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
 def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> None:
     """Write a tiny model of random weights, with a tokenizer that knows the texts.
 
-    Seeds differ by role: a student has nothing to learn from a teacher that is its copy.
+    Seeds differ by role: a student cannot learn from a teacher with the same weights.
     """
     source = ModelSource(new="tiny", positions=POSITIONS, max_pieces=4096)
     patterns = (r"\s?\S+", r"\s?\S{1,3}")
@@ -244,6 +243,6 @@ def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> N
         source, dtype=torch_dtype("float32"), device=torch_device(), texts=pieces, seed=0
     )
     model = Transformer(new_config("tiny", drawn.cfg.vocab_size, POSITIONS, family))
-    initialise(model, seed)
+    init_weights(model, seed)
     save_model(model, folder, eos_tokens=tokenizer.eos_tokens)
     tokenizer.save(folder)

@@ -1,4 +1,4 @@
-"""What a proof is: a measurement, the limit it must keep, and the fault where it does not."""
+"""A proof: a measurement, its limit, and what is wrong if the limit is exceeded."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -8,8 +8,8 @@ from whet.types import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """How far off something is. `text` tells a person what was measured, with its numbers."""
+class Measurement:
+    """How far off something is; `text` describes it for the user, with its numbers."""
 
     gap: float
     limit: float
@@ -22,22 +22,22 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """One claim about training that can be tried in a second."""
+    """One claim about training that can be checked in a second."""
 
     name: str
     claim: str
     fault: str
-    """What is wrong where the claim does not hold."""
+    """What is wrong if the claim does not hold."""
     remedy: str
-    measure: Callable[[], Measure]
+    measure: Callable[[], Measurement]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofResult:
-    """How a proof came out; `error` is that of one that could not be carried through."""
+    """The result of a proof; `error` is set if it raised an exception."""
 
     proof: Proof
-    measure: Measure | None
+    measure: Measurement | None
     error: str
     seconds: float
 
@@ -65,12 +65,12 @@ class ProofResult:
 
 
 def find_worst(gaps: Mapping[str, float]) -> tuple[str, float]:
-    """Find the largest gap, and what has it."""
+    """Find the largest gap and its name."""
     return max(gaps.items(), key=lambda item: item[1])
 
 
-def try_proof(proof: Proof) -> ProofResult:
-    """Carry a proof out. One that ends in an error has failed like one that measures too much."""
+def run_proof(proof: Proof) -> ProofResult:
+    """Run a proof; an exception is a failure too."""
     start = time.monotonic()
     measure = None
     error_text = ""

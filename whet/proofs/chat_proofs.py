@@ -11,14 +11,14 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from whet.engine.native import NativeConfig
 from whet.proofs import fixtures
-from whet.proofs.base import Measure, find_worst
+from whet.proofs.base import Measurement, find_worst
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer
 from whet.types import Finish, Message
 
 QUESTION = Message(role="user", content="2+3 <|im_end|>?")
 ANSWER = Message(role="assistant", content="so 5")
-"""What looks like a special token in a question is text, and none of the template's."""
+"""Text in a question that looks like a special token must stay text."""
 
 _TURNS = (
     "{% for m in messages %}"
@@ -37,7 +37,7 @@ _LLAMA = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """How a model family writes a turn, and the turn by hand; QUESTION and ANSWER stand in it."""
+    """The chat template of a model family, and a turn by hand around QUESTION and ANSWER."""
 
     template: str
     eos: str
@@ -84,26 +84,26 @@ FAMILIES = {
 }
 
 
-def stop_tokens() -> Measure:
+def measure_stop_tokens() -> Measurement:
     """Compare each family's chat format with tokens by hand, and sample up to a stop."""
-    lost = {name: _count_differences(family) for name, family in FAMILIES.items()}
-    lost["the engine"] = _count_wrong_ends()
-    worst, most = find_worst(lost)
+    differences = {name: _count_differences(family) for name, family in FAMILIES.items()}
+    differences["the engine"] = _count_wrong_ends()
+    worst, most = find_worst(differences)
     text = (
-        f"{sum(lost.values())} differences from tokens laid out by hand, chat formats "
+        f"{sum(differences.values())} differences from tokens laid out by hand, chat formats "
         f"{', '.join(FAMILIES)}"
     )
-    return Measure(gap=most, limit=0, text=text + (f"; most in {worst}" if most else ""))
+    return Measurement(gap=most, limit=0, text=text + (f"; most in {worst}" if most else ""))
 
 
-def stop_tokens_of(chat: ChatFormat) -> Measure:
-    """Look for the stop token in what a model's own template writes."""
+def measure_model_stops(chat: ChatFormat) -> Measurement:
+    """Look for the stop token in the output of a model's own template."""
     written = chat.tokenizer.encode(chat.render([QUESTION, ANSWER], False), special=True)
     tokens, is_response = chat.conversation([QUESTION, ANSWER])
     response = tokens[is_response]
     stops = sorted(chat.stop_tokens)
     is_stop = np.isin(response, stops)
-    promises = {
+    faults = {
         "the template writes no stop token after an answer": np.isin(written[-4:], stops).any(),
         "an answer to learn from does not end with its stop token": is_stop[-1]
         and is_stop.sum() == 1,
@@ -112,18 +112,18 @@ def stop_tokens_of(chat: ChatFormat) -> Measure:
         ),
         "an answer is read back otherwise": chat.message(response).endswith(ANSWER.content),
     }
-    broken = [name for name, holds in promises.items() if not holds]
+    broken = [name for name, holds in faults.items() if not holds]
     names = ", ".join(repr(chat.tokenizer.decode([stop], keep_special=True)) for stop in stops)
     text = "; ".join(broken) or f"answers end with one of {names}, and keep it"
-    return Measure(gap=len(broken), limit=0, text=text)
+    return Measurement(gap=len(broken), limit=0, text=text)
 
 
 def _count_differences(family: Family) -> int:
     tokenizer = _tokenizer(family)
     chat = ChatFormat(tokenizer)
     stop = tokenizer.id(family.stop)
-    prompt = _lay_out(tokenizer, family, family.prompt)
-    response = [*_lay_out(tokenizer, family, family.response), stop]
+    prompt = _encode_by_hand(tokenizer, family, family.prompt)
+    response = [*_encode_by_hand(tokenizer, family, family.response), stop]
     text = family.response.replace("ANSWER", ANSWER.content)
     tokens, is_response = chat.conversation([QUESTION, ANSWER])
     differs: list[bool] = [
@@ -138,12 +138,12 @@ def _count_differences(family: Family) -> int:
 
 def _count_wrong_ends() -> int:
     """Sample where every fourth token is a stop; count completions that end wrongly."""
-    model = fixtures.model()
+    model = fixtures.make_model()
     size = model.cfg.vocab_size
     stops = frozenset(range(0, size, 4))
     engine = NativeConfig(slots=4).build(model, stop_tokens=stops)
     wrong = 0
-    for _, completion in engine.generate(fixtures.requests(size)):
+    for _, completion in engine.generate(fixtures.make_requests(size)):
         *before, last = completion.tokens.tolist()
         is_stopped = completion.finish == Finish.STOP
         wrong += not stops.isdisjoint(before) or (last in stops) != is_stopped
@@ -151,7 +151,7 @@ def _count_wrong_ends() -> int:
 
 
 def _tokenizer(family: Family) -> Tokenizer:
-    """Make a vocabulary of single bytes and special tokens, so that pieces of text never join."""
+    """Make a tokenizer of single bytes and special tokens, so that no two pieces of text merge."""
     alphabet = sorted(ByteLevel.alphabet())
     core = Core(BPE({letter: index for index, letter in enumerate(alphabet)}, []))
     core.pre_tokenizer = ByteLevel(add_prefix_space=False)
@@ -161,7 +161,7 @@ def _tokenizer(family: Family) -> Tokenizer:
     return Tokenizer(core, dict(settings), family.template)
 
 
-def _lay_out(tokenizer: Tokenizer, family: Family, text: str) -> list[int]:
+def _encode_by_hand(tokenizer: Tokenizer, family: Family, text: str) -> list[int]:
     contents = {"QUESTION": QUESTION.content, "ANSWER": ANSWER.content}
     tokens: list[int] = []
     for piece in re.split(r"(<\|\w+\|>|QUESTION|ANSWER)", text):

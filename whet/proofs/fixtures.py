@@ -1,4 +1,6 @@
-"""What proofs run on: a tiny model with random weights, its policy, and sequences for it."""
+"""Fixtures of the proofs: a tiny model with random weights, its policy, and sequences for it."""
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -8,44 +10,51 @@ from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.source import torch_device, torch_dtype
-from whet.models.transformer import Transformer, initialise
+from whet.models.transformer import Transformer, init_weights
 from whet.rng import derive, numpy_stream
-from whet.text.tokenizer import Tokenizer, train_pieces
+from whet.text.tokenizer import Tokenizer, train_tokenizer
 from whet.train.policy import Policy, build_policy
-from whet.types import Message, Problem
+from whet.types import Completion, Message, Problem
 
 POSITIONS = 64
 SHAPES = ((2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4), (5, 2), (40, 1), (33, 20), (12, 5))
-"""Tokens of a written example, and where its response starts: single targets, equal lengths, one
-far longer."""
+"""Length of each example, and where its response starts: single targets, equal lengths, one far
+longer."""
 
 
-def tokenizer() -> Tokenizer:
-    return train_pieces([f"{number} {number}" for number in range(100)])
+def make_tokenizer() -> Tokenizer:
+    return train_tokenizer([f"{number} {number}" for number in range(100)])
 
 
-def model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
+def make_model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
     """Make a two-layer decoder with norms off one and a sharp head, so that faults show."""
-    drawn = Transformer(new_config("tiny", tokenizer().vocab_size, POSITIONS))
-    initialise(drawn, seed)
+    model = Transformer(new_config("tiny", make_tokenizer().vocab_size, POSITIONS))
+    init_sharp_weights(model, seed)
+    return model.to(device=torch_device(), dtype=dtype or torch_dtype("auto"))
+
+
+def init_sharp_weights(model: Transformer, seed: int) -> None:
+    """Move norms and biases off one and zero, so that a missing one shows, and make the head so
+    sharp that tokens differ in probability by orders of magnitude."""
+    init_weights(model, seed)
     source = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        drawn.head_weight_VH.copy_(torch.randn(drawn.head_weight_VH.shape, generator=source) * 0.25)
-        for weight in drawn.parameters():
+        model.head_weight_VH.copy_(torch.randn(model.head_weight_VH.shape, generator=source) * 0.25)
+        for weight in model.parameters():
             if weight.dim() == 1:
                 weight.add_(torch.randn(weight.shape, generator=source) * 0.2)
-    return drawn.to(device=torch_device(), dtype=dtype or torch_dtype("auto"))
 
 
-def policy(*, seed: int = 0, slots: int = 4) -> Policy:
+def make_policy(*, seed: int = 0, slots: int = 4) -> Policy:
     """Make a policy in the device's dtype, with so few slots that requests wait."""
-    return build_policy(model(seed=seed), tokenizer(), NativeConfig(slots=slots), name="specimen")
+    model = make_model(seed=seed)
+    return build_policy(model, make_tokenizer(), NativeConfig(slots=slots), name="specimen")
 
 
-def make_examples(*, seed: int = 0) -> list[Example]:
-    """Sequences nobody sampled, of all lengths, with all that a loss can ask for."""
-    source = numpy_stream(seed, "written")
-    size = tokenizer().vocab_size
+def make_examples() -> list[Example]:
+    """Make random sequences of various lengths, with every field that a loss may need."""
+    source = numpy_stream(0, "written")
+    size = make_tokenizer().vocab_size
     made = []
     for index, (length, start) in enumerate(SHAPES):
         reference = -4 * source.random(length - start, dtype=np.float32)
@@ -63,10 +72,10 @@ def make_examples(*, seed: int = 0) -> list[Example]:
     return made
 
 
-def requests(
+def make_requests(
     size: int, *, groups: int = 4, samples: int = 3, max_tokens: int = 16, seed: int = 0
 ) -> list[Request]:
-    """Prompts of 3 to 30 tokens below `size`, each asked for several times, at two temperatures."""
+    """Make requests with prompts of 3 to 30 tokens, several samples each, at two temperatures."""
     made = []
     for index in range(groups):
         source = numpy_stream(seed, "prompt", index)
@@ -85,9 +94,13 @@ def requests(
 
 
 def sample_examples(source: Policy) -> list[Example]:
-    """What a policy answers to `requests`, as examples with some advantage, none of them zero."""
-    asked = requests(source.model.cfg.vocab_size)
-    done = dict(source.engine.generate(asked))
+    """Sample `make_requests` with a policy; return examples with advantages other than zero."""
+    asked = make_requests(source.model.cfg.vocab_size)
+    return to_examples(asked, dict(source.engine.generate(asked)))
+
+
+def to_examples(asked: Sequence[Request], done: Mapping[str, Completion]) -> list[Example]:
+    """Make examples of completions, with some advantage, none of them zero."""
     return [
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
@@ -102,7 +115,7 @@ def sample_examples(source: Policy) -> list[Example]:
     ]
 
 
-def problem(name: str) -> Problem:
+def make_problem(name: str) -> Problem:
     return Problem(
         id=f"specimen-{name}",
         task="specimen",

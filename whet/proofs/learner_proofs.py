@@ -14,18 +14,18 @@ from torch import Tensor
 
 from whet.algos import algorithm, losses
 from whet.algos.losses import KlEstimator, TokenTerms
-from whet.algos.objectives import Objective, policy_objective
+from whet.algos.objectives import Objective, TokenLoss, policy_objective
 from whet.algos.presets import PRESETS, KlPlace, WeightsName
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, to_batch
 from whet.evals import stats
 from whet.models.transformer import Transformer
 from whet.proofs import fixtures
-from whet.proofs.base import Measure, find_worst
+from whet.proofs.base import Measurement, find_worst
 from whet.rng import stream
 from whet.train import learner as learner_module
 from whet.train import rl_step
-from whet.train.learner import LocalLearner, divide, score_batch
+from whet.train.learner import LocalLearner, score_batch
 from whet.train.optim import TrainConfig
 from whet.types import Group, Role, Rollout
 
@@ -35,8 +35,8 @@ MICRO_TOKENS = (40, 60, 85, 100, 10_000)
 """Sizes of micro-batches: the longest example alone, several, all at once."""
 
 
-def divisor() -> Measure:
-    """Compare the weights of each rule with those worked out from all lengths."""
+def measure_divisor() -> Measurement:
+    """Compare the weights of each rule with formulas over all lengths."""
     total = sum(LENGTHS)
     count = len(LENGTHS)
     expected: dict[WeightsName, list[float]] = {
@@ -45,28 +45,28 @@ def divisor() -> Measure:
         "sequence_sum": [1 / count] * count,
         "constant": [1 / (count * DIVISOR)] * count,
     }
-    off: dict[str, float] = {}
+    gap_by_name: dict[str, float] = {}
     for name, wanted in expected.items():
         algo = algorithm.build_algorithm(AlgoConfig(weights=name), max_tokens=DIVISOR)
         weighed = learner_module.weigh(fixtures.make_examples(), algo.weights)
-        off[name] = max(abs(e.weight / w - 1) for e, w in zip(weighed, wanted, strict=True))
-    worst, gap = find_worst(off)
-    text = f"weights of {len(off)} rules over {total} tokens are off by {gap:.1e}"
-    return Measure(gap=gap, limit=1e-12, text=text + (f" ({worst})" if gap > 1e-12 else ""))
+        gap_by_name[name] = max(abs(e.weight / w - 1) for e, w in zip(weighed, wanted, strict=True))
+    worst, gap = find_worst(gap_by_name)
+    text = f"weights of {len(gap_by_name)} rules over {total} tokens are off by {gap:.1e}"
+    return Measurement(gap=gap, limit=1e-12, text=text + (f" ({worst})" if gap > 1e-12 else ""))
 
 
-def targets() -> Measure:
+def measure_targets() -> Measurement:
     """Count the tokens whose loss a step sums, for micro-batches of several sizes."""
     total = sum(LENGTHS)
-    model = fixtures.model(dtype=torch.float32)
+    model = fixtures.make_model(dtype=torch.float32)
     examples = fixtures.make_examples()
     missed = 0
     for tokens in MICRO_TOKENS:
         seen: list[int] = []
 
-        def loss(terms: TokenTerms, seen: list[int] = seen) -> tuple[Tensor, dict[str, Tensor]]:
+        def loss(terms: TokenTerms, seen: list[int] = seen) -> TokenLoss:
             seen.append(len(terms.logprob_M))
-            return 0.0 * terms.logprob_M, {}
+            return TokenLoss(0.0 * terms.logprob_M, {})
 
         learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
         learner.accumulate(examples, Objective(loss=loss))
@@ -74,10 +74,10 @@ def targets() -> Measure:
         missed = max(missed, abs(total - sum(seen)), abs(total - scored))
     sizes = f"micro-batches of {MICRO_TOKENS[0]} to {MICRO_TOKENS[-1]:,} tokens"
     text = f"{missed} of {total} targets are missed or seen twice, {sizes}"
-    return Measure(gap=missed, limit=0, text=text)
+    return Measurement(gap=missed, limit=0, text=text)
 
 
-def pass_at_k() -> Measure:
+def measure_pass_at_k() -> Measurement:
     """Compare pass@k with enumeration, and its mean over draws with the true chance."""
     n = 6
     gaps = []
@@ -90,69 +90,69 @@ def pass_at_k() -> Measure:
             mean = sum(draw * stats.pass_at_k(n, c, k) for c, draw in enumerate(draws))
             gaps.append(abs(mean - (1 - (1 - chance) ** k)))
     text = f"off by {max(gaps):.1e} from enumeration, up to {n} answers"
-    return Measure(gap=max(gaps), limit=1e-9, text=text)
+    return Measurement(gap=max(gaps), limit=1e-9, text=text)
 
 
-LIMIT = 1e-5
-"""Of the norm, in float32: what another order of adding up may change."""
-CLOSE = 1e-4
+RELATIVE_LIMIT = 1e-5
+"""Relative to the norm, in float32: what another order of summation may change."""
+FLOAT32_LIMIT = 1e-4
 """Between a decode and a packed pass in float32, in nats."""
 PENALISED = AlgoConfig(name="dapo", kl=0.1, entropy=0.01)
 SEQUENCES = AlgoConfig(name="gspo")
 
 
 @torch.no_grad()
-def packing() -> Measure:
+def measure_packing() -> Measurement:
     """Score examples laid end to end and one by one."""
-    model = fixtures.model(dtype=torch.float32)
+    model = fixtures.make_model(dtype=torch.float32)
     examples = learner_module.weigh(fixtures.make_examples(), _algo(PENALISED).weights)
     together, losses = _scores(model, examples)
     alone = [_scores(model, [example]) for example in examples]
     apart = float((together - torch.cat([scores for scores, _ in alone])).abs().max())
     total = float(sum(loss for _, loss in alone))
-    gap = abs(losses / total - 1) if apart <= CLOSE else apart
+    gap = abs(losses / total - 1) if apart <= FLOAT32_LIMIT else apart
     text = f"loss {losses:.6f} packed and {total:.6f} one by one"
     distance = f"log-probabilities up to {apart:.1e} apart"
-    return Measure(gap=gap, limit=LIMIT, text=f"{text}; {distance}")
+    return Measurement(gap=gap, limit=RELATIVE_LIMIT, text=f"{text}; {distance}")
 
 
-def splits() -> Measure:
+def measure_splits() -> Measurement:
     """Compute the gradient of one step in many splits, and compare with one by one."""
-    off = {}
-    model = fixtures.model(dtype=torch.float32)
+    gap_by_name = {}
+    model = fixtures.make_model(dtype=torch.float32)
     for cfg in (PENALISED, SEQUENCES):
         algo = _algo(cfg)
         examples = learner_module.weigh(fixtures.make_examples(), algo.weights)
         alone = [[example] for example in examples]
         expected = _gradient(model, alone, algo.objective, one_by_one=True)
-        for name, parts, tokens in _ways(examples):
+        for name, parts, tokens in _list_splits(examples):
             gradients = _gradient(model, parts, algo.objective, tokens=tokens)
             gaps = [_distance(gradients[key], wanted) for key, wanted in expected.items()]
-            off[f"{cfg.name}, {name}"] = max(gaps, default=float("inf"))
-    worst, gap = find_worst(off)
-    text = f"{len(off)} ways to split it are up to {gap:.1e} off ({worst})"
-    return Measure(gap=gap, limit=LIMIT, text=text)
+            gap_by_name[f"{cfg.name}, {name}"] = max(gaps, default=float("inf"))
+    worst, gap = find_worst(gap_by_name)
+    text = f"{len(gap_by_name)} ways to split it are up to {gap:.1e} off ({worst})"
+    return Measurement(gap=gap, limit=RELATIVE_LIMIT, text=text)
 
 
-def ratio() -> Measure:
+def measure_ratio() -> Measurement:
     """Take the first loss of every algorithm: with ratio 1 a clipped one is -advantage."""
-    policy = fixtures.policy()
+    policy = fixtures.make_policy()
     examples = fixtures.sample_examples(policy)
     learner = policy.learner(TrainConfig(micro_tokens=100), steps=1)
-    off: dict[str, float] = {}
+    gap_by_name: dict[str, float] = {}
     names = [name for name, row in PRESETS.items() if row.steps is None and row.advantage != "gae"]
     for name in names:
         algo = algorithm.build_algorithm(AlgoConfig(name=name), max_tokens=16)
         weighed = learner_module.weigh(examples, algo.weights)
-        metrics = divide(learner.accumulate(weighed, algo.objective))
+        metrics = learner.accumulate(weighed, algo.objective).means
         learner.discard()
-        off[name] = abs(metrics["policy/ratio"] - 1) + metrics["policy/step_kl"]
+        gap_by_name[name] = abs(metrics["policy/ratio"] - 1) + metrics["policy/step_kl"]
         if PRESETS[name].surrogate == "clip":
             expected = -sum(e.weight * e.num_targets * float(np.mean(e.advantage)) for e in weighed)
-            off[name] = max(off[name], abs(metrics["loss"] - expected) - 1e-5)
-    worst, gap = find_worst(off)
+            gap_by_name[name] = max(gap_by_name[name], abs(metrics["loss"] - expected) - 1e-5)
+    worst, gap = find_worst(gap_by_name)
     text = f"first ratio of {len(names)} algorithms is off by {max(gap, 0):.1e}"
-    return Measure(gap=gap, limit=0.0, text=text + (f" ({worst})" if gap > 0 else ""))
+    return Measurement(gap=gap, limit=0.0, text=text + (f" ({worst})" if gap > 0 else ""))
 
 
 def _algo(cfg: AlgoConfig) -> algorithm.Algorithm:
@@ -165,8 +165,8 @@ def _scores(model: Transformer, examples: list[Example]) -> tuple[Tensor, float]
     return logprob_M, float(-(logprob_M * batch.weight_M).sum())
 
 
-def _ways(examples: Sequence[Example]) -> Iterator[tuple[str, list[list[Example]], int]]:
-    """Name, examples of each accumulation, and tokens of a micro-batch."""
+def _list_splits(examples: Sequence[Example]) -> Iterator[tuple[str, list[list[Example]], int]]:
+    """Yield a name, the examples of each accumulation, and the tokens of a micro-batch."""
     shuffled = list(examples)
     stream(0, "splits").shuffle(shuffled)
     for tokens in (40, 60, 100, 10_000):
@@ -210,61 +210,61 @@ LOGITS = (0.3, -1.1, 0.8, 0.0, -0.4)
 REFERENCE = (-0.5, 0.4, 0.2, -0.9, 0.6)
 BETA = 0.3
 ESTIMATORS: tuple[KlEstimator, ...] = ("k1", "k2", "k3")
-PLACES: tuple[KlPlace, ...] = ("loss", "reward")
+KL_PLACES: tuple[KlPlace, ...] = ("loss", "reward")
 
 
-def kl() -> Measure:
-    """Expectations are sums over the vocabulary, so nothing is left to chance."""
+def measure_kl() -> Measurement:
+    """Compare KL estimators with the exact KL; expectations are sums over a small vocabulary."""
     theta_V = torch.tensor(LOGITS, dtype=torch.float64, requires_grad=True)
     reference_V = torch.tensor(REFERENCE, dtype=torch.float64).log_softmax(0)
     logprob_V = theta_V.log_softmax(0)
     exact = (logprob_V.exp() * (logprob_V - reference_V)).sum()
     forward = (reference_V.exp() * (reference_V - logprob_V)).sum()
-    slope_V = _kl_gradient(exact, theta_V)
+    exact_V = _kl_gradient(exact, theta_V)
     forward_V = _kl_gradient(forward, theta_V)
     gaps = {}
     for name in ESTIMATORS:
         mean = (logprob_V.exp() * losses.kl(logprob_V, reference_V, name)).sum()
         # k2 is made for its gradient, and biased as a value.
         gaps[f"value of {name}"] = 0.0 if name == "k2" else abs(float((mean / exact).detach()) - 1)
-        meant = {"k1": torch.zeros_like(slope_V), "k2": slope_V, "k3": forward_V}[name]
+        expected_V = {"k1": torch.zeros_like(exact_V), "k2": exact_V, "k3": forward_V}[name]
         direct = AlgoConfig(
             name="rloo", kl=BETA, kl_in="loss", kl_estimator=name, kl_gradient="direct"
         )
-        gradient = _in_loss(direct, theta_V, reference_V)
-        difference = (gradient - BETA * meant).norm()  # k1 means none, so not a share of its own
-        gaps[f"direct gradient of {name}"] = float(difference / (BETA * slope_V).norm())
-        own = _in_loss(direct.model_copy(update={"kl_gradient": "exact"}), theta_V, reference_V)
-        gaps[f"gradient of {name}"] = _distance(own, BETA * slope_V)
+        gradient = _penalty_gradient(direct, theta_V, reference_V)
+        difference = (gradient - BETA * expected_V).norm()  # for k1 the expected gradient is 0
+        gaps[f"direct gradient of {name}"] = float(difference / (BETA * exact_V).norm())
+        exact_cfg = direct.model_copy(update={"kl_gradient": "exact"})
+        gradient = _penalty_gradient(exact_cfg, theta_V, reference_V)
+        gaps[f"gradient of {name}"] = _distance(gradient, BETA * exact_V)
     shares = []
-    for place in PLACES:
-        gradient = _of_algorithm(place, theta_V, reference_V) / BETA
-        gaps[f"whole penalty in the {place}"] = _distance(gradient, slope_V)
-        shares.append(f"{float(gradient @ slope_V / (slope_V @ slope_V)):.4f} times in the {place}")
+    for place in KL_PLACES:
+        gradient = _rloo_gradient(place, theta_V, reference_V) / BETA
+        gaps[f"whole penalty in the {place}"] = _distance(gradient, exact_V)
+        shares.append(f"{float(gradient @ exact_V / (exact_V @ exact_V)):.4f} times in the {place}")
     worst, gap = find_worst(gaps)
     text = f"the KL's gradient counts {' and '.join(shares)}; {worst} is off by {gap:.1e}"
-    return Measure(gap=gap, limit=LIMIT, text=text)
+    return Measurement(gap=gap, limit=RELATIVE_LIMIT, text=text)
 
 
 def _kl_gradient(value: Tensor, theta_V: Tensor) -> Tensor:
     return torch.autograd.grad(value, theta_V, retain_graph=True)[0]
 
 
-def _in_loss(cfg: AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> Tensor:
-    """The expected gradient of an objective whose tokens have no advantage: that of its penalty."""
+def _penalty_gradient(cfg: AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> Tensor:
+    """Return the expected gradient of the KL penalty: that of an objective without advantages."""
     logprob_V = theta_V.log_softmax(0)
-    loss_V, _ = policy_objective(cfg).loss(
-        _terms(logprob_V, torch.zeros_like(logprob_V), reference_V)
-    )
+    terms = _terms(logprob_V, torch.zeros_like(logprob_V), reference_V)
+    loss_V = policy_objective(cfg).loss(terms).loss
     return _kl_gradient((logprob_V.exp().detach() * loss_V).sum(), theta_V)
 
 
-def _of_algorithm(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tensor:
-    """The expected gradient of RLOO with a KL and no reward, over all pairs of answers."""
+def _rloo_gradient(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tensor:
+    """Return the expected gradient of RLOO with a KL and no reward, over all pairs of answers."""
     cfg = AlgoConfig(name="rloo", kl=BETA, kl_in=place)
     algo = algorithm.build_algorithm(cfg, max_tokens=1)
     logprob_V = theta_V.log_softmax(0)
-    groups = _pairs(logprob_V.detach().tolist())
+    groups = _make_pairs(logprob_V.detach().tolist())
     selection = rl_step.select(groups, algo)
     examples = rl_step.flatten(selection, temperature=1.0)
     tokens = [int(example.tokens[-1]) for example in examples]
@@ -275,16 +275,17 @@ def _of_algorithm(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tenso
     examples, _ = rl_step.credit(selection, examples, algo, {})
     shares = learner_module.weigh(examples[:2], algo.weights)
     advantage_M = torch.tensor(np.array([np.float64(example.advantage) for example in examples]))
-    loss_M, _ = algo.objective.loss(_terms(logprob_V[tokens], advantage_M, reference_V[tokens]))
+    terms = _terms(logprob_V[tokens], advantage_M, reference_V[tokens])
+    loss_M = algo.objective.loss(terms).loss
     chance_M = logprob_V.detach()[tokens].view(-1, 2).sum(1).exp().repeat_interleave(2)
     return _kl_gradient((chance_M * shares[0].weight * loss_M).sum(), theta_V)
 
 
-def _pairs(logprobs: Sequence[float]) -> list[Group]:
+def _make_pairs(logprobs: Sequence[float]) -> list[Group]:
     """Make a group of each pair of answers, without a reward."""
     groups = []
     for pair in product(range(len(logprobs)), repeat=2):
-        problem = fixtures.problem("{} {}".format(*pair))
+        problem = fixtures.make_problem("{} {}".format(*pair))
         group = []
         for number, token in enumerate(pair):
             rollout = Rollout.from_text(problem, "", model="tiny", number=number, role=Role.SOLVER)

@@ -14,12 +14,12 @@ from torch import Tensor
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
-from whet.engine.base import Counts, Request, Sampling, check_prompt
+from whet.engine.base import EngineStats, Request, Sampling, check_prompt
 from whet.grading.grader import Grader
 from whet.kernels import TRITON_DEVICES
 from whet.proofs import fixtures
-from whet.proofs.base import Measure
-from whet.proofs.learner_proofs import CLOSE
+from whet.proofs.base import Measurement
+from whet.proofs.learner_proofs import FLOAT32_LIMIT
 from whet.rewards.spec import RewardSpec
 from whet.rng import stream
 from whet.rollout import collect
@@ -43,10 +43,10 @@ class ScriptedEngine:
         self.answer = answer
         self.version = version
         self.context = context
-        self.counts = Counts()
+        self.counts = EngineStats()
 
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
-        self.counts = Counts()
+        self.counts = EngineStats()
         for request in requests:
             check_prompt(request, self.context, np.iinfo(np.int32).max)
             whole = self.answer(request)
@@ -65,25 +65,24 @@ class ScriptedEngine:
         self.version = version
 
     def sleep(self) -> None:
-        """Nothing to give back."""
+        """Nothing to free."""
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to free."""
 
 
 IS_RIGHT = ("1000", "0100", "0011", "1110", "0101", "1101")
-"""Which answers to which problem are right; no row is another's, and none is its own when
-turned."""
+"""Which answers to which problem are right; no two rows are equal, also not when rotated."""
 
 
-class _Marks(Task):
+class _EchoTask(Task):
     """The first word of an answer must be the problem's number."""
 
     name = "specimen"
     is_bounded = True
 
     def problems(self, split: Split) -> list[Problem]:
-        return [fixtures.problem(str(index)) for index in range(len(IS_RIGHT))]
+        return [fixtures.make_problem(str(index)) for index in range(len(IS_RIGHT))]
 
     def score(self, problem: Problem, text: str) -> Score:
         is_right = text.split()[:1] == [problem.answer]
@@ -95,7 +94,7 @@ class _Marks(Task):
 
 
 class _OutOfOrder(ScriptedEngine):
-    """Answers all requests in an order of its own, which it remembers."""
+    """Answers all requests in a shuffled but fixed order."""
 
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         done = list(super().generate(requests))
@@ -103,11 +102,11 @@ class _OutOfOrder(ScriptedEngine):
         yield from done
 
 
-def rewards() -> Measure:
-    """Each answer says which it is, so its advantage can be worked out from its tokens alone."""
-    tokenizer = fixtures.tokenizer()
+def measure_rewards() -> Measurement:
+    """Let each answer name its problem and number, which determine its expected advantage."""
+    tokenizer = fixtures.make_tokenizer()
     chat = ChatFormat(tokenizer)
-    task = _Marks()
+    task = _EchoTask()
 
     def answer(request: Request) -> Tokens:
         index, number = map(int, request.id.split("/"))
@@ -132,37 +131,37 @@ def rewards() -> Measure:
         expected = float(row[number]) - row.count("1") / samples
         wrong += abs(float(np.mean(example.advantage)) - expected) > 1e-6
     share = f"{wrong} of {len(IS_RIGHT) * samples} answers, drawn out of order,"
-    return Measure(gap=wrong, limit=0, text=f"{share} have another's reward or advantage")
+    return Measurement(gap=wrong, limit=0, text=f"{share} have another's reward or advantage")
 
 
 VERSION = 7
-ROUGH = 0.25
-"""Between the same two in bfloat16, where neither is exact; other weights are several nats away."""
+BF16_LIMIT = 0.25
+"""The same in bfloat16, where neither is exact; other weights are several nats away."""
 
 
-def engine(own: Policy | None = None) -> Measure:
+def measure_engine(user_policy: Policy | None = None) -> Measurement:
     """Sample more requests than slots, some sharing a prompt, and score them packed.
 
-    `own` is a model of the user's.
+    `user_policy` is a model of the user's.
     """
-    policy = own or fixtures.policy()
-    requests = fixtures.requests(policy.model.cfg.vocab_size)
-    exactness = check_exact(policy) if own else compare_logprobs(policy, requests)
-    # Our kernels give the same bits; elsewhere products of other shapes round otherwise.
-    limit = 0.0 if policy.model.device.type in TRITON_DEVICES else _rounding(policy)
-    return Measure(gap=exactness.largest_gap, limit=limit, text=exactness.summary)
+    policy = user_policy or fixtures.make_policy()
+    requests = fixtures.make_requests(policy.model.cfg.vocab_size)
+    exactness = check_exact(policy) if user_policy else compare_logprobs(policy, requests)
+    # The Triton kernels give the same bits; elsewhere products of other shapes round differently.
+    limit = 0.0 if policy.model.device.type in TRITON_DEVICES else _limit(policy)
+    return Measurement(gap=exactness.largest_gap, limit=limit, text=exactness.summary)
 
 
-def publish() -> Measure:
+def measure_publish() -> Measurement:
     """Move the weights far, publish, and sample: engine and learner must agree."""
-    policy = fixtures.policy()
+    policy = fixtures.make_policy()
     before = fixtures.sample_examples(policy)
     learner = policy.learner(TrainConfig(lr=0.05), steps=1)
     update_policy(learner, before, build_algorithm(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
     change = np.concatenate(learner.logprobs(before)) - _engine_logprobs(before)
     moved = float(np.abs(change).mean())
     policy.publish(VERSION)
-    asked = fixtures.requests(policy.model.cfg.vocab_size)
+    asked = fixtures.make_requests(policy.model.cfg.vocab_size)
     versions = sorted({completion.version for _, completion in policy.engine.generate(asked)})
     after = fixtures.sample_examples(policy)
     ours = np.concatenate(learner.logprobs(after))
@@ -173,29 +172,29 @@ def publish() -> Measure:
         f"{theirs.sum():.3f} in the engine, "
         f"{ours.sum():.3f} in the learner; version {', '.join(map(str, versions))} of {VERSION}"
     )
-    is_telling = versions == [VERSION] and moved > 4 * ROUGH
-    return Measure(gap=gap if is_telling else float("inf"), limit=_rounding(policy), text=text)
+    is_valid = versions == [VERSION] and moved > 4 * BF16_LIMIT
+    return Measurement(gap=gap if is_valid else float("inf"), limit=_limit(policy), text=text)
 
 
 def _engine_logprobs(examples: Sequence[Example]) -> Floats:
-    """What the engine said of each token when it sampled it."""
+    """Return the log-probability of each token that the engine returned with it."""
     return np.concatenate(
         [example.sampling_logprob for example in examples if example.sampling_logprob is not None]
     )
 
 
-def _rounding(policy: Policy) -> float:
-    return CLOSE if policy.model.dtype == torch.float32 else ROUGH
+def _limit(policy: Policy) -> float:
+    return FLOAT32_LIMIT if policy.model.dtype == torch.float32 else BF16_LIMIT
 
 
 STEPS = 4
 ALGO = build_algorithm(AlgoConfig(name="grpo", minibatches=2), max_tokens=16)
 
 
-def resume() -> Measure:
+def measure_resume() -> Measurement:
     """Take two steps, save, take a third; load into another model and take the third again."""
-    straight = fixtures.policy()
-    stopped = fixtures.policy(seed=1)
+    straight = fixtures.make_policy()
+    stopped = fixtures.make_policy(seed=1)
     cfg = TrainConfig(lr=1e-3, schedule="linear", warmup=1)
     first, second = (
         LocalLearner(policy.model, cfg, steps=2 * STEPS) for policy in (straight, stopped)
@@ -217,15 +216,15 @@ def resume() -> Measure:
         f"a step after, {same} of {len(pairs)} weights have the same bits, and the largest "
         f"difference is {gap:.1e}"
     )
-    return Measure(gap=gap, limit=0.0 if first.device.type == "cpu" else 1e-6, text=text)
+    return Measurement(gap=gap, limit=0.0 if first.device.type == "cpu" else 1e-6, text=text)
 
 
 def _step(policy: Policy, learner: Learner, step: int) -> None:
     policy.publish(step)
     examples = fixtures.sample_examples(policy)
-    was_settled = torch.are_deterministic_algorithms_enabled()
+    was_deterministic = torch.are_deterministic_algorithms_enabled()
     set_determinism(True)
     try:
         update_policy(learner, examples, ALGO, seed=step)
     finally:
-        set_determinism(was_settled)
+        set_determinism(was_deterministic)

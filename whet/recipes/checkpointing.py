@@ -23,7 +23,7 @@ from whet.train.checkpoint import Others, load_training, save_training
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.policy import Policy
-from whet.types import Json
+from whet.types import Json, read_integer, read_number
 
 MAX_EMPTY_STEPS = 10
 """Steps in a row without a gradient before a run stops, since waiting longer rarely helps."""
@@ -49,7 +49,7 @@ class BestValidation:
 
 
 class Stateful(Protocol):
-    """Part of a run whose state is in its checkpoints: a JSON value, and files of its own."""
+    """A piece of a run whose state is in its checkpoints: a JSON value, and files of its own."""
 
     def save(self, folder: Path) -> Json: ...
 
@@ -111,7 +111,7 @@ class CollapseGuard:
         ):
             rate = self._slow_down(self.num_restores + 1)
             self.then()
-            self.run.ledger(
+            self.run.log_event(
                 "restore",
                 step=step,
                 best=best,
@@ -151,9 +151,9 @@ class EmptyStepLimit:
     def __init__(self) -> None:
         self.num_empty = 0
 
-    def check(self, metrics: Mapping[str, float]) -> None:
+    def check(self, is_empty: bool) -> None:
         """Count a step, or start again at one with a gradient."""
-        self.num_empty = self.num_empty + 1 if metrics["step/empty"] else 0
+        self.num_empty = self.num_empty + 1 if is_empty else 0
         if self.num_empty >= MAX_EMPTY_STEPS:
             raise TrainError(
                 f"{self.num_empty} steps in a row had no group with answers of different reward, "
@@ -175,7 +175,7 @@ class EmptyStepLimit:
 class CheckpointManager:
     """Resumes, validates, saves. A checkpoint holds everything that later steps depend on.
 
-    `others` are policies that train beside the first, with their learners; `parts` is everything
+    `others` are policies that train beside the first, with their learners; `stateful` is everything
     else with a state, by name. Guard and critic are two of them; when the guard restores a policy,
     it restores the critic too.
     """
@@ -190,7 +190,7 @@ class CheckpointManager:
         *,
         steps: int,
         others: Others | None = None,
-        parts: Mapping[str, Stateful] | None = None,
+        stateful: Mapping[str, Stateful] | None = None,
         guard: CollapseGuard | None = None,
         critic: Critic | None = None,
     ) -> None:
@@ -204,8 +204,8 @@ class CheckpointManager:
         self.guard = guard
         self.critic = critic
         optional = {"guard": guard, "critic": critic}
-        self.parts = {**(parts or {})}
-        self.parts |= {name: part for name, part in optional.items() if part is not None}
+        self.stateful = {**(stateful or {})}
+        self.stateful |= {name: item for name, item in optional.items() if item is not None}
         self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
         self.best = BestValidation()
         self.stop_signal = 0
@@ -227,9 +227,9 @@ class CheckpointManager:
         state = load_training(folder, self.policy, self.learner, self.others)
         best = state["best"]
         assert isinstance(best, list), "a checkpoint holds the best step and its value"
-        self.best = BestValidation(step=int(str(best[0])), value=float(str(best[1])))
-        for name, part in self.parts.items():
-            part.load(folder, state.get(name))
+        self.best = BestValidation(step=read_integer(best[0]), value=read_number(best[1]))
+        for name, item in self.stateful.items():
+            item.load(folder, state.get(name))
         if self.best.step in self.checkpoints.steps():
             self.checkpoints.mark_best(self.best.step)
         self.run.rewind(step)
@@ -263,7 +263,7 @@ class CheckpointManager:
         if step > 0 or self.best.step >= 0 or not self.validator.is_due(0, -1):
             return
         is_guarded = self.guard is not None and self.guard.is_on
-        self._validate(0, tracker, counts=is_guarded)
+        self._validate(0, tracker, can_be_best=is_guarded)
         if is_guarded:
             self._save(0)
 
@@ -283,14 +283,14 @@ class CheckpointManager:
                 self.stop_signal,
             )
 
-    def _validate(self, step: int, tracker: Tracker, *, counts: bool = True) -> None:
-        """Measure the policy; where it `counts`, its checkpoint may become the result."""
+    def _validate(self, step: int, tracker: Tracker, *, can_be_best: bool = True) -> None:
+        """Measure the policy; where it `can_be_best`, its checkpoint may become the result."""
         self.policy.publish(step)
         summary, groups = self.validator.validate(self.policy.chat_engine)
         value = summary.pass_at[1].mean
         self.run.write_eval(step, summary.to_json())
         mark = ""
-        if counts and value >= self.best.value:  # of equals the later has seen more
+        if can_be_best and value >= self.best.value:  # of equals the later has seen more
             self.best = BestValidation(step=step, value=value)
             mark = ", the best so far"
         console.print(
@@ -318,18 +318,18 @@ class CheckpointManager:
         learners = [self.learner, *(learner for _, learner in self.others.values())]
         if self.critic is not None:
             learners.append(self.critic.learner)
-        counts = [learner.num_steps for learner in learners]
+        num_steps = [learner.num_steps for learner in learners]
         state = load_training(folder, self.policy, self.learner, self.others)
         if self.critic is not None:
             self.critic.load(folder, state.get("critic"))
-        for learner, count in zip(learners, counts, strict=True):
-            learner.num_steps = count
+        for learner, num in zip(learners, num_steps, strict=True):
+            learner.num_steps = num
         return True
 
     def _save(self, step: int) -> None:
         def write(folder: Path) -> None:
             state: dict[str, Json] = {"best": [self.best.step, self.best.value]}
-            state |= {name: part.save(folder) for name, part in self.parts.items()}
+            state |= {name: item.save(folder) for name, item in self.stateful.items()}
             save_training(folder, self.policy, self.learner, state, self.others)
 
         self.checkpoints.save(step, write)

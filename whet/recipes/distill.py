@@ -8,7 +8,14 @@ from whet.algos.losses import token_mean
 from whet.algos.objectives import distill_objective
 from whet.data.problems import some_problems_of
 from whet.models.source import ModelSource
-from whet.recipes.training import NEW_MODEL, TrainingConfig, finish, open_session, take_batch
+from whet.recipes.training import (
+    NEW_MODEL,
+    Session,
+    TrainingConfig,
+    finish,
+    open_session,
+    take_batch,
+)
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
@@ -17,7 +24,7 @@ from whet.track.progress import bar, screen
 from whet.train.learner import weigh
 from whet.train.policy import open_teacher, with_reference
 from whet.train.rl_step import to_example
-from whet.types import Group
+from whet.types import Group, Problem
 
 COLUMNS = {
     "distill/kl": "kl to teacher",
@@ -47,31 +54,13 @@ class DistillConfig(TrainingConfig):
 def distill(cfg: DistillConfig, run: RunStore) -> None:
     """Move a policy towards its teacher on the policy's own answers: sample, score, update."""
     session = open_session(cfg, run)
-    policy = session.policy
-    clock = session.clock
+    policy, clock = session.policy, session.clock
     teacher = open_teacher(cfg.teacher, policy, cfg.train)
     learner = policy.learner(cfg.train, steps=cfg.steps)
     problems = session.fitting(some_problems_of(session.task, cfg.problems, "rl"))
     objective = distill_objective()
     manager = session.manager(learner)
     start = manager.resume()
-
-    def sample(step: int) -> list[Group]:
-        batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
-        varied = [
-            session.vary(problem, derive(cfg.seed, "vary", step, index))
-            for index, problem in enumerate(batch)
-        ]
-        seed = derive(cfg.seed, "rollout", step)
-        return collect(
-            policy.chat_engine,
-            session.grader,
-            varied,
-            cfg.sampling,
-            samples=cfg.samples,
-            seed=seed,
-            clock=clock,
-        )
 
     with (
         session.grader,
@@ -83,7 +72,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
         for step in range(start, cfg.steps):
             clock.start()
             policy.publish(step)
-            groups = sample(step)
+            groups = sample(cfg, session, problems, step)
             rollouts = [rollout for group in groups for rollout in group]
             examples = [to_example(rollout, cfg.sampling.temperature) for rollout in rollouts]
             learner.make_room(examples)
@@ -96,6 +85,24 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
             advance(1)
             manager.end_step(step + 1, tracker)
     finish(run, manager)
+
+
+def sample(cfg: DistillConfig, session: Session, problems: list[Problem], step: int) -> list[Group]:
+    """Take and vary the problems of a step, and sample answers of the policy."""
+    batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
+    varied = [
+        session.vary(problem, derive(cfg.seed, "vary", step, index))
+        for index, problem in enumerate(batch)
+    ]
+    return collect(
+        session.policy.chat_engine,
+        session.grader,
+        varied,
+        cfg.sampling,
+        samples=cfg.samples,
+        seed=derive(cfg.seed, "rollout", step),
+        clock=session.clock,
+    )
 
 
 def answer_metrics(groups: list[Group]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from pydantic import Field
 from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.config import Config
 from whet.data.problems import some_problems_of
-from whet.data.views import Fault, PairRule, PreferencePairs, make_preference_pairs
+from whet.data.rollout_datasets import Fault, PairRule, PreferencePairs, make_preference_pairs
 from whet.errors import DataError
 from whet.recipes.checkpointing import CollapseGuard, GuardConfig
 from whet.recipes.training import (
@@ -164,7 +164,7 @@ def check_pairs(view: PreferencePairs) -> None:
     for rule, count in view.rules.items():
         console.print(
             f"{count.num_pairs:>7,} pairs by {rule}, {count.num_capped:,} more over the cap, "
-            f"{count.num_barren:,} problems without any"
+            f"{count.num_empty:,} problems without any"
         )
     if not view.pairs:
         raise DataError(

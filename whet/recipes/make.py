@@ -9,6 +9,7 @@ from whet.data.problems import problem_file, write_problems
 from whet.recipes.training import StageConfig
 from whet.store.files import hash_file
 from whet.store.run import RunStore
+from whet.tasks.base import list_problems
 from whet.tasks.registry import build_task
 from whet.track.progress import say
 from whet.types import SPLITS, Json, Split
@@ -29,7 +30,7 @@ def make(cfg: MakeConfig, run: RunStore) -> None:
     task = build_task(cfg.task)
     counts: dict[str, Json] = {}
     for split in SPLITS:
-        problems = list(islice(task.problems(split), cfg.most.get(split)))
+        problems = list(islice(list_problems(task, split), cfg.most.get(split)))
         write_problems(run.folder, split, problems)
         counts[split] = len(problems)
         say(f"{len(problems):>7,} {split} problems in {problem_file(run.folder, split)}")

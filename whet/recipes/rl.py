@@ -9,13 +9,13 @@ from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.feed import CurriculumConfig, Feed, MixedCurriculum
 from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
-from whet.grading.check_task import check_first
+from whet.grading.check_task import precheck
 from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfig
 from whet.recipes.training import Session, TrainingConfig, check_exactness, finish, open_session
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import GroupRequest, collect_groups
-from whet.rollout.gather import GatherConfig, RolloutQueue, gather
+from whet.rollout.gather import GatherConfig, RolloutQueue, join_groups
 from whet.store.run import RunStore
 from whet.tasks.registry import build_task
 from whet.track.metrics import open_trackers, rollup
@@ -86,7 +86,7 @@ class RLConfig(TrainingConfig):
         }
         if self.algo.kl > 0:
             del unused["train.offload_reference"]
-        if resolve_algorithm(self.algo).advantage == "gae":
+        if resolve_algorithm(self.algo).needs_values:
             del unused["critic"]
         if self.curriculum.sets_temperature:
             unused["final_temperature"] = (
@@ -100,11 +100,10 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     the rest of their group more likely."""
     task = build_task(cfg.task)
     problems = some_problems_of(task, cfg.problems, "rl")
-    check_first(task, problems, cfg.grading)
+    precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task)
     feed = open_feed(cfg, session.fitting(problems))
-    policy = session.policy
-    clock = session.clock
+    policy, clock = session.policy, session.clock
     trainer = RLTrainer(
         policy,
         check_exactness(cfg.algo, policy, run, lag=cfg.lag),
@@ -121,7 +120,12 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     empty_limit = EmptyStepLimit()
     manager = session.manager(
         learner,
-        parts={"feed": feed, "batches": batches, "empty_steps": empty_limit, "baseline": trainer},
+        stateful={
+            "feed": feed,
+            "batches": batches,
+            "empty_steps": empty_limit,
+            "baseline": trainer,
+        },
         guard=guard,
         critic=trainer.critic,
     )
@@ -138,7 +142,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             policy.publish(step)
             groups = batches.take(step)
             feed.observe(groups)
-            metrics = trainer.step(
+            result = trainer.step(
                 groups,
                 gather=cfg.gather,
                 temperature=sampling_at(cfg, step).temperature,
@@ -146,10 +150,10 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
                 clock=clock,
             )
             run.write_rollouts("train", step + 1, groups)
-            metrics = step_metrics(cfg, groups, step) | metrics | feed.metrics(step)
+            metrics = step_metrics(cfg, groups, step) | result.metrics | feed.metrics(step)
             tracker.log(step + 1, metrics | clock.lap())
             advance(1)
-            empty_limit.check(metrics)
+            empty_limit.check(result.is_empty)
             manager.end_step(step + 1, tracker)
     finish(run, manager)
 
@@ -166,31 +170,45 @@ def open_feed(cfg: RLConfig, problems: Sequence[Problem]) -> Feed:
 
 
 def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group]:
-    """Sample a step: take and vary problems, sample answers, score and reward them."""
+    """Sample a step: take and vary problems, sample answers, score and reward them.
 
-    def new(first: int, count: int) -> list[GroupRequest]:
-        problems = enumerate(feed.take(count, step), start=first)
-        return [
-            make_request(cfg, session.vary, step, index, problem) for index, problem in problems
+    `cfg.gather` says how many more problems to take, and which groups get more answers.
+    """
+    groups: list[Group] = []
+    while count := cfg.gather.num_to_ask(groups, cfg.problems_per_step):
+        requests = [
+            make_request(cfg, session.vary, step, index, problem)
+            for index, problem in enumerate(feed.take(count, step), start=len(groups))
         ]
+        first = answer(cfg, session, step, cfg.gather.first_requests(requests))
+        later = answer(cfg, session, step, cfg.gather.later_requests(requests, first))
+        groups += join_groups(first, later)
+    return groups
 
-    def answer(requests: Sequence[GroupRequest]) -> list[Group]:
-        seed = derive(cfg.seed, "rollout", step)
-        chat_engine, grader, clock = session.policy.chat_engine, session.grader, session.clock
-        return cfg.reward.apply(
-            collect_groups(chat_engine, grader, requests, seed=seed, clock=clock)
-        )
 
-    return gather(cfg.gather, new, answer, problems=cfg.problems_per_step)
+def answer(
+    cfg: RLConfig, session: Session, step: int, requests: Sequence[GroupRequest]
+) -> list[Group]:
+    """Sample, score and reward the answers that are requested."""
+    if not requests:
+        return []
+    groups = collect_groups(
+        session.policy.chat_engine,
+        session.grader,
+        requests,
+        seed=derive(cfg.seed, "rollout", step),
+        clock=session.clock,
+    )
+    return cfg.reward.apply(groups)
 
 
 def step_metrics(cfg: RLConfig, groups: list[Group], step: int) -> dict[str, float]:
     """Measure the answers of a step, and how they were sampled."""
-    counts = cfg.gather.metrics(
+    gathered = cfg.gather.metrics(
         groups, step, problems=cfg.problems_per_step, samples=cfg.group_size
     )
     temperature = sampling_at(cfg, step).temperature
-    return rollup(cfg.gather.even(groups)) | counts | {"sampling/temperature": temperature}
+    return rollup(cfg.gather.even(groups)) | gathered | {"sampling/temperature": temperature}
 
 
 def sampling_at(cfg: RLConfig, step: int) -> Sampling:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
-from whet.data.views import Keep, choose_answers, make_sft_examples, texts
+from whet.data.rollout_datasets import Keep, choose_answers, list_texts, make_sft_examples
 from whet.errors import DataError
 from whet.recipes.training import (
     STEPS_PER_LINE,
@@ -52,7 +52,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     """Fine-tune a model on stored answers: tokenise, shuffle, step, validate, save."""
     rollouts = read_answers(cfg)
     model_seed = derive(cfg.seed, "model")
-    session = open_session(cfg, run, texts=texts(rollouts), model_seed=model_seed)
+    session = open_session(cfg, run, texts=list_texts(rollouts), model_seed=model_seed)
     policy = session.policy
     clock = session.clock
     view = make_sft_examples(rollouts, policy.chat, policy.engine.context)

@@ -8,7 +8,6 @@ and learns to agree with the truth.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
@@ -21,12 +20,13 @@ from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
-from whet.grading.check_task import check_first
+from whet.grading.check_task import precheck
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.recipes.checkpointing import EmptyStepLimit, Stateful
 from whet.recipes.training import (
     NEW_MODEL,
     Session,
+    StoredValue,
     TrainingConfig,
     check_exactness,
     finish,
@@ -50,8 +50,8 @@ from whet.track.progress import bar, say, screen
 from whet.train.checkpoint import read_numbers
 from whet.train.optim import TrainConfig
 from whet.train.policy import build_policy
-from whet.train.rl_step import RLTrainer
-from whet.types import Group, Json, Metrics
+from whet.train.rl_step import RLTrainer, StepResult
+from whet.types import Group, Metrics
 
 COLUMNS = {
     "reward/mean": "reward",
@@ -122,7 +122,7 @@ class TangoConfig(TrainingConfig):
                 f"steps = {self.steps} should be more"
             )
         for key, algo in (("algo", self.algo), ("verifier_algo", self.verifier_algo)):
-            if resolve_algorithm(algo).advantage == "gae":
+            if resolve_algorithm(algo).needs_values:
                 raise ValueError(
                     f'{key}.name = "{algo.name}" needs a critic, which this recipe does not train'
                 )
@@ -152,16 +152,16 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     pair = open_pair(cfg, run)
     session, generator, verifier = pair.session, pair.generator, pair.verifier
     empty_limits = {side: EmptyStepLimit() for side in Side}
-    parts: dict[str, Stateful] = {
+    stateful: dict[str, Stateful] = {
         "feed": pair.feed,
         "baseline": generator,
         "verifier_baseline": verifier,
-        "counts": pair.counts,
+        "counts": pair.class_counts,
         "is_guarded": pair.is_guarded,
     }
-    parts |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
+    stateful |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
     others = {"verifier": (verifier.policy, verifier.learner)}
-    manager = session.manager(generator.learner, others=others, parts=parts)
+    manager = session.manager(generator.learner, others=others, stateful=stateful)
     start = manager.resume()
     with (
         session.grader,
@@ -176,27 +176,24 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
             verifier.policy.publish(step)
             side = side_at(cfg, step)
             train = train_generator if side is Side.GENERATOR else train_verifier
-            groups, metrics = train(pair, step)
-            run.write_rollouts("train", step + 1, groups)
-            tracker.log(step + 1, metrics | session.clock.lap())
+            turn = train(pair, step)
+            run.write_rollouts("train", step + 1, turn.groups)
+            tracker.log(step + 1, turn.metrics | session.clock.lap())
             advance(1)
-            empty_limits[side].check({"step/empty": float(is_stuck(metrics))})
+            empty_limits[side].check(turn.is_stuck)
             manager.end_step(step + 1, tracker)
     model = str(manager.result()[1].relative_to(run.folder))
     finish(run, manager, verifier=f"{model}/others/verifier")
 
 
-class StoredValue:
-    """A JSON value that checkpoints keep."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What the step of one side did, with the rollouts of both."""
 
-    def __init__(self, value: Json) -> None:
-        self.value = value
-
-    def save(self, folder: Path) -> Json:
-        return self.value
-
-    def load(self, folder: Path, state: Json) -> None:
-        self.value = state
+    groups: list[Group]
+    metrics: Metrics
+    is_stuck: bool
+    """Whether nothing was learned; too many such turns in a row end the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -209,7 +206,7 @@ class TangoPair:
     feed: Feed
     generator: RLTrainer
     verifier: RLTrainer
-    counts: StoredValue
+    class_counts: StoredValue
     """Running counts of right and wrong solutions that the verifier trained on."""
     is_guarded: StoredValue
     """Whether step credit was switched off in the generator's last step."""
@@ -256,7 +253,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
             f"the task is named {task.name!r}, as the verifier's own is: give it another name"
         )
     problems = some_problems_of(task, cfg.problems, "rl")
-    check_first(task, problems, cfg.grading)
+    precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task, judge=judge)
     feed = Feed(session.fitting(problems), seed=derive(cfg.seed, "feed"))
     generator = RLTrainer(
@@ -278,6 +275,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         tokenizer,
         cfg.verifier_engine,
         name=f"{run.folder.name}-verifier",
+        learners=cfg.learners,
         memory=session.policy.memory,
     )
     verifier = RLTrainer(
@@ -299,12 +297,12 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         feed=feed,
         generator=generator,
         verifier=verifier,
-        counts=StoredValue({}),
+        class_counts=StoredValue({}),
         is_guarded=StoredValue(False),
     )
 
 
-def train_generator(pair: TangoPair, step: int) -> tuple[list[Group], Metrics]:
+def train_generator(pair: TangoPair, step: int) -> Turn:
     """Credit outcome and judged steps; steps get no credit while the verifier always says the
     same."""
     cfg = pair.cfg
@@ -319,7 +317,7 @@ def train_generator(pair: TangoPair, step: int) -> tuple[list[Group], Metrics]:
         )
     pair.is_guarded.value = outcome.is_one_sided
     progress = num_steps(cfg, Side.GENERATOR, step) / num_steps(cfg, Side.GENERATOR, cfg.steps)
-    update = pair.generator.step(
+    result = pair.generator.step(
         solved,
         temperature=cfg.sampling.temperature,
         progress=progress,
@@ -327,28 +325,29 @@ def train_generator(pair: TangoPair, step: int) -> tuple[list[Group], Metrics]:
         seed=derive(cfg.seed, "update", step),
         clock=pair.session.clock,
     )
-    counts = [len(rollout.steps) for group in solved for rollout in group]
-    update |= {
+    num_judged = [len(rollout.steps) for group in solved for rollout in group]
+    step_metrics = {
         "steps/alpha": 0.0 if outcome.is_one_sided else pair.generator.algo.alpha(progress),
         "steps/guarded": float(outcome.is_one_sided),
-        "steps/judged": fmean(count > 0 for count in counts),
-        "steps/count": fmean(counts),
+        "steps/judged": fmean(num > 0 for num in num_judged),
+        "steps/count": fmean(num_judged),
     }
-    metrics = rollup(solved) | update | verifier_metrics(outcome, steps)
-    return [*solved, *judged], metrics
+    metrics = rollup(solved) | result.metrics | step_metrics | verifier_metrics(outcome, steps)
+    return Turn(groups=[*solved, *judged], metrics=metrics, is_stuck=result.is_empty)
 
 
-def train_verifier(pair: TangoPair, step: int) -> tuple[list[Group], Metrics]:
+def train_verifier(pair: TangoPair, step: int) -> Turn:
     """Reward agreement with the truth and the format; solutions of the rarer kind weigh more."""
     cfg = pair.cfg
     solved = pair.solve(step, 1)
     judged = cfg.verifier_reward.apply(pair.verify(step, solved, cfg.verifier_group_size))
     if not judged:
-        return solved, {"step/empty": 1.0}
+        return Turn(groups=solved, metrics={"step/empty": 1.0}, is_stuck=True)
     is_right = [group[0].problem.answer == WORDS[True] for group in judged]
-    weights, counts = class_weights(is_right, read_numbers(pair.counts.value), rule=cfg.balance)
-    pair.counts.value = {**counts}
-    update = pair.verifier.step(
+    counts = read_numbers(pair.class_counts.value)
+    weights, counts = class_weights(is_right, counts, rule=cfg.balance)
+    pair.class_counts.value = {**counts}
+    result = pair.verifier.step(
         judged,
         temperature=cfg.verifier_sampling.temperature,
         group_weights={
@@ -357,20 +356,20 @@ def train_verifier(pair: TangoPair, step: int) -> tuple[list[Group], Metrics]:
         seed=derive(cfg.seed, "update", step),
         clock=pair.session.clock,
     )
-    metrics = {f"verifier_{name}": value for name, value in (rollup(judged) | update).items()}
-    metrics |= verifier_metrics(*_agreements(pair, solved, judged)) | {
+    outcome, steps = _agreements(pair, solved, judged)
+    own = rollup(judged) | result.metrics
+    metrics = {f"verifier_{name}": value for name, value in own.items()}
+    metrics |= verifier_metrics(outcome, steps) | {
         "verifier/count_correct": counts["correct"],
         "verifier/count_wrong": counts["wrong"],
-        "step/empty": update["step/empty"],
+        "step/empty": result.metrics["step/empty"],
     }
-    return [*solved, *judged], metrics
+    return Turn(groups=[*solved, *judged], metrics=metrics, is_stuck=is_stuck(result, outcome))
 
 
-def is_stuck(metrics: Metrics) -> bool:
-    """Whether a step learned nothing, for another reason than a verifier that is right already."""
-    return metrics["step/empty"] > 0 and not (
-        "verifier_reward/mean" in metrics and metrics["verifier/accuracy"] > 0.5
-    )
+def is_stuck(result: StepResult, outcome: Agreement) -> bool:
+    """Whether a verifier learned nothing, for another reason than being right already."""
+    return result.is_empty and outcome.accuracy <= 0.5
 
 
 def _agreements(

@@ -16,7 +16,7 @@ from whet.errors import DataError
 from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.run import RunStore
-from whet.tasks.base import Task
+from whet.tasks.base import Task, name_user_code
 from whet.tasks.registry import build_task
 from whet.track.progress import bar, console
 from whet.types import Group, Problem, Rollout, Split, Verdict
@@ -101,8 +101,9 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
         rows: dict[tuple[str, str], Rollout] = {}
         for number in range(cfg.per_problem):
             seed = derive(cfg.seed, "teach", problem.id, number)
-            varied = task.vary(problem, seed)
-            text = task.solve(varied, seed)
+            with name_user_code(task):
+                varied = task.vary(problem, seed)
+                text = task.solve(varied, seed)
             if text is None:
                 raise DataError(
                     f"{problem.task} has no worked answer for {problem.id}; choose another split"
@@ -116,7 +117,8 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
 
 
 def _grade(task: Task, row: Rollout) -> Rollout:
-    score = task.score(row.problem, row.text)
+    with name_user_code(task):
+        score = task.score(row.problem, row.text)
     if score.verdict is not Verdict.CORRECT:
         raise DataError(
             f"the task's own answer to {row.problem.id} is graded {score.verdict} ({score.note}): "

@@ -28,7 +28,7 @@ from whet.rng import stream
 from whet.rollout.collect import ChatEngine
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
-from whet.tasks.base import Task, solvable
+from whet.tasks.base import Task, name_user_code, solvable
 from whet.tasks.registry import TaskConfig, build_task
 from whet.track.metrics import Clock, TrackConfig
 from whet.track.progress import say
@@ -37,7 +37,7 @@ from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.memory import peak_counter
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy, set_determinism
+from whet.train.policy import LOCAL, LearnerFactory, Policy, build_policy, set_determinism
 from whet.train.selftest import Exactness, check_exact
 from whet.types import Json, Problem, Rollout
 
@@ -132,6 +132,11 @@ class TrainingConfig(ModelStageConfig):
     def is_deterministic(self) -> bool:
         return self.train.deterministic
 
+    @property
+    def learners(self) -> LearnerFactory:
+        """Decides where all models of the stage train and score; see docs/add_a_learner.md."""
+        return LOCAL
+
     def without_effect(self) -> dict[str, str]:
         unused = {"train.offload_reference": "there is no model beside the one that trains"}
         return unused if self.starts_anew else unused | {"model.new": NEW_MODEL}
@@ -154,7 +159,8 @@ class Session:
 
     def vary(self, problem: Problem, seed: int) -> Problem:
         """Ask a problem in other words, unless those are too long for the policy."""
-        varied = self.task.vary(problem, seed)
+        with name_user_code(self.task):
+            varied = self.task.vary(problem, seed)
         is_long = len(self.policy.chat.prompt(varied.prompt)) >= self.policy.engine.context
         return problem if is_long else varied
 
@@ -163,11 +169,11 @@ class Session:
         learner: Learner,
         *,
         others: Others | None = None,
-        parts: Mapping[str, Stateful] | None = None,
+        stateful: Mapping[str, Stateful] | None = None,
         guard: CollapseGuard | None = None,
         critic: Critic | None = None,
     ) -> CheckpointManager:
-        """Make what validates the policy and writes checkpoints of it, its learner and `parts`."""
+        """Make what validates the policy, and writes checkpoints of it and all that has a state."""
         cfg = self.cfg
         problems = solvable(problems_of(self.task, cfg.problems, cfg.validation.split))
         problems = self.fitting(problems) if problems else []
@@ -180,10 +186,23 @@ class Session:
             validator,
             steps=cfg.steps,
             others=others,
-            parts=parts,
+            stateful=stateful,
             guard=guard,
             critic=critic,
         )
+
+
+class StoredValue:
+    """A JSON value that checkpoints keep."""
+
+    def __init__(self, value: Json) -> None:
+        self.value = value
+
+    def save(self, folder: Path) -> Json:
+        return self.value
+
+    def load(self, folder: Path, state: Json) -> None:
+        self.value = state
 
 
 def open_session(
@@ -208,7 +227,7 @@ def open_session(
         texts=list(texts),
         seed=cfg.seed if model_seed is None else model_seed,
     )
-    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name)
+    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name, learners=cfg.learners)
     task = build_task(cfg.task) if task is None else task
     return Session(
         cfg=cfg,
@@ -243,7 +262,7 @@ def leave_out_long(
         if not kept:
             raise DataError(f"every prompt {words}; raise engine.context or shorten the prompts")
         say(f"{len(too_long):,} of {len(problems):,} problems left out, whose prompt {words}")
-        run.ledger("too_long", context=context, problems=list(too_long))
+        run.log_event("too_long", context=context, problems=list(too_long))
     return kept
 
 
@@ -266,7 +285,7 @@ def record_exactness(
     """Print the result, write it to the run's ledger, and return the settings to train with."""
     sentence = exactness.sentence(algo, lag=lag)
     say(f"{name}: {sentence}")
-    run.ledger(
+    run.log_event(
         EXACTNESS_EVENT,
         model=name,
         exact=exactness.is_exact,

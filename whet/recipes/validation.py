@@ -70,10 +70,10 @@ class Validator:
 def by_origin(groups: Sequence[Group]) -> dict[str, float]:
     """Compute the figures of a validation for each task and source, where there are several."""
     metrics = {}
-    for label, part in split_by_origin(groups).items():
-        shares = solved_shares(part)
+    for label, of_origin in split_by_origin(groups).items():
+        shares = solved_shares(of_origin)
         if shares:
             metrics[f"validation/pass@1/{label}"] = fmean(shares.values())
-        lengths = [len(rollout.completion.tokens) for group in part for rollout in group]
+        lengths = [len(rollout.completion.tokens) for group in of_origin for rollout in group]
         metrics[f"validation/tokens/{label}"] = fmean(lengths)
     return metrics

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cached_property
 from math import cos, isfinite, pi
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -11,9 +12,15 @@ from whet.config import Config
 from whet.errors import ConfigError
 from whet.rewards import text_stats
 from whet.rng import stream
-from whet.text.steps import solution_form, verification_form
+from whet.text.steps import rate_solution, rate_verification
 from whet.types import Rollout, Score, Verdict
-from whet.user_code import CodeReference, load_from_file, read_settings
+from whet.user_code import (
+    CodeReference,
+    check_parameters,
+    explain_exception,
+    load_from_file,
+    read_settings,
+)
 
 
 class Shaping(Config):
@@ -24,7 +31,7 @@ class Shaping(Config):
     when: Literal["always", "correct", "wrong", "answered"] = "always"
     """Count the term only for right answers, for others, or wherever an answer was found."""
 
-    def counts(self, verdict: Verdict) -> bool:
+    def applies_to(self, verdict: Verdict) -> bool:
         if self.when == "answered":
             return verdict is not Verdict.NO_ANSWER
         return self.when == "always" or (self.when == "correct") == (verdict is Verdict.CORRECT)
@@ -207,12 +214,12 @@ class StepForm(Shaping):
 
     def value(self, rollout: Rollout, score: Score) -> float:
         if self.kind == "solution_form":
-            return solution_form(rollout.text)
+            return rate_solution(rollout.text)
         steps = rollout.problem.payload.get("num_steps")
         form = rollout.problem.payload.get("form", 1.0)
         has_form = isinstance(form, int | float) and form >= 0.6
         num_steps = steps if isinstance(steps, int) and has_form else None
-        return verification_form(rollout.text, num_steps)
+        return rate_verification(rollout.text, num_steps)
 
 
 class UserTerm(Shaping):
@@ -252,10 +259,15 @@ class UserTerm(Shaping):
             raise ConfigError(
                 f"{self.path} is a function and takes no settings, and is given {names}"
             )
+        check_parameters(value, f"reward = {self.path!r}", ("rollout", "score"))
         return value
 
     def value(self, rollout: Rollout, score: Score) -> float:
-        number = self._function(rollout, score)
+        try:
+            number = self._function(rollout, score)
+        except Exception as error:  # a user's function may raise anything
+            files = [str(Path(self.path.rpartition(":")[0]).resolve())]
+            raise explain_exception(f"reward = {self.path!r}", error, files) from error
         if not isinstance(number, int | float) or not isfinite(number):
             raise ConfigError(f"{self.path} gave {number!r} for {rollout.id}, not a finite number")
         return float(number)

@@ -12,15 +12,16 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from whet import config, mistakes
+from whet import config
 from whet.config import Config
+from whet.config_errors import find_models, list_tags
 from whet.errors import ConfigError
 from whet.rewards.shaping import TOKEN_KINDS, Term, UserTerm
 from whet.types import Group, Rollout, Score, Step, Verdict
 from whet.user_code import is_reference
 
-FOLDER = Path(__file__).parent / "specs"
-_KINDS = tuple(kind for model in mistakes.models(Term) for kind in mistakes.tags(model))
+SPECS_FOLDER = Path(__file__).parent / "specs"
+_KINDS = tuple(kind for model in find_models(Term) for kind in list_tags(model))
 
 
 class RewardSpec(Config):
@@ -49,7 +50,7 @@ class RewardSpec(Config):
 
     @property
     def needs_tokens(self) -> bool:
-        """Tell whether a term reads a rollout's tokens, not only its text and score."""
+        """Whether a term reads a rollout's tokens, not only its text and score."""
         return any(term.kind in TOKEN_KINDS for term in self.terms)
 
     def apply(self, groups: Sequence[Group]) -> list[Group]:
@@ -61,13 +62,13 @@ class RewardSpec(Config):
         assert rollout.score is not None, "a rollout is scored before it is rewarded"
         if rollout.score.verdict == Verdict.UNSCORED:
             return replace(rollout, reward=None)
-        reward = self._parts(rollout, rollout.score)
+        reward = self._weigh_parts(rollout, rollout.score)
         for term in self.terms:
-            if term.counts(rollout.score.verdict):
+            if term.applies_to(rollout.score.verdict):
                 reward += term.weight * term.value(rollout, rollout.score)
-        return replace(rollout, reward=reward, steps=self._steps(rollout.steps))
+        return replace(rollout, reward=reward, steps=self._reward_steps(rollout.steps))
 
-    def _parts(self, rollout: Rollout, score: Score) -> float:
+    def _weigh_parts(self, rollout: Rollout, score: Score) -> float:
         for name in self.weights:
             if name not in score.parts:
                 known = ", ".join(sorted(score.parts))
@@ -77,8 +78,8 @@ class RewardSpec(Config):
                 )
         return sum(weight * score.parts[name] for name, weight in self.weights.items())
 
-    def _steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        """Share the weight among the steps by the sign of their marks; twice changes nothing."""
+    def _reward_steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Divide the weight among the steps by the sign of their marks; idempotent."""
         if self.step_weight is None:
             return steps
         share = self.step_weight / max(len(steps), 1)
@@ -92,29 +93,29 @@ def load_spec(name: str) -> RewardSpec:
     if is_reference(name):
         return RewardSpec(weights={}, terms=[UserTerm(path=name)])
     if name in list_specs():
-        return config.load_settings(RewardSpec, FOLDER / f"{name}.toml", []).config
+        return config.load_settings(RewardSpec, SPECS_FOLDER / f"{name}.toml", []).config
     if not name.endswith(".toml"):
-        raise ConfigError(f"there is no reward spec {name!r}{_nearest(name, list_specs())}")
+        raise ConfigError(f"there is no reward spec {name!r}{_suggest(name, list_specs())}")
     return config.load_settings(RewardSpec, Path(name), []).config
 
 
 def list_specs() -> list[str]:
     """List the specs that come with whet."""
-    return sorted(file.stem for file in FOLDER.glob("*.toml"))
+    return sorted(file.stem for file in SPECS_FOLDER.glob("*.toml"))
 
 
 def _expand_kind(term: object) -> object:
-    """Let a file and a name stand for a user's own term, and refuse kinds that are not known."""
+    """Expand `file.py:name` to a user's own term, and refuse unknown kinds."""
     if not isinstance(term, dict) or not isinstance(term.get("kind"), str):
         return term
     kind = term["kind"]
     if is_reference(kind):
         return {**term, "kind": "own", "path": kind}
     if kind not in _KINDS:
-        raise ValueError(f"there is no shaping term {kind!r}{_nearest(kind, _KINDS)}")
+        raise ValueError(f"there is no shaping term {kind!r}{_suggest(kind, _KINDS)}")
     return term
 
 
-def _nearest(name: str, known: Sequence[str]) -> str:
+def _suggest(name: str, known: Sequence[str]) -> str:
     close = get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

@@ -11,8 +11,8 @@ MIN_UNIT = 20
 MIN_REPEATS = 5
 
 _ANSWER_END = re.compile(r"\n</answer>$", re.MULTILINE)
-_SMALL = 16
-_ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
+_SHORT_PERIOD = 16
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
 _SHIFT = np.uint64(29)
 
 Codes = NDArray[np.uint32]
@@ -99,7 +99,7 @@ Run = tuple[int, int, int]
 def _short_runs(codes: Codes, min_repeats: int) -> list[Run]:
     """Compare the text with itself, shifted by each short period."""
     runs: list[Run] = []
-    for period in range(1, min(_SMALL, len(codes) // min_repeats + 1)):
+    for period in range(1, min(_SHORT_PERIOD, len(codes) // min_repeats + 1)):
         same = np.zeros(len(codes) - period + 2, dtype=np.int8)
         same[1:-1] = codes[period:] == codes[:-period]
         steps = np.diff(same)
@@ -122,13 +122,13 @@ def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
     runs: list[Run] = []
     hashes = codes.astype(np.uint64)
     length = 1
-    scale = _SMALL
+    scale = _SHORT_PERIOD
     while scale * min_repeats <= len(codes):
         while length < 2 * scale:
             hashes = _double_blocks(hashes, length)
             length = 2 * length
         last_end: dict[int, int] = {}
-        for anchor, period in _proposals(hashes, scale):
+        for anchor, period in _propose_runs(hashes, scale):
             if anchor >= last_end.get(period, 0):
                 start, end = _extend_run(codes, anchor, period)
                 last_end[period] = end
@@ -139,14 +139,14 @@ def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
 
 def _double_blocks(hashes: Hashes, length: int) -> Hashes:
     """Hash blocks of 2n characters from their halves, not linearly, so that nothing cancels out."""
-    mixed: Hashes = hashes[:-length] * _ODD[0] + hashes[length:] * _ODD[1]
+    mixed: Hashes = hashes[:-length] * _FACTORS[0] + hashes[length:] * _FACTORS[1]
     mixed ^= mixed >> _SHIFT
-    mixed *= _ODD[2]
+    mixed *= _FACTORS[2]
     mixed ^= mixed >> _SHIFT
     return mixed
 
 
-def _proposals(hashes: Hashes, scale: int) -> list[tuple[int, int]]:
+def _propose_runs(hashes: Hashes, scale: int) -> list[tuple[int, int]]:
     rows = len(hashes) // scale
     table = hashes[: rows * scale].reshape(rows, scale)
     same = table[1:] == table[:-1, :1]

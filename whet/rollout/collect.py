@@ -10,7 +10,7 @@ from whet.rng import derive
 from whet.text.chat import ChatFormat
 from whet.track.metrics import Clock
 from whet.track.progress import bar
-from whet.types import Completion, Group, Problem, Role, Rollout, Tokens
+from whet.types import Completion, Group, Problem, Role, Rollout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,59 +74,74 @@ def collect_groups(
     its last answer to the last score.
     """
     clock = clock or Clock()
-    prompts = {
-        request.index: chat_engine.chat.prompt(request.problem.prompt) for request in requests
-    }
-
-    request_by_id: dict[str, GroupRequest] = {}
+    sampler = _Sampler(chat_engine, requests)
     rollout_by_id: dict[str, Rollout] = {}
-
-    def engine_requests() -> Iterator[Request]:
-        for request in requests:
-            for number in request.numbers:
-                id = f"{request.index}/{number}"
-                request_by_id[id] = request
-                key = derive(seed, request.problem.id, request.index, number)
-                yield Request(
-                    id=id, prompt=prompts[request.index], sampling=request.sampling, seed=key
-                )
-
-    def answers() -> Iterator[tuple[str, Problem, str]]:
-        for id, completion in chat_engine.engine.generate(engine_requests()):
-            request = request_by_id[id]
-            rollout_by_id[id] = _rollout(
-                chat_engine, request, prompts[request.index], id, completion
-            )
-            yield id, request.problem, rollout_by_id[id].text
-        counts = chat_engine.engine.counts
-        useful = counts.tokens - counts.begun
-        clock.count_sampling(tokens=counts.tokens, row_steps=counts.row_steps, useful=useful)
-        grading.enter_context(clock.measure("grade"))
-
-    with clock.measure("sample"), ExitStack() as grading:
-        for id, score in grader.grade(answers()):
-            rollout_by_id[id] = replace(rollout_by_id[id], score=score)
+    with clock.measure("sample"), ExitStack() as after_sampling:
+        answers = sampler.sample(seed, clock, after_sampling)
+        for id, score in grader.grade(answers):
+            rollout_by_id[id] = replace(sampler.rollout_by_id[id], score=score)
             if progress is not None:
                 progress(1)
     return [
-        tuple(rollout_by_id[f"{request.index}/{number}"] for number in request.numbers)
+        tuple(rollout_by_id[_id(request, number)] for number in request.numbers)
         for request in requests
     ]
 
 
-def _rollout(
-    chat_engine: ChatEngine, request: GroupRequest, prompt: Tokens, id: str, completion: Completion
-) -> Rollout:
-    return Rollout(
-        id=f"{request.problem.id}:{id}",
-        group=f"{request.problem.id}:{request.index}",
-        problem=request.problem,
-        role=Role.SOLVER,
-        model=chat_engine.name,
-        prompt_tokens=prompt,
-        completion=completion,
-        text=chat_engine.chat.message(completion.tokens),
-    )
+class _Sampler:
+    """The rollouts of some requests as the engine ends them, not yet graded."""
+
+    def __init__(self, chat_engine: ChatEngine, requests: Sequence[GroupRequest]) -> None:
+        self.chat_engine = chat_engine
+        self.requests = requests
+        self.prompts = {
+            request.index: chat_engine.chat.prompt(request.problem.prompt) for request in requests
+        }
+        self.rollout_by_id: dict[str, Rollout] = {}
+
+    def sample(
+        self, seed: int, clock: Clock, after_sampling: ExitStack
+    ) -> Iterator[tuple[str, Problem, str]]:
+        """Yield what is to be graded; once the engine is done, time counts as grading."""
+        request_by_id = {
+            _id(request, number): request for request in self.requests for number in request.numbers
+        }
+        engine = self.chat_engine.engine
+        for id, completion in engine.generate(self._engine_requests(seed)):
+            rollout = self._rollout(request_by_id[id], id, completion)
+            self.rollout_by_id[id] = rollout
+            yield id, rollout.problem, rollout.text
+        useful = engine.counts.tokens - engine.counts.first_tokens
+        clock.count_sampling(
+            tokens=engine.counts.tokens, row_steps=engine.counts.row_steps, useful=useful
+        )
+        after_sampling.enter_context(clock.measure("grade"))
+
+    def _engine_requests(self, seed: int) -> Iterator[Request]:
+        for request in self.requests:
+            for number in request.numbers:
+                yield Request(
+                    id=_id(request, number),
+                    prompt=self.prompts[request.index],
+                    sampling=request.sampling,
+                    seed=derive(seed, request.problem.id, request.index, number),
+                )
+
+    def _rollout(self, request: GroupRequest, id: str, completion: Completion) -> Rollout:
+        return Rollout(
+            id=f"{request.problem.id}:{id}",
+            group=f"{request.problem.id}:{request.index}",
+            problem=request.problem,
+            role=Role.SOLVER,
+            model=self.chat_engine.name,
+            prompt_tokens=self.prompts[request.index],
+            completion=completion,
+            text=self.chat_engine.chat.message(completion.tokens),
+        )
+
+
+def _id(request: GroupRequest, number: int) -> str:
+    return f"{request.index}/{number}"
 
 
 def siblings(rollouts: Iterable[Rollout]) -> list[Group]:

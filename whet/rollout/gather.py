@@ -1,5 +1,7 @@
 """What a training step gathers: which problems get more answers or are replaced, and batches
 sampled ahead. Engine and learner share their weights and take turns, so a lag is a queue.
+
+Nothing is sampled here: `sample` in `whet/recipes/rl.py` asks `GatherConfig` what comes next.
 """
 
 from collections import deque
@@ -14,12 +16,7 @@ from whet.config import Config
 from whet.errors import DataError
 from whet.rollout.collect import GroupRequest, siblings
 from whet.store.rollouts import read_rollouts, write_rollouts
-from whet.types import Finish, Group, Json
-
-NewRequests = Callable[[int, int], list[GroupRequest]]
-"""Index of the first and how many -> requests for problems that are new in this step."""
-AnswerRequests = Callable[[Sequence[GroupRequest]], list[Group]]
-"""Requests -> their rewarded groups, in order."""
+from whet.types import Finish, Group, Json, are_equal, rewards_of
 
 
 class GatherConfig(Config):
@@ -35,9 +32,38 @@ class GatherConfig(Config):
     """Leave answers cut at the length limit out of the loss; their rewards still count for their
     siblings."""
 
+    def num_to_ask(self, groups: Sequence[Group], problems: int) -> int:
+        """Return how many problems a step of `problems` asks next, after those of `groups`.
+
+        First it asks all, then others in place of groups of equal reward, within the budget.
+        """
+        if not groups:
+            return problems
+        missing = problems - len(self.choose_groups(groups))
+        budget = problems + (self.refill or 0) - len(groups)
+        return max(0, min(missing, budget))
+
+    def first_requests(self, requests: Sequence[GroupRequest]) -> list[GroupRequest]:
+        """Return the requests for the answers to sample first."""
+        return [replace(request, numbers=request.numbers[: self.first]) for request in requests]
+
+    def later_requests(
+        self, requests: Sequence[GroupRequest], groups: Sequence[Group]
+    ) -> list[GroupRequest]:
+        """Return the requests for the others of a group, where its first answers call for them."""
+        if self.first is None:
+            return []
+        return [
+            replace(request, numbers=request.numbers[self.first :])
+            for request, group in zip(requests, groups, strict=True)
+            if not are_equal(rewards_of(group)) or len(rewards_of(group)) < len(group)
+        ]
+
     def choose_groups(self, groups: Sequence[Group]) -> list[Group]:
         """Choose the groups to train on."""
-        return [group for group in groups if self.refill is None or not is_equal(group)]
+        if self.refill is None:
+            return list(groups)
+        return [group for group in groups if not are_equal(rewards_of(group))]
 
     def masked_ids(self, groups: Sequence[Group]) -> set[str]:
         """Return the ids of rollouts without a loss of their own."""
@@ -55,64 +81,27 @@ class GatherConfig(Config):
     ) -> dict[str, float]:
         """Count what the settings that are on did to a step."""
         trained = self.choose_groups(groups)
-        counts = {
+        metrics = {
             "sampling/lag": fmean(
                 step - rollout.completion.version for group in groups for rollout in group
             )
         }
         if self.refill is not None:
-            counts |= {
+            metrics |= {
                 "groups/extra": float(len(groups) - problems),
                 "groups/trained": float(len(trained)),
             }
         if self.first is not None:
-            counts["groups/stopped"] = fmean(len(group) < samples for group in groups)
+            metrics["groups/stopped"] = fmean(len(group) < samples for group in groups)
         if self.mask_unfinished:
-            counts["length/masked"] = float(len(self.masked_ids(trained)))
-        return counts
+            metrics["length/masked"] = float(len(self.masked_ids(trained)))
+        return metrics
 
 
-def gather(
-    cfg: GatherConfig, new: NewRequests, answer: AnswerRequests, *, problems: int
-) -> list[Group]:
-    """Sample the groups of a step; those replaced by others stay in the result."""
-    groups = _phases(cfg, new(0, problems), answer)
-    budget = cfg.refill or 0
-    while budget > 0 and (missing := problems - len(cfg.choose_groups(groups))) > 0:
-        count = min(missing, budget)
-        groups += _phases(cfg, new(len(groups), count), answer)
-        budget -= count
-    return groups
-
-
-def is_equal(group: Group) -> bool:
-    """Whether all rewards of a group are the same; answers without one are ignored."""
-    return len({rollout.reward for rollout in group if rollout.reward is not None}) <= 1
-
-
-def _phases(
-    cfg: GatherConfig, requests: Sequence[GroupRequest], answer: AnswerRequests
-) -> list[Group]:
-    """Sample in one phase or two; a completed group is the same either way."""
-    if cfg.first is None:
-        return answer(requests)
-    begun = answer([replace(request, numbers=request.numbers[: cfg.first]) for request in requests])
-    open_requests = [
-        request for request, group in zip(requests, begun, strict=True) if _is_open(group)
-    ]
-    later_groups = answer(
-        [replace(request, numbers=request.numbers[cfg.first :]) for request in open_requests]
-    )
-    later = {
-        request.index: group for request, group in zip(open_requests, later_groups, strict=True)
-    }
-    return [
-        group + later.get(request.index, ()) for request, group in zip(requests, begun, strict=True)
-    ]
-
-
-def _is_open(group: Group) -> bool:
-    return not is_equal(group) or any(rollout.reward is None for rollout in group)
+def join_groups(groups: Sequence[Group], later: Sequence[Group]) -> list[Group]:
+    """Add later answers to their groups; a group in two phases is the group of one."""
+    by_name = {group[0].group: group for group in later}
+    return [group + by_name.get(group[0].group, ()) for group in groups]
 
 
 Sample = Callable[[int], list[Group]]

@@ -8,7 +8,7 @@ from whet.rollout.collect import ChatEngine
 from whet.tasks.base import Task
 from whet.tasks.verify import WORDS, Verify
 from whet.text.chat import ChatFormat
-from whet.text.steps import on_tokens
+from whet.text.steps import token_ranges
 from whet.types import Group, Problem, Role, Rollout, Step
 
 Pairs = Iterator[tuple[bool, bool | None]]
@@ -34,7 +34,7 @@ def mark_verifier(judged: Sequence[Group]) -> list[Group]:
 def with_steps(
     solved: Sequence[Group], judged: Sequence[Group], judge: Verify, chat: ChatFormat
 ) -> list[Group]:
-    """Give solutions their judged steps, each of K worth ±1 / K, averaged over verifications.
+    """Give solutions their judged steps, worth ±1 over their number, averaged over verifications.
 
     `chat` is the generator's. A solution without a readable verification has no steps.
     """
@@ -74,7 +74,7 @@ def _with_steps(rollout: Rollout, verifications: Group, judge: Verify, chat: Cha
     marks = [item for item in read if item is not None]
     if not marks:
         return replace(rollout, steps=())
-    places = on_tokens(judge.steps(rollout), chat.spans(rollout.completion.tokens))
+    places = token_ranges(judge.steps(rollout), chat.spans(rollout.completion.tokens))
     worth = [
         fmean(1.0 if mark else -1.0 for mark in step) / len(places)
         for step in zip(*marks, strict=True)

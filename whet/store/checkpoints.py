@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from whet.errors import DataError
-from whet.store.files import find_damage, list_hashes, read_json, sync, write_json, writing
+from whet.store.files import find_damage, list_hashes, read_json, sync, write_errors, write_json
 
 MANIFEST = "manifest.json"
 
@@ -36,25 +36,25 @@ class Checkpoints:
         self.folder = folder
         self._keep_last = keep_last
         self._warn = warn
-        with writing(folder):
+        with write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            self._tidy()
+            self._remove_leftovers()
 
     def save(self, step: int, write: Callable[[Path], None]) -> Path:
         """Let `write` fill a new folder and make it the checkpoint of `step`; drop later ones."""
         new = self.folder / f".new-{step:06d}"
         target = self._path(step)
-        with writing(target):
+        with write_errors(target):
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir()
             try:
                 write(new)
-                _seal(new, step)
-                self._put(new, target)
+                _write_manifest(new, step)
+                self._move_in(new, target)
             except BaseException:
                 shutil.rmtree(new, ignore_errors=True)
                 raise
-            self._retain(step)
+            self._delete_old(step)
         return target
 
     def latest(self) -> tuple[int, Path] | None:
@@ -84,7 +84,7 @@ class Checkpoints:
     def _path(self, step: int) -> Path:
         return self.folder / f"{step:06d}"
 
-    def _put(self, new: Path, target: Path) -> None:
+    def _move_in(self, new: Path, target: Path) -> None:
         old = self.folder / f".old-{target.name}"
         if target.exists():
             target.rename(old)
@@ -92,17 +92,17 @@ class Checkpoints:
         sync(self.folder)
         shutil.rmtree(old, ignore_errors=True)
 
-    def _retain(self, saved: int) -> None:
+    def _delete_old(self, saved: int) -> None:
         steps = self.steps()
         newest = [step for step in steps if step <= saved][-self._keep_last :]
         for step in steps:
             if step > saved or step not in (*newest, self._best_step()):
-                gone = self.folder / f".gone-{step:06d}"
-                shutil.rmtree(gone, ignore_errors=True)
-                self._path(step).rename(gone)
-                shutil.rmtree(gone)
+                deleted = self.folder / f".gone-{step:06d}"
+                shutil.rmtree(deleted, ignore_errors=True)
+                self._path(step).rename(deleted)
+                shutil.rmtree(deleted)
 
-    def _tidy(self) -> None:
+    def _remove_leftovers(self) -> None:
         for path in sorted(self.folder.glob(".old-*")):
             target = self.folder / path.name.removeprefix(".old-")
             if not target.exists():
@@ -132,7 +132,7 @@ class Checkpoints:
         return damage is None
 
 
-def _seal(folder: Path, step: int) -> None:
+def _write_manifest(folder: Path, step: int) -> None:
     hashes = list_hashes(folder)
     for name in hashes:
         sync(folder / name)

@@ -1,6 +1,6 @@
-"""Files that are whole or absent: atomic writes, JSON, JSON lines and hashes.
+"""Atomic writes, JSON, JSON lines and hashes.
 
-What the disk refuses becomes one sentence. A broken line is named by file and number.
+Operating system errors become one sentence. A broken line is reported by file and line number.
 """
 
 import errno
@@ -17,12 +17,12 @@ from pathlib import Path
 from whet.errors import DataError
 from whet.types import Json, compact
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Row = dict[str, Json]
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def write_errors(path: Path) -> Iterator[None]:
     """Turn a full disk, a missing permission and the like into a DataError that names the file."""
     try:
         yield
@@ -34,12 +34,12 @@ def writing(path: Path) -> Iterator[None]:
         reason = os.strerror(error.errno) if error.errno else str(error)
         if isinstance(error, shutil.Error):  # copying a folder gathers a list of failures
             reason = str(error.args[0][0][2])
-        cure = "free space or " if error.errno in FULL else ""
+        cure = "free space or " if error.errno in DISK_FULL else ""
         raise DataError(f"cannot write {path}: {reason}; {cure}choose another --out") from error
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _read_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -48,7 +48,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 def check_target(path: Path) -> None:
     """Refuse to replace a folder, a device, a pipe or a socket by a file."""
-    with writing(path):
+    with write_errors(path):
         try:
             mode = path.stat().st_mode
         except FileNotFoundError:
@@ -59,11 +59,11 @@ def check_target(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to; it replaces `path` once it is complete and on disk."""
     new = path.with_name(f".{path.name}.new")
     check_target(path)
-    with writing(path):
+    with write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield new
@@ -77,32 +77,32 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a file so that a reader sees the old content or the new, never a part of either."""
-    with replacing(path) as new:
+    with atomic_path(path) as new:
         new.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def write_json(path: Path, value: Json) -> None:
     """Write one value; NaN and infinities, which JSON lacks, become null."""
-    text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(to_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
     write_atomic(path, text + "\n")
 
 
-def finite(value: Json) -> Json:
+def to_finite(value: Json) -> Json:
     """Replace every number that is not finite by null.
 
-    >>> finite({"a": [1.5, float("nan")], "b": float("inf")})
+    >>> to_finite({"a": [1.5, float("nan")], "b": float("inf")})
     {'a': [1.5, None], 'b': None}
     """
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, dict):
-        return {name: finite(item) for name, item in value.items()}
-    return [finite(item) for item in value] if isinstance(value, list) else value
+        return {name: to_finite(item) for name, item in value.items()}
+    return [to_finite(item) for item in value] if isinstance(value, list) else value
 
 
 def read_json(path: Path) -> Json:
     try:
-        with _reading(path):
+        with _read_errors(path):
             value: Json = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"broken JSON in {path}: {error}") from error
@@ -126,8 +126,8 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def finite_number(text: str) -> float:
-    """Read a number of JSON; one that is too large to be finite is a ValueError."""
+def parse_finite(text: str) -> float:
+    """Parse a JSON number; one that overflows to infinity is a ValueError."""
     if isinf(number := float(text)):
         raise ValueError(f"{text} is more than a number can be")
     return number
@@ -137,18 +137,18 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number that JSON knows")
 
 
-def _finite_or_none(text: str) -> float | None:
+def _parse_finite_or_none(text: str) -> float | None:
     return None if isinf(number := float(text)) else number
 
 
-_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=finite_number)
-_LENIENT = json.JSONDecoder(parse_constant=lambda name: None, parse_float=_finite_or_none)
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=parse_finite)
+_LENIENT = json.JSONDecoder(parse_constant=lambda name: None, parse_float=_parse_finite_or_none)
 
 
 def append_row(path: Path, row: Mapping[str, Json]) -> None:
     """Append a row in one write; if the disk takes only a part of it, the part is removed."""
     line = to_line(row)
-    with writing(path):
+    with write_errors(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         size = os.fstat(descriptor).st_size
         try:
@@ -164,17 +164,17 @@ def append_row(path: Path, row: Mapping[str, Json]) -> None:
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Json]]) -> None:
     """Write a whole file of rows, or nothing."""
-    with replacing(path) as new, new.open("wb") as file:
+    with atomic_path(path) as new, new.open("wb") as file:
         file.writelines(to_line(row) for row in rows)
 
 
 def read_rows(path: Path, *, repair: bool = False) -> list[Row]:
-    """Read all rows. NaN and infinities are refused, since they are no JSON.
+    """Read all rows. NaN and infinities are refused, since they are not JSON.
 
-    With `repair`, meant for files that we append to, they are read as null, and a last line that a
-    kill cut short is skipped. The file itself is left alone.
+    With `repair`, for files that we append to, they are read as null, and a last line that a kill
+    cut short is skipped. The file itself does not change.
     """
-    with _reading(path):
+    with _read_errors(path):
         lines = path.read_bytes().split(b"\n")
     if repair:
         lines[-1] = b""
@@ -224,7 +224,7 @@ def hash_file(path: Path) -> Json:
 
 
 def find_damage(folder: Path, hashes: Mapping[str, Json]) -> str | None:
-    """Compare a folder with the hashes it was written with; say what differs, None if nothing does.
+    """Compare a folder with its hashes; return what differs, or None.
 
     Files without a hash are ignored.
     """

@@ -13,19 +13,19 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from whet.errors import DataError
-from whet.store.files import replacing
+from whet.store.files import atomic_path
 from whet.types import Completion, Finish, Group, Json, Problem, Role, Rollout, Score, Step, Verdict
 
-V = TypeVar("V")
-N = TypeVar("N", bound=np.generic)
-PLAIN = ("id", "group", "model", "version", "text", "reward")
+T = TypeVar("T")
+Number = TypeVar("Number", bound=np.generic)
+PLAIN_COLUMNS = ("id", "group", "model", "version", "text", "reward")
 """Columns whose cells are read as they are."""
 
 
 def write_rollouts(path: Path, groups: Iterable[Group]) -> None:
     """Write groups as one file, whole or not at all."""
-    columns = _columns([rollout for group in groups for rollout in group])
-    with replacing(path) as new:
+    columns = _to_columns([rollout for group in groups for rollout in group])
+    with atomic_path(path) as new:
         pq.write_table(pa.table(columns), new, compression="zstd")
 
 
@@ -33,7 +33,7 @@ def read_rollouts(path: Path) -> list[Rollout]:
     """Read all rollouts of a file in their order; equal problems are one object."""
     table = read_columns(path)
     try:
-        return _rollouts(table)
+        return _from_table(table)
     except (KeyError, TypeError, ValueError, DataError) as error:
         raise DataError(
             f"{path} is not a rollout file ({error}); teach, eval and rl write such files, and "
@@ -41,7 +41,7 @@ def read_rollouts(path: Path) -> list[Rollout]:
         ) from error
 
 
-def _columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
+def _to_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
     completions = [r.completion for r in rollouts]
     scores = [r.score for r in rollouts]
     texts: dict[int, str] = {}
@@ -51,36 +51,36 @@ def _columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
     return {
         "id": pa.array([r.id for r in rollouts], pa.string()),
         "group": pa.array([r.group for r in rollouts], pa.string()),
-        "problem": _words(texts[id(r.problem)] for r in rollouts),
-        "role": _words(r.role for r in rollouts),
-        "model": _words(r.model for r in rollouts),
-        "prompt_tokens": _lists([r.prompt_tokens for r in rollouts], np.int32),
-        "tokens": _lists([c.tokens for c in completions], np.int32),
-        "logprobs": _lists([c.logprobs for c in completions], np.float32),
-        "finish": _words(c.finish for c in completions),
+        "problem": _texts_column(texts[id(r.problem)] for r in rollouts),
+        "role": _texts_column(r.role for r in rollouts),
+        "model": _texts_column(r.model for r in rollouts),
+        "prompt_tokens": _list_column([r.prompt_tokens for r in rollouts], np.int32),
+        "tokens": _list_column([c.tokens for c in completions], np.int32),
+        "logprobs": _list_column([c.logprobs for c in completions], np.float32),
+        "finish": _texts_column(c.finish for c in completions),
         "version": pa.array([c.version for c in completions], pa.int64()),
         "text": pa.array([r.text for r in rollouts], pa.string()),
-        "verdict": _words(s.verdict if s else None for s in scores),
-        "parts": _words(json.dumps(dict(s.parts)) if s else None for s in scores),
+        "verdict": _texts_column(s.verdict if s else None for s in scores),
+        "parts": _texts_column(json.dumps(dict(s.parts)) if s else None for s in scores),
         "answer": pa.array([s.answer if s else None for s in scores], pa.string()),
-        "note": _words(s.note if s else None for s in scores),
+        "note": _texts_column(s.note if s else None for s in scores),
         "reward": pa.array([r.reward for r in rollouts], pa.float64()),
-        "steps": _words(
+        "steps": _texts_column(
             json.dumps([[s.start, s.end, s.reward] for s in r.steps]) for r in rollouts
         ),
     }
 
 
-def _rollouts(table: pa.Table) -> list[Rollout]:
-    plain = {name: table.column(name).to_pylist() for name in PLAIN}
-    roles = _require(_decode(table, "role", Role), "role")
-    problems = _require(_decode(table, "problem", _problem), "problem")
-    steps = _require(_decode(table, "steps", _steps), "steps")
-    finishes = _require(_decode(table, "finish", Finish), "finish")
-    prompts = _arrays(table, "prompt_tokens", np.int32)
-    tokens = _arrays(table, "tokens", np.int32)
-    logprobs = _arrays(table, "logprobs", np.float32)
-    scores = _scores(table)
+def _from_table(table: pa.Table) -> list[Rollout]:
+    plain = {name: table.column(name).to_pylist() for name in PLAIN_COLUMNS}
+    roles = _require(_read_texts(table, "role", Role), "role")
+    problems = _require(_read_texts(table, "problem", _parse_problem), "problem")
+    steps = _require(_read_texts(table, "steps", _parse_steps), "steps")
+    finishes = _require(_read_texts(table, "finish", Finish), "finish")
+    prompts = _read_arrays(table, "prompt_tokens", np.int32)
+    tokens = _read_arrays(table, "tokens", np.int32)
+    logprobs = _read_arrays(table, "logprobs", np.float32)
+    scores = _read_scores(table)
     return [
         Rollout(
             id=plain["id"][i],
@@ -104,11 +104,11 @@ def _rollouts(table: pa.Table) -> list[Rollout]:
     ]
 
 
-def _scores(table: pa.Table) -> list[Score | None]:
-    verdicts = _decode(table, "verdict", Verdict)
-    parts = _decode(table, "parts", _parts)
+def _read_scores(table: pa.Table) -> list[Score | None]:
+    verdicts = _read_texts(table, "verdict", Verdict)
+    parts = _read_texts(table, "parts", _parse_parts)
     answers = table.column("answer").to_pylist()
-    notes = _decode(table, "note", str)
+    notes = _read_texts(table, "note", str)
     return [
         None if v is None else Score(verdict=v, parts=p or {}, answer=a, note=n or "")
         for v, p, a, n in zip(verdicts, parts, answers, notes, strict=True)
@@ -142,64 +142,64 @@ def _open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
         ) from error
 
 
-def _words(values: Iterable[str | None]) -> pa.Array:
+def _texts_column(values: Iterable[str | None]) -> pa.Array:
     """Store each distinct text once, since problems, notes and score parts repeat."""
     return pa.array(list(values), pa.string()).dictionary_encode()
 
 
-def _decode(table: pa.Table, name: str, parse: Callable[[str], V]) -> list[V | None]:
+def _read_texts(table: pa.Table, name: str, parse: Callable[[str], T]) -> list[T | None]:
     """Read a column of repeating texts; each distinct one is parsed once and shared."""
     column = table.column(name).combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    words = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
-    values = [None if word is None else parse(word) for word in words.dictionary.to_pylist()]
-    return [None if index is None else values[index] for index in words.indices.to_pylist()]
+    distinct = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
+    values = [None if text is None else parse(text) for text in distinct.dictionary.to_pylist()]
+    return [None if index is None else values[index] for index in distinct.indices.to_pylist()]
 
 
-def _lists(
-    arrays: Sequence[NDArray[np.int32]] | Sequence[NDArray[np.float32]], kind: type[np.generic]
+def _list_column(
+    arrays: Sequence[NDArray[np.int32]] | Sequence[NDArray[np.float32]], dtype: type[np.generic]
 ) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays], dtype=np.int64)])
     values = np.concatenate(arrays) if arrays else np.zeros(0)
     # 64-bit offsets: one step of a large run can pass 2^31 numbers.
     return pa.LargeListArray.from_arrays(
-        pa.array(offsets, pa.int64()), pa.array(values.astype(kind, copy=False))
+        pa.array(offsets, pa.int64()), pa.array(values.astype(dtype, copy=False))
     )
 
 
-def _arrays(table: pa.Table, name: str, kind: type[N]) -> list[NDArray[N]]:
+def _read_arrays(table: pa.Table, name: str, dtype: type[Number]) -> list[NDArray[Number]]:
     column = table.column(name)
     if not pa.types.is_large_list(column.type) or column.null_count:
         raise ValueError(f"{name} should be lists of numbers, not {column.type}")
-    arrays: list[NDArray[N]] = []
+    arrays: list[NDArray[Number]] = []
     for chunk in column.chunks:
         # One writable copy for the chunk; torch warns on arrays it may not write to.
-        values = np.array(chunk.values, dtype=kind)
+        values = np.array(chunk.values, dtype=dtype)
         offsets = chunk.offsets.to_numpy()
         arrays += [values[start:end] for start, end in pairwise(offsets)]
     return arrays
 
 
-def _require(values: list[V | None], name: str) -> list[V]:
+def _require(values: list[T | None], name: str) -> list[T]:
     present = [value for value in values if value is not None]
     if len(present) < len(values):
         raise ValueError(f"a row has no {name}")
     return present
 
 
-def _problem(text: str) -> Problem:
+def _parse_problem(text: str) -> Problem:
     return Problem.from_json(json.loads(text))
 
 
-def _parts(text: str) -> dict[str, float]:
+def _parse_parts(text: str) -> dict[str, float]:
     value: Json = json.loads(text)
     if not isinstance(value, dict):
         raise ValueError(f"score parts should be an object, not {text[:80]}")
     return {key: float(part) for key, part in value.items() if isinstance(part, int | float)}
 
 
-def _steps(text: str) -> tuple[Step, ...]:
+def _parse_steps(text: str) -> tuple[Step, ...]:
     return tuple(
         Step(start=start, end=end, reward=reward) for start, end, reward in json.loads(text)
     )

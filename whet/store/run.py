@@ -1,4 +1,4 @@
-"""The run folder: its layout, its lock, and where a run came from.
+"""The run folder: its layout, its lock, and the provenance of a run.
 
 Only this file knows the layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl,
 summary.json, report.html, stage.json, rollouts/{train,eval}-000120.parquet, checkpoints/000120/,
@@ -21,11 +21,11 @@ from typing import Literal
 from whet.config import Config, Loaded, differences, load_settings, show_settings, to_table, to_toml
 from whet.errors import ConfigError, DataError
 from whet.store import files
-from whet.store.files import Row, finite, read_object, write_atomic, write_json, writing
+from whet.store.files import Row, read_object, to_finite, write_atomic, write_errors, write_json
 from whet.store.rollouts import check_parquet, read_rollouts, write_rollouts
 from whet.types import Group, Json, Rollout
 
-Name = Literal["train", "eval"]
+RolloutSet = Literal["train", "eval"]
 EVAL = r"(\d+)\.json"
 FIRST_FILES = {".lock", "provenance.json", "config.toml", "ledger.jsonl"}
 """Files of a run before its first step."""
@@ -38,7 +38,7 @@ class Lock:
     """
 
     def __init__(self, folder: Path) -> None:
-        with writing(folder):
+        with write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -104,7 +104,7 @@ class RunStore:
         """
         run = RunStore(folder, lock=Lock(folder))
         try:
-            run._enter(config, origin, resume, ignore)
+            run._start_or_continue(config, origin, resume, ignore)
         except BaseException:
             run.close()
             raise
@@ -128,7 +128,7 @@ class RunStore:
 
     @property
     def id(self) -> str:
-        """Identify the run among all others, also among later ones in the same folder."""
+        """Unique id of the run, also among later runs in the same folder."""
         return files.sha256(self.folder / "provenance.json")[:12]
 
     def provenance(self) -> Row:
@@ -142,7 +142,7 @@ class RunStore:
         rows = [row["files"] for row in self.events() if row["event"] == "inputs"]
         before = rows[0] if rows and isinstance(rows[0], dict) else None
         if before is None:
-            self.ledger("inputs", files=dict(hashes))
+            self.log_event("inputs", files=dict(hashes))
             return
         for name in sorted({*before, *hashes}):
             if before.get(name) != hashes.get(name):
@@ -156,7 +156,7 @@ class RunStore:
 
         Numbers that are not finite are written as null.
         """
-        row = {name: finite(float(value)) for name, value in metrics.items()}
+        row = {name: to_finite(float(value)) for name, value in metrics.items()}
         files.append_row(self.metrics_file, {"step": step, **row})
 
     def metrics(self) -> list[dict[str, float]]:
@@ -164,22 +164,22 @@ class RunStore:
         rows = [row for row in _read_own_rows(self.metrics_file) if _has_step(row)]
         return [{k: float(v) for k, v in row.items() if isinstance(v, int | float)} for row in rows]
 
-    def ledger(self, event: str, **facts: Json) -> None:
+    def log_event(self, event: str, **facts: Json) -> None:
         """Record an event with its time: a start, a resume, a restore, the end."""
-        files.append_row(self._ledger, {"time": now(), "event": event, **facts})
+        files.append_row(self._ledger, {"time": utc_now(), "event": event, **facts})
 
     def events(self) -> list[Row]:
         return _read_own_rows(self._ledger)
 
-    def write_rollouts(self, name: Name, step: int, groups: Iterable[Group]) -> Path:
+    def write_rollouts(self, name: RolloutSet, step: int, groups: Iterable[Group]) -> Path:
         path = self.rollout_file(name, step)
         write_rollouts(path, groups)
         return path
 
-    def rollouts(self, name: Name, step: int) -> list[Rollout]:
+    def rollouts(self, name: RolloutSet, step: int) -> list[Rollout]:
         return read_rollouts(self.rollout_file(name, step))
 
-    def rollout_steps(self, name: Name) -> list[int]:
+    def rollout_steps(self, name: RolloutSet) -> list[int]:
         files = _find_steps(self.folder / "rollouts", rf"{name}-(\d+)\.parquet")
         return [step for step, _ in files]
 
@@ -222,7 +222,7 @@ class RunStore:
 
     def finish(self, summary: Mapping[str, Json]) -> None:
         """Write the summary, which marks the run as finished."""
-        self.ledger("finish")
+        self.log_event("finish")
         write_json(self.summary_file, dict(summary))
 
     def summary(self) -> Row:
@@ -238,7 +238,7 @@ class RunStore:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _enter(
+    def _start_or_continue(
         self, config: Config, origin: Mapping[str, str], resume: bool, ignore: Sequence[str]
     ) -> None:
         if not self.config_file.is_file() or not self._list_results():
@@ -256,7 +256,7 @@ class RunStore:
             )
         if not self.is_finished:
             self._repair()
-            self.ledger("resume", command=shlex.join(sys.argv))
+            self.log_event("resume", command=shlex.join(sys.argv))
 
     def _start(self, config: Config, origin: Mapping[str, str]) -> None:
         if others := self._list_results():
@@ -264,14 +264,14 @@ class RunStore:
                 f"{self.folder} holds {others[0]} and no run: choose another folder, or empty it"
             )
         seed = to_table(config).get("seed")
-        facts = provenance(seed if isinstance(seed, int) else None)
+        facts = collect_provenance(seed if isinstance(seed, int) else None)
         origins = show_settings(Loaded(config=config, origin=origin)).splitlines()
         note = "".join(f"# {line}\n" for line in ["Where each value came from:", *origins])
-        with writing(self._ledger):
+        with write_errors(self._ledger):
             self._ledger.unlink(missing_ok=True)
         write_json(self.folder / "provenance.json", facts)
         write_atomic(self.config_file, f"{to_toml(config)}\n{note}")
-        self.ledger("start", command=facts["command"])
+        self.log_event("start", command=facts["command"])
 
     def _list_changes(self, config: Config, ignore: Sequence[str]) -> list[str]:
         try:
@@ -286,7 +286,7 @@ class RunStore:
 
     def _repair(self) -> None:
         """Remove what a kill may leave behind: half-written files, last lines cut short."""
-        with writing(self.folder):
+        with write_errors(self.folder):
             for folder in (self.folder, self.folder / "rollouts", self.folder / "evals"):
                 for path in folder.glob(".*.new"):
                     path.unlink()
@@ -311,7 +311,7 @@ class RunStore:
                 names.append(path.name)
         return sorted(names)
 
-    def rollout_file(self, name: Name, step: int) -> Path:
+    def rollout_file(self, name: RolloutSet, step: int) -> Path:
         return self.folder / "rollouts" / f"{name}-{step:06d}.parquet"
 
 
@@ -334,7 +334,7 @@ def model_folder(location: str) -> Path:
     return path
 
 
-def provenance(seed: int | None) -> Row:
+def collect_provenance(seed: int | None) -> Row:
     """Collect the facts of this process, without importing or running anything for it."""
     return {
         "whet": _version("whet"),
@@ -346,11 +346,11 @@ def provenance(seed: int | None) -> Row:
         "command": shlex.join(sys.argv),
         "commit": read_commit(Path(__file__).parents[2]),
         "seed": seed,
-        "started": now(),
+        "started": utc_now(),
     }
 
 
-def now() -> str:
+def utc_now() -> str:
     """Return the time in UTC, to the second, as ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 

@@ -1,31 +1,14 @@
 """The protocol every task follows: its problems, and what counts as right. No torch here."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, wraps
 from typing import Protocol, get_args, get_type_hints
 
 from whet.config import Config
-from whet.errors import ConfigError, DataError
+from whet.errors import ConfigError, DataError, WhetError
 from whet.types import SPLITS, Problem, Score, Split
-
-
-def _check_problems(
-    list_problems: "Callable[[Task, Split], Iterable[Problem]]",
-) -> "Callable[[Task, Split], Iterable[Problem]]":
-    @wraps(list_problems)
-    def problems(self: Task, split: Split) -> Iterable[Problem]:
-        check_split(split)
-        return map(partial(_check_problem, self.name), list_problems(self, split))
-
-    return problems
-
-
-def _check_problem(task: str, problem: object) -> Problem:
-    if not isinstance(problem, Problem):
-        kind = type(problem).__name__
-        raise DataError(f"the task {task!r} makes {kind} in place of a Problem")
-    return problem
+from whet.user_code import explain_exception, loaded_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +32,6 @@ class Task(Protocol):
     has_one_answer: bool = True
     """Two different answers are never both right; False for a set, a route, a program."""
 
-    def __init_subclass__(cls) -> None:
-        """Let `problems` of any task, a user's too, refuse a split that does not exist."""
-        super().__init_subclass__()
-        own: Callable[[Task, Split], Iterable[Problem]] | None = vars(cls).get("problems")
-        if own is not None:
-            type.__setattr__(cls, "problems", _check_problems(own))
-
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
@@ -73,7 +49,10 @@ class Task(Protocol):
         return (self,)
 
     def problems(self, split: Split) -> Iterable[Problem]:
-        """List the problems of a split, the same ones in the same order every time."""
+        """List the problems of a split, the same ones in the same order every time.
+
+        whet reads them through `list_problems`, which checks the split and what comes.
+        """
         ...
 
     def score(self, problem: Problem, text: str) -> Score:
@@ -119,10 +98,39 @@ class FileTask(ConfiguredTask):
     """A task whose problems come from files."""
 
     def problems(self, split: Split) -> Iterable[Problem]:
+        check_split(split)
         return ()
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else f"<answer>{problem.answer}</answer>"
+
+
+def list_problems(task: Task, split: Split) -> Iterator[Problem]:
+    """Yield the problems of a split; a mistake in a user's task is one sentence."""
+    check_split(split)
+    with name_user_code(task):
+        for problem in task.problems(split):
+            if not isinstance(problem, Problem):
+                raise TypeError(f"problems should yield whet.types.Problem, not {problem!r:.60}")
+            yield problem
+
+
+@contextmanager
+def name_user_code(task: Task) -> Iterator[None]:
+    """Turn an exception of a user's task into one sentence that names its file, task and line.
+
+    Those of whet's own tasks are bugs, and pass.
+    """
+    try:
+        yield
+    except WhetError:
+        raise
+    except Exception as error:  # a user's task may raise anything
+        files = loaded_files(type(part) for part in task.parts)
+        if not files:
+            raise
+        label = f"the task {task.name!r} in {', '.join(files)}"
+        raise explain_exception(label, error, files) from error
 
 
 def check_split(split: str) -> None:

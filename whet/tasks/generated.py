@@ -64,6 +64,7 @@ class GeneratedTask(ConfiguredTask):
 
     def problems(self, split: Split) -> Iterator[Problem]:
         """Yield different problems, their levels spread evenly over the span set."""
+        check_split(split)
         low, high = self.config.level
         seen: set[str] = set()
         index = last = 0

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, field_validator
 
 from whet.config import Config
 from whet.errors import ConfigError, DataError
-from whet.tasks.base import StepNote, Task, settings_class
+from whet.tasks.base import StepNote, Task, list_problems, settings_class
 from whet.tasks.user_task import UserTaskConfig, load_user_task
 from whet.types import Problem, Score, Split
 from whet.user_code import is_reference
@@ -141,7 +141,7 @@ class Mix(Task):
 
     def problems(self, split: Split) -> Iterator[Problem]:
         """List one problem of each part, then the next of each; a part with fewer ends earlier."""
-        for row in zip_longest(*(part.problems(split) for part in self.parts)):
+        for row in zip_longest(*(list_problems(part, split) for part in self.parts)):
             yield from (problem for problem in row if problem is not None)
 
     def score(self, problem: Problem, text: str) -> Score:

@@ -18,7 +18,7 @@ from whet.rng import stream
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import ConfiguredTask, Task
 from whet.text.final_answer import Span, after_thought
-from whet.text.steps import StepLayout, Verification, read_verification, steps_of, verification_form
+from whet.text.steps import StepLayout, Verification, rate_verification, read_verification, steps_of
 from whet.types import Message, Problem, Rollout, Score, Split, Verdict, content_id
 
 MAX_CHARS = 1 << 16
@@ -99,7 +99,7 @@ class Verify(ConfiguredTask):
             return no_answer("format", "consistent")
         marks = self.marks(problem, text)
         parts = {
-            "format": verification_form(_after_thinking(text), _num_steps(problem)),
+            "format": rate_verification(_after_thinking(text), _num_steps(problem)),
             "consistent": float(marks is not None and all(marks) == final),
         }
         note = f"the solution is {problem.answer}"

@@ -1,16 +1,49 @@
-"""What every engine and every task must keep; a broken promise is an AssertionError."""
+"""What every engine, learner and task must keep; a broken promise is an AssertionError."""
 
+import copy
+import math
 import random
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from whet.algos.objectives import (
+    Objective,
+    PreferenceConfig,
+    ValueObjective,
+    policy_objective,
+    preference_objective,
+)
+from whet.algos.settings import AlgoConfig
+from whet.data.examples import Example
 from whet.engine.base import Detokenize, Engine, Request, Sampling
 from whet.errors import EngineError
+from whet.models.transformer import Transformer
 from whet.tasks.base import Task
-from whet.types import SPLITS, Completion, Finish, Problem, Split, Tokens, Verdict
+from whet.testing.fakes import example
+from whet.testing.tiny import tiny_model
+from whet.train.learner import Learner, ValueModel
+from whet.train.optim import TrainConfig
+from whet.train.policy import LOCAL, LearnerFactory
+from whet.types import (
+    SPLITS,
+    Completion,
+    Finish,
+    Floats,
+    Metrics,
+    Problem,
+    Split,
+    Tokens,
+    Verdict,
+)
+
+LR = 1e-3
+"""Learning rate of learners that are compared."""
 
 
 def check_engine(
@@ -57,6 +90,29 @@ def check_engine(
     _check_version(engine, requests[0])
     engine.close()
     engine.close()
+
+
+def check_learners(learners: LearnerFactory, folder: Path) -> None:
+    """Check every promise of `LearnerFactory`, `Learner` and `Scorer`, by comparing with those of
+    one device; `folder` is for checkpoints."""
+    examples = [
+        example(length=5 + seed, start=2, weight=0.05 * seed, advantage=seed - 2.5, seed=seed)
+        for seed in range(1, 6)
+    ]
+    _check_training(learners, examples, policy_objective(AlgoConfig()), folder / "policy")
+    pairs = [
+        replace(item, pair=index // 2, is_chosen=index % 2 == 0, ref_logprob=item.sampling_logprob)
+        for index, item in enumerate(examples[:4])
+    ]
+    _check_training(learners, pairs, preference_objective(PreferenceConfig()), folder / "pairs")
+    ones = np.ones(20, dtype=np.float32)
+    valued = [
+        replace(item, value=ones[: item.num_targets], value_target=ones[: item.num_targets])
+        for item in examples
+    ]
+    _check_training(learners, valued, ValueObjective(clip=None), folder / "critic")
+    scorer = learners.scorer(tiny_model().requires_grad_(False), TrainConfig())
+    _check_arrays(scorer.logprobs(examples), _learner(LOCAL)[1].logprobs(examples), "a scorer's")
 
 
 def check_task(task: Task, *, problems_per_split: int = 25, seed: int = 0) -> None:
@@ -251,3 +307,62 @@ def _garbage(source: random.Random) -> Iterator[str]:
     yield from ("", " ", "\n\n", "\x00", "(((", "1/0", "é" * 50, "9" * 400)
     for _ in range(40):
         yield "garbage " + "".join(source.choices(string.printable, k=source.randrange(80)))
+
+
+def _check_training(
+    learners: LearnerFactory,
+    examples: Sequence[Example],
+    objective: Objective | ValueObjective,
+    folder: Path,
+) -> None:
+    """Take two steps with a checkpoint in between, and compare every result with one device's."""
+    is_value = isinstance(objective, ValueObjective)
+    model, learner = _learner(learners, is_value=is_value)
+    local_model, local = _learner(LOCAL, is_value=is_value)
+    folder.mkdir(parents=True)
+    for number in range(2):
+        if is_value:
+            _check_arrays(learner.values(examples), local.values(examples), "values")
+        else:
+            _check_arrays(learner.logprobs(examples), local.logprobs(examples), "logprobs")
+        assert learner.scale_lr(0.5**number) == local.scale_lr(0.5**number), "scale_lr"
+        learner.make_room(examples)
+        learner.accumulate(examples, objective)
+        learner.discard()
+        sums, expected = (item.accumulate(examples[:2], objective) for item in (learner, local))
+        assert sums.num_losses == expected.num_losses, "accumulate counts losses of all examples"
+        _check_metrics(sums.means, expected.means)
+        rest = examples[2:]
+        _check_metrics(learner.update(rest, objective), local.update(rest, objective))
+        assert learner.num_steps == local.num_steps == number + 1, "num_steps counts optim_step"
+        for weight, other in zip(model.parameters(), local_model.parameters(), strict=True):
+            assert torch.allclose(weight, other, atol=0.1 * LR), (
+                "after optim_step the model that the learner was made for has its weights"
+            )
+        learner.save(folder)
+        weights = copy.deepcopy(model.state_dict())
+        model, learner = _learner(learners, is_value=is_value)
+        model.load_state_dict(weights)
+        learner.load(folder, number + 1)
+
+
+def _learner(
+    learners: LearnerFactory, *, is_value: bool = False
+) -> tuple[Transformer | ValueModel, Learner]:
+    model = ValueModel(tiny_model()) if is_value else tiny_model()
+    return model, learners.learner(model, TrainConfig(lr=LR, warmup=0), steps=4, memory=None)
+
+
+def _check_arrays(arrays: Sequence[Floats], expected: Sequence[Floats], name: str) -> None:
+    shapes = [array.shape for array in expected]
+    assert [array.shape for array in arrays] == shapes and all(
+        np.allclose(array, other, atol=1e-4) for array, other in zip(arrays, expected, strict=True)
+    ), f"{name} are those of one device, in the order of the examples"
+
+
+def _check_metrics(metrics: Metrics, expected: Metrics) -> None:
+    for name, value in expected.items():
+        assert name in metrics and math.isclose(metrics[name], value, rel_tol=1e-3, abs_tol=1e-5), (
+            f"{name} is {metrics.get(name)}, and {value} on one device: sums add, and are not "
+            "divided by the number of ranks"
+        )

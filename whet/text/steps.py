@@ -21,7 +21,7 @@ StepLayout = Literal["lines", "paragraphs", "tags"]
 """A step is a line, a paragraph (between blank lines), or what is inside <step>…</step>."""
 _LINE = re.compile(r"[^\n]+")
 _PARAGRAPH = re.compile(r"(?:[^\n]+|\n(?![ \t\r]*\n))+")
-FEW_STEPS = 3
+MIN_STEPS = 3
 _LARGE, _SMALL = 0.8, 0.4
 _VERDICT = re.compile(r"\\box(?:ed)?\{\s*(in)?correct\s*\}\s*\.?\s*\Z", re.IGNORECASE)
 _BOX = re.compile(r"\\boxed\s*\{")
@@ -46,13 +46,13 @@ def steps_of(text: str, layout: StepLayout) -> list[Span]:
     return [step for part in parts if (step := _strip(part)).text]
 
 
-def on_tokens(steps: Sequence[Span], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def token_ranges(steps: Sequence[Span], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return each step's range of tokens, given the character span of every token of the response.
 
     A token that ends one step and begins the next belongs to both. Tokens that hold only the first
     bytes of a character go with the token that completes it.
 
-    >>> on_tokens(steps_of("ab\\nc", "lines"), [(0, 1), (1, 3), (3, 4)])
+    >>> token_ranges(steps_of("ab\\nc", "lines"), [(0, 1), (1, 3), (3, 4)])
     [(0, 2), (2, 3)]
     """
     starts = [start for start, _ in spans]
@@ -81,12 +81,12 @@ class Verification:
     final: bool | None = None
 
 
-def solution_form(text: str) -> float:
+def rate_solution(text: str) -> float:
     """Rate a solution's layout: 1, less 0.8 per large fault and 0.4 for few steps.
 
     Without an answer block it is 0.
 
-    >>> solution_form("<think><step>1 + 1 = 2</step></think><answer>\\\\boxed{2}</answer>")
+    >>> rate_solution("<think><step>1 + 1 = 2</step></think><answer>\\\\boxed{2}</answer>")
     0.6
     """
     start = text.rfind("<answer>")
@@ -94,27 +94,27 @@ def solution_form(text: str) -> float:
     if start < 0 or end < 0:
         return 0.0
     answer = text[start + len("<answer>") : end]
-    num_steps = len(blocks(text, "<step>", "</step>")[0])
+    num_steps = len(split_blocks(text, "<step>", "</step>")[0])
     score = 1.0
     if len(_BOX.findall(answer)) != 1:
         score -= _LARGE
     if num_steps == 0:
         score -= _LARGE
-    elif num_steps < FEW_STEPS:
+    elif num_steps < MIN_STEPS:
         score -= _SMALL
     return max(score, 0.0)
 
 
-def verification_form(text: str, num_steps: int | None) -> float:
+def rate_verification(text: str, num_steps: int | None) -> float:
     """Rate a verification's layout: 1, less 0.8 per large fault and 0.4 for text between steps.
 
     `num_steps` is the number of steps of the solution; None ignores it. Any other layout gets 0.
     """
-    halves = _match_layout(text)
-    if halves is None:
+    layout_blocks = _match_layout(text)
+    if layout_blocks is None:
         return 0.0
-    head, tail = halves
-    steps, outside = blocks(head, "<step>", "</step>")
+    head, tail = layout_blocks
+    steps, outside = split_blocks(head, "<step>", "</step>")
     num_judged = sum(_verdict(step) is not None for step in steps)
     score = 1.0
     if _verdict(tail) is None:
@@ -135,18 +135,18 @@ def read_verification(text: str) -> Verification:
     ...                   "<final_verification>\\\\boxed{INCORRECT}</final_verification>")
     Verification(steps=(True,), final=False)
     """
-    halves = _match_layout(text)
-    if halves is None:
+    layout_blocks = _match_layout(text)
+    if layout_blocks is None:
         return Verification()
-    head, tail = halves
-    steps, _ = blocks(head, "<step>", "</step>")
+    head, tail = layout_blocks
+    steps, _ = split_blocks(head, "<step>", "</step>")
     return Verification(steps=tuple(_verdict(step) for step in steps), final=_verdict(tail))
 
 
-def blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
+def split_blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
     """Return the texts between two tags, in order, and all the text outside them.
 
-    >>> blocks("a<b>1</b>c<b>2</b>", "<b>", "</b>")
+    >>> split_blocks("a<b>1</b>c<b>2</b>", "<b>", "</b>")
     (['1', '2'], 'ac')
     """
     inside: list[str] = []

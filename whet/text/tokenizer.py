@@ -1,8 +1,8 @@
 """Text to tokens and back: tokenizers of model folders, and small ones trained for a task.
 
 Text from outside cannot forge special tokens: "<|im_end|>" in a problem is encoded as ten plain
-characters, unless the caller vouches for the text with `special=True`, as chat templates do for
-their own words.
+characters, unless the caller trusts the text and sets `special=True`, as chat templates do for
+their own text.
 """
 
 import codecs
@@ -37,12 +37,12 @@ PLAIN_TEMPLATE = (
 """A user's text and a newline, then the answer and <eos>; system messages are dropped."""
 
 NUMBER = r" ?-?[0-9]+(?:/[0-9]+)?"
-LONGEST = 64
+MAX_LEN = 64
 """Characters of the longest piece: greedy matching of an unknown run costs its length cubed."""
 # Besides numbers, characters without a token are split off, so that only they are lost, and so is
 # the "<" of a special token's name in plain text, so that the name is never matched as a whole.
-_APART = rf"{NUMBER}|[^\t-\r -~]|<(?=(?:pad|eos|unk)>)"
-_SPLIT = re.compile(f"({_APART})")
+_ISOLATED = rf"{NUMBER}|[^\t-\r -~]|<(?=(?:pad|eos|unk)>)"
+_SPLIT = re.compile(f"({_ISOLATED})")
 _RUN = re.compile(r"[^\n]*\n|[^\n]+")
 
 
@@ -71,7 +71,7 @@ class Tokenizer:
             t.content for t in core.get_added_tokens_decoder().values() if t.special
         )
         self.named = {
-            key: text for key in NAMED if (text := _content(settings.get(key))) is not None
+            key: text for key in NAMED if (text := _text_of(settings.get(key))) is not None
         }
         eos = [self.id(self.named["eos_token"])] if "eos_token" in self.named else []
         self.eos_tokens = frozenset([*eos, *eos_tokens])
@@ -91,7 +91,7 @@ class Tokenizer:
             core = tokenizers.Tokenizer.from_file(str(file))
         except Exception as error:  # tokenizers raises nothing narrower
             raise DataError(f"{str(file)!r} is not a tokenizer.json: {error}") from error
-        settings = _read_json(folder / "tokenizer_config.json")
+        settings = _read_if_there(folder / "tokenizer_config.json")
         template = _read_template(folder, settings)
         eos = _read_eos(folder / "generation_config.json")
         tokenizer = Tokenizer(core, settings, template, eos)
@@ -190,7 +190,7 @@ def _byte_letters() -> dict[str, int]:
 _BYTE_OF = _byte_letters()
 
 
-def _content(value: Json) -> str | None:
+def _text_of(value: Json) -> str | None:
     """Read a special token, which is written as its text or as an object with a content."""
     text = value.get("content") if isinstance(value, dict) else value
     return text if isinstance(text, str) else None
@@ -214,7 +214,7 @@ def _read_template(folder: Path, settings: Mapping[str, Json]) -> str | None:
 
 
 def _read_eos(file: Path) -> tuple[int, ...]:
-    value = _read_json(file).get("eos_token_id")
+    value = _read_if_there(file).get("eos_token_id")
     if value is None:
         return ()
     ids = value if isinstance(value, list) else [value]
@@ -224,9 +224,12 @@ def _read_eos(file: Path) -> tuple[int, ...]:
     return tokens
 
 
-def _read_json(file: Path) -> dict[str, Json]:
-    if not file.is_file():
-        return {}
+def _read_if_there(file: Path) -> dict[str, Json]:
+    return read_json(file) if file.is_file() else {}
+
+
+def read_json(file: Path) -> dict[str, Json]:
+    """Read a JSON file of a model folder."""
     try:
         row: Json = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -236,7 +239,7 @@ def _read_json(file: Path) -> dict[str, Json]:
     return row
 
 
-def train_pieces(
+def train_tokenizer(
     texts: Iterable[str], *, max_pieces: int = 1024, chat_template: str = PLAIN_TEMPLATE
 ) -> Tokenizer:
     """Train a small tokenizer: numbers and frequent phrases are single tokens, the rest characters.
@@ -248,7 +251,7 @@ def train_pieces(
         raise ConfigError(f"max_pieces is {max_pieces}, expected 0 or more")
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(split(text))
+        counts.update(split_pieces(text))
     singles = [UNKNOWN, *string.printable]
     ranked = sorted(counts, key=lambda piece: (-counts[piece], piece))
     frequent = [piece for piece in ranked if len(piece) > 1 and piece.isascii()][:max_pieces]
@@ -256,15 +259,15 @@ def train_pieces(
     model = WordPiece(
         vocabulary,
         unk_token=UNKNOWN,
-        max_input_chars_per_word=LONGEST,
+        max_input_chars_per_word=MAX_LEN,
         continuing_subword_prefix="",
     )
     core = tokenizers.Tokenizer(model)
     core.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
         [
-            Split(Regex(_APART), "isolated"),
+            Split(Regex(_ISOLATED), "isolated"),
             Split("\n", "merged_with_previous"),
-            Split(Regex(rf"[\s\S]{{1,{LONGEST}}}"), "isolated"),
+            Split(Regex(rf"[\s\S]{{1,{MAX_LEN}}}"), "isolated"),
         ]
     )
     core.decoder = Fuse()
@@ -278,16 +281,16 @@ def train_pieces(
     return Tokenizer(core, settings, chat_template)
 
 
-def split(text: str) -> list[str]:
+def split_pieces(text: str) -> list[str]:
     """Cut text into numbers, with their signs and leading spaces, and the runs between them.
 
-    >>> split("8 - 5 = 3 left: -2 1/3")
+    >>> split_pieces("8 - 5 = 3 left: -2 1/3")
     ['8', ' -', ' 5', ' =', ' 3', ' left:', ' -2', ' 1/3']
     """
     pieces = []
     for index, part in enumerate(_SPLIT.split(text)):
         runs = [part] if index % 2 else _RUN.findall(part)
         pieces += [
-            run[start : start + LONGEST] for run in runs for start in range(0, len(run), LONGEST)
+            run[start : start + MAX_LEN] for run in runs for start in range(0, len(run), MAX_LEN)
         ]
     return pieces

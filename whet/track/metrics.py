@@ -21,7 +21,17 @@ from rich.text import Text
 
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.types import Finish, Group, Metrics, Problem, Rollout, Score, Verdict
+from whet.types import (
+    Finish,
+    Group,
+    Metrics,
+    Problem,
+    Rollout,
+    Score,
+    Verdict,
+    are_equal,
+    rewards_of,
+)
 
 Part = Literal["sample", "grade", "score", "update"]
 TIMES: dict[Part, str] = {
@@ -89,12 +99,12 @@ class Clock:
     @contextmanager
     def measure(self, part: Part) -> Iterator[None]:
         """Count the seconds of a block as `time/<part>`."""
-        self._charge()
+        self._add_time()
         self._open.append(part)
         try:
             yield
         finally:
-            self._charge()
+            self._add_time()
             self._open.pop()
 
     def count_sampling(self, *, tokens: int, row_steps: int, useful: int) -> None:
@@ -105,7 +115,7 @@ class Clock:
 
     def lap(self) -> dict[str, float]:
         """Return the metrics of the step that ends here, and start the next one."""
-        self._charge()
+        self._add_time()
         metrics = {name: self._seconds[part] for part, name in TIMES.items()}
         metrics["time/step"] = self._last - self._start
         metrics["memory/peak_gb"] = self._peak_bytes() / 1e9
@@ -121,7 +131,7 @@ class Clock:
         self._seconds: dict[Part, float] = defaultdict(float)
         self._tokens = self._row_steps = self._useful = 0
 
-    def _charge(self) -> None:
+    def _add_time(self) -> None:
         now = self._now()
         if self._open:
             self._seconds[self._open[-1]] += now - self._last
@@ -139,18 +149,17 @@ def rollup(groups: Sequence[Group]) -> dict[str, float]:
     of them, as `score/correct/<task>` and `score/correct/source/<source>`.
     """
     rollouts = [rollout for group in groups for rollout in group]
-    rewards = _rewards(rollouts)
+    rewards = rewards_of(rollouts)
     graded = _grades(rollouts)
-    names = sorted({name for score in graded for name in score.parts})
     metrics = {
         "reward/mean": fmean(rewards) if rewards else 0.0,
         "reward/deviation": pstdev(rewards) if rewards else 0.0,
         "score/unscored": float(len(rollouts) - len(graded)),
         "length/mean": fmean(len(r.completion.tokens) for r in rollouts),
         "length/unfinished": fmean(r.completion.finish == Finish.LENGTH for r in rollouts),
-        "groups/equal": fmean(len(set(_rewards(group))) <= 1 for group in groups),
+        "groups/equal": fmean(are_equal(rewards_of(group)) for group in groups),
     }
-    for name in names:
+    for name in sorted({name for score in graded for name in score.parts}):
         metrics[f"score/{name}"] = fmean(score.parts.get(name, 0.0) for score in graded)
     for label, part in split_by_origin(groups).items():
         metrics |= _main_figures([rollout for group in part for rollout in group], label)
@@ -160,8 +169,7 @@ def rollup(groups: Sequence[Group]) -> dict[str, float]:
 def split_by_origin(groups: Sequence[Group]) -> dict[str, list[Group]]:
     """Split groups by `<task>` and by `source/<source>`, where there are several of them."""
     by_task = _split(groups, lambda problem: problem.task)
-    by_source = _split(groups, lambda problem: f"source/{problem.source}")
-    return by_task | by_source
+    return by_task | _split(groups, lambda problem: f"source/{problem.source}")
 
 
 def _split(groups: Sequence[Group], key: Callable[[Problem], str]) -> dict[str, list[Group]]:
@@ -172,7 +180,7 @@ def _split(groups: Sequence[Group], key: Callable[[Problem], str]) -> dict[str, 
 
 
 def _main_figures(rollouts: Sequence[Rollout], label: str) -> dict[str, float]:
-    rewards = _rewards(rollouts)
+    rewards = rewards_of(rollouts)
     figures = {f"length/mean/{label}": fmean(len(r.completion.tokens) for r in rollouts)}
     if rewards:
         figures[f"reward/mean/{label}"] = fmean(rewards)
@@ -183,10 +191,6 @@ def _main_figures(rollouts: Sequence[Rollout], label: str) -> dict[str, float]:
 
 def _grades(rollouts: Sequence[Rollout]) -> list[Score]:
     return [r.score for r in rollouts if r.score and r.score.verdict != Verdict.UNSCORED]
-
-
-def _rewards(rollouts: Sequence[Rollout]) -> list[float]:
-    return [rollout.reward for rollout in rollouts if rollout.reward is not None]
 
 
 class Tracker(Protocol):

@@ -36,7 +36,7 @@ class RateColumn(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else _rate(speed), style="cyan")
+        return Text("" if speed is None else _format_rate(speed), style="cyan")
 
 
 def say(sentence: str) -> None:
@@ -59,10 +59,10 @@ def bar(label: str, total: int, *, done: int = 0) -> Iterator[Advance]:
             task = progress.add_task(label, total=total, completed=done)
             yield lambda count: progress.update(task, advance=count)
     else:
-        yield _plain(label, total, done)
+        yield _plain_progress(label, total, done)
 
 
-def _plain(label: str, total: int, done: int) -> Advance:
+def _plain_progress(label: str, total: int, done: int) -> Advance:
     start = last = time.monotonic()
     first = done
 
@@ -74,13 +74,13 @@ def _plain(label: str, total: int, done: int) -> Advance:
             last = now
             speed = (done - first) / (now - start)
             left = (total - done) / speed if speed else float("inf")
-            line = f"{label}: {done:,} of {total:,}, {_rate(speed)}, about {left:.0f} s left"
+            line = f"{label}: {done:,} of {total:,}, {_format_rate(speed)}, about {left:.0f} s left"
             console.print(line)
 
     return advance
 
 
-def _rate(speed: float) -> str:
+def _format_rate(speed: float) -> str:
     return f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.2g}/s"
 
 

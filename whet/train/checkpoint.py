@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from whet.errors import DataError
 from whet.train.learner import Learner
 from whet.train.policy import Policy
-from whet.types import Json
+from whet.types import Json, read_integer, read_number
 
 STATE, OTHERS = "state.json", "others"
 Others = Mapping[str, tuple[Policy, Learner]]
@@ -19,7 +19,7 @@ Others = Mapping[str, tuple[Policy, Learner]]
 def read_numbers(state: Json) -> dict[str, float]:
     """Read numbers by name from a checkpoint's state; empty where there are none."""
     rows = state.items() if isinstance(state, dict) else ()
-    return {name: float(str(value)) for name, value in rows}
+    return {name: read_number(value) for name, value in rows}
 
 
 def save_training(
@@ -49,7 +49,7 @@ def load_training(
     policy.load(folder)
     try:
         state: dict[str, Json] = json.loads((folder / STATE).read_text())
-        learner.load(folder, int(str(state["optimizer_steps"])))
+        learner.load(folder, read_integer(state["optimizer_steps"]))
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"checkpoint {folder} cannot be read ({error}); delete it to use the one before"

@@ -4,11 +4,11 @@ It knows no algorithm: an objective computes the loss of each token. `whet/train
 which examples an optimiser step takes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whet.algos.losses import TokenTerms, Weights
-from whet.algos.objectives import Objective, ValueObjective
+from whet.algos.objectives import Objective, TokenLoss, ValueObjective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
 from whet.models.load import check_finite, write_tensors
-from whet.models.lora import load_trained, save_trained, twin
-from whet.models.transformer import MergedAttention, PackedAttention, Transformer
+from whet.models.lora import copy_trainable, load_trained, save_trained
+from whet.models.transformer import PackedAttention, SharedPrefixAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import Optimizer, TrainConfig, learning_rate
 from whet.types import Floats, Metrics
@@ -35,18 +35,30 @@ CPU_TOKENS = 4096
 """Tokens of a micro-batch on a CPU, unless an example is longer."""
 
 
-class Mean(NamedTuple):
-    """A metric before it is divided; sums and counts of several ranks add up."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """What `Learner.accumulate` adds up. Each number is a sum, so those of several ranks add."""
 
-    total: float
-    num: float
+    loss: float
+    """Sum of weight times loss: weights make it a mean, so it is not divided again."""
+    num_losses: int
+    """Tokens that have a loss, or pairs where answers are compared."""
+    metrics: Metrics
+    stop_signal: float | None = None
+    """None where the objective has no early stop."""
 
+    @property
+    def means(self) -> Metrics:
+        """The loss, and the mean of each metric."""
+        means = {name: self._mean(total) for name, total in self.metrics.items()}
+        return {"loss": self.loss} | means
 
-Sums = dict[str, Mean]
+    @property
+    def mean_stop_signal(self) -> float | None:
+        return None if self.stop_signal is None else self._mean(self.stop_signal)
 
-
-def divide(sums: Mapping[str, Mean]) -> Metrics:
-    return {name: mean.total / max(mean.num, 1.0) for name, mean in sums.items()}
+    def _mean(self, total: float) -> float:
+        return total / max(self.num_losses, 1)
 
 
 class Scorer(Protocol):
@@ -57,9 +69,11 @@ class Scorer(Protocol):
 
 
 class Learner(Scorer, Protocol):
-    """Trains one model: all that recipes use of it, wherever the weights are."""
+    """Trains one model: all that recipes use of it, wherever the weights are.
 
-    cfg: TrainConfig
+    docs/add_a_learner.md says what each method has to guarantee.
+    """
+
     num_steps: int
     """Optimiser steps taken, which is the position in the schedule."""
 
@@ -69,10 +83,9 @@ class Learner(Scorer, Protocol):
     def accumulate(
         self, examples: Sequence[Example], objective: Objective | ValueObjective
     ) -> Sums:
-        """Add the gradient of all examples, without a step. Returns the loss and the metrics.
+        """Add the gradient of all examples, without a step.
 
-        A metric counts tokens, or pairs where answers are compared. The loss is already weighted,
-        so its count is 1. Values are trained by the learner of a value model.
+        Values are trained by the learner of a value model.
         """
 
     def optim_step(self) -> Metrics:
@@ -95,7 +108,7 @@ class Learner(Scorer, Protocol):
 
     def update(self, examples: Sequence[Example], objective: Objective | ValueObjective) -> Metrics:
         """Take one optimiser step on the sum of weight times loss over all examples."""
-        return divide(self.accumulate(examples, objective)) | self.optim_step()
+        return self.accumulate(examples, objective).means | self.optim_step()
 
 
 class ValueModel(nn.Module):
@@ -107,7 +120,7 @@ class ValueModel(nn.Module):
 
     def __init__(self, policy: Transformer) -> None:
         super().__init__()
-        self.body = twin(policy)
+        self.body = copy_trainable(policy)
         # A critic needs no vocabulary head.
         self.body.head = None
         self.body.cfg = replace(policy.cfg, tied=True)
@@ -168,36 +181,42 @@ class LocalLearner(Learner):
         self, examples: Sequence[Example], objective: Objective | ValueObjective
     ) -> Sums:
         self.make_room(examples)
-        sums = {"loss": torch.zeros((), device=self.device)}
-        count = 0
-        for group in micro_batches(self.model, examples, self.cfg.micro_tokens):
-            batch = to_batch([examples[index] for index in group], self.device)
-            for name, value in self.forward_backward(batch, objective).items():
-                sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value
-            count += len(batch.weight)
-        counts = dict.fromkeys(sums, float(count)) | {"loss": 1.0}
-        return {name: Mean(float(value), counts[name]) for name, value in sums.items()}
+        num_losses = 0
+        done: list[TokenLoss] = []
+        for indices in micro_batches(self.model, examples, self.cfg.micro_tokens):
+            batch = to_batch([examples[index] for index in indices], self.device)
+            done.append(self.forward_backward(batch, objective))
+            num_losses += len(batch.weight)
+        signals = [sums.stop_signal for sums in done if sums.stop_signal is not None]
+        return Sums(
+            loss=_add(sums.loss for sums in done),
+            num_losses=num_losses,
+            metrics={
+                name: _add(sums.metrics[name] for sums in done)
+                for name in (done[0].metrics if done else ())
+            },
+            stop_signal=_add(signals) if signals else None,
+        )
 
-    def forward_backward(
-        self, batch: Batch, objective: Objective | ValueObjective
-    ) -> dict[str, Tensor]:
-        """Add one batch's gradient. Returns the loss, and the sum of each metric."""
+    def forward_backward(self, batch: Batch, objective: Objective | ValueObjective) -> TokenLoss:
+        """Add one batch's gradient. Returns sums over the batch, the loss times its weights."""
         if not len(batch.tokens_T):
-            return {}
+            return TokenLoss(torch.zeros((), device=self.device), {})
         if isinstance(objective, ValueObjective):
             assert batch.value is not None and batch.value_target is not None, (
                 "a critic learns from valued and credited examples"
             )
-            losses, metrics = objective.loss(self._values(batch), batch.value, batch.value_target)
+            token_loss = objective.loss(self._values(batch), batch.value, batch.value_target)
         else:
-            losses, metrics = objective.loss(token_terms(self.model, batch, objective))
-        assert losses.shape == batch.weight.shape, (
+            token_loss = objective.loss(token_terms(self.model, batch, objective))
+        assert token_loss.loss.shape == batch.weight.shape, (
             "an objective has a loss for each token, or for each pair"
         )
-        loss = (losses * batch.weight).sum()
+        loss = (token_loss.loss * batch.weight).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-        sums = {name: value.detach().sum() for name, value in metrics.items()}
-        return {"loss": loss.detach()} | sums
+        metrics = {name: value.detach().sum() for name, value in token_loss.metrics.items()}
+        signal = token_loss.stop_signal
+        return TokenLoss(loss.detach(), metrics, None if signal is None else signal.detach().sum())
 
     def optim_step(self) -> Metrics:
         lr = learning_rate(self.cfg, self.num_steps, self.steps, factor=self.lr_factor)
@@ -233,6 +252,11 @@ class LocalLearner(Learner):
             self.value_model.load(folder)
         self.optimizer.load(load_file(folder / OPTIMIZER).items())
         self.num_steps = num_steps
+
+
+def _add(values: Iterable[Tensor]) -> float:
+    """Add numbers on their device, and wait for the result once."""
+    return float(sum(values))
 
 
 def token_terms(model: Transformer, batch: Batch, objective: Objective) -> TokenTerms:
@@ -288,9 +312,7 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
         torch.from_numpy, (merged.first_U, merged.node_T, merged.node_SC, merged.cell_U)
     )
     hidden_UH: Tensor = model(
-        batch.tokens_T[first_U],
-        batch.positions_T[first_U],
-        MergedAttention(node_SC, cell_U),
+        batch.tokens_T[first_U], batch.positions_T[first_U], SharedPrefixAttention(node_SC, cell_U)
     )
     return hidden_UH.index_select(0, node_T[batch.source_M])
 
@@ -311,11 +333,11 @@ def read_tokens(
 ) -> list[Floats]:
     """Apply `read` to micro-batches, and return its value per response token of each example."""
     arrays: dict[int, Floats] = {}
-    for group in micro_batches(model, examples, micro_tokens):
-        batch = to_batch([examples[index] for index in group], model.device)
-        ends = np.cumsum([examples[index].num_targets for index in group])
-        parts = np.split(read(batch).cpu().numpy(), ends[:-1])
-        arrays |= dict(zip(group, parts, strict=True))
+    for indices in micro_batches(model, examples, micro_tokens):
+        batch = to_batch([examples[index] for index in indices], model.device)
+        ends = np.cumsum([examples[index].num_targets for index in indices])
+        rows = np.split(read(batch).cpu().numpy(), ends[:-1])
+        arrays |= dict(zip(indices, rows, strict=True))
     return [arrays[index] for index in range(len(examples))]
 
 

@@ -2,7 +2,7 @@
 
 First the KV caches of engines are freed; allocating them again takes a fraction of a second. Then
 layers are checkpointed: they keep only their inputs and are recomputed in the backward pass.
-`whet/plan/cost.py` counts the bytes.
+`whet/models/cost.py` counts the bytes.
 """
 
 import math
@@ -12,9 +12,9 @@ import torch
 
 from whet.data.examples import Example
 from whet.engine.base import Engine
-from whet.engine.graphs import recorded_bytes
+from whet.engine.graphs import graph_bytes
+from whet.models.cost import SHARE_OF_MEMORY, Cost, layers_to_checkpoint, update_bytes
 from whet.models.transformer import Transformer
-from whet.plan.cost import SHARE_OF_MEMORY, Cost, layers_to_checkpoint, update_bytes
 from whet.train.optim import Optimizer
 
 
@@ -72,7 +72,7 @@ class DeviceMemory:
             return math.inf
         free, _ = torch.cuda.mem_get_info(self.device)
         idle = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        return float(free + idle - recorded_bytes())
+        return float(free + idle - graph_bytes())
 
 
 def peak_counter(device: torch.device) -> Callable[[], int] | None:

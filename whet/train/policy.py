@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -15,7 +16,7 @@ from torch import nn
 from whet.data.examples import Example, PreferencePair, with_field
 from whet.engine.base import Engine, EngineConfig
 from whet.errors import ConfigError
-from whet.models.lora import load_trained, save_trained, twin
+from whet.models.lora import copy_trainable, load_trained, save_trained
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
@@ -26,6 +27,53 @@ from whet.train.memory import DeviceMemory, device_memory
 from whet.train.offload import host_zeros
 from whet.train.optim import TrainConfig
 from whet.types import Floats
+
+
+class LearnerFactory(Protocol):
+    """Makes all that trains or scores a model, and so decides on which devices that is done.
+
+    Every learner, critic, reference and teacher of a run comes from the factory of its policy.
+    """
+
+    def learner(
+        self,
+        model: Transformer | ValueModel,
+        cfg: TrainConfig,
+        *,
+        steps: int,
+        memory: DeviceMemory | None,
+    ) -> Learner:
+        """Make a learner that moves `model` in place, whose schedule spans `steps` updates.
+
+        Updates on a device may free the caches of the engines that share its `memory`.
+        """
+
+    def scorer(
+        self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
+    ) -> Scorer:
+        """Make a scorer of a frozen model; weights in `offloaded` wait in host memory."""
+
+
+class LocalLearners(LearnerFactory):
+    """Trains and scores each model on the device where it is."""
+
+    def learner(
+        self,
+        model: Transformer | ValueModel,
+        cfg: TrainConfig,
+        *,
+        steps: int,
+        memory: DeviceMemory | None,
+    ) -> Learner:
+        return LocalLearner(model, cfg, steps=steps, memory=memory)
+
+    def scorer(
+        self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
+    ) -> Scorer:
+        return FrozenScorer(model, cfg.micro_tokens, offloaded=offloaded)
+
+
+LOCAL = LocalLearners()
 
 
 class Policy:
@@ -41,12 +89,14 @@ class Policy:
         *,
         engine: Engine,
         name: str,
+        learners: LearnerFactory = LOCAL,
         memory: DeviceMemory | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.chat = ChatFormat(tokenizer)
         self.engine = engine
+        self.learners = learners
         self.memory = memory or device_memory(model.device)
         if self.memory is not None:
             self.memory.add(engine)
@@ -54,15 +104,16 @@ class Policy:
 
     def learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of the same weights, whose updates may free the engine's cache."""
-        return LocalLearner(self.model, cfg, steps=steps, memory=self.memory)
+        return self.learners.learner(self.model, cfg, steps=steps, memory=self.memory)
 
     def value_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of a critic that starts from a copy of the weights."""
-        return LocalLearner(ValueModel(self.model), cfg, steps=steps, memory=self.memory)
+        critic = ValueModel(self.model)
+        return self.learners.learner(critic, cfg, steps=steps, memory=self.memory)
 
     def reference(self, cfg: TrainConfig) -> Scorer:
         """Make a scorer that keeps the present weights."""
-        return reference_of(self.model, cfg.micro_tokens, offload=cfg.offload_reference)
+        return reference_of(self.model, cfg, self.learners)
 
     def publish(self, version: int) -> None:
         """Hand the weights to the engine, which stamps what it samples from now on."""
@@ -88,12 +139,13 @@ def build_policy(
     engine: EngineConfig,
     *,
     name: str,
+    learners: LearnerFactory = LOCAL,
     memory: DeviceMemory | None = None,
 ) -> Policy:
     """Build the engine that the settings name, hand it the weights, and make a policy of both."""
     stop_tokens = ChatFormat(tokenizer).stop_tokens
     built = engine.build(model, stop_tokens=stop_tokens, detokenize=tokenizer.decode)
-    policy = Policy(model, tokenizer, engine=built, name=name, memory=memory)
+    policy = Policy(model, tokenizer, engine=built, name=name, learners=learners, memory=memory)
     policy.publish(0)
     return policy
 
@@ -140,12 +192,12 @@ class FrozenScorer(Scorer):
                 weight.data = tensor
 
 
-def reference_of(model: Transformer, micro_tokens: int, *, offload: bool = False) -> FrozenScorer:
+def reference_of(model: Transformer, cfg: TrainConfig, learners: LearnerFactory = LOCAL) -> Scorer:
     """Copy the starting policy: weights that train are copied and frozen, the others shared."""
-    copied = twin(model).requires_grad_(False)
+    copied = copy_trainable(model).requires_grad_(False)
     shared = {id(weight) for weight in model.parameters()}
-    offloaded = [w for w in copied.parameters() if id(w) not in shared] if offload else ()
-    return FrozenScorer(copied, micro_tokens, offloaded=offloaded)
+    own = [weight for weight in copied.parameters() if id(weight) not in shared]
+    return learners.scorer(copied, cfg, offloaded=own if cfg.offload_reference else ())
 
 
 def with_reference(examples: Sequence[Example], reference: Scorer) -> list[Example]:
@@ -171,7 +223,7 @@ def open_teacher(source: ModelSource, policy: Policy, cfg: TrainConfig) -> Score
         )
     teacher.requires_grad_(False)
     offloaded = [*teacher.parameters()] if cfg.offload_reference else ()
-    return FrozenScorer(teacher, cfg.micro_tokens, offloaded=offloaded)
+    return policy.learners.scorer(teacher, cfg, offloaded=offloaded)
 
 
 def score_pairs(pairs: Sequence[PreferencePair], reference: Scorer) -> list[PreferencePair]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from whet.algos.advantages import Array, State, whiten
+from whet.algos.advantages import Array, Baseline, whiten
 from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import is_too_far, kl
 from whet.algos.settings import AlgoConfig
@@ -23,10 +23,24 @@ from whet.rollout.gather import GatherConfig
 from whet.track.metrics import Clock
 from whet.train.checkpoint import read_numbers
 from whet.train.critic import CriticConfig, build_critic, policy_steps, with_values
-from whet.train.learner import Learner, average, divide, split_minibatches, weigh
+from whet.train.learner import Learner, average, split_minibatches, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, with_reference
-from whet.types import Group, Json, Metrics, Rollout
+from whet.types import Group, Json, Metrics, Rollout, are_equal, rewards_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What a step did. Recipes act on its fields; metrics are only logged."""
+
+    update: Metrics
+    """Measured by the learner, and the critic's where there is one."""
+    is_empty: bool = False
+    """Whether no rollout had a gradient, so that no optimiser step was taken."""
+
+    @property
+    def metrics(self) -> Metrics:
+        return self.update | {"step/empty": float(self.is_empty)}
 
 
 class RLTrainer:
@@ -53,7 +67,7 @@ class RLTrainer:
         self.reference = policy.reference(train) if self.algo.needs_reference else None
         self.critic = build_critic(self.algo, policy, critic, train, steps=steps)
         self.learner = policy.learner(train, steps=policy_steps(self.algo, critic, steps))
-        self.baseline: State = {}
+        self.baseline: Baseline = {}
 
     def step(
         self,
@@ -66,7 +80,7 @@ class RLTrainer:
         has_step_credit: bool = True,
         group_weights: Mapping[str, float] | None = None,
         clock: Clock | None = None,
-    ) -> Metrics:
+    ) -> StepResult:
         """Take one update on rewarded groups.
 
         `progress`, from 0 to 1, is how much of the run is done. `group_weights` multiply
@@ -91,12 +105,13 @@ class RLTrainer:
                 for example in examples
             ]
         with clock.measure("update"):
-            metrics: Metrics = {}
-            if self.critic is not None:
-                metrics = self.critic.update(examples, seed=seed)
-                if self.critic.is_alone:
-                    return metrics | {"step/empty": 0.0}
-            return metrics | update_policy(self.learner, examples, algo, seed=seed)
+            if self.critic is None:
+                return update_policy(self.learner, examples, algo, seed=seed)
+            metrics = self.critic.update(examples, seed=seed)
+            if self.critic.is_alone:
+                return StepResult(update=metrics)
+            result = update_policy(self.learner, examples, algo, seed=seed)
+            return replace(result, update=metrics | result.update)
 
     def save(self, folder: Path) -> Json:
         return {**self.baseline}
@@ -158,18 +173,19 @@ def credit(
     selection: Selection,
     examples: Sequence[Example],
     algo: Algorithm,
-    state: State,
+    baseline: Baseline,
     *,
     progress: float = 0.0,
-) -> tuple[list[Example], State]:
-    """Give each example of `flatten` its advantage; return those that have a loss.
+) -> tuple[list[Example], Baseline]:
+    """Give each example of `flatten` its advantage; return those that have a loss, and the next
+    running baseline.
 
     `progress`, from 0 to 1, is how much of the run is done; it lowers the share of step credit.
     """
     assert [item.rollout_id for item in examples] == [item.id for item in selection.rollouts], (
         "examples belong to the rollouts of their groups, in order"
     )
-    credited, is_live, state = _credit_outcome(selection.groups, examples, algo, state)
+    credited, is_live, baseline = _credit_outcome(selection.groups, examples, algo, baseline)
     if algo.whitens:
         white = whiten([_per_token(item) for item in credited], is_live)
         credited = [
@@ -186,27 +202,31 @@ def credit(
             _with_advantage(item, blend(_per_token(item), step, alpha))
             for item, step in zip(credited, steps, strict=True)
         ]
-    return [item for item in credited if item.rollout_id not in selection.masked], state
+    return [item for item in credited if item.rollout_id not in selection.masked], baseline
 
 
 def _credit_outcome(
-    groups: Sequence[Group], examples: Sequence[Example], algo: Algorithm, state: State
-) -> tuple[list[Example], list[bool], State]:
-    """Credit the reward of the whole answer; also tell for each example if its group's differ."""
-    rewards = [[float(rollout.reward or 0.0) for rollout in group] for group in groups]
+    groups: Sequence[Group], examples: Sequence[Example], algo: Algorithm, baseline: Baseline
+) -> tuple[list[Example], list[bool], Baseline]:
+    """Credit the reward of the whole answer, less the KL where it is subtracted from rewards.
+
+    Also tells for each example whether its group has something to learn from.
+    """
+    rewards = [rewards_of(group) for group in groups]
     penalties = [_penalty(example, algo) for example in examples]
     if algo.advantage is None:
         flat = [reward for group in rewards for reward in group]
         credited = [
-            _credit_tokens(*parts, algo) for parts in zip(examples, flat, penalties, strict=True)
+            _credit_tokens(example, reward, penalty, algo)
+            for example, reward, penalty in zip(examples, flat, penalties, strict=True)
         ]
-        return credited, [True] * len(credited), state
+        return credited, [True] * len(credited), baseline
     next_penalty = iter(penalties)
     totals = [[reward - float(next(next_penalty).sum()) for reward in group] for group in rewards]
-    advantages, state = algo.advantage(totals, state)
+    advantages, baseline = algo.advantage(totals, baseline)
     flat = [value for group in advantages for value in group]
     credited = with_field(examples, "advantage", flat)
-    return credited, [max(group) > min(group) for group in totals for _ in group], state
+    return credited, [not are_equal(group) for group in totals for _ in group], baseline
 
 
 def _credit_tokens(example: Example, reward: float, penalty: Array, algo: Algorithm) -> Example:
@@ -235,8 +255,8 @@ def _penalty(example: Example, algo: Algorithm) -> Array:
         "a KL in the reward needs a reference"
     )
     policy, reference = (
-        torch.from_numpy(part.astype(np.float64))
-        for part in (example.sampling_logprob, example.ref_logprob)
+        torch.from_numpy(logprobs.astype(np.float64))
+        for logprobs in (example.sampling_logprob, example.ref_logprob)
     )
     return algo.kl_in_reward * kl(policy, reference, algo.kl_estimator).numpy()
 
@@ -251,7 +271,7 @@ def _with_advantage(example: Example, advantage: Array) -> Example:
 
 def update_policy(
     learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int
-) -> Metrics:
+) -> StepResult:
     """Take one optimiser step per mini-batch.
 
     Where an advantage of zero means a gradient of zero, those examples are skipped, but still count
@@ -278,9 +298,9 @@ def update_policy(
             num_skipped += len(batches) - index - 1
             break
     if not collected:
-        return {"step/empty": 1.0}
+        return StepResult(update={}, is_empty=True)
     skipped = {"step/skipped": float(num_skipped)} if algo.early_stop.limit is not None else {}
-    return average(collected) | skipped | {"step/empty": 0.0}
+    return StepResult(update=average(collected) | skipped)
 
 
 def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
@@ -289,16 +309,12 @@ def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
 
 
 def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tuple[Metrics, bool]:
-    """Take the optimiser step of a mini-batch, unless the early stop skips it."""
-    metrics = divide(learner.accumulate(examples, algo.objective))
+    """Take the optimiser step of a mini-batch, unless the early stop skips it; tell if it does."""
+    sums = learner.accumulate(examples, algo.objective)
     stop = algo.early_stop
-    is_skipped = (
-        stop.limit is not None
-        and stop.scope != "micro_batch"
-        and is_too_far(metrics["policy/stop_signal"], stop)
-    )
-    if is_skipped:
-        learner.discard()
-    if is_skipped and stop.action != "zero":
-        return metrics, True
-    return metrics | learner.optim_step(), is_skipped
+    signal = sums.mean_stop_signal
+    if signal is None or stop.scope == "micro_batch" or not is_too_far(signal, stop):
+        return sums.means | learner.optim_step(), False
+    learner.discard()
+    moved = learner.optim_step() if stop.action == "zero" else {}
+    return sums.means | moved, True

@@ -10,7 +10,7 @@ from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
 from whet.rng import derive, numpy_stream
-from whet.train.learner import score_examples
+from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 
 PROMPTS = 8
@@ -92,7 +92,8 @@ def compare_logprobs(policy: Policy, requests: Sequence[Request]) -> Exactness:
         )
         for request in requests
     ]
-    ours = np.concatenate(score_examples(policy.model, examples, MICRO_TOKENS))
+    scorer = policy.learners.scorer(policy.model, TrainConfig(micro_tokens=MICRO_TOKENS))
+    ours = np.concatenate(scorer.logprobs(examples))
     theirs = np.concatenate([done[request.id].logprobs for request in requests])
     return Exactness(
         num_tokens=len(ours),

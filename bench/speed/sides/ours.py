@@ -114,7 +114,7 @@ def rl_step_round(spec: Spec, model: Transformer) -> Round:
         sampled = elapsed(spec, began)
         examples = credited(spec, requests, done)
         learner.make_room(examples)
-        metrics = update_policy(learner, examples, algo, seed=number)
+        metrics = update_policy(learner, examples, algo, seed=number).metrics
         engine.load_weights([], engine.version + 1)
         row = {"seconds": elapsed(spec, began), "rollout_seconds": sampled}
         row["tokens"] = float(sum(len(c.tokens) for c in done.values()))

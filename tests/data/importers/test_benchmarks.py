@@ -8,7 +8,7 @@ import pytest
 
 from whet.data.importers import FORMATS
 from whet.data.importers.base import ParsedRow
-from whet.data.sources import read_source
+from whet.data.row_files import iterate_rows
 from whet.errors import DataError
 from whet.store.files import to_line
 from whet.tasks.registry import TASKS, make_task
@@ -76,13 +76,13 @@ each_file = pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FI
 
 def drafts(file: Path) -> list[tuple[str, ParsedRow]]:
     layout = FORMATS[file.stem]
-    return [(row.place, layout.parse(row.fields)) for row in read_source(file)]
+    return [(row.location, layout.parse(row.fields)) for row in iterate_rows(file)]
 
 
 def problems(file: Path) -> list[Problem]:
     return [
         draft.to_problem(
-            split=FORMATS[file.stem].split, override=None, source=file.stem, place=place
+            split=FORMATS[file.stem].split, override=None, source=file.stem, location=place
         )
         for place, draft in drafts(file)
         if draft.unsupported is None
@@ -97,7 +97,7 @@ def test_every_file_has_a_format_or_a_reason_for_none() -> None:
 @each_file
 def test_all_rows_become_problems_that_come_back_from_disk(file: Path) -> None:
     found, known = problems(file), TASKS
-    num_rows = sum(1 for _ in read_source(file))
+    num_rows = sum(1 for _ in iterate_rows(file))
     assert len(found) == num_rows - LEFT_OUT.get(file.stem, 0)
     for problem in found:
         assert problem.task in known
@@ -130,12 +130,12 @@ def test_gold_is_right_on_the_first_rows(file: Path) -> None:
 
 @each_file
 def test_a_spoilt_row_is_read_or_refused_and_never_raises_anything_else(file: Path) -> None:
-    layout, row, num_refused = FORMATS[file.stem], next(iter(read_source(file))).fields, 0
+    layout, row, num_refused = FORMATS[file.stem], next(iter(iterate_rows(file))).fields, 0
     for place in row:
         for value in JUNK:
             try:
                 draft = layout.parse({**row, place: value})
-                draft.to_problem(split="test", override=None, source=file.stem, place="a:1")
+                draft.to_problem(split="test", override=None, source=file.stem, location="a:1")
             except DataError:
                 num_refused += 1
     assert num_refused >= 20
@@ -175,7 +175,7 @@ def test_a_worked_example_does_not_tell_its_answer() -> None:
 
 def test_the_answer_of_graphwiz_is_that_of_the_independent_solver() -> None:
     file = next(file for file in FILES if file.stem == "graphwiz")
-    rows = [(row.fields, FORMATS["graphwiz"].parse(row.fields)) for row in read_source(file)]
+    rows = [(row.fields, FORMATS["graphwiz"].parse(row.fields)) for row in iterate_rows(file)]
     wrong = [(row["answer"], draft.answer) for row, draft in rows if row["answer_agrees"] is False]
     assert len(wrong) == 8
     assert all(isinstance(said, str) and answer not in said for said, answer in wrong)
@@ -206,7 +206,7 @@ def test_labelled_answers_come_along() -> None:
 
 def test_traces_with_mistakes_are_problems_of_four_tasks() -> None:
     file = next(file for file in FILES if file.stem == "bigbench_mistake")
-    found = {row.fields["task"]: FORMATS[file.stem].parse(row.fields) for row in read_source(file)}
+    found = {row.fields["task"]: FORMATS[file.stem].parse(row.fields) for row in iterate_rows(file)}
     tasks = {kind: draft.task for kind, draft in found.items()}
     assert tasks == {
         "logical_deduction": "choice",
@@ -215,6 +215,6 @@ def test_traces_with_mistakes_are_problems_of_four_tasks() -> None:
         "word_sorting": "ordering",
         "dyck_languages": "ordering",
     }
-    row = next(iter(read_source(file))).fields
+    row = next(iter(iterate_rows(file))).fields
     with pytest.raises(DataError, match="task 'chess' is not known; known are logical_deduction, "):
         FORMATS[file.stem].parse({**row, "task": "chess"})

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
+from whet.data.import_rows import check_gradable
 from whet.data.importers import FORMATS
 from whet.data.importers.base import ParsedRow
 from whet.data.importers.graphs import graph_in
 from whet.data.importers.math import last_box_text
-from whet.data.importing import check_gradable
 from whet.errors import DataError
 from whet.tasks.registry import make_task
 from whet.types import Json, Verdict
@@ -35,7 +35,7 @@ LIVE: dict[str, Json] = {
 
 
 def verdict(draft: ParsedRow, response: str) -> Verdict:
-    problem = draft.to_problem(split="test", override=None, source="x", place="a:1")
+    problem = draft.to_problem(split="test", override=None, source="x", location="a:1")
     return make_task(draft.task).score(problem, response).verdict
 
 
@@ -325,7 +325,7 @@ def test_no_row_can_raise_anything_but_a_data_error(name: str) -> None:
             )
         try:
             draft = layout.parse(row)
-            check_gradable(draft.to_problem(split="rl", override=None, source=name, place="a:1"))
+            check_gradable(draft.to_problem(split="rl", override=None, source=name, location="a:1"))
         except (DataError, UnicodeError):
             num_refused += 1
     assert num_refused > 0

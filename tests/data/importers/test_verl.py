@@ -35,7 +35,7 @@ def row(
 
 
 def verdict(draft: ParsedRow, response: str) -> Verdict:
-    problem = draft.to_problem(split="rl", override=None, source="verl", place="a:1")
+    problem = draft.to_problem(split="rl", override=None, source="verl", location="a:1")
     return make_task(draft.task).score(problem, response).verdict
 
 

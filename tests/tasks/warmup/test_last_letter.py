@@ -4,7 +4,7 @@ import pytest
 
 from whet.errors import DataError
 from whet.tasks.warmup.words import LastLetter, LastLetterConfig, steps_of
-from whet.text.steps import solution_form
+from whet.text.steps import rate_solution
 from whet.types import Json, Message, Problem, Verdict
 
 TASK = LastLetter()
@@ -77,7 +77,7 @@ def test_gold_steps_can_be_in_the_tags_that_step_verifiers_read() -> None:
     task = LastLetter(LastLetterConfig(layout="steps"))
     gold = task.solve(ADA, 0)
     assert task.score(ADA, gold).parts == {"correct": 1.0, "steps": 1.0}
-    assert solution_form(gold) == 1.0
+    assert rate_solution(gold) == 1.0
 
 
 def test_problems_carry_their_gold_steps() -> None:

@@ -1,14 +1,16 @@
 """Formats of other systems' rows, by name; a benchmark has the name of its file.
 
 `formats.md` lists them with their fields; each family has a file of functions that read its rows.
+A user's own is a function of a row's `Fields`, by file and name: `--format my_rows.py:read`.
 """
 
 from importlib.resources import files
 
 from whet.data.importers import choice, code, graphs, logic, mapped, math, outputs, verl
-from whet.data.importers.base import Format
+from whet.data.importers.base import Fields, Format, ParsedRow, Reader
 from whet.data.importers.mapped import parse_split
-from whet.errors import ConfigError
+from whet.errors import ConfigError, DataError
+from whet.user_code import is_reference, load_function
 
 
 def _read_table() -> dict[str, Format]:
@@ -33,7 +35,26 @@ FORMATS = _read_table()
 
 
 def find_format(name: str) -> Format:
-    """Find a format; an unknown name is refused with the list of those that are known."""
+    """Find a format, or load a user's; an unknown name is refused with the known ones."""
+    if is_reference(name):
+        return Format(about="", required=(), optional=None, split="rl", read=_load_reader(name))
     if name not in FORMATS:
-        raise ConfigError(f"there is no format {name!r}; known are {', '.join(sorted(FORMATS))}")
+        raise ConfigError(
+            f"there is no format {name!r}; known are {', '.join(sorted(FORMATS))}, or a function "
+            "of your own such as my_rows.py:read"
+        )
     return FORMATS[name]
+
+
+def _load_reader(reference: str) -> Reader:
+    call = load_function(reference, "--format", ("row",), passes=(DataError,))
+
+    def read(row: Fields) -> ParsedRow:
+        parsed = call(row)
+        if not isinstance(parsed, ParsedRow):
+            raise ConfigError(
+                f"--format = {reference!r} should return a ParsedRow, not {parsed!r:.60}"
+            )
+        return parsed
+
+    return read

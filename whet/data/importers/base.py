@@ -154,9 +154,9 @@ class ParsedRow:
     """Why the row cannot be graded here; such rows are left out and listed."""
 
     def to_problem(
-        self, *, split: Split, override: Split | None, source: str, place: str
+        self, *, split: Split, override: Split | None, source: str, location: str
     ) -> Problem:
-        """Name the problem; `split` is for rows that name none, `place` for those without id."""
+        """Name the problem; `split` is for rows that name none, `location` for those without id."""
         messages: Json = [[message.role, message.content] for message in self.prompt]
         return Problem(
             id=self.id or content_id(self.task, [messages, self.answer, dict(self.payload)]),
@@ -167,7 +167,7 @@ class ParsedRow:
             level=self.level,
             split=override or self.split or split,
             source=source,
-            source_id=self.source_id or place,
+            source_id=self.source_id or location,
         )
 
 
@@ -180,16 +180,17 @@ class Format:
 
     about: str
     required: tuple[str, ...]
-    optional: tuple[str, ...]
+    optional: tuple[str, ...] | None
+    """None allows any."""
     split: Split
     read: Reader
 
     def parse(self, row: Mapping[str, Json]) -> ParsedRow:
         """Read a row, once its fields are known to be those of the format."""
-        names = (*self.required, *self.optional)
         for name in self.required:
             if name not in row:
                 raise DataError(f"has no field {name!r}; its fields are {', '.join(row)}")
+        names = (*self.required, *(row if self.optional is None else self.optional))
         for name in row:
             if name not in (*names, INDEX) and not name.endswith("_pass_rate"):
                 raise DataError(

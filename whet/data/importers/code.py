@@ -168,7 +168,7 @@ def function_problem(
 
 def as_problem(parsed: ParsedRow) -> Problem:
     """Make a problem for a task to look at, without its origin."""
-    return parsed.to_problem(split="test", override=None, source="", place="")
+    return parsed.to_problem(split="test", override=None, source="", location="")
 
 
 def _calling(question: str, name: str, calls: list[str], starter: str) -> ParsedRow:

@@ -13,7 +13,7 @@ from whet.errors import DataError
 from whet.tasks.graphs.instance import GRAPH_SIZES, MOLECULE_SIZES, PATH_SIZES, TOUR_SIZES, Sizes
 from whet.tasks.graphs.task import GraphTask
 from whet.tasks.registry import make_task
-from whet.types import Json
+from whet.types import Json, read_integer
 
 TASKS = {
     "TSP": "tsp",
@@ -162,7 +162,7 @@ def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> Parse
         prompt=user(question),
         answer=answer,
         payload=payload,
-        level=level("", {"nodes": [0] * int(str(payload["nodes"]))}),
+        level=level("", {"nodes": [0] * read_integer(payload["nodes"])}),
     )
 
 

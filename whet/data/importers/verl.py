@@ -131,8 +131,8 @@ def mathematics(row: Row) -> ParsedRow:
     if isinstance(value, str) and value.startswith("["):
         value = parse_json(value)
     if isinstance(value, list) and value and all(isinstance(answer, str) for answer in value):
-        return _graded("math", str(value[0]), {"answers": value} if len(value) > 1 else {})
-    return _graded("math", row.truth.scalar("ground_truth"))
+        return _to_row("math", str(value[0]), {"answers": value} if len(value) > 1 else {})
+    return _to_row("math", row.truth.scalar("ground_truth"))
 
 
 def program(row: Row) -> ParsedRow:
@@ -145,7 +145,7 @@ def program(row: Row) -> ParsedRow:
         setup = prefix if isinstance(prefix, str) else ""
         return code.function_problem(row.prompt, entry, [source], setup=setup, answer=None)
     if "pytest" in tests:
-        parsed = _graded("code_pytest", None, {"tests": tests.text("pytest")})
+        parsed = _to_row("code_pytest", None, {"tests": tests.text("pytest")})
         return replace(parsed, unsupported=code_tests.unsupported_reason(code.as_problem(parsed)))
     starter = row.extra.get("starter_code")
     plain = Fields({k: v for k, v in tests.items() if k not in MORE_TESTS})
@@ -163,7 +163,7 @@ def codeio(row: Row) -> ParsedRow:
     answer = json.dumps(value, ensure_ascii=False)
     reason = "the program to try a predicted input on is not in the row by itself"
     return replace(
-        _graded("codeio", answer, {"direction": direction, direction: value}),
+        _to_row("codeio", answer, {"direction": direction, direction: value}),
         unsupported=None if direction == "output" else reason,
     )
 
@@ -174,45 +174,45 @@ def cruxeval(row: Row) -> ParsedRow:
     outputs = _ASKED_INPUT.findall(row.question)
     if not row.source.endswith("-i") or not outputs:
         reason = "the row does not record the function's output"
-        return replace(_graded("cruxeval", None), unsupported=reason)
+        return replace(_to_row("cruxeval", None), unsupported=reason)
     payload: dict[str, Json] = {"program": source, "direction": "input", "input": ""}
-    return _graded("cruxeval", None, {**payload, "output": outputs[-1].strip()})
+    return _to_row("cruxeval", None, {**payload, "output": outputs[-1].strip()})
 
 
 def cruxeval_in_box(row: Row) -> ParsedRow:
     output = row.truth.text("ground_truth")
-    return _graded("cruxeval", output, {"direction": "output", "output": output})
+    return _to_row("cruxeval", output, {"direction": "output", "output": output})
 
 
 def grid(row: Row) -> ParsedRow:
     value = Fields(ground_truth=parse_json(row.value))
-    return _graded("arc", json.dumps(value.entries("ground_truth")))
+    return _to_row("arc", json.dumps(value.entries("ground_truth")))
 
 
 def zebra(row: Row) -> ParsedRow:
     gold = row.truth.table("ground_truth")
     solution = {name: gold.entries(name) for name in ("header", "rows")}
-    return _graded("zebra", json.dumps(solution, ensure_ascii=False))
+    return _to_row("zebra", json.dumps(solution, ensure_ascii=False))
 
 
 def ordering(row: Row) -> ParsedRow:
     names = Fields(names=parse_json(row.value)).texts("names")
-    return _graded("ordering", json.dumps(names, ensure_ascii=False))
+    return _to_row("ordering", json.dumps(names, ensure_ascii=False))
 
 
 def word(row: Row) -> ParsedRow:
-    return _graded("graph_logic", row.truth.text("ground_truth"))
+    return _to_row("graph_logic", row.truth.text("ground_truth"))
 
 
 def knights(row: Row) -> ParsedRow:
-    return _graded("knights", row.truth.table("ground_truth").text("solution_text_format"))
+    return _to_row("knights", row.truth.table("ground_truth").text("solution_text_format"))
 
 
 def countdown(row: Row) -> ParsedRow:
     gold = row.truth.table("ground_truth")
     numbers = gold.entries("numbers" if "numbers" in gold else "nums")
     target = int(gold.number("target"))
-    return _graded("countdown", None, {"numbers": numbers, "target": target, "use": "all"})
+    return _to_row("countdown", None, {"numbers": numbers, "target": target, "use": "all"})
 
 
 def tabular(row: Row) -> ParsedRow:
@@ -220,27 +220,27 @@ def tabular(row: Row) -> ParsedRow:
     values = row.value if isinstance(row.value, list) else [row.value]
     answers = [Fields(ground_truth=value).scalar("ground_truth") for value in values]
     parts = [part.strip() for answer in answers for part in answer.split("|")]
-    return _graded("table", " | ".join(parts), {"tolerance": 1e-3} if "finqa" in row.source else {})
+    return _to_row("table", " | ".join(parts), {"tolerance": 1e-3} if "finqa" in row.source else {})
 
 
 def letter(row: Row) -> ParsedRow:
     option = row.truth.scalar("ground_truth").strip("() ")
     if not re.fullmatch("[A-J]", option):
         raise DataError(f"ground_truth should be a letter from A to J, not {show(row.value)}")
-    return _graded("choice", option)
+    return _to_row("choice", option)
 
 
 def yes_or_no(row: Row) -> ParsedRow:
     answer = YES_NO.get(str(row.value).strip().lower())
     if answer is None:
         raise DataError(f"ground_truth should be true or false, yes or no, not {show(row.value)}")
-    return _graded("yes_no", answer)
+    return _to_row("yes_no", answer)
 
 
 def judge(row: Row) -> ParsedRow:
     question = row.extra.get("question")
     payload = {"question": question} if isinstance(question, str) else {}
-    return _graded("judge", row.truth.scalar("ground_truth"), payload)
+    return _to_row("judge", row.truth.scalar("ground_truth"), payload)
 
 
 def graph(row: Row) -> ParsedRow:
@@ -252,10 +252,10 @@ def graph(row: Row) -> ParsedRow:
         payload["optimum"] = int(best) if best.is_integer() else best
     else:
         payload |= graphs.optimum(task, payload)
-    return replace(_graded(task, None, payload), level=graphs.level(task, payload))
+    return replace(_to_row(task, None, payload), level=graphs.level(task, payload))
 
 
-def _graded(task: str, answer: str | None, payload: Mapping[str, Json] | None = None) -> ParsedRow:
+def _to_row(task: str, answer: str | None, payload: Mapping[str, Json] | None = None) -> ParsedRow:
     return ParsedRow(task=task, prompt=(), answer=answer, payload=payload or {})
 
 

@@ -1,4 +1,4 @@
-"""The dense cache, for CPUs: each prompt once, and blocks of rows for what each request adds to it.
+"""The dense cache, for CPUs: each prompt once, and blocks for the tokens that each row adds.
 
 A step reads memory from end to end: a prompt once for all of its samples, and the tokens of all
 rows block by block.
@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.scheduler import Indices, PrefillPass
 from whet.kernels import AttentionSpec
-from whet.kernels.rows import split_heads
+from whet.kernels.layer_ops import split_heads
 from whet.models.transformer import PackedAttention, Transformer
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling", "sliding_window"})
-"""Of `ModelConfig.features`, those with which its attention is right."""
+"""The `ModelConfig.features` that its attention supports."""
 BLOCK = 16
-"""Tokens of a row that lie together; those of the next row follow."""
+"""Consecutive tokens of a row in a block; those of the next row follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,12 +37,12 @@ class PromptGroups:
     width: int
     cell_B: Indices
     """The cell of each row, counted line by line."""
-    before_B: Indices
+    prompt_length_B: Indices
     """Tokens of each row's prompt."""
 
     @property
     def is_full(self) -> bool:
-        """Say whether the rows fill all cells, in order."""
+        """Whether the rows fill all cells, in order."""
         return self.lines * self.width == len(self.cell_B) and bool(
             (np.diff(self.cell_B) == 1).all()
         )
@@ -64,7 +64,9 @@ class SharedPrompts:
         self._free = list(range(len(self.uses_S)))
         self._groups.clear()
 
-    def place(self, row: int, *, tokens: int, ahead: int, most: int, source: int | None) -> bool:
+    def allocate(
+        self, row: int, *, tokens: int, reserve: int, max_tokens: int, source: int | None
+    ) -> bool:
         """Let a row share the prompt of another, or reserve a line for its own."""
         prompt = heapq.heappop(self._free) if source is None else int(self.prompt_R[source])
         self.prompt_R[row] = prompt
@@ -73,13 +75,13 @@ class SharedPrompts:
         self._groups.clear()
         return True
 
-    def holds(self, tokens: int) -> bool:
+    def can_hold(self, tokens: int) -> bool:
         return True
 
     def grow(self, row_Q: Indices, tokens_Q: Indices) -> bool:
         return True
 
-    def release(self, row_Q: Indices) -> None:
+    def free(self, row_Q: Indices) -> None:
         for row in row_Q.tolist():
             prompt = int(self.prompt_R[row])
             if prompt >= 0:
@@ -97,10 +99,10 @@ class SharedPrompts:
     def group_rows(self, num_rows: int) -> PromptGroups:
         """Arrange the first rows; the result is cached until a row starts, ends or moves."""
         if num_rows not in self._groups:
-            self._groups[num_rows] = self._arrange(self.prompt_R[:num_rows])
+            self._groups[num_rows] = self._build_groups(self.prompt_R[:num_rows])
         return self._groups[num_rows]
 
-    def _arrange(self, prompt_B: Indices) -> PromptGroups:
+    def _build_groups(self, prompt_B: Indices) -> PromptGroups:
         first = int(prompt_B.min())
         line_B = prompt_B - first
         order_B = np.argsort(line_B, kind="stable")
@@ -114,21 +116,21 @@ class SharedPrompts:
             lines=len(count_S),
             width=width,
             cell_B=line_B * width + offset_B,
-            before_B=self.length_S[prompt_B],
+            prompt_length_B=self.length_S[prompt_B],
         )
 
 
 class DenseCache:
     """Keys and values of every layer, written in place."""
 
-    has_lag = splits = False
+    is_async = chunked = False
 
     def __init__(self, model: Transformer, *, slots: int, context: int) -> None:
         self.model = model
         cfg = model.cfg
         unknown = sorted(cfg.features - FEATURES)
         assert not unknown, f"the dense cache does not compute {unknown}; take build_cpu_cache"
-        # The last row is the scheduler's spare; it holds a prompt and nothing else.
+        # The last row is the scheduler's spare, which holds only a prompt.
         self.allocator = SharedPrompts(slots + 1)
         self.prompts = torch.zeros(
             cfg.num_layers, 2, 0, cfg.num_kv_heads, 0, cfg.head_dim, dtype=model.dtype
@@ -139,16 +141,18 @@ class DenseCache:
             cfg.num_layers, 2, slots, cfg.num_kv_heads, BLOCK, cfg.head_dim
         )
 
-    def start(self) -> None:
+    def refresh_weights(self) -> None:
         """Do nothing: the cache depends on no weights."""
 
-    def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> "Prefill":
+    def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> "DensePrefill":
         prompt_T = self.allocator.prompt_R[chunks.row_T]
         self._reserve(int(prompt_T.max()) + 1, int(chunks.positions_T.max()) + 1)
-        line_T, column_T, starts_S1 = transfer.send(prompt_T, chunks.positions_T, chunks.starts_S1)
-        return Prefill(self, line_T, column_T, starts_S1.diff())
+        line_T, column_T, starts_S1 = transfer.to_device(
+            prompt_T, chunks.positions_T, chunks.starts_S1
+        )
+        return DensePrefill(self, line_T, column_T, starts_S1.diff())
 
-    def copy_shared(self, transfer: HostTransfer) -> None:
+    def copy_shared_pages(self, transfer: HostTransfer) -> None:
         """Do nothing: rows read a shared prompt in place."""
 
     def move(self, source_Q: Indices, target_Q: Indices) -> None:
@@ -161,17 +165,17 @@ class DenseCache:
         self, batch: InputBatch, num_rows: int, *, steps: int, longest: int, is_truncated: bool
     ) -> int:
         used = slice(0, num_rows)
-        batch.draw(used)
+        batch.draw_uniforms(used)
         for _ in range(steps):
             attend = self.decode(batch, num_rows, longest)
             batch.decode(self.model, used, attend, is_truncated=is_truncated)
         return num_rows
 
-    def decode(self, batch: InputBatch, size: int, longest: int) -> "Decode":
-        """Attend from the newest token of the first `size` rows to all that each has cached."""
+    def decode(self, batch: InputBatch, size: int, longest: int) -> "DenseDecode":
+        """Attend from the newest token of the first `size` rows to everything each has cached."""
         by_prompt = self.allocator.group_rows(size)
-        column_B = batch.position_of(slice(0, size)) - torch.from_numpy(by_prompt.before_B)
-        attend = Decode(self, by_prompt, column_B)
+        column_B = batch.position_of(slice(0, size)) - torch.from_numpy(by_prompt.prompt_length_B)
+        attend = DenseDecode(self, by_prompt, column_B)
         self.reserve_blocks(attend.num_blocks)
         return attend
 
@@ -191,7 +195,7 @@ class DenseCache:
             self.prompts = nn.functional.pad(self.prompts, widths)
 
 
-class Prefill:
+class DensePrefill:
     """Packed attention over contexts that also caches their keys and values."""
 
     def __init__(
@@ -206,10 +210,10 @@ class Prefill:
         q_TND, k_TGD, v_TGD = split_heads(qkv_TX, spec)
         for cached, new_TGD in zip(self.cache.prompts[layer], (k_TGD, v_TGD), strict=True):
             cached[self.line_T, :, self.column_T] = new_TGD
-        return self.packed.mix(q_TND, k_TGD, v_TGD, spec.options)
+        return self.packed.attend(q_TND, k_TGD, v_TGD, spec.options)
 
 
-class Decode:
+class DenseDecode:
     """Attention of one new token per row over its prompt and what the row has added.
 
     Scores of both parts share one softmax. Rows of one prompt read it together, as one product.
@@ -218,18 +222,18 @@ class Decode:
     def __init__(self, cache: DenseCache, by_prompt: PromptGroups, column_B: Tensor) -> None:
         self.cache = cache
         self.by_prompt = by_prompt
-        self.before = int(by_prompt.before_B.max())
+        self.prompt_length = int(by_prompt.prompt_length_B.max())
         used = int(column_B.max()) + 1
         # Blocks are read whole: skipping what no row has filled yet takes longer.
         self.num_blocks = -(-used // BLOCK)
-        self.total = self.before + self.num_blocks * BLOCK
-        self.end = self.before + used
+        self.total = self.prompt_length + self.num_blocks * BLOCK
+        self.end = self.prompt_length + used
         self.cell_B = None if by_prompt.is_full else torch.from_numpy(by_prompt.cell_B)
-        self.writes = self._writes(column_B)
+        self.writes = self._list_writes(column_B)
         self.column_B = column_B
         self._biases: dict[int | None, Tensor | None] = {}
 
-    def _writes(self, column_B: Tensor) -> list[tuple[int, Tensor, Tensor]]:
+    def _list_writes(self, column_B: Tensor) -> list[tuple[int, Tensor, Tensor]]:
         """List, for each block that gets new tokens, their rows and their cells, head by head."""
         group_G = torch.arange(self.cache.prompts.shape[3])
         block_B = column_B // BLOCK
@@ -249,27 +253,27 @@ class Decode:
         if window is not None and window >= self.end:
             window = None
         if window not in self._biases:
-            self._biases[window] = self._hide(window)
+            self._biases[window] = self._build_bias(window)
         return self._biases[window]
 
-    def _hide(self, window: int | None) -> Tensor | None:
-        before_B1 = torch.from_numpy(self.by_prompt.before_B)[:, None]
+    def _build_bias(self, window: int | None) -> Tensor | None:
+        prompt_length_B1 = torch.from_numpy(self.by_prompt.prompt_length_B)[:, None]
         column_B1 = self.column_B[:, None]
-        are_equal = bool((before_B1 == self.before).all()) and bool(
-            (self.before + column_B1 == self.end - 1).all()
+        are_equal = bool((prompt_length_B1 == self.prompt_length).all()) and bool(
+            (self.prompt_length + column_B1 == self.end - 1).all()
         )
         if are_equal and window is None:
             return None
-        prompt_C = torch.arange(self.before)
+        prompt_C = torch.arange(self.prompt_length)
         added_C = torch.arange(self.num_blocks * BLOCK)
-        hides_prompt_BC = prompt_C >= before_B1
-        hides_added_BC = added_C > column_B1
+        masks_prompt_BC = prompt_C >= prompt_length_B1
+        masks_added_BC = added_C > column_B1
         if window is not None:
-            first_B1 = before_B1 + column_B1 - window + 1
-            hides_prompt_BC |= prompt_C < first_B1
-            hides_added_BC |= before_B1 + added_C < first_B1
-        hides_B11C = torch.cat([hides_prompt_BC, hides_added_BC], 1)[:, None, None]
-        return torch.zeros(hides_B11C.shape).masked_fill_(hides_B11C, -torch.inf)
+            first_B1 = prompt_length_B1 + column_B1 - window + 1
+            masks_prompt_BC |= prompt_C < first_B1
+            masks_added_BC |= prompt_length_B1 + added_C < first_B1
+        masks_B11C = torch.cat([masks_prompt_BC, masks_added_BC], 1)[:, None, None]
+        return torch.zeros(masks_B11C.shape).masked_fill_(masks_B11C, -torch.inf)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         q_BND, k_BGD, v_BGD = split_heads(qkv_TX, spec)
@@ -288,11 +292,11 @@ class Decode:
         probs_BGYC = self._probs(layer, q_BGYD, self._bias(spec.options.window))
         probs_ZYC = probs_BGYC.view(rows * groups, -1, self.total)
         mixed_ZYD = q_BGYD.new_zeros(rows * groups, q_BGYD.shape[2], spec.head_dim)
-        for values_ZCD, columns in self._added(layer, 1, rows):
+        for values_ZCD, columns in self._row_blocks(layer, 1, rows):
             mixed_ZYD.baddbmm_(probs_ZYC[:, :, columns].contiguous(), values_ZCD)
         mixed_BGYD: Tensor = mixed_ZYD.view(rows, groups, -1, spec.head_dim)
         shared_ZQD = torch.bmm(
-            self._to_lines(probs_BGYC[..., : self.before]), self._prompts(layer, 1)
+            self._to_lines(probs_BGYC[..., : self.prompt_length]), self._prompt_cache(layer, 1)
         )
         mixed_BGYD += self._to_rows(shared_ZQD, groups)
         return mixed_BGYD.view(q_BND.shape)
@@ -302,29 +306,29 @@ class Decode:
         scores_BGYC = q_BGYD.new_empty(rows, groups, share, self.total)
         scores_ZYC = scores_BGYC.view(rows * groups, share, -1)
         q_ZYD = q_BGYD.view(-1, share, size)
-        for keys_ZCD, columns in self._added(layer, 0, rows):
+        for keys_ZCD, columns in self._row_blocks(layer, 0, rows):
             scores_ZYC[:, :, columns] = torch.bmm(q_ZYD, keys_ZCD.transpose(1, 2))
-        shared_ZQC = torch.bmm(self._to_lines(q_BGYD), self._prompts(layer, 0).transpose(1, 2))
-        scores_BGYC[..., : self.before] = self._to_rows(shared_ZQC, groups)
+        shared_ZQC = torch.bmm(self._to_lines(q_BGYD), self._prompt_cache(layer, 0).transpose(1, 2))
+        scores_BGYC[..., : self.prompt_length] = self._to_rows(shared_ZQC, groups)
         if bias_B11C is None:
             scores_BGYC[..., self.end :] = -torch.inf
         else:
             scores_BGYC += bias_B11C
         return torch.softmax(scores_BGYC, dim=-1)
 
-    def _added(self, layer: int, which: int, rows: int) -> list[tuple[Tensor, slice]]:
+    def _row_blocks(self, layer: int, which: int, rows: int) -> list[tuple[Tensor, slice]]:
         """List keys (0) or values (1) that rows have added by block, and their score columns."""
         blocks = []
         for number in range(self.num_blocks):
-            column = self.before + number * BLOCK
+            column = self.prompt_length + number * BLOCK
             cached_ZCD = self.cache.blocks[number][layer, which, :rows].flatten(0, 1)
             blocks.append((cached_ZCD, slice(column, column + BLOCK)))
         return blocks
 
-    def _prompts(self, layer: int, which: int) -> Tensor:
+    def _prompt_cache(self, layer: int, which: int) -> Tensor:
         first = self.by_prompt.first
         return self.cache.prompts[layer, which, first : first + self.by_prompt.lines].flatten(0, 1)[
-            :, : self.before
+            :, : self.prompt_length
         ]
 
     def _to_lines(self, x_BGYD: Tensor) -> Tensor:

@@ -114,9 +114,9 @@ typedef struct {
 typedef struct {
     i64 used, threads, columns;
     i64 *token, *count, *live; /* what a step moves on, as do the following in whet/engine/row_state.py */
-    const i64 *first, *base, *limit, *seed;
+    const i64 *first, *fetched, *limit, *seed;
     const float *temperature;
-    int32_t *report;
+    int32_t *output;
     const i64 *slot, *prompt, *length; /* where a row keeps its tokens, its prompt, and how long each prompt is */
     const char *is_stop;
     float *hidden; /* the final states, where they are wanted; rows are then moved on by the caller */
@@ -138,9 +138,9 @@ static void attend(const Model *m, const Cache *cache, const Rows *rows, i64 lay
         const float *keys = cache->keys + (layer * lines + line) * n * cache->columns;
         const float *values = cache->prompt + ((2 * layer + 1) * lines + line) * n * cache->length;
         rotate(qkv + (m->heads + g) * n, n, table, w->k_norm, m->eps, 1.0f, rotated);
-        float *file = cache->blocks[block] + own;
-        for (i64 i = 0; i < n; i++) file[i * BLOCK + place] = rotated[i];
-        memcpy(file + apart + place * n, qkv + (m->heads + m->groups + g) * n, n * sizeof(float));
+        float *own_keys = cache->blocks[block] + own;
+        for (i64 i = 0; i < n; i++) own_keys[i * BLOCK + place] = rotated[i];
+        memcpy(own_keys + apart + place * n, qkv + (m->heads + m->groups + g) * n, n * sizeof(float));
         for (i64 y = g * (m->heads / m->groups); y < (g + 1) * (m->heads / m->groups); y++) {
             rotate(qkv + y * n, n, table, w->q_norm, m->eps, 1.0f / sqrtf((float)n), rotated);
             for (i64 c = 0; c < padded; c += LANES) store(scores + c, score(rotated, keys + c, cache->columns, n));
@@ -161,7 +161,7 @@ static void attend(const Model *m, const Cache *cache, const Rows *rows, i64 lay
             mix(scores, values, before, n, mixed);
             for (i64 j = 0; j < block; j++)
                 mix(scores + padded + j * BLOCK, cache->blocks[j] + own + apart, BLOCK, n, mixed);
-            mix(scores + padded + block * BLOCK, file + apart, place + 1, n, mixed);
+            mix(scores + padded + block * BLOCK, own_keys + apart, place + 1, n, mixed);
             float share = 1.0f / sum(all);
             for (i64 i = 0; i < n; i += LANES) store(mixed + i, load(mixed + i) * share);
         }
@@ -204,7 +204,7 @@ static void draw(const float *logits, i64 vocab, double uniform, float temperatu
     *logprob = (logits[found] - most) * scale - logf(total);
 }
 
-/* The number in [0, 1) that draws a row's next token: whet/engine/row_state.py says how it is made. */
+/* The number in [0, 1) that draws a row's next token: see `uniforms` in whet/engine/input_batch.py. */
 static double uniform(uint64_t seed, uint64_t count) {
     uint64_t x = seed + (count + 1) * 0x9E3779B97F4A7C15;
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
@@ -212,14 +212,14 @@ static double uniform(uint64_t seed, uint64_t count) {
     return (double)((x ^ x >> 31) >> 11) * 0x1p-53;
 }
 
-/* Draw a row's next token and file it in the report, as `record` does in whet/engine/row_state.py. */
+/* Sample a row's next token and store it, as `append_tokens` does in whet/engine/input_batch.py. */
 static void next(const Model *m, const Rows *rows, i64 b, const float *logits, float *work) {
-    i64 token, column = 2 + rows->count[b] - rows->base[b];
+    i64 token, column = 2 + rows->count[b] - rows->fetched[b];
     float logprob;
     draw(logits, m->vocab, uniform(rows->seed[b], rows->count[b]), rows->temperature[b], work, &token, &logprob);
-    int32_t *report = rows->report + b * (2 + 2 * rows->columns) + column;
-    *report = token;
-    memcpy(report + rows->columns, &logprob, sizeof(float));
+    int32_t *output = rows->output + b * (2 + 2 * rows->columns) + column;
+    *output = token;
+    memcpy(output + rows->columns, &logprob, sizeof(float));
     if (rows->hidden) return;
     rows->token[b] = token;
     rows->count[b] += rows->live[b];

@@ -1,7 +1,7 @@
 """The C kernels: compiled on first use and cached; without a compiler torch does the work.
 
-What they compute has a twin in plain torch, so nothing depends on them but time. `CC` names another
-compiler, as it does for make but without arguments; `CC=false` leaves them out.
+Each has an equivalent in plain torch, so they only save time. `CC` names another compiler, as for
+make but without arguments; `CC=false` disables them.
 """
 
 import ctypes
@@ -26,41 +26,41 @@ FLAGS = (
     "-shared",
     "-fPIC",
 )
-SECONDS = 60
-"""A compiler that takes longer is given up."""
+TIMEOUT_SECONDS = 60
+"""A compiler that takes longer is killed."""
 _POINTER = ctypes.c_void_p
 _INT = ctypes.c_int64
 _FLOAT = ctypes.c_float
 SIGNATURES: dict[str, tuple[tuple[Any, ...], Any]] = {
-    "attend_forward": ((_POINTER,), ctypes.c_int),
-    "attend_backward": ((_POINTER,), ctypes.c_int),
+    "attention_forward": ((_POINTER,), ctypes.c_int),
+    "attention_backward": ((_POINTER,), ctypes.c_int),
     "decode_pack": ((_POINTER, _INT, _INT, _POINTER), None),
     "decode_panel": ((), _INT),
     "decode_step": ((_POINTER, _POINTER, _POINTER), ctypes.c_int),
-    "rows_add_norm": ((_INT, _INT, *[_POINTER] * 3, _FLOAT, *[_POINTER] * 2, _INT), None),
-    "rows_add_norm_back": ((_INT, _INT, *[_POINTER] * 2, _FLOAT, *[_POINTER] * 5, _INT), None),
-    "rows_blocks": ((_INT,), _INT),
-    "rows_swiglu": ((_INT, _INT, *[_POINTER] * 2, _INT), None),
-    "rows_swiglu_back": ((_INT, _INT, *[_POINTER] * 3, _INT), None),
-    "rows_rope": ((_POINTER,) * 4, None),
-    "rows_rope_back": ((_POINTER,) * 7, None),
-    "scores_measure": (
+    "layer_add_norm": ((_INT, _INT, *[_POINTER] * 3, _FLOAT, *[_POINTER] * 2, _INT), None),
+    "layer_add_norm_backward": ((_INT, _INT, *[_POINTER] * 2, _FLOAT, *[_POINTER] * 5, _INT), None),
+    "layer_blocks": ((_INT,), _INT),
+    "layer_swiglu": ((_INT, _INT, *[_POINTER] * 2, _INT), None),
+    "layer_swiglu_backward": ((_INT, _INT, *[_POINTER] * 3, _INT), None),
+    "layer_rope": ((_POINTER,) * 4, None),
+    "layer_rope_backward": ((_POINTER,) * 7, None),
+    "lm_head_stats": (
         (_POINTER, _INT, _INT, _POINTER, _POINTER, _INT, *(_POINTER,) * 3, _INT),
         ctypes.c_int,
     ),
-    "scores_slope": ((_POINTER, _INT, _INT, *(_POINTER,) * 7, _INT), None),
+    "lm_head_grad": ((_POINTER, _INT, _INT, *(_POINTER,) * 7, _INT), None),
 }
 """What each kernel takes and returns."""
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Load the kernels, compiled now if they were not before; None where that cannot be done."""
+    """Load the kernels, compiling them if needed; None if that fails."""
     compiler = shutil.which(os.environ.get("CC") or "cc")
     if compiler is None:
         return None
     try:
-        file = _folder() / f"kernels-{_key(compiler)}.so"
+        file = _cache_folder() / f"kernels-{_build_key(compiler)}.so"
         if not file.is_file():
             _compile(compiler, file)
         kernels = ctypes.CDLL(str(file))
@@ -73,12 +73,12 @@ def library() -> ctypes.CDLL | None:
     return kernels
 
 
-def _folder() -> Path:
-    """Find the user's own cache, or a folder that ends with the process."""
+def _cache_folder() -> Path:
+    """Return the user's cache folder, or a temporary one."""
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whet"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # What lies there is run, so nobody else may have put it there.
+        # Its files are executed, so nobody else may be able to write there.
         if (
             folder.stat().st_uid == os.getuid()
             and not folder.stat().st_mode & 0o022
@@ -87,15 +87,15 @@ def _folder() -> Path:
             return folder
     except (OSError, RuntimeError):
         pass  # no home, or none that can be written
-    return Path(_temporary().name)
+    return Path(_temporary_folder().name)
 
 
 @cache
-def _temporary() -> tempfile.TemporaryDirectory[str]:
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="whet-")
 
 
-def _key(compiler: str) -> str:
+def _build_key(compiler: str) -> str:
     """Hash source, compiler and processor: code for one processor may not run on another."""
     version = _run([compiler, "--version"])
     cpu = Path("/proc/cpuinfo")
@@ -113,25 +113,25 @@ def _key(compiler: str) -> str:
 
 
 def _compile(compiler: str, file: Path) -> None:
-    """Write the library under another name first, so that nobody loads half of it."""
+    """Write the library under a temporary name first, so that nobody loads half of it."""
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
-        made = Path(folder) / file.name
+        built = Path(folder) / file.name
         _run(
             [
                 compiler,
                 *FLAGS,
                 "-o",
-                str(made),
+                str(built),
                 *(str(file) for file in SOURCES if file.suffix == ".c"),
                 "-lm",
             ]
         )
-        made.replace(file)
+        built.replace(file)
 
 
 def _run(command: list[str]) -> bytes:
-    """Let the compiler that the user has, or names, do its work."""
+    """Run the compiler."""
     nothing = subprocess.DEVNULL
     return subprocess.run(  # noqa: S603 - a compiler that the user named
-        command, stdin=nothing, capture_output=True, timeout=SECONDS, check=True
+        command, stdin=nothing, capture_output=True, timeout=TIMEOUT_SECONDS, check=True
     ).stdout

@@ -15,7 +15,7 @@ from typing import Literal
 from whet.config import Config
 from whet.errors import DataError
 from whet.rng import stream
-from whet.tasks.base import ConfiguredTask, StepNote, data_error
+from whet.tasks.base import ConfiguredTask, StepNote, check_split, data_error
 from whet.tasks.game24 import traces
 from whet.tasks.game24.hands import Hand, rated_hands, winning_plays
 from whet.tasks.game24.lines import (
@@ -91,6 +91,7 @@ class Game24(ConfiguredTask):
 
     def problems(self, split: Split) -> Iterator[Problem]:
         """List the hands of a split, each with its numbers in a fixed random order."""
+        check_split(split)
         for hand, rating in rated_hands().items():
             if rating.split == split and (self.config.unsolvable or rating.level is not None):
                 yield self.problem(hand)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from whet.config import Config
 from whet.rng import derive, stream
-from whet.tasks.base import Task
+from whet.tasks.base import Task, check_split
 from whet.tasks.generated import question, split_of_id
 from whet.tasks.graphs.instance import Sizes
 from whet.tasks.graphs.molecules import MOLECULE_PROBLEMS
@@ -61,6 +61,7 @@ class DrawnTask(Task):
 
     def problems(self, split: Split) -> Iterator[Problem]:
         """Draw the problems whose content hashes to a split, whatever the seed."""
+        check_split(split)
         seen: set[str] = set()
         for index in count():
             if len(seen) >= self.config.count:

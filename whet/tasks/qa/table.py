@@ -18,7 +18,7 @@ from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
 from whet.text.final_answer import after_verb, only_number, visible_text
-from whet.types import Problem, Score
+from whet.types import Problem, Score, read_number
 
 MAX_NUMBER_CHARS = 64
 
@@ -101,7 +101,7 @@ class Table(FileTask):
         unit = problem.payload.get("unit")
         tolerance = problem.payload.get("tolerance") or 0
         is_number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
-        if not is_number or not 0 <= float(str(tolerance)) < 1:
+        if not is_number or not 0 <= read_number(tolerance) < 1:
             raise data_error(problem, "a tolerance from 0 to 1", tolerance)
         return Rule(
             unit=unit_words(unit) if isinstance(unit, str) else frozenset(),

@@ -1,0 +1,188 @@
+"""Turn pydantic's errors about settings into one sentence: key, value, file, what would be
+right."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from whet import toml
+from whet.toml import TAGS, Table
+from whet.types import Json
+
+Model = type[BaseModel]
+WANTED: Mapping[str, str] = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "path_type": "a path",
+    "none_required": "none",
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "too_short": "a list of {min_length} or more",
+    "too_long": "a list of {max_length} or fewer",
+    "string_too_short": "at least {min_length} characters long",
+    "string_too_long": "at most {max_length} characters long",
+    "string_pattern_mismatch": "text of the form {pattern}",
+}
+"""What a value should be, by pydantic's error type; other types keep pydantic's message."""
+
+
+MOVED: Mapping[str, str] = {"exam": "validation"}
+"""Settings of older files, by their dotted keys in a stage, and what they are called now."""
+
+
+def describe(
+    kind: Model, errors: Sequence[ErrorDetails], tree: Table, origin: Callable[[str], str]
+) -> str:
+    """Describe the first error and count the others; a renamed key comes first."""
+    by_key: dict[str, list[ErrorDetails]] = {}
+    for error in errors:
+        by_key.setdefault(".".join(key_path(error["loc"], tree)), []).append(error)
+    key = next((key for key in by_key if _moved_to(key)), next(iter(by_key)))
+    more = len(by_key) - 1
+    counted = f" (and {more} more mistake{'s' if more > 1 else ''})" if more else ""
+    return _describe_error(kind, by_key[key], key, tree, origin) + counted
+
+
+def key_path(loc: Sequence[str | int], tree: Table) -> list[str]:
+    """Convert an error's location to keys of the given table, without pydantic's union tags."""
+    keys: list[str] = []
+    here: Json = tree
+    for index, part in enumerate(loc):
+        is_last = index == len(loc) - 1
+        is_tag = isinstance(here, dict) and part in [here.get(tag) for tag in TAGS]
+        is_key = isinstance(here, dict) and (part in here or (is_last and not is_tag))
+        if is_key or (isinstance(here, list) and isinstance(part, int) and part < len(here)):
+            here = toml.look_up(here, [part])
+            keys.append(str(part))
+    return keys
+
+
+def find_models(annotation: object) -> Iterator[Model]:
+    """Find the settings classes in a type: itself, its union members, its list or dict items."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from find_models(part)
+
+
+def list_tags(model: Model) -> Iterator[str]:
+    """List the values of `kind` or `name` that select this class in a union."""
+    for name, field in model.model_fields.items():
+        if name in TAGS and get_origin(field.annotation) is Literal:
+            yield from get_args(field.annotation)
+
+
+def _describe_error(
+    kind: Model,
+    errors: Sequence[ErrorDetails],
+    key: str,
+    tree: Table,
+    origin: Callable[[str], str],
+) -> str:
+    error = errors[0]
+    loc = error["loc"]
+    value = toml.look_up(tree, key.split("."))
+    leaves = list(toml.flatten(value, f"{key}.")) if isinstance(value, dict) else []
+    is_flag = all(origin(leaf) == "cli" for leaf in leaves or [key])
+    source = origin(leaves[0] if leaves and error["type"] == "extra_forbidden" else key)
+    where = "" if source in ("cli", "default") else f" in {source}"
+    given = f"{key} = {toml.literal(value)}{where}"
+    match error["type"]:
+        case "extra_forbidden":
+            name = f"flag --{key}" if source == "cli" else f'key "{key}"{where}'
+            return f"unknown {name}{_suggest(kind, loc, key)}"
+        case "missing" if isinstance(loc[-1], int):
+            return f"{given}: should have {loc[-1] + 1} or more items"
+        case "missing":
+            return f'"{key}" is missing: set it in the file or with --{key}'
+        case "value_error":
+            message = error["msg"].removeprefix("Value error, ")
+            given = f"{key}{where}" if isinstance(value, dict) else given
+            return f"{given}: {message}" if key else message
+        case "union_tag_invalid" | "union_tag_not_found":
+            return _describe_variant(kind, error, key, tree, where, leaves if is_flag else ())
+    wanted = dict.fromkeys(_describe_type(row) for row in errors)
+    return f"{given}: should be {' or '.join(wanted)}"
+
+
+def _describe_variant(
+    kind: Model, error: ErrorDetails, key: str, tree: Table, where: str, flags: Sequence[str]
+) -> str:
+    """List the known variants; or, if only `flags` created the table, such as by a mistyped stage
+    name, list the tables next to it."""
+    *parents, last = key.split(".")
+    around = toml.look_up(tree, parents)
+    others = [name for name in around if name != last] if isinstance(around, dict) else []
+    if error["type"] == "union_tag_not_found" and flags and others:
+        return f'unknown flag --{flags[0]}; there is no "{key}", only {", ".join(others)}'
+    tag = str(error["ctx"]["discriminator"]).strip("'")
+    given = toml.literal(toml.look_up(tree, [*parents, last, tag]))
+    names = [toml.literal(n) for model in _models_at(kind, error["loc"]) for n in list_tags(model)]
+    return f"{key}.{tag} = {given}{where}: should be one of {', '.join(names)}"
+
+
+def _describe_type(error: ErrorDetails) -> str:
+    if template := WANTED.get(error["type"]):
+        return template.format(**error.get("ctx", {}))
+    words = error["msg"].removeprefix("Input should be ").removeprefix("Value error, should be ")
+    return words.replace("'", '"')
+
+
+def _suggest(kind: Model, loc: Sequence[str | int], key: str) -> str:
+    parent, _, last = key.rpartition(".")
+    if (new := _moved_to(key)) is not None:
+        return f'; it is called "{new}" now'
+    known = sorted({name for model in _models_at(kind, loc[:-1]) for name in model.model_fields})
+    if close := get_close_matches(last, known, n=1, cutoff=0.65):
+        return f'; did you mean "{parent + "." if parent else ""}{close[0]}"?'
+    elsewhere = [name for name in _list_keys(kind) if name.endswith(f".{key}") and not parent]
+    if deep := get_close_matches(key, elsewhere, n=1, cutoff=0):
+        return f'; did you mean "{deep[0]}"?'
+    return f"; known keys{' of ' + parent if parent else ''}: {', '.join(known)}"
+
+
+def _moved_to(key: str) -> str | None:
+    """Return the new name of a renamed key, in a stage or above the stages; else None."""
+    for old, new in MOVED.items():
+        stage = f".{key}".removesuffix(f".{old}")
+        if stage != f".{key}":
+            return f"{stage}.{new}".removeprefix(".")
+    return None
+
+
+def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:
+    """Find the settings classes at a location; a union tag selects among them."""
+    here = [kind]
+    is_name = False  # of an item of a dict, such as a stage
+    for part in loc:
+        fields = [model.model_fields[str(part)] for model in here if part in model.model_fields]
+        if is_name:
+            is_name = False
+        elif fields:
+            here = [model for field in fields for model in find_models(field.annotation)]
+            is_name = any(get_origin(field.annotation) is dict for field in fields)
+        else:
+            here = [model for model in here if part in set(list_tags(model))] or here
+    return here
+
+
+def _list_keys(kind: Model, prefix: str = "") -> Iterator[str]:
+    """List all settings as dotted keys, without the names of a dict's tables, such as stages."""
+    for name, field in kind.model_fields.items():
+        yield f"{prefix}{name}"
+        below = prefix if get_origin(field.annotation) is dict else f"{prefix}{name}."
+        for model in find_models(field.annotation):
+            yield from _list_keys(model, below)

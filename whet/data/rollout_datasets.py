@@ -1,0 +1,322 @@
+"""Training data from stored rollouts: SFT examples and preference pairs.
+
+An answer becomes an SFT example; a better and a worse answer to the same prompt become a preference
+pair. Answers that cannot be part of a pair are counted.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from random import Random
+from typing import Literal
+
+import numpy as np
+
+from whet.data.examples import Example, PreferencePair
+from whet.errors import DataError
+from whet.rng import stream
+from whet.tasks.base import StepNote
+from whet.text.chat import ChatFormat
+from whet.types import Finish, Message, Problem, Rollout, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SftExamples:
+    """Examples, and how many rollouts were left out because they do not fit the context."""
+
+    examples: list[Example]
+    num_too_long: int
+
+
+Keep = Literal["correct", "all"]
+
+
+def choose_answers(rollouts: Sequence[Rollout], keep: Keep) -> tuple[list[Rollout], Counter[str]]:
+    """Choose the answers to imitate: by default all but those that a grader did not find right.
+
+    Answers that nothing has graded, such as imported ones, are taken at their word. Returns also
+    the number of those left out by verdict.
+    """
+    verdicts = [None if row.score is None else row.score.verdict for row in rollouts]
+    is_kept = [keep == "all" or verdict in (None, Verdict.CORRECT) for verdict in verdicts]
+    left_out = Counter(str(v) for v, kept in zip(verdicts, is_kept, strict=True) if not kept)
+    return [row for row, kept in zip(rollouts, is_kept, strict=True) if kept], left_out
+
+
+def make_sft_examples(
+    rollouts: Iterable[Rollout], chat: ChatFormat, max_tokens: int
+) -> SftExamples:
+    """Tokenise prompts and answers as the model will see them; the over-long are left out."""
+    examples = [_from_text(rollout, chat) for rollout in rollouts]
+    kept = [example for example in examples if len(example.tokens) <= max_tokens]
+    if not kept:
+        raise DataError("there is nothing to learn from: no example fits the model's context")
+    return SftExamples(examples=kept, num_too_long=len(examples) - len(kept))
+
+
+def list_texts(rollouts: Sequence[Rollout]) -> list[str]:
+    """List every text in these rollouts, for training a tokenizer."""
+    prompts = {message.content for rollout in rollouts for message in rollout.problem.prompt}
+    return [*sorted(prompts), *(rollout.text for rollout in rollouts)]
+
+
+PairRule = Literal["correct", "short", "first_wrong"]
+"""correct: a right answer against a wrong one. short: of two right ones, the shorter. first_wrong:
+after a beginning that both share, the step of a right answer against the first wrong step."""
+Fault = Literal["unscored", "repeated", "cut", "too_long"]
+"""Why an answer is left out: no verdict; the same text as another to the same prompt; cut at the
+length limit by another model, so that its end is unknown; longer than the context."""
+Notes = Callable[[Problem, str], Sequence[StepNote]]
+MAX_SHORT_SHARE = 0.8
+"""A short answer has at most this share of the long one's tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScoredAnswer:
+    rollout: Rollout
+    example: Example
+
+    @property
+    def is_right(self) -> bool:
+        return self.rollout.score is not None and self.rollout.score.verdict is Verdict.CORRECT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleCount:
+    """The result of one rule: pairs, pairs beyond the cap, problems without any pair."""
+
+    num_pairs: int
+    num_capped: int
+    num_empty: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PreferencePairs:
+    """Pairs in a fixed order, and counts of what was left out."""
+
+    pairs: list[PreferencePair]
+    rules: dict[PairRule, RuleCount]
+    faults: Counter[Fault]
+    num_answers: int
+    num_problems: int
+
+
+def make_preference_pairs(
+    rollouts: Iterable[Rollout],
+    chat: ChatFormat,
+    rules: Sequence[PairRule],
+    *,
+    notes: Notes,
+    max_tokens: int,
+    per_problem: int,
+    seed: int,
+) -> PreferencePairs:
+    """Form pairs by each rule, at most `per_problem` of a problem by each, drawn by the seed."""
+    problems: dict[str, dict[str, dict[str, ScoredAnswer]]] = {}
+    faults: Counter[Fault] = Counter()
+    num_answers = 0
+    for rollout in rollouts:
+        num_answers += 1
+        # A rephrased problem is another prompt; answers to it are not compared.
+        answers = problems.setdefault(rollout.problem.id, {}).setdefault(
+            repr(rollout.problem.prompt), {}
+        )
+        answer = _to_answer(rollout, answers, chat, max_tokens)
+        if isinstance(answer, ScoredAnswer):
+            answers[rollout.text] = answer
+        else:
+            faults[answer] += 1
+    pairs: list[PreferencePair] = []
+    counts: dict[PairRule, RuleCount] = {}
+    for rule in dict.fromkeys(rules):
+        drawn = [
+            _draw_pairs(rule, id, prompts.values(), chat, notes, seed)
+            for id, prompts in problems.items()
+        ]
+        kept = [pair for some in drawn for pair in some[:per_problem]]
+        num_capped = sum(len(some) for some in drawn) - len(kept)
+        counts[rule] = RuleCount(
+            num_pairs=len(kept), num_capped=num_capped, num_empty=sum(not some for some in drawn)
+        )
+        pairs += kept
+    return PreferencePairs(
+        pairs=pairs,
+        rules=counts,
+        faults=faults,
+        num_answers=num_answers,
+        num_problems=len(problems),
+    )
+
+
+def _to_answer(
+    rollout: Rollout, known: dict[str, ScoredAnswer], chat: ChatFormat, max_tokens: int
+) -> ScoredAnswer | Fault:
+    if rollout.score is None or rollout.score.verdict is Verdict.UNSCORED:
+        return "unscored"
+    if rollout.text in known:
+        return "repeated"
+    is_own = _is_sampled_by(rollout, chat)
+    if rollout.completion.finish is not Finish.STOP and not is_own:
+        return "cut"
+    example = _from_tokens(rollout) if is_own else _from_text(rollout, chat)
+    if len(example.tokens) > max_tokens:
+        return "too_long"
+    return ScoredAnswer(rollout=rollout, example=example)
+
+
+def _is_sampled_by(rollout: Rollout, chat: ChatFormat) -> bool:
+    """Whether the stored tokens are this model's, for the stored text and its own prompt."""
+    tokens = rollout.completion.tokens
+    return (
+        len(tokens) > 0
+        and int(max(tokens.max(), rollout.prompt_tokens.max(initial=0))) < chat.tokenizer.vocab_size
+        and chat.message(tokens) == rollout.text
+        and np.array_equal(rollout.prompt_tokens, chat.prompt(rollout.problem.prompt))
+    )
+
+
+def _from_tokens(rollout: Rollout) -> Example:
+    tokens = np.concatenate([rollout.prompt_tokens, rollout.completion.tokens])
+    start = len(rollout.prompt_tokens)
+    return Example(tokens=tokens, start=start, group_id=rollout.group, rollout_id=rollout.id)
+
+
+def _from_text(rollout: Rollout, chat: ChatFormat) -> Example:
+    answer = Message(role="assistant", content=rollout.text)
+    tokens, is_response = chat.conversation([*rollout.problem.prompt, answer])
+    start = int(np.argmax(is_response))
+    return Example(tokens=tokens, start=start, group_id=rollout.group, rollout_id=rollout.id)
+
+
+def _draw_pairs(
+    rule: PairRule,
+    id: str,
+    prompts: Iterable[dict[str, ScoredAnswer]],
+    chat: ChatFormat,
+    notes: Notes,
+    seed: int,
+) -> list[PreferencePair]:
+    """List all pairs of a problem in random order, so that the first few are a fair sample."""
+    source = stream(seed, "pairs", rule, id)
+    pairs: list[PreferencePair] = []
+    for known in prompts:
+        answers = list(known.values())
+        if rule == "correct":
+            pairs += _pair_right_with_wrong(answers, source)
+        elif rule == "short":
+            pairs += _pair_short_with_long(answers)
+        else:
+            pairs += _pair_first_wrong(answers, chat, notes, source)
+    source.shuffle(pairs)
+    return pairs
+
+
+def _pair_right_with_wrong(answers: Sequence[ScoredAnswer], source: Random) -> list[PreferencePair]:
+    """Pair each answer of the larger side once, and those of the smaller about equally often."""
+    right, wrong = _by_verdict(answers)
+    if not right or not wrong:
+        return []
+    source.shuffle(right)
+    source.shuffle(wrong)
+    return [
+        PreferencePair(
+            chosen=right[index % len(right)].example, rejected=wrong[index % len(wrong)].example
+        )
+        for index in range(max(len(right), len(wrong)))
+    ]
+
+
+def _pair_short_with_long(answers: Sequence[ScoredAnswer]) -> list[PreferencePair]:
+    """Pair the shortest right answer with the longest, the second with the next, and so on."""
+    right = sorted(
+        (item.example for item in _by_verdict(answers)[0]), key=lambda item: item.num_targets
+    )
+    ends = list(zip(right, reversed(right), strict=True))[: len(right) // 2]
+    return [
+        PreferencePair(chosen=short, rejected=long)
+        for short, long in ends
+        if short.num_targets <= MAX_SHORT_SHARE * long.num_targets
+    ]
+
+
+def _pair_first_wrong(
+    answers: Sequence[ScoredAnswer], chat: ChatFormat, notes: Notes, source: Random
+) -> list[PreferencePair]:
+    """Pair each first wrong step with a right answer's step there (Step-DPO, Lai et al. 2024).
+
+    Both end with the step. What is shared before it is context, which the two losses could only
+    cancel.
+    """
+    right, wrong = _by_verdict(answers)
+    steps = [(item, _steps(item, chat, notes)) for item in right]
+    pairs = []
+    for item in wrong:
+        wrong_steps = _steps(item, chat, notes)
+        index = next((index for index, step in enumerate(wrong_steps) if step.ok is False), None)
+        if index is None:
+            continue
+        before = item.rollout.text[: wrong_steps[index].start]
+        candidates = [
+            (other, others[index])
+            for other, others in steps
+            if len(others) > index
+            and others[index].ok
+            and other.rollout.text[: others[index].start] == before
+        ]
+        if candidates:
+            chosen = _cut_after(*source.choice(candidates), chat)
+            pairs.append(_trim_common_start(chosen, _cut_after(item, wrong_steps[index], chat)))
+    return pairs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NotedStep:
+    start: int
+    end: int
+    ok: bool | None
+
+
+def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedStep]:
+    """Find each noted line in the text, up to the next; a line cut at the limit is no step."""
+    text, example = answer.rollout.text, answer.example
+    if chat.message(example.tokens[example.start :]) != text:
+        return []  # the template rewrites the answer: characters cannot be mapped to tokens
+    starts: list[int] = []
+    noted = list(notes(answer.rollout.problem, text))
+    for note in noted:
+        start = text.find(note.line, starts[-1] + 1 if starts else 0)
+        if start < 0:
+            return []
+        starts.append(start)
+    spans = pairwise([*starts, len(text)])
+    steps = [
+        _NotedStep(start=start, end=end, ok=note.ok)
+        for (start, end), note in zip(spans, noted, strict=True)
+    ]
+    return steps if answer.rollout.completion.finish is Finish.STOP else steps[:-1]
+
+
+def _cut_after(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
+    """Cut an answer after a step; after the last step it keeps its stop token."""
+    example = answer.example
+    if step.end == len(answer.rollout.text):
+        return example
+    spans = chat.tokenizer.spans(example.tokens[example.start :])
+    count = next(index for index, (_, end) in enumerate(spans, start=1) if end >= step.end)
+    return replace(example, tokens=example.tokens[: example.start + count])
+
+
+def _trim_common_start(chosen: Example, rejected: Example) -> PreferencePair:
+    """Start both responses where their tokens differ; each keeps at least one token."""
+    length = min(len(chosen.tokens), len(rejected.tokens)) - 1
+    is_other = chosen.tokens[:length] != rejected.tokens[:length]
+    start = int(np.argmax(is_other)) if is_other.any() else length
+    return PreferencePair(
+        chosen=replace(chosen, start=start), rejected=replace(rejected, start=start)
+    )
+
+
+def _by_verdict(answers: Sequence[ScoredAnswer]) -> tuple[list[ScoredAnswer], list[ScoredAnswer]]:
+    right = [item for item in answers if item.is_right]
+    return right, [item for item in answers if not item.is_right]

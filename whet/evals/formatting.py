@@ -1,0 +1,98 @@
+"""Format numbers for the report: rounded, with unit and interval; and changes as a sentence."""
+
+from math import floor, isfinite, log10
+
+from whet.evals.stats import Estimate
+
+MINUS = "\N{MINUS SIGN}"
+SPACE = "\N{NO-BREAK SPACE}"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """Write a share as a percentage.
+
+    >>> percent(0.3412), percent(0.3412, 1)
+    ('34\\xa0%', '34.1\\xa0%')
+    """
+    return f"{number(100 * share, digits)}{SPACE}%"
+
+
+def percent_interval(estimate: Estimate, digits: int = 0) -> str:
+    """Write an estimated share with its interval.
+
+    >>> percent_interval(Estimate(mean=0.34, low=0.31, high=0.37, count=400))
+    '34\\xa0% [31,\\xa037]'
+    """
+    return f"{percent(estimate.mean, digits)} {bounds(estimate, digits, scale=100)}"
+
+
+def bounds(estimate: Estimate, digits: int, *, scale: float = 1) -> str:
+    """Write the ends of an interval in square brackets."""
+    return (
+        f"[{number(scale * estimate.low, digits)},{SPACE}{number(scale * estimate.high, digits)}]"
+    )
+
+
+def points(difference: Estimate) -> str:
+    """Write a difference of shares in percentage points, signed.
+
+    >>> points(Estimate(mean=0.158, low=0.13, high=0.19, count=400))
+    '+15.8 points [13.0,\\xa019.0]'
+    """
+    sign = "+" if difference.mean > 0 else ""
+    return f"{sign}{number(100 * difference.mean, 1)} points {bounds(difference, 1, scale=100)}"
+
+
+def number(value: float, digits: int) -> str:
+    """Write a number with fixed decimals, thousands separators, a true minus and no minus zero."""
+    text = f"{value:,.{digits}f}"
+    if text.startswith("-"):
+        text = MINUS + text[1:] if text.strip("-0.,") else text[1:]
+    return text
+
+
+def significant(value: float) -> str:
+    """Write a number with three significant digits, whatever its size.
+
+    >>> significant(0.012345), significant(12345.6), significant(2.0)
+    ('0.0123', '12,346', '2.00')
+    """
+    if not isfinite(value):
+        return "not finite"
+    if value != 0 and abs(value) < 1e-4:
+        return f"{value:.1e}".replace("-", MINUS)
+    magnitude = 0 if value == 0 else floor(log10(abs(value)))
+    return number(value, max(0, 2 - magnitude))
+
+
+def duration(seconds: float) -> str:
+    """Write a time span in its two largest units.
+
+    >>> duration(0.43), duration(75), duration(3720)
+    ('0.4 s', '1 min 15 s', '1 h 2 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, left = divmod(round(seconds), 60)
+    if minutes == 0:
+        return f"{left} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s"
+
+
+def describe_change(
+    cause: str, things: str, before: Estimate, after: Estimate, difference: Estimate | None = None
+) -> str:
+    """Say what a stage changed, as far as the intervals show it.
+
+    Without the paired difference, intervals that overlap count as no change. For example: "RL
+    raised the share of unseen hands solved from 18 % [16, 20] to 34 % [31, 37]."
+    """
+    old = percent_interval(before)
+    new = percent_interval(after)
+    low = after.low - before.high if difference is None else difference.low
+    high = after.high - before.low if difference is None else difference.high
+    share = f"the share of {things} solved"
+    if low <= 0 <= high:
+        return f"{cause} did not measurably change {share}: {old} before, {new} after."
+    return f"{cause} {'raised' if low > 0 else 'lowered'} {share} from {old} to {new}."

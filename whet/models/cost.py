@@ -1,0 +1,278 @@
+"""What a model costs before anything runs: parameters, operations, and time and memory on a card.
+
+The shares of the hardware's rates are fitted to runs of 0.5B, 1.5B and 7B models on one H200
+(docs/performance.md); on other cards the same shares are assumed. Memory is counted, not fitted.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from whet.models.config import ModelConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Counts for one decoder. Bytes are for a compute type of `width` bytes a number."""
+
+    cfg: ModelConfig
+    width: int = 2
+
+    @property
+    def body(self) -> int:
+        """Weights of the layers' matrices, each read once a decode step and used once a token."""
+        cfg = self.cfg
+        attention = cfg.hidden_size * (cfg.qkv_size + cfg.num_heads * cfg.head_dim)
+        return cfg.num_layers * (attention + 3 * cfg.hidden_size * cfg.intermediate_size)
+
+    @property
+    def head(self) -> int:
+        return self.cfg.vocab_size * self.cfg.hidden_size
+
+    @property
+    def parameters(self) -> int:
+        """All weights: matrices, embedding, norms and biases."""
+        cfg = self.cfg
+        biases = cfg.qkv_size if cfg.qkv_bias else 0
+        norms = 2 * cfg.hidden_size + (2 * cfg.head_dim if cfg.qk_norm else 0)
+        heads = self.head * (1 if cfg.tied else 2)
+        return self.body + heads + cfg.num_layers * (biases + norms) + cfg.hidden_size
+
+    def adapters(self, rank: int, targets: Iterable[str]) -> int:
+        """Weights of low-rank adapters on matrices of every layer, by their Hugging Face names."""
+        cfg = self.cfg
+        queries = cfg.num_heads * cfg.head_dim
+        keys = cfg.num_kv_heads * cfg.head_dim
+        other_side = {"q_proj": queries, "k_proj": keys, "v_proj": keys, "o_proj": queries}
+        sides = (cfg.hidden_size + other_side.get(name, cfg.intermediate_size) for name in targets)
+        return cfg.num_layers * rank * sum(sides)
+
+    @property
+    def kv_bytes(self) -> int:
+        """Keys and values of one token."""
+        return 2 * self.cfg.num_layers * self.cfg.num_kv_heads * self.cfg.head_dim * self.width
+
+    @property
+    def activation_bytes(self) -> int:
+        """Count what the backward pass keeps of one token, in all layers."""
+        cfg = self.cfg
+        numbers = (
+            4 * cfg.hidden_size
+            + cfg.qkv_size
+            + cfg.num_heads * cfg.head_dim
+            + 3 * cfg.intermediate_size
+        )
+        logsumexp = 4 * cfg.num_heads
+        return cfg.num_layers * (numbers * self.width + logsumexp)
+
+    def forward_flops(self, length: int, scored: int) -> float:
+        """One sequence through the layers, and `scored` of its tokens through the head.
+
+        Causal attention takes two products of half a square.
+        """
+        cfg = self.cfg
+        attention = 2.0 * cfg.num_layers * cfg.num_heads * cfg.head_dim * length**2
+        return 2.0 * (self.body * length + self.head * scored) + attention
+
+    def update_flops(self, length: int, scored: int) -> float:
+        """Forward and backward: three times the forward pass."""
+        return 3 * self.forward_flops(length, scored)
+
+
+GB = 1e9
+Checkpointing = Literal["auto", "on", "off"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A GPU: bytes, bytes copied per second, bfloat16 operations per second.
+
+    `host` is the copy rate to and from pinned host memory, in each direction.
+    """
+
+    memory: float
+    copy: float
+    matmul: float
+    host: float
+
+    @property
+    def usable(self) -> float:
+        """Memory without what the driver takes and gaps between tensors waste."""
+        return self.memory * SHARE_OF_MEMORY
+
+
+CARDS: Mapping[str, Card] = MappingProxyType(
+    {
+        "h200": Card(memory=150.1 * GB, copy=4.3e12, matmul=790e12, host=50e9),
+        "h100": Card(memory=85.0 * GB, copy=3.0e12, matmul=790e12, host=50e9),
+        "a100": Card(memory=85.0 * GB, copy=1.75e12, matmul=280e12, host=22e9),
+        "a100-40": Card(memory=42.4 * GB, copy=1.4e12, matmul=280e12, host=22e9),
+        "l40s": Card(memory=48.0 * GB, copy=0.75e12, matmul=330e12, host=22e9),
+        "rtx4090": Card(memory=25.7 * GB, copy=0.9e12, matmul=165e12, host=22e9),
+    }
+)
+"""The H200's rates are measured; the others are vendors' figures, less the same shortfall."""
+
+_LINEAR = 0.8
+_CACHE = 0.85
+_MATMUL = 0.75
+"""Shares of the matrix rate, the copy rate and, in an update, the matrix rate that are reached."""
+_LAYER_SECONDS = 32e-6
+"""What a layer of a decode step takes besides: nine small kernels, one after the other."""
+_PASSES = 8
+"""How often an update reads or writes each byte that it keeps for the backward pass."""
+_START_SECONDS = 0.02
+WAKE_SECONDS = 0.15
+"""Time to free a cache and allocate, clear and record it again."""
+SHARE_OF_MEMORY = 0.95
+STAGING = 9 * 4.0 * 2**24
+"""Memory for what passes through the card to and from the host (`whet/train/offload.py`)."""
+LOGITS = 2**29
+"""Logits that an update holds at a time (`whet/kernels/lm_head.py`)."""
+
+
+def step_seconds(cost: Cost, card: Card, rows: float, context: float) -> float:
+    """Time one decode step: weights, cache, logits, and the kernels' own time."""
+    weights = cost.body + cost.head
+    linear = max(weights * cost.width / card.copy, 2 * weights * rows / (card.matmul * _LINEAR))
+    cache = rows * context * cost.kv_bytes / (card.copy * _CACHE)
+    logits = 3 * 4 * rows * cost.cfg.vocab_size / card.copy
+    return linear + cache + logits + cost.cfg.num_layers * _LAYER_SECONDS
+
+
+def rollout_seconds(
+    cost: Cost, card: Card, *, requests: int, rows: int, prompt: int, new: int
+) -> float:
+    """Time a rollout of `new` tokens per request, `rows` at a time; prompts cost little."""
+    waves, last = divmod(requests, rows)
+    context = prompt + new / 2
+    seconds = waves * new * step_seconds(cost, card, rows, context)
+    return (
+        _START_SECONDS + seconds + (new * step_seconds(cost, card, last, context) if last else 0.0)
+    )
+
+
+def update_seconds(
+    cost: Cost,
+    card: Card,
+    *,
+    sequences: int,
+    length: int,
+    scored: int,
+    passes: int,
+    checkpointed: int = 0,
+    offload: bool = False,
+) -> float:
+    """Forward, backward and one optimiser step; `passes` is the number of micro-batches."""
+    # The head's logits are made again in the backward pass: a fourth product besides the three.
+    flops = cost.update_flops(length, scored) + 2.0 * cost.head * scored
+    flops += cost.forward_flops(length, 0) * checkpointed / cost.cfg.num_layers
+    kept = cost.activation_bytes * length * _PASSES
+    moved = cost.parameters * ((0 if offload else 28) + 14 * passes)
+    carried = 12 * cost.parameters / card.host if offload else 0.0
+    return (
+        sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy)
+        + moved / card.copy
+        + carried
+    )
+
+
+def score_seconds(
+    cost: Cost, card: Card, *, sequences: int, length: int, scored: int, offload: bool
+) -> float:
+    """Time one forward pass over all sequences, by a model that may wait in host memory."""
+    flops = cost.forward_flops(length, scored)
+    kept = cost.activation_bytes * length * _PASSES / 3
+    brought = cost.width * cost.parameters / card.host if offload else 0.0
+    return sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy) + brought
+
+
+def sampling_bytes(cost: Cost, *, rows: int, prefill: int) -> dict[str, float]:
+    """Count what a rollout holds besides its cache; `prefill` tokens run at once."""
+    logits = 4.0 * rows * cost.cfg.vocab_size
+    cfg = cost.cfg
+    pass_bytes = float(
+        prefill * cost.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size + cfg.qkv_size)
+    )
+    return {
+        # Recorded steps hold one set; first tokens are sampled from another, after the prompts have
+        # run.
+        "logits": 2 * logits,
+        "prompts": max(0.0, pass_bytes - logits),
+    }
+
+
+def update_bytes(
+    cost: Cost,
+    *,
+    micro_tokens: int,
+    passes: int = 2,
+    checkpointed: int = 0,
+    trained: int | None = None,
+) -> dict[str, float]:
+    """What an update holds besides weights and optimiser, at its peak.
+
+    `trained` counts the weights that have gradients, all if left out. The first of several passes
+    begins without gradients; a single one ends with them, when the activations are gone.
+    """
+    cfg = cost.cfg
+    trained = cost.parameters if trained is None else trained
+    layer = cost.activation_bytes / cfg.num_layers
+    inputs = 2 * cfg.hidden_size * cost.width
+    kept = micro_tokens * (layer * (cfg.num_layers - checkpointed) + inputs * checkpointed)
+    logits = min(LOGITS, micro_tokens * cfg.vocab_size) * (4.0 + cost.width)
+    logits += 4.0 * cost.head if trained == cost.parameters else 0.0
+    if checkpointed:
+        # When a layer runs again, the logits are gone; it and its gradients can take more than they
+        # did.
+        again = micro_tokens * (
+            inputs * checkpointed + layer + 3 * cfg.intermediate_size * cost.width
+        )
+        kept = max(kept, again - logits)
+    gradients = 4.0 * trained
+    return {
+        "gradients": gradients if passes > 1 else max(0.0, gradients - kept - logits),
+        "activations": float(kept),
+        "logits": logits,
+    }
+
+
+def layers_to_checkpoint(
+    needed: Callable[[int], float],
+    *,
+    free: float,
+    layers: int,
+    checkpointing: Checkpointing = "auto",
+) -> int:
+    """Find the fewest layers that must run twice for an update to fit; all where none do.
+
+    >>> layers_to_checkpoint(lambda layers: 100.0 - 10 * layers, free=75.0, layers=8)
+    3
+    """
+    if checkpointing != "auto":
+        return layers if checkpointing == "on" else 0
+    return next((count for count in range(layers) if needed(count) <= free), layers)
+
+
+def optimizer_bytes(trained: float, width: int) -> float:
+    """Count moments in float32, and a master of every weight that is smaller than that."""
+    return (12.0 if width < 4 else 8.0) * trained
+
+
+def state_bytes(
+    parameters: float,
+    width: int,
+    *,
+    trained: float = 0.0,
+    offload: bool = False,
+    reference: bool = False,
+) -> dict[str, float]:
+    """Count what stays between phases, of a model with so many weights that have gradients."""
+    weights = float(width * parameters)
+    optimiser = optimizer_bytes(trained, width)
+    return {
+        "weights": weights,
+        "optimiser": STAGING if offload and trained else optimiser,
+        "reference": weights if reference else 0.0,
+    }

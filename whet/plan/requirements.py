@@ -1,0 +1,189 @@
+"""What a pipeline needs and this machine lacks, found before its first stage: weights, data files,
+memory."""
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+import torch
+from huggingface_hub import constants, get_token, hf_hub_download, snapshot_download
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+)
+
+from whet.algos.settings import AlgoConfig, resolve_algorithm
+from whet.errors import DataError
+from whet.models.cost import CARDS, GB, Cost, state_bytes
+from whet.models.load import CONFIG, DOWNLOADED, HUB_ID, read_shape
+from whet.models.load import resolve as resolve_model
+from whet.models.source import ModelSource, torch_device
+from whet.recipes.distill import DistillConfig
+from whet.recipes.rl import RLConfig
+from whet.recipes.tango import TangoConfig
+from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig
+from whet.store.run import model_folder
+from whet.train.optim import TrainConfig
+
+CARD = "h100"
+"""The card in which missing memory is counted."""
+Stages = Mapping[str, StageConfig]
+
+
+def check_needs(stages: Stages) -> None:
+    """Stop with one sentence that names all that is missing, and what it would take."""
+    missing = [*_missing_inputs(stages), *_missing_memory(stages)]
+    if missing:
+        raise DataError(
+            f"this cannot run here: {'; '.join(missing)}; --smoke runs the same stages on stand-ins"
+        )
+
+
+def _missing_inputs(stages: Stages) -> Iterator[str]:
+    """Name each file and model that is not there once, files first."""
+    files: dict[str, str] = {}
+    models: dict[str, str] = {}
+    for name, stage in stages.items():
+        for key, location in stage.inputs.items():
+            if not location.startswith("@"):
+                kind = models if key.endswith(".path") else files
+                kind[location] = f"stages.{name}.{key} = {location!r}"
+    for location, setting in files.items():
+        if not Path(location).exists():
+            yield f"{setting} is not there"
+    for location, setting in models.items():
+        if reason := explain_missing(str(model_folder(location))):
+            yield f"{setting} {reason}"
+
+
+def _missing_memory(stages: Stages) -> Iterator[str]:
+    """Name the stage that needs most memory, where that is more than there is, not counting
+    activations and caches."""
+    width = 4 if torch_device().type == "cpu" else 2
+    have = device_bytes()
+    needs = {name: _bytes(stages, stage, width) for name, stage in stages.items()}
+    name = max(needs, key=lambda name: needs[name])
+    if needs[name] > have:
+        cards = math.ceil(needs[name] / CARDS[CARD].memory)
+        yield (
+            f"stages.{name} holds about {needs[name] / GB:,.0f} GB of weights, gradients and "
+            f"optimiser ({cards} × {CARD.upper()} at least), and the one device that whet uses "
+            f"here has {have / GB:,.0f} GB"
+        )
+
+
+def _bytes(stages: Stages, stage: StageConfig, width: int) -> float:
+    """Count what the models of a stage hold, with gradients of one at a time; a model of unknown
+    size counts nothing."""
+    total = 0.0
+    gradients = 0.0
+    for source, train, algo in _models(stage):
+        origin = _origin(stages, source.path)
+        count = num_parameters(str(model_folder(origin))) or 0.0 if origin else 0.0
+        is_trained = train is not None and source.lora is None
+        has_reference = is_trained and algo is not None and algo.kl > 0
+        has_critic = algo is not None and resolve_algorithm(algo).advantage == "gae"
+        # A CPU has no other memory to offload to.
+        is_offloaded = width < 4 and train is not None and train.offload
+        trained = count if is_trained and not is_offloaded else 0.0
+        held = state_bytes(count, width, trained=trained, reference=has_reference)
+        critic = held["weights"] + held["optimiser"] if has_critic else 0.0
+        total += sum(held.values()) + critic
+        gradients = max(gradients, 4 * count * is_trained)
+    return total + gradients
+
+
+def _models(
+    stage: StageConfig,
+) -> Iterator[tuple[ModelSource, TrainConfig | None, AlgoConfig | None]]:
+    """List the models of a stage, with how each is trained and by which algorithm, if it is."""
+    if isinstance(stage, TrainingConfig):
+        algo = stage.algo if isinstance(stage, RLConfig | TangoConfig) else None
+        yield stage.model, stage.train, algo
+    elif isinstance(stage, ModelStageConfig):
+        yield stage.model, None, None
+    if isinstance(stage, TangoConfig):
+        yield stage.verifier, stage.verifier_train, stage.verifier_algo
+    if isinstance(stage, DistillConfig):
+        yield stage.teacher, None, None
+
+
+def _origin(stages: Stages, path: str | None) -> str | None:
+    """Follow a model through the stages that it comes from, to its name."""
+    while path is not None and path.startswith("@"):
+        earlier = stages.get(path[1:])
+        path = earlier.model.path if isinstance(earlier, ModelStageConfig) else None
+    return path
+
+
+PATIENCE_SECONDS = 3.0
+"""How long the hub may take to answer."""
+REFUSALS = (
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    OSError,
+)
+_BILLIONS = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)B(?![a-z])", re.IGNORECASE)
+
+
+def explain_missing(model: str) -> str | None:
+    """Say why a model cannot be loaded, within seconds; None where it can."""
+    if Path(model).expanduser().is_dir():
+        return None
+    if not HUB_ID.fullmatch(model):
+        return "is neither a folder nor a hub id"
+    patterns = list(DOWNLOADED)
+    try:
+        resolve_model(snapshot_download(model, allow_patterns=patterns, local_files_only=True))
+    except (*REFUSALS, DataError):
+        if reason := _refusal(model):
+            return f"is not in the cache and cannot be had from the hub ({reason})"
+    return None
+
+
+def num_parameters(model: str) -> float | None:
+    """Count the weights of a model that is here; of another take the number in its name, or None.
+
+    >>> num_parameters("nobody/Model-1.5B"), num_parameters("nobody/Model")
+    (1500000000.0, None)
+    """
+    try:
+        folder = model
+        if not Path(model).is_dir():
+            folder = str(Path(hf_hub_download(model, CONFIG, local_files_only=True)).parent)
+        return float(Cost(cfg=read_shape(folder)).parameters)
+    except (*REFUSALS, DataError):
+        match = _BILLIONS.search(model)
+        return float(match[1]) * 1e9 if match else None
+
+
+def device_bytes() -> float:
+    """The memory of the GPU, or of the machine where there is none."""
+    if torch.cuda.is_available():
+        return float(torch.cuda.mem_get_info()[1])
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _refusal(model: str) -> str | None:
+    """Ask the hub for the smallest file of a model, once and briefly."""
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    address = f"{constants.ENDPOINT}/{model}/resolve/main/{CONFIG}"
+    request = Request(address, method="HEAD")  # noqa: S310 - the hub's own address
+    if token := get_token():
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    try:
+        urlopen(request, timeout=PATIENCE_SECONDS).close()  # noqa: S310 - the hub's own address
+    except HTTPError as error:
+        return f"it answers {error.code}, {error.reason}"
+    except OSError as error:
+        return str(error.reason if isinstance(error, URLError) else error)
+    return None
