@@ -384,6 +384,18 @@ class Texts(Game24):
     name = "texts"
     def problems(self, split):
         return ["1 2 3 4"]
+class Builds(Game24):
+    name = "builds"
+    def __init__(self, config=None):
+        raise LookupError("no table")
+class Parses(Game24):
+    name = "parses"
+    def parse_question(self, question):
+        return int(question)
+class Scores(Game24):
+    name = "scores"
+    def score(self, problem, text):
+        return 1 / 0
 """
 
 
@@ -393,6 +405,7 @@ class Texts(Game24):
         ("Raises", "raised ValueError in line 6: there is no more"),
         ("Varies", "raised KeyError in line 10: 'words'"),
         ("Texts", "problems should yield whet.types.Problem, not '1 2 3 4'"),
+        ("Builds", "raised LookupError in line 18: no table"),
     ],
 )
 def test_a_task_of_ones_own_that_fails_is_one_sentence_with_its_line(
@@ -405,6 +418,23 @@ def test_a_task_of_ones_own_that_fails_is_one_sentence_with_its_line(
         write(tmp_path / "rl.toml", text.replace('task.name = "game24"', f'task = "{own}:{task}"')),
         *("--out", tmp_path / "run"),
     )
+    assert is_one_sentence(said), said.err
+    assert words in said.last
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("Parses", "raised ValueError in line 22: invalid literal"),
+        ("Scores", "raised ZeroDivisionError in line 26: division by zero"),
+    ],
+)
+def test_a_task_of_ones_own_that_fails_at_a_question_is_one_sentence_with_its_line(
+    exported: Path, tmp_path: Path, task: str, words: str
+) -> None:
+    own = write(tmp_path / "broken.py", BROKEN_TASKS)
+    write(exported / "config.toml", f'task.name = "{own}:{task}"\n')
+    said = use("try", exported, tmp_path)
     assert is_one_sentence(said), said.err
     assert words in said.last
 

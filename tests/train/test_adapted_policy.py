@@ -15,7 +15,7 @@ from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
-from whet.models.source import ModelSource, merge, open_model, torch_device
+from whet.models.source import ModelSource, merge_adapters, open_model, torch_device
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
@@ -192,7 +192,7 @@ def test_a_merged_folder_has_the_type_of_its_base(tmp_path: Path, dtype: torch.d
     policy = opened(tmp_path / "base")
     trained(policy)
     policy.save(tmp_path / "adapters")
-    merge(tmp_path / "adapters", tmp_path / "merged")
+    merge_adapters(tmp_path / "adapters", tmp_path / "merged")
     tensors = load_file(tmp_path / "merged" / "model.safetensors")
     assert {tensor.dtype for tensor in tensors.values()} == {dtype}
     near = logprob_bound(policy.model) if dtype == torch.float32 else 0.1
@@ -229,4 +229,4 @@ def test_a_base_without_sound_weights_cannot_be_merged_with(
     else:
         (base / "model.safetensors").write_bytes(content)
     with pytest.raises(DataError, match=words):
-        merge(tmp_path / "adapters", tmp_path / "out")
+        merge_adapters(tmp_path / "adapters", tmp_path / "out")

@@ -29,7 +29,7 @@ from whet.recipes.training import EXACTNESS_EVENT, StageConfig, TrainingConfig
 from whet.rollout.collect import siblings
 from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
-from whet.tasks.base import solvable
+from whet.tasks.base import name_user_code, solvable
 from whet.tasks.registry import build_task
 from whet.track.metrics import TIMES
 from whet.types import Group, Json, Rollout
@@ -201,10 +201,11 @@ def _samples(
     task = build_task(stage.task)
 
     def notes(rollout: Rollout) -> list[AnswerLine]:
-        return [
-            AnswerLine(text=note.line, ok=note.ok, note=note.note)
-            for note in task.notes(rollout.problem, rollout.text)
-        ]
+        with name_user_code(task):
+            return [
+                AnswerLine(text=note.line, ok=note.ok, note=note.note)
+                for note in task.notes(rollout.problem, rollout.text)
+            ]
 
     return pick_samples(before, after, notes, count=count)
 

@@ -112,14 +112,13 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         steps=cfg.steps,
         critic=cfg.critic,
     )
-    learner = trainer.learner
     batches = RolloutQueue(
         lambda step: sample(cfg, session, feed, step), steps=cfg.steps, lag=cfg.lag
     )
-    guard = CollapseGuard(cfg.guard, run, learner, cfg.validation, then=batches.drop)
+    guard = CollapseGuard(cfg.guard, run, trainer.learner, cfg.validation, then=batches.drop)
     empty_limit = EmptyStepLimit()
     manager = session.manager(
-        learner,
+        trainer.learner,
         stateful={
             "feed": feed,
             "batches": batches,
