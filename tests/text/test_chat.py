@@ -2,6 +2,7 @@
 text."""
 
 import re
+from datetime import date
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -73,11 +74,17 @@ def _foreign() -> PreTrainedTokenizerFast:
 
 
 def _foreign_tokens(name: str, messages: list[Message], **options: bool) -> list[int] | None:
-    """Ask transformers; None where the template refuses the messages."""
+    """Ask transformers on the date that whet always writes; None where the template refuses the
+    messages."""
+    template = re.sub(
+        r"strftime_now\((['\"])(.*?)\1\)",
+        lambda match: repr(date(2024, 7, 26).strftime(match[2])),
+        _source(name),
+    )
     rows = [{"role": message.role, "content": message.content} for message in messages]
     try:
         found = _foreign().apply_chat_template(
-            rows, chat_template=_source(name), return_dict=False, **options
+            rows, chat_template=template, return_dict=False, **options
         )
     except Exception:
         return None
