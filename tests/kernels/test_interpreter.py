@@ -9,7 +9,7 @@ import pytest
 
 from whet.kernels import HAS_TRITON, IS_INTERPRETED
 
-FILES = ["norm", "rope", "gate", "attention", "head"]
+FILES = ["norm", "rope", "gate", "attention", "lm_head"]
 
 
 @pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
