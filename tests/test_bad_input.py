@@ -380,12 +380,12 @@ def test_a_folder_of_other_things_is_not_written_to(tiny: Pipeline, tmp_path: Pa
     assert f"{tmp_path / 'run'} holds letter.txt and no run" in said.last
 
 
-@pytest.mark.parametrize("limit", [100_000, 2_000])
+@pytest.mark.parametrize("limit", [600_000, 100_000, 2_000])
 def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(
     tiny: Pipeline, tmp_path: Path, limit: int
 ) -> None:
-    """A limit on the size of files stands in for a full disk: the model does not fit, or hardly
-    anything does."""
+    """A limit on the size of files stands in for a full disk: the optimiser does not fit, or the
+    model, or hardly anything."""
     file = write(tmp_path / "sft.toml", SFT.format(data=tiny.folder / "02-traces", model=NEW))
     done = subprocess.run(
         [sys.executable, "-m", "whet", "sft", str(file), "--out", str(tmp_path / "run")],

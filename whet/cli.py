@@ -15,7 +15,7 @@ import typer
 from rich.markup import escape
 
 from whet.errors import ConfigError, WhetError, visible
-from whet.track.progress import console, say
+from whet.track.progress import console, on_stop, say
 
 app = typer.Typer(
     name="whet",
@@ -41,6 +41,8 @@ data = typer.Typer(
 )
 app.add_typer(tasks, name="tasks")
 app.add_typer(data, name="data")
+LONGEST_SENTENCE = 4_000
+"""Characters of an error that are printed; it may quote a file."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 _argument = partial(typer.Argument, show_default=False)
@@ -287,12 +289,24 @@ def _expect(file: Path, kind: str) -> None:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Let a person stop with Ctrl-C; what was checkpointed stays."""
+    """Let Ctrl-C or SIGTERM stop a command, with a sentence; what was checkpointed stays."""
+    number = 0
+
+    def stop(now: int) -> None:
+        nonlocal number
+        number = now
+        raise KeyboardInterrupt
+
     try:
-        yield
-    except KeyboardInterrupt:
-        say("stopped; the same command with --resume goes on from the last checkpoint")
-        raise typer.Exit(130) from None
+        with on_stop(stop):
+            yield
+    except KeyboardInterrupt as error:
+        sentence, number = error.args or (
+            "stopped; the same command with --resume goes on from the last checkpoint",
+            number,
+        )
+        say(sentence)
+        raise typer.Exit(128 + number) from None
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -308,5 +322,9 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _refuse(sentence: str) -> None:
+    num_left_out = len(sentence) - LONGEST_SENTENCE
+    if num_left_out > 0:
+        half = LONGEST_SENTENCE // 2
+        sentence = f"{sentence[:half]} … {num_left_out:,} characters … {sentence[-half:]}"
     console.print(f"[bold red]whet:[/] {escape(visible(sentence))}")
     sys.exit(2)

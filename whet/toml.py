@@ -40,6 +40,8 @@ def read(file: Path) -> Table:
         where = f"line {line[1]}" if line else "at its end"
         reason = f"{what[:1].lower()}{what[1:]}"
         raise ConfigError(f"broken TOML in {file} {where}: {reason}") from error
+    except ValueError as error:
+        raise ConfigError(f"{file} holds a number of too many digits to be read") from error
     except RecursionError:
         raise ConfigError(f"{file} nests tables or lists too deeply to be read") from None
 
@@ -54,7 +56,7 @@ def parse_value(text: str) -> Json:
         parsed = tomllib.loads(f"value = {text}")
         is_value = len(parsed) == 1 and not isinstance(parsed["value"], date | time)
         return _to_json(parsed["value"]) if is_value else text
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return text
 
 

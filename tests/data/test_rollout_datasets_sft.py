@@ -1,8 +1,10 @@
 """Rollouts as SFT examples: the prompt the engine would see, then the answer and its stop token."""
 
 import numpy as np
+import pytest
 
 from whet.data.rollout_datasets import list_texts, make_sft_examples
+from whet.errors import DataError
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
@@ -48,6 +50,8 @@ def test_examples_over_the_limit_are_left_out_whole_and_counted() -> None:
 
     assert ([len(item.tokens) for item in view.examples], view.num_too_long) == ([lengths[0]], 1)
     assert make_sft_examples(_rollouts(), chat, max_tokens=lengths[1]).num_too_long == 0
+    with pytest.raises(DataError, match="nothing to learn from"):
+        make_sft_examples(_rollouts(), chat, max_tokens=lengths[0] - 1)
 
 
 def test_texts_are_every_prompt_once_and_every_answer() -> None:

@@ -230,6 +230,7 @@ def test_adapters_come_back_bit_for_bit_and_in_place(tmp_path: Path) -> None:
         ({"target_modules": ["query"]}, "targets are q_proj"),
         ({"base_model_name_or_path": None}, "base_model_name_or_path"),
         ({"r": "many"}, "r, lora_alpha"),
+        ({"r": 2**60}, "but r is 1152921504606846976"),
     ],
 )
 def test_settings_that_would_be_computed_wrongly_are_refused(
@@ -269,7 +270,7 @@ def test_a_spoiled_file_is_named(tmp_path: Path, kind: str) -> None:
 
 def test_a_file_in_the_way_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DataError, match="cannot write the adapters"):
+    with pytest.raises(DataError, match=r"cannot write .*adapter_model\.safetensors"):
         save_adapters(adapted(), tmp_path / "file")
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from whet.errors import ConfigError, DataError
 from whet.models.load import save_model
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.models.transformer import init_weights
+from whet.models.transformer import PackedAttention, init_weights
 from whet.testing.tiny import tiny_model, tiny_policy
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
@@ -47,6 +47,13 @@ def test_a_new_model_computes_what_it_computes_once_it_is_loaded(tmp_path: Path)
 
     assert model.rope_CD.dtype == loaded.rope_CD.dtype == torch.float32
     assert torch.equal(model.rope_CD, loaded.rope_CD)
+    tokens_T = torch.arange(8, device=model.device) % model.cfg.vocab_size
+    positions_T = torch.arange(20, 28, device=model.device)
+    hidden = [
+        network(tokens_T, positions_T, PackedAttention(torch.tensor([8], device=model.device)))
+        for network in (model, loaded)
+    ]
+    assert torch.equal(*hidden)
 
 
 def opened(folder: Path, **settings: str) -> ChatFormat:

@@ -217,7 +217,7 @@ def test_an_unfinished_stage_asks_for_resume(tiny: Pipeline, tmp_path: Path) -> 
     said = whet("run", tiny.file, "--out", folder)
     assert said.code == 2
     assert said.last == (
-        f"whet: {folder / '05-rl'} holds an unfinished run (step 6): "
+        f"whet: {folder / '05-rl'} holds an unfinished run (step 6, checkpoint of step 6): "
         "add --resume to continue it, or choose another folder"
     )
 

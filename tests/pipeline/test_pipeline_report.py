@@ -110,3 +110,37 @@ def test_a_pipeline_without_evaluations_still_has_a_summary_and_a_report(tmp_pat
     assert summary["stages"] == []
     assert list(summary["seconds"]) == ["problems"]
     assert (tmp_path / "run" / "report.html").is_file()
+
+
+BENCHMARKS = """kind = "run"
+task.name = "game24"
+samples = 2
+sampling = {{ max_tokens = 16 }}
+model = {{ path = "{folder}" }}
+[stages.hands]
+kind = "eval"
+split = "dev"
+[stages.tests]
+kind = "eval"
+split = "test"
+[stages.again]
+kind = "eval"
+split = "dev"
+model = {{ path = "{folder}/03-sft" }}
+"""
+
+
+def test_evaluations_on_several_benchmarks_end_in_one_report_and_are_told_apart(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "p.toml", BENCHMARKS.format(folder=tiny.folder))
+    said = whet("run", file, "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    names = [f"{tiny.folder} on hands", f"{tiny.folder} on tests", f"{tiny.folder}/03-sft"]
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert [row["name"] for row in summary["stages"]] == names
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert all(name in page for name in names)
+    headline = page.partition("</h1>")[2].partition("</")[0]
+    assert f"{tiny.folder} on tests".upper() in headline.upper()
+    assert f"  after {names[1]} " in said.err

@@ -2,6 +2,7 @@
 model on export."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -179,8 +180,6 @@ def refused(adapted: Path, tmp_path: Path, *flags: object) -> Said:
 
 def _remove(path: Path) -> None:
     if path.is_dir():
-        for inner in path.rglob("*"):
-            inner.unlink()
-        path.rmdir()
+        shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

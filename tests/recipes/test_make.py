@@ -25,7 +25,7 @@ def test_no_problem_is_in_two_splits(tiny: Pipeline) -> None:
 
 def test_the_counts_are_in_the_summary_and_on_the_screen(tiny: Pipeline) -> None:
     counts = {"sft": 568, "rl": 569, "dev": 136, "test": 547}
-    assert RunStore.view(tiny.folder / "01-problems").summary() == {"problems": counts}
+    assert RunStore.view(tiny.folder / "01-problems").summary()["problems"] == counts
     for split, count in counts.items():
         assert f"{count:>7} {split} problems in " in tiny.said.err
 
@@ -40,6 +40,6 @@ def test_most_keeps_the_first_problems_of_a_split_and_leaves_other_splits_whole(
 
     assert whet("run", file, "--out", tmp_path / "run").code == 0
     counts = {"sft": 0, "rl": 3, "dev": 102, "test": 409}
-    assert RunStore.view(tmp_path / "run" / "01-problems").summary() == {"problems": counts}
+    assert RunStore.view(tmp_path / "run" / "01-problems").summary()["problems"] == counts
     first = list(islice(Game24().problems("rl"), 3))
     assert read_problems(problem_file(tmp_path / "run" / "01-problems", "rl")) == first

@@ -75,7 +75,7 @@ def test_a_run_with_a_critic_that_was_stopped_ends_with_the_same_bits(
     whole = bits()
     assert {
         "critic/model.safetensors",
-        "critic/optimizer.safetensors",
+        "critic/optimizer/state.safetensors",
         "critic/value_head.safetensors",
     } <= set(whole)
     shutil.rmtree(newest)

@@ -488,6 +488,6 @@ def test_a_problem_that_comes_again_is_varied_anew() -> None:
     task = build_task(cfg.task)
     problem = some_problems_of(task, None, "rl")[0]
 
-    prompts = {make_request(cfg, task, step, 0, problem).problem.prompt for step in range(6)}
+    prompts = {make_request(cfg, task.vary, step, 0, problem).problem.prompt for step in range(6)}
 
     assert len(prompts) > 1

@@ -1,11 +1,9 @@
 from pathlib import Path
 from statistics import fmean
 
-import pytest
 from small import Pipeline, check_clock, whet, write
 
 from whet.data.rollout_datasets import make_sft_examples
-from whet.errors import DataError
 from whet.recipes.training import read_data, take_batch
 from whet.store.run import RunStore
 from whet.testing.fakes import example
@@ -91,11 +89,6 @@ def test_each_epoch_has_an_order_of_its_own_fixed_by_the_seed() -> None:
     assert first != second
     assert first == [e.rollout_id for e in take_batch(examples, 20, 0, seed=1)]
     assert first != [e.rollout_id for e in take_batch(examples, 20, 0, seed=2)]
-
-
-def test_nothing_to_learn_from_is_said() -> None:
-    with pytest.raises(DataError, match="nothing to learn from"):
-        take_batch([], 2, 0, seed=1)
 
 
 def test_only_the_answer_is_learned_from(tiny: Pipeline) -> None:

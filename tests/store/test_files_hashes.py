@@ -1,6 +1,10 @@
+import shutil
 from pathlib import Path
 
-from whet.store.files import find_damage, list_hashes, sha256
+import pytest
+
+from whet.errors import DataError
+from whet.store.files import find_damage, list_hashes, sha256, write_errors
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -29,3 +33,12 @@ def test_damage_says_what_changed(tmp_path: Path) -> None:
     assert find_damage(tmp_path, hashes) == "a is missing"
     file.write_bytes(b"abc")
     assert find_damage(tmp_path, {"a": 3}) == "the manifest's entry for a is broken"
+
+
+def test_a_folder_that_cannot_be_copied_is_told_by_its_first_file(tmp_path: Path) -> None:
+    failures = [("a", "b", "[Errno 28] No space left on device: 'b'"), ("c", "d", "more of it")]
+    with (
+        pytest.raises(DataError, match=r"No space left on device: 'b'; choose"),
+        write_errors(tmp_path),
+    ):
+        raise shutil.Error(failures)

@@ -100,7 +100,7 @@ def test_a_file_that_is_not_whole_is_named(tmp_path: Path) -> None:
     ):
         path.write_bytes(content)
         with pytest.raises(
-            DataError, match=f"{path} is not a whole Parquet file .*: delete it or write it again"
+            DataError, match=f"{path} is not a whole Parquet file .*; teach, eval and rl write"
         ):
             read_rollouts(path)
 

@@ -120,7 +120,7 @@ def test_an_unfinished_run_asks_for_resume(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         begin(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path} holds an unfinished run (step 40): add --resume to continue it, or choose another folder"
+        f"{tmp_path} holds an unfinished run (step 40, no checkpoint): add --resume to continue it, or choose another folder"
     )
     with begin(tmp_path, "--track.project", "other", resume=True) as run:
         assert [event["event"] for event in run.events()] == ["start", "resume"]

@@ -170,7 +170,7 @@ def test_a_checkpoint_of_adapters_comes_back_bit_for_bit(
         policy.model.named_parameters(), other.model.parameters(), strict=True
     ):
         assert torch.equal(weight, its), name
-    names = set(load_file(tmp_path / "checkpoint" / "optimizer.safetensors"))
+    names = set(load_file(tmp_path / "checkpoint" / "optimizer/state.safetensors"))
     assert all(".lora_" in name for name in names)
     assert any(name.startswith("master/") for name in names) == (dtype == torch.bfloat16)
 

@@ -111,17 +111,20 @@ def _spoil(folder: Path, kind: str) -> None:
     elif kind == "state of another kind":
         (folder / "state.json").write_text("[1]")
     elif kind == "truncated optimiser":
-        data = (folder / "optimizer.safetensors").read_bytes()
-        (folder / "optimizer.safetensors").write_bytes(data[: len(data) // 2])
+        data = (folder / "optimizer/state.safetensors").read_bytes()
+        (folder / "optimizer/state.safetensors").write_bytes(data[: len(data) // 2])
     elif kind == "no optimiser":
-        (folder / "optimizer.safetensors").unlink()
+        (folder / "optimizer/state.safetensors").unlink()
     elif kind == "foreign tensor":
-        tensors = load_file(folder / "optimizer.safetensors")
-        save_file({**tensors, "exp_avg/nothing": torch.zeros(1)}, folder / "optimizer.safetensors")
-    elif kind == "wrong shape":
-        tensors = load_file(folder / "optimizer.safetensors")
+        tensors = load_file(folder / "optimizer/state.safetensors")
         save_file(
-            {**tensors, "exp_avg/norm.weight": torch.zeros(1)}, folder / "optimizer.safetensors"
+            {**tensors, "exp_avg/nothing": torch.zeros(1)}, folder / "optimizer/state.safetensors"
+        )
+    elif kind == "wrong shape":
+        tensors = load_file(folder / "optimizer/state.safetensors")
+        save_file(
+            {**tensors, "exp_avg/norm.weight": torch.zeros(1)},
+            folder / "optimizer/state.safetensors",
         )
 
 

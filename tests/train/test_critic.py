@@ -237,11 +237,11 @@ def test_a_critic_that_cannot_be_read_is_named(tmp_path: Path, kind: str) -> Non
     if kind == "no head":
         (tmp_path / "critic" / "value_head.safetensors").unlink()
     elif kind == "wrong head":
-        (tmp_path / "critic" / "optimizer.safetensors").replace(
+        (tmp_path / "critic" / "optimizer/state.safetensors").replace(
             tmp_path / "critic" / "value_head.safetensors"
         )
     elif kind == "no optimiser":
-        (tmp_path / "critic" / "optimizer.safetensors").unlink()
+        (tmp_path / "critic" / "optimizer/state.safetensors").unlink()
     with pytest.raises(DataError, match="cannot be read"):
         made.load(tmp_path, None if kind == "no count" else kept)
 

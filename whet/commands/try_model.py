@@ -12,13 +12,14 @@ from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError, visible
 from whet.models.source import ModelSource, merge_adapters, open_model, torch_device, torch_dtype
 from whet.rng import derive
+from whet.store.checkpoints import check_model
 from whet.store.files import write_errors
 from whet.store.run import RunStore, model_folder, stage_folders
-from whet.tasks.base import Task
+from whet.tasks.base import Task, name_user_code
 from whet.tasks.task_config import build_task, read_task_config
 from whet.track.progress import console
 from whet.train.policy import Policy, build_policy
-from whet.types import Message, Verdict
+from whet.types import Message, Problem, Verdict
 
 STYLES = {
     Verdict.CORRECT: "bold green",
@@ -27,7 +28,7 @@ STYLES = {
     Verdict.UNSCORED: "dim",
 }
 TRAINING_FILES = (
-    "optimizer.safetensors",
+    "optimizer",
     "state.json",
     "manifest.json",
     "critic",
@@ -40,9 +41,11 @@ ADAPTERS = "adapter_config.json"
 def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
     """Print the model's answers to a question, the first one greedy, each with its verdict where
     the model's run names a task."""
+    if any("\ud800" <= letter <= "\udfff" for letter in question):
+        raise ConfigError(f"the question {question!r} is not text in UTF-8")
     policy = open_policy(location, slots=samples)
     task = _task(location)
-    problem = task.parse_question(question) if task is not None else None
+    problem = _parse_question(task, question)
     messages = [Message(role="user", content=question)] if problem is None else problem.prompt
     prompt = policy.chat.prompt(messages)
     _check_question(question, len(prompt), policy)
@@ -58,11 +61,19 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
         text = policy.chat.message(answers[str(number)].tokens)
         typer.echo(visible(text))
         if task is not None and problem is not None:
-            score = task.score(problem, text)
+            with name_user_code(task):
+                score = task.score(problem, text)
             console.print(
                 f"[{STYLES[score.verdict]}]{score.verdict.replace('_', ' ')}[/]: "
                 f"{escape(visible(score.note))}\n"
             )
+
+
+def _parse_question(task: Task | None, question: str) -> Problem | None:
+    if task is None:
+        return None
+    with name_user_code(task):
+        return task.parse_question(question)
 
 
 def open_policy(location: str, *, slots: int) -> Policy:
@@ -122,6 +133,7 @@ def export_model(location: Path, out: Path) -> None:
             f"{location} holds no model: give a run folder, "
             "or one with config.json and model.safetensors"
         )
+    check_model(source.absolute())
     new = out.absolute().with_name(f".{out.absolute().name}.new")
     with write_errors(out):
         try:

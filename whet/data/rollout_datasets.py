@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from whet.data.examples import Example, PreferencePair
+from whet.errors import DataError
 from whet.rng import stream
 from whet.tasks.base import StepNote
 from whet.text.chat import ChatFormat
@@ -28,12 +29,29 @@ class SftExamples:
     num_too_long: int
 
 
+Keep = Literal["correct", "all"]
+
+
+def choose_answers(rollouts: Sequence[Rollout], keep: Keep) -> tuple[list[Rollout], Counter[str]]:
+    """Choose the answers to imitate: by default all but those that a grader did not find right.
+
+    Answers that nothing has graded, such as imported ones, are taken at their word. Returns also
+    the number of those left out by verdict.
+    """
+    verdicts = [None if row.score is None else row.score.verdict for row in rollouts]
+    is_kept = [keep == "all" or verdict in (None, Verdict.CORRECT) for verdict in verdicts]
+    left_out = Counter(str(v) for v, kept in zip(verdicts, is_kept, strict=True) if not kept)
+    return [row for row, kept in zip(rollouts, is_kept, strict=True) if kept], left_out
+
+
 def make_sft_examples(
     rollouts: Iterable[Rollout], chat: ChatFormat, max_tokens: int
 ) -> SftExamples:
     """Tokenise prompts and answers as the model will see them; the over-long are left out."""
     examples = [_from_text(rollout, chat) for rollout in rollouts]
     kept = [example for example in examples if len(example.tokens) <= max_tokens]
+    if not kept:
+        raise DataError("there is nothing to learn from: no example fits the model's context")
     return SftExamples(examples=kept, num_too_long=len(examples) - len(kept))
 
 

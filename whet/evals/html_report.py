@@ -66,7 +66,8 @@ def render_report(data: ReportData) -> str:
             ks=sorted({k for item in data.evals for k in item.summary.pass_at}),
             plots=_plots(data),
             samples=[sample for sample in data.samples if sample.before or sample.after],
-            titles=(names[0], names[-1]) if len(names) > 1 else ("before", "after"),
+            titles=data.titles
+            or ((names[0], names[-1]) if len(names) > 1 else ("before", "after")),
             settings=_settings(data.settings),
             verdicts=VERDICTS,
             marks=MARKS,

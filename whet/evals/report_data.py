@@ -114,6 +114,8 @@ class ReportData:
     """In order of training: the first is drawn as before, the last as after."""
     curves: tuple[Curve, ...] = ()
     samples: tuple[Sample, ...] = ()
+    titles: tuple[str, str] | None = None
+    """What is written over the answers before and after; None takes the first and last name."""
     stages: tuple[StageTime, ...] = ()
     settings: str = ""
     """Resolved settings, one per line, with the origin after " # "."""

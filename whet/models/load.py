@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,9 +18,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from whet.errors import DataError
+from whet.errors import DataError, TrainError
 from whet.models.config import ModelConfig, from_json, to_json
 from whet.models.transformer import Transformer, rope_table
+from whet.store.files import write_errors
 from whet.text.tokenizer import read_json
 from whet.types import Json
 
@@ -75,18 +76,53 @@ def stored_dtype(folder: Path) -> torch.dtype:
         with safe_open(files[0], framework="pt") as tensors:
             dtype: torch.dtype = tensors.get_tensor(next(iter(tensors.keys()))).dtype
     except (SafetensorError, OSError, StopIteration) as error:
-        raise DataError(f"{str(files[0])!r} is not a readable safetensors file: {error}") from error
+        raise _unreadable(files[0], error) from error
     return dtype
 
 
 def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
     """Build and fill the decoder of a folder, which must hold its tensors and no others."""
     cfg = from_json(read_json(folder / CONFIG))
-    model = Transformer(cfg, dtype=dtype, device="meta").to_empty(device=device)
-    with torch.device(device):
-        model.rope_CD = rope_table(cfg)
+    _check_depth(cfg, folder)
+    try:
+        model = Transformer(cfg, dtype=dtype, device="meta").to_empty(device=device)
+        with torch.device(device):
+            model.rope_CD = rope_table(cfg)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, MemoryError, OverflowError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(
+            f"a model of the sizes in {str(folder / CONFIG)!r} cannot be allocated: {reason}"
+        ) from error
     load_weights(model, folder)
     return model
+
+
+def _check_depth(cfg: ModelConfig, folder: Path) -> None:
+    """Compare the number of layers with the file's names: building a million layers takes long."""
+    names = [name for file in _weight_files(folder) for name in read_shapes(file)]
+    layers = {
+        int(match[1]) for name in names if (match := re.match(r"model\.layers\.(\d+)\.", name))
+    }
+    if layers and cfg.num_layers > max(layers) + 1:
+        raise DataError(
+            f"{str(folder / CONFIG)!r} says {cfg.num_layers} layers, but the weights are those of "
+            f"{max(layers) + 1}"
+        )
+
+
+def read_shapes(file: Path) -> dict[str, list[int]]:
+    """Read the names and shapes of a file's tensors, without the tensors."""
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            return {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: Path, error: Exception) -> DataError:
+    return DataError(f"{str(file)!r} is not a readable safetensors file: {error}")
 
 
 def load_weights(model: Transformer, folder: Path) -> None:
@@ -114,25 +150,50 @@ def save_model(
 
     `eos_tokens` go to `generation_config.json`, so that others stop there too.
     """
-    tensors = {name: view.to("cpu", model.dtype).contiguous() for name, view in model.named_views()}
+    tensors = {name: view.to(model.dtype) for name, view in model.named_views()}
+    check_finite(tensors.items())
     config: dict[str, Json] = {
         **to_json(model.cfg),
         "torch_dtype": str(model.dtype).removeprefix("torch."),
     }
     stops: list[Json] = [int(token) for token in sorted(eos_tokens)]
-    partial = folder / f"{WEIGHTS}.partial"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, partial, metadata={"format": "pt"})
-        partial.replace(folder / WEIGHTS)
-        if stops:
-            config["eos_token_id"] = stops
-            write_json(folder / "generation_config.json", {"eos_token_id": stops})
-        write_json(folder / CONFIG, config)
-    except (OSError, SafetensorError) as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise DataError(f"cannot write the model to {str(folder)!r}: {error}") from error
+    write_tensors(folder / WEIGHTS, tensors)
+    if stops:
+        config["eos_token_id"] = stops
+        write_json(folder / "generation_config.json", {"eos_token_id": stops})
+    write_json(folder / CONFIG, config)
+
+
+def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a safetensors file, whole or not at all; what the disk refuses is one sentence."""
+    host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    partial = file.with_name(f"{file.name}.partial")
+    with write_errors(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            save_file(host, partial, metadata={"format": "pt"})
+            partial.replace(file)
+        except SafetensorError as error:
+            # Its only trace of the system's error is a number in the text.
+            code = re.search(r"os error (\d+)", str(error))
+            raise OSError(int(code[1]) if code else 0, str(error)) from error
+        finally:
+            with suppress(OSError):
+                partial.unlink()
+
+
+def check_finite(tensors: Iterable[tuple[str, Tensor]]) -> None:
+    """Stop before weights that are not finite are saved or measured."""
+    for name, tensor in tensors:
+        if not is_finite(tensor):
+            raise TrainError(
+                f"the weight {name} is no longer finite, so this step is neither measured nor "
+                "saved: lower train.lr, and start again or --resume from the last checkpoint"
+            )
+
+
+def is_finite(tensor: Tensor) -> bool:
+    return bool(tensor.isfinite().all())
 
 
 def _download(model: str, files: Collection[str] = DOWNLOADED) -> Path:
@@ -186,10 +247,19 @@ def fill_weights(
                 if view.shape != tensor.shape:
                     shapes = f"{list(tensor.shape)}, expected {list(view.shape)}"
                     raise DataError(f"tensor {name} in {str(file)!r} has shape {shapes}")
+                if not tensor.is_floating_point():
+                    raise DataError(f"tensor {name} in {str(file)!r} is of {tensor.dtype}")
                 view.copy_(tensor)
+                if not is_finite(view):
+                    raise DataError(
+                        f"tensor {name} in {str(file)!r} holds values that are not finite, so "
+                        "nothing can be computed with it: take an earlier checkpoint or another "
+                        "model"
+                    )
     except (SafetensorError, OSError) as error:
-        raise DataError(f"{str(file)!r} is not a readable safetensors file: {error}") from error
+        raise _unreadable(file, error) from error
 
 
 def write_json(file: Path, row: dict[str, Json]) -> None:
-    file.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
+    with write_errors(file):
+        file.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")

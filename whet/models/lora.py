@@ -14,8 +14,6 @@ from typing import Literal, get_args
 
 import torch
 from pydantic import Field, ValidationError, field_validator
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -24,10 +22,13 @@ from whet.errors import DataError
 from whet.models.config import ModelConfig
 from whet.models.load import (
     ADAPTER_CONFIG,
+    check_finite,
     fill_weights,
     load_weights,
+    read_shapes,
     save_model,
     write_json,
+    write_tensors,
 )
 from whet.models.transformer import Layer, Transformer
 from whet.text.tokenizer import read_json
@@ -242,6 +243,13 @@ def read_adapter(folder: Path) -> tuple[str, LoraConfig]:
             f"{str(file)!r}: r, lora_alpha or target_modules is wrong ({wrong['msg']}); "
             f"targets are {', '.join(TARGETS)}"
         ) from error
+    # Before memory is taken for adapters of that rank.
+    weights = folder / WEIGHTS
+    for name, shape in read_shapes(weights).items():
+        if ".lora_A." in name and shape[:1] != [lora.rank]:
+            raise DataError(
+                f"tensor {name} in {str(weights)!r} has shape {shape}, but r is {lora.rank}"
+            )
     return base, lora
 
 
@@ -251,6 +259,7 @@ def save_adapters(model: LoraTransformer, folder: Path) -> None:
         key: view.cpu().clone(memory_format=torch.contiguous_format)
         for key, view in _named_adapters(model)
     }
+    check_finite(tensors.items())
     config: dict[str, Json] = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -264,12 +273,8 @@ def save_adapters(model: LoraTransformer, folder: Path) -> None:
         "revision": None,
         **FIXED_OPTIONS,
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-        write_json(folder / ADAPTER_CONFIG, config)
-    except (OSError, SafetensorError) as error:
-        raise DataError(f"cannot write the adapters to {str(folder)!r}: {error}") from error
+    write_tensors(folder / WEIGHTS, tensors)
+    write_json(folder / ADAPTER_CONFIG, config)
 
 
 def load_adapters(model: LoraTransformer, folder: Path) -> None:

@@ -13,6 +13,7 @@ from whet.models.lora import LoraConfig, LoraTransformer, is_adapter, load_adapt
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, init_weights, rope_table
 from whet.rng import derive
+from whet.store.checkpoints import check_model
 from whet.store.run import model_folder
 from whet.text.chat import TEMPLATES, ChatFormat
 from whet.text.tokenizer import Tokenizer, train_tokenizer
@@ -95,7 +96,8 @@ def open_model(
     model = Transformer(shape, dtype=torch.float32)
     init_weights(model, seed)
     model.to(device=device, dtype=dtype)
-    model.rope_CD = rope_table(shape).to(device)  # float32 in every model, as `load_model` makes it
+    with device:  # in float32 and on the device, bit for bit as `load_model` makes it
+        model.rope_CD = rope_table(shape)
     return model, tokenizer
 
 
@@ -131,6 +133,7 @@ def _open_folder(
     """
     location = model_folder(path)
     folder = resolve(str(location))
+    check_model(folder.absolute())
     if is_adapter(folder):
         return _open_adapters(folder, lora, dtype=dtype, device=device)
     model = load_model(folder, dtype=dtype, device=device)
@@ -145,6 +148,7 @@ def _open_adapters(
 ) -> tuple[Transformer, Tokenizer]:
     base, stored = read_adapter(folder)
     base_folder = resolve(base)
+    check_model(base_folder.absolute())
     if is_adapter(base_folder):
         raise DataError(
             f"{str(folder)!r} adapts {base!r}, which holds adapters itself; export that one first"

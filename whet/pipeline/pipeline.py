@@ -19,7 +19,7 @@ from pydantic import Field, field_validator
 from rich.markup import escape
 
 from whet.config import Config, Loaded, kind_of, load_settings, show_settings, to_table
-from whet.errors import ConfigError, TrainError
+from whet.errors import ConfigError, DataError, TrainError
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.smoke import shrink, write_smoke_inputs
 from whet.plan.requirements import check_needs
@@ -33,11 +33,11 @@ from whet.recipes.tango import TangoConfig, tango
 from whet.recipes.teach import TeachConfig, teach
 from whet.recipes.training import StageConfig
 from whet.recipes.verifications import VerificationsConfig, write_verifications
-from whet.store.files import read_json, write_json
+from whet.store.files import find_damage, read_json, sha256, write_json
 from whet.store.run import Lock, RunStore
 from whet.toml import Table, flatten, merge
 from whet.track.progress import console
-from whet.types import Json, read_number
+from whet.types import Json
 from whet.user_code import find_references, hash_code
 
 RECIPES: dict[type[StageConfig], Callable[..., None]] = {
@@ -181,6 +181,8 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
     try:
         for name, stage in cfg.stages.items():
             keys[name] = _hash_stage(stage, keys)
+            for other in _references(stage):
+                _check_made(folders[other])
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             _run_or_skip(_resolve(stage, folders), origin, folders[name], keys[name], resume=resume)
             settings += f"[{name}]\n{show_settings(Loaded(config=stage, origin=origin))}\n"
@@ -204,11 +206,12 @@ def _run_or_skip(
             f"the old result moves to {aside}"
         )
         before = {}
-    if before.get("seconds") is not None and earlier.is_finished:
+    if isinstance(before.get("seconds"), float) and earlier.is_finished:
         console.print(f"[bold]{folder.name}[/]: done before, {before['seconds']:.0f} s")
         return
     console.print(f"[bold]{folder.name}[/]")
     began = time.time()
+    clock = time.monotonic()
     spent = _sum_earlier_seconds(before, earlier.metrics_file)
     # The key covers what the stage reads; the folders may be written in another way, or have moved.
     ignore = (*_ignored_settings(stage), *stage.inputs)
@@ -220,13 +223,14 @@ def _run_or_skip(
             if not run.is_finished:
                 run_stage(stage, run)
         finally:
-            spent += time.time() - began
+            spent += time.monotonic() - clock
             done: dict[str, Json] = {"key": key, "spent": spent}
             write_json(key_file, done | ({"seconds": spent} if run.is_finished else {}))
 
 
 def run_stage(cfg: StageConfig, run: RunStore) -> None:
     """Run the recipe that the settings belong to; running out of memory is one sentence."""
+    run.pin_inputs(_hash_inputs(cfg))
     try:
         RECIPES[type(cfg)](cfg, run)
     except torch.OutOfMemoryError as error:
@@ -246,9 +250,32 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
         ) from None
 
 
+def _check_made(folder: Path) -> None:
+    """Compare the files that a finished run made with the hashes in its summary, if it has some."""
+    hashes = RunStore.view(folder).summary().get("files")
+    damage = find_damage(folder, hashes) if isinstance(hashes, dict) else None
+    if damage is not None:
+        raise DataError(
+            f"{folder} is not as its stage made it ({damage}): put the file back, or set "
+            "`problems` to a changed copy of the folder"
+        )
+
+
+def _hash_inputs(stage: StageConfig) -> dict[str, str]:
+    """Hash the problems and rollouts that a stage reads; models carry hashes of their own."""
+    patterns = {"problems": "problems-*.jsonl", "data": "rollouts/train-*.parquet"}
+    hashes: dict[str, str] = {}
+    for key in patterns.keys() & stage.inputs.keys():
+        path = Path(stage.inputs[key])
+        files = [path] if path.is_file() else path.glob(patterns[key])
+        hashes |= {f"{key} {file.name}": sha256(file) for file in files}
+    return hashes
+
+
 def _sum_earlier_seconds(before: Mapping[str, Json], metrics: Path) -> float:
     """Sum the seconds of earlier attempts; a killed one lasted until its last written metric."""
-    spent = read_number(before.get("spent", 0.0))
+    earlier = before.get("spent")
+    spent = earlier if isinstance(earlier, float) else 0.0
     began = before.get("began")
     if isinstance(began, float) and metrics.is_file():
         spent += max(0.0, metrics.stat().st_mtime - began)

@@ -1,6 +1,8 @@
 """What a pipeline has learned: summary.json, report.html, and the last words on the screen."""
 
 import re
+import shlex
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from whet.data.problems import problems_of
 from whet.evals.formatting import describe_change, percent_interval
 from whet.evals.html_report import write_report
 from whet.evals.report_data import (
+    NUM_SAMPLES,
     AnswerLine,
     Curve,
     NamedEval,
@@ -26,10 +29,10 @@ from whet.recipes.training import EXACTNESS_EVENT, StageConfig, TrainingConfig
 from whet.rollout.collect import siblings
 from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
-from whet.tasks.base import solvable
+from whet.tasks.base import name_user_code, solvable
 from whet.tasks.task_config import build_task
 from whet.track.metrics import TIMES
-from whet.types import Group, Json, Rollout, read_number
+from whet.types import Group, Json, Rollout
 
 CURVES: tuple[tuple[str, str, Unit], ...] = (
     ("score/correct", "Solved while sampling", Unit.SHARE),
@@ -61,7 +64,7 @@ def write_results(
     runs = {name: RunStore.view(path) for name, path in folders.items()}
     evals = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
     seconds = {name: _seconds(path) for name, path in folders.items()}
-    rows = [_row(_eval_name(name, stage), folders[name]) for name, stage in evals.items()]
+    rows = [_row(title, folders[name]) for name, title in _eval_names(evals).items()]
     summary: dict[str, Json] = {"seed": seed, "stages": list(rows), "seconds": dict(seconds)}
     pipeline = RunStore(folder, lock=None)
     write_json(pipeline.summary_file, summary)
@@ -73,16 +76,16 @@ def describe_results(
 ) -> str:
     """Say what was learned, where to look, and how to ask and export the trained model."""
     lines = ["", "[bold]What was learned[/]"]
-    for name, stage in stages.items():
-        if isinstance(stage, EvalConfig):
-            sampled, greedy = (summary.pass_at[1] for summary in _summaries(folders[name]))
-            lines.append(
-                f"  after {_eval_name(name, stage):<8} {percent_interval(sampled, 1)} of "
-                f"{sampled.count} unseen problems solved, {100 * greedy.mean:.1f} % greedily"
-            )
+    evals = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
+    for name, title in _eval_names(evals).items():
+        sampled, greedy = (summary.pass_at[1] for summary in _summaries(folders[name]))
+        lines.append(
+            f"  after {title:<8} {percent_interval(sampled, 1)} of "
+            f"{sampled.count} unseen problems solved, {100 * greedy.mean:.1f} % greedily"
+        )
     minutes = sum(map(_seconds, folders.values())) / 60
-    path = escape(str(folder))
-    lines += [f"  in {minutes:.1f} minutes", "", f"Report   {path}/report.html"]
+    path = escape(shlex.quote(str(folder)))
+    lines += [f"  in {minutes:.1f} minutes", "", f"Report   {escape(str(folder))}/report.html"]
     trained = [stage for stage in stages.values() if isinstance(stage, TrainingConfig)]
     if trained:
         question = escape(_question(trained[-1], folders))
@@ -130,32 +133,60 @@ def _report(
     settings: str,
 ) -> ReportData:
     evals = []
-    answers = []
-    for name, stage in stages.items():
-        title = _eval_name(name, stage)
+    answers = {}
+    for name, title in _eval_names(stages).items():
         sampled, greedy = _summaries(runs[name].folder)
         evals.append(NamedEval(name=title, summary=sampled, is_greedy=False))
         evals.append(NamedEval(name=title, summary=greedy, is_greedy=True))
-        answers.append(siblings(runs[name].rollouts("eval", SAMPLED)))
-    before = answers[0] if len(answers) > 1 else []
-    after = answers[-1] if answers else []
-    gain = paired_difference(solved_shares(before), solved_shares(after)) if before else None
+        answers[name] = siblings(runs[name].rollouts("eval", SAMPLED))
+    named = dict(zip(answers, evals[::2], strict=True))
+    shares = {name: solved_shares(groups) for name, groups in answers.items()}
+    benchmarks = _benchmarks(shares)
+    gains = [
+        paired_difference(shares[names[0]], shares[names[-1]]) if len(names) > 1 else None
+        for names in benchmarks
+    ]
+    count = max(1, NUM_SAMPLES // max(1, len(benchmarks)))
     return ReportData(
         title=folder.name,
-        headline=_headline([e for e in evals if not e.is_greedy], gain),
-        difference=gain,
+        headline=" ".join(
+            _headline([named[name] for name in names], gain)
+            for names, gain in zip(benchmarks, gains, strict=True)
+        ),
+        difference=gains[0] if len(gains) == 1 else None,
         evals=tuple(evals),
         curves=tuple(curve for name, run in runs.items() for curve in _curves(name, run)),
-        samples=_samples(stages, before, after),
+        samples=tuple(
+            sample
+            for names in benchmarks
+            for sample in _samples(
+                stages[names[-1]],
+                answers[names[0]] if len(names) > 1 else [],
+                answers[names[-1]],
+                count,
+            )
+        ),
+        titles=("before", "after") if len(benchmarks) > 1 else None,
         stages=tuple(_stage_time(name, value, runs[name]) for name, value in seconds.items()),
         settings=settings,
         facts=_facts(seed, runs),
     )
 
 
+def _benchmarks(shares: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
+    """Put evaluations that have problems in common together: only those can be compared."""
+    benchmarks: list[list[str]] = []
+    for name, own in shares.items():
+        for names in benchmarks:
+            if own.keys() & shares[names[0]].keys():
+                names.append(name)
+                break
+        else:
+            benchmarks.append([name])
+    return benchmarks
+
+
 def _headline(evals: list[NamedEval], gain: Estimate | None) -> str:
-    if not evals:
-        return ""
     first = evals[0].summary.pass_at[1]
     last = evals[-1].summary.pass_at[1]
     cause = evals[-1].name.upper()
@@ -165,19 +196,18 @@ def _headline(evals: list[NamedEval], gain: Estimate | None) -> str:
 
 
 def _samples(
-    stages: Mapping[str, EvalConfig], before: list[Group], after: list[Group]
+    stage: EvalConfig, before: list[Group], after: list[Group], count: int
 ) -> tuple[Sample, ...]:
-    if not stages:
-        return ()
-    task = build_task(next(iter(stages.values())).task)
+    task = build_task(stage.task)
 
     def notes(rollout: Rollout) -> list[AnswerLine]:
-        return [
-            AnswerLine(text=note.line, ok=note.ok, note=note.note)
-            for note in task.notes(rollout.problem, rollout.text)
-        ]
+        with name_user_code(task):
+            return [
+                AnswerLine(text=note.line, ok=note.ok, note=note.note)
+                for note in task.notes(rollout.problem, rollout.text)
+            ]
 
-    return pick_samples(before, after, notes)
+    return pick_samples(before, after, notes, count=count)
 
 
 def _curves(stage: str, run: RunStore) -> list[Curve]:
@@ -219,12 +249,14 @@ def _events(runs: Mapping[str, RunStore], event: str, title: str, words: str) ->
     return facts
 
 
-def _eval_name(name: str, stage: EvalConfig) -> str:
-    """Name an evaluation for the stage whose model it measures."""
-    path = stage.model.path or name
-    return path.removeprefix("@")
+def _eval_names(stages: Mapping[str, EvalConfig]) -> dict[str, str]:
+    """Name evaluations for the models they measure; several of one model also for themselves."""
+    models = {name: (stage.model.path or name).removeprefix("@") for name, stage in stages.items()}
+    counts = Counter(models.values())
+    return {name: f"{m} on {name}" if counts[m] > 1 else m for name, m in models.items()}
 
 
 def _seconds(folder: Path) -> float:
     facts = read_json(RunStore.view(folder).stage_file)
-    return read_number(facts["seconds"]) if isinstance(facts, dict) else 0.0
+    seconds = facts.get("seconds") if isinstance(facts, dict) else None
+    return seconds if isinstance(seconds, float) else 0.0

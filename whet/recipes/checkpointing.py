@@ -1,88 +1,34 @@
-"""Around the steps of training: validation, checkpoints, a guard against collapse, and a limit on
-steps that learn nothing."""
+"""Around the steps of training: checkpoints, a guard against collapse, and a limit on steps that
+learn nothing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Protocol
 
 from pydantic import Field
 
-from whet.config import CONSTANT, Config
-from whet.engine.base import Sampling
+from whet.config import Config
 from whet.errors import ConfigError, DataError, TrainError
 from whet.evals.stats import Estimate
-from whet.evals.summary import EvalSummary, solved_shares, summarise
-from whet.grading.grader import Grader
-from whet.rng import derive
-from whet.rollout.collect import ChatEngine, collect
+from whet.evals.summary import EvalSummary
+from whet.models.load import check_finite
+from whet.recipes.validation import ValidationConfig, Validator, by_origin
 from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
-from whet.tasks.base import solvable
-from whet.track.metrics import Tracker, split_by_origin
-from whet.track.progress import console, say
+from whet.track.metrics import Tracker
+from whet.track.progress import console, on_stop, say
 from whet.train.checkpoint import Others, load_training, save_training
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.policy import Policy
-from whet.types import Group, Json, Problem, Split, read_integer, read_number
+from whet.types import Json, read_integer, read_number
 
 MAX_EMPTY_STEPS = 10
 """Steps in a row without a gradient before a run stops, since waiting longer rarely helps."""
 NUM_SHOWN = 16
 """Answers that the table of a validation shows, always to the same problems."""
-
-
-class ValidationConfig(Config):
-    """Validation during training, which picks the checkpoint that is kept as the result."""
-
-    every: int = Field(default=0, ge=0)
-    """Steps between validations, the first before training; 0: after the last step only."""
-    split: Split = Field(default="dev", json_schema_extra=CONSTANT)
-    """The split to validate on, without problems that are known to have no solution."""
-    samples: int = Field(default=4, ge=1)
-    """Answers per problem; the result is their mean, with an interval over problems."""
-    temperature: float = Field(default=1.0, ge=0.0)
-    """Sampling temperature of validation, in place of `sampling.temperature`; 0 is greedy."""
-
-
-class Validator:
-    """Validates a policy on held-out problems, with the same random numbers every time."""
-
-    def __init__(
-        self,
-        cfg: ValidationConfig,
-        grader: Grader,
-        problems: Sequence[Problem],
-        sampling: Sampling,
-        *,
-        seed: int,
-    ) -> None:
-        self.cfg = cfg
-        self.grader = grader
-        self.seed = derive(seed, "exam")
-        self.sampling = sampling.model_copy(update={"temperature": cfg.temperature})
-        self.problems = solvable(problems)
-
-    def is_due(self, step: int, steps: int) -> bool:
-        """Whether to validate after `step` of `steps`; never without problems."""
-        return bool(self.problems) and (
-            step == steps or (self.cfg.every > 0 and step % self.cfg.every == 0)
-        )
-
-    def validate(self, chat_engine: ChatEngine) -> tuple[EvalSummary, list[Group]]:
-        """Sample and grade answers to all problems; return the figures and the answers."""
-        groups = collect(
-            chat_engine,
-            self.grader,
-            self.problems,
-            self.sampling,
-            samples=self.cfg.samples,
-            seed=self.seed,
-            label="evaluate",
-        )
-        return summarise(groups, ks=(1, self.cfg.samples)), groups
 
 
 class SaveConfig(Config):
@@ -262,6 +208,7 @@ class CheckpointManager:
         self.stateful |= {name: item for name, item in optional.items() if item is not None}
         self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
         self.best = BestValidation()
+        self.stop_signal = 0
         if guard is not None and guard.is_on and not validator.problems:
             raise ConfigError(
                 f"guard.restores = {guard.cfg.restores} needs validation to watch, and the split "
@@ -272,6 +219,8 @@ class CheckpointManager:
         """Load the newest intact checkpoint; return the step to continue with, 0 without one."""
         latest = self.checkpoints.latest()
         if latest is None:
+            if any(event["event"] == "resume" for event in self.run.events()):
+                console.print("there is no checkpoint yet: beginning again with the first step")
             self.run.rewind(-1)
             return 0
         step, folder = latest
@@ -284,8 +233,27 @@ class CheckpointManager:
         if self.best.step in self.checkpoints.steps():
             self.checkpoints.mark_best(self.best.step)
         self.run.rewind(step)
+        for loss in self.run.find_losses(step):
+            say(f"lost since the run began, and not made again: {loss}")
         console.print(f"going on from step {step:,}")
         return step
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Let a signal stop the run after the step it is in, with a checkpoint; the next, at once.
+
+        In the middle of a step there is no state that a run could go on from.
+        """
+
+        def stop(number: int) -> None:
+            if self.stop_signal:
+                words = "stopped; the same command with --resume goes on from the last checkpoint"
+                raise KeyboardInterrupt(words, number)
+            self.stop_signal = number
+            say("stopping after this step, with a checkpoint; once more stops at once")
+
+        with on_stop(stop):
+            yield
 
     def validate_first(self, step: int, tracker: Tracker) -> None:
         """Validate before the first step, to show where training starts from.
@@ -303,9 +271,17 @@ class CheckpointManager:
         """Validate and save after a step, where due."""
         is_due = self.validator.is_due(step, self.steps)
         if is_due:
+            for policy in (self.policy, *(policy for policy, _ in self.others.values())):
+                check_finite(policy.model.named_parameters())
             self._validate(step, tracker)
-        if is_due or step == self.steps or step % self.cfg.every == 0:
+        if is_due or step == self.steps or step % self.cfg.every == 0 or self.stop_signal:
             self._save(step)
+        if self.stop_signal:
+            raise KeyboardInterrupt(
+                f"stopped after step {step:,} of {self.steps:,}, which has a checkpoint; the same "
+                "command with --resume goes on from there",
+                self.stop_signal,
+            )
 
     def _validate(self, step: int, tracker: Tracker, *, can_be_best: bool = True) -> None:
         """Measure the policy; where it `can_be_best`, its checkpoint may become the result."""
@@ -322,7 +298,7 @@ class CheckpointManager:
             f"{self.validator.cfg.split} problems solved{mark}"
         )
         metrics = {"validation/pass@1": value, "validation/tokens": summary.tokens.mean}
-        metrics |= _by_origin(groups)
+        metrics |= by_origin(groups)
         if self.guard is not None:
             metrics |= self.guard.watch(step, summary.pass_at[1], self.best.step, self._go_back)
         tracker.log(step, metrics)
@@ -365,18 +341,6 @@ class CheckpointManager:
         checkpoint = self.checkpoints.best() or self.checkpoints.latest()
         assert checkpoint is not None, "a run that ended has a checkpoint"
         return checkpoint
-
-
-def _by_origin(groups: Sequence[Group]) -> dict[str, float]:
-    """Compute the figures of a validation for each task and source, where there are several."""
-    metrics = {}
-    for label, of_origin in split_by_origin(groups).items():
-        shares = solved_shares(of_origin)
-        if shares:
-            metrics[f"validation/pass@1/{label}"] = fmean(shares.values())
-        lengths = [len(rollout.completion.tokens) for group in of_origin for rollout in group]
-        metrics[f"validation/tokens/{label}"] = fmean(lengths)
-    return metrics
 
 
 def _percent(summary: EvalSummary) -> str:

@@ -57,7 +57,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     policy, clock = session.policy, session.clock
     teacher = open_teacher(cfg.teacher, policy, cfg.train)
     learner = policy.learner(cfg.train, steps=cfg.steps)
-    problems = some_problems_of(session.task, cfg.problems, "rl")
+    problems = session.fitting(some_problems_of(session.task, cfg.problems, "rl"))
     objective = distill_objective()
     manager = session.manager(learner)
     start = manager.resume()
@@ -66,6 +66,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
         session.grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("distill", cfg.steps, done=start) as advance,
+        manager.stoppable(),
     ):
         manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
@@ -90,7 +91,7 @@ def sample(cfg: DistillConfig, session: Session, problems: list[Problem], step: 
     """Take and vary the problems of a step, and sample answers of the policy."""
     batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
     varied = [
-        session.task.vary(problem, derive(cfg.seed, "vary", step, index))
+        session.vary(problem, derive(cfg.seed, "vary", step, index))
         for index, problem in enumerate(batch)
     ]
     return collect(

@@ -118,6 +118,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
                 cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=screen()
             ) as tracker,
             bar("dpo", cfg.steps, done=start) as advance,
+            manager.stoppable(),
         ):
             manager.validate_first(start, tracker)
             for step in range(start, cfg.steps):
@@ -142,7 +143,7 @@ def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
     groups = collect(
         session.policy.chat_engine,
         session.grader,
-        problems,
+        session.fitting(problems),
         cfg.sampling,
         samples=cfg.own.samples,
         seed=derive(cfg.seed, "own"),

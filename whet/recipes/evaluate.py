@@ -8,7 +8,7 @@ from whet.data.problems import some_problems_of
 from whet.evals.summary import EvalSummary, summarise
 from whet.grading.grader import Grader
 from whet.models.source import open_model, torch_device, torch_dtype
-from whet.recipes.training import ModelStageConfig
+from whet.recipes.training import ModelStageConfig, leave_out_long
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
@@ -41,6 +41,7 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
     )
     chat_engine = build_policy(model, tokenizer, cfg.engine, name=cfg.model.path or "").chat_engine
+    problems = leave_out_long(problems, chat_engine, run)
     greedy = cfg.sampling.model_copy(update={"temperature": 0.0})
     summaries = {}
     with Grader(task, cfg.grading) as grader:

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from whet.data.problems import problem_file, write_problems
 from whet.recipes.training import StageConfig
+from whet.store.files import hash_file
 from whet.store.run import RunStore
 from whet.tasks.base import list_problems
 from whet.tasks.task_config import build_task
@@ -33,4 +34,6 @@ def make(cfg: MakeConfig, run: RunStore) -> None:
         write_problems(run.folder, split, problems)
         counts[split] = len(problems)
         say(f"{len(problems):>7,} {split} problems in {problem_file(run.folder, split)}")
-    run.finish({"problems": counts})
+    names = [problem_file(run.folder, split).name for split in SPLITS]
+    hashes = {name: hash_file(run.folder / name) for name in names}
+    run.finish({"problems": counts, "files": hashes})

@@ -1,6 +1,6 @@
 """Reinforcement learning on verifiable problems: sample, score, reward, credit, update, publish."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -17,7 +17,6 @@ from whet.rng import derive
 from whet.rollout.collect import GroupRequest, collect_groups
 from whet.rollout.gather import GatherConfig, RolloutQueue, join_groups
 from whet.store.run import RunStore
-from whet.tasks.base import Task
 from whet.tasks.task_config import build_task
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, screen
@@ -107,10 +106,11 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of answers, and makes those that are better than
     the rest of their group more likely."""
     task = build_task(cfg.task)
-    feed = open_feed(cfg, task)
+    problems = some_problems_of(task, cfg.problems, "rl")
+    precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task)
-    policy = session.policy
-    clock = session.clock
+    feed = open_feed(cfg, session.fitting(problems))
+    policy, clock = session.policy, session.clock
     trainer = RLTrainer(
         policy,
         check_exactness(cfg.algo, policy, run, lag=cfg.lag),
@@ -119,14 +119,13 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         steps=cfg.steps,
         critic=cfg.critic,
     )
-    learner = trainer.learner
     batches = RolloutQueue(
         lambda step: sample(cfg, session, feed, step), steps=cfg.steps, lag=cfg.lag
     )
-    guard = CollapseGuard(cfg.guard, run, learner, cfg.validation, then=batches.drop)
+    guard = CollapseGuard(cfg.guard, run, trainer.learner, cfg.validation, then=batches.drop)
     empty_limit = EmptyStepLimit()
     manager = session.manager(
-        learner,
+        trainer.learner,
         stateful={
             "feed": feed,
             "batches": batches,
@@ -141,6 +140,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         session.grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("rl", cfg.steps, done=start) as advance,
+        manager.stoppable(),
     ):
         manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
@@ -164,17 +164,15 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     finish(run, manager)
 
 
-def open_feed(cfg: RLConfig, task: Task) -> Feed:
-    """Read the problems in the order of the curriculum, and check the grader on the first ones."""
-    feed = Feed(
-        some_problems_of(task, cfg.problems, "rl"),
+def open_feed(cfg: RLConfig, problems: Sequence[Problem]) -> Feed:
+    """Put the problems in the order of the curriculum."""
+    return Feed(
+        problems,
         cfg.curriculum,
         seed=derive(cfg.seed, "feed"),
         steps=cfg.steps,
         per_step=cfg.problems_per_step,
     )
-    precheck(task, feed.problems, cfg.grading)
-    return feed
 
 
 def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group]:
@@ -185,7 +183,7 @@ def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group
     groups: list[Group] = []
     while count := cfg.gather.num_to_ask(groups, cfg.problems_per_step):
         requests = [
-            make_request(cfg, session.task, step, index, problem)
+            make_request(cfg, session.vary, step, index, problem)
             for index, problem in enumerate(feed.take(count, step), start=len(groups))
         ]
         first = answer(cfg, session, step, cfg.gather.first_requests(requests))
@@ -228,12 +226,12 @@ def sampling_at(cfg: RLConfig, step: int) -> Sampling:
 
 
 def make_request(
-    cfg: RLConfig, task: Task, step: int, index: int, problem: Problem
+    cfg: RLConfig, vary: Callable[[Problem, int], Problem], step: int, index: int, problem: Problem
 ) -> GroupRequest:
     """Make the request for a problem: its wording, temperature and token limit."""
     limit = cfg.curriculum.max_tokens(problem, step, cfg.steps, cfg.sampling.max_tokens)
     sampling = sampling_at(cfg, step).model_copy(update={"max_tokens": limit})
-    varied = task.vary(problem, derive(cfg.seed, "vary", step, index))
+    varied = vary(problem, derive(cfg.seed, "vary", step, index))
     return GroupRequest(
         index=index, problem=varied, sampling=sampling, numbers=range(cfg.group_size)
     )

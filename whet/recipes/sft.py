@@ -6,7 +6,8 @@ from pydantic import Field
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
-from whet.data.rollout_datasets import list_texts, make_sft_examples
+from whet.data.rollout_datasets import Keep, choose_answers, list_texts, make_sft_examples
+from whet.errors import DataError
 from whet.recipes.training import (
     STEPS_PER_LINE,
     TrainingConfig,
@@ -20,6 +21,7 @@ from whet.store.run import RunStore
 from whet.track.metrics import open_trackers
 from whet.track.progress import bar, console, screen
 from whet.train.learner import weigh
+from whet.types import Rollout
 
 COLUMNS = {
     "loss": "loss",
@@ -41,11 +43,14 @@ class SFTConfig(TrainingConfig):
     """Examples in an optimiser step."""
     data: str
     """A rollout file, a run folder with rollouts, or `@stage` in a pipeline."""
+    keep: Keep = "correct"
+    """Which answers to imitate: correct leaves out those that were graded otherwise, all imitates
+    whatever is there."""
 
 
 def sft(cfg: SFTConfig, run: RunStore) -> None:
     """Fine-tune a model on stored answers: tokenise, shuffle, step, validate, save."""
-    rollouts = read_data(cfg.data)
+    rollouts = read_answers(cfg)
     model_seed = derive(cfg.seed, "model")
     session = open_session(cfg, run, texts=list_texts(rollouts), model_seed=model_seed)
     policy = session.policy
@@ -63,6 +68,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         session.grader,
         open_trackers(cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=screen()) as tracker,
         bar("sft", cfg.steps, done=start) as advance,
+        manager.stoppable(),
     ):
         manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
@@ -74,3 +80,22 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
             advance(1)
             manager.end_step(step + 1, tracker)
     finish(run, manager)
+
+
+def read_answers(cfg: SFTConfig) -> list[Rollout]:
+    """Read the answers to imitate, and say how many are left out for their verdict."""
+    rollouts = read_data(cfg.data)
+    kept, left_out = choose_answers(rollouts, cfg.keep)
+    counts = ", ".join(
+        f"{count:,} {verdict.replace('_', ' ')}" for verdict, count in left_out.items()
+    )
+    if not kept:
+        raise DataError(
+            f"data = {cfg.data!r} has no right answer among {len(rollouts):,} ({counts}): "
+            'give others, or set keep = "all" to imitate these'
+        )
+    if left_out:
+        console.print(
+            f"{left_out.total():,} of {len(rollouts):,} answers left out as not right: {counts}"
+        )
+    return kept

@@ -167,6 +167,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
         session.grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("tango", cfg.steps, done=start) as advance,
+        manager.stoppable(),
     ):
         manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
@@ -213,9 +214,8 @@ class TangoPair:
     def solve(self, step: int, samples: int) -> list[Group]:
         """Sample solutions of the next problems."""
         cfg = self.cfg
-        task = self.session.task
         problems = [
-            task.vary(problem, derive(cfg.seed, "vary", step, index))
+            self.session.vary(problem, derive(cfg.seed, "vary", step, index))
             for index, problem in enumerate(self.feed.take(cfg.problems_per_step, step))
         ]
         return collect(
@@ -252,9 +252,10 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         raise ConfigError(
             f"the task is named {task.name!r}, as the verifier's own is: give it another name"
         )
-    feed = Feed(some_problems_of(task, cfg.problems, "rl"), seed=derive(cfg.seed, "feed"))
-    precheck(task, feed.problems, cfg.grading)
+    problems = some_problems_of(task, cfg.problems, "rl")
+    precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task, judge=judge)
+    feed = Feed(session.fitting(problems), seed=derive(cfg.seed, "feed"))
     generator = RLTrainer(
         session.policy,
         check_exactness(cfg.algo, session.policy, run),

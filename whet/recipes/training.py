@@ -22,13 +22,13 @@ from whet.recipes.checkpointing import (
     CollapseGuard,
     SaveConfig,
     Stateful,
-    ValidationConfig,
-    Validator,
 )
+from whet.recipes.validation import ValidationConfig, Validator
 from whet.rng import stream
+from whet.rollout.collect import ChatEngine
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
-from whet.tasks.base import Task
+from whet.tasks.base import Task, name_user_code, solvable
 from whet.tasks.task_config import TaskConfig, build_task
 from whet.track.metrics import Clock, TrackConfig
 from whet.track.progress import say
@@ -39,11 +39,13 @@ from whet.train.memory import peak_counter
 from whet.train.optim import TrainConfig
 from whet.train.policy import LOCAL, LearnerFactory, Policy, build_policy, set_determinism
 from whet.train.selftest import Exactness, check_exact
-from whet.types import Json, Rollout
+from whet.types import Json, Problem, Rollout
 
 T = TypeVar("T")
 EXACTNESS_EVENT = "exactness"
 NEW_MODEL = "the model has to be one that can answer"
+NUM_NAMED = 5
+"""Problems left out that are named on the screen; the ledger has all."""
 STEPS_PER_LINE = 20
 """Steps between two lines on the screen where steps are short; every step is in the metrics."""
 
@@ -151,6 +153,17 @@ class Session:
     grader: Grader
     clock: Clock
 
+    def fitting(self, problems: Sequence[Problem]) -> list[Problem]:
+        """Leave out the problems whose prompts are too long for the policy."""
+        return leave_out_long(problems, self.policy.chat_engine, self.run)
+
+    def vary(self, problem: Problem, seed: int) -> Problem:
+        """Ask a problem in other words, unless those are too long for the policy."""
+        with name_user_code(self.task):
+            varied = self.task.vary(problem, seed)
+        is_long = len(self.policy.chat.prompt(varied.prompt)) >= self.policy.engine.context
+        return problem if is_long else varied
+
     def manager(
         self,
         learner: Learner,
@@ -162,7 +175,8 @@ class Session:
     ) -> CheckpointManager:
         """Make what validates the policy, and writes checkpoints of it and all that has a state."""
         cfg = self.cfg
-        problems = problems_of(self.task, cfg.problems, cfg.validation.split)
+        problems = solvable(problems_of(self.task, cfg.problems, cfg.validation.split))
+        problems = self.fitting(problems) if problems else []
         validator = Validator(cfg.validation, self.grader, problems, cfg.sampling, seed=cfg.seed)
         return CheckpointManager(
             cfg.save,
@@ -225,6 +239,33 @@ def open_session(
     )
 
 
+def leave_out_long(
+    problems: Sequence[Problem], chat_engine: ChatEngine, run: RunStore
+) -> list[Problem]:
+    """Leave out problems whose prompts fill the context, and name them on screen and in the ledger.
+
+    One that is met in the middle of a run would stop it there, at every resume again.
+    """
+    context = chat_engine.engine.context
+    kept = []
+    too_long = []
+    for problem in problems:
+        length = len(chat_engine.chat.prompt(problem.prompt))
+        if length < context:
+            kept.append(problem)
+        else:
+            too_long.append(f"{problem.id} ({length:,} tokens)")
+    if too_long:
+        names = ", ".join(too_long[:NUM_NAMED])
+        names += f" and {len(too_long) - NUM_NAMED:,} more" if len(too_long) > NUM_NAMED else ""
+        words = f"leaves no room in a context of {context:,} tokens: {names}"
+        if not kept:
+            raise DataError(f"every prompt {words}; raise engine.context or shorten the prompts")
+        say(f"{len(too_long):,} of {len(problems):,} problems left out, whose prompt {words}")
+        run.log_event("too_long", context=context, problems=list(too_long))
+    return kept
+
+
 def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int = 0) -> AlgoConfig:
     """Compare the log-probabilities of engine and learner on the user's own GPU, bit for bit.
 
@@ -278,8 +319,6 @@ def take_batch(examples: list[T], count: int, step: int, seed: int) -> list[T]:
 
     It depends on the step number alone, so a resumed run needs no state.
     """
-    if not examples:
-        raise DataError("there is nothing to learn from: no example fits the model's context")
     batch = []
     for position in range(step * count, (step + 1) * count):
         epoch, index = divmod(position, len(examples))

@@ -13,7 +13,7 @@ from whet.data.problems import some_problems_of
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.models.source import open_model, torch_device, torch_dtype
-from whet.recipes.training import ModelStageConfig
+from whet.recipes.training import ModelStageConfig, leave_out_long
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
@@ -54,7 +54,7 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
         solved = collect(
             chat_engine,
             grader,
-            problems,
+            leave_out_long(problems, chat_engine, run),
             cfg.sampling,
             samples=cfg.samples,
             seed=derive(cfg.seed, "verifications"),

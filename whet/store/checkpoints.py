@@ -143,7 +143,26 @@ def _write_manifest(folder: Path, step: int) -> None:
     sync(folder)
 
 
-def _find_damage(folder: Path, step: int) -> str | None:
+def check_model(folder: Path) -> None:
+    """Compare the model in a checkpoint with the manifest it was written with.
+
+    It may be that of a policy beside the first. Optimisers are not read, and folders outside a run
+    have nothing to be compared with.
+    """
+    checkpoint = folder.parents[1] if folder.parent.name == "others" else folder
+    is_ours = (checkpoint.parents[1] / "ledger.jsonl").is_file() if checkpoint.name else False
+    if not is_ours or checkpoint.parent.name != "checkpoints" or not checkpoint.name.isdigit():
+        return
+    damage = _find_damage(checkpoint, int(checkpoint.name), model=folder)
+    if damage is not None:
+        raise DataError(
+            f"the model in {folder} is damaged ({damage}): restore the file, or take another "
+            "checkpoint; to use a changed one, copy it out of the run first"
+        )
+
+
+def _find_damage(folder: Path, step: int, *, model: Path | None = None) -> str | None:
+    """Say what differs from the manifest in a whole checkpoint, or in one model of it."""
     if not (folder / MANIFEST).is_file():
         return f"it has no {MANIFEST}"
     try:
@@ -153,4 +172,6 @@ def _find_damage(folder: Path, step: int) -> str | None:
     files = value.get("files") if isinstance(value, dict) and value.get("step") == step else None
     if not isinstance(files, dict):
         return f"its {MANIFEST} is not that of step {step}"
+    if model is not None:
+        files = {name: facts for name, facts in files.items() if (folder / name).parent == model}
     return find_damage(folder, files)

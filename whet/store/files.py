@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -31,6 +32,8 @@ def write_errors(path: Path) -> Iterator[None]:
         ) from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
+        if isinstance(error, shutil.Error):  # copying a folder gathers a list of failures
+            reason = str(error.args[0][0][2])
         cure = "free space or " if error.errno in DISK_FULL else ""
         raise DataError(f"cannot write {path}: {reason}; {cure}choose another --out") from error
 
@@ -101,7 +104,7 @@ def read_json(path: Path) -> Json:
     try:
         with _read_errors(path):
             value: Json = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"broken JSON in {path}: {error}") from error
     return value
 
@@ -213,10 +216,11 @@ def sha256(path: Path) -> str:
 def list_hashes(folder: Path) -> dict[str, Json]:
     """List the size and SHA-256 of every file below a folder by its relative name."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        file.relative_to(folder).as_posix(): {"bytes": file.stat().st_size, "sha256": sha256(file)}
-        for file in files
-    }
+    return {file.relative_to(folder).as_posix(): hash_file(file) for file in files}
+
+
+def hash_file(path: Path) -> Json:
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
 def find_damage(folder: Path, hashes: Mapping[str, Json]) -> str | None:

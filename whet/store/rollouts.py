@@ -1,7 +1,8 @@
 """Rollouts in zstd Parquet: one row per rollout, tokens as lists, each problem stored once."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -35,7 +36,8 @@ def read_rollouts(path: Path) -> list[Rollout]:
         return _from_table(table)
     except (KeyError, TypeError, ValueError, DataError) as error:
         raise DataError(
-            f"{path} is not a rollout file ({error}): delete it or write it again"
+            f"{path} is not a rollout file ({error}); teach, eval and rl write such files, and "
+            "`whet data import` makes them of answers"
         ) from error
 
 
@@ -115,15 +117,28 @@ def _read_scores(table: pa.Table) -> list[Score | None]:
 
 def read_columns(path: Path) -> pa.Table:
     """Read a file as a table, without parsing what is in its cells."""
+    with _open_parquet(path) as file:
+        return file.read()
+
+
+def check_parquet(path: Path) -> None:
+    """Refuse a file that is cut or no Parquet at all, without reading its rows."""
+    with _open_parquet(path):
+        pass
+
+
+@contextmanager
+def _open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path) as file:
-            return file.read()
+            yield file
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}") from error
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0] if str(error) else "it cannot be read"
         raise DataError(
-            f"{path} is not a whole Parquet file ({reason}): delete it or write it again"
+            f"{path} is not a whole Parquet file ({reason}); teach, eval and rl write rollouts as "
+            "such, and `whet data import` makes them of answers in other files"
         ) from error
 
 

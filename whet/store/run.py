@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +22,7 @@ from whet.config import Config, Loaded, differences, load_settings, show_setting
 from whet.errors import ConfigError, DataError
 from whet.store import files
 from whet.store.files import Row, read_object, to_finite, write_atomic, write_errors, write_json
-from whet.store.rollouts import read_rollouts, write_rollouts
+from whet.store.rollouts import check_parquet, read_rollouts, write_rollouts
 from whet.types import Group, Json, Rollout
 
 RolloutSet = Literal["train", "eval"]
@@ -119,7 +120,11 @@ class RunStore:
 
     @property
     def is_finished(self) -> bool:
-        return self.summary_file.is_file()
+        """Whether there is a summary that says something."""
+        try:
+            return bool(self.summary())
+        except DataError:
+            return False
 
     @property
     def id(self) -> str:
@@ -128,6 +133,23 @@ class RunStore:
 
     def provenance(self) -> Row:
         return read_object(self.folder / "provenance.json")
+
+    def pin_inputs(self, hashes: Mapping[str, str]) -> None:
+        """Record the hashes of the files that the run reads; if it goes on, they must be the same.
+
+        Otherwise its later steps would not be those of a run that was never stopped.
+        """
+        rows = [row["files"] for row in self.events() if row["event"] == "inputs"]
+        before = rows[0] if rows and isinstance(rows[0], dict) else None
+        if before is None:
+            self.log_event("inputs", files=dict(hashes))
+            return
+        for name in sorted({*before, *hashes}):
+            if before.get(name) != hashes.get(name):
+                raise DataError(
+                    f"{name} is not the file that the run in {self.folder} began with: "
+                    "put it back, or begin again in another folder"
+                )
 
     def log_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append a row; a step may have several, such as one of training and one of validation.
@@ -139,7 +161,7 @@ class RunStore:
 
     def metrics(self) -> list[dict[str, float]]:
         """Read all rows in order, each with its "step"."""
-        rows = _read_own_rows(self.metrics_file)
+        rows = [row for row in _read_own_rows(self.metrics_file) if _has_step(row)]
         return [{k: float(v) for k, v in row.items() if isinstance(v, int | float)} for row in rows]
 
     def log_event(self, event: str, **facts: Json) -> None:
@@ -168,15 +190,35 @@ class RunStore:
         """Read every evaluation by its step, in order."""
         return {step: read_object(path) for step, path in _find_steps(self.folder / "evals", EVAL)}
 
+    def find_losses(self, step: int) -> list[str]:
+        """Say what of the results up to `step` is missing or cannot be read; nothing depends on it.
+
+        The ends of rollout files are read, not the rollouts.
+        """
+        losses = []
+        steps = {row["step"] for row in self.metrics()}
+        if missing := sum(number not in steps for number in range(1, step + 1)):
+            losses.append(f"metrics.jsonl lacks {missing:,} of {step:,} steps")
+        for number, path in self._list_files():
+            read = read_object if path.suffix == ".json" else check_parquet
+            try:
+                if number <= step:
+                    read(path)
+            except DataError as error:
+                losses.append(str(error))
+        return losses
+
     def rewind(self, step: int) -> None:
         """Delete metrics, rollouts and evaluations after `step`, which a resumed run repeats."""
-        files.filter_rows(
-            self.metrics_file, lambda row: isinstance(row["step"], int) and row["step"] <= step
-        )
-        rollouts = _find_steps(self.folder / "rollouts", r"\w+-(\d+)\.parquet")
-        for number, path in rollouts + _find_steps(self.folder / "evals", EVAL):
+        files.filter_rows(self.metrics_file, lambda row: _has_step(row, up_to=step))
+        for number, path in self._list_files():
             if number > step:
                 path.unlink()
+
+    def _list_files(self) -> list[tuple[int, Path]]:
+        """List rollouts and evaluations, each with its step."""
+        rollouts = _find_steps(self.folder / "rollouts", r"\w+-(\d+)\.parquet")
+        return rollouts + _find_steps(self.folder / "evals", EVAL)
 
     def finish(self, summary: Mapping[str, Json]) -> None:
         """Write the summary, which marks the run as finished."""
@@ -254,7 +296,10 @@ class RunStore:
     def _progress(self) -> str:
         checkpoints = [step for step, _ in _find_steps(self.checkpoint_folder, r"(\d{6,})")]
         steps = [int(row["step"]) for row in self.metrics()] + checkpoints
-        return f"step {max(steps)}" if steps else "no step yet"
+        if not steps:
+            return "no step yet"
+        last = f"checkpoint of step {max(checkpoints)}" if checkpoints else "no checkpoint"
+        return f"step {max(steps)}, {last}"
 
     def _list_results(self) -> list[str]:
         """List what the run has written, without its first files and half-written ones."""
@@ -341,6 +386,11 @@ def _version(package: str) -> str | None:
 
 def _read_own_rows(path: Path) -> list[Row]:
     return files.read_rows(path, repair=True) if path.exists() else []
+
+
+def _has_step(row: Row, *, up_to: float = inf) -> bool:
+    step = row.get("step")
+    return isinstance(step, int) and step <= up_to
 
 
 def _find_steps(folder: Path, pattern: str) -> list[tuple[int, Path]]:

@@ -12,10 +12,16 @@ from typing import Literal, Self, TypeGuard
 from pydantic import ConfigDict, model_validator
 
 from whet.config import Config
-from whet.errors import ConfigError
+from whet.errors import ConfigError, WhetError
 from whet.tasks.base import Task, settings_class
 from whet.types import Json
-from whet.user_code import CodeReference, load_from_file, read_settings
+from whet.user_code import (
+    CodeReference,
+    explain_exception,
+    load_from_file,
+    loaded_files,
+    read_settings,
+)
 
 
 class UserTaskConfig(Config):
@@ -51,9 +57,11 @@ def load_user_task(path: str, settings: Mapping[str, Json] | None = None) -> Tas
             f"the task {path} should be made without arguments, or of `config` alone, annotated "
             f"with a class of settings: {error}"
         ) from error
-    except Exception as error:  # code of a user's own
-        reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"the task {path} cannot be made: {reason}") from error
+    except WhetError:
+        raise
+    except Exception as error:  # a user's task may raise anything
+        label = f"the task {path}"
+        raise explain_exception(label, error, loaded_files([kind])) from error
     if missing := [part for part in ("name", "problems", "score", "solve") if not _has(kind, part)]:
         raise ConfigError(
             f"the task {path} lacks {', '.join(missing)}; whet/tasks/base.py describes each"

@@ -94,7 +94,14 @@ class Tokenizer:
             raise DataError(f"{str(file)!r} is not a tokenizer.json: {error}") from error
         settings = _read_if_there(folder / "tokenizer_config.json")
         template = _read_template(folder, settings)
-        return Tokenizer(core, settings, template, _read_eos(folder / "generation_config.json"))
+        eos = _read_eos(folder / "generation_config.json")
+        tokenizer = Tokenizer(core, settings, template, eos)
+        if eos and max(eos) >= tokenizer.vocab_size:
+            raise DataError(
+                f"{str(folder / 'generation_config.json')!r}: eos_token_id {max(eos)} is no token "
+                f"of the {tokenizer.vocab_size} in the vocabulary"
+            )
+        return tokenizer
 
     def with_template(self, chat_template: str) -> "Tokenizer":
         """Give the same vocabulary another chat template."""
@@ -236,7 +243,7 @@ def read_json(file: Path) -> dict[str, Json]:
     """Read a JSON file of a model folder."""
     try:
         row: Json = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{str(file)!r} cannot be read as JSON: {error}") from error
     if not isinstance(row, dict):
         raise DataError(f"{str(file)!r} must hold a JSON object")

@@ -1,5 +1,8 @@
-"""Progress of long work: a bar on a terminal, otherwise a line every few seconds."""
+"""Progress of long work: a bar on a terminal, otherwise a line every few seconds; and how a signal
+stops it."""
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -79,3 +82,21 @@ def _plain_progress(label: str, total: int, done: int) -> Advance:
 
 def _format_rate(speed: float) -> str:
     return f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.2g}/s"
+
+
+@contextmanager
+def on_stop(handle: Callable[[int], None]) -> Iterator[None]:
+    """Call `handle` with the number of a signal that asks to stop, from Ctrl-C or a scheduler.
+
+    Signals are the main thread's; on another thread nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda now, frame: handle(now)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

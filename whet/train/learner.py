@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -21,13 +21,16 @@ from whet.algos.objectives import Objective, TokenLoss, ValueObjective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
+from whet.models.load import check_finite, write_tensors
 from whet.models.lora import copy_trainable, load_trained, save_trained
 from whet.models.transformer import PackedAttention, SharedPrefixAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import Optimizer, TrainConfig, learning_rate
 from whet.types import Floats, Metrics
 
-OPTIMIZER, VALUE_HEAD = "optimizer.safetensors", "value_head.safetensors"
+OPTIMIZER = Path("optimizer", "state.safetensors")
+"""In a folder of its own: vLLM refuses a model folder that holds another safetensors file."""
+VALUE_HEAD = "value_head.safetensors"
 CPU_TOKENS = 4096
 """Tokens of a micro-batch on a CPU, unless an example is longer."""
 
@@ -133,8 +136,9 @@ class ValueModel(nn.Module):
 
     def save(self, folder: Path) -> None:
         save_trained(self.body, folder)
-        head = {name: tensor.detach().cpu() for name, tensor in self.head.state_dict().items()}
-        save_file(head, folder / VALUE_HEAD)
+        head = self.head.state_dict()
+        check_finite((f"value_head.{name}", tensor) for name, tensor in head.items())
+        write_tensors(folder / VALUE_HEAD, head)
 
     def load(self, folder: Path) -> None:
         load_trained(self.body, folder)
@@ -241,9 +245,7 @@ class LocalLearner(Learner):
     def save(self, folder: Path) -> None:
         if self.value_model is not None:
             self.value_model.save(folder)
-        tensors = self.optimizer.tensors()
-        host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(host, folder / OPTIMIZER)
+        write_tensors(folder / OPTIMIZER, self.optimizer.tensors())
 
     def load(self, folder: Path, num_steps: int) -> None:
         if self.value_model is not None:

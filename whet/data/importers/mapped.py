@@ -5,6 +5,7 @@ A column name may be a path such as `extra_info.index`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 
 from whet.data.importers.base import (
     Answer,
@@ -18,6 +19,7 @@ from whet.data.importers.base import (
 )
 from whet.errors import ConfigError, DataError
 from whet.types import SPLITS, Json, Message, Split
+from whet.user_code import is_reference
 
 FIELDS = {
     "prompt": "the question: a text, or a list of messages",
@@ -67,10 +69,15 @@ class Mapped:
         if references:
             payload["answers"] = list[Json](references)
         answer = references[0] if references else None
-        if fields.get("answer") not in (None, ""):
+        if "answer" in fields and not _is_missing(fields["answer"]):
             answer = fields.scalar("answer")
+        elif "answer" in fields and answer is None:
+            raise DataError(
+                f"has no answer to be graded by: {self.columns['answer']!r} is "
+                f"{show(fields['answer'])}"
+            )
         return ParsedRow(
-            task=fields.scalar("task") if "task" in fields else self.task or UNGRADED,
+            task=_task(fields) if "task" in fields else self.task or UNGRADED,
             prompt=prompt,
             answer=answer,
             payload=payload,
@@ -159,6 +166,18 @@ def _list(fields: Fields, name: str) -> list[Json]:
     if fields.get(name) is None:
         return []
     return Fields({name: parse_json(fields[name])}).entries(name)
+
+
+def _is_missing(value: Json) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and isnan(value))
+
+
+def _task(fields: Fields) -> str:
+    """Read which task a row is of; only the command line may name a file of code."""
+    name = fields.scalar("task")
+    if is_reference(name):
+        raise DataError(f"names the task {show(name)}, a file of code: give it by --task")
+    return name
 
 
 def _level(fields: Fields) -> float | None:

@@ -1,0 +1,79 @@
+"""Validation during training, on held-out problems, with the same random numbers every time."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from pydantic import Field
+
+from whet.config import CONSTANT, Config
+from whet.engine.base import Sampling
+from whet.evals.summary import EvalSummary, solved_shares, summarise
+from whet.grading.grader import Grader
+from whet.rng import derive
+from whet.rollout.collect import ChatEngine, collect
+from whet.tasks.base import solvable
+from whet.track.metrics import split_by_origin
+from whet.types import Group, Problem, Split
+
+
+class ValidationConfig(Config):
+    """Validation during training, which picks the checkpoint that is kept as the result."""
+
+    every: int = Field(default=0, ge=0)
+    """Steps between validations, the first before training; 0: after the last step only."""
+    split: Split = Field(default="dev", json_schema_extra=CONSTANT)
+    """The split to validate on, without problems that are known to have no solution."""
+    samples: int = Field(default=4, ge=1)
+    """Answers per problem; the result is their mean, with an interval over problems."""
+    temperature: float = Field(default=1.0, ge=0.0)
+    """Sampling temperature of validation, in place of `sampling.temperature`; 0 is greedy."""
+
+
+class Validator:
+    """Validates a policy on held-out problems, with the same random numbers every time."""
+
+    def __init__(
+        self,
+        cfg: ValidationConfig,
+        grader: Grader,
+        problems: Sequence[Problem],
+        sampling: Sampling,
+        *,
+        seed: int,
+    ) -> None:
+        self.cfg = cfg
+        self.grader = grader
+        self.seed = derive(seed, "exam")
+        self.sampling = sampling.model_copy(update={"temperature": cfg.temperature})
+        self.problems = solvable(problems)
+
+    def is_due(self, step: int, steps: int) -> bool:
+        """Whether to validate after `step` of `steps`; never without problems."""
+        return bool(self.problems) and (
+            step == steps or (self.cfg.every > 0 and step % self.cfg.every == 0)
+        )
+
+    def validate(self, chat_engine: ChatEngine) -> tuple[EvalSummary, list[Group]]:
+        """Sample and grade answers to all problems; return the figures and the answers."""
+        groups = collect(
+            chat_engine,
+            self.grader,
+            self.problems,
+            self.sampling,
+            samples=self.cfg.samples,
+            seed=self.seed,
+            label="evaluate",
+        )
+        return summarise(groups, ks=(1, self.cfg.samples)), groups
+
+
+def by_origin(groups: Sequence[Group]) -> dict[str, float]:
+    """Compute the figures of a validation for each task and source, where there are several."""
+    metrics = {}
+    for label, of_origin in split_by_origin(groups).items():
+        shares = solved_shares(of_origin)
+        if shares:
+            metrics[f"validation/pass@1/{label}"] = fmean(shares.values())
+        lengths = [len(rollout.completion.tokens) for group in of_origin for rollout in group]
+        metrics[f"validation/tokens/{label}"] = fmean(lengths)
+    return metrics
