@@ -453,7 +453,7 @@ def test_half_a_surrogate_pair_is_refused_at_import(tmp_path: Path, column: str)
     maps = [word for pair in ("prompt=q", "answer=a", "response=r") for word in ("--map", pair)]
     said = whet("data", "import", rows, *maps, "--task", "math", "--out", tmp_path / "p.jsonl")
     assert said.code == 2, said.err
-    assert "line 1 holds what cannot be written" in said.err
+    assert "line 1: holds what cannot be written" in said.err
 
 
 @pytest.mark.parametrize("answer", ["null", '""'])

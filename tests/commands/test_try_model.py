@@ -57,12 +57,6 @@ def test_characters_the_model_does_not_know_are_named(tiny: Pipeline) -> None:
     assert said.out == ""
 
 
-def test_half_a_surrogate_pair_in_a_question_is_a_question_mark(tiny: Pipeline) -> None:
-    said = whet("try", tiny.folder, "4 \udcff 8")
-
-    assert (said.code, said.out) == (0, whet("try", tiny.folder, "4 ? 8").out)
-
-
 def test_a_question_longer_than_the_context_is_refused_with_both_numbers(tiny: Pipeline) -> None:
     said = whet("try", tiny.folder, "7 " * 60)
     assert said.code == 2

@@ -220,8 +220,8 @@ def test_wrong_settings_are_named(file: Path, tmp_path: Path, table: str, senten
     [
         ("name = 5", "should have a text as its name, not 5"),
         ("name = ''", "should have a text as its name, not ''"),
-        ("name = 'x'\n    def __init__(self): 1 / 0", "cannot be made: ZeroDivisionError"),
-        ("name = 'x'\n    def __init__(self): open('/none')", "cannot be made: FileNotFoundError"),
+        ("name = 'x'\n    def __init__(self): 1 / 0", "raised ZeroDivisionError in line"),
+        ("name = 'x'\n    def __init__(self): open('/none')", "raised FileNotFoundError in line"),
     ],
 )
 def test_a_class_that_cannot_be_made_or_has_no_name_is_a_sentence(
