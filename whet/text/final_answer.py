@@ -69,7 +69,7 @@ _DENIED_BEFORE = re.compile(
     r"|between(?:[^,;.\n]{1,40}\band)?|(?:anything|everything|nothing|all) but|except(?: for)?"
     r"|(?:could|might|may|unlikely to|hardly) (?:be|say|answer)"
     r"|(?<!\bor )(?:maybe|perhaps|possibly|probably)))"
-    r"(?:[\s:*$`\"'(\[{\\]|boxed|text(?:bf)?|<answer>)*(?:[A-Za-z]\w{0,3}\s?=[\s$*(\\]*)?\Z",
+    r"(?:[\s:*$`\"'(\[{}\\]|boxed|text(?:bf)?|<answer>)*(?:[A-Za-z]\w{0,3}\s?=[\s$*(\\]*)?\Z",
     re.IGNORECASE,
 )
 """Before an answer it says that the answer is another, or may be."""

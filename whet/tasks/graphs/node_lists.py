@@ -135,7 +135,7 @@ def read_numbers(text: str) -> Reply | None:
 def read_two(text: str) -> Reply | None:
     """Read the final two lists of whole numbers, the first for A and the second for B."""
     for part in _closing_parts(text):
-        inside = _all_numbers(_brackets(part))
+        inside = _all_numbers(_claimed(part))
         if len(inside) >= 2:
             return _join(inside[-2:])
     brackets = _claimed(text)
@@ -174,7 +174,7 @@ def _last(
         return strange(bracket.text) if is_stated else None
 
     for part in _closing_parts(text):
-        for bracket in reversed(_brackets(part)):
+        for bracket in reversed(_claimed(part)):
             if (reply := read_sure(part, bracket)) is not None:
                 return reply
         if (reply := bare(part)) is not None and is_sure(reply):

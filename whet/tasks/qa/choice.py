@@ -301,6 +301,9 @@ def _letters(words: str, options: Mapping[str, str]) -> tuple[list[str], int, bo
 
 def _is_label_here(words: str, label: re.Match[str]) -> bool:
     """Tell "A, B" from "C, A train…": a second letter must not be the article of a sentence."""
+    join = _JOIN.match(words, label.end())
+    if join and join[0].strip(" (") and _LABEL.match(words, join.end()):
+        return True
     after = words[label.end() : label.end() + 2]
     return label[2] not in "AI" or not (after[:1] == " " and after[1:2].islower())
 
