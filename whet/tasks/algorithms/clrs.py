@@ -26,6 +26,12 @@ MAX_DEPTH = 4
 _PIECE = re.compile(
     r"\s*([\[\](),]|[-+]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,3})?(?![\w.]))"
 )
+_LABEL = re.compile(
+    r"\A\s*\**(?:{})\**\s*[:=]\**".format(
+        "|".join(sorted({algorithm.output for algorithm in ALGORITHMS.values()}))
+    )
+)
+"""What the question ends with may be said again: `median: 5`."""
 _CLOSING = {"[": "]", "(": ")"}
 _SIZES = ((4, 4), (5, 7), (8, 10), (11, 13), (14, 16))
 """Smallest and largest input in each fifth of difficulty."""
@@ -79,7 +85,7 @@ class Clrs(GeneratedTask):
 
 def printout_of(text: str) -> Printout | None:
     """Read `output` or `trace | output`; None where it is neither, or there is no output."""
-    before, bar, after = text.rpartition("|")
+    before, bar, after = _LABEL.sub("", text, count=1).rpartition("|")
     trace = parse(before) if bar else None
     output = parse(after)
     if not output or (bar and trace is None):

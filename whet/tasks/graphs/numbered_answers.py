@@ -20,13 +20,13 @@ from whet.types import Score, Verdict
 Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
 
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+_YES = re.compile(r"\byes\b", re.IGNORECASE)
 _LEADING = re.compile(
     r"[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>-]*", re.IGNORECASE
 )
 _BARE_YES_NO = re.compile(
     r"\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))", re.IGNORECASE
 )
-_DENIED = re.compile(r"\bnot\W{1,3}(?:yes|no)\b", re.IGNORECASE)
 _CONCLUDED = re.compile(
     r"\b(?:so|therefore|thus|hence)[\s,:]{1,3}(yes|no)\b(?=\s{0,2}(?:[,.;!]|\Z))", re.IGNORECASE
 )
@@ -176,7 +176,7 @@ def _judge_tour(question: Question, gold: str, text: str) -> Judgement:
         return _judge_yes_no(question, gold, text)
     path = read_walk(text)
     word = read_yes_no(text)
-    is_doubted = word is None and (_DENIED.search(text) or _ANSWER_YES_NO.search(text))
+    is_doubted = word is None and _YES.search(text)
     if is_doubted or (path is None and word is None):
         return _missing("path")
     if path is None:
@@ -262,9 +262,11 @@ def read_yes_no(text: str) -> str | None:
     for pattern in (_CONCLUDED, _THERE):
         matches = list(pattern.finditer(last_line))
         if matches:
-            is_claimed = not _DENIED.search(last_line) and _is_claimed(last_line, *matches[0].span())
-            word = "no" if matches[0][1].lower() == "no" else "yes"
-            return word if len(matches) == 1 and is_claimed else None
+            answer = "no" if matches[0][1].lower() == "no" else "yes"
+            words = list(_BARE_YES_NO.finditer(last_line[:_SHORT]))
+            is_one = len(matches) == 1 and all(word[1].lower() == answer for word in words)
+            is_claimed = all(_is_claimed(last_line, *one.span()) for one in (*words, *matches))
+            return answer if is_one and is_claimed else None
     return None
 
 
@@ -350,9 +352,7 @@ def _closing_parts(text: str) -> Iterator[str]:
         parts.append(cut(text, text.rfind("<answer>") + len("<answer>"), end))
     for part in parts:
         is_short = len(part.text) <= max(_SHORT, 6 * part.text.count(","))
-        # The text before a mark ends in front of its signs: `it is not ### 3`.
-        start = len(text[: part.start].rstrip("# "))
-        if is_short and not is_denied(text, start, part.end):
+        if is_short and not is_denied(text, _strip_signs(text, part.start), part.end):
             yield part.text.lstrip("# \t")
 
 
@@ -363,9 +363,16 @@ def _is_claimed(text: str, start: int, end: int) -> bool:
     """
     weight = _WEIGHT.match(text, end)
     end = weight.end() if weight else end
+    start = _strip_signs(text, start)
     before = max(text.rfind("\n", 0, start) + 1, start - _SHORT)
     heads = [match.start() for match in _HEAD.finditer(text, before, start)]
     return not any(is_denied(text, head, end) for head in (start, *heads[-1:]))
+
+
+def _strip_signs(text: str, start: int) -> int:
+    """Find where the words before an answer end: `it is not ### [3, 4]`."""
+    window = max(start - 16, 0)
+    return window + len(text[window:start].rstrip("#[( "))
 
 
 def _leading_word(line: str) -> str | None:
