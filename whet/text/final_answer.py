@@ -166,7 +166,7 @@ _NUMBER = re.compile(
     r"|[-−]?\\[dtc]?frac\s?\{[^{}]{1,40}\}\s?\{[^{}]{1,40}\}"
 )
 _SENTENCE_END = re.compile(r"[.。!?](?=[\s$\"')]|$)|\n")
-_NEXT_SENTENCE = re.compile(r"[.!]\s+(?=[A-Z*\"'])")
+_NEXT_SENTENCE = re.compile(r"(?<!\b[A-Z])[.!]\s+(?=[A-Z*\"'])")
 _VERB = re.compile(r"\b(?:is|are|was|were|be|equals)\b[\s:*]*(?=\S)", re.IGNORECASE)
 _PLAIN_NUMBER = re.compile(r"[0-9](?:[0-9.,]*[0-9])?")
 _PLAIN_WORDS = re.compile(r"[A-Za-z ,'*()-]*")

@@ -169,7 +169,9 @@ def test_quantities_are_exact_and_bounded() -> None:
     ],
 )
 def test_a_reference_that_restates_the_question_is_an_answer(text: str, is_right: bool) -> None:
-    asked = "Rex keeps eating the food of Champ. Which dog's weight has changed the most?\n\nReason."
+    asked = (
+        "Rex keeps eating the food of Champ. Which dog's weight has changed the most?\n\nReason."
+    )
     row = replace(problem("table", "Champ"), prompt=(Message(role="user", content=asked),))
 
     assert (TASK.score(row, text).verdict is Verdict.CORRECT) is is_right

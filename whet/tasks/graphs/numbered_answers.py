@@ -128,7 +128,10 @@ def _judge_number(question: Question, gold: str, text: str) -> Judgement:
     if answer is None:
         return _missing("number")
     for a, b in _OF_NODES.findall(text)[-1:]:
-        if sorted((int(a), int(b))) != sorted(question.pair):
+        pairs = (
+            [(int(a), int(b))] if question.kind == "flow" else [(int(a), int(b)), (int(b), int(a))]
+        )
+        if question.pair not in pairs:
             note = f"speaks of nodes {int(a)} and {int(b)}, which are not those asked about"
             return Judgement(str(answer), note)
     right = read_number(gold)
@@ -176,7 +179,7 @@ def _judge_tour(question: Question, gold: str, text: str) -> Judgement:
         return _judge_yes_no(question, gold, text)
     path = read_walk(text)
     word = read_yes_no(text)
-    is_doubted = word is None and _YES.search(text)
+    is_doubted = not all(_is_claimed(text, *yes.span()) for yes in _YES.finditer(text))
     if is_doubted or (path is None and word is None):
         return _missing("path")
     if path is None:
@@ -263,10 +266,10 @@ def read_yes_no(text: str) -> str | None:
         matches = list(pattern.finditer(last_line))
         if matches:
             answer = "no" if matches[0][1].lower() == "no" else "yes"
-            words = list(_BARE_YES_NO.finditer(last_line[:_SHORT]))
-            is_one = len(matches) == 1 and all(word[1].lower() == answer for word in words)
-            is_claimed = all(_is_claimed(last_line, *one.span()) for one in (*words, *matches))
-            return answer if is_one and is_claimed else None
+            bare = list(_BARE_YES_NO.finditer(last_line[:_SHORT]))
+            is_single = len(matches) == 1 and all(match[1].lower() == answer for match in bare)
+            is_claimed = all(_is_claimed(last_line, *one.span()) for one in (*bare, *matches))
+            return answer if is_single and is_claimed else None
     return None
 
 

@@ -51,7 +51,8 @@ _TOGETHER = re.compile(
 )
 """`Ada and Bob are knights`"""
 _GROUP = re.compile(
-    rf"\b(knight|knave)s?: ?({_NAME}(?:(?:, and |, | and ){_NAME}){{0,20}})(?![^\n;.])", re.IGNORECASE
+    rf"\b(knight|knave)s?: ?({_NAME}(?:(?:, and |, | and ){_NAME}){{0,20}})(?![^\n;.])",
+    re.IGNORECASE,
 )
 """`Knights: Ada, Bob`"""
 _LEAD = re.compile(
