@@ -166,6 +166,7 @@ def test_quantities_are_exact_and_bounded() -> None:
         (r"\boxed{\text{Champ has changed less than Rex}}", False),
         (r"\boxed{\text{Rex has changed the most}}", False),
         (r"\boxed{\text{Champ keeps eating}}", False),
+        (r"\boxed{\text{Champ has changed}}", False),
     ],
 )
 def test_a_reference_that_restates_the_question_is_an_answer(text: str, is_right: bool) -> None:

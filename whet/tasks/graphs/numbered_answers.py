@@ -21,56 +21,46 @@ Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "r
 
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 _YES = re.compile(r"\byes\b", re.IGNORECASE)
-_LEADING = re.compile(
-    r"[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>-]*", re.IGNORECASE
-)
-_BARE_YES_NO = re.compile(
-    r"\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))", re.IGNORECASE
-)
-_CONCLUDED = re.compile(
-    r"\b(?:so|therefore|thus|hence)[\s,:]{1,3}(yes|no)\b(?=\s{0,2}(?:[,.;!]|\Z))", re.IGNORECASE
-)
+_LEADING = re.compile(r"(?i)[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>-]*")
+_BARE_YES_NO = re.compile(r"(?i)\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))")
+_CONCLUDED = re.compile(r"(?i)\b(?:so|therefore|thus|hence)[\s,:]{1,3}(yes|no)\b(?=[,.;!]|\Z)")
 _ANSWER_YES_NO = re.compile(
     r"answer(?: is)?[\W_]{0,8}(yes|no)\b(?![\s.,;)*]*(?:\bor\b|\band\b|/|\())", re.IGNORECASE
 )
 _THERE = re.compile(r"\bthere (?:is|exists) (an?|no)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])-?[0-9]{1,12}(?:\.[0-9]{1,6})?(?!\.?\w)")
 _STATED_NUMBER = re.compile(
-    r"(?:\b(?:is|are|be|of|equals)\b|[=:])[\s*$\\(]{0,6}(-?[0-9]{1,12}(?:\.[0-9]{1,6})?)"
-    r"(?:\s[a-z]{1,20})?[\s.*$)\\]{0,6}",
-    re.IGNORECASE,
+    r"(?i)(?:\b(?:is|are|be|of|equals)\b|[=:])[\s*$\\(]{0,6}(-?[0-9]{1,12}(?:\.[0-9]{1,6})?)"
+    r"(?:\s[a-z]{1,20})?[\s.*$)\\]{0,6}"
 )
 _PROSE = re.compile(r"[\w\s,.'()*$\\>=+:-]*[^\W\d_]{3}[\w\s,.'()*$\\>=+:-]*")
 _OF_NODES = re.compile(r"from node ([0-9]{1,5}) to node ([0-9]{1,5}) is\b", re.IGNORECASE)
 _TIDY = re.compile(r"[\w\s,.;:'()\[\]{}*$\\>-]*")
 _RUN = r"[0-9]{1,5}(?:\s{0,3}(?:,|->|→|-|\\to|\\rightarrow)\s{0,3}[0-9]{1,5}){1,2000}"
-_WEIGHT = re.compile(r" with (?:a |the )?(?:total )?weight of [0-9]{1,12}")
+_PATH_WEIGHT = re.compile(r" with (?:a |the )?(?:total )?weight of [0-9]{1,12}")
 _RUN_ALONE = re.compile(_RUN)
 _RUNS = re.compile(rf"(?<![\w.,]){_RUN}(?!\w)")
 _STATED_RUN = re.compile(rf"(?:\bis|\bbe|:|=)[\s*\[]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE)
 _OR_ANOTHER = re.compile(r"[\s*\])]{0,4},? ?(?:or|/)[\s*\[(]{0,4}[0-9]")
 _SHOWN = re.compile(
-    r"\b(?:path|cycle|route)\b[^\n.;0-9]{0,60}?(?:\b(?:is|be)\b|[:=\[(])[\s*\[(]{0,6}"
-    rf"({_RUN})(?!\w)",
-    re.IGNORECASE,
+    r"(?i)\b(?:path|cycle|route)\b[^\n.;0-9]{0,60}?(?:\b(?:is|be)\b|[:=\[(])[\s*\[(]{0,6}"
+    rf"({_RUN})(?!\w)"
 )
 _EDGE = re.compile(
     r"\(\s{0,3}[0-9]{1,5}\s{0,3}(?:,|->)\s{0,3}[0-9]{1,5}\s{0,3}(?:,\s{0,3}[0-9]{1,5}\s{0,3})?\)"
 )
 _PAIR = re.compile(
-    r"applicant\s{0,3}([0-9]{1,5})\s{0,3}(?::|->|→|-|is assigned to|gets|takes)\s{0,3}"
+    r"(?im)applicant\s{0,3}([0-9]{1,5})\s{0,3}(?::|->|→|-|is assigned to|gets|takes)\s{0,3}"
     r"job\s{0,3}([0-9]{1,5})"
-    r"|^[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]*$",
-    re.IGNORECASE | re.MULTILINE,
+    r"|^[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]*$"
 )
 _OTHER_LINE = re.compile(r"\n[ \t]*[^\s][^\n]*\n")
 _HEAD = re.compile(r"\b(?:the|there)\b", re.IGNORECASE)
 """Where the statement that holds an answer may start."""
 _SENTENCE = re.compile(r"[.!]\s+(?=[A-Z])")
 _ROW = re.compile(
-    r"(?:node\s{0,3}|\|[ \t]{0,9})([0-9]{1,5})\s{0,3}[:=|]\s{0,3}[\[(]\s{0,3}(-?[0-9]{1,9})\s{0,3},"
-    r"\s{0,3}(-?[0-9]{1,9})\s{0,3}[\])]",
-    re.IGNORECASE,
+    r"(?i)(?:node\s{0,3}|\|[ \t]{0,9})([0-9]{1,5})\s{0,3}[:=|]\s{0,3}[\[(]\s{0,3}(-?[0-9]{1,9})"
+    r"\s{0,3},\s{0,3}(-?[0-9]{1,9})\s{0,3}[\])]"
 )
 _FENCE = re.compile(r"^[ \t]*```[a-z]*[ \t]*$", re.MULTILINE)
 _SHORT = 240
@@ -128,10 +118,9 @@ def _judge_number(question: Question, gold: str, text: str) -> Judgement:
     if answer is None:
         return _missing("number")
     for a, b in _OF_NODES.findall(text)[-1:]:
-        pairs = (
-            [(int(a), int(b))] if question.kind == "flow" else [(int(a), int(b)), (int(b), int(a))]
-        )
-        if question.pair not in pairs:
+        pair = (int(a), int(b))
+        is_turned = question.kind != "flow" and pair[::-1] == question.pair
+        if pair != question.pair and not is_turned:
             note = f"speaks of nodes {int(a)} and {int(b)}, which are not those asked about"
             return Judgement(str(answer), note)
     right = read_number(gold)
@@ -179,7 +168,7 @@ def _judge_tour(question: Question, gold: str, text: str) -> Judgement:
         return _judge_yes_no(question, gold, text)
     path = read_walk(text)
     word = read_yes_no(text)
-    is_doubted = not all(_is_claimed(text, *yes.span()) for yes in _YES.finditer(text))
+    is_doubted = not all(_is_claimed(text, *yes.span()) for yes in list(_YES.finditer(text))[-8:])
     if is_doubted or (path is None and word is None):
         return _missing("path")
     if path is None:
@@ -250,9 +239,7 @@ def read_yes_no(text: str) -> str | None:
             is_one = len({word[0].lower() for word in words}) == 1 and _TIDY.fullmatch(part)
             is_plain = is_one and all(_is_claimed(part, *word.span()) for word in words)
             return words[0][0].lower() if is_plain else _leading_word(part)
-    answers = list(_ANSWER_YES_NO.finditer(text))
-    if answers:
-        last = answers[-1]
+    for last in list(_ANSWER_YES_NO.finditer(text))[-1:]:
         line = text[last.start(1) :].partition("\n")[0]
         is_claimed = not _is_contradictory(line) and _is_claimed(text, *last.span(1))
         return last.group(1).lower() if is_claimed else None
@@ -261,15 +248,16 @@ def read_yes_no(text: str) -> str | None:
         word = _leading_word(line)
         if word:
             return word
-    last_line = lines[-1] if lines else ""
+    closing = lines[-1] if lines else ""
     for pattern in (_CONCLUDED, _THERE):
-        matches = list(pattern.finditer(last_line))
+        matches = list(pattern.finditer(closing))
         if matches:
             answer = "no" if matches[0][1].lower() == "no" else "yes"
-            bare = list(_BARE_YES_NO.finditer(last_line[:_SHORT]))
+            bare = list(_BARE_YES_NO.finditer(closing[:_SHORT]))
             is_single = len(matches) == 1 and all(match[1].lower() == answer for match in bare)
-            is_claimed = all(_is_claimed(last_line, *one.span()) for one in (*bare, *matches))
-            return answer if is_single and is_claimed else None
+            stated = (*bare, matches[0])
+            is_claimed = is_single and all(_is_claimed(closing, *one.span()) for one in stated)
+            return answer if is_claimed else None
     return None
 
 
@@ -347,12 +335,11 @@ def _closing_parts(text: str) -> Iterator[str]:
     """Cut out what follows the last `###`, the last box and the last answer tag, where short."""
     box = last_box(text)
     ends = text.find("</answer>", text.rfind("<answer>"))
-    marked = text.rfind("###")
-    parts = [cut(text, marked + 3, len(text))] if marked >= 0 else []
+    parts = [cut(text, text.rfind("###") + 3, len(text))] if "###" in text else []
     parts += [box] if box else []
     if "<answer>" in text:
-        end = len(text) if ends < 0 else ends
-        parts.append(cut(text, text.rfind("<answer>") + len("<answer>"), end))
+        start = text.rfind("<answer>") + len("<answer>")
+        parts.append(cut(text, start, len(text) if ends < 0 else ends))
     for part in parts:
         is_short = len(part.text) <= max(_SHORT, 6 * part.text.count(","))
         if is_short and not is_denied(text, _strip_signs(text, part.start), part.end):
@@ -360,11 +347,8 @@ def _closing_parts(text: str) -> Iterator[str]:
 
 
 def _is_claimed(text: str, start: int, end: int) -> bool:
-    """Tell whether neither an answer is denied nor the statement it closes: `it is not the flow 3`.
-
-    A weight behind a path belongs to it.
-    """
-    weight = _WEIGHT.match(text, end)
+    """Tell whether neither an answer is denied nor the statement it closes: `not the flow 3`."""
+    weight = _PATH_WEIGHT.match(text, end)
     end = weight.end() if weight else end
     start = _strip_signs(text, start)
     before = max(text.rfind("\n", 0, start) + 1, start - _SHORT)

@@ -60,7 +60,9 @@ _LEAD = re.compile(
     r"(?:(?:the|my) (?:final )?answer is(?: that)?:?\s+)?",
     re.IGNORECASE,
 )
-_AND = re.compile(r",?\s+and\s+(?=\S{1,40} is an? (?:knight|knave)\b)|, and ", re.IGNORECASE)
+_AND = re.compile(
+    r",?\s+and\s+(?=\S{1,40} is (?:not )?an? (?:knight|knave)\b)|, and ", re.IGNORECASE
+)
 _COMMA_OR_AND = re.compile(r",? and |, ", re.IGNORECASE)
 _NO_BRACES = str.maketrans("", "", "{}\"'")
 _BREAK = re.compile(r"[\n,;]+|(?<!\d)\.(?=\s)")

@@ -48,10 +48,9 @@ _UNIT_WORDS |= {"eur": "euro", "¥": "yen", "₹": "rupee", "%": "percent", "pct
 _NO_UNITS = frozenset(["and", "to", "of"])
 """Before a unit they make another number."""
 _NO_UNIT = re.compile(
-    r"\b(?:is|are|was|were|equals?|this|that|please|ignore|plus|minus|times|over|mod|divided"
+    r"(?i)\b(?:is|are|was|were|equals?|this|that|please|ignore|plus|minus|times|over|mod|divided"
     r"|squared|cubed|factorial|score|gross|half|halves|(?:thir|four|fif|six|seven|eigh|nin|ten"
-    r"|hundred|thousand|million)(?:ds?|ths?)|but|no)\b",
-    re.IGNORECASE,
+    r"|hundred|thousand|million)(?:ds?|ths?)|but|no)\b"
 )
 """With one of these the words behind a number are no unit: `5 squared`, `5 halves`."""
 _VERB = re.compile(
@@ -64,9 +63,8 @@ _IN = re.compile(r"(?:in|on|by|at|for|during)\s", re.IGNORECASE)
 _NEEDS = re.compile(r"\b[a-z]{2,20}s (?:\*\*\s?[$£€]?|[$£€]\s?)[0-9]")
 """A verb of its own before a sum or a bold number: `she needs **$5**`."""
 _ABOUT = re.compile(
-    r"(?:\b(?:about|approximately|approx\.?|roughly|around)\s|\\approx(?![a-z])|[≈~])"
-    r"[\s$\\]*(?=-?[0-9])",
-    re.IGNORECASE,
+    r"(?i)(?:\b(?:about|approximately|approx\.?|roughly|around)\s|\\approx(?![a-z])|[≈~])"
+    r"[\s$\\]*(?=-?[0-9])"
 )
 _DECIMAL = re.compile(r"[0-9]\.[0-9]")
 _LISTING = re.compile(
@@ -87,7 +85,6 @@ _DROPPED = re.compile(
 )
 _ARTICLE = re.compile(r"\bthe\s+|\A(?:a|an)\s+(?=\w{2})", re.IGNORECASE)
 _MAX_PARTS = 256
-_MAX_QUESTION = 2000
 _MAX_LINE = 400
 
 
@@ -136,13 +133,11 @@ class Table(FileTask):
         if answer is None and not is_whole:
             return no_answer()
         answer = text if answer is None else answer
-        question = problem.prompt[-1].content
+        asked = problem.prompt[-1].content
         is_right = is_whole or any(
-            agrees(gold, answer, rule)
-            or _agrees_otherwise(gold, text, rule)
-            or _restates(question, gold, answer)
-            for gold in golds
+            agrees(gold, answer, rule) or _agrees_otherwise(gold, text, rule) for gold in golds
         )
+        is_right = is_right or any(_restates(asked, gold, answer) for gold in golds)
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
         return to_score(is_right, {}, answer.strip(), note)
 
@@ -197,11 +192,9 @@ def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
     if len(split_list(gold)) < 2:
         return False
     listing = _LISTING.search((visible_text(text) or "")[-MAX_SPAN:].rstrip())
-    return (
-        listing is not None
-        and not is_doubtful(listing["heading"])
-        and agrees(gold, write_in_line(listing["items"]), rule)
-    )
+    if listing is None or is_doubtful(listing["heading"] + listing["items"][-1]):
+        return False
+    return agrees(gold, write_in_line(listing["items"]), rule)
 
 
 def _restates(question: str, gold: str, answer: str) -> bool:
@@ -210,14 +203,14 @@ def _restates(question: str, gold: str, answer: str) -> bool:
     >>> _restates("Which dog has grown the most?", "Champ", "Champ has grown the most.")
     True
     """
-    asked = _ASKED.findall(question[-_MAX_QUESTION:])
+    asked = _ASKED.findall(question[-MAX_SPAN:])
     name = text_form(gold).split()
     words = text_form(plain_text(answer).replace("'s", "")).split()
     rest = words[len(name) :]
     if not asked or not rest or words[: len(name)] != name or is_doubtful(plain_text(answer)):
         return False
     known = text_form(plain_text(asked[-1]).replace("'s", "")).split()
-    return _VERB.search(plain_text(answer)) is not None and set(rest) <= set(known)
+    return _VERB.search(plain_text(answer)) is not None and known[-len(rest) :] == rest
 
 
 def _read_sentence(span: str) -> str:
@@ -278,7 +271,7 @@ def _match_all(golds: Sequence[str], answers: Sequence[str], rule: Rule) -> bool
 
 
 def _is_same(gold: str, answer: str, rule: Rule) -> bool:
-    form = text_form(gold)
+    form = "" if answer.rstrip(" *")[-1:] == "?" != gold.strip()[-1:] else text_form(gold)
     if gold.strip() == answer.strip() or (form and form == text_form(answer)):
         return True
     left = quantity(gold)
