@@ -129,27 +129,21 @@ def _spoiled(problem: Problem, name: str, answer: str) -> tuple[Spoil, Holds]:
 
 
 def _numbered_row(problem: Problem, gold: str) -> Row:
-    """Cut nothing: the whole response is the answer, and is written again with another one in
-    it."""
+    """Cut a yes, a no or a number out of its sentence; a list stays in it."""
     answer = problem.answer or ""
     if answer in ("Yes", "No") or answer.isdigit():
 
         def spoil(text: str, rng: Random) -> str:
-            other = {"Yes": "No", "No": "Yes"}.get(answer) or str(
-                int(answer) + rng.randrange(1, 99)
-            )
-            turned = text.replace(
-                "is no" if answer == "No" else "is a", "is a" if answer == "No" else "is no"
-            )
-            return other.join(turned.rsplit(answer, 1))
+            return {"Yes": "No", "No": "Yes"}.get(text) or str(int(text) + rng.randrange(1, 99))
 
         said = ("yes", "thereis", "thereexists") if answer == "Yes" else ("no",)
         signs = said if answer in ("Yes", "No") else (answer,)
+        before, _, after = gold.rpartition(answer)
         return Row(
             problem=problem,
-            before="",
-            answer=gold,
-            after="",
+            before=before,
+            answer=answer,
+            after=after,
             spoil=spoil,
             holds=partial(_has_key, signs),
         )

@@ -18,6 +18,7 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 _OPENING = re.compile(r"\{(?=\s*[\"'}])")
+_RULE = re.compile(r"\|[-:| ]+\|")
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 
@@ -57,6 +58,20 @@ def last_object(text: str) -> str | None:
         elif sign == "}" and starts:
             best = (starts.pop(), index + 1)
     return text[slice(*best)] if best and not starts else None
+
+
+def parse_markdown(text: str) -> list[list[str]] | None:
+    """Parse a text that is one Markdown table, its header first; None where it is none.
+
+    >>> parse_markdown("| Name | Pet |\\n|---|---|\\n| Ann | cat |")
+    [['Name', 'Pet'], ['Ann', 'cat']]
+    """
+    lines = [line.strip() for line in text[: MAX_CHARS + 1].strip().splitlines()]
+    if len(text) > MAX_CHARS or len(lines) < 3 or not _RULE.fullmatch(lines[1]):
+        return None
+    if not all(len(line) > 1 and line[0] == line[-1] == "|" for line in lines):
+        return None
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in (lines[0], *lines[2:])]
 
 
 def plain(text: str) -> str:

@@ -69,7 +69,7 @@ _DENIED_BEFORE = re.compile(
     r"|between(?:[^,;.\n]{1,40}\band)?|(?:anything|everything|nothing|all) but|except(?: for)?"
     r"|(?:could|might|may|unlikely to|hardly) (?:be|say|answer)"
     r"|(?<!\bor )(?:maybe|perhaps|possibly|probably)))"
-    r"(?:[\s:*$`\"'(\[{\\]|boxed|text(?:bf)?|<answer>)*(?:[A-Za-z]\w{0,3}\s?=[\s$*(\\]*)?\Z",
+    r"(?:[\s:*$`\"'(\[{}\\]|boxed|text(?:bf)?|<answer>)*(?:[A-Za-z]\w{0,3}\s?=[\s$*(\\]*)?\Z",
     re.IGNORECASE,
 )
 """Before an answer it says that the answer is another, or may be."""
@@ -166,7 +166,7 @@ _NUMBER = re.compile(
     r"|[-−]?\\[dtc]?frac\s?\{[^{}]{1,40}\}\s?\{[^{}]{1,40}\}"
 )
 _SENTENCE_END = re.compile(r"[.。!?](?=[\s$\"')]|$)|\n")
-_NEXT_SENTENCE = re.compile(r"[.!]\s+(?=[A-Z*\"'])")
+_NEXT_SENTENCE = re.compile(r"(?<!\b[A-Z])[.!]\s+(?=[A-Z*\"'])")
 _VERB = re.compile(r"\b(?:is|are|was|were|be|equals)\b[\s:*]*(?=\S)", re.IGNORECASE)
 _PLAIN_NUMBER = re.compile(r"[0-9](?:[0-9.,]*[0-9])?")
 _PLAIN_WORDS = re.compile(r"[A-Za-z ,'*()-]*")

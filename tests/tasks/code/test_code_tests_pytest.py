@@ -1,6 +1,7 @@
 import pytest
 from code_rows import make
 
+from whet.errors import DataError
 from whet.tasks.code.code_tests import CodePytest, unsupported_reason
 from whet.tasks.code.program import fence
 from whet.types import Verdict
@@ -103,8 +104,8 @@ def test_a_module_of_another_name_can_be_tested_whole() -> None:
     ("tests", "reason"),
     [
         (
-            "import pytest\n@pytest.fixture\ndef x():\n    pass\ndef test_a(x):\n    f(x)",
-            "the tests use pytest.fixture",
+            "import pytest\n@pytest.fixture(autouse=True)\ndef x():\n    f()",
+            "the tests use pytest.fixture with arguments",
         ),
         (
             "import pytest\n@pytest.mark.skip\ndef test_a():\n    f()",
@@ -120,6 +121,83 @@ def test_a_module_of_another_name_can_be_tested_whole() -> None:
 )
 def test_tests_that_need_more_are_refused_with_the_reason(tests: str, reason: str) -> None:
     assert unsupported_reason(make("code_pytest", {"tests": tests})) == reason
+
+
+STACK_TESTS = """
+import pytest
+from solution import Stack
+
+@pytest.fixture
+def base():
+    return 1
+
+@pytest.fixture()
+def stack(base):
+    made = Stack()
+    made.push(base)
+    yield made
+    assert made.closed() == False
+
+def test_push(stack, base):
+    stack.push(2)
+    assert len(stack) == 2 and stack.peek() == 2 and stack[0] == base and 2 in stack
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_new(stack, n):
+    stack.push(n)
+    assert len(stack) == 2 and stack.pop() == n
+
+class TestEmpty:
+    def test_empty(self, stack):
+        stack.pop()
+        with pytest.raises(IndexError):
+            stack.pop()
+"""
+STACK = """
+class Stack:
+    def __init__(self):
+        self.items = []
+    def push(self, item):
+        self.items.append(item)
+    def pop(self):
+        return self.items.pop()
+    def peek(self):
+        return self.items[-1]
+    def closed(self):
+        return False
+    def __len__(self):
+        return len(self.items)
+    def __getitem__(self, index):
+        return self.items[index]
+    def __contains__(self, item):
+        return item in self.items
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("", "", Verdict.CORRECT),
+        ("len(self.items)", "len(self.items) + 1", Verdict.WRONG),
+        ("len(self.items)", "'2'", Verdict.WRONG),
+        ("self.items[index]", "7", Verdict.WRONG),
+        ("item in self.items", "False", Verdict.WRONG),
+        ("return False", "return True", Verdict.WRONG),
+    ],
+)
+def test_fixtures_are_made_anew_for_each_test(old: str, new: str, verdict: Verdict) -> None:
+    row = make("code_pytest", {"tests": STACK_TESTS})
+    score = CodePytest().score(row, fence(STACK.replace(old, new) if old else STACK))
+
+    assert unsupported_reason(row) is None
+    assert score.verdict == verdict, score.note
+
+
+def test_tests_that_need_more_of_pytest_make_no_verdict() -> None:
+    tests = "import pytest\nfrom solution import f\n@pytest.mark.skip\ndef test_a():\n    f()"
+
+    with pytest.raises(DataError, match=r"pytest\.mark\.skip"):
+        CodePytest().score(make("code_pytest", {"tests": tests}), fence("def f():\n    pass"))
 
 
 def test_a_module_without_tests_is_wrong_and_text_without_a_program_is_no_answer() -> None:

@@ -106,7 +106,7 @@ def test_usual_ways_to_say_it_are_right(answer: str) -> None:
         (GOLD.replace("Boris is a knave", "Boris is a knight"), Verdict.WRONG),
         (GOLD + "\n(2) Boris is a knight", Verdict.NO_ANSWER),
         (GOLD.replace("Boris is a knave", "Boris is a knave or a knight"), Verdict.NO_ANSWER),
-        (GOLD.replace("Boris is a knave", "Boris is not a knave"), Verdict.NO_ANSWER),
+        (GOLD.replace("Boris is a knave", "Boris is not a knave"), Verdict.WRONG),
         ("knight knave knave", Verdict.NO_ANSWER),
         ("", Verdict.NO_ANSWER),
     ],

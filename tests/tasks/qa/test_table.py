@@ -1,6 +1,7 @@
 """Table answers: numbers with units, texts, lists, declared tolerances, and all the golds of the
 benchmark files."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -8,7 +9,7 @@ from qa_rows import Row, fuzz, needs_data, problem, read
 
 from whet.errors import DataError
 from whet.tasks.qa.table import Table, TableConfig, quantity, split_list
-from whet.types import Json, Verdict
+from whet.types import Json, Message, Verdict
 
 TASK = Table()
 
@@ -152,6 +153,29 @@ def test_quantities_are_exact_and_bounded() -> None:
     assert quantity("-$5").value == -5  # type: ignore[union-attr]
     assert quantity(".") is None and quantity("km") is None
     assert quantity("3 dozen eggs").value == 36  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        (r"\boxed{\text{Champ's weight has changed the most}}", True),
+        ("Champ's weight has changed the most.", True),
+        (r"\boxed{\text{Champ has changed the most}}", True),
+        (r"\boxed{\text{Champ's weight has not changed the most}}", False),
+        (r"\boxed{\text{Champ has changed the least}}", False),
+        (r"\boxed{\text{Champ has changed less than Rex}}", False),
+        (r"\boxed{\text{Rex has changed the most}}", False),
+        (r"\boxed{\text{Champ keeps eating}}", False),
+        (r"\boxed{\text{Champ has changed}}", False),
+    ],
+)
+def test_a_reference_that_restates_the_question_is_an_answer(text: str, is_right: bool) -> None:
+    asked = (
+        "Rex keeps eating the food of Champ. Which dog's weight has changed the most?\n\nReason."
+    )
+    row = replace(problem("table", "Champ"), prompt=(Message(role="user", content=asked),))
+
+    assert (TASK.score(row, text).verdict is Verdict.CORRECT) is is_right
 
 
 def test_lists_split_at_bars_semicolons_then_commas() -> None:

@@ -10,6 +10,7 @@ traces of any.
 
 import re
 from decimal import Decimal
+from functools import partial
 from random import Random
 from typing import Literal, NamedTuple
 
@@ -56,7 +57,10 @@ class Clrs(GeneratedTask):
         Parts: `correct` 0 or 1; `output`, 1 where what follows the trace is right; `trace`, the
         share of right states, where the gold answer has them.
         """
-        return grade(problem, text, printout_of, _compare, needs="a CLRS printout")
+        algorithm = ALGORITHMS.get(str(problem.payload.get("algorithm")))
+        label = algorithm.output if algorithm else ""
+        read = partial(printout_of, label=label)
+        return grade(problem, text, read, _compare, needs="a CLRS printout")
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else problem.answer.strip()
@@ -77,9 +81,14 @@ class Clrs(GeneratedTask):
         return self.make_problem(prompt, f"{trace}{output}", payload, level, core=core)
 
 
-def printout_of(text: str) -> Printout | None:
-    """Read `output` or `trace | output`; None where it is neither, or there is no output."""
-    before, bar, after = text.rpartition("|")
+def printout_of(text: str, label: str = "") -> Printout | None:
+    """Read `output` or `trace | output`; None where it is neither, or there is no output.
+
+    The label that the question ends with may be said again: `median: 5`.
+    """
+    name, mark, rest = text.replace("**", "").replace("=", ":", 1).partition(":")
+    is_labelled = mark and label and name.strip() == label
+    before, bar, after = (rest if is_labelled else text).rpartition("|")
     trace = parse(before) if bar else None
     output = parse(after)
     if not output or (bar and trace is None):

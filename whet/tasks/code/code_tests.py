@@ -74,6 +74,8 @@ class CodePytest(CodeTask):
         tests = tests_of(problem)
         if not tests.tests:
             raise data_error(problem, "tests in payload.tests", tests.tests)
+        if reason := tests_text.pytest_fault(tests.tests):
+            raise data_error(problem, "tests that can run here", reason)
         return _score_tests(self.config, tests, program.last_program(text))
 
 

@@ -6,8 +6,8 @@ instance of the model's class, is a stand-in too: its methods can be called, and
 error.
 
 Nothing but the standard library is installed there, so the part of pytest that published tests use
-is written here: raises, approx, fail, param and parametrize, test functions and classes, unittest
-cases. `tests_text.unsupported_reason` refuses rows that need more of it.
+is written here: raises, approx, fail, param, parametrize and plain fixtures, test functions and
+classes, unittest cases. `tests_text.unsupported_reason` refuses rows that need more of it.
 """
 
 import ast
@@ -21,6 +21,7 @@ import sys
 import traceback
 import unittest
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
 from types import ModuleType, SimpleNamespace, TracebackType
@@ -118,6 +119,18 @@ class StandIn(plain.Remote, RemoteName):
     def __bool__(self) -> bool:
         return self.is_true
 
+    def __len__(self) -> int:
+        length = RemoteName(self._relay, *self._path, "__len__")()
+        if type(length) is not int:
+            raise TypeError(f"the length of a {self.kind} is no whole number")
+        return length
+
+    def __getitem__(self, key: object) -> object:
+        return RemoteName(self._relay, *self._path, "__getitem__")(key)
+
+    def __contains__(self, item: object) -> bool:
+        return RemoteName(self._relay, *self._path, "__contains__")(item) is True
+
     def _describe(self) -> str:
         return f"a {self.kind}"
 
@@ -174,6 +187,7 @@ def pytest_module() -> ModuleType:
     module = ModuleType("pytest")
     mark = SimpleNamespace(parametrize=parametrize)
     vars(module).update(raises=Raises, approx=Approx, fail=fail, param=param, mark=mark)
+    vars(module).update(fixture=fixture)
     return module
 
 
@@ -192,6 +206,14 @@ def run_pytest(names: Mapping[str, object]) -> str:
 
 def fail(reason: str = "") -> None:
     raise AssertionError(reason)
+
+
+def fixture(make: Callable[..., object] | None = None) -> object:
+    """Mark a function whose value tests take by its name; it is called for each test."""
+    if make is None:
+        return fixture
+    vars(make)["is_fixture"] = True
+    return make
 
 
 _Number = int | float | complex
@@ -288,15 +310,36 @@ class Approx:
 def _collect(names: Mapping[str, object]) -> Iterator[tuple[str, Callable[[], object]]]:
     for name, thing in list(names.items()):
         if inspect.isfunction(thing) and name.startswith("test"):
-            yield from _cases(name, thing)
+            yield from _cases(name, thing, names)
         elif inspect.isclass(thing) and issubclass(thing, unittest.TestCase):
             for key in unittest.defaultTestLoader.getTestCaseNames(thing):
                 yield f"{name}.{key}", thing(key).debug
         elif inspect.isclass(thing) and name.startswith("Test"):
             for key in [key for key in vars(thing) if key.startswith("test")]:
-                yield from _cases(f"{name}.{key}", getattr(thing(), key))
+                yield from _cases(f"{name}.{key}", getattr(thing(), key), names)
 
 
-def _cases(name: str, test: Callable[..., object]) -> Iterator[tuple[str, Callable[[], object]]]:
+def _cases(
+    name: str, test: Callable[..., object], names: Mapping[str, object]
+) -> Iterator[tuple[str, Callable[[], object]]]:
     for row in getattr(test, "cases", [{}]):
-        yield name, lambda row=row: test(**row)  # type: ignore[misc]
+        yield name, partial(_run_case, test, dict(row), names)
+
+
+def _run_case(
+    test: Callable[..., object], values: dict[str, object], names: Mapping[str, object]
+) -> None:
+    """Call a test with its values and the fixtures it names, which may name others in turn."""
+
+    def take(function: Callable[..., object]) -> dict[str, object]:
+        for key in inspect.signature(function).parameters:
+            make = names.get(key)
+            if key not in values and inspect.isfunction(make) and hasattr(make, "is_fixture"):
+                if inspect.isgeneratorfunction(make):
+                    values[key] = stack.enter_context(contextmanager(make)(**take(make)))
+                else:
+                    values[key] = make(**take(make))
+        return {key: values[key] for key in inspect.signature(function).parameters if key in values}
+
+    with ExitStack() as stack:
+        test(**take(test))

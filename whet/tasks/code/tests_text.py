@@ -8,7 +8,7 @@ import warnings
 _MARKS = {"parametrize"}
 _RUNNERS = {"eval", "exec", "compile", "__import__", "globals"}
 _RUNNERS |= {"pickle", "marshal", "importlib", "subprocess"}
-_PYTEST = {"raises", "approx", "mark", "fail", "param"}
+_PYTEST = {"raises", "approx", "mark", "fail", "param", "fixture"}
 
 
 def parse(text: str) -> ast.Module | None:
@@ -82,6 +82,12 @@ def unsupported_reason(tests: str, *, entry: str, module: str, setup: str = "") 
     return "the tests never call the program"
 
 
+def pytest_fault(tests: str) -> str | None:
+    """Name what tests use of pytest that is not there; None where that is nothing."""
+    tree = parse(tests)
+    return next(filter(None, map(_pytest_fault, ast.walk(tree))), None) if tree else None
+
+
 def _imports(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name.partition(".")[0] for alias in node.names]
@@ -91,6 +97,8 @@ def _imports(node: ast.AST) -> list[str]:
 
 
 def _pytest_fault(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Call) and node.keywords and ast.unparse(node.func) == "pytest.fixture":
+        return "the tests use pytest.fixture with arguments"
     if not isinstance(node, ast.Attribute):
         return None
     owner = node.value

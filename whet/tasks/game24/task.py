@@ -165,7 +165,9 @@ class Game24(ConfiguredTask):
         return traces.trace(numbers, plays, rng, format=cfg.format, budget=budget, depth=cfg.depth)
 
     def _grade(self, problem: Problem, text: str) -> "Grade":
-        return grade(_numbers(problem), text, is_solvable=problem.answer != NO_SOLUTION)
+        hand = _numbers(problem)
+        is_solvable = can_reach(tuple(sorted((card, 1) for card in hand)))
+        return grade(hand, text, is_solvable=is_solvable)
 
 
 def hand_of(numbers: Sequence[int]) -> Hand:

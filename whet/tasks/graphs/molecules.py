@@ -237,7 +237,8 @@ def _value_common_subgraph(pair: Molecules, *lists: Nodes) -> Value:
     """Count the atoms of a common subgraph.
 
     Elements do not count and the atoms need not be connected, as in GraphArena; missing bonds count
-    as much as present ones (an induced subgraph).
+    as much as present ones (an induced subgraph). Each list is a set, as there: the question does
+    not ask which atom of A goes with which of B, so any order is right.
     """
     for key, molecule, nodes in zip("AB", pair, lists, strict=True):
         outside = [node for node in nodes if node >= len(molecule.labels)]

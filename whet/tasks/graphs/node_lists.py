@@ -38,9 +38,10 @@ _NUMBERS = re.compile(r"\s*[0-9]{1,6}(?:\s*,\s*[0-9]{1,6})*\s*")
 _JOINING = any_of(CHOICE, TURN, "and|also|either|no")
 _NEXT = re.compile(rf"\W{{0,6}}(?:{_JOINING}\W{{0,4}}){{0,4}}", re.IGNORECASE)
 _STATING = re.compile(
-    rf"(?:[:：]|\b(?:is|are)\b|{_JOINING}|[\])\s][,/;\n])[^\w\[\]]{{0,20}}\Z", re.IGNORECASE
+    rf"(?:[:：]|\b(?:is|are)\b|{_JOINING}|[\])\s][,/;\n]|\] )[^\w\[\]]{{0,20}}\Z", re.IGNORECASE
 )
 _OTHER_FORM = re.compile(r"\n|\band\b|->|→|\\to\b|\\rightarrow\b|\*\*")
+_COMMA = re.compile(r"\s*(?:[,;]|,? and)?\s*")
 _DIGIT = re.compile("[0-9]")
 _STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
@@ -135,10 +136,10 @@ def read_numbers(text: str) -> Reply | None:
 def read_two(text: str) -> Reply | None:
     """Read the final two lists of whole numbers, the first for A and the second for B."""
     for part in _closing_parts(text):
-        inside = _all_numbers(_brackets(part))
+        inside = _all_numbers(_claimed(part, in_pairs=True))
         if len(inside) >= 2:
             return _join(inside[-2:])
-    brackets = _claimed(text)
+    brackets = _claimed(text, in_pairs=True)
     for marked in _after_answer(text, brackets):
         following = _all_numbers([one for one in brackets if marked.start <= one.start])
         until = text.find("\n\n", marked.end)
@@ -171,10 +172,11 @@ def _last(
         """Read a list that is stated as an answer, or joined to one, and is no remark."""
         start = bracket.start - 1
         is_stated = _STATING.search(part, max(start - _MAX_GAP, 0), start) is not None
-        return strange(bracket.text) if is_stated else None
+        is_all = len(part.strip()) == len(bracket.text) + 2
+        return strange(bracket.text) if is_stated or is_all else None
 
     for part in _closing_parts(text):
-        for bracket in reversed(_brackets(part)):
+        for bracket in reversed(_claimed(part)):
             if (reply := read_sure(part, bracket)) is not None:
                 return reply
         if (reply := bare(part)) is not None and is_sure(reply):
@@ -207,15 +209,23 @@ def _brackets(text: str) -> list[Span]:
     return [cut(text, start, end) for start, end in pairs[-_MAX_LISTS:]]
 
 
-def _claimed(text: str) -> list[Span]:
-    """Find the pairs but those that the text denies, then or later."""
+def _claimed(text: str, *, in_pairs: bool = False) -> list[Span]:
+    """Find the brackets but those that the text denies, then or later.
+
+    Where lists come in pairs, one that is joined to a denied one is denied too.
+    """
     claimed: list[Span] = []
     denied: set[str] = set()
+    after: Span | None = None
     for bracket in reversed(_brackets(text)):
-        if is_denied(text, bracket.start - 1, bracket.end + 1):
+        end = bracket.end
+        if in_pairs and after and _COMMA.fullmatch(text, bracket.end + 1, after.start - 1):
+            end = after.end
+        if is_denied(text, bracket.start - 1, end + 1):
             denied.add(bracket.text)
         elif bracket.text not in denied:
             claimed.append(bracket)
+        after = bracket
     return claimed[::-1]
 
 

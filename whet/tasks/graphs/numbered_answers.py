@@ -20,46 +20,47 @@ from whet.types import Score, Verdict
 Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
 
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
-_LEADING = re.compile(
-    r"[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>-]*", re.IGNORECASE
-)
-_BARE_YES_NO = re.compile(
-    r"\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))", re.IGNORECASE
-)
-_DENIED = re.compile(r"\bnot\W{1,3}(?:yes|no)\b", re.IGNORECASE)
+_YES = re.compile(r"\byes\b", re.IGNORECASE)
+_LEADING = re.compile(r"(?i)[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>-]*")
+_BARE_YES_NO = re.compile(r"(?i)\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))")
+_CONCLUDED = re.compile(r"(?i)\b(?:so|therefore|thus|hence)[\s,:]{1,3}(yes|no)\b(?=[,.;!]|\Z)")
 _ANSWER_YES_NO = re.compile(
     r"answer(?: is)?[\W_]{0,8}(yes|no)\b(?![\s.,;)*]*(?:\bor\b|\band\b|/|\())", re.IGNORECASE
 )
 _THERE = re.compile(r"\bthere (?:is|exists) (an?|no)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])-?[0-9]{1,12}(?:\.[0-9]{1,6})?(?!\.?\w)")
 _STATED_NUMBER = re.compile(
-    r"(?:\b(?:is|are|be|of|equals)\b|[=:])[\s*$\\(]{0,6}(-?[0-9]{1,12}(?:\.[0-9]{1,6})?)"
-    r"(?:\s[a-z]{1,20})?[\s.*$)\\]{0,6}",
-    re.IGNORECASE,
+    r"(?i)(?:\b(?:is|are|be|of|equals)\b|[=:])[\s*$\\(]{0,6}(-?[0-9]{1,12}(?:\.[0-9]{1,6})?)"
+    r"(?:\s[a-z]{1,20})?[\s.*$)\\]{0,6}"
 )
 _PROSE = re.compile(r"[\w\s,.'()*$\\>=+:-]*[^\W\d_]{3}[\w\s,.'()*$\\>=+:-]*")
 _OF_NODES = re.compile(r"from node ([0-9]{1,5}) to node ([0-9]{1,5}) is\b", re.IGNORECASE)
 _TIDY = re.compile(r"[\w\s,.;:'()\[\]{}*$\\>-]*")
 _RUN = r"[0-9]{1,5}(?:\s{0,3}(?:,|->|→|-|\\to|\\rightarrow)\s{0,3}[0-9]{1,5}){1,2000}"
+_PATH_WEIGHT = re.compile(r" with (?:a |the )?(?:total )?weight of [0-9]{1,12}")
 _RUN_ALONE = re.compile(_RUN)
 _RUNS = re.compile(rf"(?<![\w.,]){_RUN}(?!\w)")
 _STATED_RUN = re.compile(rf"(?:\bis|\bbe|:|=)[\s*\[]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE)
 _OR_ANOTHER = re.compile(r"[\s*\])]{0,4},? ?(?:or|/)[\s*\[(]{0,4}[0-9]")
 _SHOWN = re.compile(
-    r"\b(?:path|cycle|route)\b[^\n.;0-9]{0,60}?(?:\b(?:is|be)\b|[:=\[(])[\s*\[(]{0,6}"
-    rf"({_RUN})(?!\w)",
-    re.IGNORECASE,
+    r"(?i)\b(?:path|cycle|route)\b[^\n.;0-9]{0,60}?(?:\b(?:is|be)\b|[:=\[(])[\s*\[(]{0,6}"
+    rf"({_RUN})(?!\w)"
 )
 _EDGE = re.compile(
     r"\(\s{0,3}[0-9]{1,5}\s{0,3}(?:,|->)\s{0,3}[0-9]{1,5}\s{0,3}(?:,\s{0,3}[0-9]{1,5}\s{0,3})?\)"
 )
 _PAIR = re.compile(
-    r"applicant\s{0,3}([0-9]{1,5})\s{0,3}(?::|->|→|-|is assigned to|gets|takes)\s{0,3}"
+    r"(?im)applicant\s{0,3}([0-9]{1,5})\s{0,3}(?::|->|→|-|is assigned to|gets|takes)\s{0,3}"
     r"job\s{0,3}([0-9]{1,5})"
+    r"|^[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]*$"
 )
+_OTHER_LINE = re.compile(r"\n[ \t]*[^\s][^\n]*\n")
+_HEAD = re.compile(r"\b(?:the|there)\b", re.IGNORECASE)
+"""Where the statement that holds an answer may start."""
+_SENTENCE = re.compile(r"[.!]\s+(?=[A-Z])")
 _ROW = re.compile(
-    r"node\s{0,3}([0-9]{1,5})\s{0,3}[:=]\s{0,3}[\[(]\s{0,3}(-?[0-9]{1,9})\s{0,3},"
-    r"\s{0,3}(-?[0-9]{1,9})\s{0,3}[\])]"
+    r"(?i)(?:node\s{0,3}|\|[ \t]{0,9})([0-9]{1,5})\s{0,3}[:=|]\s{0,3}[\[(]\s{0,3}(-?[0-9]{1,9})"
+    r"\s{0,3},\s{0,3}(-?[0-9]{1,9})\s{0,3}[\])]"
 )
 _FENCE = re.compile(r"^[ \t]*```[a-z]*[ \t]*$", re.MULTILINE)
 _SHORT = 240
@@ -117,7 +118,9 @@ def _judge_number(question: Question, gold: str, text: str) -> Judgement:
     if answer is None:
         return _missing("number")
     for a, b in _OF_NODES.findall(text)[-1:]:
-        if sorted((int(a), int(b))) != sorted(question.pair):
+        pair = (int(a), int(b))
+        is_turned = question.kind != "flow" and pair[::-1] == question.pair
+        if pair != question.pair and not is_turned:
             note = f"speaks of nodes {int(a)} and {int(b)}, which are not those asked about"
             return Judgement(str(answer), note)
     right = read_number(gold)
@@ -165,7 +168,8 @@ def _judge_tour(question: Question, gold: str, text: str) -> Judgement:
         return _judge_yes_no(question, gold, text)
     path = read_walk(text)
     word = read_yes_no(text)
-    if path is None and word is None:
+    is_doubted = not all(_is_claimed(text, *yes.span()) for yes in list(_YES.finditer(text))[-8:])
+    if is_doubted or (path is None and word is None):
         return _missing("path")
     if path is None:
         return Judgement(word or "", "a path is asked for, and none is given")
@@ -230,25 +234,31 @@ def read_yes_no(text: str) -> str | None:
     ['yes', None, 'no']
     """
     for part in _closing_parts(text):
-        words = {word.lower() for word in _YES_NO.findall(part)}
+        words = list(_YES_NO.finditer(part))
         if words:
-            is_plain = len(words) == 1 and _TIDY.fullmatch(part) and not _DENIED.search(part)
-            return str(words.pop()) if is_plain else _leading_word(part)
-    answers = list(_ANSWER_YES_NO.finditer(text))
-    if answers:
-        last = answers[-1]
+            is_one = len({word[0].lower() for word in words}) == 1 and _TIDY.fullmatch(part)
+            is_plain = is_one and all(_is_claimed(part, *word.span()) for word in words)
+            return words[0][0].lower() if is_plain else _leading_word(part)
+    for last in list(_ANSWER_YES_NO.finditer(text))[-1:]:
         line = text[last.start(1) :].partition("\n")[0]
-        is_claimed = not _is_contradictory(line) and not is_denied(text, *last.span(1))
+        is_claimed = not _is_contradictory(line) and _is_claimed(text, *last.span(1))
         return last.group(1).lower() if is_claimed else None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in (lines[-1:] + lines[:1])[: len(lines)]:
         word = _leading_word(line)
         if word:
             return word
-    there = _THERE.findall(lines[-1]) if lines else []
-    if len(there) != 1:
-        return None
-    return "no" if str(there[0]).lower() == "no" else "yes"
+    closing = lines[-1] if lines else ""
+    for pattern in (_CONCLUDED, _THERE):
+        matches = list(pattern.finditer(closing))
+        if matches:
+            answer = "no" if matches[0][1].lower() == "no" else "yes"
+            bare = list(_BARE_YES_NO.finditer(closing[:_SHORT]))
+            is_single = len(matches) == 1 and all(match[1].lower() == answer for match in bare)
+            stated = (*bare, matches[0])
+            is_claimed = is_single and all(_is_claimed(closing, *one.span()) for one in stated)
+            return answer if is_claimed else None
+    return None
 
 
 def read_number(text: str) -> Fraction | None:
@@ -277,15 +287,15 @@ def read_walk(text: str) -> tuple[int, ...] | None:
         if _RUN_ALONE.fullmatch(line := write_in_line(span).replace('"', "").strip("[]() ")):
             return _numbers(line)
     for part in _closing_parts(text):
-        inside = _RUNS.findall(part)
+        inside = list(_RUNS.finditer(part))
         if inside:
-            return _numbers(inside[-1])
+            return _numbers(inside[-1][0]) if _is_claimed(part, *inside[-1].span()) else None
     bare = _EDGE.sub(" ", text)
     for pattern, source in ((_STATED_RUN, bare), (_RUNS, bare), (_RUNS, text)):
         runs = list(pattern.finditer(source))
         if runs:
             start, end = runs[-1].span(pattern.groups)
-            is_one = not is_denied(source, start, end) and not _OR_ANOTHER.match(source, end)
+            is_one = _is_claimed(source, start, end) and not _OR_ANOTHER.match(source, end)
             return _numbers(source[start:end]) if is_one else None
     return None
 
@@ -302,20 +312,23 @@ def read_shown_walk(text: str) -> tuple[int, ...] | None:
 
 
 def read_pairs(text: str) -> list[tuple[int, int]]:
-    """Read the last block of lines that give applicants their jobs."""
-    block: list[tuple[int, int]] = []
-    for line in reversed(text.splitlines()):
-        pairs = [(int(a), int(b)) for a, b in _PAIR.findall(line.lower())]
-        if pairs:
-            block = pairs + block
-        elif block and line.strip():
-            break
-    return block
+    """Read the last block of lines that give applicants their jobs, or the last table of them."""
+    block: list[re.Match[str]] = []
+    for pair in _PAIR.finditer(text):
+        if block and _OTHER_LINE.search(text, block[-1].end(), pair.start()):
+            block = []
+        block.append(pair)
+    if not block or not _is_claimed(text, block[0].start(), block[-1].end()):
+        return []
+    return [(int(pair[1] or pair[3]), int(pair[2] or pair[4])) for pair in block]
 
 
 def read_rows(text: str) -> dict[int, tuple[int, int]]:
     """Read two numbers for every node, the last ones for each."""
-    return {int(node): (int(x), int(y)) for node, x, y in _ROW.findall(text.lower())}
+    rows = list(_ROW.finditer(text))
+    if not rows or not _is_claimed(text, rows[0].start(), rows[-1].end()):
+        return {}
+    return {int(row[1]): (int(row[2]), int(row[3])) for row in rows}
 
 
 def _closing_parts(text: str) -> Iterator[str]:
@@ -325,12 +338,28 @@ def _closing_parts(text: str) -> Iterator[str]:
     parts = [cut(text, text.rfind("###") + 3, len(text))] if "###" in text else []
     parts += [box] if box else []
     if "<answer>" in text:
-        end = len(text) if ends < 0 else ends
-        parts.append(cut(text, text.rfind("<answer>") + len("<answer>"), end))
+        start = text.rfind("<answer>") + len("<answer>")
+        parts.append(cut(text, start, len(text) if ends < 0 else ends))
     for part in parts:
         is_short = len(part.text) <= max(_SHORT, 6 * part.text.count(","))
-        if is_short and not is_denied(text, part.start, part.end):
+        if is_short and not is_denied(text, _strip_signs(text, part.start), part.end):
             yield part.text.lstrip("# \t")
+
+
+def _is_claimed(text: str, start: int, end: int) -> bool:
+    """Tell whether neither an answer is denied nor the statement it closes: `not the flow 3`."""
+    weight = _PATH_WEIGHT.match(text, end)
+    end = weight.end() if weight else end
+    start = _strip_signs(text, start)
+    before = max(text.rfind("\n", 0, start) + 1, start - _SHORT)
+    heads = [match.start() for match in _HEAD.finditer(text, before, start)]
+    return not any(is_denied(text, head, end) for head in (start, *heads[-1:]))
+
+
+def _strip_signs(text: str, start: int) -> int:
+    """Find where the words before an answer end: `it is not ### [3, 4]`."""
+    window = max(start - 16, 0)
+    return window + len(text[window:start].rstrip("#[( "))
 
 
 def _leading_word(line: str) -> str | None:
@@ -358,12 +387,12 @@ def _bare_number(text: str) -> Fraction | None:
 
 
 def _number_at_end(line: str) -> Fraction | None:
-    """Read the number that a line of prose ends with and states."""
-    line = line.strip()[-_SHORT:]
+    """Read the number that the last sentence of a line ends with and states."""
+    line = _SENTENCE.split(line.strip()[-_SHORT:])[-1]
     if not _PROSE.fullmatch(line):
         return None
     ends = [match for match in _STATED_NUMBER.finditer(line) if match.end() == len(line)]
-    return Fraction(ends[-1].group(1)) if ends else None
+    return Fraction(ends[-1][1]) if ends and _is_claimed(line, *ends[-1].span(1)) else None
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from typing import Literal
 from whet.errors import DataError
 from whet.tasks.answers import strip_text_commands
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade
+from whet.tasks.literals import parse_markdown
 from whet.tasks.logic.vocabulary import PEOPLE
 from whet.types import Json, Problem, Score, Split
 
@@ -39,15 +40,31 @@ _ASK = (
     "<answer>(1) NAME is a knight or knave\n(2) ...</answer>"
 )
 _CLAUSE = re.compile(
-    r"(?:\(\d{1,3}\)|\d{1,3}[.)]|[-*])? ?(?:and )?(\S{1,40}?)(?: is an? |: ?)(knight|knave)\.?",
+    r"(?:\(\d{1,3}\)|\d{1,3}[.)]|[-*])? ?(?:and )?(\S{1,40}?)(?: is (not )?an? |: ?)"
+    r"(knight|knave)\.?",
     re.IGNORECASE,
 )
+_NAME = r"(?!(?:knight|knave)s?\b)[^\s,;.:|()]{1,40}"
+_TOGETHER = re.compile(
+    rf"(?:both )?({_NAME}(?:, {_NAME}){{0,20}},? and {_NAME}) are (?:both |all )?(knight|knave)s\b",
+    re.IGNORECASE,
+)
+"""`Ada and Bob are knights`"""
+_GROUP = re.compile(
+    rf"\b(knight|knave)s?: ?({_NAME}(?:(?:, and |, | and ){_NAME}){{0,20}})(?![^\n;.])",
+    re.IGNORECASE,
+)
+"""`Knights: Ada, Bob`"""
 _LEAD = re.compile(
     r"\s*(?:(?:so|thus|therefore|hence)[,:]?\s+)?"
     r"(?:(?:the|my) (?:final )?answer is(?: that)?:?\s+)?",
     re.IGNORECASE,
 )
-_AND = re.compile(r",?\s+and\s+(?=\S{1,40} is an? (?:knight|knave)\b)|, and ", re.IGNORECASE)
+_AND = re.compile(
+    r",?\s+and\s+(?=\S{1,40} is (?:not )?an? (?:knight|knave)\b)|, and ", re.IGNORECASE
+)
+_COMMA_OR_AND = re.compile(r",? and |, ", re.IGNORECASE)
+_NO_BRACES = str.maketrans("", "", "{}\"'")
 _BREAK = re.compile(r"[\n,;]+|(?<!\d)\.(?=\s)")
 
 
@@ -93,6 +110,12 @@ def roles_of(text: str) -> dict[str, str] | None:
     """Read who is what; None where a clause says anything else, or names someone twice."""
     roles: dict[str, str] = {}
     plain = strip_text_commands(text.replace("*", "")).replace("\\\\", "\n")
+    if (table := parse_markdown(plain)) is not None:
+        plain = "\n".join(": ".join(row) for row in table[1:])
+    elif plain.strip().startswith("{"):
+        plain = plain.translate(_NO_BRACES)
+    plain = _GROUP.sub(lambda group: _list_roles(group[2], group[1]), plain)
+    plain = _TOGETHER.sub(lambda group: _list_roles(group[1], group[2]), plain)
     for clause in _BREAK.split(_AND.sub(", ", _LEAD.sub("", plain, count=1))):
         words = " ".join(clause.split())
         if not words:
@@ -100,8 +123,15 @@ def roles_of(text: str) -> dict[str, str] | None:
         match = _CLAUSE.fullmatch(words)
         if not match or match[1].casefold() in roles:
             return None
-        roles[match[1].casefold()] = match[2].lower()
+        is_knight = (match[3].lower() == "knight") != bool(match[2])
+        roles[match[1].casefold()] = _role(is_knight)
     return roles or None
+
+
+def _list_roles(names: str, role: str) -> str:
+    """Write out what is said of several at once."""
+    people = [name for name in _COMMA_OR_AND.split(names) if name.lower() not in ("none", "nobody")]
+    return ", ".join(f"{name}: {role}" for name in people)
 
 
 def solutions(statements: Sequence[Json]) -> int:

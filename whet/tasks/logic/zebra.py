@@ -24,7 +24,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
-from whet.tasks.literals import Tree, last_object, parse, plain
+from whet.tasks.literals import Tree, last_object, parse, parse_markdown, plain
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import PHRASES, VALUES
@@ -162,7 +162,7 @@ def arrange(values: dict[str, list[str]], solution: Arrangement) -> list[list[st
 
 def read_cells(text: str, read: Callable[[str], Cells | None]) -> tuple[str, Cells] | None:
     """Read the cells of the last JSON object in the final answer; None where there are none."""
-    final = read_final(text, last_object)
+    final = read_final(text, lambda span: span if parse_markdown(span) else last_object(span))
     if final is None:
         return None
     span, answer = final
@@ -181,6 +181,8 @@ def compare_cells(answer: str, cells: Cells, gold: Cells) -> Score:
 def table_of(text: str) -> Cells | None:
     """Read a table as its cells by position and column; columns and rows may come in any order."""
     tree = parse(text)
+    if (lines := parse_markdown(text)) is not None:
+        tree = {"header": [*lines[0]], "rows": [[*line] for line in lines[1:]]}
     if not isinstance(tree, dict):
         return None
     header = _read_words(tree.get("header"))

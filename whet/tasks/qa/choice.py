@@ -70,6 +70,7 @@ Word = Literal["yes", "no", "both"]
 
 _NOTES = {None: "the answer is neither yes nor no", "both": "does not decide"}
 _WORDS: dict[str, Word] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
+_INITIALS: dict[str, Word] = {"y": "yes", "n": "no"}
 _FIRST = re.compile(
     r"(?:(?:therefore|thus|so|hence|clearly|simply|most likely|likely|probably|a|an|definitely)"
     r"[ ,:]+)*[(\[\"'“]?(yes|no|true|false)(?![\w'’-])",
@@ -301,6 +302,9 @@ def _letters(words: str, options: Mapping[str, str]) -> tuple[list[str], int, bo
 
 def _is_label_here(words: str, label: re.Match[str]) -> bool:
     """Tell "A, B" from "C, A train…": a second letter must not be the article of a sentence."""
+    join = _JOIN.match(words, label.end())
+    if join and join[0].strip(" (") and _LABEL.match(words, join.end()):
+        return True
     after = words[label.end() : label.end() + 2]
     return label[2] not in "AI" or not (after[:1] == " " and after[1:2].islower())
 
@@ -344,6 +348,8 @@ def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
 def last_word(text: str) -> tuple[str, Word | None] | None:
     """Find the last commitment; a tag or box that says neither is an answer all the same."""
     for statement in reversed(statements(text)):
+        if statement.is_explicit and (word := _INITIALS.get(statement.text.strip().lower())):
+            return statement.text, word
         word = read_word(statement.text, must_be_whole=statement.form == "conclusion")
         if word is not None or statement.is_explicit:
             return statement.text, word

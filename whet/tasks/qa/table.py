@@ -14,8 +14,9 @@ from fractions import Fraction
 from typing import Literal
 
 from whet.config import Config
-from whet.tasks.answers import no_answer, to_score
+from whet.tasks.answers import no_answer, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
+from whet.tasks.qa.choice import last_word
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
 from whet.text.final_answer import (
     CHOICE,
@@ -47,10 +48,9 @@ _UNIT_WORDS |= {"eur": "euro", "¥": "yen", "₹": "rupee", "%": "percent", "pct
 _NO_UNITS = frozenset(["and", "to", "of"])
 """Before a unit they make another number."""
 _NO_UNIT = re.compile(
-    r"\b(?:is|are|was|were|equals?|this|that|please|ignore|plus|minus|times|over|mod|divided"
+    r"(?i)\b(?:is|are|was|were|equals?|this|that|please|ignore|plus|minus|times|over|mod|divided"
     r"|squared|cubed|factorial|score|gross|half|halves|(?:thir|four|fif|six|seven|eigh|nin|ten"
-    r"|hundred|thousand|million)(?:ds?|ths?)|but|no)\b",
-    re.IGNORECASE,
+    r"|hundred|thousand|million)(?:ds?|ths?)|but|no)\b"
 )
 """With one of these the words behind a number are no unit: `5 squared`, `5 halves`."""
 _VERB = re.compile(
@@ -60,6 +60,20 @@ _VERB = re.compile(
 _TAKEN_BACK = re.compile(any_of(TURN, FALSE, CHOICE, "but") + r"|[0-9?]", re.IGNORECASE)
 """With it the sentence behind a number may speak of another one."""
 _IN = re.compile(r"(?:in|on|by|at|for|during)\s", re.IGNORECASE)
+_NEEDS = re.compile(r"\b[a-z]{2,20}s (?:\*\*\s?[$£€]?|[$£€]\s?)[0-9]")
+"""A verb of its own before a sum or a bold number: `she needs **$5**`."""
+_ABOUT = re.compile(
+    r"(?i)(?:\b(?:about|approximately|approx\.?|roughly|around)\s|\\approx(?![a-z])|[≈~])"
+    r"[\s$\\]*(?=-?[0-9])"
+)
+_DECIMAL = re.compile(r"[0-9]\.[0-9]")
+_LISTING = re.compile(
+    r"(?:\A|\n)(?P<heading>[^\n]*)\n+"
+    r"(?P<items>(?:[ \t]*(?:[-*•]|[0-9]{1,3}[.)])[ \t][^\n]*(?:\n+|\Z)){2,})\Z"
+)
+"""Lines with a bullet or a number each, at the end."""
+_ASKED = re.compile(r"[^.?!\n]*\?")
+_CHAIN = re.compile(r"\s+(?:>|->|→|\\to\b|\\rightarrow\b|\\gt\b)\s+")
 _SMALL_WORDS = frozenset(["of", "the", "in", "a", "an", "us", "total"])
 _QUOTES = {"’": "'", "‘": "'", "“": '"', "”": '"'}
 _SIGNS = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | _QUOTES)
@@ -119,7 +133,11 @@ class Table(FileTask):
         if answer is None and not is_whole:
             return no_answer()
         answer = text if answer is None else answer
-        is_right = is_whole or any(agrees(gold, answer, rule) for gold in golds)
+        asked = problem.prompt[-1].content
+        is_right = is_whole or any(
+            agrees(gold, answer, rule) or _agrees_otherwise(gold, text, rule) for gold in golds
+        )
+        is_right = is_right or any(_restates(asked, gold, answer) for gold in golds)
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
         return to_score(is_right, {}, answer.strip(), note)
 
@@ -163,13 +181,46 @@ def read_answer(text: str) -> str | None:
     return last.text if last.is_explicit else _read_sentence(last.text)
 
 
+def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
+    """Compare by what the reference is: a rounded number, a yes or no, or a list in lines."""
+    if _DECIMAL.search(gold) and _ABOUT.search(text):
+        exact = read_answer(_ABOUT.sub("", text))
+        return exact is not None and agrees(gold, exact, rule)
+    if gold.strip().lower() in ("yes", "no"):
+        word = last_word(text)
+        return word is not None and word[1] == gold.strip().lower()
+    if len(split_list(gold)) < 2:
+        return False
+    listing = _LISTING.search((visible_text(text) or "")[-MAX_SPAN:].rstrip())
+    if listing is None or is_doubtful(listing["heading"] + listing["items"][-1]):
+        return False
+    return agrees(gold, write_in_line(listing["items"]), rule)
+
+
+def _restates(question: str, gold: str, answer: str) -> bool:
+    """Whether an answer says the question again with the reference in the place of what is asked.
+
+    >>> _restates("Which dog has grown the most?", "Champ", "Champ has grown the most.")
+    True
+    """
+    asked = _ASKED.findall(question[-MAX_SPAN:])
+    name = text_form(gold).split()
+    words = text_form(plain_text(answer).replace("'s", "")).split()
+    rest = words[len(name) :]
+    if not asked or not rest or words[: len(name)] != name or is_doubtful(plain_text(answer)):
+        return False
+    known = text_form(plain_text(asked[-1]).replace("'s", "")).split()
+    return _VERB.search(plain_text(answer)) is not None and known[-len(rest) :] == rest
+
+
 def _read_sentence(span: str) -> str:
     first, end, reason = span.partition(". ")
     if end and quantity(first) is not None and not _TAKEN_BACK.search(reason):
         return first
     verb = _VERB.search(span)
     if verb is None:
-        return span if _IN.match(span) is None else only_number(span) or span
+        is_sentence = _IN.match(span) or _NEEDS.search(span)
+        return only_number(span) or span if is_sentence else span
     is_quantity = quantity(span) is not None or quantity(span[: verb.start()]) is not None
     if is_quantity or is_denied(span, verb.end(), verb.end()):
         return span
@@ -220,7 +271,7 @@ def _match_all(golds: Sequence[str], answers: Sequence[str], rule: Rule) -> bool
 
 
 def _is_same(gold: str, answer: str, rule: Rule) -> bool:
-    form = text_form(gold)
+    form = "" if answer.rstrip(" *")[-1:] == "?" != gold.strip()[-1:] else text_form(gold)
     if gold.strip() == answer.strip() or (form and form == text_form(answer)):
         return True
     left = quantity(gold)
@@ -307,7 +358,7 @@ def text_form(text: str) -> str:
 
 
 def split_list(text: str) -> list[str]:
-    """Split a list at its bars, else its semicolons, else its commas outside numbers.
+    """Split a list at its bars, else its semicolons, else its commas outside numbers or its arrows.
 
     >>> split_list("5,118,195, 1218.56"), split_list("a | b, c")
     (['5,118,195', '1218.56'], ['a', 'b, c'])
@@ -316,6 +367,8 @@ def split_list(text: str) -> list[str]:
         if mark in text:
             return [part.strip() for part in text.split(mark) if part.strip()]
     inner = text.strip()
+    if "," not in inner and _CHAIN.search(inner):
+        return [part.strip(" *$") for part in _CHAIN.split(inner)]
     if inner[:1] == "[" and inner[-1:] == "]":
         inner = inner[1:-1]
     parts = re.split(r",(?![0-9]{3}(?![0-9]))|(?<![0-9]),|(?<=[0-9]{4}),", inner)

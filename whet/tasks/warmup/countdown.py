@@ -131,8 +131,10 @@ def _joins(a: Term, b: Term) -> Iterator[Term]:
 
 
 def _parse(span: str, target: int) -> Expression | None:
-    """Parse `EXPR` or `EXPR = target`."""
+    """Parse `EXPR`, `EXPR = target` or `target = EXPR`."""
     body, equals, claim = _SIGN.sub(lambda sign: {**_SIGNS, **_LATEX}[sign[0]], span).partition("=")
+    if equals and body.strip() == str(target):
+        body, claim = claim.removesuffix("."), body
     if equals and claim.strip().rstrip(".") != str(target):
         return None
     return parse(body.strip())
