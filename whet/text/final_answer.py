@@ -155,7 +155,8 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _HEADING = re.compile(
-    r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*(?::(?:[ \t]|\*\*)*|\n(?=\s*\S))",
+    r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*(?::(?:[ \t]|\*\*)*|\n(?=\s*\S))"
+    r"|(?<=[.!?] )(?:final )?answer:[ \t]*",
     re.IGNORECASE | re.MULTILINE,
 )
 _FORMULA_SIGN = re.compile(r"\\[\\$]|\\[()\[\]]|\$\$?")

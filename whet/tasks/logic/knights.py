@@ -65,7 +65,7 @@ _AND = re.compile(
 )
 _COMMA_OR_AND = re.compile(r",? and |, ", re.IGNORECASE)
 _NO_BRACES = str.maketrans("", "", "{}\"'")
-_BREAK = re.compile(r"[\n,;]+|(?<!\d)\.(?=\s)")
+_BREAK = re.compile(r"[\n,;]+|(?<!\d)\.(?=\s)|\s+(?=\(\d{1,3}\)\s)")
 
 
 class KnightsConfig(GeneratedConfig):

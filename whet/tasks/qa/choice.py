@@ -73,7 +73,7 @@ _WORDS: dict[str, Word] = {"yes": "yes", "true": "yes", "no": "no", "false": "no
 _INITIALS: dict[str, Word] = {"y": "yes", "n": "no"}
 _FIRST = re.compile(
     r"(?:(?:therefore|thus|so|hence|clearly|simply|most likely|likely|probably|a|an|definitely)"
-    r"[ ,:]+)*[(\[\"'“]?(yes|no|true|false)(?![\w'’-])",
+    r"[ ,:]+)*[(\[\"'“]? ?(yes|no|true|false)(?![\w'’-])",
     re.IGNORECASE,
 )
 _SECOND = re.compile(

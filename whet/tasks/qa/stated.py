@@ -34,7 +34,10 @@ _MARKER = re.compile(
     r"(?:[ \t]{1,4}(?:choice|option|letter))?(?:[ \t]{1,4}(?:to|for|of)[ \t][^\n.:：]{1,80}?)?"
     r"[ \t*_\"']{0,8}(?:should be|would be|must be|is|are|:|：|=|[-–—](?=[ \t])|应为|为|是|选)"
     r"[ \t*_:：]*"
-    r"|^[ \t]*(?:#{1,6}|\*\*)[ \t*]*(?:the )?(?:final )?answer[ \t*]*$",
+    r"|^[ \t]*(?:#{1,6}|\*\*)[ \t*]*(?:the )?(?:final )?answer[ \t*]*$"
+    r"|\b(?:conclusion|verdict|choice|réponse|respuesta|antwort)[*\"']{0,3}[ \t]?"
+    r"(?::|：|→|->)[ \t*_]*"
+    r"|^####[ \t]+(?=\(?(?:[A-E]\b|yes\b|no\b|true\b|false\b))",
     re.IGNORECASE | re.MULTILINE,
 )
 _PICK = re.compile(
