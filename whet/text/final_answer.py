@@ -129,6 +129,42 @@ def is_denied(text: str, start: int, end: int) -> bool:
     )
 
 
+_RULED_OUT_BEFORE = re.compile(
+    rf"(?:{CONTRACTION}|\b(?:not|never|cannot))(?: be| equal(?: to)?)?"
+    r"(?:[\s:*$`\"'(\[{\\]|<answer>)*\Z",
+    re.IGNORECASE,
+)
+_RULED_OUT_AFTER = re.compile(
+    r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,12}(?:(?:that|this|it|which) )?"
+    r"(?:is|was)(?: (?:also|clearly|obviously|certainly|just))?"
+    r" (?:wrong|incorrect|false|mistaken|impossible|not (?:right|correct|true|it|the answer))\b",
+    re.IGNORECASE,
+)
+_RETRACTION = re.compile(
+    r"(?:[\s*$`\"')\]}.,;:!\\—–-]|</answer>){0,12}(?:(?:but|oh|no|hmm|wait)\W{1,3})?"
+    r"(?:(?:just )?kidding|scratch that|correction|oops|on second thought|I meant?\b(?= [^a-z])"
+    r"|sorry(?=[^\n]{0,60}[0-9])|actually\W{1,3}(?:no|wait|it is|it['’]s)|wait\W{1,3}no"
+    r"|no\W{1,3}(?:wait|actually|it is|it['’]s))\b",
+    re.IGNORECASE,
+)
+
+
+def is_ruled_out(text: str, start: int, end: int) -> bool:
+    """Whether the words beside a box or tag, end exclusive, say that what it holds is wrong.
+
+    Bounds and conditions beside a box are no denial: `There are at most \\boxed{4}`.
+    """
+    before = text[max(text.rfind("\n", 0, start) + 1, start - _WORDS_WINDOW) : start]
+    is_denied_before = _RULED_OUT_BEFORE.search(before) is not None
+    return is_denied_before or _RULED_OUT_AFTER.match(text, end) is not None
+
+
+def find_retraction(text: str, end: int) -> int | None:
+    """Find where the words behind an answer that take it back end; None where there are none."""
+    match = _RETRACTION.match(text, end)
+    return match.end() if match else None
+
+
 MAX_CHARS = 1 << 22
 """Longer responses are not read."""
 MAX_MARKED = 2000

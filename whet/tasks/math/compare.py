@@ -40,14 +40,40 @@ def same(gold: Node, answer: Node, rules: MathConfig) -> bool:
 
 
 def _same(gold: Node, answer: Node, rules: MathConfig) -> bool:
+    if gold.kind == "number" and answer.kind == "relation":
+        answer = _read_residue(answer)
     if gold.kind == "relation" or answer.kind == "relation":
         return _same_relation(gold, answer, rules)
     if gold.name == answer.name == _DIFFERENCE:
         return _same_in_order(gold.args, answer.args, rules)
     gold, answer = _read_basis(gold, answer), _read_basis(answer, gold)
+    gold, answer = _read_point(gold, answer), _read_point(answer, gold)
     if _is_collection(gold) or _is_collection(answer):
         return _same_collection(gold, answer, rules)
     return same_scalar(gold, answer, rules)
+
+
+def _read_residue(node: Node) -> Node:
+    """Read 7^100 = 1 (mod 5) as 1; anything else stays as it is."""
+    first, *_, last = node.args
+    if last.name != "modulo" or any(part.kind != "number" for part in (first, *last.args)):
+        return node
+    value, modulus = (part.value for part in last.args)
+    is_true = 0 <= value < modulus and (first.value - value) % modulus == 0
+    return last.args[0] if is_true and node.name == "=" else node
+
+
+def _read_point(node: Node, other: Node) -> Node:
+    """Read M(3, 3) as a point beside one, and y = 2, x = 3 in the order of x, y, z."""
+    if other.kind != "seq" or other.name not in ("()", "matrix"):
+        return node
+    if node.kind == "call" and len(node.name) == 1 and node.name.isupper():
+        return tree.seq("()", node.args)
+    if node.kind != "seq" or node.name or not all(_is_assignment(part) for part in node.args):
+        return node
+    names = [part.args[0].name for part in node.args]
+    is_point = set(names) <= set("xyz") and len(set(names)) == len(names)
+    return node._replace(args=tuple(sorted(node.args))) if is_point else node
 
 
 def _read_basis(node: Node, other: Node) -> Node:
@@ -99,9 +125,11 @@ def _same_relation(gold: Node, answer: Node, rules: MathConfig) -> bool:
 
 def _names_agree(a: Node, b: Node) -> bool:
     """Whether two names may be of one thing: the same name, or y against f(x)."""
-    y, other = (a, b) if a == tree.symbol("y") else (b, a)
-    is_function = other.kind == "mul" and tree.symbol("f") in other.args
-    return a == b or (y == tree.symbol("y") and is_function)
+    name, other = (a, b) if a.kind == "symbol" else (b, a)
+    if a == b or other.kind != "mul" or len(other.args) != 2:
+        return a == b
+    is_y = name == tree.symbol("y") and tree.symbol("f") in other.args
+    return is_y or (name.kind == "symbol" and name.name in "yuvw" and name in other.args)
 
 
 def _same_pair(gold: Node, answer: Node) -> bool:
@@ -157,12 +185,21 @@ def _stated_value(relation: Node) -> Node | None:
         return None
     first = relation.args[0]
     last = relation.args[-1]
-    if is_name(first) or (first.kind == "call" and first.name in _OPAQUE):
+    is_opaque = first.kind == "call" and first.name in _OPAQUE
+    if is_name(first) or is_opaque or _is_applied(first, last):
         return last
     is_reversed = last.kind == "symbol" and is_name(last) and len(relation.args) == 2
     if is_reversed and last.name not in tree.symbols(first):
         return first
     return last if not (tree.symbols(first) or tree.symbols(last)) else None
+
+
+def _is_applied(node: Node, value: Node) -> bool:
+    """Whether a node is f(a + 1), of which f is not in the value."""
+    if node.kind != "mul" or len(node.args) != 2 or not any(a.kind == "add" for a in node.args):
+        return False
+    names = {part.name for part in node.args} & set("fghPpq")
+    return bool(names) and names.isdisjoint(tree.symbols(value))
 
 
 def _same_collection(gold: Node, answer: Node, rules: MathConfig) -> bool:

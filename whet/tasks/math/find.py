@@ -33,9 +33,11 @@ from whet.text.final_answer import (
     find_formulas,
     find_marks,
     find_numbers,
+    find_retraction,
     find_tags,
     first_sentence,
     is_denied,
+    is_ruled_out,
     last_line,
 )
 
@@ -46,6 +48,8 @@ MAX_BARE = 600
 """A response up to this many characters, in one line, may be an answer by itself."""
 MAX_LINE = 2000
 """Of a longer last line, only this many characters at its end are searched."""
+MAX_LINES = 20
+"""Answers that stand one a line are up to this many."""
 MAX_TURN_WORDS = 3
 """More words than this between the turn and a number, and the number belongs to something else."""
 
@@ -60,6 +64,11 @@ _NEW_THOUGHT = re.compile(
     ),
     re.IGNORECASE,
 )
+_PART = re.compile(r"(?:^|[\s*])\(?[b-h]\)")
+_ITEMS_HEADING = re.compile(
+    r"\b(?:answers?|solutions?|roots?|zeros|values)\b[^\n:]{0,40}:[ \t*]*\n", re.IGNORECASE
+)
+_BULLET = re.compile(r"(?:[-*•]|[0-9]{1,2}[.)])\s+")
 _BOX_NAME = re.compile(r"[A-Za-z]\w{0,3}(?:_\{?\w{1,3}\}?)?\s*=\s*$")
 _OPEN_BOX = re.compile(r"\\boxed\s?\{(?!\s*\})[^\n]*$")
 """A box that is opened at the end and never closed: the response was cut."""
@@ -150,31 +159,58 @@ _EXACT = MathConfig()
 _NEAR = MathConfig(tolerance=0.01)
 
 
-def find_answer(text: str) -> Span | None:
-    """Find the answer of a response; None where it gives none."""
+def find_answer(text: str, *, in_parts: bool = False) -> Span | None:
+    """Find the answer of a response; None where it gives none.
+
+    With `in_parts` the boxes behind (a), (b), ... are one answer.
+    """
     start = after_thought(text)
     if start is None:
         return None
     visible = text[start:]
+    marked = None
     if tags := find_tags(visible):
-        boxes = _in_boxes(tags[-1].text)
-        answer = boxes.shift(tags[-1].start) if boxes else tags[-1]
-        return answer.shift(start) if answer.text.strip() else None
-    stated = None if "<answer>" in visible else _in_boxes(visible) or _in_words(visible)
+        boxes = _in_boxes(tags[-1].text, in_parts)
+        marked = boxes.shift(tags[-1].start) if boxes else tags[-1]
+        if not marked.text.strip():
+            return None
+    elif "<answer>" in visible:
+        return None
+    else:
+        marked = _in_boxes(visible, in_parts)
+    stated = _unless_taken_back(visible, marked) if marked else _in_words(visible)
     return stated and stated.shift(start)
 
 
-def _in_boxes(text: str) -> Span | None:
+def _unless_taken_back(text: str, marked: Span) -> Span | None:
+    """Give a box or tag, what corrects it behind it, or None where it is denied."""
+    if is_ruled_out(text, marked.start, marked.end):
+        return None
+    end = find_retraction(text, marked.end)
+    if end is None:
+        return marked
+    rest = _in_words(text[end:])
+    is_other = rest and any(sign.isdigit() for sign in rest.text)
+    return rest.shift(end) if rest and is_other else None
+
+
+def _in_boxes(text: str, in_parts: bool) -> Span | None:
     """Take the last box, together with those joined to it."""
     boxes = [box for box in find_boxes(text) if box.text.strip()]
     if not boxes:
         return None
     first = len(boxes) - 1
-    while first > 0 and _joins(text[boxes[first - 1].end : boxes[first].start]):
+    while first > 0:
+        gap = text[boxes[first - 1].end : boxes[first].start]
+        if not (in_parts and _PART.search(gap)) and not _joins(gap):
+            break
         first -= 1
     if first == len(boxes) - 1:
         return boxes[-1]
-    parts = {_meaning(box.text): box.text.strip() for box in boxes[first:]}
+    parts = {
+        (index if in_parts else _meaning(box.text)): box.text.strip()
+        for index, box in enumerate(boxes[first:])
+    }
     return Span(text=" , ".join(parts.values()), start=boxes[first].start, end=boxes[-1].end)
 
 
@@ -202,6 +238,8 @@ def _in_words(text: str) -> Span | None:
         return None
     if (value := _in_object(text)) is not None:
         return value if value.text.strip() else None
+    if (items := _in_items(text)) is not None:
+        return items
     marks = find_marks(text)
     while marks and COMMENT.match(marks[-1].text):
         comment = marks.pop()
@@ -210,6 +248,20 @@ def _in_words(text: str) -> Span | None:
     if not marks:
         return _in_last_line(text)
     return None if _DENIED.match(marks[-1].text) else _in_line(text, marks[-1], is_first=True)
+
+
+def _in_items(text: str) -> Span | None:
+    """Join the answers that end a response one a line, behind a line that announces them."""
+    heading = None
+    for heading in _ITEMS_HEADING.finditer(text, max(0, len(text) - MAX_LINE)):
+        pass
+    if heading is None:
+        return None
+    lines = [line.strip() for line in text[heading.end() :].splitlines() if line.strip()]
+    items = [_BULLET.sub("", line, count=1).strip(" .,;*") for line in lines]
+    if not 1 < len(items) <= MAX_LINES or not all(map(readings, items)):
+        return None
+    return Span(text=" , ".join(items), start=heading.end(), end=len(text))
 
 
 def _in_object(text: str) -> Span | None:

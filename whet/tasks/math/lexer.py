@@ -44,6 +44,7 @@ _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
 _LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _SCRIPTS = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+)|([₀₁₂₃₄₅₆₇₈₉]+)|([½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])")
 _SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</s>")
+_ROW_GAP = re.compile(r"\\\\(?:\s?\[-?[0-9.]+\s?(?:pt|em|ex|mm|cm|in)\])?")
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z])")
 _SIZES = re.compile(
     r"\\(?:left|right|middle|[bB]igg?[lr]?)(?![a-zA-Z])\.?"
@@ -193,7 +194,7 @@ def _trim(text: str) -> str:
 def _plain_latex(text: str) -> str:
     if "\\\\begin" in text or "\\begin" not in text:
         text = _DOUBLED.sub(r"\\", text)
-    text = text.replace("\\\\", ROW)
+    text = _ROW_GAP.sub(ROW, text).replace("{:}", ":").replace("\\colon", ":")
     text = _SIZES.sub(" ", text)
     text = _FRACTIONS.sub(r"\\frac", text).replace("\\surd", "\\sqrt")
     text = _UNIT_FRACTION.sub(r"\\text{\1/\2}", text)

@@ -29,8 +29,19 @@ from whet.tasks.math.find import find_answer
 from whet.tasks.math.lexer import exact, normal, same_wording, time_of, wording
 from whet.tasks.math.numeric import MathConfig, contradicts_itself, same_value
 from whet.tasks.math.parser import CURRENCIES, Reading, readings
+from whet.tasks.math.question import (
+    KNOWN_UNITS,
+    drop_labels,
+    drop_modulus,
+    has_parts,
+    has_wrong_unit,
+    other_references,
+    read_question,
+    restates,
+    spell_unit,
+)
 from whet.tasks.math.tree import Node, NotMathError
-from whet.tasks.math.words import UNIT_NAMES, is_remark
+from whet.tasks.math.words import is_remark
 from whet.text.final_answer import find_boxes
 from whet.types import Problem, Score, Verdict
 
@@ -61,9 +72,13 @@ _OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
 _SECOND_OPTION = re.compile(r"\W*(?:or|and)\b|[-+*/,;^=]|.*\([A-J]\)", re.IGNORECASE | re.DOTALL)
 """Behind an option it says that the option is not all of the answer."""
 _NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
-_CHINESE_POWER = re.compile("平方|立方")
-_POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
-_KNOWN_UNITS = frozenset(UNIT_NAMES.values()) | {"^2", "^3"}
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_MONTH = r"([a-z]{3})[a-z]{0,6}\.?"
+_DATES = (
+    re.compile(rf"{_MONTH} ([0-9]{{1,2}})(?:,? ?([0-9]{{4}}))?"),
+    re.compile(rf"(?:the )?([0-9]{{1,2}})(?: of)? {_MONTH}(?:,? ?([0-9]{{4}}))?"),
+)
+"""A day, month first or day first, with a year or without."""
 
 MAX_LATEX_CHARS = 200
 MAX_NESTING = 12
@@ -114,11 +129,23 @@ class Math(FileTask):
         short = [gold for gold in golds if len(text) <= 2 * len(gold) + 40]
         if any(same_wording(gold, text) for gold in short):
             return _score(Verdict.CORRECT, text.strip(), "the response is the reference")
-        span = find_answer(text)
+        prompt = _prompt_text(problem)
+        in_parts = has_parts(prompt, golds)
+        span = find_answer(text, in_parts=in_parts)
         answer = span.text.strip() if span else ""
         if not answer:
             return _score(Verdict.NO_ANSWER, None, "no answer found")
+        answer = drop_modulus(answer, prompt)
+        if in_parts:
+            answer = drop_labels(answer)
+            rules = _replace_rule(rules, "order", "fixed")
+        if rules.percent == "unit" and _is_share(answer, golds, prompt):
+            rules = _replace_rule(rules, "percent", "value")
         gold = next((gold for gold in golds if is_same(gold, answer, rules)), None)
+        if gold is None and prompt:
+            others = other_references(golds, prompt)
+            gold = next((gold for gold in others if is_same(gold, answer, rules)), None)
+            gold = gold or next((gold for gold in golds if restates(answer, gold, prompt)), None)
         # Matrices side by side in prose are a product to be worked out; in a box they are one
         # answer twice.
         is_product = "\\begin" in answer and "boxed" not in text
@@ -126,8 +153,10 @@ class Math(FileTask):
             fault = "not the reference"
         elif not is_product and _is_doubled(gold, answer, rules):
             fault = "the reference written twice"
-        elif rules.echo == "wrong" and is_echo(answer, golds, _prompt_text(problem)):
+        elif rules.echo == "wrong" and is_echo(answer, golds, prompt):
             fault = "the question again, not worked out"
+        elif rules.units != "ignore" and prompt and has_wrong_unit(answer, gold, prompt):
+            fault = "another unit than the question asks for"
         else:
             return _score(Verdict.CORRECT, answer, "the same as the reference")
         return _score(Verdict.WRONG, answer, fault)
@@ -163,6 +192,22 @@ def references(problem: Problem) -> list[str]:
 
 def _prompt_text(problem: Problem) -> str:
     return "\n".join(message.content for message in problem.prompt)
+
+
+def _is_share(answer: str, golds: list[str], prompt: str) -> bool:
+    """Whether a percent sign of an answer means hundredths: nobody else speaks of percent."""
+    if not prompt or not _has_percent(answer) or any(map(_has_percent, golds)):
+        return False
+    return not read_question(prompt).has_percent
+
+
+def _has_percent(text: str) -> bool:
+    return "%" in text or "percent" in text
+
+
+@lru_cache(64)
+def _replace_rule(rules: MathConfig, name: str, value: str) -> MathConfig:
+    return rules.model_copy(update={name: value})
 
 
 def _score(verdict: Verdict, answer: str | None, note: str) -> Score:
@@ -233,6 +278,9 @@ def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
     answer_time = time_of(answer)
     if gold_time is not None and answer_time is not None:
         return gold_time == answer_time
+    gold_date = _date_of(gold)
+    if gold_date is not None and (answer_date := _date_of(answer)) is not None:
+        return gold_date == answer_date
     golds = readings(gold)
     answers = readings(answer)
     if any(_is_statement(one.node) for one in golds) and any(
@@ -243,6 +291,16 @@ def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
         return True
     is_unread = not (golds and answers)
     return _same_with_comma(gold, answer) or (is_unread and same_by_math_verify(gold, answer))
+
+
+def _date_of(text: str) -> tuple[int, int, str] | None:
+    """Read a date as month, day and year, which may be empty."""
+    words = wording(text) if len(text) < 60 else ""
+    for form, (month, day) in zip(_DATES, ((1, 2), (2, 1)), strict=True):
+        match = form.fullmatch(words)
+        if match and match[month] in _MONTHS:
+            return _MONTHS.index(match[month]), int(match[day]), match[3] or ""
+    return None
 
 
 def _is_statement(node: Node) -> bool:
@@ -297,7 +355,7 @@ def _same_reading(gold: Reading, answer: Reading, rules: MathConfig) -> bool:
     if not _units_agree(gold.units, answer.units, rules):
         return False
     for one, other in ((gold, answer), (answer, gold)):
-        if "radian" in _unit(one.units) and tree.has_call(other.node, "degree"):
+        if "radian" in spell_unit(one.units) and tree.has_call(other.node, "degree"):
             return same_value(gold.node, answer.node) is True
     try:
         if not answer.units and gold != answer and contradicts_itself(answer.node):
@@ -326,32 +384,12 @@ def _percents(node: Node, rules: MathConfig) -> Iterator[Node]:
 def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], rules: MathConfig) -> bool:
     if rules.units == "ignore":
         return True
-    left = _unit(gold)
-    right = _unit(answer)
+    left = spell_unit(gold)
+    right = spell_unit(answer)
     if left == right or rules.units == "same":
         return left == right
-    known = (part.removeprefix("/") in _KNOWN_UNITS for part in left + right)
+    known = (part.removeprefix("/") in KNOWN_UNITS for part in left + right)
     return not left or not right or not all(known)
-
-
-def _unit(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Spell a unit one way: square centimeters is cm ^2, and km per hour is km /h."""
-    parts: list[str] = []
-    below = ""
-    text = " ".join(words).replace("/", " per ")
-    for word in _CHINESE_POWER.sub(r" \g<0> ", text).split():
-        lower = word.lower()
-        if lower == "per":
-            below = "/"
-        elif lower in _POWERS:
-            parts.append(_POWERS[lower])
-        elif lower in ("mph", "kmh", "kph"):
-            parts += ["mi" if lower == "mph" else "km", "/h"]
-        elif word in ("Mg", "MG"):
-            parts.append(below + "t")
-        elif lower not in ("of", "the", "unit", "units"):
-            parts.append(below + UNIT_NAMES.get(lower, lower))
-    return tuple(sorted(parts))
 
 
 @lru_cache(1 << 12)
