@@ -129,42 +129,6 @@ def is_denied(text: str, start: int, end: int) -> bool:
     )
 
 
-_RULED_OUT_BEFORE = re.compile(
-    rf"(?:{CONTRACTION}|\b(?:not|never|cannot))(?: be| equal(?: to)?)?"
-    r"(?:[\s:*$`\"'(\[{\\]|<answer>)*\Z",
-    re.IGNORECASE,
-)
-_RULED_OUT_AFTER = re.compile(
-    r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,12}(?:(?:that|this|it|which) )?"
-    r"(?:is|was)(?: (?:also|clearly|obviously|certainly|just))?"
-    r" (?:wrong|incorrect|false|mistaken|impossible|not (?:right|correct|true|it|the answer))\b",
-    re.IGNORECASE,
-)
-_RETRACTION = re.compile(
-    r"(?:[\s*$`\"')\]}.,;:!\\—–-]|</answer>){0,12}(?:(?:but|oh|no|hmm|wait)\W{1,3})?"
-    r"(?:(?:just )?kidding|scratch that|correction|oops|on second thought|I meant?\b(?= [^a-z])"
-    r"|sorry(?=[^\n]{0,60}[0-9])|actually\W{1,3}(?:no|wait|it is|it['’]s)|wait\W{1,3}no"
-    r"|no\W{1,3}(?:wait|actually|it is|it['’]s))\b",
-    re.IGNORECASE,
-)
-
-
-def is_ruled_out(text: str, start: int, end: int) -> bool:
-    """Whether the words beside a box or tag, end exclusive, say that what it holds is wrong.
-
-    Bounds and conditions beside a box are no denial: `There are at most \\boxed{4}`.
-    """
-    before = text[max(text.rfind("\n", 0, start) + 1, start - _WORDS_WINDOW) : start]
-    is_denied_before = _RULED_OUT_BEFORE.search(before) is not None
-    return is_denied_before or _RULED_OUT_AFTER.match(text, end) is not None
-
-
-def find_retraction(text: str, end: int) -> int | None:
-    """Find where the words behind an answer that take it back end; None where there are none."""
-    match = _RETRACTION.match(text, end)
-    return match.end() if match else None
-
-
 MAX_CHARS = 1 << 22
 """Longer responses are not read."""
 MAX_MARKED = 2000
@@ -190,6 +154,7 @@ _MARK = re.compile(
     r"(?::|：|=|(?:is|are|est|es|ist)(?![a-zA-Z])|是|为)[ \t]{0,3}(?::|：)?\**",
     re.IGNORECASE,
 )
+_MARK_WORDS = ("####", "a:", "correct ", "answer", "result", "respuesta", "antwort")
 _HEADING = re.compile(
     r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*(?::(?:[ \t]|\*\*)*|\n(?=\s*\S))",
     re.IGNORECASE | re.MULTILINE,
@@ -268,6 +233,8 @@ def find_boxes(text: str, *, nested: bool = False) -> list[Span]:
     >>> [box.text for box in find_boxes(r"so \boxed{\frac{1}{2}} and \boxed 3")]
     ['\\frac{1}{2}', '3']
     """
+    if "box" not in text:
+        return []
     commands = deque(_BOX.finditer(text), maxlen=MAX_NESTED_BOXES if nested else None)
     closing = match_braces(text, commands[0].start()) if commands else {}
     boxes: list[Span] = []
@@ -324,7 +291,14 @@ def match_braces(text: str, start: int = 0) -> dict[int, int]:
 def find_marks(text: str) -> list[Span]:
     """List what follows `####`, `the answer is` and the like in its line; the last few only."""
     spans = []
-    for match in deque(_MARK.finditer(text), maxlen=MAX_MARKS):
+    start = 0
+    if text.isascii():  # then lower case has the same length, and only these words make a mark
+        lower = text.lower()
+        places = [place for word in _MARK_WORDS if (place := lower.find(word)) >= 0]
+        if not places:
+            return []
+        start = text.rfind("\n", 0, min(places)) + 1
+    for match in deque(_MARK.finditer(text, start), maxlen=MAX_MARKS):
         limit = min(match.end() + MAX_MARKED, len(text))
         end = text.find("\n", match.end(), limit)
         span = cut(text, match.end(), limit if end < 0 else end)

@@ -13,6 +13,7 @@ from whet.tasks.math.numeric import (
     MathConfig,
     is_rounding,
     ratio_sign,
+    read_residue,
     same_scalar,
     same_value,
     to_float,
@@ -41,7 +42,7 @@ def same(gold: Node, answer: Node, rules: MathConfig) -> bool:
 
 def _same(gold: Node, answer: Node, rules: MathConfig) -> bool:
     if gold.kind == "number" and answer.kind == "relation":
-        answer = _read_residue(answer)
+        answer = read_residue(answer)
     if gold.kind == "relation" or answer.kind == "relation":
         return _same_relation(gold, answer, rules)
     if gold.name == answer.name == _DIFFERENCE:
@@ -51,16 +52,6 @@ def _same(gold: Node, answer: Node, rules: MathConfig) -> bool:
     if _is_collection(gold) or _is_collection(answer):
         return _same_collection(gold, answer, rules)
     return same_scalar(gold, answer, rules)
-
-
-def _read_residue(node: Node) -> Node:
-    """Read 7^100 = 1 (mod 5) as 1; anything else stays as it is."""
-    first, *_, last = node.args
-    if last.name != "modulo" or any(part.kind != "number" for part in (first, *last.args)):
-        return node
-    value, modulus = (part.value for part in last.args)
-    is_true = 0 <= value < modulus and (first.value - value) % modulus == 0
-    return last.args[0] if is_true and node.name == "=" else node
 
 
 def _read_point(node: Node, other: Node) -> Node:
@@ -186,20 +177,12 @@ def _stated_value(relation: Node) -> Node | None:
     first = relation.args[0]
     last = relation.args[-1]
     is_opaque = first.kind == "call" and first.name in _OPAQUE
-    if is_name(first) or is_opaque or _is_applied(first, last):
+    if is_name(first) or is_opaque or tree.is_applied(first, last):
         return last
     is_reversed = last.kind == "symbol" and is_name(last) and len(relation.args) == 2
     if is_reversed and last.name not in tree.symbols(first):
         return first
     return last if not (tree.symbols(first) or tree.symbols(last)) else None
-
-
-def _is_applied(node: Node, value: Node) -> bool:
-    """Whether a node is f(a + 1), of which f is not in the value."""
-    if node.kind != "mul" or len(node.args) != 2 or not any(a.kind == "add" for a in node.args):
-        return False
-    names = {part.name for part in node.args} & set("fghPpq")
-    return bool(names) and names.isdisjoint(tree.symbols(value))
 
 
 def _same_collection(gold: Node, answer: Node, rules: MathConfig) -> bool:

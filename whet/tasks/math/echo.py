@@ -40,7 +40,9 @@ _TWO = tree.symbol("2")
 _HALF = tree.power(_TWO, tree.MINUS_ONE)
 _WRAPPERS = ("abs", "floor", "ceil")
 _FINAL_CALLS = ("percent", "degree", "factorial", "binom", "ratio", "modulo")
-_OPERATION = re.compile(r"\\(?!frac|[dt]frac|text|mathrm|[,;!% ]|\$)[a-z]|[0-9})\]!]\s*[-+*/^]|[a-z]\(")
+_OPERATION = re.compile(
+    r"\\(?!frac|[dt]frac|text|mathrm|[,;!% ]|\$)[a-z]|[0-9})\]!]\s*[-+*/^]|[a-z]\("
+)
 _SUM = re.compile(r"[0-9})\]!]\s*(?:\\(?:right|left)\s?[()]?\s*)?[-+]")
 """A sign between two terms; without one a sum is a mixed number."""
 _ONCE = re.compile(r"\^\s?(?:1(?![0-9])|\{\s?1\s?\})")

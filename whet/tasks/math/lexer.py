@@ -123,6 +123,7 @@ _CHINESE_JOINS = frozenset("与和或")
 _DEPTHS = {"sign": {"(": 1, "[": 1, ")": -1, "]": -1}, "command": {"{": 1, "}": -1}}
 
 
+@lru_cache(1 << 12)
 def normal(text: str) -> str:
     """Spell an answer plainly. LaTeX keeps its commands and matrices keep their row breaks.
 
@@ -159,12 +160,14 @@ def same_wording(a: str, b: str) -> bool:
     >>> same_wording("Odd", r"\\text{odd}"), same_wording("R^2", "r^2"), same_wording("m", "M")
     (True, False, False)
     """
-    if wording(a) != wording(b) or not wording(a):
+    left = _spell_out(a)
+    right = _spell_out(b)
+    if not left or left.casefold() != right.casefold():
         return False
-    left, right = (_ANY_WORD.sub(_fold_word, _spell_out(text)) for text in (a, b))
-    return left == right
+    return left == right or _ANY_WORD.sub(_fold_word, left) == _ANY_WORD.sub(_fold_word, right)
 
 
+@lru_cache(1 << 12)
 def _spell_out(text: str) -> str:
     text = " ".join(_WORDS.sub(r" \1 ", normal(text)).split())
     text = _trim(_LOOSE_SPACE.sub("", text))

@@ -345,3 +345,13 @@ def _constant(node: Node) -> Number:
     if tree.symbols(node):
         raise NoValueError("not a constant")
     return value(node, 0)
+
+
+def read_residue(node: Node) -> Node:
+    """Read 7^100 = 1 (mod 5) as 1; anything else stays as it is."""
+    first, *_, last = node.args
+    if last.name != "modulo" or any(part.kind != "number" for part in (first, *last.args)):
+        return node
+    value, modulus = (part.value for part in last.args)
+    is_true = 0 <= value < modulus and (first.value - value) % modulus == 0
+    return last.args[0] if is_true and node.name == "=" else node

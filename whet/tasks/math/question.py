@@ -168,7 +168,11 @@ def drop_labels(answer: str) -> str:
     """
     labels = list(_LABEL.finditer(answer))
     names = [label[1] for label in labels]
-    if not names or sorted(names) != list("abcdefgh"[: len(names)]) or answer[: labels[0].start()].strip(" $"):
+    if (
+        not names
+        or sorted(names) != list("abcdefgh"[: len(names)])
+        or answer[: labels[0].start()].strip(" $")
+    ):
         return answer
     ends = [label.start() for label in labels[1:]] + [len(answer)]
     parts = {

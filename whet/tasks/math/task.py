@@ -10,9 +10,7 @@ cannot be graded leaves it unscored.
 """
 
 import importlib
-import logging
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -40,8 +38,8 @@ from whet.tasks.math.question import (
     restates,
     spell_unit,
 )
+from whet.tasks.math.slow_path import same_by_math_verify
 from whet.tasks.math.tree import Node, NotMathError
-from whet.tasks.math.words import is_remark
 from whet.text.final_answer import find_boxes
 from whet.types import Problem, Score, Verdict
 
@@ -72,29 +70,13 @@ _OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
 _SECOND_OPTION = re.compile(r"\W*(?:or|and)\b|[-+*/,;^=]|.*\([A-J]\)", re.IGNORECASE | re.DOTALL)
 """Behind an option it says that the option is not all of the answer."""
 _NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
 _MONTH = r"([a-z]{3})[a-z]{0,6}\.?"
 _DATES = (
     re.compile(rf"{_MONTH} ([0-9]{{1,2}})(?:,? ?([0-9]{{4}}))?"),
     re.compile(rf"(?:the )?([0-9]{{1,2}})(?: of)? {_MONTH}(?:,? ?([0-9]{{4}}))?"),
 )
 """A day, month first or day first, with a year or without."""
-
-MAX_LATEX_CHARS = 200
-MAX_NESTING = 12
-TIME_LIMIT = 1
-"""Seconds for each of its three calls. Its alarm works in a main thread only; elsewhere it is not
-asked."""
-_REFUSED = re.compile(
-    r"[0-9]{30}|\^\s*\{?[^{}]{0,20}\^|[0-9]{4,}\s*!|\^\s*\{?\s*-?[0-9]{4,}|!\s*!|[^\x20-\x7e]"
-    r"|(?<![\\a-zA-Z{])(?:[a-zA-Z]{3,}|no(?![a-zA-Z])|or(?![a-zA-Z]))|;|boxed"
-    r"|^[^=]*(?<![_{0-9])[0-9][^=]*=|\\(?:mathbf|boldsymbol|bm|vec|hat)(?![a-zA-Z])"
-    r"|\\(?:text|mbox|mathrm|textrm)\s?\{[^{}]*\}[\^{}0-9\s]*\s[0-9]"
-)
-"""Towers of powers and huge factorials, prose, vectors, and texts with two numbers, of which
-math-verify reads the first."""
-_TEXT = re.compile(r"\\(?:text[a-z]{0,6}|mbox|mathrm)\s?\{([^{}]*)\}")
-_COMMAND = re.compile(r"\\[a-zA-Z]+")
 
 
 class Math(FileTask):
@@ -274,13 +256,11 @@ def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
     predicate, num_subjects = _SUBJECT.subn("", wording(answer), count=1)
     if num_subjects and same_wording(gold, predicate):
         return True
-    gold_time = time_of(gold)
-    answer_time = time_of(answer)
-    if gold_time is not None and answer_time is not None:
-        return gold_time == answer_time
-    gold_date = _date_of(gold)
-    if gold_date is not None and (answer_date := _date_of(answer)) is not None:
-        return gold_date == answer_date
+    for read in (time_of, _date_of):
+        moment = read(gold)
+        other = None if moment is None else read(answer)
+        if other is not None:
+            return moment == other
     golds = readings(gold)
     answers = readings(answer)
     if any(_is_statement(one.node) for one in golds) and any(
@@ -293,13 +273,13 @@ def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
     return _same_with_comma(gold, answer) or (is_unread and same_by_math_verify(gold, answer))
 
 
-def _date_of(text: str) -> tuple[int, int, str] | None:
+def _date_of(text: str) -> tuple[str, int, str] | None:
     """Read a date as month, day and year, which may be empty."""
     words = wording(text) if len(text) < 60 else ""
     for form, (month, day) in zip(_DATES, ((1, 2), (2, 1)), strict=True):
         match = form.fullmatch(words)
         if match and match[month] in _MONTHS:
-            return _MONTHS.index(match[month]), int(match[day]), match[3] or ""
+            return match[month], int(match[day]), match[3] or ""
     return None
 
 
@@ -390,49 +370,3 @@ def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], rules: MathConf
         return left == right
     known = (part.removeprefix("/") in KNOWN_UNITS for part in left + right)
     return not left or not right or not all(known)
-
-
-@lru_cache(1 << 12)
-def same_by_math_verify(gold: str, answer: str) -> bool:
-    """Ask math-verify, the slow path, where both texts are small, tame LaTeX.
-
-    Its parser of plain expressions hands text to `eval` through sympy, so only that of LaTeX is
-    used.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return False
-    return _is_tame(gold) and _is_tame(answer) and _ask(gold, answer)
-
-
-def _is_tame(text: str) -> bool:
-    if len(text) > MAX_LATEX_CHARS or _REFUSED.search(text) or not _COMMAND.search(text):
-        return False
-    if any(is_remark(wrapped[1]) for wrapped in _TEXT.finditer(text)):
-        return False
-    depth = deepest = 0
-    for sign in text:
-        depth += (sign in "({[") - (sign in ")}]")
-        deepest = max(deepest, depth)
-    return deepest <= MAX_NESTING
-
-
-def _ask(gold: str, answer: str) -> bool:
-    # Half a second to import, rarely needed.
-    from math_verify import LatexExtractionConfig, parse, verify  # noqa: PLC0415
-
-    logging.getLogger("math_verify").setLevel(logging.ERROR)
-    try:
-        left, right = (
-            parse(
-                rf"\boxed{{{text}}}",
-                extraction_config=[LatexExtractionConfig()],
-                fallback_mode="no_fallback",
-                parsing_timeout=TIME_LIMIT,
-            )
-            for text in (gold, answer)
-        )
-        if not left or not right:
-            return False
-        return bool(verify(left, right, strict=True, timeout_seconds=TIME_LIMIT))
-    except Exception:  # Model text in a foreign parser: nothing that it raises shows equality.
-        return False

@@ -170,6 +170,14 @@ def is_name(node: Node) -> bool:
     )
 
 
+def is_applied(node: Node, value: Node) -> bool:
+    """Whether a node is f(a + 1), of which f is not in the value."""
+    if node.kind != "mul" or len(node.args) != 2 or not any(a.kind == "add" for a in node.args):
+        return False
+    names = {part.name for part in node.args} & set("fghPpq")
+    return bool(names) and names.isdisjoint(symbols(value))
+
+
 def substitute(node: Node, name: str, replacement: Node) -> Node:
     """Put a node in the place of a symbol and fold again."""
     if node.kind == "symbol" and node.name == name:
