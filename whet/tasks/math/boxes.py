@@ -39,8 +39,8 @@ _RULED_OUT_AFTER = re.compile(
 _RETRACTION = re.compile(
     r"(?:[\s*$`\"')\]}.,;:!\\—–-]|</answer>){0,12}(?:(?:but|oh|no|hmm|wait)\W{1,3})?"
     r"(?:(?:just )?kidding|scratch that|correction|oops|on second thought|I meant?\b(?= [^a-z])"
-    r"|sorry(?=[^\n]{0,60}[0-9])|actually\W{1,3}(?:no|wait|it is|it['’]s)|wait\W{1,3}no"
-    r"|no\W{1,3}(?:wait|actually|it is|it['’]s))\b",
+    r"|sorry(?=[^\n]{0,60}[0-9])|actually\W{1,3}(?:no|wait)|wait\W{1,3}no"
+    r"|no\W{1,3}(?:wait|actually)|(?:actually|no)\W{1,3}it(?: is|['’]s)(?=[\s$*\\(]{1,4}[-0-9]))\b",
     re.IGNORECASE,
 )
 

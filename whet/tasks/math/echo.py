@@ -76,7 +76,7 @@ def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
         return False
     formulas = prompt_formulas(prompt)
     nodes = literal_nodes(answer)
-    if prompt and (_is_unfinished(answer, golds) or _is_other_form(nodes, golds, prompt)):
+    if prompt and (_is_unfinished(answer, golds) or _is_other_form(answer, golds, prompt)):
         return True
     if not nodes:
         return any(_bare(formula) == _bare(answer) for formula in formulas)
@@ -134,7 +134,7 @@ def _is_plain(node: Node) -> bool:
         bottoms = [part for part in node.args if _is_inverse(part) and _is_numeral(part.args[0])]
         others = [part for part in node.args if part not in bottoms and part != tree.MINUS_ONE]
         return max(len(others), len(bottoms)) <= 1 and all(map(_is_numeral, others))
-    return node.kind in ("number", "symbol")
+    return node.kind in ("number", "symbol") or (_is_inverse(node) and _is_numeral(node.args[0]))
 
 
 def _is_constant(node: Node) -> bool:
@@ -143,17 +143,18 @@ def _is_constant(node: Node) -> bool:
     return all(name[:1].isdigit() or name in tree.CONSTANTS for name in names)
 
 
-def _is_other_form(nodes: tuple[Node, ...], golds: list[str], prompt: str) -> bool:
+def _is_other_form(answer: str, golds: list[str], prompt: str) -> bool:
     """Whether a product is asked for and the answer is a sum, or the other way round."""
     is_product = _FACTOR.search(prompt) is not None
-    if not nodes or not (is_product or _EXPAND.search(prompt)):
+    if not (is_product or _EXPAND.search(prompt)):
         return False
-    wanted = [node for gold in golds for node in literal_nodes(gold)]
+    wanted = [reading.node for gold in golds for reading in readings(gold)]
+    nodes = [reading.node for reading in readings(answer)]
     ends = [(_values(node) or [node])[-1] for node in nodes]
     if is_product:
         is_wanted = any(node.kind in ("mul", "pow") and _has_inner_sum(node) for node in wanted)
-        return is_wanted and all(node.kind == "add" for node in ends)
-    return not any(map(_has_inner_sum, wanted)) and all(map(_has_inner_sum, ends))
+        return is_wanted and bool(ends) and all(node.kind == "add" for node in ends)
+    return bool(ends) and not any(map(_has_inner_sum, wanted)) and all(map(_has_inner_sum, ends))
 
 
 def _has_inner_sum(node: Node) -> bool:

@@ -178,7 +178,7 @@ def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
         try:
             pieces, is_ambiguous = tokens(plain, join_thousands=join)
             parser = Parser(pieces, literal=literal)
-            results.append(Reading(parser.answer(), (*parser.units, *units)))
+            results.append(Reading(parser.answer(), (*units, *parser.units)))
         except (NotMathError, ZeroDivisionError, RecursionError, OverflowError):
             is_ambiguous = "," in plain
         if not is_ambiguous:

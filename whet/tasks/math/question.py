@@ -28,7 +28,7 @@ _PLURALS = sorted(
     and (word[-1] == "s" or word in ("feet", "inches") or len(word) == 2)
 )
 _ASKED = re.compile(
-    r"\b(?:how many|in|number of|what)\s+((?:(?:square|cubic|sq)\s+)?"
+    r"\b(?:how many|in|number of|what|convert\b[^.?\n]{0,60}? to)\s+((?:(?:square|cubic|sq)\s+)?"
     rf"(?:{'|'.join(_PLURALS)}|percent|percentage)\b(?:\s?(?:per\s|/\s?)[a-z]+)?)",
     re.IGNORECASE,
 )
