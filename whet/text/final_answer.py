@@ -154,6 +154,7 @@ _MARK = re.compile(
     r"(?::|：|=|(?:is|are|est|es|ist)(?![a-zA-Z])|是|为)[ \t]{0,3}(?::|：)?\**",
     re.IGNORECASE,
 )
+_MARK_WORDS = ("####", "a:", "correct ", "answer", "result", "respuesta", "antwort")
 _HEADING = re.compile(
     r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*(?::(?:[ \t]|\*\*)*|\n(?=\s*\S))"
     r"|(?<=[.!?] )(?:final )?answer:[ \t]*",
@@ -233,6 +234,8 @@ def find_boxes(text: str, *, nested: bool = False) -> list[Span]:
     >>> [box.text for box in find_boxes(r"so \boxed{\frac{1}{2}} and \boxed 3")]
     ['\\frac{1}{2}', '3']
     """
+    if "box" not in text:
+        return []
     commands = deque(_BOX.finditer(text), maxlen=MAX_NESTED_BOXES if nested else None)
     closing = match_braces(text, commands[0].start()) if commands else {}
     boxes: list[Span] = []
@@ -289,7 +292,14 @@ def match_braces(text: str, start: int = 0) -> dict[int, int]:
 def find_marks(text: str) -> list[Span]:
     """List what follows `####`, `the answer is` and the like in its line; the last few only."""
     spans = []
-    for match in deque(_MARK.finditer(text), maxlen=MAX_MARKS):
+    start = 0
+    if text.isascii():  # then lower case has the same length, and only these words make a mark
+        lower = text.lower()
+        places = [place for word in _MARK_WORDS if (place := lower.find(word)) >= 0]
+        if not places:
+            return []
+        start = text.rfind("\n", 0, min(places)) + 1
+    for match in deque(_MARK.finditer(text, start), maxlen=MAX_MARKS):
         limit = min(match.end() + MAX_MARKED, len(text))
         end = text.find("\n", match.end(), limit)
         span = cut(text, match.end(), limit if end < 0 else end)

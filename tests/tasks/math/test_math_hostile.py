@@ -9,7 +9,7 @@ import pytest
 from math_problems import is_right, problem, verdict
 
 from whet.tasks.math import Math, MathConfig
-from whet.tasks.math.task import same_by_math_verify
+from whet.tasks.math.slow_path import same_by_math_verify
 from whet.types import Problem, Score, Verdict
 
 HOSTILE = {

@@ -1,15 +1,17 @@
-"""Two tables of cases, one a line: `yes` or `no`, a reference, and an answer or a whole response
-that gives it or not.
+"""Tables of cases, one a line: `yes` or `no`, a reference, and an answer or a whole response that
+gives it or not; in `questions.txt` the question stands between them.
 
-In `responses.txt` the sign `⏎` stands for a line break.
+In responses the sign `⏎` stands for a line break.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from math_problems import is_right, verdict
+from math_problems import is_right, problem, verdict
 
-from whet.types import Verdict
+from whet.tasks.math import Math
+from whet.types import Message, Verdict
 
 HERE = Path(__file__).parent
 
@@ -41,3 +43,12 @@ def test_an_answer_in_a_box_is_graded_as_a_person_would(
 @pytest.mark.parametrize(("gold", "response", "expected"), cases("responses.txt"))
 def test_a_response_is_graded_as_a_person_would(gold: str, response: str, expected: bool) -> None:
     assert (verdict(gold, response) is Verdict.CORRECT) is expected
+
+
+@pytest.mark.parametrize(("gold", "text", "expected"), cases("questions.txt"))
+def test_a_response_is_graded_by_what_the_question_asks(
+    gold: str, text: str, expected: bool
+) -> None:
+    question, _, response = text.partition(" :: ")
+    asked = replace(problem(gold), prompt=(Message(role="user", content=question),))
+    assert (Math().score(asked, response).verdict is Verdict.CORRECT) is expected

@@ -13,6 +13,7 @@ from whet.tasks.math.numeric import (
     MathConfig,
     is_rounding,
     ratio_sign,
+    read_residue,
     same_scalar,
     same_value,
     to_float,
@@ -40,14 +41,30 @@ def same(gold: Node, answer: Node, rules: MathConfig) -> bool:
 
 
 def _same(gold: Node, answer: Node, rules: MathConfig) -> bool:
+    if gold.kind == "number" and answer.kind == "relation":
+        answer = read_residue(answer)
     if gold.kind == "relation" or answer.kind == "relation":
         return _same_relation(gold, answer, rules)
     if gold.name == answer.name == _DIFFERENCE:
         return _same_in_order(gold.args, answer.args, rules)
     gold, answer = _read_basis(gold, answer), _read_basis(answer, gold)
+    gold, answer = _read_point(gold, answer), _read_point(answer, gold)
     if _is_collection(gold) or _is_collection(answer):
         return _same_collection(gold, answer, rules)
     return same_scalar(gold, answer, rules)
+
+
+def _read_point(node: Node, other: Node) -> Node:
+    """Read M(3, 3) as a point beside one, and y = 2, x = 3 in the order of x, y, z."""
+    if other.kind != "seq" or other.name not in ("()", "matrix"):
+        return node
+    if node.kind == "call" and len(node.name) == 1 and node.name.isupper():
+        return tree.seq("()", node.args)
+    if node.kind != "seq" or node.name or not all(_is_assignment(part) for part in node.args):
+        return node
+    names = [part.args[0].name for part in node.args]
+    is_point = set(names) <= set("xyz") and len(set(names)) == len(names)
+    return node._replace(args=tuple(sorted(node.args))) if is_point else node
 
 
 def _read_basis(node: Node, other: Node) -> Node:
@@ -99,9 +116,11 @@ def _same_relation(gold: Node, answer: Node, rules: MathConfig) -> bool:
 
 def _names_agree(a: Node, b: Node) -> bool:
     """Whether two names may be of one thing: the same name, or y against f(x)."""
-    y, other = (a, b) if a == tree.symbol("y") else (b, a)
-    is_function = other.kind == "mul" and tree.symbol("f") in other.args
-    return a == b or (y == tree.symbol("y") and is_function)
+    name, other = (a, b) if a.kind == "symbol" else (b, a)
+    if a == b or other.kind != "mul" or len(other.args) != 2:
+        return a == b
+    is_y = name == tree.symbol("y") and tree.symbol("f") in other.args
+    return is_y or (name.kind == "symbol" and name.name in "yuvw" and name in other.args)
 
 
 def _same_pair(gold: Node, answer: Node) -> bool:
@@ -157,7 +176,8 @@ def _stated_value(relation: Node) -> Node | None:
         return None
     first = relation.args[0]
     last = relation.args[-1]
-    if is_name(first) or (first.kind == "call" and first.name in _OPAQUE):
+    is_opaque = first.kind == "call" and first.name in _OPAQUE
+    if is_name(first) or is_opaque or tree.is_applied(first, last):
         return last
     is_reversed = last.kind == "symbol" and is_name(last) and len(relation.args) == 2
     if is_reversed and last.name not in tree.symbols(first):

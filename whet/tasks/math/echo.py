@@ -5,6 +5,11 @@ unknowns, so that order, brackets, + 0 and 2(23 + 4)/2 make no other formula of 
 one. Nor do other spellings: a square as a product, a root as a power, another index of a sum, bars
 or rounding around the whole. An answer that is shorter than the formula it equals is work, and so
 is one that is written as the reference is.
+
+Where the reference is a plain number, an answer equal to it that has work left is no answer either:
+a sum or product of numbers, a root, a determinant, a function of numbers. A fraction, a mixed
+number, a power of one number, a factorial, a binomial and their products have none: 5/4, 2^10,
+3 x 10^8. Nor is a product an answer to `expand`, or a sum one to `factor`.
 """
 
 import re
@@ -34,6 +39,20 @@ _INDEX = re.compile(r"_\{([a-z])=")
 _TWO = tree.symbol("2")
 _HALF = tree.power(_TWO, tree.MINUS_ONE)
 _WRAPPERS = ("abs", "floor", "ceil")
+_FINAL_CALLS = ("percent", "degree", "factorial", "binom", "ratio", "modulo")
+_OPERATION = re.compile(
+    r"\\(?!frac|[dt]frac|text|mathrm|[,;!% ]|\$)[a-z]|[0-9})\]!]\s*[-+*/^]|[a-z]\("
+)
+_SUM = re.compile(r"[0-9})\]!]\s*(?:\\(?:right|left)\s?[()]?\s*)?[-+]")
+"""A sign between two terms; without one a sum is a mixed number."""
+_ONCE = re.compile(r"\^\s?(?:1(?![0-9])|\{\s?1\s?\})")
+"""A first power, as in 7.2 x 10^1: a power like any other."""
+_EXPAND = re.compile(r"\bexpand(?:ed)?\b", re.IGNORECASE)
+_FACTOR = re.compile(
+    r"(?:^|[.:\n]\s*)factor(?:ize|ise)?\b|\bfactor(?:ize|ise|ed form| completely"
+    r"| the (?:expression|polynomial|quadratic|following))",
+    re.IGNORECASE,
+)
 _SYMMETRIC = ("gcd", "lcm", "text lcm", "max", "min")
 
 
@@ -57,11 +76,93 @@ def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
         return False
     formulas = prompt_formulas(prompt)
     nodes = literal_nodes(answer)
+    if prompt and (_is_unfinished(answer, golds) or _is_other_form(answer, golds, prompt)):
+        return True
     if not nodes:
         return any(_bare(formula) == _bare(answer) for formula in formulas)
     read = [node for formula in formulas for node in literal_nodes(formula)]
     asked = [part for node in read for part in _parts(node)]
     return any(_hands_back(node, asked) for node in nodes)
+
+
+def _is_unfinished(answer: str, golds: list[str]) -> bool:
+    """Whether a number is asked for and the answer is an expression that still has its value."""
+    if not _OPERATION.search(answer) or all(exact(gold) is None for gold in golds):
+        return False
+    has_sum = _SUM.search(answer) is not None
+    literal = [reading.node for reading in readings(_ONCE.sub("^2", answer), literal=True)]
+    if not literal or not all(_has_work_left(node, has_sum) for node in literal):
+        return "matrix}" in answer and bool(literal)
+    values = [tree.number(value) for gold in golds if (value := exact(gold)) is not None]
+    ends = [(_values(reading.node) or [reading.node])[-1] for reading in readings(answer)]
+    try:
+        return any(same_value(end, value) is True for end in ends for value in values)
+    except NotMathError:
+        return False
+
+
+def _has_work_left(node: Node, has_sum: bool) -> bool:
+    if node.kind == "relation":
+        sides = node.args[1:] if _is_label(node.args[0]) else node.args
+        return all(_has_work_left(side, has_sum) for side in sides)
+    if node.kind == "pow":
+        base, exponent = node.args
+        is_root = "/" in exponent.name or exponent == tree.HALF or exponent.kind == "pow"
+        return is_root or not _is_plain(base) or not is_atom(exponent)
+    if node.kind == "call":
+        return node.name not in _FINAL_CALLS and all(map(_is_constant, node.args))
+    if node.kind == "add" and has_sum and sum(map(_is_constant, node.args)) > 1:
+        return True
+    if node.kind == "mul":
+        bottoms = [part for part in node.args if _is_inverse(part)]
+        if sum(map(_is_numeral, node.args)) > 1 or len(bottoms) > 1:
+            return True
+    return any(_has_work_left(part, has_sum) for part in node.args)
+
+
+def _is_numeral(node: Node) -> bool:
+    return node.kind == "symbol" and node.name[:1].isdigit()
+
+
+def _is_inverse(node: Node) -> bool:
+    return node.kind == "pow" and node.args[1] == tree.MINUS_ONE
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether a node is a number or a fraction, with its sign."""
+    if node.kind == "mul":
+        bottoms = [part for part in node.args if _is_inverse(part) and _is_numeral(part.args[0])]
+        others = [part for part in node.args if part not in bottoms and part != tree.MINUS_ONE]
+        return max(len(others), len(bottoms)) <= 1 and all(map(_is_numeral, others))
+    return node.kind in ("number", "symbol") or (_is_inverse(node) and _is_numeral(node.args[0]))
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether there are numbers only in a node."""
+    names = tree.names(node)
+    return all(name[:1].isdigit() or name in tree.CONSTANTS for name in names)
+
+
+def _is_other_form(answer: str, golds: list[str], prompt: str) -> bool:
+    """Whether a product is asked for and the answer is a sum, or the other way round."""
+    is_product = _FACTOR.search(prompt) is not None
+    if not (is_product or _EXPAND.search(prompt)):
+        return False
+    wanted = [reading.node for gold in golds for reading in readings(gold)]
+    nodes = [reading.node for reading in readings(answer)]
+    ends = [(_values(node) or [node])[-1] for node in nodes]
+    if is_product:
+        is_wanted = any(node.kind in ("mul", "pow") and _has_inner_sum(node) for node in wanted)
+        return is_wanted and bool(ends) and all(node.kind == "add" for node in ends)
+    return bool(ends) and not any(map(_has_inner_sum, wanted)) and all(map(_has_inner_sum, ends))
+
+
+def _has_inner_sum(node: Node) -> bool:
+    """Whether a sum stands in a product or power."""
+    return any(
+        part.kind in ("mul", "pow") and any(factor.kind == "add" for factor in part.args)
+        for part in tree.walk(node)
+    )
 
 
 def is_written_alike(answer: str, gold: str) -> bool:
@@ -118,6 +219,8 @@ def _respell(node: Node) -> Node:
 def _forms(text: str) -> Iterator[Node]:
     """List an answer and what its equation gives, without signs of degrees and percent."""
     for node in literal_nodes(text):
+        if node.kind == "seq" and node.name in ("", "{}"):
+            node = tree.seq("", sorted(node.args))
         for part in (node, *_values(node)[-1:]):
             try:
                 bare = tree.replace_calls(part, "degree", lambda call: call.args[0])

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from whet.tasks.math import tree
+from whet.tasks.math.boxes import find_retraction, is_ruled_out, last_boxes, meaning_of
 from whet.tasks.math.compare import same
 from whet.tasks.math.lexer import normal, time_of
 from whet.tasks.math.numeric import MathConfig
@@ -29,7 +30,6 @@ from whet.text.final_answer import (
     after_thought,
     any_of,
     cut,
-    find_boxes,
     find_formulas,
     find_marks,
     find_numbers,
@@ -39,28 +39,20 @@ from whet.text.final_answer import (
     last_line,
 )
 
-MAX_GAP = 80
-MAX_GAP_WORDS = 5
-"""More characters or words than these between two boxes, and they are two answers."""
 MAX_BARE = 600
 """A response up to this many characters, in one line, may be an answer by itself."""
 MAX_LINE = 2000
 """Of a longer last line, only this many characters at its end are searched."""
+MAX_LINES = 20
+"""Answers that stand one a line are up to this many."""
 MAX_TURN_WORDS = 3
 """More words than this between the turn and a number, and the number belongs to something else."""
 
-_MARKUP = re.compile(
-    r"\\(?:text|mathrm|textbf|mbox|quad|qquad)(?![a-zA-Z])|\\[()\[\],;! ]|[${}&\s]+|\\\\"
+_HEADING_END = re.compile(r":[ \t*]*\n")
+_ITEMS_NAME = re.compile(
+    r"\b(?:answers?|solutions?|roots?|zeros|values)\b[^\n:]{0,40}$", re.IGNORECASE
 )
-_JOINER = re.compile(r",|;|\b(?:and|or|und|et|y)\b|和|或")
-_NEW_THOUGHT = re.compile(
-    r"[.!?=]\s|"
-    + any_of(
-        TURN, DENIAL, "but|no|then|so|thus|hence|therefore|now|next|because|since|which|gives?"
-    ),
-    re.IGNORECASE,
-)
-_BOX_NAME = re.compile(r"[A-Za-z]\w{0,3}(?:_\{?\w{1,3}\}?)?\s*=\s*$")
+_BULLET = re.compile(r"(?:[-*•]|[0-9]{1,2}[.)])\s+")
 _OPEN_BOX = re.compile(r"\\boxed\s?\{(?!\s*\})[^\n]*$")
 """A box that is opened at the end and never closed: the response was cut."""
 _DISPLAY_END = re.compile(r"\n[ \t]*(?:\\[\])]|\$\$)[\s*$`.]*\Z")
@@ -150,46 +142,39 @@ _EXACT = MathConfig()
 _NEAR = MathConfig(tolerance=0.01)
 
 
-def find_answer(text: str) -> Span | None:
-    """Find the answer of a response; None where it gives none."""
+def find_answer(text: str, *, in_parts: bool = False) -> Span | None:
+    """Find the answer of a response; None where it gives none.
+
+    With `in_parts` the boxes behind (a), (b), ... are one answer.
+    """
     start = after_thought(text)
     if start is None:
         return None
     visible = text[start:]
+    marked = None
     if tags := find_tags(visible):
-        boxes = _in_boxes(tags[-1].text)
-        answer = boxes.shift(tags[-1].start) if boxes else tags[-1]
-        return answer.shift(start) if answer.text.strip() else None
-    stated = None if "<answer>" in visible else _in_boxes(visible) or _in_words(visible)
+        boxes = last_boxes(tags[-1].text, in_parts)
+        marked = boxes.shift(tags[-1].start) if boxes else tags[-1]
+        if not marked.text.strip():
+            return None
+    elif "<answer>" in visible:
+        return None
+    else:
+        marked = last_boxes(visible, in_parts)
+    stated = _unless_taken_back(visible, marked) if marked else _in_words(visible)
     return stated and stated.shift(start)
 
 
-def _in_boxes(text: str) -> Span | None:
-    """Take the last box, together with those joined to it."""
-    boxes = [box for box in find_boxes(text) if box.text.strip()]
-    if not boxes:
+def _unless_taken_back(text: str, marked: Span) -> Span | None:
+    """Give a box or tag, what corrects it behind it, or None where it is denied."""
+    if is_ruled_out(text, marked.start, marked.end):
         return None
-    first = len(boxes) - 1
-    while first > 0 and _joins(text[boxes[first - 1].end : boxes[first].start]):
-        first -= 1
-    if first == len(boxes) - 1:
-        return boxes[-1]
-    parts = {_meaning(box.text): box.text.strip() for box in boxes[first:]}
-    return Span(text=" , ".join(parts.values()), start=boxes[first].start, end=boxes[-1].end)
-
-
-def _joins(gap: str) -> bool:
-    if len(gap) > MAX_GAP or "\n\n" in gap:
-        return False
-    words = _BOX_NAME.sub("", _MARKUP.sub(" ", gap).strip())
-    is_short = len(words.split()) <= MAX_GAP_WORDS
-    return is_short and bool(_JOINER.search(words)) and not _NEW_THOUGHT.search(words)
-
-
-def _meaning(text: str) -> object:
-    """Reduce a text to what it means: a mixed number and its fraction are the same."""
-    meanings = readings(text)
-    return meanings[0].node._replace(digits=0) if meanings else normal(text)
+    end = find_retraction(text, marked.end)
+    if end is None:
+        return marked
+    rest = _in_words(text[end:])
+    is_other = rest and any(sign.isdigit() for sign in rest.text)
+    return rest.shift(end) if rest and is_other else None
 
 
 def _in_words(text: str) -> Span | None:
@@ -202,6 +187,11 @@ def _in_words(text: str) -> Span | None:
         return None
     if (value := _in_object(text)) is not None:
         return value if value.text.strip() else None
+    return _in_items(text) or _behind_mark(text)
+
+
+def _behind_mark(text: str) -> Span | None:
+    """Find the answer behind the last mark that gives one, or else in the last line."""
     marks = find_marks(text)
     while marks and COMMENT.match(marks[-1].text):
         comment = marks.pop()
@@ -210,6 +200,20 @@ def _in_words(text: str) -> Span | None:
     if not marks:
         return _in_last_line(text)
     return None if _DENIED.match(marks[-1].text) else _in_line(text, marks[-1], is_first=True)
+
+
+def _in_items(text: str) -> Span | None:
+    """Join the answers that end a response one a line, behind a line that announces them."""
+    start = max(0, len(text) - MAX_LINE)
+    ends = [match.span() for match in _HEADING_END.finditer(text, start)]
+    colon, start = ends[-1] if ends else (0, 0)
+    if not _ITEMS_NAME.search(text, text.rfind("\n", 0, colon) + 1, colon):
+        return None
+    lines = [line.strip() for line in text[start:].splitlines() if line.strip()]
+    items = [_BULLET.sub("", line, count=1).strip(" .,;*") for line in lines]
+    if not 1 < len(items) <= MAX_LINES or not all(map(readings, items)):
+        return None
+    return Span(text=" , ".join(items), start=start, end=len(text))
 
 
 def _in_object(text: str) -> Span | None:
@@ -366,7 +370,7 @@ def _offers_another(line: str, turn: re.Match[str], pieces: Sequence[Span], chos
     is_second = turn.re is _CHOICE and after == chosen
     if len(words.split()) > MAX_TURN_WORDS:
         return False
-    if not is_second and _meaning(before.text) != _meaning(chosen.text):
+    if not is_second and meaning_of(before.text) != meaning_of(chosen.text):
         return False
     return not _agree(line, before, after, words)
 

@@ -44,6 +44,7 @@ _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
 _LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _SCRIPTS = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+)|([₀₁₂₃₄₅₆₇₈₉]+)|([½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])")
 _SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</s>")
+_ROW_GAP = re.compile(r"\\\\(?:\s?\[-?[0-9.]+\s?(?:pt|em|ex|mm|cm|in)\])?")
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z])")
 _SIZES = re.compile(
     r"\\(?:left|right|middle|[bB]igg?[lr]?)(?![a-zA-Z])\.?"
@@ -122,6 +123,7 @@ _CHINESE_JOINS = frozenset("与和或")
 _DEPTHS = {"sign": {"(": 1, "[": 1, ")": -1, "]": -1}, "command": {"{": 1, "}": -1}}
 
 
+@lru_cache(1 << 12)
 def normal(text: str) -> str:
     """Spell an answer plainly. LaTeX keeps its commands and matrices keep their row breaks.
 
@@ -158,12 +160,14 @@ def same_wording(a: str, b: str) -> bool:
     >>> same_wording("Odd", r"\\text{odd}"), same_wording("R^2", "r^2"), same_wording("m", "M")
     (True, False, False)
     """
-    if wording(a) != wording(b) or not wording(a):
+    left = _spell_out(a)
+    right = _spell_out(b)
+    if not left or left.casefold() != right.casefold():
         return False
-    left, right = (_ANY_WORD.sub(_fold_word, _spell_out(text)) for text in (a, b))
-    return left == right
+    return left == right or _ANY_WORD.sub(_fold_word, left) == _ANY_WORD.sub(_fold_word, right)
 
 
+@lru_cache(1 << 12)
 def _spell_out(text: str) -> str:
     text = " ".join(_WORDS.sub(r" \1 ", normal(text)).split())
     text = _trim(_LOOSE_SPACE.sub("", text))
@@ -193,7 +197,7 @@ def _trim(text: str) -> str:
 def _plain_latex(text: str) -> str:
     if "\\\\begin" in text or "\\begin" not in text:
         text = _DOUBLED.sub(r"\\", text)
-    text = text.replace("\\\\", ROW)
+    text = _ROW_GAP.sub(ROW, text).replace("{:}", ":").replace("\\colon", ":")
     text = _SIZES.sub(" ", text)
     text = _FRACTIONS.sub(r"\\frac", text).replace("\\surd", "\\sqrt")
     text = _UNIT_FRACTION.sub(r"\\text{\1/\2}", text)

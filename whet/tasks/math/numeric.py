@@ -53,18 +53,19 @@ class MathConfig(Config):
 
     name: Literal["math"] = "math"
     percent: Literal["unit", "value", "both"] = "unit"
-    """What 50% is: "unit", the number 50 with a sign that may be left out; "value", 0.5; "both",
-    either of them."""
+    """What 50% is: "unit", the number 50 with a sign that may be left out, or 0.5 where neither
+    the question nor the reference speaks of percent; "value", 0.5; "both", either of them."""
     units: Literal["agree", "ignore", "same"] = "agree"
-    """Units after a number: "agree", they may be left out but not contradict; "ignore"; "same",
-    they must be given."""
+    """Units after a number: "agree", they may be left out but not contradict the reference or,
+    where that has none, the question; "ignore"; "same", they must be given."""
     order: Literal["free", "fixed"] = "free"
-    """Whether a list without brackets may be given in any order. Sets always may, tuples never."""
+    """Whether a list without brackets may be given in any order. Sets always may, tuples and
+    answers to the parts (a), (b), ... of a question never."""
     names: Literal["drop", "keep"] = "drop"
     """Whether x = 2 is also given by 2: "drop" says yes, "keep" asks for the equation."""
     echo: Literal["wrong", "right"] = "wrong"
     """What a formula of the prompt is that is handed back instead of worked out, where its value is
-    right: 23 + 4 for 27."""
+    right: 23 + 4 for 27. Any expression with work left is the same, where a number is asked for."""
     rounded_digits: int = 6
     """A decimal stands for a fraction or root if it has this many significant digits, all right; 0:
     it never does."""
@@ -345,3 +346,13 @@ def _constant(node: Node) -> Number:
     if tree.symbols(node):
         raise NoValueError("not a constant")
     return value(node, 0)
+
+
+def read_residue(node: Node) -> Node:
+    """Read 7^100 = 1 (mod 5) as 1; anything else stays as it is."""
+    first, *_, last = node.args
+    if last.name != "modulo" or any(part.kind != "number" for part in (first, *last.args)):
+        return node
+    value, modulus = (part.value for part in last.args)
+    is_true = 0 <= value < modulus and (first.value - value) % modulus == 0
+    return last.args[0] if is_true and node.name == "=" else node

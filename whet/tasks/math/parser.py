@@ -117,6 +117,18 @@ _TRANSPOSED = re.compile(
 _REALS = tree.symbol("field R")
 _ALL_REALS = tree.seq("()", (tree.negative(tree.INFINITY), tree.INFINITY))
 _REAL_WORDS = re.compile(r"(?:the set of )?all real numbers|all reals?|any real number")
+_WITHOUT = re.compile(
+    r"(?:\\text\s?\{\s?)?(?:the set of )?(?:all|any) real (?:numbers?|values?)(?: of [a-z])?,?"
+    r" (?:except|but|other than|excluding)(?: for)?:?\s?\}?\s?(?:[a-z]\s?=\s?)?(\S.*)",
+    re.IGNORECASE,
+)
+_EMPTY_WORDS = re.compile(r"empty set|null set")
+_FOR_ALL = re.compile(
+    r"[\s,]*(?:\\forall|\\text\s?\{\s?,?\s?for (?:all|every|any|each)(?: real| integer| positive"
+    r"| natural)?(?: numbers?| integers?| values? of)?\s?\}|\bfor all\b)\s?"
+    r"[a-z]?(?:\s?,\s?[a-z])*(?:\s?\\in\s?\\mathbb\s?\{?\s?[RZNQC]\s?\}?)?$"
+)
+"""What an equation holds for, where it says no more than that."""
 _UNNAMED = tree.symbol("")
 """What stands before the sign in `> 3`."""
 
@@ -140,6 +152,12 @@ def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
         return result
     if _REAL_WORDS.fullmatch(wording(plain)):
         return (Reading(_ALL_REALS, ()),)
+    if _EMPTY_WORDS.fullmatch(wording(plain)):
+        return (Reading(tree.symbol("∅"), ()),)
+    if without := _WITHOUT.fullmatch(plain):
+        plain = rf"\mathbb{{R}}\setminus\{{{without[1]}\}}"
+    if "for" in plain and "=" in plain:
+        plain = _FOR_ALL.sub("", plain)
     plain = _TRANSPOSED.sub(r"\1", plain)
     units = [name for sign, name in CURRENCIES.items() if sign in text]
     for form, spelling in _RESPELLED:
@@ -160,7 +178,7 @@ def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
         try:
             pieces, is_ambiguous = tokens(plain, join_thousands=join)
             parser = Parser(pieces, literal=literal)
-            results.append(Reading(parser.answer(), (*parser.units, *units)))
+            results.append(Reading(parser.answer(), (*units, *parser.units)))
         except (NotMathError, ZeroDivisionError, RecursionError, OverflowError):
             is_ambiguous = "," in plain
         if not is_ambiguous:
@@ -583,6 +601,10 @@ class Parser:
         digits = self.take().text
         value, num_digits = decimal(digits)
         kind, text = self.peek()
+        if self.literal and "e" in (lower := digits.lower()):
+            mantissa, _, exponent = lower.partition("e")
+            scale = tree.power(self._numeral(Fraction(10)), self._signed(int(exponent)))
+            return tree.mul(self._numeral(Fraction(mantissa)), scale)
         if "." in digits:
             if kind == "text" and self.tokens[self.position].detail in ("overline", "bar", "dot"):
                 return self._numeral(repeating_decimal(digits, self.take().text))
@@ -605,6 +627,10 @@ class Parser:
     def _numeral(self, value: Fraction, num_digits: int = 0) -> Node:
         is_symbol = self.literal and value not in (0, 1)
         return tree.symbol(f"{value}") if is_symbol else tree.number(value, num_digits)
+
+    def _signed(self, value: int) -> Node:
+        numeral = self._numeral(Fraction(abs(value)))
+        return tree.negative(numeral) if value < 0 else numeral
 
     def _is_mixed_number(self) -> bool:
         r"""Whether the `\frac` that follows holds only digits."""
@@ -749,7 +775,7 @@ class Parser:
                 return tree.call(name, *inside.args)
             return tree.mul(tree.symbol(name), inside)
         is_number = self.peek(1)[0] == "number" and self.peek(2) == ("sign", ")")
-        is_call = is_number and name[0] in _FUNCTION_NAMES
+        is_call = is_number and (name[0] in _FUNCTION_NAMES or name in tree.NAMED_FUNCTIONS)
         return tree.call(name, self.bracket()) if is_call else tree.symbol(name)
 
 

@@ -10,9 +10,7 @@ cannot be graded leaves it unscored.
 """
 
 import importlib
-import logging
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -29,8 +27,19 @@ from whet.tasks.math.find import find_answer
 from whet.tasks.math.lexer import exact, normal, same_wording, time_of, wording
 from whet.tasks.math.numeric import MathConfig, contradicts_itself, same_value
 from whet.tasks.math.parser import CURRENCIES, Reading, readings
+from whet.tasks.math.question import (
+    KNOWN_UNITS,
+    drop_labels,
+    drop_modulus,
+    has_parts,
+    has_wrong_unit,
+    other_references,
+    read_question,
+    restates,
+    spell_unit,
+)
+from whet.tasks.math.slow_path import same_by_math_verify
 from whet.tasks.math.tree import Node, NotMathError
-from whet.tasks.math.words import UNIT_NAMES, is_remark
 from whet.text.final_answer import find_boxes
 from whet.types import Problem, Score, Verdict
 
@@ -61,25 +70,13 @@ _OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
 _SECOND_OPTION = re.compile(r"\W*(?:or|and)\b|[-+*/,;^=]|.*\([A-J]\)", re.IGNORECASE | re.DOTALL)
 """Behind an option it says that the option is not all of the answer."""
 _NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
-_CHINESE_POWER = re.compile("平方|立方")
-_POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
-_KNOWN_UNITS = frozenset(UNIT_NAMES.values()) | {"^2", "^3"}
-
-MAX_LATEX_CHARS = 200
-MAX_NESTING = 12
-TIME_LIMIT = 1
-"""Seconds for each of its three calls. Its alarm works in a main thread only; elsewhere it is not
-asked."""
-_REFUSED = re.compile(
-    r"[0-9]{30}|\^\s*\{?[^{}]{0,20}\^|[0-9]{4,}\s*!|\^\s*\{?\s*-?[0-9]{4,}|!\s*!|[^\x20-\x7e]"
-    r"|(?<![\\a-zA-Z{])(?:[a-zA-Z]{3,}|no(?![a-zA-Z])|or(?![a-zA-Z]))|;|boxed"
-    r"|^[^=]*(?<![_{0-9])[0-9][^=]*=|\\(?:mathbf|boldsymbol|bm|vec|hat)(?![a-zA-Z])"
-    r"|\\(?:text|mbox|mathrm|textrm)\s?\{[^{}]*\}[\^{}0-9\s]*\s[0-9]"
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
+_MONTH = r"([a-z]{3})[a-z]{0,6}\.?"
+_DATES = (
+    re.compile(rf"{_MONTH} ([0-9]{{1,2}})(?:,? ?([0-9]{{4}}))?"),
+    re.compile(rf"(?:the )?([0-9]{{1,2}})(?: of)? {_MONTH}(?:,? ?([0-9]{{4}}))?"),
 )
-"""Towers of powers and huge factorials, prose, vectors, and texts with two numbers, of which
-math-verify reads the first."""
-_TEXT = re.compile(r"\\(?:text[a-z]{0,6}|mbox|mathrm)\s?\{([^{}]*)\}")
-_COMMAND = re.compile(r"\\[a-zA-Z]+")
+"""A day, month first or day first, with a year or without."""
 
 
 class Math(FileTask):
@@ -115,11 +112,23 @@ class Math(FileTask):
         short = [gold for gold in golds if len(text) <= 2 * len(gold) + 40]
         if any(same_wording(gold, text) for gold in short):
             return _score(Verdict.CORRECT, text.strip(), "the response is the reference")
-        span = find_answer(text)
+        prompt = _prompt_text(problem)
+        in_parts = has_parts(prompt, golds)
+        span = find_answer(text, in_parts=in_parts)
         answer = span.text.strip() if span else ""
         if not answer:
             return _score(Verdict.NO_ANSWER, None, "no answer found")
+        answer = drop_modulus(answer, prompt)
+        if in_parts:
+            answer = drop_labels(answer)
+            rules = _replace_rule(rules, "order", "fixed")
+        if rules.percent == "unit" and _is_share(answer, golds, prompt):
+            rules = _replace_rule(rules, "percent", "value")
         gold = next((gold for gold in golds if is_same(gold, answer, rules)), None)
+        if gold is None and prompt:
+            others = other_references(golds, prompt)
+            gold = next((gold for gold in others if is_same(gold, answer, rules)), None)
+            gold = gold or next((gold for gold in golds if restates(answer, gold, prompt)), None)
         # Matrices side by side in prose are a product to be worked out; in a box they are one
         # answer twice.
         is_product = "\\begin" in answer and "boxed" not in text
@@ -127,8 +136,10 @@ class Math(FileTask):
             fault = "not the reference"
         elif not is_product and _is_doubled(gold, answer, rules):
             fault = "the reference written twice"
-        elif rules.echo == "wrong" and is_echo(answer, golds, _prompt_text(problem)):
+        elif rules.echo == "wrong" and is_echo(answer, golds, prompt):
             fault = "the question again, not worked out"
+        elif rules.units != "ignore" and prompt and has_wrong_unit(answer, gold, prompt):
+            fault = "another unit than the question asks for"
         else:
             return _score(Verdict.CORRECT, answer, "the same as the reference")
         return _score(Verdict.WRONG, answer, fault)
@@ -164,6 +175,22 @@ def references(problem: Problem) -> list[str]:
 
 def _prompt_text(problem: Problem) -> str:
     return "\n".join(message.content for message in problem.prompt)
+
+
+def _is_share(answer: str, golds: list[str], prompt: str) -> bool:
+    """Whether a percent sign of an answer means hundredths: nobody else speaks of percent."""
+    if not prompt or not _has_percent(answer) or any(map(_has_percent, golds)):
+        return False
+    return not read_question(prompt).has_percent
+
+
+def _has_percent(text: str) -> bool:
+    return "%" in text or "percent" in text
+
+
+@lru_cache(64)
+def _replace_rule(rules: MathConfig, name: str, value: str) -> MathConfig:
+    return rules.model_copy(update={name: value})
 
 
 def _score(verdict: Verdict, answer: str | None, note: str) -> Score:
@@ -230,10 +257,11 @@ def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
     predicate, num_subjects = _SUBJECT.subn("", wording(answer), count=1)
     if num_subjects and same_wording(gold, predicate):
         return True
-    gold_time = time_of(gold)
-    answer_time = time_of(answer)
-    if gold_time is not None and answer_time is not None:
-        return gold_time == answer_time
+    for read in (time_of, _date_of):
+        moment = read(gold)
+        other = None if moment is None else read(answer)
+        if other is not None:
+            return moment == other
     golds = readings(gold)
     answers = readings(answer)
     if any(_is_statement(one.node) for one in golds) and any(
@@ -244,6 +272,16 @@ def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
         return True
     is_unread = not (golds and answers)
     return _same_with_comma(gold, answer) or (is_unread and same_by_math_verify(gold, answer))
+
+
+def _date_of(text: str) -> tuple[str, int, str] | None:
+    """Read a date as month, day and year, which may be empty."""
+    words = wording(text) if len(text) < 60 else ""
+    for form, (month, day) in zip(_DATES, ((1, 2), (2, 1)), strict=True):
+        match = form.fullmatch(words)
+        if match and match[month] in _MONTHS:
+            return match[month], int(match[day]), match[3] or ""
+    return None
 
 
 def _is_statement(node: Node) -> bool:
@@ -298,7 +336,7 @@ def _same_reading(gold: Reading, answer: Reading, rules: MathConfig) -> bool:
     if not _units_agree(gold.units, answer.units, rules):
         return False
     for one, other in ((gold, answer), (answer, gold)):
-        if "radian" in _unit(one.units) and tree.has_call(other.node, "degree"):
+        if "radian" in spell_unit(one.units) and tree.has_call(other.node, "degree"):
             return same_value(gold.node, answer.node) is True
     try:
         if not answer.units and gold != answer and contradicts_itself(answer.node):
@@ -327,75 +365,9 @@ def _percents(node: Node, rules: MathConfig) -> Iterator[Node]:
 def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], rules: MathConfig) -> bool:
     if rules.units == "ignore":
         return True
-    left = _unit(gold)
-    right = _unit(answer)
+    left = spell_unit(gold)
+    right = spell_unit(answer)
     if left == right or rules.units == "same":
         return left == right
-    known = (part.removeprefix("/") in _KNOWN_UNITS for part in left + right)
+    known = (part.removeprefix("/") in KNOWN_UNITS for part in left + right)
     return not left or not right or not all(known)
-
-
-def _unit(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Spell a unit one way: square centimeters is cm ^2, and km per hour is km /h."""
-    parts: list[str] = []
-    below = ""
-    text = " ".join(words).replace("/", " per ")
-    for word in _CHINESE_POWER.sub(r" \g<0> ", text).split():
-        lower = word.lower()
-        if lower == "per":
-            below = "/"
-        elif lower in _POWERS:
-            parts.append(_POWERS[lower])
-        elif lower in ("mph", "kmh", "kph"):
-            parts += ["mi" if lower == "mph" else "km", "/h"]
-        elif word in ("Mg", "MG"):
-            parts.append(below + "t")
-        elif lower not in ("of", "the", "unit", "units"):
-            parts.append(below + UNIT_NAMES.get(lower, lower))
-    return tuple(sorted(parts))
-
-
-@lru_cache(1 << 12)
-def same_by_math_verify(gold: str, answer: str) -> bool:
-    """Ask math-verify, the slow path, where both texts are small, tame LaTeX.
-
-    Its parser of plain expressions hands text to `eval` through sympy, so only that of LaTeX is
-    used.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return False
-    return _is_tame(gold) and _is_tame(answer) and _ask(gold, answer)
-
-
-def _is_tame(text: str) -> bool:
-    if len(text) > MAX_LATEX_CHARS or _REFUSED.search(text) or not _COMMAND.search(text):
-        return False
-    if any(is_remark(wrapped[1]) for wrapped in _TEXT.finditer(text)):
-        return False
-    depth = deepest = 0
-    for sign in text:
-        depth += (sign in "({[") - (sign in ")}]")
-        deepest = max(deepest, depth)
-    return deepest <= MAX_NESTING
-
-
-def _ask(gold: str, answer: str) -> bool:
-    # Half a second to import, rarely needed.
-    from math_verify import LatexExtractionConfig, parse, verify  # noqa: PLC0415
-
-    logging.getLogger("math_verify").setLevel(logging.ERROR)
-    try:
-        left, right = (
-            parse(
-                rf"\boxed{{{text}}}",
-                extraction_config=[LatexExtractionConfig()],
-                fallback_mode="no_fallback",
-                parsing_timeout=TIME_LIMIT,
-            )
-            for text in (gold, answer)
-        )
-        if not left or not right:
-            return False
-        return bool(verify(left, right, strict=True, timeout_seconds=TIME_LIMIT))
-    except Exception:  # Model text in a foreign parser: nothing that it raises shows equality.
-        return False

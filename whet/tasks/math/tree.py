@@ -59,6 +59,8 @@ ONE = number(1)
 MINUS_ONE = number(-1)
 HALF = number(Fraction(1, 2))
 INFINITY = symbol("∞")
+NAMED_FUNCTIONS = frozenset(("zeta", "phi", "varphi", "Gamma"))
+"""Greek letters that before a number in brackets are functions."""
 _NAMELESS = frozenset(("sin", "cos", "tan", "ln", "log", "factorial", "union"))
 """Calls that are no name even of names."""
 
@@ -162,10 +164,18 @@ def is_name(node: Node) -> bool:
         return bool(node.args) and all(is_name(part) for part in node.args)
     if node.kind != "call" or node.name in _NAMELESS:
         return False
-    is_short = len(node.name) == 1
+    is_short = len(node.name) == 1 or node.name in NAMED_FUNCTIONS
     return bool(node.args) and all(
         is_name(part) or (is_short and part.kind == "number") for part in node.args
     )
+
+
+def is_applied(node: Node, value: Node) -> bool:
+    """Whether a node is f(a + 1), of which f is not in the value."""
+    if node.kind != "mul" or len(node.args) != 2 or not any(a.kind == "add" for a in node.args):
+        return False
+    names = {part.name for part in node.args} & set("fghPpq")
+    return bool(names) and names.isdisjoint(symbols(value))
 
 
 def substitute(node: Node, name: str, replacement: Node) -> Node:

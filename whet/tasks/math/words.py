@@ -45,7 +45,8 @@ _UNITS = _word_lists(
     km: km kilometer kilometers kilometre kilometres 千米 公里; in: inch inches; ft: ft foot feet;
     yd: yd yard yards; mi: mi mile miles; mg: mg milligram milligrams; g: gram grams 克;
     kg: kg kilogram kilograms kgs 千克 公斤; lb: lb lbs pound pounds; oz: oz ounce ounces;
-    ml: ml milliliter milliliters; l: liter liters litre litres; s: sec secs second seconds 秒;
+    ml: ml milliliter milliliters millilitre millilitres;
+    l: liter liters litre litres; s: sec secs second seconds 秒;
     min: mins minute minutes 分钟; h: hr hrs hour hours 小时; day: day days; week: week weeks;
     month: month months; year: yr yrs year years; dollar: dollar dollars usd; cent: cent cents;
     degree: degree degrees; radian: rad radian radians; mph: mph; kmh: kmh kph;
@@ -57,6 +58,15 @@ _UNITS = _word_lists(
 UNIT_WORDS = {word: name for name, words in _UNITS.items() for word in words.split()}
 UNIT_NAMES = UNIT_WORDS | {name.lower(): name for name in _UNITS}
 """Spellings that stand for a unit where it is known that one stands there, as in `\\text{m}`."""
+_DIMENSIONS = _word_lists(
+    """
+    length: mm cm m km in ft yd mi; mass: mg g kg lb oz t; volume: ml l; angle: degree radian;
+    time: s min h; calendar: day week month year; money: dollar cent euro sterling yuan;
+    share: percent
+    """
+)
+DIMENSIONS = {unit: name for name, units in _DIMENSIONS.items() for unit in units.split()}
+"""What the units of a kind measure."""
 PERCENT_WORDS = word_set(_UNITS["percent"])
 _COUNTED = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "

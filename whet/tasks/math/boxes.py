@@ -1,0 +1,95 @@
+"""The boxes of a response that are its answer, and the words beside them that take it back."""
+
+import re
+
+from whet.tasks.math.lexer import normal
+from whet.tasks.math.parser import readings
+from whet.text.final_answer import CONTRACTION, DENIAL, TURN, Span, any_of, find_boxes
+
+MAX_GAP = 80
+MAX_GAP_WORDS = 5
+"""More characters or words than these between two boxes, and they are two answers."""
+WINDOW = 80
+"""A denial before a box is looked for in this many characters."""
+
+_MARKUP = re.compile(
+    r"\\(?:text|mathrm|textbf|mbox|quad|qquad)(?![a-zA-Z])|\\[()\[\],;! ]|[${}&\s]+|\\\\"
+)
+_JOINER = re.compile(r",|;|\b(?:and|or|und|et|y)\b|和|或")
+_NEW_THOUGHT = re.compile(
+    r"[.!?=]\s|"
+    + any_of(
+        TURN, DENIAL, "but|no|then|so|thus|hence|therefore|now|next|because|since|which|gives?"
+    ),
+    re.IGNORECASE,
+)
+_PART = re.compile(r"(?:^|[\s*])\(?[b-h]\)")
+_BOX_NAME = re.compile(r"[A-Za-z]\w{0,3}(?:_\{?\w{1,3}\}?)?\s*=\s*$")
+_RULED_OUT_BEFORE = re.compile(
+    rf"(?:{CONTRACTION}|\b(?:not|never|cannot))(?: be| equal(?: to)?)?"
+    r"(?:[\s:*$`\"'(\[{\\]|<answer>)*\Z",
+    re.IGNORECASE,
+)
+_RULED_OUT_AFTER = re.compile(
+    r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,12}(?:(?:that|this|it|which) )?"
+    r"(?:is|was)(?: (?:also|clearly|obviously|certainly|just))?"
+    r" (?:wrong|incorrect|false|mistaken|impossible|not (?:right|correct|true|it|the answer))\b",
+    re.IGNORECASE,
+)
+_RETRACTION = re.compile(
+    r"(?:[\s*$`\"')\]}.,;:!\\—–-]|</answer>){0,12}(?:(?:but|oh|no|hmm|wait)\W{1,3})?"
+    r"(?:(?:just )?kidding|scratch that|correction|oops|on second thought|I meant?\b(?= [^a-z])"
+    r"|sorry(?=[^\n]{0,60}[0-9])|actually\W{1,3}(?:no|wait)|wait\W{1,3}no"
+    r"|no\W{1,3}(?:wait|actually)|(?:actually|no)\W{1,3}it(?: is|['’]s)(?=[\s$*\\(]{1,4}[-0-9]))\b",
+    re.IGNORECASE,
+)
+
+
+def last_boxes(text: str, in_parts: bool) -> Span | None:
+    """Take the last box, together with those joined to it."""
+    boxes = [box for box in find_boxes(text) if box.text.strip()]
+    if not boxes:
+        return None
+    first = len(boxes) - 1
+    while first > 0:
+        gap = text[boxes[first - 1].end : boxes[first].start]
+        if not (in_parts and _PART.search(gap)) and not _joins(gap):
+            break
+        first -= 1
+    if first == len(boxes) - 1:
+        return boxes[-1]
+    parts = {
+        (index if in_parts else meaning_of(box.text)): box.text.strip()
+        for index, box in enumerate(boxes[first:])
+    }
+    return Span(text=" , ".join(parts.values()), start=boxes[first].start, end=boxes[-1].end)
+
+
+def _joins(gap: str) -> bool:
+    if len(gap) > MAX_GAP or "\n\n" in gap:
+        return False
+    words = _BOX_NAME.sub("", _MARKUP.sub(" ", gap).strip())
+    is_short = len(words.split()) <= MAX_GAP_WORDS
+    return is_short and bool(_JOINER.search(words)) and not _NEW_THOUGHT.search(words)
+
+
+def meaning_of(text: str) -> object:
+    """Reduce a text to what it means: a mixed number and its fraction are the same."""
+    meanings = readings(text)
+    return meanings[0].node._replace(digits=0) if meanings else normal(text)
+
+
+def is_ruled_out(text: str, start: int, end: int) -> bool:
+    """Whether the words beside a box or tag, end exclusive, say that what it holds is wrong.
+
+    Bounds and conditions beside a box are no denial: `There are at most \\boxed{4}`.
+    """
+    before = text[max(text.rfind("\n", 0, start) + 1, start - WINDOW) : start]
+    is_denied_before = _RULED_OUT_BEFORE.search(before) is not None
+    return is_denied_before or _RULED_OUT_AFTER.match(text, end) is not None
+
+
+def find_retraction(text: str, end: int) -> int | None:
+    """Find where the words behind an answer that take it back end; None where there are none."""
+    match = _RETRACTION.match(text, end)
+    return match.end() if match else None

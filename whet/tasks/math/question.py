@@ -1,0 +1,206 @@
+"""What a question asks besides a value: a unit, an order of parts, hundredths or percent.
+
+Units stay free unless a question speaks of them. Where it asks for one (`how many seconds`, `in
+dollars`), another unit is wrong. Where it only uses some of a dimension, one of that dimension that
+it does not use is wrong: metres in a question about centimetres.
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from whet.tasks.math import tree
+from whet.tasks.math.lexer import wording
+from whet.tasks.math.parser import CURRENCIES, Reading, readings
+from whet.tasks.math.words import DIMENSIONS, UNIT_NAMES, UNIT_WORDS
+
+Unit = tuple[str, ...]
+"""The parts of a unit in one spelling and order: `("/h", "km")`, `("^2", "cm")`."""
+
+_CHINESE_POWER = re.compile("平方|立方")
+_POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
+KNOWN_UNITS = frozenset(UNIT_NAMES.values()) | {"^2", "^3"}
+_PLURALS = sorted(
+    word
+    for word, name in UNIT_WORDS.items()
+    if word.isascii()
+    and name in DIMENSIONS
+    and (word[-1] == "s" or word in ("feet", "inches") or len(word) == 2)
+)
+_ASKED = re.compile(
+    r"\b(?:how many|in|number of|what|convert\b[^.?\n]{0,60}? to)\s+((?:(?:square|cubic|sq)\s+)?"
+    rf"(?:{'|'.join(_PLURALS)}|percent|percentage)\b(?:\s?(?:per\s|/\s?)[a-z]+)?)",
+    re.IGNORECASE,
+)
+"""A unit that a question asks for."""
+_WORD = re.compile(r"(?!in\b)[A-Za-z]{2,}|[一-龥]", re.IGNORECASE)
+_LETTER = re.compile(r"[0-9](?:\s|\\[,; ]|\\(?:text|mathrm)\s?\{[\s~]*)?([mgshlL]|in)\b")
+"""A unit of one letter behind a number."""
+_UPRIGHT = re.compile(r"\\(?:text|mathrm)\s?\{[\s~]*([a-zA-Z])\s?\}")
+_ORDINAL = re.compile(r"(?<!per )(?<!a )(?<![0-9] )\bsecond\b", re.IGNORECASE)
+_DOLLARS = re.compile(r"\\\$|(?<![\\0-9A-Za-z])\$[0-9](?![0-9,.]*\$)")
+_COINS = re.compile(r"¢|\b(?:pennies|dimes|nickels|quarters|coins)\b", re.IGNORECASE)
+_AGES = re.compile(r"\b(?:age|aged|old|older|younger)\b", re.IGNORECASE)
+_PERCENT = re.compile(
+    r"%|\bper\s?cent|\bpct\b|百分|[成折]|\b(?:interest|rate|margin|growth|discount)\b",
+    re.IGNORECASE,
+)
+_SHARE = re.compile(
+    r"\b(?:probability|what (?:fraction|proportion)|chance|likelihood)\b", re.IGNORECASE
+)
+_LABEL = re.compile(r"(?:\\text(?:bf|rm)?\s?\{\s?)?(?<![A-Za-z0-9_^])\(([a-h])\)[.:]?\s?\}?")
+_RESIDUE = re.compile(r"\$?\s?([0-9]+)\s?\(?\\?p?mod\s?\{?\s?([0-9]+)\s?\}?\)?\s?\$?")
+_BASED = re.compile(r"\$?\s?([0-9A-Z]+)\s?_\s?\{?\(?([0-9]{1,2})\)?\}?\s?\$?")
+
+
+class Question(NamedTuple):
+    """What a prompt asks for."""
+
+    asked: frozenset[Unit]
+    """The units asked for, without what they are counted per."""
+    named: frozenset[str]
+    """The units that it uses anywhere."""
+    has_percent: bool
+    """Whether it speaks of percent where a number may be one."""
+    num_parts: int
+    """How many parts (a), (b), ... it has; 0 where they are not in order."""
+
+
+@lru_cache(256)
+def read_question(prompt: str) -> Question:
+    """Find the units, parts and percent signs of a prompt."""
+    asked = {_counted(spell_unit((match[1],))) for match in _ASKED.finditer(prompt)}
+    if re.search(r"\bpounds?\b", prompt, re.IGNORECASE) and ("lb",) in asked:
+        asked.add(("sterling",))
+    labels = [match[1] for match in _LABEL.finditer(prompt)]
+    return Question(
+        asked=frozenset(asked),
+        named=frozenset(_names(prompt)),
+        has_percent=not _SHARE.search(prompt) and _PERCENT.search(prompt) is not None,
+        num_parts=len(labels) if labels == list("abcdefgh"[: len(labels)]) else 0,
+    )
+
+
+def _names(prompt: str) -> set[str]:
+    words = _WORD.findall(_ORDINAL.sub(" ", prompt)) + _LETTER.findall(prompt)
+    words += _UPRIGHT.findall(prompt)
+    names = {part.removeprefix("/") for part in spell_unit(tuple(words))}
+    names |= {name for sign, name in CURRENCIES.items() if sign != "\\$" and sign in prompt}
+    names |= {"dollar"} if _DOLLARS.search(prompt) else set()
+    names |= {"cent"} if _COINS.search(prompt) else set()
+    names |= {"year"} if _AGES.search(prompt) else set()
+    return names & DIMENSIONS.keys()
+
+
+def spell_unit(words: tuple[str, ...]) -> Unit:
+    """Spell a unit one way: square centimeters is cm ^2, and km per hour is km /h."""
+    parts: list[str] = []
+    below = ""
+    text = " ".join(words).replace("/", " per ")
+    for word in _CHINESE_POWER.sub(r" \g<0> ", text).split():
+        lower = word.lower()
+        if lower == "per":
+            below = "/"
+        elif lower in _POWERS:
+            parts.append(_POWERS[lower])
+        elif lower in ("mph", "kmh", "kph"):
+            parts += ["mi" if lower == "mph" else "km", "/h"]
+        elif word in ("Mg", "MG"):
+            parts.append(below + "t")
+        elif lower not in ("of", "the", "unit", "units"):
+            parts.append(below + UNIT_NAMES.get(lower, lower))
+    return tuple(sorted(parts))
+
+
+def has_wrong_unit(answer: str, gold: str, prompt: str) -> bool:
+    """Whether an answer is in a unit that the question rules out; one of the reference is right.
+
+    >>> [has_wrong_unit(text, "90", "How many minutes are 1.5 hours?") for text in ("90 h", "90")]
+    [True, False]
+    """
+    units = [unit for reading in readings(answer)[:1] if (unit := _unit_of(reading))]
+    if not units or any(_unit_of(reading) for reading in readings(gold)):
+        return False
+    unit = units[0]
+    if not all(part.removeprefix("/") in KNOWN_UNITS for part in unit):
+        return False
+    question = read_question(prompt)
+    if question.asked and readings(answer)[0].node.kind == "relation":  # 1 h = 60 min
+        return not any(set(unit).issuperset(asked) for asked in question.asked)
+    if question.asked:
+        return _counted(unit) not in question.asked
+    return any(_is_foreign(part.removeprefix("/"), question.named) for part in unit)
+
+
+def _unit_of(reading: Reading) -> Unit:
+    """Spell the unit of a reading, signs of percent and degrees among them."""
+    signs = [name for name in ("percent", "degree") if tree.has_call(reading.node, name)]
+    if signs == ["degree"] and "π" in tree.names(reading.node):
+        return ()
+    return spell_unit((*reading.units, *signs))
+
+
+def _counted(unit: Unit) -> Unit:
+    return tuple(part for part in unit if part[0] != "/")
+
+
+def _is_foreign(name: str, named: frozenset[str]) -> bool:
+    """Whether a unit is not among those named although others of its dimension are."""
+    dimension = DIMENSIONS.get(name)
+    return name not in named and any(DIMENSIONS[other] == dimension for other in named)
+
+
+def has_parts(prompt: str, golds: list[str]) -> bool:
+    """Whether a reference lists an answer for each part of the question."""
+    num_parts = read_question(prompt).num_parts if "(b)" in prompt else 0
+    return num_parts > 1 and any(
+        len(reading.node.args) == num_parts and reading.node.kind == "seq"
+        for gold in golds
+        for reading in readings(gold)
+    )
+
+
+def drop_labels(answer: str) -> str:
+    """Put the answers to (a), (b), ... in order and take the labels off.
+
+    >>> drop_labels("(b) 11, (a) 5"), drop_labels("5, 11")
+    ('5, 11', '5, 11')
+    """
+    labels = list(_LABEL.finditer(answer))
+    names = [label[1] for label in labels]
+    if (
+        not names
+        or sorted(names) != list("abcdefgh"[: len(names)])
+        or answer[: labels[0].start()].strip(" $")
+    ):
+        return answer
+    ends = [label.start() for label in labels[1:]] + [len(answer)]
+    parts = {
+        label[1]: answer[label.end() : end].strip(" ,;\\")
+        for label, end in zip(labels, ends, strict=True)
+    }
+    return ", ".join(parts[name] for name in sorted(parts))
+
+
+def drop_modulus(answer: str, prompt: str) -> str:
+    """Take 1 out of 1 (mod 5) where the question names the modulus 5 of a remainder."""
+    match = _RESIDUE.fullmatch(answer) if "mod" in answer else None
+    is_asked = match and re.search(rf"(?:divided by|mod[a-z]*)\W{{0,6}}{match[2]}\b", prompt)
+    return match[1] if match and is_asked else answer
+
+
+def other_references(golds: list[str], prompt: str) -> list[str]:
+    """Write references as the question lets them be: 52_8 without the base that it asks for."""
+    based = (_BASED.fullmatch(gold) for gold in golds)
+    return [match[1] for match in based if match and f"base {match[2]}" in prompt]
+
+
+def restates(answer: str, gold: str, prompt: str) -> bool:
+    """Whether an answer is a sentence on the reference in words of the question.
+
+    >>> restates("Ann is the tallest.", "Ann", "Who is the tallest?")
+    True
+    """
+    subject, verb, rest = wording(answer).partition(" is ")
+    asked = set(re.findall(r"[a-z]+", prompt.lower()))
+    return bool(verb) and subject == wording(gold) and asked.issuperset(rest.split())
