@@ -28,10 +28,10 @@ COLUMNS = {
     "reward/mean": "reward",
     "score/correct": "correct",
     "length/mean": "tokens",
-    "length/unfinished": "unfinished",
+    "length/unfinished": "cut",
     "policy/entropy": "entropy",
     "policy/kl": "kl",
-    "groups/equal": "equal groups",
+    "groups/equal": "equal",
 }
 
 

@@ -92,7 +92,7 @@ _SUPPOSED = re.compile(
 _DENIED_AFTER = re.compile(
     r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,8}(?:\?"
     r"|(?:or|and) (?:more|less|fewer|greater|higher|lower|above|below|over|under|up)\b"
-    r"|at (?:most|least)\b|(?:unless|if)\b"
+    r"|at (?:most|least)\b|(?:unless|if|otherwise|(?:just )?kidding)\b"
     r"|(?:that|this|it) (?:is|was|seems|looks) (?:also |clearly |obviously |certainly |just )?"
     r"(?:wrong|incorrect|false|mistaken|impossible|invalid"
     r"|not (?:right|correct|true|it|the answer))\b"
