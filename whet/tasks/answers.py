@@ -19,7 +19,7 @@ from whet.text.final_answer import (
     is_denied,
     last_box,
     last_line,
-    visible_text,
+    shown_text,
 )
 from whet.types import Score, Verdict
 
@@ -50,7 +50,7 @@ def candidates(text: str) -> tuple[str, ...]:
     >>> candidates("<answer>4")
     ()
     """
-    visible = visible_text(text)
+    visible = shown_text(text)
     stated = () if visible is None else map(_strip_dress, _strongest(visible))
     return tuple(dict.fromkeys(span for span in stated if 0 < len(span) <= MAX_ANSWER_CHARS))
 
@@ -124,7 +124,9 @@ def _strongest(text: str) -> tuple[str, ...]:
     if (box := _last_box(text)) is not None:
         return box
     if (rest := after_heading(text)) is not None:
-        return rest, rest.partition("\n")[0]
+        line = rest.partition("\n")[0]
+        start = len(text) - len(rest)
+        return (rest,) if is_denied(text, start, start + len(line)) else (rest, line)
     return _in_plain_text(text)
 
 

@@ -93,9 +93,11 @@ _DENIED_AFTER = re.compile(
     r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,8}(?:\?"
     r"|(?:or|and) (?:more|less|fewer|greater|higher|lower|above|below|over|under|up)\b"
     r"|at (?:most|least)\b|(?:unless|if|otherwise|(?:just )?kidding)\b"
-    r"|(?:that|this|it) (?:is|was|seems|looks) (?:also |clearly |obviously |certainly |just )?"
-    r"(?:wrong|incorrect|false|mistaken|impossible|invalid"
-    r"|not (?:right|correct|true|it|the answer))\b"
+    r"|(?:(?:no|wait|oops|sorry|hmm|but)[,.:;!]? )?"
+    r"(?:that|this|it|(?:the|my) (?:line|answer|result|list)(?: above)?|the above)"
+    r"(?: one| answer| line)? (?:is|was|seems|looks)"
+    r" (?:also |clearly |obviously |certainly |just )?(?:wrong|incorrect|false|mistaken|impossible"
+    r"|invalid|not (?:right|correct|true|it|the answer))\b"
     r"|(?:is|are|was|were|would be|seems|looks)"
     r"(?: (?:also|clearly|obviously|certainly|surely|just))?"
     r"(?:(?: not|n['’]t)(?! [-$\\0-9])| (?:never|wrong|incorrect|false|mistaken|impossible"
@@ -140,6 +142,7 @@ MAX_BOX = 1 << 16
 MAX_SENTENCE = 400
 """Longer lines state nothing in words."""
 
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _THOUGHT = "(?:think|thinking|thought|reasoning)>"
 _THOUGHT_START = re.compile(f"<{_THOUGHT}")
 _THOUGHT_END = re.compile(f"</{_THOUGHT}")
@@ -204,6 +207,12 @@ def visible_text(text: str) -> str | None:
     """Cut the thought off a response; None where it is never closed or the response is too long."""
     start = after_thought(text) if len(text) <= MAX_CHARS else None
     return None if start is None else text[start:]
+
+
+def shown_text(text: str) -> str | None:
+    """Cut off the thought and the comments that Markdown does not show."""
+    visible = visible_text(text)
+    return visible if visible is None else _COMMENT.sub("", visible)
 
 
 def find_tags(text: str, tag: str = "answer") -> list[Span]:

@@ -236,9 +236,12 @@ def read_yes_no(text: str) -> str | None:
     for part in _closing_parts(text):
         words = list(_YES_NO.finditer(part))
         if words:
-            is_one = len({word[0].lower() for word in words}) == 1 and _TIDY.fullmatch(part)
-            is_plain = is_one and all(_is_claimed(part, *word.span()) for word in words)
-            return words[0][0].lower() if is_plain else _leading_word(part)
+            is_one = len({word[0].lower() for word in words}) == 1
+            is_claimed = is_one and all(_is_claimed(part, *word.span()) for word in words)
+            line = part.strip().partition("\n")[0] if is_claimed else part
+            return (
+                words[0][0].lower() if is_claimed and _TIDY.fullmatch(line) else _leading_word(line)
+            )
     for last in list(_ANSWER_YES_NO.finditer(text))[-1:]:
         line = text[last.start(1) :].partition("\n")[0]
         is_claimed = not _is_contradictory(line) and _is_claimed(text, *last.span(1))

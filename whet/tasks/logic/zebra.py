@@ -161,13 +161,19 @@ def arrange(values: dict[str, list[str]], solution: Arrangement) -> list[list[st
 
 
 def read_cells(text: str, read: Callable[[str], Cells | None]) -> tuple[str, Cells] | None:
-    """Read the cells of the last JSON object in the final answer; None where there are none."""
+    """Read the cells of the JSON object in the final answer; None where there are none.
+
+    Two that differ, one right behind the other, are no answer.
+    """
     final = read_final(text, lambda span: span if parse_markdown(span) else last_object(span))
     if final is None:
         return None
     span, answer = final
     start = span.rfind(answer)
     cells = None if is_denied(span, start, start + len(answer)) else read(answer)
+    other = last_object(span[:start])
+    if other is not None and span[:start].rstrip(" \n,;").endswith(other) and read(other) != cells:
+        return None
     return None if cells is None else (answer, cells)
 
 

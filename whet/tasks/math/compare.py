@@ -154,7 +154,8 @@ def _same_relation_and_value(gold: Node, answer: Node, rules: MathConfig) -> boo
     relation, other = (gold, answer) if gold.kind == "relation" else (answer, gold)
     solutions = _solution_set(relation)
     if solutions is not None and _is_collection(other):
-        return same(solutions, other, rules)
+        is_list = other.kind == "seq" and other.name == ""
+        return not is_list and same(solutions, other, rules)
     stated = None if rules.names == "keep" else _stated_value(relation)
     if stated is None:
         return False
