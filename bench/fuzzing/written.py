@@ -58,6 +58,10 @@ WRITTEN: dict[str, Sequence[Written]] = {
         ("Do whales breathe air? Answer yes or no.", "yes", {}),
         ("Is the moon a planet? Answer yes or no.", "no", {}),
     ),
+    "process_bench": (
+        ("<paragraph_0>\nSo it is 4.\n</paragraph_0>\nWhich is wrong?", "17", {}),
+        ("<paragraph_0>\nSo it is 4.\n</paragraph_0>\nWhich is wrong?", "-1", {}, "1"),
+    ),
     "judge": (
         ("How do plants feed?", "photosynthesis", {"answers": ["the photosynthetic process"]}, "photosynthetic"),
         ("How far is it, in km?", "384400", {}),

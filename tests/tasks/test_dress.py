@@ -243,6 +243,7 @@ SAMPLES: dict[str, tuple[str | None, dict[str, Json], str, str]] = {
     "table": ("1,204", {}, "1,204", "1,205"),
     "choice": ("B", {"options": OPTIONS}, "B", "C"),
     "yes_no": ("yes", {}, "yes", "no"),
+    "process_bench": ("2", {}, "2", "-1"),
     "judge": ("Oslo", {}, "Oslo", "Rome"),
 }
 

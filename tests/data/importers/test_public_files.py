@@ -10,6 +10,7 @@ from whet.data.importers import FORMATS
 from whet.data.importers.base import ParsedRow
 from whet.data.importers.graphs import kind_in
 from whet.data.row_files import iterate_rows
+from whet.errors import DataError
 from whet.tasks.registry import make_task
 from whet.types import Json, Verdict
 
@@ -299,3 +300,24 @@ def test_the_difficulty_of_deepmath_is_the_level() -> None:
     assert parse("tango", {**row, "level": 5.0}).level == 0.5
     assert parse("tango", {**row, "level": -1.0}).level == 0.0
     assert parse("tango", row).level is None
+
+
+STEPS: dict[str, Json] = {
+    "id": "olympiadbench-12",
+    "generator": "Qwen2-7B-Instruct",
+    "problem": "What is 2 + 3 * 4?",
+    "steps": ["3 * 4 is 12.", "2 + 12 is 15.", "So it is 15."],
+    "final_answer_correct": False,
+    "label": 1,
+}
+
+
+def test_process_bench_asks_for_the_first_wrong_step_and_declares_its_half() -> None:
+    wrong, right = parse("process_bench", STEPS), parse("process_bench", {**STEPS, "label": -1})
+
+    assert "<paragraph_1>\n2 + 12 is 15.\n</paragraph_1>" in wrong.prompt[0].content
+    assert wrong.payload == {"f1": {"subset": "olympiadbench", "half": "error"}}
+    assert right.payload == {"f1": {"subset": "olympiadbench", "half": "correct"}}
+    assert verdict(wrong, "\\boxed{1}") is verdict(right, "\\boxed{-1}") is Verdict.CORRECT
+    with pytest.raises(DataError, match="index of one of 3 steps"):
+        parse("process_bench", {**STEPS, "label": 3})

@@ -9,6 +9,10 @@ from whet.types import Json
 LETTER = "Reason step by step and end with the letter of the right option in \\boxed{}."
 YES_NO = "Reason step by step and end with yes or no in \\boxed{}."
 CHART = "the answer is a chart, which a program would have to draw"
+FIRST_ERROR = (
+    "Find the first paragraph with an error and end with its index in \\boxed{}, "
+    "or with -1 if there is no error."
+)
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _LABEL = re.compile(r"\s*\(?([A-Z])\s*[).:．]\s*")
@@ -89,6 +93,27 @@ def bgqa(row: Fields) -> ParsedRow:
     """Read Boardgame-QA, whose labels say what becomes of a claim."""
     label = LABELS[check_name("label", row.text("label"), LABELS)]
     return ParsedRow(task="table", prompt=user(row.text("example"), TRUTH), answer=label)
+
+
+def process_bench(row: Fields) -> ParsedRow:
+    """Show the steps as numbered paragraphs, from 0; the subset is the id's, `gsm8k-0`."""
+    steps = row.texts("steps")
+    label = row.number("label")
+    if label not in range(-1, len(steps)):
+        raise DataError(
+            f"field 'label' should be the index of one of {len(steps)} steps or -1, "
+            f"not {row['label']}"
+        )
+    shown = "\n\n".join(
+        f"<paragraph_{index}>\n{step}\n</paragraph_{index}>" for index, step in enumerate(steps)
+    )
+    half = "correct" if label == -1 else "error"
+    return ParsedRow(
+        task="process_bench",
+        prompt=user(f"Problem:\n\n{row.text('problem')}", f"Solution:\n\n{shown}", FIRST_ERROR),
+        answer=str(int(label)),
+        payload={"f1": {"subset": row.text("id").rpartition("-")[0], "half": half}},
+    )
 
 
 def choice(question: str, options: dict[str, str], answer: str) -> ParsedRow:
@@ -178,6 +203,7 @@ def markdown(grid: Fields) -> str:
 
 READERS: dict[str, Reader] = {
     "bgqa": bgqa,
+    "process_bench": process_bench,
     "aqua": aqua,
     "sat_math": sat_math,
     "mmlu_stem": mmlu,
