@@ -62,6 +62,11 @@ WRITTEN: dict[str, Sequence[Written]] = {
         ("<paragraph_0>\nSo it is 4.\n</paragraph_0>\nWhich is wrong?", "17", {}),
         ("<paragraph_0>\nSo it is 4.\n</paragraph_0>\nWhich is wrong?", "-1", {}, "1"),
     ),
+    "ifeval": (
+        ("Offer tea. Ask for questions at the end, and do not deny.", "Tea is ready now. Any other questions?",
+         {"instructions": [{"id": "startend:end_checker", "end_phrase": "Any other questions?"},
+                           {"id": "keywords:forbidden_words", "forbidden_words": ["not", "maybe"]}]}),
+    ),
     "judge": (
         ("How do plants feed?", "photosynthesis", {"answers": ["the photosynthetic process"]}, "photosynthetic"),
         ("How far is it, in km?", "384400", {}),

@@ -27,6 +27,7 @@ FROM_FILES: dict[str, list[tuple[str, dict[str, Json]]]] = {
     "choice": [("B", {"options": {"A": "11", "B": "12", "C": "15"}}), ("C", {})],
     "yes_no": [("yes", {}), ("no", {})],
     "process_bench": [("2", {}), ("-1", {})],
+    "ifeval": [("Tea is ready.", {"instructions": [{"id": "punctuation:no_comma"}]})],
     "judge": [("photosynthesis", {})],
     "codeio": [
         (json.dumps(CODEIO["output"]), CODEIO | {"direction": "output"}),

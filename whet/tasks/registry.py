@@ -40,6 +40,7 @@ TASKS = {
     "choice": "whet.tasks.qa.choice:Choice",
     "yes_no": "whet.tasks.qa.choice:YesNo",
     "process_bench": "whet.tasks.qa.process_bench:ProcessBench",
+    "ifeval": "whet.tasks.qa.ifeval:IFEval",
     "judge": "whet.tasks.qa.judge:Judge",
 }
 """The tasks of the package: name -> module and class."""

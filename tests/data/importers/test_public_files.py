@@ -321,3 +321,60 @@ def test_process_bench_asks_for_the_first_wrong_step_and_declares_its_half() -> 
     assert verdict(wrong, "\\boxed{1}") is verdict(right, "\\boxed{-1}") is Verdict.CORRECT
     with pytest.raises(DataError, match="index of one of 3 steps"):
         parse("process_bench", {**STEPS, "label": 3})
+
+
+FOLLOW: dict[str, Json] = {
+    "key": 1001,
+    "prompt": "Name a city in at least two words, without commas.",
+    "instruction_id_list": ["punctuation:no_comma", "length_constraints:number_words"],
+    "kwargs": [{"num_words": None}, {"num_words": 2.0, "relation": "at least", "letter": None}],
+}
+
+
+def test_ifeval_is_read_from_its_own_file_and_from_gurus_rows() -> None:
+    own = parse("ifeval", FOLLOW)
+    guru = parse(
+        "guru",
+        {
+            "data_source": "ood__ifeval",
+            "prompt": [{"role": "user", "content": FOLLOW["prompt"]}],
+            "reward_model": {"style": "rule", "ground_truth": FOLLOW["kwargs"]},
+            "extra_info": {"instruction_id_list": FOLLOW["instruction_id_list"]},
+        },
+    )
+
+    assert own.payload == guru.payload and own.source_id == "1001"
+    for parsed in (own, guru):
+        assert parsed.unsupported is None
+        assert verdict(parsed, "New York") is Verdict.CORRECT
+        assert verdict(parsed, "York") is verdict(parsed, "York, Oslo") is Verdict.WRONG
+
+
+@pytest.mark.parametrize(("language", "is_graded"), [("ko", True), ("hi", False), ("de", False)])
+def test_a_language_that_shares_its_script_is_left_out(language: str, is_graded: bool) -> None:
+    parsed = parse(
+        "ifeval",
+        {
+            "prompt": "Say hello.",
+            "instruction_id_list": ["language:response_language"],
+            "kwargs": [{"language": language}],
+        },
+    )
+    assert (parsed.unsupported is None) == is_graded
+    assert is_graded or language in str(parsed.unsupported)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"kwargs": [{}]}, "2 instructions and arguments for 1"),
+        ({"kwargs": [{}, {}]}, "number_words: 'num_words'"),
+        ({"kwargs": [{}, {"num_words": 2, "relation": "about"}]}, "less than or at least"),
+        ({"instruction_id_list": ["punctuation:no_comma", "x:y"]}, "'x:y' is not known"),
+    ],
+)
+def test_an_instruction_without_its_arguments_is_refused(
+    change: dict[str, Json], reason: str
+) -> None:
+    with pytest.raises(DataError, match=reason):
+        parse("ifeval", {**FOLLOW, **change})

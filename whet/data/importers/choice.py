@@ -1,9 +1,20 @@
 """Multiple choice, yes or no, and tables: AQuA, MMLU, Gaokao, StrategyQA, TableBench and more."""
 
 import re
+from dataclasses import replace
 
-from whet.data.importers.base import BOXED, Fields, ParsedRow, Reader, check_name, to_level, user
+from whet.data.importers.base import (
+    BOXED,
+    Fields,
+    ParsedRow,
+    Reader,
+    check_name,
+    show,
+    to_level,
+    user,
+)
 from whet.errors import DataError
+from whet.tasks.qa import ifeval
 from whet.types import Json
 
 LETTER = "Reason step by step and end with the letter of the right option in \\boxed{}."
@@ -116,6 +127,28 @@ def process_bench(row: Fields) -> ParsedRow:
     )
 
 
+def instructions(ids: list[str], arguments: list[Json]) -> ParsedRow:
+    """Make a row of IFEval's instructions, without their arguments that are null."""
+    if len(ids) != len(arguments):
+        raise DataError(f"has {len(ids)} instructions and arguments for {len(arguments)}")
+    rows: list[Json] = []
+    for id, given in zip(ids, arguments, strict=True):
+        if not isinstance(given, dict):
+            raise DataError(f"the arguments of {id} should be an object, not {show(given)}")
+        rows.append({"id": id, **{k: v for k, v in given.items() if v is not None}})
+    reason = ifeval.unsupported_reason(rows)
+    if reason is None:
+        ifeval.parse_instructions(rows)
+    return ParsedRow(
+        task="ifeval", prompt=(), answer=None, payload={"instructions": rows}, unsupported=reason
+    )
+
+
+def ifeval_row(row: Fields) -> ParsedRow:
+    parsed = instructions(row.texts("instruction_id_list"), row.entries("kwargs"))
+    return replace(parsed, prompt=user(row.text("prompt")), source_id=row.row_id("key"))
+
+
 def choice(question: str, options: dict[str, str], answer: str) -> ParsedRow:
     """Ask a question with its options below it; several letters may be right together."""
     listed = "\n".join(f"{letter}. {option}" for letter, option in options.items())
@@ -204,6 +237,7 @@ def markdown(grid: Fields) -> str:
 READERS: dict[str, Reader] = {
     "bgqa": bgqa,
     "process_bench": process_bench,
+    "ifeval": ifeval_row,
     "aqua": aqua,
     "sat_math": sat_math,
     "mmlu_stem": mmlu,
