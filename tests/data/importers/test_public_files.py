@@ -378,3 +378,43 @@ def test_an_instruction_without_its_arguments_is_refused(
 ) -> None:
     with pytest.raises(DataError, match=reason):
         parse("ifeval", {**FOLLOW, **change})
+
+
+PAPER = (
+    "Node 0 is linked to 1, 2. Label of 1: Neural_Networks. Which label of Theory, Neural_Networks?"
+)
+HOSTILE = (
+    "",
+    PAPER,
+    "<think>\\boxed{{{}}}",
+    "\\boxed{{{}",
+    "\\boxed{{Theory, Neural_Networks, yes, no}}",
+    "It is not {}.",
+    '{{"correct": 1.0}}',
+    "yes or no " * 50_000,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "right", "wrong"),
+    [
+        ("node_classification", "Neural_Networks", "neural_networks", "Theory"),
+        ("node_classification", "Type 1 Diabetes", "\\text{type 1 diabetes}", "Type 2 Diabetes"),
+        ("link_prediction", "Yes", "yes", "no"),
+        ("link_prediction", "No", "\\text{No}", "yes"),
+    ],
+)
+def test_labels_and_links_of_g1_are_compared_whole(
+    name: str, answer: str, right: str, wrong: str
+) -> None:
+    parsed = parse(name, {"prompt": PAPER, "answer": answer})
+    hostile = [text.format(answer) for text in HOSTILE]
+
+    assert verdict(parsed, f"Therefore, the final answer is: $\\boxed{{{right}}}$.") == "correct"
+    assert verdict(parsed, f"Therefore, the final answer is: $\\boxed{{{wrong}}}$.") == "wrong"
+    assert [text[:40] for text in hostile if verdict(parsed, text) == "correct"] == []
+
+
+def test_a_link_that_is_neither_yes_nor_no_is_refused() -> None:
+    with pytest.raises(DataError, match="'perhaps' is not known"):
+        parse("link_prediction", {"prompt": PAPER, "answer": "Perhaps"})
