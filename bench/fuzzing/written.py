@@ -67,6 +67,12 @@ WRITTEN: dict[str, Sequence[Written]] = {
          {"instructions": [{"id": "startend:end_checker", "end_phrase": "Any other questions?"},
                            {"id": "keywords:forbidden_words", "forbidden_words": ["not", "maybe"]}]}),
     ),
+    "livebench": (
+        ("Who tells the truth?", "yes, no, unknown", {"kind": "words"}),
+        ("Group the words.", "ant, bee, fly, wasp, oak, elm, ash, fir", {"kind": "groups"}, "elm"),
+        ("Join the tables.", '{"name": "title", "born": "year"}', {"kind": "mapping"}),
+        ("Mend the text.", "We were there, and they're here now.", {"kind": "text"}),
+    ),
     "judge": (
         ("How do plants feed?", "photosynthesis", {"answers": ["the photosynthetic process"]}, "photosynthetic"),
         ("How far is it, in km?", "384400", {}),

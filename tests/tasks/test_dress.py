@@ -250,6 +250,7 @@ SAMPLES: dict[str, tuple[str | None, dict[str, Json], str, str]] = {
         '"Tea is ready."',
         '"Tea, please."',
     ),
+    "livebench": ("yes, no, yes", {"kind": "words"}, "yes, no, yes", "yes, no, no"),
     "judge": ("Oslo", {}, "Oslo", "Rome"),
 }
 

@@ -28,6 +28,7 @@ FROM_FILES: dict[str, list[tuple[str, dict[str, Json]]]] = {
     "yes_no": [("yes", {}), ("no", {})],
     "process_bench": [("2", {}), ("-1", {})],
     "ifeval": [("Tea is ready.", {"instructions": [{"id": "punctuation:no_comma"}]})],
+    "livebench": [("yes, no", {"kind": "words"}), ('{"a": "b"}', {"kind": "mapping"})],
     "judge": [("photosynthesis", {})],
     "codeio": [
         (json.dumps(CODEIO["output"]), CODEIO | {"direction": "output"}),

@@ -41,6 +41,7 @@ TASKS = {
     "yes_no": "whet.tasks.qa.choice:YesNo",
     "process_bench": "whet.tasks.qa.process_bench:ProcessBench",
     "ifeval": "whet.tasks.qa.ifeval:IFEval",
+    "livebench": "whet.tasks.qa.livebench:LiveBench",
     "judge": "whet.tasks.qa.judge:Judge",
 }
 """The tasks of the package: name -> module and class."""

@@ -277,7 +277,7 @@ def test_cruxeval_outputs_of_guru_are_compared_with_their_reference() -> None:
     assert "output" in str(parse("guru", row).unsupported)
 
 
-@pytest.mark.parametrize("source", ["ood__ifbench", "ood__livebench_reasoning", "reasoning_gym"])
+@pytest.mark.parametrize("source", ["ood__ifbench", "reasoning_gym"])
 def test_sources_of_guru_without_a_grader_are_left_out_with_the_reason(source: str) -> None:
     row: dict[str, Json] = {
         "data_source": source,
@@ -418,3 +418,42 @@ def test_labels_and_links_of_g1_are_compared_whole(
 def test_a_link_that_is_neither_yes_nor_no_is_refused() -> None:
     with pytest.raises(DataError, match="'perhaps' is not known"):
         parse("link_prediction", {"prompt": PAPER, "answer": "Perhaps"})
+
+
+@pytest.mark.parametrize(
+    ("task", "truth", "right", "wrong"),
+    [
+        ("web_of_lies_v2", "yes, no, yes", "So it is **yes, no, yes**.", "**yes, no, no**"),
+        ("house_traversal", "Ann Bo Cy", "The order is **Ann, Bo, Cy**.", "**Ann, Cy, Bo**"),
+        ("zebra_puzzle", "four", "***4***", "***five***"),
+        ("tablejoin", "{'a': 'b', 'c': None}", '```json\n{"a": "b"}\n```', '{"a": "c"}'),
+        ("typos", "There is a cat.", "Here it is:\n\nThere is a cat.", "There is a cat!"),
+    ],
+)
+def test_livebench_is_read_from_its_own_file_and_from_gurus_rows(
+    task: str, truth: str, right: str, wrong: str
+) -> None:
+    own = parse("livebench", {"turns": ["It?"], "ground_truth": truth, "task": task})
+    guru = parse(
+        "guru",
+        {
+            "data_source": "ood__livebench",
+            "prompt": [{"role": "user", "content": "It?"}],
+            "reward_model": {"style": "rule", "ground_truth": truth},
+            "extra_info": {"task": task, "category": "any"},
+        },
+    )
+
+    assert (own.answer, own.payload) == (guru.answer, guru.payload)
+    for parsed in (own, guru):
+        assert parsed.unsupported is None
+        assert verdict(parsed, right) == "correct" and verdict(parsed, wrong) == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("task", "truth"),
+    [("plot_unscrambling", "A. B."), ("tablereformat", "a,b"), ("cta", "this or that")],
+)
+def test_a_livebench_row_that_is_not_exact_is_left_out(task: str, truth: str) -> None:
+    row: dict[str, Json] = {"turns": ["It?"], "ground_truth": truth, "task": task}
+    assert parse("livebench", row).unsupported is not None

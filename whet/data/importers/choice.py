@@ -15,6 +15,7 @@ from whet.data.importers.base import (
 )
 from whet.errors import DataError
 from whet.tasks.qa import ifeval
+from whet.tasks.qa import livebench as exact
 from whet.types import Json
 
 LETTER = "Reason step by step and end with the letter of the right option in \\boxed{}."
@@ -24,6 +25,17 @@ FIRST_ERROR = (
     "Find the first paragraph with an error and end with its index in \\boxed{}, "
     "or with -1 if there is no error."
 )
+LIVEBENCH: dict[str, exact.Kind] = {
+    "web_of_lies_v2": "words",
+    "web_of_lies_v3": "words",
+    "house_traversal": "words",
+    "zebra_puzzle": "words",
+    "spatial": "words",
+    "cta": "words",
+    "connections": "groups",
+    "tablejoin": "mapping",
+    "typos": "text",
+}
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _LABEL = re.compile(r"\s*\(?([A-Z])\s*[).:．]\s*")
@@ -149,6 +161,30 @@ def ifeval_row(row: Fields) -> ParsedRow:
     return replace(parsed, prompt=user(row.text("prompt")), source_id=row.row_id("key"))
 
 
+def livebench(task: str, truth: str) -> ParsedRow:
+    """Make a row of a LiveBench task; those whose scores are not exact have no grader."""
+    kind = LIVEBENCH.get(task)
+    if kind is None:
+        reason = f"whet has no grader for LiveBench's {task}"
+        return ParsedRow(task="livebench", prompt=(), answer=None, unsupported=reason)
+    answer = ", ".join(truth.split()) if task == "house_traversal" else truth.strip()
+    return ParsedRow(
+        task="livebench",
+        prompt=(),
+        answer=answer,
+        payload={"kind": kind},
+        unsupported=exact.unsupported_reason(kind, answer),
+    )
+
+
+def livebench_row(row: Fields) -> ParsedRow:
+    """Read a row of one turn, which asks for the form of the answer itself."""
+    turns = row.texts("turns")
+    if len(turns) != 1:
+        raise DataError(f"field 'turns' should hold one turn, not {len(turns)}")
+    return replace(livebench(row.text("task"), row.text("ground_truth")), prompt=user(turns[0]))
+
+
 def choice(question: str, options: dict[str, str], answer: str) -> ParsedRow:
     """Ask a question with its options below it; several letters may be right together."""
     listed = "\n".join(f"{letter}. {option}" for letter, option in options.items())
@@ -238,6 +274,7 @@ READERS: dict[str, Reader] = {
     "bgqa": bgqa,
     "process_bench": process_bench,
     "ifeval": ifeval_row,
+    "livebench": livebench_row,
     "aqua": aqua,
     "sat_math": sat_math,
     "mmlu_stem": mmlu,

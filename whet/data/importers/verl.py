@@ -279,6 +279,12 @@ def instructions(row: Row) -> ParsedRow:
     return choice.instructions(row.extra.texts("instruction_id_list"), arguments)
 
 
+def livebench(row: Row) -> ParsedRow:
+    truth = row.value
+    text = truth if isinstance(truth, str) else json.dumps(truth, ensure_ascii=False)
+    return choice.livebench(row.extra.text("task"), text)
+
+
 def ungraded(row: Row) -> ParsedRow:
     reason = f"whet has no grader for {row.source}"
     return replace(_to_row("judge", None), unsupported=reason)
@@ -368,6 +374,7 @@ GURU = _by_name(
         letter: "stem__gpqa* stem__supergpqa*",
         judge: "stem_web* stem__web*",
         instructions: "ood__ifeval*",
+        livebench: "ood__livebench*",
         ungraded: "ood__* reasoning_gym*",
     }
 )
