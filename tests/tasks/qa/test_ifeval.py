@@ -4,7 +4,7 @@ import pytest
 from qa_rows import problem
 
 from whet.errors import DataError
-from whet.tasks.qa.ifeval import _CHECKS, IFEval, count_sentences
+from whet.tasks.qa.ifeval import CHECKS, IFEval, count_sentences
 from whet.types import Json, Score, Verdict
 
 TASK = IFEval()
@@ -115,8 +115,8 @@ def test_an_instruction_holds_where_it_is_followed(
 
 
 def test_all_25_kinds_are_tried() -> None:
-    assert {id for id, *_ in CASES} == set(_CHECKS)
-    assert len(_CHECKS) == 25
+    assert {id for id, *_ in CASES} == set(CHECKS)
+    assert len(CHECKS) == 25
 
 
 def test_parts_are_strict_and_loose_for_the_prompt_and_for_instructions() -> None:

@@ -139,7 +139,7 @@ class Instruction:
     arguments: Arguments
 
     def holds(self, response: str) -> bool:
-        return _CHECKS[self.id](response, self.arguments)
+        return CHECKS[self.id](response, self.arguments)
 
 
 def parse_instructions(rows: Sequence[Json]) -> list[Instruction]:
@@ -147,8 +147,8 @@ def parse_instructions(rows: Sequence[Json]) -> list[Instruction]:
     instructions = []
     for row in rows:
         id = row.get("id") if isinstance(row, dict) else None
-        if not isinstance(row, dict) or not isinstance(id, str) or id not in _CHECKS:
-            raise DataError(f"instruction {id!r:.60} is not known; known are {', '.join(_CHECKS)}")
+        if not isinstance(row, dict) or not isinstance(id, str) or id not in CHECKS:
+            raise DataError(f"instruction {id!r:.60} is not known; known are {', '.join(CHECKS)}")
         instruction = Instruction(id=id, arguments=Arguments(row))
         try:
             instruction.holds("a")
@@ -365,7 +365,7 @@ def _has_no_comma(response: str, given: Arguments) -> bool:
     return "," not in response
 
 
-_CHECKS: Mapping[str, Callable[[str, Arguments], bool]] = {
+CHECKS: Mapping[str, Callable[[str, Arguments], bool]] = {
     "keywords:existence": _has_keywords,
     "keywords:frequency": _has_keyword_often,
     "keywords:forbidden_words": _has_no_forbidden_word,
