@@ -241,8 +241,8 @@ def _written(
 
 def _ways(problem: Problem, name: str, answer: str, signs: Sequence[str]) -> tuple[Spoil, Holds]:
     has_it = partial(_has_key, (key(answer), *signs))
-    if name in ("code_function", "code_stdin", "code_pytest"):
-        return spoils.program, partial(_has_key, ("def", "print", "class", "import"))
+    if name in _FIXED:
+        return _FIXED[name]
     if name == "choice":
         options = [str(text) for text in _list(problem.payload["options"])]
         return partial(spoils.other_of, "ABCD"), partial(
@@ -260,6 +260,14 @@ def _ways(problem: Problem, name: str, answer: str, signs: Sequence[str]) -> tup
     return (spoils.letter if "\\" in answer else spoils.word), may_be
 
 
+_PROGRAM: tuple[Spoil, Holds] = (
+    spoils.program,
+    partial(_has_key, ("def", "print", "class", "import")),
+)
+_FIXED: dict[str, tuple[Spoil, Holds]] = {
+    **dict.fromkeys(("code_function", "code_stdin", "code_pytest"), _PROGRAM),
+    "ifeval": (spoils.another_end, partial(_has_key, (key("Any other questions?"),))),
+}
 _PLAIN: dict[str, Spoil] = {
     "arithmetic": spoils.number,
     "last_letter": spoils.word,

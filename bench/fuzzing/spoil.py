@@ -59,6 +59,11 @@ def number(answer: str, rng: Random) -> str:
     return rng.choice(ways)
 
 
+def another_end(answer: str, rng: Random) -> str:
+    """Add words behind the phrase that a response should end with."""
+    return f"{answer} {rng.choice(('Bye.', 'And so on', 'Questions', '1'))}"
+
+
 def word(answer: str, rng: Random) -> str:
     """Change, drop, add or repeat a letter."""
     place = rng.choice([place for place, sign in enumerate(answer) if sign.isalpha()])

@@ -58,6 +58,21 @@ WRITTEN: dict[str, Sequence[Written]] = {
         ("Do whales breathe air? Answer yes or no.", "yes", {}),
         ("Is the moon a planet? Answer yes or no.", "no", {}),
     ),
+    "process_bench": (
+        ("<paragraph_0>\nSo it is 4.\n</paragraph_0>\nWhich is wrong?", "17", {}),
+        ("<paragraph_0>\nSo it is 4.\n</paragraph_0>\nWhich is wrong?", "-1", {}, "1"),
+    ),
+    "ifeval": (
+        ("Offer tea. Ask for questions at the end, and do not deny.", "Tea is ready now. Any other questions?",
+         {"instructions": [{"id": "startend:end_checker", "end_phrase": "Any other questions?"},
+                           {"id": "keywords:forbidden_words", "forbidden_words": ["not", "maybe"]}]}),
+    ),
+    "livebench": (
+        ("Who tells the truth?", "yes, no, unknown", {"kind": "words"}),
+        ("Group the words.", "ant, bee, fly, wasp, oak, elm, ash, fir", {"kind": "groups"}, "elm"),
+        ("Join the tables.", '{"name": "title", "born": "year"}', {"kind": "mapping"}),
+        ("Mend the text.", "We were there, and they're here now.", {"kind": "text"}),
+    ),
     "judge": (
         ("How do plants feed?", "photosynthesis", {"answers": ["the photosynthetic process"]}, "photosynthetic"),
         ("How far is it, in km?", "384400", {}),

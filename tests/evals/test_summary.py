@@ -1,13 +1,14 @@
 """Summaries of graded rollouts, counted by hand."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from report_fixture import make_groups, make_problem, make_rollout
 
 from whet.errors import DataError
 from whet.evals.summary import EvalSummary, level_fifth, solved_shares, summarise
-from whet.types import Finish, Group, Problem, Verdict
+from whet.types import Finish, Group, Json, Problem, Verdict
 
 RIGHT, WRONG, NOTHING, UNSCORED = (
     Verdict.CORRECT,
@@ -159,3 +160,34 @@ def test_a_row_that_is_no_summary_is_a_data_error() -> None:
     ):
         with pytest.raises(DataError):
             EvalSummary.from_json(row)
+
+
+def half(number: int, subset: str, half: str) -> Problem:
+    payload: dict[str, Json] = {"f1": {"subset": subset, "half": half}}
+    return replace(make_problem(number, level=0.1), payload=payload)
+
+
+def test_f1_is_the_harmonic_mean_of_the_two_halves_of_a_subset() -> None:
+    found = summarise(
+        [
+            group(half(0, "math", "error"), RIGHT),
+            group(half(1, "math", "error"), WRONG),
+            group(half(2, "math", "error"), NOTHING),
+            group(half(3, "math", "error"), WRONG),
+            group(half(4, "math", "correct"), RIGHT),
+            group(half(5, "math", "correct"), RIGHT, WRONG),
+            group(half(6, "gsm8k", "error"), WRONG),
+            group(half(7, "gsm8k", "correct"), WRONG),
+            group(half(8, "omnimath", "error"), RIGHT),
+        ]
+    )
+    # math: 1/4 and 3/4; omnimath lacks a half
+    assert {name: f1.value for name, f1 in found.f1.items()} == {"gsm8k": 0, "math": 0.375}
+    assert found.f1["math"].halves["correct"].mean == 0.75
+    assert EvalSummary.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_a_summary_from_before_f1_is_still_read() -> None:
+    row = summarise(make_groups(0.5, 3, count=24)).to_json()
+    del row["f1"]
+    assert EvalSummary.from_json(row).f1 == {}

@@ -4,8 +4,10 @@ from pathlib import Path
 
 from small import Pipeline, whet, write
 
-from whet.evals.summary import EvalSummary, summarise
+from whet.evals.stats import Estimate
+from whet.evals.summary import F1, EvalSummary, summarise
 from whet.recipes.evaluate import GREEDY, SAMPLED
+from whet.recipes.evaluate import _sentence as sentence
 from whet.store.run import RunStore
 from whet.types import Group, Rollout
 
@@ -61,3 +63,14 @@ def test_greedy_answers_do_not_depend_on_the_seed_and_sampled_ones_do(
 def test_the_summary_of_the_run_holds_both_evaluations(tiny: Pipeline) -> None:
     run = RunStore.view(tiny.folder / "06-rl_eval")
     assert run.summary() == {"sampled": run.evals()[SAMPLED], "greedy": run.evals()[GREEDY]}
+
+
+def test_the_f1_of_a_subset_is_printed_with_the_pass_rate() -> None:
+    share = Estimate(mean=0.5, low=0.4, high=0.6, count=2)
+    summary = EvalSummary(
+        pass_at={1: share}, by_level={}, unsolvable=None, tokens=share, unfinished=share,
+        no_answer=share, num_problems=2, num_rollouts=2, num_unscored=0,
+        f1={"gsm8k": F1(value=0.375, halves={})},
+    )  # fmt: skip
+
+    assert sentence(summary, summary).endswith("; F1 of gsm8k 37.5 % sampled, 37.5 % greedy")

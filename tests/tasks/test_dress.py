@@ -243,6 +243,14 @@ SAMPLES: dict[str, tuple[str | None, dict[str, Json], str, str]] = {
     "table": ("1,204", {}, "1,204", "1,205"),
     "choice": ("B", {"options": OPTIONS}, "B", "C"),
     "yes_no": ("yes", {}, "yes", "no"),
+    "process_bench": ("2", {}, "2", "-1"),
+    "ifeval": (
+        None,
+        {"instructions": [{"id": "startend:quotation"}, {"id": "punctuation:no_comma"}]},
+        '"Tea is ready."',
+        '"Tea, please."',
+    ),
+    "livebench": ("yes, no, yes", {"kind": "words"}, "yes, no, yes", "yes, no, no"),
     "judge": ("Oslo", {}, "Oslo", "Rome"),
 }
 
@@ -261,6 +269,8 @@ ITEMS = {
 """Right and wrong items of the tasks above whose answers are lists of names or nodes."""
 IN_CODE = ("code_function", "code_stdin", "code_pytest")
 IN_WORDS = tuple(name for name in TASKS if name not in IN_CODE)
+AS_A_WHOLE = ("{}", "<think>It may be anything.</think>\n{}")
+"""For ifeval, which judges every word of the response."""
 UNSTATED = ("{}", "**{}**", "I looked", "<think>It may", "```")
 """The judge is asked about what is stated as an answer only."""
 
@@ -288,6 +298,8 @@ def test_every_task_has_a_sample() -> None:
 def test_an_answer_is_the_same_in_every_dress(name: str) -> None:
     *_, right, wrong = SAMPLES[name]
     dresses = PROGRAMS if name in IN_CODE else DRESSES
+    if name == "ifeval":
+        dresses = AS_A_WHOLE
     if name == "judge":
         dresses = tuple(dress for dress in dresses if not dress.startswith(UNSTATED))
 
@@ -297,7 +309,7 @@ def test_an_answer_is_the_same_in_every_dress(name: str) -> None:
     assert (refused, accepted) == ([], [])
 
 
-@pytest.mark.parametrize("name", IN_WORDS)
+@pytest.mark.parametrize("name", [name for name in IN_WORDS if name != "ifeval"])
 def test_an_answer_denied_doubted_supposed_or_offered_with_another_is_not_right(name: str) -> None:
     *_, right, wrong = SAMPLES[name]
     texts = [form.format(right) for form in DENIALS]

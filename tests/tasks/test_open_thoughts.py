@@ -26,6 +26,9 @@ FROM_FILES: dict[str, list[tuple[str, dict[str, Json]]]] = {
     "table": [("1,284.5", {}), ("Hamburg, Bremen", {})],
     "choice": [("B", {"options": {"A": "11", "B": "12", "C": "15"}}), ("C", {})],
     "yes_no": [("yes", {}), ("no", {})],
+    "process_bench": [("2", {}), ("-1", {})],
+    "ifeval": [("Tea is ready.", {"instructions": [{"id": "punctuation:no_comma"}]})],
+    "livebench": [("yes, no", {"kind": "words"}), ('{"a": "b"}', {"kind": "mapping"})],
     "judge": [("photosynthesis", {})],
     "codeio": [
         (json.dumps(CODEIO["output"]), CODEIO | {"direction": "output"}),

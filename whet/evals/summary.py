@@ -1,19 +1,28 @@
 """An evaluation in numbers: pass@k with intervals, by difficulty, and how the answers ended."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import harmonic_mean
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from whet.errors import DataError
 from whet.evals.stats import Estimate, mean_estimate, pass_at_k, share_estimate
-from whet.tasks.base import is_solvable
+from whet.tasks.base import f1_half, is_solvable
 from whet.tasks.generated import fifth
 from whet.types import Finish, Group, Json, Rollout, Verdict
 
 KS = (1, 4, 8)
 UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class F1:
+    """The harmonic mean of the pass@1 of two halves, such as solutions with and without errors."""
+
+    value: float
+    halves: Mapping[str, Estimate]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +44,8 @@ class EvalSummary:
     num_rollouts: int
     num_unscored: int
     """Answers the grader failed on, also to unsolvable problems; pass@k leaves them out."""
+    f1: Mapping[str, F1] = field(default_factory=dict)
+    """By subset, those whose problems declare two halves; ProcessBench's score."""
 
     def to_json(self) -> dict[str, Json]:
         row: dict[str, Json] = TypeAdapter(EvalSummary).dump_python(self, mode="json")
@@ -75,6 +86,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
         num_unscored=sum(
             _verdict(rollout) is Verdict.UNSCORED for group in groups for rollout in group
         ),
+        f1=_f1(rollouts, seed),
     )
 
 
@@ -138,3 +150,19 @@ def _by_level(problems: Sequence[Sequence[Rollout]], seed: int) -> dict[str, Est
         levels.setdefault(level_fifth(rollouts[0].problem.level), []).append(rollouts)
     passes = {level: _pass_at(levels[level], [1], seed) for level in sorted(levels)}
     return {level: estimates[1] for level, estimates in passes.items() if estimates}
+
+
+def _f1(problems: Sequence[Sequence[Rollout]], seed: int) -> dict[str, F1]:
+    subsets: dict[str, dict[str, list[Sequence[Rollout]]]] = {}
+    for rollouts in problems:
+        if (declared := f1_half(rollouts[0].problem)) is not None:
+            subset, half = declared
+            subsets.setdefault(subset, {}).setdefault(half, []).append(rollouts)
+    scores = {}
+    for subset, halves in sorted(subsets.items()):
+        passes = {half: _pass_at(halves[half], [1], seed).get(1) for half in sorted(halves)}
+        graded = {half: estimate for half, estimate in passes.items() if estimate is not None}
+        if len(graded) == 2:
+            value = harmonic_mean([estimate.mean for estimate in graded.values()])
+            scores[subset] = F1(value=value, halves=graded)
+    return scores

@@ -78,7 +78,13 @@ def _ks(samples: int) -> list[int]:
 def _sentence(sampled: EvalSummary, greedy: EvalSummary) -> str:
     one = sampled.pass_at[1]
     best = greedy.pass_at[1]
+    f1 = "".join(
+        f"; F1 of {subset} {100 * sampled.f1[subset].value:.1f} % sampled, "
+        f"{100 * score.value:.1f} % greedy"
+        for subset, score in greedy.f1.items()
+        if subset in sampled.f1
+    )
     return (
         f"pass@1 {100 * one.mean:.1f} % [{100 * one.low:.1f}, {100 * one.high:.1f}] sampled, "
-        f"{100 * best.mean:.1f} % greedy, on {sampled.num_problems} problems"
+        f"{100 * best.mean:.1f} % greedy, on {sampled.num_problems} problems{f1}"
     )

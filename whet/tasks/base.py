@@ -151,6 +151,17 @@ def is_solvable(problem: Problem) -> bool:
     return problem.payload.get("solvable") is not False
 
 
+def f1_half(problem: Problem) -> tuple[str, str] | None:
+    """Read which half of which subset a problem is in, where the subset's F1 is to be reported.
+
+    The payload declares it as `{"f1": {"subset": NAME, "half": NAME}}`, with two halves a subset.
+    """
+    declared = problem.payload.get("f1")
+    if not isinstance(declared, dict):
+        return None
+    return str(declared.get("subset", "")), str(declared.get("half", ""))
+
+
 def solvable(problems: Iterable[Problem]) -> list[Problem]:
     """Leave out problems that are known to have no solution."""
     return [problem for problem in problems if is_solvable(problem)]

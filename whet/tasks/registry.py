@@ -39,6 +39,9 @@ TASKS = {
     "table": "whet.tasks.qa.table:Table",
     "choice": "whet.tasks.qa.choice:Choice",
     "yes_no": "whet.tasks.qa.choice:YesNo",
+    "process_bench": "whet.tasks.qa.process_bench:ProcessBench",
+    "ifeval": "whet.tasks.qa.ifeval:IFEval",
+    "livebench": "whet.tasks.qa.livebench:LiveBench",
     "judge": "whet.tasks.qa.judge:Judge",
 }
 """The tasks of the package: name -> module and class."""

@@ -10,6 +10,7 @@ from whet.data.importers import FORMATS
 from whet.data.importers.base import ParsedRow
 from whet.data.importers.graphs import kind_in
 from whet.data.row_files import iterate_rows
+from whet.errors import DataError
 from whet.tasks.registry import make_task
 from whet.types import Json, Verdict
 
@@ -276,7 +277,7 @@ def test_cruxeval_outputs_of_guru_are_compared_with_their_reference() -> None:
     assert "output" in str(parse("guru", row).unsupported)
 
 
-@pytest.mark.parametrize("source", ["ood__ifbench", "ood__livebench_reasoning", "reasoning_gym"])
+@pytest.mark.parametrize("source", ["ood__ifbench", "reasoning_gym"])
 def test_sources_of_guru_without_a_grader_are_left_out_with_the_reason(source: str) -> None:
     row: dict[str, Json] = {
         "data_source": source,
@@ -299,3 +300,160 @@ def test_the_difficulty_of_deepmath_is_the_level() -> None:
     assert parse("tango", {**row, "level": 5.0}).level == 0.5
     assert parse("tango", {**row, "level": -1.0}).level == 0.0
     assert parse("tango", row).level is None
+
+
+STEPS: dict[str, Json] = {
+    "id": "olympiadbench-12",
+    "generator": "Qwen2-7B-Instruct",
+    "problem": "What is 2 + 3 * 4?",
+    "steps": ["3 * 4 is 12.", "2 + 12 is 15.", "So it is 15."],
+    "final_answer_correct": False,
+    "label": 1,
+}
+
+
+def test_process_bench_asks_for_the_first_wrong_step_and_declares_its_half() -> None:
+    wrong, right = parse("process_bench", STEPS), parse("process_bench", {**STEPS, "label": -1})
+
+    assert "<paragraph_1>\n2 + 12 is 15.\n</paragraph_1>" in wrong.prompt[0].content
+    assert wrong.payload == {"f1": {"subset": "olympiadbench", "half": "error"}}
+    assert right.payload == {"f1": {"subset": "olympiadbench", "half": "correct"}}
+    assert verdict(wrong, "\\boxed{1}") is verdict(right, "\\boxed{-1}") is Verdict.CORRECT
+    with pytest.raises(DataError, match="index of one of 3 steps"):
+        parse("process_bench", {**STEPS, "label": 3})
+
+
+FOLLOW: dict[str, Json] = {
+    "key": 1001,
+    "prompt": "Name a city in at least two words, without commas.",
+    "instruction_id_list": ["punctuation:no_comma", "length_constraints:number_words"],
+    "kwargs": [{"num_words": None}, {"num_words": 2.0, "relation": "at least", "letter": None}],
+}
+
+
+def test_ifeval_is_read_from_its_own_file_and_from_gurus_rows() -> None:
+    own = parse("ifeval", FOLLOW)
+    guru = parse(
+        "guru",
+        {
+            "data_source": "ood__ifeval",
+            "prompt": [{"role": "user", "content": FOLLOW["prompt"]}],
+            "reward_model": {"style": "rule", "ground_truth": FOLLOW["kwargs"]},
+            "extra_info": {"instruction_id_list": FOLLOW["instruction_id_list"]},
+        },
+    )
+
+    assert own.payload == guru.payload and own.source_id == "1001"
+    for parsed in (own, guru):
+        assert parsed.unsupported is None
+        assert verdict(parsed, "New York") is Verdict.CORRECT
+        assert verdict(parsed, "York") is verdict(parsed, "York, Oslo") is Verdict.WRONG
+
+
+@pytest.mark.parametrize(("language", "is_graded"), [("ko", True), ("hi", False), ("de", False)])
+def test_a_language_that_shares_its_script_is_left_out(language: str, is_graded: bool) -> None:
+    parsed = parse(
+        "ifeval",
+        {
+            "prompt": "Say hello.",
+            "instruction_id_list": ["language:response_language"],
+            "kwargs": [{"language": language}],
+        },
+    )
+    assert (parsed.unsupported is None) == is_graded
+    assert is_graded or language in str(parsed.unsupported)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"kwargs": [{}]}, "2 instructions and arguments for 1"),
+        ({"kwargs": [{}, {}]}, "number_words: 'num_words'"),
+        ({"kwargs": [{}, {"num_words": 2, "relation": "about"}]}, "less than or at least"),
+        ({"instruction_id_list": ["punctuation:no_comma", "x:y"]}, "'x:y' is not known"),
+    ],
+)
+def test_an_instruction_without_its_arguments_is_refused(
+    change: dict[str, Json], reason: str
+) -> None:
+    with pytest.raises(DataError, match=reason):
+        parse("ifeval", {**FOLLOW, **change})
+
+
+PAPER = (
+    "Node 0 is linked to 1, 2. Label of 1: Neural_Networks. Which label of Theory, Neural_Networks?"
+)
+HOSTILE = (
+    "",
+    PAPER,
+    "<think>\\boxed{{{}}}",
+    "\\boxed{{{}",
+    "\\boxed{{Theory, Neural_Networks, yes, no}}",
+    "It is not {}.",
+    '{{"correct": 1.0}}',
+    "yes or no " * 50_000,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "right", "wrong"),
+    [
+        ("node_classification", "Neural_Networks", "neural_networks", "Theory"),
+        ("node_classification", "Type 1 Diabetes", "\\text{type 1 diabetes}", "Type 2 Diabetes"),
+        ("link_prediction", "Yes", "yes", "no"),
+        ("link_prediction", "No", "\\text{No}", "yes"),
+    ],
+)
+def test_labels_and_links_of_g1_are_compared_whole(
+    name: str, answer: str, right: str, wrong: str
+) -> None:
+    parsed = parse(name, {"prompt": PAPER, "answer": answer})
+    hostile = [text.format(answer) for text in HOSTILE]
+
+    assert verdict(parsed, f"Therefore, the final answer is: $\\boxed{{{right}}}$.") == "correct"
+    assert verdict(parsed, f"Therefore, the final answer is: $\\boxed{{{wrong}}}$.") == "wrong"
+    assert [text[:40] for text in hostile if verdict(parsed, text) == "correct"] == []
+
+
+def test_a_link_that_is_neither_yes_nor_no_is_refused() -> None:
+    with pytest.raises(DataError, match="'perhaps' is not known"):
+        parse("link_prediction", {"prompt": PAPER, "answer": "Perhaps"})
+
+
+@pytest.mark.parametrize(
+    ("task", "truth", "right", "wrong"),
+    [
+        ("web_of_lies_v2", "yes, no, yes", "So it is **yes, no, yes**.", "**yes, no, no**"),
+        ("house_traversal", "Ann Bo Cy", "The order is **Ann, Bo, Cy**.", "**Ann, Cy, Bo**"),
+        ("zebra_puzzle", "four", "***4***", "***five***"),
+        ("tablejoin", "{'a': 'b', 'c': None}", '```json\n{"a": "b"}\n```', '{"a": "c"}'),
+        ("typos", "There is a cat.", "Here it is:\n\nThere is a cat.", "There is a cat!"),
+    ],
+)
+def test_livebench_is_read_from_its_own_file_and_from_gurus_rows(
+    task: str, truth: str, right: str, wrong: str
+) -> None:
+    own = parse("livebench", {"turns": ["It?"], "ground_truth": truth, "task": task})
+    guru = parse(
+        "guru",
+        {
+            "data_source": "ood__livebench",
+            "prompt": [{"role": "user", "content": "It?"}],
+            "reward_model": {"style": "rule", "ground_truth": truth},
+            "extra_info": {"task": task, "category": "any"},
+        },
+    )
+
+    assert (own.answer, own.payload) == (guru.answer, guru.payload)
+    for parsed in (own, guru):
+        assert parsed.unsupported is None
+        assert verdict(parsed, right) == "correct" and verdict(parsed, wrong) == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("task", "truth"),
+    [("plot_unscrambling", "A. B."), ("tablereformat", "a,b"), ("cta", "this or that")],
+)
+def test_a_livebench_row_that_is_not_exact_is_left_out(task: str, truth: str) -> None:
+    row: dict[str, Json] = {"turns": ["It?"], "ground_truth": truth, "task": task}
+    assert parse("livebench", row).unsupported is not None

@@ -1,14 +1,41 @@
 """Multiple choice, yes or no, and tables: AQuA, MMLU, Gaokao, StrategyQA, TableBench and more."""
 
 import re
+from dataclasses import replace
 
-from whet.data.importers.base import BOXED, Fields, ParsedRow, Reader, check_name, to_level, user
+from whet.data.importers.base import (
+    BOXED,
+    Fields,
+    ParsedRow,
+    Reader,
+    check_name,
+    show,
+    to_level,
+    user,
+)
 from whet.errors import DataError
+from whet.tasks.qa import ifeval
+from whet.tasks.qa import livebench as exact
 from whet.types import Json
 
 LETTER = "Reason step by step and end with the letter of the right option in \\boxed{}."
 YES_NO = "Reason step by step and end with yes or no in \\boxed{}."
 CHART = "the answer is a chart, which a program would have to draw"
+FIRST_ERROR = (
+    "Find the first paragraph with an error and end with its index in \\boxed{}, "
+    "or with -1 if there is no error."
+)
+LIVEBENCH: dict[str, exact.Kind] = {
+    "web_of_lies_v2": "words",
+    "web_of_lies_v3": "words",
+    "house_traversal": "words",
+    "zebra_puzzle": "words",
+    "spatial": "words",
+    "cta": "words",
+    "connections": "groups",
+    "tablejoin": "mapping",
+    "typos": "text",
+}
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _LABEL = re.compile(r"\s*\(?([A-Z])\s*[).:．]\s*")
@@ -89,6 +116,73 @@ def bgqa(row: Fields) -> ParsedRow:
     """Read Boardgame-QA, whose labels say what becomes of a claim."""
     label = LABELS[check_name("label", row.text("label"), LABELS)]
     return ParsedRow(task="table", prompt=user(row.text("example"), TRUTH), answer=label)
+
+
+def process_bench(row: Fields) -> ParsedRow:
+    """Show the steps as numbered paragraphs, from 0; the subset is the id's, `gsm8k-0`."""
+    steps = row.texts("steps")
+    label = row.number("label")
+    if label not in range(-1, len(steps)):
+        raise DataError(
+            f"field 'label' should be the index of one of {len(steps)} steps or -1, "
+            f"not {row['label']}"
+        )
+    shown = "\n\n".join(
+        f"<paragraph_{index}>\n{step}\n</paragraph_{index}>" for index, step in enumerate(steps)
+    )
+    half = "correct" if label == -1 else "error"
+    return ParsedRow(
+        task="process_bench",
+        prompt=user(f"Problem:\n\n{row.text('problem')}", f"Solution:\n\n{shown}", FIRST_ERROR),
+        answer=str(int(label)),
+        payload={"f1": {"subset": row.text("id").rpartition("-")[0], "half": half}},
+    )
+
+
+def instructions(ids: list[str], arguments: list[Json]) -> ParsedRow:
+    """Make a row of IFEval's instructions, without their arguments that are null."""
+    if len(ids) != len(arguments):
+        raise DataError(f"has {len(ids)} instructions and arguments for {len(arguments)}")
+    rows: list[Json] = []
+    for id, given in zip(ids, arguments, strict=True):
+        if not isinstance(given, dict):
+            raise DataError(f"the arguments of {id} should be an object, not {show(given)}")
+        rows.append({"id": id, **{k: v for k, v in given.items() if v is not None}})
+    reason = ifeval.unsupported_reason(rows)
+    if reason is None:
+        ifeval.parse_instructions(rows)
+    return ParsedRow(
+        task="ifeval", prompt=(), answer=None, payload={"instructions": rows}, unsupported=reason
+    )
+
+
+def ifeval_row(row: Fields) -> ParsedRow:
+    parsed = instructions(row.texts("instruction_id_list"), row.entries("kwargs"))
+    return replace(parsed, prompt=user(row.text("prompt")), source_id=row.row_id("key"))
+
+
+def livebench(task: str, truth: str) -> ParsedRow:
+    """Make a row of a LiveBench task; those whose scores are not exact have no grader."""
+    kind = LIVEBENCH.get(task)
+    if kind is None:
+        reason = f"whet has no grader for LiveBench's {task}"
+        return ParsedRow(task="livebench", prompt=(), answer=None, unsupported=reason)
+    answer = ", ".join(truth.split()) if task == "house_traversal" else truth.strip()
+    return ParsedRow(
+        task="livebench",
+        prompt=(),
+        answer=answer,
+        payload={"kind": kind},
+        unsupported=exact.unsupported_reason(kind, answer),
+    )
+
+
+def livebench_row(row: Fields) -> ParsedRow:
+    """Read a row of one turn, which asks for the form of the answer itself."""
+    turns = row.texts("turns")
+    if len(turns) != 1:
+        raise DataError(f"field 'turns' should hold one turn, not {len(turns)}")
+    return replace(livebench(row.text("task"), row.text("ground_truth")), prompt=user(turns[0]))
 
 
 def choice(question: str, options: dict[str, str], answer: str) -> ParsedRow:
@@ -178,6 +272,9 @@ def markdown(grid: Fields) -> str:
 
 READERS: dict[str, Reader] = {
     "bgqa": bgqa,
+    "process_bench": process_bench,
+    "ifeval": ifeval_row,
+    "livebench": livebench_row,
     "aqua": aqua,
     "sat_math": sat_math,
     "mmlu_stem": mmlu,

@@ -1,4 +1,4 @@
-"""Graph problems: GraphArena, NPG-Muse's rows of it in node-link form, GraphWiz and NLGraph.
+"""Graph problems: GraphArena, NPG-Muse's rows of it in node-link form, GraphWiz, NLGraph and G1.
 
 GraphWiz and NLGraph describe graphs in words; `whet/tasks/graphs/questions.py` has the payload.
 """
@@ -8,13 +8,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
 
-from whet.data.importers.base import Fields, ParsedRow, Reader, check_name, parse_json, show, user
+from whet.data.importers import choice
+from whet.data.importers.base import (
+    BOXED,
+    Fields,
+    ParsedRow,
+    Reader,
+    check_name,
+    parse_json,
+    show,
+    user,
+)
 from whet.errors import DataError
 from whet.tasks.graphs.instance import GRAPH_SIZES, MOLECULE_SIZES, PATH_SIZES, TOUR_SIZES, Sizes
 from whet.tasks.graphs.task import GraphTask
 from whet.tasks.registry import make_task
 from whet.types import Json, read_integer
 
+YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 TASKS = {
     "TSP": "tsp",
     "GED": "ged",
@@ -337,7 +348,21 @@ def _convolution(asked: str, nodes: int) -> dict[str, Json]:
     }
 
 
+def node_classification(row: Fields) -> ParsedRow:
+    """Read G1's rows: the prompt describes the node and its neighbours, the answer is its label."""
+    prompt = user(row.text("prompt"), BOXED)
+    return ParsedRow(task="table", prompt=prompt, answer=row.text("answer").strip())
+
+
+def link_prediction(row: Fields) -> ParsedRow:
+    """Read G1's rows: whether two nodes are linked, yes or no."""
+    answer = row.text("answer").strip().lower()
+    return choice.yes_no(row.text("prompt"), YES_NO[check_name("answer", answer, YES_NO)])
+
+
 READERS: dict[str, Reader] = {
+    "node_classification": node_classification,
+    "link_prediction": link_prediction,
     "grapharena_problems": grapharena,
     "graphwiz": graphwiz,
     "nlgraph": nlgraph,

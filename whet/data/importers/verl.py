@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from whet.data.importers import code, graphs
+from whet.data.importers import choice, code, graphs
 from whet.data.importers.base import Answer, Fields, ParsedRow, Reader, check_name, parse_json, show
 from whet.data.importers.mapped import parse_split
 from whet.data.importers.math import last_box_text
@@ -274,6 +274,17 @@ def judge(row: Row) -> ParsedRow:
     return _to_row("judge", row.truth.scalar("ground_truth"), payload)
 
 
+def instructions(row: Row) -> ParsedRow:
+    arguments = Fields(ground_truth=parse_json(row.value)).entries("ground_truth")
+    return choice.instructions(row.extra.texts("instruction_id_list"), arguments)
+
+
+def livebench(row: Row) -> ParsedRow:
+    truth = row.value
+    text = truth if isinstance(truth, str) else json.dumps(truth, ensure_ascii=False)
+    return choice.livebench(row.extra.text("task"), text)
+
+
 def ungraded(row: Row) -> ParsedRow:
     reason = f"whet has no grader for {row.source}"
     return replace(_to_row("judge", None), unsupported=reason)
@@ -362,6 +373,8 @@ GURU = _by_name(
         tabular: "table*",
         letter: "stem__gpqa* stem__supergpqa*",
         judge: "stem_web* stem__web*",
+        instructions: "ood__ifeval*",
+        livebench: "ood__livebench*",
         ungraded: "ood__* reasoning_gym*",
     }
 )

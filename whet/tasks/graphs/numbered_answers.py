@@ -237,11 +237,11 @@ def read_yes_no(text: str) -> str | None:
         words = list(_YES_NO.finditer(part))
         if words:
             is_one = len({word[0].lower() for word in words}) == 1
-            is_claimed = is_one and all(_is_claimed(part, *word.span()) for word in words)
-            line = part.strip().partition("\n")[0] if is_claimed else part
-            return (
-                words[0][0].lower() if is_claimed and _TIDY.fullmatch(line) else _leading_word(line)
-            )
+            if is_one and all(_is_claimed(part, *word.span()) for word in words):
+                part = part.strip().partition("\n")[0]
+                if _TIDY.fullmatch(part):
+                    return words[0][0].lower()
+            return _leading_word(part)
     for last in list(_ANSWER_YES_NO.finditer(text))[-1:]:
         line = text[last.start(1) :].partition("\n")[0]
         is_claimed = not _is_contradictory(line) and _is_claimed(text, *last.span(1))
@@ -361,8 +361,7 @@ def _is_claimed(text: str, start: int, end: int) -> bool:
 
 def _strip_signs(text: str, start: int) -> int:
     """Find where the words before an answer end: `it is not ### [3, 4]`."""
-    window = max(start - 16, 0)
-    return window + len(text[window:start].rstrip("#[( "))
+    return max(start - 16, 0) + len(text[max(start - 16, 0) : start].rstrip("#[( "))
 
 
 def _leading_word(line: str) -> str | None:

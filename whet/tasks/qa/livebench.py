@@ -1,0 +1,177 @@
+r"""LiveBench: the reasoning, language and data analysis questions whose answers are exact.
+
+answer   words with commas, "yes, no, yes"; for `mapping` an object as JSON; for `text` the text
+payload  {"kind": "words" | "groups" | "mapping" | "text"}
+
+words    web_of_lies, house_traversal, zebra_puzzle, spatial, cta: the same words in the same order
+groups   connections: the same groups of four, in any order
+mapping  tablejoin: the same pairs of columns; null stands for a column without a partner
+text     typos: the same text, spaces aside, alone or below a line that introduces it
+
+An answer may stand in `<solution>` tags or, as the prompts ask, in bold.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+from whet.config import Config
+from whet.tasks.answers import no_answer, read_final, to_score
+from whet.tasks.base import FileTask, data_error
+from whet.tasks.literals import parse
+from whet.text.final_answer import (
+    find_tags,
+    has_open_tag,
+    is_denied,
+    is_doubtful,
+    last_line,
+    visible_text,
+)
+from whet.types import Problem, Score
+
+Kind = Literal["words", "groups", "mapping", "text"]
+Pairs = dict[str, str]
+T = TypeVar("T")
+
+GROUP = 4
+MAX_WORDS = 64
+_NUMBERS = {
+    "zero": "0", "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6",
+    "seven": "7", "eight": "8", "nine": "9", "ten": "10", "eleven": "11", "twelve": "12",
+}  # fmt: skip
+_BOLD = re.compile(r"\*{2,3}([^*\n]{1,2000})\*{2,3}")
+_WORD = re.compile(r"\w[\w '’./&!-]*")
+_NO_WORD = re.compile(
+    r"\b(?:or|not|either|maybe|and|is|are|was|were|answer|therefore)\b", re.IGNORECASE
+)
+"""With one of these a piece between commas is prose, or more than one answer."""
+
+
+class LiveBenchConfig(Config):
+    name: Literal["livebench"] = "livebench"
+
+
+class LiveBench(FileTask):
+    """Grades words, groups, mappings and texts; its problems come from files."""
+
+    name = "livebench"
+    config: LiveBenchConfig
+
+    def score(self, problem: Problem, text: str) -> Score:
+        """Compare the answer as a whole.
+
+        Parts: `correct`; `share`, how much of the answer is right: words in their place, groups,
+        or the F1 of pairs; 0 or 1 for a text.
+        """
+        kind = problem.payload.get("kind")
+        shown = text.replace("<solution>", "<answer>").replace("</solution>", "</answer>")
+        if kind == "text":
+            return _score_text(problem, shown)
+        if kind == "mapping":
+            return _score(problem, read_final(shown, read_pairs), read_pairs, share_of_pairs)
+        if kind not in ("words", "groups"):
+            raise data_error(problem, "a kind: words, groups, mapping or text", kind)
+        answer = _read_bold(shown) or read_final(shown, read_words)
+        compare = share_of_words if kind == "words" else share_of_groups
+        return _score(problem, answer, read_words, compare)
+
+
+def unsupported_reason(kind: Kind, answer: str) -> str | None:
+    """Say why an answer cannot be compared; None where it can."""
+    read = read_pairs if kind == "mapping" else read_words
+    is_readable = bool(answer.strip() if kind == "text" else read(answer))
+    return None if is_readable else f"the answer is not of the kind {kind!r}"
+
+
+def read_words(span: str) -> list[str] | None:
+    """Read words with commas between them; None where one of them is no bare word.
+
+    >>> read_words("Yes, no,Four"), read_words("yes or no"), read_words("")
+    (['yes', 'no', '4'], None, None)
+    """
+    words = [word.strip(" .*_\"'\n").casefold() for word in span.split(",")]
+    is_list = len(words) <= MAX_WORDS and all(
+        _WORD.fullmatch(word) and not _NO_WORD.search(word) for word in words
+    )
+    return [_NUMBERS.get(word, word) for word in words] if is_list else None
+
+
+def read_pairs(span: str) -> Pairs | None:
+    """Read an object, JSON or Python, without the names that map to nothing.
+
+    >>> read_pairs("{'a': 'b', 'c': None}")
+    {'a': 'b'}
+    """
+    tree = parse(span)
+    if not isinstance(tree, dict):
+        return None
+    pairs = {key: value for key, value in tree.items() if value not in ("None", "null", "")}
+    return {key: value for key, value in pairs.items() if isinstance(value, str)}
+
+
+def share_of_words(answer: list[str], gold: list[str]) -> float:
+    num_right = sum(left == right for left, right in zip(answer, gold, strict=False))
+    return num_right / max(len(gold), len(answer))
+
+
+def share_of_groups(answer: list[str], gold: list[str]) -> float:
+    groups = [frozenset(gold[start : start + GROUP]) for start in range(0, len(gold), GROUP)]
+    given = {frozenset(answer[start : start + GROUP]) for start in range(0, len(answer), GROUP)}
+    if len(answer) != len(gold):
+        return 0.0
+    return sum(group in given for group in groups) / len(groups)
+
+
+def share_of_pairs(answer: Pairs, gold: Pairs) -> float:
+    num_right = len(answer.items() & gold.items())
+    return 2 * num_right / max(len(answer) + len(gold), 1)
+
+
+def _score(
+    problem: Problem,
+    answer: tuple[str, T] | None,
+    read: Callable[[str], T | None],
+    compare: Callable[[T, T], float],
+) -> Score:
+    gold = read(problem.answer or "")
+    if not gold:
+        raise data_error(problem, "an answer of its kind", problem.answer)
+    if answer is None:
+        return no_answer("share")
+    share = compare(answer[1], gold)
+    note = "agrees with the answer" if share == 1 else f"{share:.2f} of the answer is right"
+    return to_score(share == 1, {"share": share}, answer[0], note)
+
+
+def _score_text(problem: Problem, text: str) -> Score:
+    gold = " ".join((problem.answer or "").split())
+    if not gold:
+        raise data_error(problem, "a text as its answer", problem.answer)
+    visible = visible_text(text)
+    if visible is None or not visible.strip() or has_open_tag(visible):
+        return no_answer("share")
+    tags = find_tags(visible)
+    given = tags[-1].text if tags else visible.strip()
+    lead, _, rest = given.partition("\n")
+    is_introduced = lead.rstrip(" *").endswith(":") and not is_doubtful(lead)
+    is_right = any(
+        " ".join(form.split()) == gold for form in (given, rest if is_introduced else given)
+    )
+    note = "the text" if is_right else "another text"
+    return to_score(is_right, {"share": float(is_right)}, given, note)
+
+
+def _read_bold(text: str) -> tuple[str, list[str]] | None:
+    """Read what the last line has in bold, where nothing stands in tags or boxes."""
+    visible = visible_text(text)
+    line = None if visible is None else last_line(visible)
+    if visible is None or line is None or "answer>" in visible or "boxed" in visible:
+        return None
+    spans = list(_BOLD.finditer(visible, line.start, min(line.end, line.start + 4000)))
+    if len(spans) != 1 or is_denied(visible, spans[0].start(), spans[0].end()):
+        return None
+    around = visible[line.start : spans[0].start()] + visible[spans[0].end() : line.end]
+    if is_doubtful(around):
+        return None
+    words = read_words(spans[0][1])
+    return None if words is None else (spans[0][1], words)
