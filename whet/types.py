@@ -140,7 +140,8 @@ class Rollout:
     text: str
     score: Score | None = None
     reward: float | None = None
-    steps: tuple[Step, ...] = ()
+    judged_steps: tuple[Step, ...] = ()
+    """Steps that a verifier judged; empty where none did."""
 
     @staticmethod
     def from_text(

@@ -68,8 +68,8 @@ def test_recorded_steps_give_what_steps_give_that_are_not() -> None:
     _pages(plain).graphs = None
     expected = dict(plain.generate(asked))
 
-    assert recorded.counts.captured_graphs > 0 and graph_bytes() >= 0
-    assert plain.counts.captured_graphs == 0
+    assert recorded.stats.captured_graphs > 0 and graph_bytes() >= 0
+    assert plain.stats.captured_graphs == 0
     _assert_same_bits(found, expected)
     _assert_same_bits(again, expected)
 
@@ -126,7 +126,7 @@ def test_a_cache_that_runs_short_changes_no_bit() -> None:
 
     completions = dict(short.generate(asked))
 
-    assert short.counts.preemptions > 0
+    assert short.stats.preemptions > 0
     _assert_same_bits(completions, dict(ample.generate(asked)))
 
 

@@ -154,7 +154,7 @@ def test_a_clock_counts_the_tokens_and_row_steps_of_the_engine() -> None:
     tokens = sum(len(rollout.completion.tokens) for group in groups for rollout in group)
     metrics = clock.lap()
     assert metrics["engine/tokens_per_s"] * metrics["time/sample"] == pytest.approx(tokens)
-    assert metrics["engine/slots_busy"] == (tokens - 6) / chat_engine.engine.counts.row_steps
+    assert metrics["engine/slots_busy"] == (tokens - 6) / chat_engine.engine.stats.row_steps
 
 
 @pytest.mark.parametrize("slots", [1, 4])

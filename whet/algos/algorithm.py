@@ -58,7 +58,7 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
         advantage=_build_advantage(preset, cfg),
         token_advantage=None if to_tokens is None else to_tokens(cfg),
         whitens=preset.whiten,
-        step_credit=verifier.step_credit(preset.steps) if preset.steps else None,
+        step_credit=verifier.step_credit(preset.step_rule) if preset.step_rule else None,
         alpha=partial(verifier.alpha_at, preset.alpha, cfg.steps),
         objective=policy_objective(cfg),
         weights=_build_weights(preset.weights, max_tokens),

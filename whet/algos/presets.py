@@ -47,7 +47,7 @@ class Preset:
     clip_low: float = 0.2
     clip_high: float = 0.2
     kl_in: KlPlace = "loss"
-    steps: StepRule | None = None
+    step_rule: StepRule | None = None
     """How judged steps are credited, for algorithms that use them."""
     alpha: float = 0.0
     """Share of the step credit at the start."""
@@ -195,14 +195,14 @@ PRESETS: Mapping[AlgoName, Preset] = {
     "tango_grpo": Preset(
         paper="Zha et al. 2025, RL Tango, with GRPO",
         advantage="zscore",
-        steps="zscore",
+        step_rule="zscore",
         alpha=0.1,
         source=TANGO_SOURCE,
     ),
     "tango_rloo": Preset(
         paper="Zha et al. 2025, RL Tango, with RLOO",
         advantage="leave_one_out",
-        steps="leave_one_out",
+        step_rule="leave_one_out",
         alpha=0.1,
         source=TANGO_SOURCE,
     ),
@@ -210,7 +210,7 @@ PRESETS: Mapping[AlgoName, Preset] = {
         paper="Zha et al. 2025, RL Tango, with REINFORCE++",
         advantage="to_go",
         whiten=True,
-        steps="whiten",
+        step_rule="whiten",
         alpha=0.5,
         source={**TANGO_SOURCE, "kl_estimator": "k2", "entropy": 0.0},
     ),

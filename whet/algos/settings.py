@@ -109,7 +109,7 @@ class AlgoConfig(Config):
                 f'dual_clip = {self.dual_clip} needs surrogate = "clip" and a bound above '
                 "1 + clip_high"
             )
-        if self.steps.alpha is not None and preset.steps is None:
+        if self.steps.alpha is not None and preset.step_rule is None:
             raise ValueError(
                 f"steps.alpha = {self.steps.alpha} is for the tango algorithms, which credit "
                 "judged steps"
@@ -141,7 +141,7 @@ class AlgoConfig(Config):
             if preset.advantage not in names:
                 choices = " or ".join(f'"{name}"' for name in names)
                 unused[key] = f"it is for advantage = {choices}"
-        if preset.steps is None:
+        if preset.step_rule is None:
             unused["steps"] = "it is for the tango algorithms, which credit judged steps"
         unused |= self._unused_bounds(preset)
         if self.kl == 0:

@@ -91,7 +91,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def counts(self) -> EngineStats:
+    def stats(self) -> EngineStats:
         """Counters of the latest `generate` call so far."""
         ...
 

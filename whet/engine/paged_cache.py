@@ -189,7 +189,7 @@ class PagedCache:
                 step()
             else:
                 self.graphs.run((size, width, is_truncated), step)
-        batch.transfer.counts.captured_graphs = 0 if self.graphs is None else len(self.graphs)
+        batch.transfer.stats.captured_graphs = 0 if self.graphs is None else len(self.graphs)
         return size
 
     def decode(self, batch: InputBatch, size: int, longest: int) -> "PagedDecode":

@@ -26,14 +26,14 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
-    """How long a stage took, and how long the parts of its steps took together."""
+    """How long a stage took, and how long the phases of its steps took together."""
 
     name: str
     seconds: float
     note: str = ""
     """Such as "already done"."""
-    parts: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by part: sample, grade, score, update."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by phase: sample, grade, score, update."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

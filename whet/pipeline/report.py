@@ -223,9 +223,9 @@ def _curves(stage: str, run: RunStore) -> list[Curve]:
 
 def _stage_time(name: str, seconds: float, run: RunStore) -> StageTime:
     rows = run.metrics()
-    totals = {part: sum(row.get(name, 0.0) for row in rows) for part, name in TIMES.items()}
-    parts: dict[str, float] = {part: total for part, total in totals.items() if total > 0}
-    return StageTime(name=name, seconds=seconds, parts=parts)
+    totals = {phase: sum(row.get(key, 0.0) for row in rows) for phase, key in TIMES.items()}
+    phases: dict[str, float] = {phase: total for phase, total in totals.items() if total > 0}
+    return StageTime(name=name, seconds=seconds, phases=phases)
 
 
 def _facts(seed: int, runs: Mapping[str, RunStore]) -> dict[str, str]:

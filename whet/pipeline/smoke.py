@@ -195,7 +195,7 @@ def _is_outside(location: Json) -> bool:
 def _make_problems(task: Task, split: Split, count: int) -> Iterator[Problem]:
     """Make a few problems of different levels, at least one per part of a task that can make
     them."""
-    makers = [maker for part in task.parts if (maker := _problem_maker(part)) is not None]
+    makers = [maker for subtask in task.subtasks if (maker := _problem_maker(subtask)) is not None]
     if not makers:
         yield from islice(list_problems(task, split), count)
     for index in range(max(count, len(makers)) if makers else 0):

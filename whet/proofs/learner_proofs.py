@@ -140,7 +140,9 @@ def measure_ratio() -> Measurement:
     examples = fixtures.sample_examples(policy)
     learner = policy.learner(TrainConfig(micro_tokens=100), steps=1)
     gap_by_name: dict[str, float] = {}
-    names = [name for name, row in PRESETS.items() if row.steps is None and row.advantage != "gae"]
+    names = [
+        name for name, row in PRESETS.items() if row.step_rule is None and row.advantage != "gae"
+    ]
     for name in names:
         algo = algorithm.build_algorithm(AlgoConfig(name=name), max_tokens=16)
         weighed = learner_module.weigh(examples, algo.weights)

@@ -43,10 +43,10 @@ class ScriptedEngine:
         self.answer = answer
         self.version = version
         self.context = context
-        self.counts = EngineStats()
+        self.stats = EngineStats()
 
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
-        self.counts = EngineStats()
+        self.stats = EngineStats()
         for request in requests:
             check_prompt(request, self.context, np.iinfo(np.int32).max)
             whole = self.answer(request)
@@ -54,7 +54,7 @@ class ScriptedEngine:
             tokens = np.asarray(whole[:limit], dtype=np.int32)
             finish = Finish.LENGTH if len(whole) > limit else Finish.STOP
             logprobs = np.zeros(len(tokens), dtype=np.float32)
-            self.counts.tokens += len(tokens)
+            self.stats.tokens += len(tokens)
             yield (
                 request.id,
                 Completion(tokens=tokens, logprobs=logprobs, finish=finish, version=self.version),

@@ -80,7 +80,7 @@ class RLConfig(TrainingConfig):
                 "sampling.temperature = 0 gives all answers to a problem the same tokens, so there "
                 "is nothing to compare: set it above 0"
             )
-        if resolve_algorithm(self.algo).steps is not None:
+        if resolve_algorithm(self.algo).step_rule is not None:
             raise ValueError(
                 f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
             )

@@ -126,7 +126,7 @@ class TangoConfig(TrainingConfig):
                 raise ValueError(
                     f'{key}.name = "{algo.name}" needs a critic, which this recipe does not train'
                 )
-        if resolve_algorithm(self.verifier_algo).steps is not None:
+        if resolve_algorithm(self.verifier_algo).step_rule is not None:
             raise ValueError(
                 f'verifier_algo.name = "{self.verifier_algo.name}" is for the generator: '
                 "use grpo or rloo"
@@ -325,7 +325,7 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
         seed=derive(cfg.seed, "update", step),
         clock=pair.session.clock,
     )
-    num_judged = [len(rollout.steps) for group in solved for rollout in group]
+    num_judged = [len(rollout.judged_steps) for group in solved for rollout in group]
     step_metrics = {
         "steps/alpha": 0.0 if outcome.is_one_sided else pair.generator.algo.alpha(progress),
         "steps/guarded": float(outcome.is_one_sided),

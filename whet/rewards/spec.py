@@ -66,7 +66,9 @@ class RewardSpec(Config):
         for term in self.terms:
             if term.applies_to(rollout.score.verdict):
                 reward += term.weight * term.value(rollout, rollout.score)
-        return replace(rollout, reward=reward, steps=self._reward_steps(rollout.steps))
+        return replace(
+            rollout, reward=reward, judged_steps=self._reward_steps(rollout.judged_steps)
+        )
 
     def _weigh_parts(self, rollout: Rollout, score: Score) -> float:
         for name in self.weights:

@@ -111,9 +111,9 @@ class _Sampler:
             rollout = self._rollout(request_by_id[id], id, completion)
             self.rollout_by_id[id] = rollout
             yield id, rollout.problem, rollout.text
-        useful = engine.counts.tokens - engine.counts.first_tokens
+        useful = engine.stats.tokens - engine.stats.first_tokens
         clock.count_sampling(
-            tokens=engine.counts.tokens, row_steps=engine.counts.row_steps, useful=useful
+            tokens=engine.stats.tokens, row_steps=engine.stats.row_steps, useful=useful
         )
         after_sampling.enter_context(clock.measure("grade"))
 

@@ -73,7 +73,7 @@ def _with_steps(rollout: Rollout, verifications: Group, judge: Verify, chat: Cha
     read = [judge.marks(item.problem, item.text) for item in verifications]
     marks = [item for item in read if item is not None]
     if not marks:
-        return replace(rollout, steps=())
+        return replace(rollout, judged_steps=())
     places = token_ranges(judge.steps(rollout), chat.spans(rollout.completion.tokens))
     worth = [
         fmean(1.0 if mark else -1.0 for mark in step) / len(places)
@@ -83,4 +83,4 @@ def _with_steps(rollout: Rollout, verifications: Group, judge: Verify, chat: Cha
         Step(start=start, end=end, reward=value)
         for (start, end), value in zip(places, worth, strict=True)
     )
-    return replace(rollout, steps=steps)
+    return replace(rollout, judged_steps=steps)

@@ -68,8 +68,8 @@ def check_engine(
     for id, completion in first.items():
         _check_completion(id, completion, max_tokens)
     tokens = sum(len(completion.tokens) for completion in first.values())
-    assert engine.counts.tokens == tokens, (
-        f"counts.tokens is {engine.counts.tokens} after a call that gave {tokens}"
+    assert engine.stats.tokens == tokens, (
+        f"stats.tokens is {engine.stats.tokens} after a call that gave {tokens}"
     )
     engine.sleep()
     again = _generate(engine, requests[::-1])
@@ -79,7 +79,7 @@ def check_engine(
             "weights, prompt, sampling and seed alone"
         )
     assert list(engine.generate([])) == [], "no request, no answer"
-    assert engine.counts.tokens == 0, "counts are those of the latest call, also of an empty one"
+    assert engine.stats.tokens == 0, "stats are those of the latest call, also of an empty one"
     _check_seeds(prompts, first)
     greedy = _check_greedy(engine, prompts, first, max_tokens)
     _check_truncation(engine, prompts, greedy, max_tokens)

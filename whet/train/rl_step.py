@@ -193,7 +193,7 @@ def credit(
         ]
     if algo.step_credit is not None:
         answers = [
-            [(rollout.steps, len(rollout.completion.tokens)) for rollout in group]
+            [(rollout.judged_steps, len(rollout.completion.tokens)) for rollout in group]
             for group in selection.groups
         ]
         steps = [array for group in algo.step_credit(answers) for array in group]
