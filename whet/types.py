@@ -64,7 +64,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One question and what grading it takes. `id` is the task's name and a hash of the content."""
+    """One question and its grading data. `id` is the task's name and a hash of the content."""
 
     id: str
     task: str
@@ -109,7 +109,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a grader states about one response: facts only, no weights."""
+    """The result of grading one response: facts only, no weights."""
 
     verdict: Verdict
     parts: Mapping[str, float]
@@ -174,7 +174,7 @@ Group = tuple[Rollout, ...]
 
 
 def rewards_of(rollouts: Iterable[Rollout]) -> list[float]:
-    """List the rewards, without those of answers that could not be graded."""
+    """List the rewards; answers that could not be graded have none."""
     return [rollout.reward for rollout in rollouts if rollout.reward is not None]
 
 
@@ -192,7 +192,7 @@ Array = TypeVar("Array")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PerToken(Generic[Array]):
-    """What is known of each response token, under the same name from an example to its loss.
+    """Quantities of each response token, under the same name from an example to its loss.
 
     Examples hold numpy arrays, batches and losses tensors [M]. All three extend this class, so a
     new quantity is one more field here. None means that nobody has computed it.
@@ -205,7 +205,7 @@ class PerToken(Generic[Array]):
     ref_logprob: Array | None = None
     """Under the starting policy of a KL or preference, or under a teacher."""
     value: Array | None = None
-    """What a critic expected before the step."""
+    """The critic's value before the step."""
     value_target: Array | None = None
 
     def per_token(self) -> dict[str, Array | None]:

@@ -1,4 +1,4 @@
-"""The settings of an algorithm: the name of a preset, and what replaces parts of it."""
+"""The settings of an algorithm: the name of a preset, and replacements for parts of it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -37,7 +37,7 @@ class AlgoConfig(Config):
     """A preset of `whet/algos/presets.py`, with its paper; the settings below replace parts of
     it."""
     advantage: AdvantageName | CodeReference | None = None
-    """What a reward is compared with: its group (zscore, center, leave_one_out), a running mean
+    """The baseline of a reward: its group (zscore, center, leave_one_out), a running mean
     (momentum), nothing (to_go), or a critic (gae). A function of your own is a file and its name,
     "my_algo.py:advantage"."""
     ddof: Literal[0, 1] = Field(default=1, json_schema_extra=CONSTANT)
@@ -165,7 +165,7 @@ class AlgoConfig(Config):
 
 
 def resolve_algorithm(cfg: AlgoConfig) -> Preset:
-    """Return the named preset, with what the settings replace."""
+    """Return the named preset, with the replacements of the settings."""
     preset = PRESETS[cfg.name]
     return replace(
         preset,

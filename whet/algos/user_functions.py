@@ -1,6 +1,6 @@
 """A user's own advantage or surrogate, `my_algo.py:name`: loaded, called, and checked.
 
-Whatever is wrong with it is one sentence that names the setting, the function, and what came.
+Any fault is one sentence that names the setting, the function and the value it returned.
 """
 
 from collections.abc import Callable
@@ -132,7 +132,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _describe(value: object) -> str:
-    """Say what a function returned.
+    """Describe the value that a function returned.
 
     >>> _describe(torch.zeros(2, 3)), _describe([1.0, 2.0]), _describe("x"), _describe(None)
     ('a tensor [2, 3]', 'a list of 2', "the str 'x'", 'None')

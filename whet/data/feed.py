@@ -203,7 +203,7 @@ class StagedCurriculum(Curriculum):
 class PassRateCurriculum(Curriculum):
     """Problems that are sometimes solved; one outside the band rests for some epochs.
 
-    What has not been asked yet is always wanted. The rate is the run's own, of the last groups.
+    New problems are always wanted. The rate is the run's own, of the last groups.
     """
 
     needs_pass_rates: ClassVar[bool] = True
@@ -211,7 +211,7 @@ class PassRateCurriculum(Curriculum):
     low: float = Field(default=0.0, ge=0.0, le=1.0)
     """Wanted are pass rates above this."""
     high: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Wanted are pass rates below this; 0 and 1 leave out what is never or always solved."""
+    """Wanted are pass rates below this; 0 and 1 leave out problems never or always solved."""
     rest: int = Field(default=2, ge=0)
     """Epochs in which a problem outside the band is passed over before it is asked again."""
 
@@ -237,7 +237,7 @@ CurriculumConfig = Annotated[
 
 
 MEMORY = 0.5
-"""Share of what was seen before in a problem's pass rate."""
+"""Share of earlier groups in a problem's pass rate."""
 
 
 class Feed:

@@ -96,7 +96,7 @@ def _escape_value(value: object) -> object:
 
 
 def escape_hidden(text: str) -> str:
-    """Escape what would hide or reorder text: control and format characters, half surrogates.
+    """Escape characters that hide or reorder text: control, format, half surrogates.
 
     >>> escape_hidden("a\\x00b\\u202ec")
     'a\\\\x00b\\\\u202ec'

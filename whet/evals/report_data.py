@@ -115,12 +115,12 @@ class ReportData:
     curves: tuple[Curve, ...] = ()
     samples: tuple[Sample, ...] = ()
     titles: tuple[str, str] | None = None
-    """What is written over the answers before and after; None takes the first and last name."""
+    """Headings of the answers before and after; None takes the first and last name."""
     stages: tuple[StageTime, ...] = ()
     settings: str = ""
     """Resolved settings, one per line, with the origin after " # "."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Seed, versions, machine, command: what it takes to repeat the run."""
+    """Seed, versions, machine, command: everything needed to repeat the run."""
 
 
 def pick_samples(

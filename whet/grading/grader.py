@@ -37,7 +37,7 @@ BATCH_SECONDS = 0.02
 """Work in a batch: enough that sending it is cheap, little enough that workers end together."""
 MAX_BATCH = 512
 FEW_ANSWERS = 4
-"""So few are graded by one worker, which loads what is slow to load only where it needs it."""
+"""Up to this many are graded by one worker, which loads slow libraries only on demand."""
 GATHER_SECONDS = 0.002
 """Answers that come slower than a batch in this time are sent as they come."""
 MAX_SUSPICIONS = 3

@@ -201,7 +201,7 @@ class WorkerPool:
         return [*self._replace(slot), died]
 
     def _replace(self, slot: int) -> list[BatchScored | WorkerDied]:
-        """Read what a dead worker has still sent, and fork another."""
+        """Read the last messages of a dead worker, and fork another."""
         channel = self._workers.pop(slot)
         last: list[BatchScored | WorkerDied] = []
         channel.socket.setblocking(False)

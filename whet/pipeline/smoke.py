@@ -1,8 +1,8 @@
 """Smoke runs: all stages, algorithms, rewards and tasks of a pipeline, on tiny models and a few
-problems. They show that a recipe runs, not what it would learn.
+problems. They show that a recipe runs, not that it learns.
 
-`shrink` makes the settings small, and turns what they take from outside (hub ids, data files, all
-problems of a task) into stand-ins below one folder. `write_smoke_inputs` writes those: models of
+`shrink` makes the settings small, and replaces inputs from outside (hub ids, data files, all
+problems of a task) with stand-ins below one folder. `write_smoke_inputs` writes those: models of
 random weights, and problems and answers that the task itself makes. A random term joins each
 reward, so that siblings differ and every step of training has a gradient.
 """
@@ -157,7 +157,7 @@ def _shrink_stage(stage: Json, target: Path, fixed: Collection[str]) -> Table:
 
 
 def _changes(stage: Table, target: Path) -> Iterator[tuple[str, Json]]:
-    """List the dotted keys of a stage that change, with what they become."""
+    """List the dotted keys of a stage that change, with their new values."""
     values = flatten(stage)
     for key, cap in CAPS.items():
         value = values.get(key)
@@ -217,7 +217,7 @@ def _make_sum(seed: int, level: float) -> Problem:
 
 
 def _make_answers(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
-    """Write worked answers; for DPO also those of the next problem, as wrong answers."""
+    """Write worked answers; for DPO also answers to the next problem, as wrong ones."""
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
     if not isinstance(stage, DPOConfig):
         return right

@@ -94,7 +94,7 @@ def measure_pass_at_k() -> Measurement:
 
 
 RELATIVE_LIMIT = 1e-5
-"""Relative to the norm, in float32: what another order of summation may change."""
+"""Largest change by another order of summation, relative to the norm, in float32."""
 FLOAT32_LIMIT = 1e-4
 """Between a decode and a packed pass in float32, in nats."""
 PENALISED = AlgoConfig(name="dapo", kl=0.1, entropy=0.01)

@@ -57,7 +57,7 @@ class Stateful(Protocol):
 
 
 class GuardConfig(Config):
-    """What to do when a policy collapses, which validation shows."""
+    """The response to a collapse of the policy, which validation shows."""
 
     restores: int = Field(default=0, ge=0)
     """How often a run may go back to its best validation; 0 is no guard."""

@@ -36,7 +36,7 @@ COLUMNS = {
 
 
 class RLConfig(TrainingConfig):
-    """Which policy learns what, how, and for how long."""
+    """Settings of RL: policy, problems, algorithm, steps."""
 
     kind: Literal["rl"] = "rl"
     problems_per_step: int = Field(default=32, ge=1)
@@ -59,7 +59,7 @@ class RLConfig(TrainingConfig):
     critic: CriticConfig = CriticConfig()
     """How the critic learns, for algorithms that need one, such as ppo."""
     guard: GuardConfig = GuardConfig()
-    """What to do when the policy collapses."""
+    """The response to a collapse of the policy."""
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "RLConfig":
@@ -103,8 +103,8 @@ class RLConfig(TrainingConfig):
 
 
 def rl(cfg: RLConfig, run: RunStore) -> None:
-    """Improve one policy: each step samples groups of answers, and makes those that are better than
-    the rest of their group more likely."""
+    """Improve one policy: each step samples groups of answers, and makes the better answers of each
+    group more likely."""
     task = build_task(cfg.task)
     problems = some_problems_of(task, cfg.problems, "rl")
     precheck(task, problems, cfg.grading)

@@ -32,7 +32,7 @@ COLUMNS = {
 
 
 class SFTConfig(TrainingConfig):
-    """What to imitate, with which model, for how long."""
+    """Settings of SFT: answers to imitate, model, steps."""
 
     starts_anew = True
 
@@ -44,7 +44,7 @@ class SFTConfig(TrainingConfig):
     data: str
     """A rollout file, a run folder with rollouts, or `@stage` in a pipeline."""
     keep: Keep = "correct"
-    """Which answers to imitate: correct leaves out those that were graded otherwise, all imitates
+    """Which answers to imitate: correct leaves out answers graded otherwise, all imitates
     whatever is there."""
 
 

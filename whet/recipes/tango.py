@@ -110,7 +110,7 @@ class TangoConfig(TrainingConfig):
     """How a verifier's step weighs right and wrong solutions by how rare they are: inverse gives
     both kinds the same total, sqrt_inverse (RL-Tango's) leaves the frequent one ahead."""
     verifier_train: TrainConfig = TrainConfig()
-    """The verifier's optimiser, and what it costs in memory."""
+    """The verifier's optimiser and its memory."""
     verifier_engine: AnyEngineConfig = DEFAULT_ENGINE
     """How many verifications are sampled at once, in how much memory."""
 
@@ -188,7 +188,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What the step of one side did, with the rollouts of both."""
+    """The result of one side's step, with the rollouts of both."""
 
     groups: list[Group]
     metrics: Metrics
@@ -198,7 +198,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TangoPair:
-    """Both sides, and what they work on."""
+    """Both trainers, with their session, problems and shared state."""
 
     cfg: TangoConfig
     session: Session

@@ -1,4 +1,4 @@
-"""What recipes share: the settings of a stage, and how training opens, reads its data and ends."""
+"""Shared by recipes: the settings of a stage, and how training opens, reads its data and ends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,18 +51,18 @@ STEPS_PER_LINE = 20
 
 
 class StageConfig(Config):
-    """What every stage has."""
+    """Settings of every stage."""
 
     kind: str
-    """What the stage does."""
+    """The recipe of the stage."""
     seed: int = 0
     """Decides every random choice."""
     task: TaskConfig
-    """What the problems are, and how answers are graded."""
+    """The task: its problems and its grader."""
 
     @property
     def inputs(self) -> dict[str, str]:
-        """What the stage reads, by the setting that names it: folders, files, models, `@stage`."""
+        """Inputs of the stage, by the setting that names them: folders, files, models, `@stage`."""
         inputs: dict[str, str] = {}
         for key, item in self:
             if isinstance(item, ModelSource) and item.path is not None:
@@ -97,7 +97,7 @@ class ModelStageConfig(StageConfig):
     engine: AnyEngineConfig = DEFAULT_ENGINE
     """How many answers are sampled at once, in how much memory."""
     grading: Limits = Limits()
-    """What grading an answer may cost."""
+    """Limits of grading an answer."""
 
     @model_validator(mode="after")
     def _can_answer(self) -> Self:
@@ -120,7 +120,7 @@ class TrainingConfig(ModelStageConfig):
     steps: int = Field(default=100, ge=1)
     """Steps of the run."""
     train: TrainConfig = TrainConfig()
-    """The optimiser, and what it costs in memory."""
+    """The optimiser and its memory."""
     validation: ValidationConfig = ValidationConfig()
     """Validation during training."""
     save: SaveConfig = SaveConfig()
@@ -144,7 +144,7 @@ class TrainingConfig(ModelStageConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Session:
-    """What every training recipe works with."""
+    """The open parts of a training run that its recipe uses."""
 
     cfg: TrainingConfig
     run: RunStore
@@ -173,7 +173,7 @@ class Session:
         guard: CollapseGuard | None = None,
         critic: Critic | None = None,
     ) -> CheckpointManager:
-        """Make what validates the policy, and writes checkpoints of it and all that has a state."""
+        """Build the checkpoint manager, with a validator on solvable problems."""
         cfg = self.cfg
         problems = solvable(problems_of(self.task, cfg.problems, cfg.validation.split))
         problems = self.fitting(problems) if problems else []

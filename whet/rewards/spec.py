@@ -54,7 +54,7 @@ class RewardSpec(Config):
         return any(term.kind in TOKEN_KINDS for term in self.terms)
 
     def apply(self, groups: Sequence[Group]) -> list[Group]:
-        """Reward every rollout; what the grader could not score gets none and is not trained on."""
+        """Reward every rollout; an unscored one gets none and is not trained on."""
         return [tuple(self.apply_to(rollout) for rollout in group) for group in groups]
 
     def apply_to(self, rollout: Rollout) -> Rollout:

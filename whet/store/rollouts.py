@@ -116,7 +116,7 @@ def _read_scores(table: pa.Table) -> list[Score | None]:
 
 
 def read_columns(path: Path) -> pa.Table:
-    """Read a file as a table, without parsing what is in its cells."""
+    """Read a file as a table, without parsing its cells."""
     with _open_parquet(path) as file:
         return file.read()
 

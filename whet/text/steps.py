@@ -18,7 +18,7 @@ from typing import Literal
 from whet.text.final_answer import Span, cut, find_tags
 
 StepLayout = Literal["lines", "paragraphs", "tags"]
-"""A step is a line, a paragraph (between blank lines), or what is inside <step>…</step>."""
+"""A step is a line, a paragraph (between blank lines), or the text inside <step>…</step>."""
 _LINE = re.compile(r"[^\n]+")
 _PARAGRAPH = re.compile(r"(?:[^\n]+|\n(?![ \t\r]*\n))+")
 MIN_STEPS = 3
