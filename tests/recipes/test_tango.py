@@ -526,6 +526,7 @@ def test_the_share_of_steps_that_is_logged_is_the_one_that_trains(
         (("--verifier_algo.name", "ppo"), "needs a critic"),
         (("--verifier_algo.name", "tango_grpo"), "is for the generator"),
         (("--verifier_sampling.max_tokens", 96), "leaves no room for a solution"),
+        (("--verifier_train.micro_tokens", 30), "verifier_train.micro_tokens = 30 is below"),
         (("--verifier.path", "nowhere"), "'nowhere'"),
     ],
 )

@@ -109,7 +109,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     problems = some_problems_of(task, cfg.problems, "rl")
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task)
-    feed = open_feed(cfg, session.fitting(problems))
+    feed = open_feed(cfg, session.trainable(problems))
     policy, clock = session.policy, session.clock
     trainer = RLTrainer(
         policy,

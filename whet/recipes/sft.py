@@ -7,7 +7,7 @@ from pydantic import Field
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
 from whet.data.rollout_datasets import Keep, choose_answers, list_texts, make_sft_examples
-from whet.errors import DataError
+from whet.errors import ConfigError, DataError
 from whet.recipes.training import (
     STEPS_PER_LINE,
     TrainingConfig,
@@ -60,6 +60,12 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         f"{len(view.examples):,} examples, {view.num_too_long:,} left out as longer than "
         f"{policy.engine.context} tokens"
     )
+    longest = max(len(example.tokens) for example in view.examples)
+    if longest > cfg.train.micro_tokens:
+        raise ConfigError(
+            f"train.micro_tokens = {cfg.train.micro_tokens} is below {longest}, the tokens of the "
+            "longest example: raise it"
+        )
     learner = policy.learner(cfg.train, steps=cfg.steps)
     manager = session.manager(learner)
     objective = sft_objective()

@@ -36,6 +36,7 @@ from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.rollout.verification import (
+    check_verifier_room,
     make_verifications,
     mark_verifier,
     outcome_pairs,
@@ -147,8 +148,7 @@ class TangoConfig(TrainingConfig):
 
 
 def tango(cfg: TangoConfig, run: RunStore) -> None:
-    """Improve both: each step is one side's, on solutions of fresh problems and verifications of
-    them."""
+    """Improve both: each step trains one side, on solutions of fresh problems or verifications."""
     pair = open_pair(cfg, run)
     session, generator, verifier = pair.session, pair.generator, pair.verifier
     empty_limits = {side: EmptyStepLimit() for side in Side}
@@ -255,7 +255,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
     problems = some_problems_of(task, cfg.problems, "rl")
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task, judge=judge)
-    feed = Feed(session.fitting(problems), seed=derive(cfg.seed, "feed"))
+    feed = Feed(session.trainable(problems), seed=derive(cfg.seed, "feed"))
     generator = RLTrainer(
         session.policy,
         check_exactness(cfg.algo, session.policy, run),
@@ -285,11 +285,12 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         max_tokens=cfg.verifier_sampling.max_tokens,
         steps=max(num_steps(cfg, Side.VERIFIER, cfg.steps), 1),
     )
-    if policy.engine.context <= cfg.verifier_sampling.max_tokens:
-        raise ConfigError(
-            f"verifier_sampling.max_tokens = {cfg.verifier_sampling.max_tokens} leaves no room for "
-            f"a solution in the verifier's context of {policy.engine.context} tokens"
-        )
+    check_verifier_room(
+        policy.engine.context,
+        solution=cfg.sampling.max_tokens,
+        verification=cfg.verifier_sampling.max_tokens,
+        micro_tokens=cfg.verifier_train.micro_tokens,
+    )
     return TangoPair(
         cfg=cfg,
         session=session,

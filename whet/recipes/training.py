@@ -13,7 +13,7 @@ from whet.config import Config
 from whet.data.problems import problems_of
 from whet.engine.base import Sampling
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
-from whet.errors import DataError
+from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
@@ -157,12 +157,36 @@ class Session:
         """Leave out the problems whose prompts are too long for the policy."""
         return leave_out_long(problems, self.policy.chat_engine, self.run)
 
+    def trainable(self, problems: Sequence[Problem]) -> list[Problem]:
+        """Leave out long prompts, and refuse micro-batches that cannot hold the longest answer.
+
+        Such an answer would end the run in the middle.
+        """
+        kept = self.fitting(problems)
+        micro_tokens = self.cfg.train.micro_tokens
+        if self.policy.engine.context > micro_tokens:
+            longest = max(self._max_length(problem) for problem in kept)
+            if longest > micro_tokens:
+                raise ConfigError(
+                    f"train.micro_tokens = {micro_tokens} is below {longest}, the tokens of the "
+                    "longest prompt with an answer of "
+                    f"sampling.max_tokens = {self.cfg.sampling.max_tokens}: "
+                    "raise the first or lower the second"
+                )
+        return kept
+
     def vary(self, problem: Problem, seed: int) -> Problem:
         """Ask a problem in other words, unless those are too long for the policy."""
         with name_user_code(self.task):
             varied = self.task.vary(problem, seed)
         is_long = len(self.policy.chat.prompt(varied.prompt)) >= self.policy.engine.context
+        is_long = is_long or self._max_length(varied) > self.cfg.train.micro_tokens
         return problem if is_long else varied
+
+    def _max_length(self, problem: Problem) -> int:
+        """Count the tokens of a prompt with the longest answer that can be sampled."""
+        length = len(self.policy.chat.prompt(problem.prompt)) + self.cfg.sampling.max_tokens
+        return min(length, self.policy.engine.context)
 
     def manager(
         self,
