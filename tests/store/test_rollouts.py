@@ -71,7 +71,11 @@ def test_rollouts_come_back_as_they_were(tmp_path: Path) -> None:
         assert (new.group, new.problem, new.role, new.model, new.text) == (
             old.group, old.problem, old.role, old.model, old.text,
         )  # fmt: skip
-        assert (new.score, new.reward, new.judged_steps) == (old.score, old.reward, old.judged_steps)
+        assert (new.score, new.reward, new.judged_steps) == (
+            old.score,
+            old.reward,
+            old.judged_steps,
+        )
         assert (new.completion.finish, new.completion.version) == (Finish.LENGTH, 4)
         assert np.array_equal(new.prompt_tokens, old.prompt_tokens)
         assert np.array_equal(new.completion.tokens, old.completion.tokens)

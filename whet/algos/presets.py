@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from whet.algos.user_functions import takes_values
 from whet.algos.verifier import StepRule
+from whet.user_code import is_reference
 
 AlgoName = Literal[
     "grpo",
@@ -56,7 +58,14 @@ class Preset:
     @property
     def needs_values(self) -> bool:
         """Whether the advantage compares with the values of a critic."""
+        if is_reference(self.advantage):
+            return takes_values(self.advantage)
         return self.advantage == "gae"
+
+    @property
+    def compares_answers(self) -> bool:
+        """Whether the advantage compares the answers to a problem with each other."""
+        return self.advantage != "to_go" and not self.needs_values
 
 
 TANGO_SOURCE: Mapping[str, float | str] = {

@@ -162,7 +162,7 @@ def _add_companions(job: Job, algo: AlgoConfig) -> Job:
     trained = cost.parameters if job.trained is None else job.trained
     if algo.kl > 0:
         job = replace(job, reader=cost, reader_bytes=float(cost.width * trained))
-    if resolve_algorithm(algo).advantage == "gae" and job.train is not None:
+    if resolve_algorithm(algo).needs_values and job.train is not None:
         optimiser = 0.0 if job.train.offload else optimizer_bytes(trained, cost.width)
         job = replace(job, beside=job.beside + cost.width * trained + optimiser)
     return job

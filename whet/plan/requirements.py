@@ -87,7 +87,7 @@ def _bytes(stages: Stages, stage: StageConfig, width: int) -> float:
         count = num_parameters(str(model_folder(origin))) or 0.0 if origin else 0.0
         is_trained = train is not None and source.lora is None
         has_reference = is_trained and algo is not None and algo.kl > 0
-        has_critic = algo is not None and resolve_algorithm(algo).advantage == "gae"
+        has_critic = algo is not None and resolve_algorithm(algo).needs_values
         # A CPU has no other memory to offload to.
         is_offloaded = width < 4 and train is not None and train.offload
         trained = count if is_trained and not is_offloaded else 0.0

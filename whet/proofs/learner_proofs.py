@@ -141,7 +141,7 @@ def measure_ratio() -> Measurement:
     learner = policy.learner(TrainConfig(micro_tokens=100), steps=1)
     gap_by_name: dict[str, float] = {}
     names = [
-        name for name, row in PRESETS.items() if row.step_rule is None and row.advantage != "gae"
+        name for name, row in PRESETS.items() if row.step_rule is None and not row.needs_values
     ]
     for name in names:
         algo = algorithm.build_algorithm(AlgoConfig(name=name), max_tokens=16)

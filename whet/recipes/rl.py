@@ -68,7 +68,7 @@ class RLConfig(TrainingConfig):
             raise ValueError(
                 f"gather.first = {first} should be below group_size = {self.group_size}"
             )
-        is_compared = resolve_algorithm(self.algo).advantage not in ("to_go", "gae")
+        is_compared = resolve_algorithm(self.algo).compares_answers
         if self.group_size == 1 and (is_compared or self.gather.refill is not None):
             who = f'algo.name = "{name}"' if is_compared else "gather.refill"
             raise ValueError(
