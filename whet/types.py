@@ -213,6 +213,19 @@ class PerToken(Generic[Array]):
         return {item.name: getattr(self, item.name) for item in fields(PerToken)}
 
 
+NUM_LEVELS = 5
+"""Steps of difficulty that problems are made and reported in."""
+
+
+def fifth(level: float) -> int:
+    """Number the five levels from 0.
+
+    >>> [fifth(level) for level in (0.0, 0.19, 0.2, 0.99, 1.0)]
+    [0, 0, 1, 4, 4]
+    """
+    return min(int(level * NUM_LEVELS), NUM_LEVELS - 1)
+
+
 def content_id(task: str, content: Json) -> str:
     """Name a problem by its content, so that its id is the same in every file and machine.
 

@@ -246,14 +246,15 @@ class Staleness(Config):
 
 @torch.no_grad()
 def correction(terms: TokenTerms, cfg: Staleness) -> tuple[Tensor, Tensor]:
-    """Compute the factor of each token's loss, and which tokens are out of bounds."""
+    """Compute the factor of each token's loss, and which tokens are out of bounds.
+
+    `cfg.rule` is one that corrects: truncate or mask.
+    """
     log_factor_M = old_logprobs(terms) - sampling_logprobs(terms)
     if cfg.level == "sequence":
         log_factor_M = segment_sum(log_factor_M, terms.segment_M)
     factor_M = torch.exp(log_factor_M.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
     is_outside_M = (factor_M < cfg.low) | (factor_M > cfg.high)
-    if cfg.rule == "none":
-        return torch.ones_like(factor_M), torch.zeros_like(is_outside_M)
     if cfg.rule == "truncate":
         return factor_M.clamp(cfg.low, cfg.high), is_outside_M
     return factor_M.masked_fill(is_outside_M, 0.0), is_outside_M

@@ -27,11 +27,11 @@ from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.rollouts import write_rollouts
 from whet.tasks.base import Task, list_problems
-from whet.tasks.generated import NUM_LEVELS, Generator
+from whet.tasks.generated import Generator
 from whet.tasks.task_config import build_task
 from whet.tasks.warmup.arithmetic import Arithmetic
 from whet.toml import Table, flatten, with_value
-from whet.types import SPLITS, Group, Json, Problem, Split, content_id, read_integer
+from whet.types import NUM_LEVELS, SPLITS, Group, Json, Problem, Split, content_id, read_integer
 
 CAPS: Mapping[str, int] = {
     "steps": 3,
