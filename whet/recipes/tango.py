@@ -50,7 +50,7 @@ from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, say, screen
 from whet.train.checkpoint import read_numbers
 from whet.train.optim import TrainConfig
-from whet.train.policy import build_policy
+from whet.train.policy import build_learners, build_policy
 from whet.train.rl_step import RLTrainer, StepResult
 from whet.types import Group, Metrics
 
@@ -275,7 +275,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         tokenizer,
         cfg.verifier_engine,
         name=f"{run.folder.name}-verifier",
-        learners=cfg.learners,
+        learners=build_learners(cfg.verifier_train),
         memory=session.policy.memory,
     )
     verifier = RLTrainer(

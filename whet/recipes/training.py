@@ -28,7 +28,7 @@ from whet.rng import stream
 from whet.rollout.collect import ChatEngine
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
-from whet.tasks.base import Task, name_user_code, solvable
+from whet.tasks.base import Task, name_user_code
 from whet.tasks.task_config import TaskConfig, build_task
 from whet.track.metrics import Clock, TrackConfig
 from whet.track.progress import say
@@ -37,7 +37,7 @@ from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.memory import peak_counter
 from whet.train.optim import TrainConfig
-from whet.train.policy import LOCAL, LearnerFactory, Policy, build_policy, set_determinism
+from whet.train.policy import Policy, build_learners, build_policy, set_determinism
 from whet.train.selftest import Exactness, check_exact
 from whet.types import Json, Problem, Rollout
 
@@ -132,11 +132,6 @@ class TrainingConfig(ModelStageConfig):
     def is_deterministic(self) -> bool:
         return self.train.deterministic
 
-    @property
-    def learners(self) -> LearnerFactory:
-        """Decides where all models of the stage train and score; see docs/add_a_learner.md."""
-        return LOCAL
-
     def without_effect(self) -> dict[str, str]:
         unused = {"train.offload_reference": "there is no model beside the one that trains"}
         return unused if self.starts_anew else unused | {"model.new": NEW_MODEL}
@@ -197,9 +192,9 @@ class Session:
         guard: CollapseGuard | None = None,
         critic: Critic | None = None,
     ) -> CheckpointManager:
-        """Build the checkpoint manager, with a validator on solvable problems."""
+        """Build the checkpoint manager, with a validator."""
         cfg = self.cfg
-        problems = solvable(problems_of(self.task, cfg.problems, cfg.validation.split))
+        problems = problems_of(self.task, cfg.problems, cfg.validation.split)
         problems = self.fitting(problems) if problems else []
         validator = Validator(cfg.validation, self.grader, problems, cfg.sampling, seed=cfg.seed)
         return CheckpointManager(
@@ -251,7 +246,9 @@ def open_session(
         texts=list(texts),
         seed=cfg.seed if model_seed is None else model_seed,
     )
-    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name, learners=cfg.learners)
+    policy = build_policy(
+        model, tokenizer, cfg.engine, name=run.folder.name, learners=build_learners(cfg.train)
+    )
     task = build_task(cfg.task) if task is None else task
     return Session(
         cfg=cfg,

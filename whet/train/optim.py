@@ -42,6 +42,8 @@ class TrainConfig(Config):
     """Added to the root of Adam's second moment before dividing by it."""
     clip: float = Field(default=1.0, gt=0.0)
     """Largest norm of the whole gradient."""
+    learner: str = Field(default="local", json_schema_extra=CONSTANT)
+    """Kind of learner, a name in `LEARNERS` (`whet/train/policy.py`)."""
     micro_tokens: int = Field(default=16384, ge=1)
     """Largest grid (rows times longest row) of one forward pass; it changes memory and speed, never
     the result."""

@@ -74,6 +74,16 @@ class LocalLearners(LearnerFactory):
 
 
 LOCAL = LocalLearners()
+LEARNERS: dict[str, LearnerFactory] = {"local": LOCAL}
+"""Learner factories by the name in `TrainConfig.learner`: the one place that knows them all."""
+
+
+def build_learners(cfg: TrainConfig) -> LearnerFactory:
+    """Return the factory of all learners and scorers of a policy.
+
+    A second kind is one more entry of `LEARNERS`; see docs/add_a_learner.md.
+    """
+    return LEARNERS[cfg.learner]
 
 
 class Policy:
