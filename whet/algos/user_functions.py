@@ -70,10 +70,11 @@ def load_advantage(reference: str) -> Advantage:
 def takes_values(reference: str) -> bool:
     """Whether a user's advantage compares tokens with a critic: its second parameter is `values`.
 
-    A missing file is for `load_advantage` to report, so that settings of old runs can be read.
+    A missing file counts as one that does, so that settings of old runs can be read with their
+    critic; a run reports it when it loads the function.
     """
     if not Path(reference.rpartition(":")[0]).is_file():
-        return False
+        return True
     function = load_from_file(reference, ADVANTAGE)
     parameters = inspect.signature(function).parameters if callable(function) else {}
     return list(parameters)[1:2] == ["values"]
