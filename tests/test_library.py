@@ -49,7 +49,7 @@ def test_a_task_takes_its_settings() -> None:
 
 
 def test_a_wrong_setting_of_a_task_is_refused_by_its_name() -> None:
-    with pytest.raises(ConfigError, match=r"task\.stats.*count"):
+    with pytest.raises(ConfigError, match=r"task\.counts.*count"):
         whet.task("countdown", counts=3)
 
 
