@@ -10,9 +10,8 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from whet.tasks.generated import NUM_LEVELS
 from whet.tasks.logic.graph_logic import GraphLogic
-from whet.types import Problem
+from whet.types import NUM_LEVELS, Problem
 
 MARGIN = 0.03
 

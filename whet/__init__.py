@@ -41,5 +41,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List what is offered, loaded or not, for completion in a notebook."""
+    """List the public names, loaded or not, for completion in a notebook."""
     return __all__

@@ -23,7 +23,7 @@ _NUM_ROWS = bytes([16])
 _TILES = (
     _PALETTE.ljust(16, b"\0") + (_ROW_BYTES * 3).ljust(32, b"\0") + (_NUM_ROWS * 3).ljust(16, b"\0")
 )
-"""What ldtilecfg reads: three tiles of 16 rows of 64 bytes."""
+"""The operand of ldtilecfg: three tiles of 16 rows of 64 bytes."""
 
 
 def main() -> None:

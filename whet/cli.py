@@ -1,4 +1,4 @@
-"""The command line. Each verb reads settings, says what it will do, does it, and says where the
+"""The command line. Each verb reads settings, prints its plan, runs it, and prints where the
 result is.
 
 Only light modules are imported here: `whet --help` loads no torch.
@@ -60,7 +60,7 @@ Smoke = Annotated[
 def run(
     ctx: typer.Context, file: File, out: Out = None, resume: Resume = False, smoke: Smoke = False
 ) -> None:
-    """Run a pipeline: the stages of one file, in order, skipping what is done. `--a.b value`
+    """Run a pipeline: the stages of one file, in order, skipping finished ones. `--a.b value`
     changes a setting."""
     with _stoppable():
         from whet.pipeline.pipeline import run_file
@@ -181,7 +181,7 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Prove that training computes what it should on this machine; name what does not."""
+    """Prove that training computes correctly on this machine; name every fault."""
     from whet.commands.doctor import run_proofs
 
     sys.exit(0 if run_proofs(model, as_json=as_json) else 1)
@@ -201,7 +201,7 @@ def check(
     name: Annotated[str | None, _argument(help="A task; all of them by default.")] = None,
     problems: Annotated[Path | None, typer.Option(help="Prove it on these problems.")] = None,
 ) -> None:
-    """Prove graders: gold is right, and what only looks like an answer is not."""
+    """Prove graders: gold is right, and a text that only looks like an answer is not."""
     from whet.commands.task_list import check_tasks
 
     with _stoppable():
@@ -289,7 +289,7 @@ def _expect(file: Path, kind: str) -> None:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Let Ctrl-C or SIGTERM stop a command, with a sentence; what was checkpointed stays."""
+    """Let Ctrl-C or SIGTERM stop a command, with a sentence; checkpoints stay."""
     number = 0
 
     def stop(now: int) -> None:
@@ -310,7 +310,7 @@ def _stoppable() -> Iterator[None]:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line, on the process's own arguments by default; what a user can mend is one
+    """Run the command line, on the process's own arguments by default; a user's mistake is one
     sentence, code 2."""
     try:
         app(args, prog_name="whet")

@@ -55,7 +55,7 @@ class Config(BaseModel):
     """
 
     shared_with: ClassVar[str] = ""
-    """The field whose tables also take what stands above them, as a pipeline's stages do."""
+    """The field whose tables also inherit the settings above them, as a pipeline's stages do."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -90,7 +90,7 @@ class Config(BaseModel):
 
     @classmethod
     def expand_table(cls, given: Mapping[str, Json]) -> Table:
-        """Write out what a table leaves to be understood, before it is validated."""
+        """Write out the implicit settings of a table, before it is validated."""
         return dict(given)
 
     def without_effect(self) -> Mapping[str, str]:
@@ -146,7 +146,7 @@ def load_settings(
 
 
 def _read_layers(file: Path, above: Sequence[Path] = ()) -> list[tuple[str, Table]]:
-    """Read a file and those that it `extends`, the one that begins the chain first."""
+    """Read a file and the files that it `extends`, the base of the chain first."""
     if file.resolve() in above:
         names = " -> ".join(path.name for path in (*above, file))
         raise ConfigError(f"{names}: these files extend each other in a circle")
@@ -174,7 +174,7 @@ class Origin:
     shared_with: str = ""
 
     def of(self, key: str) -> str:
-        """Say where a value came from: itself, the table around it, or what all tables share."""
+        """Return the origin of a value: itself, the table around it, or the shared settings."""
         parent = key
         while parent and parent not in self.sources:
             parent = parent.rpartition(".")[0]
@@ -232,7 +232,7 @@ def kind_of(file: Path) -> str:
 
 
 def show_settings(loaded: Loaded[Config], *, explain: bool = False) -> str:
-    """Print every setting with where it came from, one aligned line each, and what it means."""
+    """Print every setting with its origin and meaning, one aligned line each."""
     meanings = {setting.key: setting.meaning for setting in _settings(loaded.config)}
     rows = []
     for key, item in toml.flatten(_fold(to_table(loaded.config))).items():
@@ -266,7 +266,7 @@ def to_toml(config: Config) -> str:
 
 
 def to_table(config: Config, *, keep_none: bool = True) -> Table:
-    """Turn settings into plain values, without those that have no effect.
+    """Turn settings into plain values, without settings that have no effect.
 
     Without None, one that its field's default would undo becomes "none".
     """
@@ -284,7 +284,7 @@ def to_table(config: Config, *, keep_none: bool = True) -> Table:
 
 
 def differences(a: Config, b: Config) -> list[str]:
-    """List what differs, as "train.lr: 0.001 -> 0.002"."""
+    """List the differences, as "train.lr: 0.001 -> 0.002"."""
     old, new = ({k: toml.literal(v) for k, v in toml.flatten(to_table(c)).items()} for c in (a, b))
     gone = "(not there)"
     pairs = {key: (old.get(key, gone), new.get(key, gone)) for key in [*old, *new]}
@@ -312,9 +312,9 @@ def _settings(
     meaning: str = "",
     reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[_Setting]:
-    """List all values below an item, each table before what is in it.
+    """List all values below an item, each table before its entries.
 
-    `reasons` are those of the tables around it, by the keys below the item.
+    `reasons` come from the tables around it, by the keys below the item.
     """
     fields: Mapping[str, FieldInfo] = {}
     parts: Iterable[tuple[object, object]] = ()

@@ -1,5 +1,4 @@
-"""Turn pydantic's errors about settings into one sentence: key, value, file, what would be
-right."""
+"""Turn pydantic's errors about settings into one sentence: key, value, file, remedy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -36,11 +35,11 @@ WANTED: Mapping[str, str] = {
     "string_too_long": "at most {max_length} characters long",
     "string_pattern_mismatch": "text of the form {pattern}",
 }
-"""What a value should be, by pydantic's error type; other types keep pydantic's message."""
+"""The expected value by pydantic's error type; other types keep pydantic's message."""
 
 
 MOVED: Mapping[str, str] = {"exam": "validation"}
-"""Settings of older files, by their dotted keys in a stage, and what they are called now."""
+"""Settings of older files, by their dotted keys in a stage, and their present names."""
 
 
 def describe(

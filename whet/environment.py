@@ -1,5 +1,5 @@
-"""What libraries read from the environment when they start, set before they do, and only where the
-user has not."""
+"""Environment variables that libraries read at start, set before they start unless the user has set
+them."""
 
 import ctypes
 import os

@@ -4,7 +4,7 @@ import re
 
 
 class WhetError(Exception):
-    """The message names the thing, its value, and what would be right."""
+    """The message names the thing, its value, and the remedy."""
 
 
 class ConfigError(WhetError):

@@ -1,4 +1,4 @@
-"""whet from a notebook: tasks, grading, a model to sample from, and what a run has written.
+"""whet from a notebook: tasks, grading, a model to sample from, and the results of a run.
 
     import whet
     task = whet.task("countdown")
@@ -6,8 +6,8 @@
     groups = whet.sample(policy, task, problems, samples=8)
     run = whet.read_run("runs/game24/05-rl")
 
-Everything here is offered by `import whet` and loaded on first use; only what runs a model loads
-torch. A training loop out of these parts is `examples/grpo_loop.py`.
+Everything here is offered by `import whet` and loaded on first use; only functions that run a model
+load torch. A training loop out of these parts is `examples/grpo_loop.py`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ class _TaskSettings(Config):
 def task(name: str, **settings: Json) -> Task:
     """Make a task by its name, such as "countdown", or a user's own by "file.py:Class".
 
-    `settings` are those of the task in a settings file: `whet.task("countdown", count=50)`.
+    `settings` are keys of `task` in a settings file: `whet.task("countdown", count=50)`.
     """
     if not settings:
         return make_task(name)

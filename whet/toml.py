@@ -47,7 +47,7 @@ def read(file: Path) -> Table:
 
 
 def parse_value(text: str) -> Json:
-    """Parse a TOML value; what is none, or is a date, is a bare string.
+    """Parse a TOML value; a date, or text that is no TOML, is a bare string.
 
     >>> parse_value("[1, 2.5]"), parse_value("true"), parse_value("adamw"), parse_value("none")
     ([1, 2.5], True, 'adamw', 'none')
@@ -188,7 +188,7 @@ def _rows(item: Json) -> list[Table]:
 
 
 def _to_json(item: object, depth: int = 1) -> Json:
-    """Keep what JSON has too; dates and times become text."""
+    """Convert to JSON values; dates and times become text."""
     if depth > MAX_DEPTH:
         raise RecursionError
     if isinstance(item, dict):

@@ -64,7 +64,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One question and what grading it takes. `id` is the task's name and a hash of the content."""
+    """One question and its grading data. `id` is the task's name and a hash of the content."""
 
     id: str
     task: str
@@ -109,7 +109,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a grader states about one response: facts only, no weights."""
+    """The result of grading one response: facts only, no weights."""
 
     verdict: Verdict
     parts: Mapping[str, float]
@@ -140,7 +140,8 @@ class Rollout:
     text: str
     score: Score | None = None
     reward: float | None = None
-    steps: tuple[Step, ...] = ()
+    judged_steps: tuple[Step, ...] = ()
+    """Steps that a verifier judged; empty where none did."""
 
     @staticmethod
     def from_text(
@@ -173,7 +174,7 @@ Group = tuple[Rollout, ...]
 
 
 def rewards_of(rollouts: Iterable[Rollout]) -> list[float]:
-    """List the rewards, without those of answers that could not be graded."""
+    """List the rewards; answers that could not be graded have none."""
     return [rollout.reward for rollout in rollouts if rollout.reward is not None]
 
 
@@ -191,7 +192,7 @@ Array = TypeVar("Array")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PerToken(Generic[Array]):
-    """What is known of each response token, under the same name from an example to its loss.
+    """Quantities of each response token, under the same name from an example to its loss.
 
     Examples hold numpy arrays, batches and losses tensors [M]. All three extend this class, so a
     new quantity is one more field here. None means that nobody has computed it.
@@ -204,12 +205,25 @@ class PerToken(Generic[Array]):
     ref_logprob: Array | None = None
     """Under the starting policy of a KL or preference, or under a teacher."""
     value: Array | None = None
-    """What a critic expected before the step."""
+    """The critic's value before the step."""
     value_target: Array | None = None
 
     def per_token(self) -> dict[str, Array | None]:
         """Return these quantities by name."""
         return {item.name: getattr(self, item.name) for item in fields(PerToken)}
+
+
+NUM_LEVELS = 5
+"""Steps of difficulty that problems are made and reported in."""
+
+
+def fifth(level: float) -> int:
+    """Number the five levels from 0.
+
+    >>> [fifth(level) for level in (0.0, 0.19, 0.2, 0.99, 1.0)]
+    [0, 0, 1, 4, 4]
+    """
+    return min(int(level * NUM_LEVELS), NUM_LEVELS - 1)
 
 
 def content_id(task: str, content: Json) -> str:

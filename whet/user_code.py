@@ -1,7 +1,7 @@
 """The user's own code by file and name: `my_task.py:Name` is a Python file and something in it.
 
 Tasks, rewards, shaping terms, advantages, losses and data formats come this way; each caller
-checks what it gets.
+checks its object.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ def hash_code(reference: str) -> str:
 
 
 def load_from_file(reference: str, key: str) -> object:
-    """Load what a reference such as `my_file.py:name` stands for; errors name the setting's key."""
+    """Load the object of a reference such as `my_file.py:name`; errors name the setting's key."""
     label = f"{key} = {reference!r}"
     if not is_reference(reference):
         raise ConfigError(f'{label} should be a file and a name in it, such as "my_file.py:name"')
@@ -89,7 +89,7 @@ def load_function(
     *,
     passes: tuple[type[Exception], ...] = (),
 ) -> Callable[..., Any]:
-    """Load a function of these parameters; what it raises becomes one sentence, unless it
+    """Load a function of these parameters; an exception becomes one sentence, unless it
     `passes`."""
     label = f"{key} = {reference!r}"
     function = load_from_file(reference, key)
@@ -153,7 +153,7 @@ def loaded_files(classes: Iterable[type]) -> list[str]:
 
 
 def explain_exception(label: str, error: Exception, files: Collection[str]) -> ConfigError:
-    """Make one sentence of what the user's code raised, with the line of its files."""
+    """Make one sentence of an exception in the user's code, with the line of its files."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename in files]
     where = f" in line {lines[-1]}" if lines else ""
@@ -172,5 +172,5 @@ def read_settings(kind: type[C], given: Mapping[str, Json]) -> C:
 
 
 def _is_own(key: str, value: object, module: str) -> bool:
-    """Tell what a file defines from what it imports."""
+    """Whether a file defines the object, rather than importing it."""
     return not key.startswith("_") and getattr(value, "__module__", None) == module

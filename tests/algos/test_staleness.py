@@ -30,7 +30,6 @@ def _terms(*, old: bool = True) -> TokenTerms:
 @pytest.mark.parametrize(
     ("cfg", "factors", "outside"),
     [
-        (Staleness(), [1, 1, 1, 1], [0, 0, 0, 0]),
         (Staleness(rule="truncate"), [2, 0.5, 1.5, 1], [1, 0, 0, 0]),
         (Staleness(rule="truncate", low=0.8), [2, 0.8, 1.5, 1], [1, 1, 0, 0]),
         (Staleness(rule="mask", low=0.6, high=3.0), [0, 0, 1.5, 1], [1, 1, 0, 0]),

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -43,6 +44,16 @@ def too_deep(ratio_M, terms):
     return torch.cat([ratio_M, 5])
 
 number = 3
+
+def one_step(rewards, values):
+    targets = [reward + value for reward, value in zip(rewards, [*values[1:], 0.0])]
+    return torch.tensor(targets) - torch.from_numpy(values), targets
+
+def no_targets(rewards, values):
+    return rewards - values
+
+def short_targets(rewards, values):
+    return rewards - values, rewards[1:]
 
 def of_tensors(rewards, baseline):
     rows = [torch.tensor(group, dtype=torch.float64) for group in rewards]
@@ -122,6 +133,38 @@ def test_a_users_centred_advantage_is_the_shipped_one_bit_for_bit(file: str) -> 
 
     assert own(REWARDS, {})[0] == shipped(REWARDS, {})[0]
     assert own(REWARDS, {"steps": 4.0})[1] == {"steps": 5.0}
+
+
+def test_a_users_advantage_that_takes_values_is_of_tokens_and_has_a_critic(file: str) -> None:
+    cfg = AlgoConfig(name="ppo", whiten=False, advantage=f"{file}:one_step")
+    algo = build_algorithm(cfg, max_tokens=8)
+    assert algo.needs_values and algo.advantage is None and algo.token_advantage is not None
+
+    advantage, target = algo.token_advantage(np.array([0.0, 1.0]), np.array([0.25, 0.5]))
+
+    assert target is not None
+    assert (advantage.tolist(), target.tolist()) == ([0.25, 0.5], [0.5, 1.0])
+
+
+def test_a_users_advantage_without_values_has_no_critic(file: str) -> None:
+    algo = build_algorithm(AlgoConfig(name="ppo", advantage=f"{file}:center"), max_tokens=8)
+    assert not algo.needs_values and algo.token_advantage is None
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no_targets", "should return advantages and value targets, not the ndarray"),
+        ("short_targets", "a finite number for each of 2 tokens, not a list of 1"),
+    ],
+)
+def test_a_users_token_advantage_returns_advantages_and_targets(
+    file: str, name: str, words: str
+) -> None:
+    algo = build_algorithm(AlgoConfig(advantage=f"{file}:{name}"), max_tokens=8)
+    assert algo.token_advantage is not None
+    with pytest.raises(ConfigError, match=words):
+        algo.token_advantage(np.array([0.0, 1.0]), np.array([0.25, 0.5]))
 
 
 def test_a_users_clip_is_the_shipped_loss_and_gradient_bit_for_bit(file: str) -> None:

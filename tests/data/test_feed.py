@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from whet.data.feed import Feed, PassRateCurriculum, Phase, StagedCurriculum
+from whet.data.feed import CurriculumStage, Feed, PassRateCurriculum, StagedCurriculum
 from whet.errors import DataError
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Group, Json, Problem, Score, Verdict
 
 PROBLEMS = [sum_problem(n, 1) for n in range(7)]
 LEVELS = [replace(sum_problem(n, 2), level=n / 10) for n in (0, 1, 2, 3, 6, 7, 8, 9)]
-STAGED = StagedCurriculum(kind="staged", stages=[Phase(max_level=0.5), Phase(min_level=0.5)])
+STAGED = StagedCurriculum(
+    kind="staged", stages=[CurriculumStage(max_level=0.5), CurriculumStage(min_level=0.5)]
+)
 HERE = Path()
 
 
@@ -102,7 +104,7 @@ def test_the_shuffled_control_takes_exactly_the_rows_of_all_stages_in_another_or
 
 
 def test_a_stage_that_no_problem_fits_is_named_with_the_levels_there_are() -> None:
-    stages = [Phase(max_level=0.5), Phase(min_level=0.95)]
+    stages = [CurriculumStage(max_level=0.5), CurriculumStage(min_level=0.95)]
     with pytest.raises(
         DataError, match=r"curriculum.stages.1 wants levels from 0.95 to 1, .* from 0 to 0.9"
     ):

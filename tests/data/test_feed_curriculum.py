@@ -6,19 +6,23 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from whet.data.feed import PassRateCurriculum, Phase, StagedCurriculum
+from whet.data.feed import CurriculumStage, PassRateCurriculum, StagedCurriculum
 from whet.testing.fakes import sum_problem
 
 STAGES = StagedCurriculum(
     kind="staged",
-    stages=[Phase(max_tokens=100, temperature=0.5), Phase(), Phase(max_tokens=900)],
+    stages=[
+        CurriculumStage(max_tokens=100, temperature=0.5),
+        CurriculumStage(),
+        CurriculumStage(max_tokens=900),
+    ],
     easy_tokens=60,
 )
 
 
 def test_stages_share_the_steps_as_equally_as_they_divide() -> None:
-    assert [STAGES.phase_at(step, 9) for step in range(9)] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert [STAGES.phase_at(step, 7) for step in range(7)] == [0, 0, 0, 1, 1, 2, 2]
+    assert [STAGES.stage_at(step, 9) for step in range(9)] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert [STAGES.stage_at(step, 7) for step in range(7)] == [0, 0, 0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -47,8 +51,10 @@ def test_the_shuffled_control_runs_at_the_limits_of_the_run() -> None:
 
 
 def test_a_problem_without_a_level_is_in_no_stage() -> None:
-    assert not Phase().holds(replace(sum_problem(1, 1), level=None))
-    assert Phase(min_level=0.2, max_level=0.4).holds(replace(sum_problem(1, 1), level=0.4))
+    assert not CurriculumStage().holds(replace(sum_problem(1, 1), level=None))
+    assert CurriculumStage(min_level=0.2, max_level=0.4).holds(
+        replace(sum_problem(1, 1), level=0.4)
+    )
 
 
 def test_the_band_wants_rates_between_its_ends() -> None:
@@ -65,4 +71,4 @@ def test_bounds_the_wrong_way_round_are_refused() -> None:
     with pytest.raises(
         ValidationError, match=r"stages.0.min_level = 0.7 should not be above its max_level = 0.3"
     ):
-        StagedCurriculum(kind="staged", stages=[Phase(min_level=0.7, max_level=0.3)])
+        StagedCurriculum(kind="staged", stages=[CurriculumStage(min_level=0.7, max_level=0.3)])

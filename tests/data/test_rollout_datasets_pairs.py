@@ -177,6 +177,17 @@ def test_tokens_the_model_sampled_itself_are_taken_as_they_are() -> None:
     )
 
 
+def test_tokens_sampled_for_another_prompt_are_not_taken_as_own() -> None:
+    other = CHAT.prompt(sum_problem(5, 6).prompt)
+    right, wrong = answer("3"), answer("4", Verdict.WRONG, is_own=True)
+
+    [pair] = view([right, replace(wrong, prompt_tokens=other)], "correct").pairs
+
+    prompt = pair.rejected.tokens[: pair.rejected.start]
+    np.testing.assert_array_equal(prompt, CHAT.prompt(right.problem.prompt))
+    assert view([right, replace(wrong, prompt_tokens=other)], "correct").faults == {}
+
+
 @pytest.mark.parametrize(
     ("bad", "fault"),
     [

@@ -59,9 +59,9 @@ def test_rows_that_give_way_often_still_give_the_same_tokens() -> None:
     assert_same(done, expected)
 
 
-def wasted_row_steps(counts: EngineStats) -> int:
+def wasted_row_steps(stats: EngineStats) -> int:
     """Row steps that gave no token: after the end of a row, or padding to a recorded size."""
-    return counts.row_steps - (counts.tokens - counts.first_tokens)
+    return stats.row_steps - (stats.tokens - stats.first_tokens)
 
 
 def test_stops_found_a_window_late_leave_nothing_behind_in_memory() -> None:
@@ -109,14 +109,14 @@ def test_the_host_looks_once_a_window_and_not_once_a_token(window: int) -> None:
 
     done = dict(engine.generate(all_requests(random_prompts(2), 4, Sampling(max_tokens=161))))
 
-    counts = engine.counts
-    assert sum(len(completion.tokens) for completion in done.values()) == counts.tokens == 8 * 161
-    assert (counts.steps, counts.windows) == (160, 160 // window)
-    assert counts.copies_to_host == counts.windows
+    stats = engine.counts
+    assert sum(len(completion.tokens) for completion in done.values()) == stats.tokens == 8 * 161
+    assert (stats.steps, stats.windows) == (160, 160 // window)
+    assert stats.copies_to_host == stats.windows
     # One table a window; to begin with, two copies for the prompts, one for shared pages, two for
     # the rows.
-    assert counts.copies_to_device <= counts.windows + 5
-    assert wasted_row_steps(counts) == 0
+    assert stats.copies_to_device <= stats.windows + 5
+    assert wasted_row_steps(stats) == 0
 
 
 def test_a_row_at_its_length_limit_is_replaced_without_a_look() -> None:

@@ -245,7 +245,7 @@ def test_stages_that_took_no_time_are_listed() -> None:
 
 
 def test_the_time_of_a_stage_is_split_into_the_parts_of_its_steps() -> None:
-    stage = StageTime(name="rl", seconds=10.0, parts={"sample": 5.0, "update": 3.0})
+    stage = StageTime(name="rl", seconds=10.0, phases={"sample": 5.0, "update": 3.0})
     text = render_report(ReportData(title="t", headline="h", stages=(stage,)))
     widths = re.findall(r'x="([\d.]+)%" width="([\d.]+)%" height="8" class="fill part-(\w+)"', text)
     assert widths == [

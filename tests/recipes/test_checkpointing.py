@@ -27,13 +27,13 @@ from whet.recipes.checkpointing import (
 from whet.recipes.evaluate import SAMPLED
 from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
-from whet.tasks.game24.task import Game24
+from whet.tasks.game24.task import Game24, Game24Config
 from whet.testing.fakes import rollout, sum_problem
 from whet.track.metrics import Tracker
 from whet.train.critic import Critic, CriticConfig
 from whet.train.optim import TrainConfig
 from whet.train.policy import build_policy
-from whet.types import Group, Metrics, Rollout, Score, Verdict
+from whet.types import Group, Metrics, Problem, Rollout, Score, Verdict
 
 
 class Job(Config):
@@ -88,6 +88,29 @@ def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointMa
     return CheckpointManager(
         SaveConfig(every=3), run, policy, learner, validator, steps=10, stateful=stateful
     )
+
+
+def test_validation_keeps_only_problems_that_have_a_solution() -> None:
+    task = Game24(Game24Config(unsolvable=True))
+    problems = list(task.problems("dev"))
+    validator = Validator(ValidationConfig(), Grader(task), problems, Sampling(), seed=0)
+
+    expected = [problem for problem in problems if problem.payload["solvable"]]
+    assert 0 < len(expected) < len(problems)
+    assert validator.problems == expected
+
+
+def test_validation_before_the_first_step_needs_an_interval_and_problems() -> None:
+    task = Game24()
+    problems = list(task.problems("dev"))
+
+    def is_due_first(every: int, problems: list[Problem]) -> bool:
+        cfg = ValidationConfig(every=every)
+        return Validator(cfg, Grader(task), problems, Sampling(), seed=0).is_due_first
+
+    assert is_due_first(2, problems)
+    assert not is_due_first(0, problems)
+    assert not is_due_first(2, [])
 
 
 def walk(kept: CheckpointManager, start: int, end: int) -> None:

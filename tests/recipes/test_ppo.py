@@ -104,6 +104,18 @@ def test_the_metrics_of_a_run_are_those_documented(ppo: Path) -> None:
     check_metrics(ppo / "run", "rl")
 
 
+def test_a_users_advantage_that_takes_values_trains_a_critic(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    code = "def one_step(rewards, values):\n    return rewards - values, rewards\n"
+    own = write(tmp_path / "my_critic.py", code)
+    file = write(tmp_path / "own.toml", FILE.format(model=tiny.folder / "03-sft"))
+    flags = ("--steps", 3, "--group_size", 1, "--algo.advantage", f"{own}:one_step")
+    said = whet("rl", file, "--out", tmp_path / "run", *flags)
+    assert said.code == 0, said.err
+    assert all(row["value/grad_norm"] > 0 for row in rows(tmp_path / "run"))
+
+
 @pytest.mark.parametrize("name", ["ppo", "reinforce_pp"])
 def test_one_answer_a_problem_is_enough_where_answers_are_not_compared(
     name: str, tiny: Pipeline, tmp_path: Path

@@ -64,6 +64,19 @@ def test_the_policy_learns_what_is_rewarded(tiny: Pipeline, tmp_path: Path) -> N
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 1
 
 
+def test_micro_batches_too_small_for_the_longest_answer_are_refused_before_the_first_step(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    said = rl(tiny, tmp_path / "run", "--steps", 1, "--train.micro_tokens", 25)
+    assert said.code == 2
+    assert re.search(
+        r"train\.micro_tokens = 25 is below \d+, the tokens of the longest prompt with an answer of "
+        r"sampling\.max_tokens = 24: raise the first or lower the second$",
+        said.last,
+    )
+    assert not RunStore.view(tmp_path / "run").metrics()
+
+
 def test_every_step_logs_where_its_time_went(tiny: Pipeline) -> None:
     check_clock(tiny.folder / "05-rl", samples=True)
     kept = RunStore.view(tiny.folder / "05-rl").metrics()

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from statistics import fmean
 
@@ -45,6 +46,24 @@ def test_of_equal_validations_the_later_is_handed_on(tiny: Pipeline) -> None:
     validations = [row["validation/pass@1"] for row in run.metrics() if "validation/pass@1" in row]
     assert validations == [0.0, 0.0, 0.0]
     assert run.summary() == {"model": "checkpoints/000040", "step": 40, "validation_pass@1": 0.0}
+
+
+def test_micro_batches_too_small_for_the_longest_example_are_refused_before_the_first_step(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    text = f"""kind = "sft"
+task.name = "game24"
+data = "{tiny.folder}/02-traces"
+model = {{ new = "tiny", positions = 48 }}
+train = {{ micro_tokens = 9 }}
+"""
+    said = whet("sft", write(tmp_path / "x.toml", text), "--out", tmp_path / "run")
+    assert said.code == 2
+    assert re.search(
+        r"train\.micro_tokens = 9 is below \d+, the tokens of the longest example: raise it$",
+        said.last,
+    )
+    assert not RunStore.view(tmp_path / "run").metrics()
 
 
 def test_rows_longer_than_the_context_are_counted_and_left_out(

@@ -298,20 +298,21 @@ def test_the_generators_steps_carry_the_verdicts_of_the_verifier(danced: Danced)
     rollouts = danced.rollouts(3)
     solutions = [rollout for rollout in rollouts if rollout.role is Role.SOLVER]
     verifications = [rollout for rollout in rollouts if rollout.role is Role.VERIFIER]
-    judged = [rollout for rollout in solutions if rollout.steps]
+    judged = [rollout for rollout in solutions if rollout.judged_steps]
 
     assert len(solutions) == 48 and len(verifications) <= 96
     assert len(judged) > 24
     for rollout in judged:
-        count = len(rollout.steps)
-        assert {round(step.reward * count, 6) for step in rollout.steps} <= {-1.0, 0.0, 1.0}
+        count = len(rollout.judged_steps)
+        assert {round(step.reward * count, 6) for step in rollout.judged_steps} <= {-1.0, 0.0, 1.0}
         assert all(
-            0 <= step.start < step.end <= len(rollout.completion.tokens) for step in rollout.steps
+            0 <= step.start < step.end <= len(rollout.completion.tokens)
+            for step in rollout.judged_steps
         )
     row = danced.rows[2]
     assert row["steps/judged"] == pytest.approx(len(judged) / 48)
     assert row["steps/count"] == pytest.approx(
-        sum(len(rollout.steps) for rollout in solutions) / 48
+        sum(len(rollout.judged_steps) for rollout in solutions) / 48
     )
 
 
@@ -525,6 +526,7 @@ def test_the_share_of_steps_that_is_logged_is_the_one_that_trains(
         (("--verifier_algo.name", "ppo"), "needs a critic"),
         (("--verifier_algo.name", "tango_grpo"), "is for the generator"),
         (("--verifier_sampling.max_tokens", 96), "leaves no room for a solution"),
+        (("--verifier_train.micro_tokens", 30), "verifier_train.micro_tokens = 30 is below"),
         (("--verifier.path", "nowhere"), "'nowhere'"),
     ],
 )

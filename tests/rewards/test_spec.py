@@ -171,12 +171,12 @@ def test_the_solver_of_tango_shares_one_among_its_steps_and_twice_changes_nothin
         Step(start=n, end=n + 1, reward=mark) for n, mark in enumerate((1.0, -1.0, 1.0, 0.0))
     )
     score = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
-    once = load_spec("tango_solver").apply_to(replace(rollout(score=score), steps=steps))
+    once = load_spec("tango_solver").apply_to(replace(rollout(score=score), judged_steps=steps))
     twice = load_spec("tango_solver").apply_to(once)
 
     assert once.reward == 1.0
-    assert [step.reward for step in once.steps] == [0.25, -0.25, 0.25, 0.0]
-    assert twice.steps == once.steps
+    assert [step.reward for step in once.judged_steps] == [0.25, -0.25, 0.25, 0.0]
+    assert twice.judged_steps == once.judged_steps
 
 
 def test_dapo_takes_up_to_one_off_in_its_buffer() -> None:

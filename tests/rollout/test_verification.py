@@ -55,7 +55,7 @@ def judged(solution: Rollout, *verifications: str, final: bool = True) -> Group:
 
 def steps(solution: Rollout, *verifications: str) -> tuple[Step, ...]:
     [[found]] = with_steps([(solution,)], [judged(solution, *verifications)], JUDGE, GENERATOR)
-    return found.steps
+    return found.judged_steps
 
 
 def test_each_of_k_steps_is_worth_one_kth_at_its_own_tokens() -> None:
@@ -81,9 +81,12 @@ def test_without_a_verdict_on_every_step_there_is_no_credit() -> None:
 
     assert steps(solution, "yy", "yyyy") == ()
     [[found]] = with_steps(
-        [(replace(solution, steps=(Step(start=0, end=1, reward=1.0),)),)], [], JUDGE, GENERATOR
+        [(replace(solution, judged_steps=(Step(start=0, end=1, reward=1.0),)),)],
+        [],
+        JUDGE,
+        GENERATOR,
     )
-    assert found.steps == ()
+    assert found.judged_steps == ()
 
 
 def test_the_credit_of_a_judged_group_is_that_of_the_formula() -> None:
@@ -92,10 +95,12 @@ def test_the_credit_of_a_judged_group_is_that_of_the_formula() -> None:
     two, one = solved("13 - 1 = 12\n12 - 8 = 4"), solved("6 * 4 = 24", number=1)
     groups = with_steps([(two, one)], [judged(two, "yn"), judged(one, "y")], JUDGE, GENERATOR)
 
-    answers = [[(each.steps, len(each.completion.tokens)) for each in group] for group in groups]
+    answers = [
+        [(each.judged_steps, len(each.completion.tokens)) for each in group] for group in groups
+    ]
     [[first, second]] = step_credit("zscore")(answers)
 
-    end = groups[0][0].steps[0].end
+    end = groups[0][0].judged_steps[0].end
     assert first[0] == pytest.approx(-0.8729, abs=1e-4) and first[end] == pytest.approx(
         -1.0911, abs=1e-4
     )

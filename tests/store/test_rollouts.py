@@ -29,7 +29,7 @@ def problem(number: int) -> Problem:
 
 
 def rollout(
-    number: int, tokens: int = 3, *, score: Score | None = None, steps: tuple[Step, ...] = ()
+    number: int, tokens: int = 3, *, score: Score | None = None, judged_steps: tuple[Step, ...] = ()
 ) -> Rollout:
     return Rollout(
         id=f"r{number}",
@@ -47,7 +47,7 @@ def rollout(
         text=f"1 + {number} = ä",
         score=score,
         reward=None if score is None else 0.1,
-        steps=steps,
+        judged_steps=judged_steps,
     )
 
 
@@ -59,7 +59,7 @@ def test_rollouts_come_back_as_they_were(tmp_path: Path) -> None:
         note="misses 24",
     )
     before = [
-        rollout(0, score=score, steps=(Step(start=0, end=2, reward=-1.0),)),
+        rollout(0, score=score, judged_steps=(Step(start=0, end=2, reward=-1.0),)),
         rollout(1, 0),
         rollout(2),
     ]
@@ -71,7 +71,11 @@ def test_rollouts_come_back_as_they_were(tmp_path: Path) -> None:
         assert (new.group, new.problem, new.role, new.model, new.text) == (
             old.group, old.problem, old.role, old.model, old.text,
         )  # fmt: skip
-        assert (new.score, new.reward, new.steps) == (old.score, old.reward, old.steps)
+        assert (new.score, new.reward, new.judged_steps) == (
+            old.score,
+            old.reward,
+            old.judged_steps,
+        )
         assert (new.completion.finish, new.completion.version) == (Finish.LENGTH, 4)
         assert np.array_equal(new.prompt_tokens, old.prompt_tokens)
         assert np.array_equal(new.completion.tokens, old.completion.tokens)

@@ -11,7 +11,7 @@ import pytest
 
 from whet.tasks.algorithms.clrs import Clrs, ClrsConfig
 from whet.tasks.base import Task
-from whet.tasks.generated import Generator, fifth, level_of, split_of, split_of_id
+from whet.tasks.generated import Generator, level_of, split_of, split_of_id
 from whet.tasks.logic.arc import Arc, ArcConfig
 from whet.tasks.logic.graph_logic import GraphLogic, GraphLogicConfig
 from whet.tasks.logic.knights import Knights, KnightsConfig
@@ -21,7 +21,7 @@ from whet.tasks.warmup.arithmetic import Arithmetic, ArithmeticConfig
 from whet.tasks.warmup.countdown import Countdown, CountdownConfig
 from whet.tasks.warmup.words import LastLetter, LastLetterConfig, Reverse, ReverseConfig
 from whet.testing.contracts import check_task
-from whet.types import SPLITS, Problem, Verdict
+from whet.types import SPLITS, Problem, Verdict, fifth
 
 EASY = (0.0, 0.6)
 TASKS: tuple[Task, ...] = (

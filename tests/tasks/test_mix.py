@@ -64,5 +64,5 @@ def test_a_part_that_is_there_twice_is_refused() -> None:
 
 
 def test_the_parts_of_a_mix_keep_the_contract_that_they_keep_alone() -> None:
-    for part in mix().parts:
-        check_task(part, problems_per_split=2)
+    for subtask in mix().subtasks:
+        check_task(subtask, problems_per_split=2)

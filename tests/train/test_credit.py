@@ -44,7 +44,7 @@ def _pair(
         rollout(reward=rewards[0], tokens=[5, 6, 7], number=0),
         rollout(reward=rewards[1], tokens=[8], number=1),
     )
-    return tuple(replace(item, steps=own) for item, own in zip(both, steps, strict=True))
+    return tuple(replace(item, judged_steps=own) for item, own in zip(both, steps, strict=True))
 
 
 def _advantages(examples: Sequence[Example]) -> list[list[float]]:

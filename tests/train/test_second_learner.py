@@ -16,7 +16,7 @@ from whet.recipes.rl import RLConfig, rl
 from whet.store.run import RunStore
 from whet.testing.contracts import check_learners
 from whet.train.learner import Learner, Sums
-from whet.train.policy import LOCAL, LearnerFactory, LocalLearners
+from whet.train.policy import LEARNERS, LOCAL, LocalLearners
 from whet.types import Floats, Metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add_a_learner.md").read_text()
@@ -122,20 +122,15 @@ class Counting(RANKS.RankLearner):  # type: ignore[name-defined, misc]
         return metrics
 
 
-class RankRLConfig(RLConfig):
-    """RL whose learners have two ranks; all else is as in the settings."""
-
-    @property
-    def learners(self) -> LearnerFactory:
-        return Making(Counting)
+LEARNERS["counting"] = Making(Counting)
 
 
 def test_rl_by_a_learner_of_two_ranks_ends_with_the_weights_of_one_device(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
-    folders = {RLConfig: tmp_path / "local", RankRLConfig: tmp_path / "ranks"}
-    for kind, folder in folders.items():
-        cfg = kind(
+    folders = {"local": tmp_path / "local", "counting": tmp_path / "ranks"}
+    for learner, folder in folders.items():
+        cfg = RLConfig(
             task={"name": "game24"},
             model=ModelSource(path=str(tiny.folder / "03-sft")),
             steps=2,
@@ -145,7 +140,7 @@ def test_rl_by_a_learner_of_two_ranks_ends_with_the_weights_of_one_device(
             reward={"weights": {"lines": -1.0}},
             algo={"name": "ppo", "kl": 0.01, "minibatches": 2},
             validation={"samples": 1},
-            train={"lr": 1e-4},
+            train={"lr": 1e-4, "learner": learner},
         )
         with RunStore.open(folder, cfg, {}, resume=False) as run:
             rl(cfg, run)

@@ -16,7 +16,7 @@ from whet.types import Floats, are_equal
 
 Rewards = Sequence[Sequence[float]]
 Baseline = dict[str, float]
-"""What an advantage carries from step to step, numbers by name; empty at the first."""
+"""The running state of an advantage, numbers by name; empty before the first step."""
 Advantage = Callable[[Rewards, Baseline], tuple[list[list[float]], Baseline]]
 GroupRule = Callable[[Sequence[float]], list[float]]
 """Rewards of one group -> their advantages."""

@@ -9,7 +9,7 @@ from whet.algos.losses import EarlyStop, KlEstimator
 from whet.algos.objectives import Objective, policy_objective
 from whet.algos.presets import AdvantageName, Preset, WeightsName
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
-from whet.algos.user_functions import load_advantage
+from whet.algos.user_functions import load_advantage, load_token_advantage
 from whet.user_code import is_reference
 
 ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.Advantage]] = {
@@ -53,12 +53,11 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     """Assemble the named algorithm; `max_tokens` is the length that constant weights divide by."""
     preset = resolve_algorithm(cfg)
     in_loss = preset.kl_in == "loss"
-    to_tokens = TOKEN_ADVANTAGES.get(preset.advantage)
     return Algorithm(
         advantage=_build_advantage(preset, cfg),
-        token_advantage=None if to_tokens is None else to_tokens(cfg),
+        token_advantage=_build_token_advantage(preset, cfg),
         whitens=preset.whiten,
-        step_credit=verifier.step_credit(preset.steps) if preset.steps else None,
+        step_credit=verifier.step_credit(preset.step_rule) if preset.step_rule else None,
         alpha=partial(verifier.alpha_at, preset.alpha, cfg.steps),
         objective=policy_objective(cfg),
         weights=_build_weights(preset.weights, max_tokens),
@@ -75,8 +74,15 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
 
 def _build_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.Advantage | None:
     if is_reference(preset.advantage):
-        return load_advantage(preset.advantage)
+        return None if preset.needs_values else load_advantage(preset.advantage)
     build = ADVANTAGES.get(preset.advantage)
+    return None if build is None else build(cfg)
+
+
+def _build_token_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.TokenAdvantage | None:
+    if is_reference(preset.advantage):
+        return load_token_advantage(preset.advantage) if preset.needs_values else None
+    build = TOKEN_ADVANTAGES.get(preset.advantage)
     return None if build is None else build(cfg)
 
 

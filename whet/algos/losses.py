@@ -21,7 +21,7 @@ from whet.types import PerToken
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenTerms(PerToken[Tensor]):
-    """What a loss may use of each response token."""
+    """The inputs of a loss, per response token."""
 
     logprob_M: Tensor
     """Under the weights being trained, with gradient."""
@@ -230,7 +230,7 @@ class Staleness(Config):
     """How losses are corrected for the gap between engine and learner."""
 
     rule: Literal["none", "truncate", "mask"] = "none"
-    """What happens to the importance factor, learner over engine: none ignores it, truncate bounds
+    """Treatment of the importance factor, learner over engine: none ignores it, truncate bounds
     it (TIS, Yao et al. 2025), mask drops tokens out of bounds (IcePop, MIS)."""
     level: Literal["token", "sequence"] = "token"
     """sequence multiplies the factors of all its tokens into one."""
@@ -246,14 +246,15 @@ class Staleness(Config):
 
 @torch.no_grad()
 def correction(terms: TokenTerms, cfg: Staleness) -> tuple[Tensor, Tensor]:
-    """Compute what multiplies each token's loss, and which tokens are out of bounds."""
+    """Compute the factor of each token's loss, and which tokens are out of bounds.
+
+    `cfg.rule` is one that corrects: truncate or mask.
+    """
     log_factor_M = old_logprobs(terms) - sampling_logprobs(terms)
     if cfg.level == "sequence":
         log_factor_M = segment_sum(log_factor_M, terms.segment_M)
     factor_M = torch.exp(log_factor_M.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
     is_outside_M = (factor_M < cfg.low) | (factor_M > cfg.high)
-    if cfg.rule == "none":
-        return torch.ones_like(factor_M), torch.zeros_like(is_outside_M)
     if cfg.rule == "truncate":
         return factor_M.clamp(cfg.low, cfg.high), is_outside_M
     return factor_M.masked_fill(is_outside_M, 0.0), is_outside_M
@@ -278,7 +279,7 @@ class EarlyStop(Config):
     quantile: float = Field(default=0.99, gt=0.0, lt=1.0)
     """Which quantile, for statistic = "quantile"."""
     scope: Literal["micro_batch", "mini_batch", "step"] = "mini_batch"
-    """What is skipped: a micro-batch (which makes the result depend on the packing), a mini-batch,
+    """The unit to skip: a micro-batch (which makes the result depend on the packing), a mini-batch,
     or it and the rest of the step. The statistic is over the micro-batch, otherwise the
     mini-batch."""
     action: Literal["zero", "skip", "stop"] = "skip"

@@ -23,15 +23,14 @@ from whet.user_code import is_reference
 
 
 class TokenLoss(NamedTuple):
-    """What an objective computes for each token, [M], or for each pair where answers are compared,
-    [P]."""
+    """The loss of each token, [M], or of each preference pair, [P], with its metrics."""
 
     loss: Tensor
     """To be minimised; the learner sums weight times loss."""
     metrics: dict[str, Tensor]
     """By `area/name`; the learner averages each, and nothing else reads them."""
     stop_signal: Tensor | None = None
-    """What the early stop compares with its limit; None without an early stop."""
+    """The statistic of the early stop; None without an early stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ class ValueObjective:
 
 
 def policy_objective(cfg: AlgoConfig) -> Objective:
-    """Build the loss of the named algorithm with its penalties, and what to log."""
+    """Build the loss of the named algorithm with its penalties and metrics."""
     preset = resolve_algorithm(cfg)
     surrogate = _build_surrogate(preset, cfg)
     estimator = resolve_kl_estimator(cfg)

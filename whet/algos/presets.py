@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from whet.algos.user_functions import takes_values
 from whet.algos.verifier import StepRule
+from whet.user_code import is_reference
 
 AlgoName = Literal[
     "grpo",
@@ -47,7 +49,7 @@ class Preset:
     clip_low: float = 0.2
     clip_high: float = 0.2
     kl_in: KlPlace = "loss"
-    steps: StepRule | None = None
+    step_rule: StepRule | None = None
     """How judged steps are credited, for algorithms that use them."""
     alpha: float = 0.0
     """Share of the step credit at the start."""
@@ -56,7 +58,14 @@ class Preset:
     @property
     def needs_values(self) -> bool:
         """Whether the advantage compares with the values of a critic."""
+        if is_reference(self.advantage):
+            return takes_values(self.advantage)
         return self.advantage == "gae"
+
+    @property
+    def compares_answers(self) -> bool:
+        """Whether the advantage compares the answers to a problem with each other."""
+        return self.advantage != "to_go" and not self.needs_values
 
 
 TANGO_SOURCE: Mapping[str, float | str] = {
@@ -195,14 +204,14 @@ PRESETS: Mapping[AlgoName, Preset] = {
     "tango_grpo": Preset(
         paper="Zha et al. 2025, RL Tango, with GRPO",
         advantage="zscore",
-        steps="zscore",
+        step_rule="zscore",
         alpha=0.1,
         source=TANGO_SOURCE,
     ),
     "tango_rloo": Preset(
         paper="Zha et al. 2025, RL Tango, with RLOO",
         advantage="leave_one_out",
-        steps="leave_one_out",
+        step_rule="leave_one_out",
         alpha=0.1,
         source=TANGO_SOURCE,
     ),
@@ -210,7 +219,7 @@ PRESETS: Mapping[AlgoName, Preset] = {
         paper="Zha et al. 2025, RL Tango, with REINFORCE++",
         advantage="to_go",
         whiten=True,
-        steps="whiten",
+        step_rule="whiten",
         alpha=0.5,
         source={**TANGO_SOURCE, "kl_estimator": "k2", "entropy": 0.0},
     ),

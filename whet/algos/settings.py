@@ -1,4 +1,4 @@
-"""The settings of an algorithm: the name of a preset, and what replaces parts of it."""
+"""The settings of an algorithm: the name of a preset, and replacements for parts of it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -37,7 +37,7 @@ class AlgoConfig(Config):
     """A preset of `whet/algos/presets.py`, with its paper; the settings below replace parts of
     it."""
     advantage: AdvantageName | CodeReference | None = None
-    """What a reward is compared with: its group (zscore, center, leave_one_out), a running mean
+    """The baseline of a reward: its group (zscore, center, leave_one_out), a running mean
     (momentum), nothing (to_go), or a critic (gae). A function of your own is a file and its name,
     "my_algo.py:advantage"."""
     ddof: Literal[0, 1] = Field(default=1, json_schema_extra=CONSTANT)
@@ -109,7 +109,7 @@ class AlgoConfig(Config):
                 f'dual_clip = {self.dual_clip} needs surrogate = "clip" and a bound above '
                 "1 + clip_high"
             )
-        if self.steps.alpha is not None and preset.steps is None:
+        if self.steps.alpha is not None and preset.step_rule is None:
             raise ValueError(
                 f"steps.alpha = {self.steps.alpha} is for the tango algorithms, which credit "
                 "judged steps"
@@ -141,7 +141,7 @@ class AlgoConfig(Config):
             if preset.advantage not in names:
                 choices = " or ".join(f'"{name}"' for name in names)
                 unused[key] = f"it is for advantage = {choices}"
-        if preset.steps is None:
+        if preset.step_rule is None:
             unused["steps"] = "it is for the tango algorithms, which credit judged steps"
         unused |= self._unused_bounds(preset)
         if self.kl == 0:
@@ -165,7 +165,7 @@ class AlgoConfig(Config):
 
 
 def resolve_algorithm(cfg: AlgoConfig) -> Preset:
-    """Return the named preset, with what the settings replace."""
+    """Return the named preset, with the replacements of the settings."""
     preset = PRESETS[cfg.name]
     return replace(
         preset,

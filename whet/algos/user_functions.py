@@ -1,29 +1,33 @@
 """A user's own advantage or surrogate, `my_algo.py:name`: loaded, called, and checked.
 
-Whatever is wrong with it is one sentence that names the setting, the function, and what came.
+Any fault is one sentence that names the setting, the function and the value it returned.
 """
 
+import inspect
 from collections.abc import Callable
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whet.algos.advantages import Advantage, Baseline, Rewards
+from whet.algos.advantages import Advantage, Array, Baseline, Rewards, TokenAdvantage
 from whet.algos.losses import Surrogate, TokenTerms
 from whet.errors import ConfigError
-from whet.user_code import load_function
+from whet.user_code import load_from_file, load_function
+
+ADVANTAGE = "algo.advantage"
 
 
 def load_advantage(reference: str) -> Advantage:
-    """Load an advantage that takes and returns what those of `whet/algos/advantages.py` do.
+    """Load an advantage of whole answers, with the signature of `advantages.Advantage`.
 
     Arrays and tensors may stand for lists and numbers.
     """
-    label = f"algo.advantage = {reference!r}"
-    call = _load_function(reference, "algo.advantage", ("rewards", "baseline"))
+    label = f"{ADVANTAGE} = {reference!r}"
+    call = _load_function(reference, ADVANTAGE, ("rewards", "baseline"))
 
     def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
         result = call(rewards, baseline)
@@ -59,6 +63,43 @@ def load_advantage(reference: str) -> Advantage:
                     f"{name!r}: {_describe(result[1][name])}"
                 )
         return groups, next_baseline
+
+    return advantage
+
+
+def takes_values(reference: str) -> bool:
+    """Whether a user's advantage compares tokens with a critic: its second parameter is `values`.
+
+    A missing file counts as one that does, so that settings of old runs can be read with their
+    critic; a run reports it when it loads the function.
+    """
+    if not Path(reference.rpartition(":")[0]).is_file():
+        return True
+    function = load_from_file(reference, ADVANTAGE)
+    parameters = inspect.signature(function).parameters if callable(function) else {}
+    return list(parameters)[1:2] == ["values"]
+
+
+def load_token_advantage(reference: str) -> TokenAdvantage:
+    """Load an advantage of tokens: `rewards` and `values` of the tokens of one response ->
+    advantages, and targets of the values."""
+    label = f"{ADVANTAGE} = {reference!r}"
+    call = _load_function(reference, ADVANTAGE, ("rewards", "values"))
+
+    def advantage(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
+        result = call(reward, value)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise ConfigError(
+                f"{label} should return advantages and value targets, not {_describe(result)}"
+            )
+        for row in map(_to_plain, result):
+            is_row = isinstance(row, list) and len(row) == len(reward)
+            if not is_row or not all(map(_is_finite, row)):
+                raise ConfigError(
+                    f"{label} should return advantages and value targets, a finite number for each "
+                    f"of {len(reward)} tokens, not {_describe(row)}"
+                )
+        return np.array(_to_plain(result[0])), np.array(_to_plain(result[1]))
 
     return advantage
 
@@ -132,7 +173,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _describe(value: object) -> str:
-    """Say what a function returned.
+    """Describe the value that a function returned.
 
     >>> _describe(torch.zeros(2, 3)), _describe([1.0, 2.0]), _describe("x"), _describe(None)
     ('a tensor [2, 3]', 'a list of 2', "the str 'x'", 'None')

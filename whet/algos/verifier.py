@@ -205,8 +205,8 @@ def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
     """Name the figures of final verdicts, and of steps whose labels are known.
 
     Precision, recall and F1 of final verdicts are those of CORRECT, as in RL-Tango; of steps, those
-    of finding a wrong one. What is undefined, such as a balanced accuracy where all solutions are
-    right, is left out.
+    of finding a wrong one. Undefined figures, such as a balanced accuracy where all solutions are
+    right, are left out.
     """
     figures: dict[str, float | None] = {
         "verifier/accuracy": outcome.accuracy,

@@ -1,4 +1,4 @@
-"""Prove on this machine that training computes what it should: small proofs on a tiny model.
+"""Prove on this machine that training computes correctly: small proofs on a tiny model.
 
 Each proof relies on those before it: if several fail, fix the first.
 """
@@ -181,8 +181,7 @@ def run_proofs(model: str | None, *, as_json: bool) -> bool:
 
 
 def format_result(result: ProofResult) -> str:
-    """Write what a proof measured and its limit; of one that fails also the fault, and what to
-    do."""
+    """Write a proof's measurement and limit; for a failed one also the fault and the remedy."""
     limit = "" if result.measure is None else f" (limit {result.measure.limit:g})"
     text = f"{'ok' if result.ok else 'FAULT':<6}{result.proof.name:<15}{result.text}{limit}"
     return text if result.ok else f"{text}\n      {result.proof.fault}: {result.proof.remedy}"

@@ -26,11 +26,11 @@ from whet.errors import ConfigError, DataError, visible
 from whet.rng import derive, stream
 from whet.store.files import write_rows
 from whet.tasks.base import Task, list_problems
-from whet.tasks.generated import Generator, fifth
+from whet.tasks.generated import Generator
 from whet.tasks.registry import TASKS, make_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import Advance, bar, say
-from whet.types import SPLITS, Json, Problem
+from whet.types import SPLITS, Json, Problem, fifth
 from whet.user_code import is_reference
 
 MAX_TEXT = 4000

@@ -89,7 +89,7 @@ def open_policy(location: str, *, slots: int) -> Policy:
 
 
 def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
-    """Refuse what the model cannot read: its answer would be to something else."""
+    """Refuse a question the model cannot encode: it would answer another one."""
     tokenizer = policy.tokenizer
     if "unk_token" in tokenizer.named:
         unknown = tokenizer.id(tokenizer.named["unk_token"])

@@ -58,7 +58,7 @@ class PreferencePair:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch(PerToken[Tensor]):
-    """What one forward pass sees. `source_M` is the token whose hidden state predicts `label_M`."""
+    """The input of a forward pass. `source_M` is the token whose state predicts `label_M`."""
 
     tokens_T: Tensor
     positions_T: Tensor

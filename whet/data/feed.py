@@ -32,7 +32,7 @@ class EpochSampler:
         return self.problems[self._orders[epoch][index]]
 
 
-class Phase(Config):
+class CurriculumStage(Config):
     """A part of a run that has problems and limits of its own: an entry of `stages`."""
 
     min_level: float = Field(default=0.0, ge=0.0, le=1.0)
@@ -48,7 +48,7 @@ class Phase(Config):
         return problem.level is not None and self.min_level <= problem.level <= self.max_level
 
 
-NO_LIMITS = Phase()
+NO_LIMITS = CurriculumStage()
 
 
 class Curriculum(Config):
@@ -64,15 +64,15 @@ class Curriculum(Config):
     def make_samplers(
         self, problems: Sequence[Problem], *, seed: int, steps: int, per_step: int
     ) -> list[EpochSampler]:
-        """Make a sampler for each phase."""
+        """Make a sampler for each stage."""
         return [EpochSampler(problems, seed)]
 
-    def phase_at(self, step: int, steps: int) -> int:
-        """Return the index of the phase, and of its sampler, at one of `steps` steps."""
+    def stage_at(self, step: int, steps: int) -> int:
+        """Return the index of the stage, and of its sampler, at one of `steps` steps."""
         return 0
 
-    def limits(self, step: int, steps: int) -> Phase:
-        """Return the limits of the phase at a step."""
+    def limits(self, step: int, steps: int) -> CurriculumStage:
+        """Return the limits of the stage at a step."""
         return NO_LIMITS
 
     def is_wanted(self, rate: float) -> bool:
@@ -89,11 +89,11 @@ class Curriculum(Config):
 
     @property
     def sets_temperature(self) -> bool:
-        """Whether every phase has a temperature of its own."""
+        """Whether every stage has a temperature of its own."""
         return False
 
     def temperature(self, step: int, steps: int, first: float, last: float | None) -> float:
-        """Return the temperature of a step: its phase's, or one on an exponential path.
+        """Return the temperature of a step: its stage's, or one on an exponential path.
 
         >>> [MixedCurriculum().temperature(step, 3, 1.0, 0.25) for step in range(3)]
         [1.0, 0.5, 0.25]
@@ -106,7 +106,7 @@ class Curriculum(Config):
         return float(first * (last / first) ** (step / (steps - 1)))
 
     def max_tokens(self, problem: Problem, step: int, steps: int, limit: int) -> int:
-        """Return the longest answer to a problem; `limit` holds where the phase sets none.
+        """Return the longest answer to a problem; `limit` holds where the stage sets none.
 
         >>> from dataclasses import replace
         >>> from whet.testing.fakes import sum_problem
@@ -128,10 +128,10 @@ class MixedCurriculum(Curriculum):
 
 
 class StagedCurriculum(Curriculum):
-    """Phases one after another, each for an equal part of the steps."""
+    """Stages one after another, each for an equal part of the steps."""
 
     kind: Literal["staged"]
-    stages: list[Phase] = Field(min_length=1)
+    stages: list[CurriculumStage] = Field(min_length=1)
     """The stages, in order."""
     shuffled: bool = False
     """Take exactly the rows of all stages, in one mixed order and at the run's own limits: the
@@ -139,11 +139,11 @@ class StagedCurriculum(Curriculum):
 
     @model_validator(mode="after")
     def _refuse_empty_range(self) -> "StagedCurriculum":
-        for number, phase in enumerate(self.stages):
-            if phase.min_level > phase.max_level:
+        for number, stage in enumerate(self.stages):
+            if stage.min_level > stage.max_level:
                 raise ValueError(
-                    f"stages.{number}.min_level = {phase.min_level} should not be above its "
-                    f"max_level = {phase.max_level}"
+                    f"stages.{number}.min_level = {stage.min_level} should not be above its "
+                    f"max_level = {stage.max_level}"
                 )
         return self
 
@@ -153,35 +153,35 @@ class StagedCurriculum(Curriculum):
         samplers = [EpochSampler(pool, seed) for pool in self._pools(problems)]
         if not self.shuffled:
             return samplers
-        phases = [self._scheduled(step, steps) for step in range(steps)]
+        stages = [self._scheduled(step, steps) for step in range(steps)]
         rows = [
             sampler.at(position)
-            for phase, sampler in enumerate(samplers)
-            for position in range(phases.count(phase) * per_step)
+            for stage, sampler in enumerate(samplers)
+            for position in range(stages.count(stage) * per_step)
         ]
         return [EpochSampler(rows, seed)]
 
     def _pools(self, problems: Sequence[Problem]) -> list[list[Problem]]:
-        """List the problems of each phase."""
-        pools = [[problem for problem in problems if phase.holds(problem)] for phase in self.stages]
-        for number, (phase, pool) in enumerate(zip(self.stages, pools, strict=True)):
+        """List the problems of each stage."""
+        pools = [[problem for problem in problems if stage.holds(problem)] for stage in self.stages]
+        for number, (stage, pool) in enumerate(zip(self.stages, pools, strict=True)):
             if not pool:
                 levels = sorted(problem.level for problem in problems if problem.level is not None)
                 seen = "they have no levels"
                 if levels:
                     seen = f"their levels go from {levels[0]:g} to {levels[-1]:g}"
                 raise DataError(
-                    f"curriculum.stages.{number} wants levels from {phase.min_level:g} to "
-                    f"{phase.max_level:g}, and none of the {len(problems):,} problems is of such "
+                    f"curriculum.stages.{number} wants levels from {stage.min_level:g} to "
+                    f"{stage.max_level:g}, and none of the {len(problems):,} problems is of such "
                     f"a level: {seen}"
                 )
         return pools
 
-    def phase_at(self, step: int, steps: int) -> int:
-        """Return the index of the phase at a step; the control experiment has one for all.
+    def stage_at(self, step: int, steps: int) -> int:
+        """Return the index of the stage at a step; the control experiment has one for all.
 
-        >>> curriculum = StagedCurriculum(kind="staged", stages=[Phase(), Phase(), Phase()])
-        >>> [curriculum.phase_at(step, 6) for step in range(6)]
+        >>> curriculum = StagedCurriculum(kind="staged", stages=[CurriculumStage()] * 3)
+        >>> [curriculum.stage_at(step, 6) for step in range(6)]
         [0, 0, 1, 1, 2, 2]
         """
         return 0 if self.shuffled else self._scheduled(step, steps)
@@ -191,19 +191,19 @@ class StagedCurriculum(Curriculum):
 
     @property
     def sets_temperature(self) -> bool:
-        return not self.shuffled and None not in [phase.temperature for phase in self.stages]
+        return not self.shuffled and None not in [stage.temperature for stage in self.stages]
 
-    def limits(self, step: int, steps: int) -> Phase:
-        return NO_LIMITS if self.shuffled else self.stages[self.phase_at(step, steps)]
+    def limits(self, step: int, steps: int) -> CurriculumStage:
+        return NO_LIMITS if self.shuffled else self.stages[self.stage_at(step, steps)]
 
     def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
-        return {"curriculum/stage": float(self.phase_at(step, steps) + 1)}
+        return {"curriculum/stage": float(self.stage_at(step, steps) + 1)}
 
 
 class PassRateCurriculum(Curriculum):
     """Problems that are sometimes solved; one outside the band rests for some epochs.
 
-    What has not been asked yet is always wanted. The rate is the run's own, of the last groups.
+    New problems are always wanted. The rate is the run's own, of the last groups.
     """
 
     needs_pass_rates: ClassVar[bool] = True
@@ -211,7 +211,7 @@ class PassRateCurriculum(Curriculum):
     low: float = Field(default=0.0, ge=0.0, le=1.0)
     """Wanted are pass rates above this."""
     high: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Wanted are pass rates below this; 0 and 1 leave out what is never or always solved."""
+    """Wanted are pass rates below this; 0 and 1 leave out problems never or always solved."""
     rest: int = Field(default=2, ge=0)
     """Epochs in which a problem outside the band is passed over before it is asked again."""
 
@@ -237,7 +237,7 @@ CurriculumConfig = Annotated[
 
 
 MEMORY = 0.5
-"""Share of what was seen before in a problem's pass rate."""
+"""Share of earlier groups in a problem's pass rate."""
 
 
 class Feed:
@@ -268,12 +268,12 @@ class Feed:
         self._num_passed_over = 0
 
     def take(self, count: int, step: int = 0) -> list[Problem]:
-        """Take the next problems of a step's phase; across two epochs one may come twice."""
-        phase = self.curriculum.phase_at(step, self.steps)
+        """Take the next problems of a step's stage; across two epochs one may come twice."""
+        stage = self.curriculum.stage_at(step, self.steps)
         taken: list[Problem] = []
         while len(taken) < count:
-            problem = self._samplers[phase].at(self._positions[phase])
-            self._positions[phase] += 1
+            problem = self._samplers[stage].at(self._positions[stage])
+            self._positions[stage] += 1
             if self._is_due(problem.id):
                 taken.append(problem)
         return taken

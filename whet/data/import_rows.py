@@ -31,7 +31,7 @@ class Unsupported:
 
 @dataclass(kw_only=True)
 class ImportCounts:
-    """What an import has read so far."""
+    """Rows that an import has read so far, by outcome."""
 
     tasks: Counter[str] = field(default_factory=Counter)
     num_rollouts: int = 0
@@ -160,7 +160,7 @@ def _locate(file: Path, row: SourceRow) -> str:
 
 
 def _count(counts: ImportCounts, problem: Problem, location: str, seen: dict[str, str]) -> None:
-    """Add a problem; one that asks what an earlier row asks is a repeat."""
+    """Add a problem; one with the question of an earlier row is a repeat."""
     counts.tasks[problem.task] += 1
     first = seen.setdefault(problem.id, location)
     if first is not location:

@@ -33,7 +33,7 @@ Keep = Literal["correct", "all"]
 
 
 def choose_answers(rollouts: Sequence[Rollout], keep: Keep) -> tuple[list[Rollout], Counter[str]]:
-    """Choose the answers to imitate: by default all but those that a grader did not find right.
+    """Choose the answers to imitate: by default the correct and the ungraded ones.
 
     Answers that nothing has graded, such as imported ones, are taken at their word. Returns also
     the number of those left out by verdict.
@@ -93,7 +93,7 @@ class RuleCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreferencePairs:
-    """Pairs in a fixed order, and counts of what was left out."""
+    """Pairs in a fixed order, and counts of rollouts left out by reason."""
 
     pairs: list[PreferencePair]
     rules: dict[PairRule, RuleCount]
@@ -213,7 +213,7 @@ def _draw_pairs(
 
 
 def _pair_right_with_wrong(answers: Sequence[ScoredAnswer], source: Random) -> list[PreferencePair]:
-    """Pair each answer of the larger side once, and those of the smaller about equally often."""
+    """Pair each answer of the larger side once, each of the smaller about equally often."""
     right, wrong = _by_verdict(answers)
     if not right or not wrong:
         return []
@@ -245,8 +245,8 @@ def _pair_first_wrong(
 ) -> list[PreferencePair]:
     """Pair each first wrong step with a right answer's step there (Step-DPO, Lai et al. 2024).
 
-    Both end with the step. What is shared before it is context, which the two losses could only
-    cancel.
+    Both end with the step. The steps they share before it are context, since the two losses would
+    cancel there.
     """
     right, wrong = _by_verdict(answers)
     steps = [(item, _steps(item, chat, notes)) for item in right]

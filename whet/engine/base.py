@@ -58,7 +58,7 @@ class Request:
 
 @dataclass(slots=True)
 class EngineStats:
-    """Counters of one `generate` call; an engine leaves at 0 what it cannot measure."""
+    """Counters of one `generate` call; counters that an engine cannot measure stay at 0."""
 
     prefill_tokens: int = 0
     prefills: int = 0

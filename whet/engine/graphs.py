@@ -1,7 +1,7 @@
 """Decode steps captured as CUDA graphs: replaying one is a single launch.
 
 A graph fixes addresses and sizes, so there is one for each batch size and longest length, both
-rounded up to a few values. What changes with each step, such as lengths and pages, is in tensors.
+rounded up to a few values. Lengths, pages and other inputs of each step are in tensors.
 """
 
 import gc

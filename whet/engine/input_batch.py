@@ -134,7 +134,7 @@ def inverse_cdf(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
 
 
 def truncate(probs_BV: Tensor, sampling: SamplingTensors) -> Tensor:
-    """Zero what top-k, top-p and min-p leave out. The most likely token always stays."""
+    """Zero tokens outside top-k, top-p and min-p. The most likely token always stays."""
     order_BV = probs_BV.sort(dim=-1, descending=True, stable=True)
     sorted_BV = order_BV.values
     rank_V = torch.arange(probs_BV.shape[1], device=probs_BV.device)

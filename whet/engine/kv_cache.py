@@ -23,11 +23,11 @@ class KVCache(Protocol):
         ...
 
     def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> Attend:
-        """Return attention over chunks and what is cached before them; it caches the chunks."""
+        """Return attention over chunks and the cached tokens before them; it caches the chunks."""
         ...
 
     def copy_shared_pages(self, transfer: HostTransfer) -> None:
-        """Copy what new rows cannot share in place, once it is cached."""
+        """Copy cached prompt tokens that new rows cannot share in place."""
         ...
 
     def move(self, source_Q: Indices, target_Q: Indices) -> None:

@@ -1,6 +1,6 @@
 """The embedded engine: continuous batching over the learner's own weights.
 
-Its core loop frees ended rows, admits what fits, decodes a window and reads its tokens. With a
+Its core loop frees ended rows, admits requests, decodes a window and reads its tokens. With a
 dense cache, the host reads each window before it starts the next. With pages, it reads a window
 while the next one runs, so the device never waits for the host, and a row that a stop token ends is
 freed one window later. A row at its length limit needs no reading: it is freed at once, and its
@@ -52,7 +52,7 @@ class NativeConfig(EngineConfig):
     window: int | None = Field(default=None, ge=1, le=4096, json_schema_extra=CONSTANT)
     """Tokens decoded between two checks for ended rows; None takes 1 on a CPU, 16 on a GPU."""
     kv_gb: float | None = Field(default=None, gt=0)
-    """KV cache on a GPU in GiB. None takes what full slots need, up to 90 % of what is free."""
+    """KV cache on a GPU in GiB. None is enough for full slots, up to 90 % of free memory."""
 
     def build(
         self,

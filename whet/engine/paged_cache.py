@@ -79,7 +79,7 @@ class PageAllocator:
         return True
 
     def free(self, row_Q: Indices) -> None:
-        """Free the pages of some rows, except those that other rows use."""
+        """Free the pages of some rows, except pages that other rows use."""
         held_QA = np.arange(self.table_RA.shape[1]) < self.held_R[row_Q][:, None]
         pages = self.table_RA[row_Q][held_QA]
         np.subtract.at(self.ref_count_E, pages, 1)

@@ -90,7 +90,7 @@ class Sequences:
         return self.tokens_SC[sequence, : self.count_S[sequence]]
 
     def context(self, sequence: int) -> Tokens:
-        """Return what a prefill has to run: the prompt and the tokens so far."""
+        """Return the tokens of a prefill: the prompt and the response so far."""
         prompt = np.asarray(self.request(sequence).prompt, dtype=np.int32)
         return np.concatenate([prompt, self.tokens(sequence)]) if self.count_S[sequence] else prompt
 
@@ -145,7 +145,7 @@ class Admission:
 
 
 class Scheduler:
-    """Decides what runs in the next window; every row needs room for `window` more tokens."""
+    """Schedules the next window; every row needs room for `window` more tokens."""
 
     def __init__(
         self,

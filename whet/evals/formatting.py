@@ -83,7 +83,7 @@ def duration(seconds: float) -> str:
 def describe_change(
     cause: str, things: str, before: Estimate, after: Estimate, difference: Estimate | None = None
 ) -> str:
-    """Say what a stage changed, as far as the intervals show it.
+    """Describe the change a stage made, as far as the intervals show it.
 
     Without the paired difference, intervals that overlap count as no change. For example: "RL
     raised the share of unseen hands solved from 18 % [16, 20] to 34 % [31, 37]."

@@ -28,7 +28,7 @@ VERDICTS = {
 }
 MARKS = {True: ("good", "✓", "right"), False: ("bad", "✗", "wrong"), None: ("plain", "", "")}
 LEVEL_NOTES = {"1": "easiest fifth", "5": "hardest fifth", UNKNOWN: "difficulty not known"}
-TIME_PARTS = {
+TIME_PHASES = {
     "sample": "answers by the engine",
     "grade": "waiting for graders after sampling",
     "score": "log-probabilities and values",
@@ -72,7 +72,7 @@ def render_report(data: ReportData) -> str:
             verdicts=VERDICTS,
             marks=MARKS,
             max_lines=MAX_LINES,
-            parts=TIME_PARTS,
+            phases=TIME_PHASES,
         )
     )
 
@@ -96,7 +96,7 @@ def _escape_value(value: object) -> object:
 
 
 def escape_hidden(text: str) -> str:
-    """Escape what would hide or reorder text: control and format characters, half surrogates.
+    """Escape characters that hide or reorder text: control, format, half surrogates.
 
     >>> escape_hidden("a\\x00b\\u202ec")
     'a\\\\x00b\\\\u202ec'

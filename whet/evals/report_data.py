@@ -26,14 +26,14 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
-    """How long a stage took, and how long the parts of its steps took together."""
+    """How long a stage took, and how long the phases of its steps took together."""
 
     name: str
     seconds: float
     note: str = ""
     """Such as "already done"."""
-    parts: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by part: sample, grade, score, update."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by phase: sample, grade, score, update."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,12 +115,12 @@ class ReportData:
     curves: tuple[Curve, ...] = ()
     samples: tuple[Sample, ...] = ()
     titles: tuple[str, str] | None = None
-    """What is written over the answers before and after; None takes the first and last name."""
+    """Headings of the answers before and after; None takes the first and last name."""
     stages: tuple[StageTime, ...] = ()
     settings: str = ""
     """Resolved settings, one per line, with the origin after " # "."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Seed, versions, machine, command: what it takes to repeat the run."""
+    """Seed, versions, machine, command: everything needed to repeat the run."""
 
 
 def pick_samples(

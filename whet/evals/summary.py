@@ -10,8 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from whet.errors import DataError
 from whet.evals.stats import Estimate, mean_estimate, pass_at_k, share_estimate
 from whet.tasks.base import f1_half, is_solvable
-from whet.tasks.generated import fifth
-from whet.types import Finish, Group, Json, Rollout, Verdict
+from whet.types import Finish, Group, Json, Rollout, Verdict, fifth
 
 KS = (1, 4, 8)
 UNKNOWN = "unknown"

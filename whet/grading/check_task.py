@@ -1,4 +1,4 @@
-"""Check a grader on its own data: gold answers are right, and what only looks like one is not.
+"""Check a grader on its own data: gold answers are right, and their look-alikes are not.
 
 A variant may be right by chance, which is not a failure: the grader reads the same answer in it
 (`Score.answer`) as in the gold, or an equal number, such as `12.0` for `12`. Another row's gold is
@@ -225,7 +225,7 @@ def _write_golds(
 def _list_trials(
     problems: Sequence[Problem], golds: Mapping[int, _Trial], read: Mapping[int, Score], seed: int
 ) -> Iterator[_Trial]:
-    """List what to try on each row, every text once."""
+    """List the texts to try on each row, every text once."""
     rows = list(golds)
     positions = {row: position for position, row in enumerate(rows)}
     for row, problem in enumerate(problems):

@@ -139,7 +139,7 @@ class ForkServer:
         """Kill whatever a worker left running, then report its end; its socket is closed by now."""
         clock = self.clocks.pop(pid)
         _kill_strays(keep=self.clocks)
-        report: dict[str, Json] = {"slot": clock.slot, "answer": clock.number, "why": why}
+        report: dict[str, Json] = {"slot": clock.slot, "job": clock.number, "why": why}
         self._report({**report, "by_answer": by_answer})
 
     def _report(self, message: dict[str, Json]) -> None:

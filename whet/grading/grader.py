@@ -37,7 +37,7 @@ BATCH_SECONDS = 0.02
 """Work in a batch: enough that sending it is cheap, little enough that workers end together."""
 MAX_BATCH = 512
 FEW_ANSWERS = 4
-"""So few are graded by one worker, which loads what is slow to load only where it needs it."""
+"""Up to this many are graded by one worker, which loads slow libraries only on demand."""
 GATHER_SECONDS = 0.002
 """Answers that come slower than a batch in this time are sent as they come."""
 MAX_SUSPICIONS = 3
@@ -80,16 +80,16 @@ class Grader:
     ) -> None:
         """Take tasks, limits, and how many answers will come, where that is known."""
         listed = tasks if isinstance(tasks, Sequence) else [tasks]
-        parts = [part for task in listed for part in task.parts]
-        longest = max((task.seconds for task in parts), default=0.0)
+        subtasks = [subtask for task in listed for subtask in task.subtasks]
+        longest = max((task.seconds for task in subtasks), default=0.0)
         self.limits = extend_wall_limit(limits or Limits(), longest)
-        self._tasks = {task.name: task for task in parts}
-        self.workers = _num_workers(parts, self.limits)
+        self._tasks = {task.name: task for task in subtasks}
+        self.workers = _num_workers(subtasks, self.limits)
         is_short = num_answers is not None and num_answers <= FEW_ANSWERS
         if is_short:
             self.workers = min(self.workers, 1)
         self._pool = (
-            WorkerPool(parts, self.limits, self.workers, warm=not is_short)
+            WorkerPool(subtasks, self.limits, self.workers, warm=not is_short)
             if self.workers
             else None
         )
@@ -221,7 +221,7 @@ class Grader:
         """
         in_flight = self._in_flight[event.slot]
         self._in_flight[event.slot] = {}
-        blamed = event.answer
+        blamed = event.job
         if blamed not in in_flight and event.slot not in self._exiting:
             in_flight = {
                 number: replace(job, suspicions=job.suspicions + 1)

@@ -11,11 +11,11 @@ from whet.config import CONSTANT, Config
 
 MAX_WORKERS = 128
 GRACE_SECONDS = 3.0
-"""Time beyond a task's own clock, for starting and ending what it waits for."""
+"""Time beyond a task's own clock, for starting and ending its processes."""
 
 
 class Limits(Config):
-    """How many processes grade, what one answer may cost, and how many failures are too many."""
+    """Limits of grading: processes, cost of one answer, share of failures."""
 
     workers: int | None = Field(default=None, ge=0, le=MAX_WORKERS)
     """Grading processes; 0 grades in this process, without limits. None takes two, or 0 where the
@@ -27,7 +27,7 @@ class Limits(Config):
     """Seconds of processor time an answer may take: fewer than `wall`, so that a busy machine and
     a costly answer can be told apart."""
     memory: int = Field(default=1 << 30, ge=1 << 24, json_schema_extra=CONSTANT)
-    """Bytes an answer may take beyond what the worker holds when it starts."""
+    """Bytes an answer may take beyond the worker's own at its start."""
     silence: float = Field(default=8.0, gt=0, json_schema_extra=CONSTANT)
     """Seconds a worker may be silent beyond an answer's time; then it is stuck, and is killed."""
     unscored_share: float = Field(default=0.2, ge=0, le=1)

@@ -29,7 +29,7 @@ MAX_NOTE_CHARS = 10_000
 
 
 class WorkerState(StrEnum):
-    """What a worker does after a message: continue its batch, wait for another, or exit."""
+    """The state of a worker after a message: continues its batch, waits for another, or exits."""
 
     MORE = "more"
     READY = "ready"
@@ -68,7 +68,7 @@ def unscored_with(note: str) -> Score:
 
 
 def score_safely(task: Task, problem: Problem, text: str) -> Score:
-    """Score an answer, whatever the grader does; the note says what went wrong."""
+    """Score an answer, whatever the grader does; the note has the reason for a failure."""
     try:
         return _check_score(task.score(problem, text))
     except DataError as error:

@@ -43,10 +43,10 @@ class BatchScored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDied:
-    """A worker died and was replaced; `answer` is the one it was grading."""
+    """A worker died and was replaced; `job` is the number of the one it was grading."""
 
     slot: int
-    answer: int | None
+    job: int | None
     why: str
     by_answer: bool
     """The answer cost too much processor time or crashed it; nothing outside did."""
@@ -192,16 +192,16 @@ class WorkerPool:
             self._is_ready = True
             return []
         slot = message["slot"]
-        answer = message["answer"]
+        job = message["job"]
         why = message["why"]
-        assert isinstance(slot, int) and isinstance(answer, int | None), "our own message"
+        assert isinstance(slot, int) and isinstance(job, int | None), "our own message"
         assert isinstance(why, str), "our own message"
         by_answer = message["by_answer"] is True
-        died = WorkerDied(slot=slot, answer=answer, why=why, by_answer=by_answer)
+        died = WorkerDied(slot=slot, job=job, why=why, by_answer=by_answer)
         return [*self._replace(slot), died]
 
     def _replace(self, slot: int) -> list[BatchScored | WorkerDied]:
-        """Read what a dead worker has still sent, and fork another."""
+        """Read the last messages of a dead worker, and fork another."""
         channel = self._workers.pop(slot)
         last: list[BatchScored | WorkerDied] = []
         channel.socket.setblocking(False)

@@ -1,4 +1,4 @@
-"""What the torch, C and Triton kernels share: block sizes, devices, and the attention of a layer.
+"""Shared by the torch, C and Triton kernels: block sizes, devices, and the attention of a layer.
 
 Each operation has a reference in plain torch (`torch_*`), which runs anywhere. Triton kernels run
 on CUDA, C kernels in float32 on a CPU. With TRITON_INTERPRET=1 in the environment before the first
@@ -41,7 +41,7 @@ class AttentionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AttentionSpec:
-    """What the attention of a layer needs besides its fused projection."""
+    """The inputs of a layer's attention besides its fused projection."""
 
     num_heads: int
     num_kv_heads: int

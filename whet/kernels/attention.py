@@ -210,7 +210,7 @@ def torch_grid_attention(
 
 
 def _window_mask(longest: int, window: int | None, device: torch.device) -> Tensor | None:
-    """Mark what each of `longest` positions sees; None where causality alone decides."""
+    """Mask the keys that each of `longest` positions sees; None where causality alone decides."""
     if window is None or window >= longest:
         return None
     position_C = torch.arange(longest, device=device)

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-calls
-"""RMSNorm with residual, SwiGLU, and splitting heads with rope: what a layer does besides products.
+"""RMSNorm with residual, SwiGLU, and splitting heads with rope: a layer's work besides products.
 
 Shapes: T tokens, H hidden, F width of the feed-forward, B rows decoding, X = (N + 2 G) D, N query
 heads, G key/value heads, D head size, C positions. Norms and gates are computed in float32 and
@@ -8,7 +8,7 @@ by side in one row of 2 F. The rope table has D/2 cosines then D/2 sines per pos
 for heads in the half-split layout; queries and keys are rounded to the dtype of the projection
 before they are rotated.
 
-The C functions at the end of this file and those of triton_layer_ops.py have the same names, and
+The C functions at the end of this file and in triton_layer_ops.py have the same names, and
 come in pairs of forward and backward.
 """
 

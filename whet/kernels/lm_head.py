@@ -60,9 +60,9 @@ def token_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Score each label under softmax(logits / temperature); the entropy too if wanted, else 0.
 
-    Both have gradients; detach what should have none. The backward pass computes chunks of logits
-    again, unless all fit in one chunk of the C kernel, which keeps them. A temperature of 0 scores
-    like 1, as `sample_rows` does.
+    Both have gradients; detach inputs that should have none. The backward pass computes chunks of
+    logits again, unless all fit in one chunk of the C kernel, which keeps them. A temperature of 0
+    scores like 1, as `sample_rows` does.
     """
     elements = chunk_elements or (GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS)
     if not hidden_MH.is_cuda and len(hidden_MH) * len(weight_VH) <= elements:

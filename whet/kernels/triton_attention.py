@@ -117,7 +117,7 @@ def _row_sum(x):
 
 @triton.jit
 def _finite_max(row_max, WINDOW: tl.constexpr):
-    """Return what exponents are relative to: the maximum, or 0 while a window masks every key."""
+    """Return the offset of exponents: the maximum, or 0 while a window masks every key."""
     if WINDOW > 0:
         row_max = tl.where(row_max == float("-inf"), 0.0, row_max)
     return row_max

@@ -34,7 +34,7 @@ class Llama3Rope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YarnRope:
-    """YaRN (Peng et al. 2023): dimensions that turn often are kept, those that do not stretched."""
+    """YaRN (Peng et al. 2023): dimensions that turn often are kept, others stretched."""
 
     factor: float
     original_max_positions: int
@@ -155,7 +155,7 @@ of the file itself."""
 
 
 def from_json(row: Mapping[str, Json]) -> ModelConfig:
-    """Read the shape from a `config.json`, old or new style; refuse what is not supported."""
+    """Read the shape from a `config.json`, old or new style; refuse unsupported models."""
     family = row.get("model_type")
     if not isinstance(family, str) or family not in FAMILIES:
         raise DataError(

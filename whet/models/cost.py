@@ -1,4 +1,4 @@
-"""What a model costs before anything runs: parameters, operations, and time and memory on a card.
+"""The predicted cost of a model: parameters, operations, and time and memory on a card.
 
 The shares of the hardware's rates are fitted to runs of 0.5B, 1.5B and 7B models on one H200
 (docs/performance.md); on other cards the same shares are assumed. Memory is counted, not fitted.
@@ -55,7 +55,7 @@ class Cost:
 
     @property
     def activation_bytes(self) -> int:
-        """Count what the backward pass keeps of one token, in all layers."""
+        """Count the activations kept for the backward pass per token, in all layers."""
         cfg = self.cfg
         numbers = (
             4 * cfg.hidden_size
@@ -98,7 +98,7 @@ class Card:
 
     @property
     def usable(self) -> float:
-        """Memory without what the driver takes and gaps between tensors waste."""
+        """Memory without the driver's share and the gaps between tensors."""
         return self.memory * SHARE_OF_MEMORY
 
 
@@ -119,7 +119,7 @@ _CACHE = 0.85
 _MATMUL = 0.75
 """Shares of the matrix rate, the copy rate and, in an update, the matrix rate that are reached."""
 _LAYER_SECONDS = 32e-6
-"""What a layer of a decode step takes besides: nine small kernels, one after the other."""
+"""Fixed time of a layer in a decode step: nine small kernels, one after the other."""
 _PASSES = 8
 """How often an update reads or writes each byte that it keeps for the backward pass."""
 _START_SECONDS = 0.02
@@ -127,7 +127,7 @@ WAKE_SECONDS = 0.15
 """Time to free a cache and allocate, clear and record it again."""
 SHARE_OF_MEMORY = 0.95
 STAGING = 9 * 4.0 * 2**24
-"""Memory for what passes through the card to and from the host (`whet/train/offload.py`)."""
+"""Memory for buffers that pass through the card to and from the host (`whet/train/offload.py`)."""
 LOGITS = 2**29
 """Logits that an update holds at a time (`whet/kernels/lm_head.py`)."""
 
@@ -189,7 +189,7 @@ def score_seconds(
 
 
 def sampling_bytes(cost: Cost, *, rows: int, prefill: int) -> dict[str, float]:
-    """Count what a rollout holds besides its cache; `prefill` tokens run at once."""
+    """Count the bytes of a rollout besides its cache; `prefill` tokens run at once."""
     logits = 4.0 * rows * cost.cfg.vocab_size
     cfg = cost.cfg
     pass_bytes = float(
@@ -211,7 +211,7 @@ def update_bytes(
     checkpointed: int = 0,
     trained: int | None = None,
 ) -> dict[str, float]:
-    """What an update holds besides weights and optimiser, at its peak.
+    """Bytes of an update besides weights and optimiser, at its peak.
 
     `trained` counts the weights that have gradients, all if left out. The first of several passes
     begins without gradients; a single one ends with them, when the activations are gone.
@@ -268,7 +268,7 @@ def state_bytes(
     offload: bool = False,
     reference: bool = False,
 ) -> dict[str, float]:
-    """Count what stays between phases, of a model with so many weights that have gradients."""
+    """Count the bytes that stay between phases, of a model with so many trained weights."""
     weights = float(width * parameters)
     optimiser = optimizer_bytes(trained, width)
     return {

@@ -35,7 +35,7 @@ DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _ROPE = re.compile(r".*\.rotary_emb\.inv_freq")
 _TIED = re.compile(rf"lm_head\.weight|{_ROPE.pattern}")
-"""Tensors in files of others that the decoder does not need: those of rope, and of a tied head."""
+"""Tensors in published files that the decoder does not need: rope tables, a tied head."""
 
 
 def resolve(model: str) -> Path:
@@ -165,7 +165,7 @@ def save_model(
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a safetensors file, whole or not at all; what the disk refuses is one sentence."""
+    """Write a safetensors file, whole or not at all; a disk error is one sentence."""
     host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     partial = file.with_name(f"{file.name}.partial")
     with write_errors(file):

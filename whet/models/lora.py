@@ -218,7 +218,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def read_adapter(folder: Path) -> tuple[str, LoraConfig]:
-    """Read the base and the shape of adapters; refuse what the decoder would compute wrongly."""
+    """Read the base and the shape of adapters; refuse those the decoder does not support."""
     file = folder / ADAPTER_CONFIG
     row = read_json(file)
     if row.get("peft_type") != "LORA":
@@ -294,7 +294,7 @@ def save_trained(model: Transformer, folder: Path, *, eos_tokens: Collection[int
 
 
 def load_trained(model: Transformer, folder: Path) -> None:
-    """Load what `save_trained` wrote, in place: all weights, or the adapters."""
+    """Load the files of `save_trained`, in place: all weights, or the adapters."""
     if isinstance(model, LoraTransformer):
         load_adapters(model, folder)
     else:

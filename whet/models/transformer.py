@@ -135,7 +135,7 @@ class Transformer(nn.Module):
         return add_norm(added_TH, residual_TH, self.norm.weight, self.cfg.norm_eps)[0]
 
     def logits(self, hidden_TH: Tensor) -> Tensor:
-        """Apply the head: what the engine samples from, and the learner scores by."""
+        """Apply the head; engine and learner share these logits."""
         return head_logits(hidden_TH, self.head_weight_VH)
 
     def token_logprobs(
@@ -235,7 +235,7 @@ class Layer(nn.Module):
         positions_T: Tensor | None,
         attend: Attend,
     ) -> tuple[Tensor, Tensor]:
-        """Take the residual stream and what to add to it; return both for the next layer."""
+        """Take the residual stream and the update to add to it; return both for the next layer."""
         normed_TH, residual_TH = add_norm(
             added_TH, residual_TH, self.input_norm.weight, self.cfg.norm_eps
         )

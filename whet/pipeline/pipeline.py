@@ -63,11 +63,11 @@ OUT_OF_HOST_MEMORY = (
     "not enough memory",
     "Storage size calculation overflowed",
 )
-"""What torch's errors say when host memory runs out."""
+"""Words of torch's errors when host memory runs out."""
 SHARED = {key for kind in KINDS.values() for key in kind.model_fields} - {"kind"}
 """Settings of stages that a pipeline may also set for all of them."""
 STAND_INS = "stand-ins"
-"""Where a smoke run keeps what it takes in place of models and data from outside."""
+"""Folder of a smoke run's stand-ins for models and data from outside."""
 
 
 class PipelineConfig(Config):
@@ -76,7 +76,7 @@ class PipelineConfig(Config):
     shared_with = "stages"
 
     kind: Literal["run"] = "run"
-    """What the file is for."""
+    """The purpose of the file."""
     seed: int = 0
     """The seed of every stage that names none."""
     stages: dict[str, AnyStage]
@@ -84,7 +84,7 @@ class PipelineConfig(Config):
 
     @classmethod
     def expand_table(cls, given: Mapping[str, Json]) -> Table:
-        """Lay what stands above the stages, such as `task`, under every stage that knows it."""
+        """Give settings above the stages, such as `task`, to every stage that has them."""
         table = dict(given)
         stages = table.get("stages")
         if not isinstance(stages, dict):
@@ -101,7 +101,7 @@ class PipelineConfig(Config):
     @field_validator("stages")
     @classmethod
     def _check_names(cls, stages: dict[str, AnyStage]) -> dict[str, AnyStage]:
-        """Keep names to what a folder can be called; a stage's is part of its folder's."""
+        """Refuse names that are no folder names; a stage's is part of its folder's."""
         if not stages:
             raise ValueError(
                 'there should be a stage at least, such as [stages.problems] with kind = "make"'
@@ -115,14 +115,14 @@ class PipelineConfig(Config):
 
 
 def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig]:
-    """Read a pipeline, and check what its stages refer to."""
+    """Read a pipeline, and check the references of its stages."""
     loaded = load_settings(PipelineConfig, file, overrides)
     _check_references(loaded.config.stages)
     return loaded
 
 
 def load_smoke(file: Path, overrides: Sequence[str], folder: Path) -> Loaded[PipelineConfig]:
-    """Read a pipeline in its smoke form; what is set by a flag stays as it is set."""
+    """Read a pipeline in its smoke form; settings of flags stay."""
     given = load_pipeline(file, overrides)
     table = to_table(given.config)
     by_flag = {key for key, source in given.origin.items() if source == "cli"}

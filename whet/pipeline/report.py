@@ -1,4 +1,4 @@
-"""What a pipeline has learned: summary.json, report.html, and the last words on the screen."""
+"""The results of a pipeline: summary.json, report.html, and the last lines on the screen."""
 
 import re
 import shlex
@@ -60,7 +60,7 @@ def write_results(
     *,
     settings: str = "",
 ) -> None:
-    """Gather what the stages left into summary.json and report.html."""
+    """Gather the results of the stages into summary.json and report.html."""
     runs = {name: RunStore.view(path) for name, path in folders.items()}
     evals = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
     seconds = {name: _seconds(path) for name, path in folders.items()}
@@ -74,7 +74,7 @@ def write_results(
 def describe_results(
     stages: Mapping[str, StageConfig], folders: Mapping[str, Path], folder: Path
 ) -> str:
-    """Say what was learned, where to look, and how to ask and export the trained model."""
+    """Print the result, its files, and how to ask and export the trained model."""
     lines = ["", "[bold]What was learned[/]"]
     evals = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
     for name, title in _eval_names(evals).items():
@@ -106,7 +106,7 @@ def _question(stage: TrainingConfig, folders: Mapping[str, Path]) -> str:
 
 
 def _summaries(folder: Path) -> tuple[EvalSummary, EvalSummary]:
-    """Read what an evaluation found, sampled and greedy."""
+    """Read the results of an evaluation, sampled and greedy."""
     evals = RunStore.view(folder).evals()
     return EvalSummary.from_json(evals[SAMPLED]), EvalSummary.from_json(evals[GREEDY])
 
@@ -223,9 +223,9 @@ def _curves(stage: str, run: RunStore) -> list[Curve]:
 
 def _stage_time(name: str, seconds: float, run: RunStore) -> StageTime:
     rows = run.metrics()
-    totals = {part: sum(row.get(name, 0.0) for row in rows) for part, name in TIMES.items()}
-    parts: dict[str, float] = {part: total for part, total in totals.items() if total > 0}
-    return StageTime(name=name, seconds=seconds, parts=parts)
+    totals = {phase: sum(row.get(key, 0.0) for row in rows) for phase, key in TIMES.items()}
+    phases: dict[str, float] = {phase: total for phase, total in totals.items() if total > 0}
+    return StageTime(name=name, seconds=seconds, phases=phases)
 
 
 def _facts(seed: int, runs: Mapping[str, RunStore]) -> dict[str, str]:

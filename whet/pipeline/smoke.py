@@ -1,8 +1,8 @@
 """Smoke runs: all stages, algorithms, rewards and tasks of a pipeline, on tiny models and a few
-problems. They show that a recipe runs, not what it would learn.
+problems. They show that a recipe runs, not that it learns.
 
-`shrink` makes the settings small, and turns what they take from outside (hub ids, data files, all
-problems of a task) into stand-ins below one folder. `write_smoke_inputs` writes those: models of
+`shrink` makes the settings small, and replaces inputs from outside (hub ids, data files, all
+problems of a task) with stand-ins below one folder. `write_smoke_inputs` writes those: models of
 random weights, and problems and answers that the task itself makes. A random term joins each
 reward, so that siblings differ and every step of training has a gradient.
 """
@@ -27,11 +27,11 @@ from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.rollouts import write_rollouts
 from whet.tasks.base import Task, list_problems
-from whet.tasks.generated import NUM_LEVELS, Generator
+from whet.tasks.generated import Generator
 from whet.tasks.task_config import build_task
 from whet.tasks.warmup.arithmetic import Arithmetic
 from whet.toml import Table, flatten, with_value
-from whet.types import SPLITS, Group, Json, Problem, Split, content_id, read_integer
+from whet.types import NUM_LEVELS, SPLITS, Group, Json, Problem, Split, content_id, read_integer
 
 CAPS: Mapping[str, int] = {
     "steps": 3,
@@ -157,7 +157,7 @@ def _shrink_stage(stage: Json, target: Path, fixed: Collection[str]) -> Table:
 
 
 def _changes(stage: Table, target: Path) -> Iterator[tuple[str, Json]]:
-    """List the dotted keys of a stage that change, with what they become."""
+    """List the dotted keys of a stage that change, with their new values."""
     values = flatten(stage)
     for key, cap in CAPS.items():
         value = values.get(key)
@@ -195,7 +195,7 @@ def _is_outside(location: Json) -> bool:
 def _make_problems(task: Task, split: Split, count: int) -> Iterator[Problem]:
     """Make a few problems of different levels, at least one per part of a task that can make
     them."""
-    makers = [maker for part in task.parts if (maker := _problem_maker(part)) is not None]
+    makers = [maker for subtask in task.subtasks if (maker := _problem_maker(subtask)) is not None]
     if not makers:
         yield from islice(list_problems(task, split), count)
     for index in range(max(count, len(makers)) if makers else 0):
@@ -217,7 +217,7 @@ def _make_sum(seed: int, level: float) -> Problem:
 
 
 def _make_answers(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
-    """Write worked answers; for DPO also those of the next problem, as wrong answers."""
+    """Write worked answers; for DPO also answers to the next problem, as wrong ones."""
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
     if not isinstance(stage, DPOConfig):
         return right

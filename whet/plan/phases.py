@@ -1,4 +1,4 @@
-"""What one model does in every step of a stage, and what each phase of that takes on a card."""
+"""The phases of one model in every step of a stage, and their time and memory on a card."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ class Job:
     """One model's share of a stage. `prompt` and `new` are the tokens of a sequence.
 
     `train` is None where nothing is trained, `engine` where nothing is sampled. `reader` is a
-    second model that scores what was sampled: a reference, or a teacher. `beside` are bytes of yet
+    second model that scores the samples: a reference, or a teacher. `beside` are bytes of yet
     others that stay on the card.
     """
 
@@ -37,7 +37,7 @@ class Job:
     """Weights that have gradients; all if left out."""
     reader: Cost | None = None
     reader_bytes: float = 0.0
-    """What the reader holds that is not the policy's own."""
+    """Bytes of the reader that are not the policy's own."""
     beside: float = 0.0
 
     @property
@@ -46,7 +46,7 @@ class Job:
 
     @property
     def state(self) -> dict[str, float]:
-        """What stays on the card between phases, by name."""
+        """Bytes that stay on the card between phases, by name."""
         train = self.train
         offload = train is not None and train.offload
         held = estimate.state_bytes(
@@ -60,7 +60,7 @@ class Job:
 
     @property
     def host_bytes(self) -> float:
-        """What is kept in host memory instead."""
+        """Bytes kept in host memory instead."""
         if self.train is None:
             return 0.0
         optimiser = estimate.optimizer_bytes(self.num_trainable, self.cost.width)
@@ -68,7 +68,7 @@ class Job:
         return far + (self.reader_bytes if self.train.offload_reference else 0.0)
 
     def update_bytes(self, train: TrainConfig, checkpointed: int) -> dict[str, float]:
-        """What an update holds besides the state, with so many layers that run twice."""
+        """Bytes of an update besides the state, with so many layers that run twice."""
         tokens = self.sequences * (self.prompt + self.new)
         size = min(train.micro_tokens, tokens)
         return estimate.update_bytes(
@@ -96,7 +96,7 @@ class StepPhase:
 
 
 def phases(job: Job, card: Card) -> Iterator[StepPhase]:
-    """List what a step does, in order: sample, score with the second model, update."""
+    """List the phases of a step, in order: sample, score with the second model, update."""
     fit = find_fit(job, card)
     if job.engine is not None and (cache := cache_bytes(job, card)) is not None:
         yield _sampling(job, job.engine, card, cache, wakes=not fit.keeps_cache)
@@ -108,8 +108,7 @@ def phases(job: Job, card: Card) -> Iterator[StepPhase]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What an update leaves room for: whether the cache stays, its bytes, and the number of layers
-    that are checkpointed."""
+    """The memory plan of an update: whether the cache stays, its bytes, checkpointed layers."""
 
     keeps_cache: bool
     cache: float
@@ -117,8 +116,7 @@ class Fit:
 
 
 def find_fit(job: Job, card: Card) -> Fit:
-    """Decide as a run will (`whet/train/memory.py`), from what is predicted instead of what is
-    measured."""
+    """Decide as a run will (`whet/train/memory.py`), from predicted instead of measured bytes."""
     cache = 0.0
     if job.engine is not None and (predicted := cache_bytes(job, card)) is not None:
         rows = min(job.engine.slots, job.sequences)

@@ -1,5 +1,5 @@
-"""What a file will take on a named GPU: memory, seconds per step, hours; and what to change where
-it does not fit."""
+"""The predicted cost of a file on a named GPU: memory, seconds per step, hours; and changes that
+make it fit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -40,7 +40,7 @@ NOT_COUNTED = (
 
 
 def print_plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> bool:
-    """Print what each stage with a model will take; return whether all of them fit."""
+    """Print the cost of each stage with a model; return whether all of them fit."""
     if gpu not in CARDS:
         raise ConfigError(f"--gpu is {gpu!r}, expected one of {', '.join(CARDS)}")
     card = CARDS[gpu]
@@ -72,7 +72,7 @@ def print_plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> 
 
 
 def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator[Job]:
-    """List what the models of a stage do in each of its steps."""
+    """List the jobs of a stage's models in each of its steps."""
     stage = stages[name]
     if not isinstance(stage, ModelStageConfig):
         return
@@ -156,13 +156,13 @@ def _job(
 
 
 def _add_companions(job: Job, algo: AlgoConfig) -> Job:
-    """Add what an algorithm brings along: a reference for its KL, a critic that is trained beside
-    the policy."""
+    """Add the other models of an algorithm: a reference for its KL, a critic trained beside the
+    policy."""
     cost = job.cost
     trained = cost.parameters if job.trained is None else job.trained
     if algo.kl > 0:
         job = replace(job, reader=cost, reader_bytes=float(cost.width * trained))
-    if resolve_algorithm(algo).advantage == "gae" and job.train is not None:
+    if resolve_algorithm(algo).needs_values and job.train is not None:
         optimiser = 0.0 if job.train.offload else optimizer_bytes(trained, cost.width)
         job = replace(job, beside=job.beside + cost.width * trained + optimiser)
     return job

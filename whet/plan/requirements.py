@@ -1,5 +1,4 @@
-"""What a pipeline needs and this machine lacks, found before its first stage: weights, data files,
-memory."""
+"""Missing requirements of a pipeline, found before its first stage: weights, data files, memory."""
 
 import math
 import os
@@ -37,7 +36,7 @@ Stages = Mapping[str, StageConfig]
 
 
 def check_needs(stages: Stages) -> None:
-    """Stop with one sentence that names all that is missing, and what it would take."""
+    """Stop with one sentence that names everything missing, and the remedy."""
     missing = [*_missing_inputs(stages), *_missing_memory(stages)]
     if missing:
         raise DataError(
@@ -79,7 +78,7 @@ def _missing_memory(stages: Stages) -> Iterator[str]:
 
 
 def _bytes(stages: Stages, stage: StageConfig, width: int) -> float:
-    """Count what the models of a stage hold, with gradients of one at a time; a model of unknown
+    """Count the bytes of a stage's models, with gradients of one at a time; a model of unknown
     size counts nothing."""
     total = 0.0
     gradients = 0.0
@@ -88,7 +87,7 @@ def _bytes(stages: Stages, stage: StageConfig, width: int) -> float:
         count = num_parameters(str(model_folder(origin))) or 0.0 if origin else 0.0
         is_trained = train is not None and source.lora is None
         has_reference = is_trained and algo is not None and algo.kl > 0
-        has_critic = algo is not None and resolve_algorithm(algo).advantage == "gae"
+        has_critic = algo is not None and resolve_algorithm(algo).needs_values
         # A CPU has no other memory to offload to.
         is_offloaded = width < 4 and train is not None and train.offload
         trained = count if is_trained and not is_offloaded else 0.0

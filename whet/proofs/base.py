@@ -1,4 +1,4 @@
-"""A proof: a measurement, its limit, and what is wrong if the limit is exceeded."""
+"""A proof: a measurement, its limit, and the fault that exceeds it."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ class Proof:
     name: str
     claim: str
     fault: str
-    """What is wrong if the claim does not hold."""
+    """The fault if the claim does not hold."""
     remedy: str
     measure: Callable[[], Measurement]
 

@@ -94,7 +94,7 @@ def measure_pass_at_k() -> Measurement:
 
 
 RELATIVE_LIMIT = 1e-5
-"""Relative to the norm, in float32: what another order of summation may change."""
+"""Largest change by another order of summation, relative to the norm, in float32."""
 FLOAT32_LIMIT = 1e-4
 """Between a decode and a packed pass in float32, in nats."""
 PENALISED = AlgoConfig(name="dapo", kl=0.1, entropy=0.01)
@@ -140,7 +140,9 @@ def measure_ratio() -> Measurement:
     examples = fixtures.sample_examples(policy)
     learner = policy.learner(TrainConfig(micro_tokens=100), steps=1)
     gap_by_name: dict[str, float] = {}
-    names = [name for name, row in PRESETS.items() if row.steps is None and row.advantage != "gae"]
+    names = [
+        name for name, row in PRESETS.items() if row.step_rule is None and not row.needs_values
+    ]
     for name in names:
         algo = algorithm.build_algorithm(AlgoConfig(name=name), max_tokens=16)
         weighed = learner_module.weigh(examples, algo.weights)

@@ -35,7 +35,7 @@ from whet.types import Completion, Finish, Floats, Problem, Score, Split, Tokens
 
 
 class ScriptedEngine:
-    """Gives each request what `answer` returns, cut at its limit; every token counts as certain."""
+    """Answers each request with `answer`'s text, cut at its limit; every token is certain."""
 
     def __init__(
         self, answer: Callable[[Request], Tokens], *, version: int = 0, context: int = 1 << 20

@@ -57,7 +57,7 @@ class Stateful(Protocol):
 
 
 class GuardConfig(Config):
-    """What to do when a policy collapses, which validation shows."""
+    """The response to a collapse of the policy, which validation shows."""
 
     restores: int = Field(default=0, ge=0)
     """How often a run may go back to its best validation; 0 is no guard."""
@@ -260,7 +260,7 @@ class CheckpointManager:
 
         With a guard this is also saved, so that there is something to go back to.
         """
-        if step > 0 or self.best.step >= 0 or not self.validator.is_due(0, -1):
+        if step > 0 or self.best.step >= 0 or not self.validator.is_due_first:
             return
         is_guarded = self.guard is not None and self.guard.is_on
         self._validate(0, tracker, can_be_best=is_guarded)

@@ -57,7 +57,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     policy, clock = session.policy, session.clock
     teacher = open_teacher(cfg.teacher, policy, cfg.train)
     learner = policy.learner(cfg.train, steps=cfg.steps)
-    problems = session.fitting(some_problems_of(session.task, cfg.problems, "rl"))
+    problems = session.trainable(some_problems_of(session.task, cfg.problems, "rl"))
     objective = distill_objective()
     manager = session.manager(learner)
     start = manager.resume()

@@ -54,7 +54,7 @@ class PairsConfig(Config):
 
 
 class OwnAnswers(Config):
-    """What the model is asked where its own answers are compared."""
+    """Problems for the model's own answers, where these are compared."""
 
     split: Literal["sft", "rl"] = "rl"
     """The split of the problems."""
@@ -74,13 +74,13 @@ class DPOConfig(TrainingConfig):
     """A rollout file, a run folder with rollouts, or `@stage` in a pipeline; none samples answers
     of the model first."""
     own: OwnAnswers = OwnAnswers()
-    """What the model is asked where `data` is none."""
+    """Problems for the model to answer where `data` is none."""
     pairs: PairsConfig = PairsConfig()
     """Which answers make pairs."""
     loss: PreferenceConfig = PreferenceConfig()
     """How a pair becomes a gradient."""
     guard: GuardConfig = GuardConfig()
-    """What to do when the policy collapses."""
+    """The response to a collapse of the policy."""
 
     def without_effect(self) -> dict[str, str]:
         unused = super().without_effect()
@@ -153,7 +153,7 @@ def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
 
 
 def check_pairs(view: PreferencePairs) -> None:
-    """Print how many pairs there are and what was left out; stop where there is no pair."""
+    """Print the number of pairs and of rollouts left out; stop where there is no pair."""
     left_out = [
         f"{view.faults[fault]:,} {words}" for fault, words in LEFT_OUT.items() if view.faults[fault]
     ]

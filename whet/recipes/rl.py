@@ -36,7 +36,7 @@ COLUMNS = {
 
 
 class RLConfig(TrainingConfig):
-    """Which policy learns what, how, and for how long."""
+    """Settings of RL: policy, problems, algorithm, steps."""
 
     kind: Literal["rl"] = "rl"
     problems_per_step: int = Field(default=32, ge=1)
@@ -59,7 +59,7 @@ class RLConfig(TrainingConfig):
     critic: CriticConfig = CriticConfig()
     """How the critic learns, for algorithms that need one, such as ppo."""
     guard: GuardConfig = GuardConfig()
-    """What to do when the policy collapses."""
+    """The response to a collapse of the policy."""
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "RLConfig":
@@ -68,7 +68,7 @@ class RLConfig(TrainingConfig):
             raise ValueError(
                 f"gather.first = {first} should be below group_size = {self.group_size}"
             )
-        is_compared = resolve_algorithm(self.algo).advantage not in ("to_go", "gae")
+        is_compared = resolve_algorithm(self.algo).compares_answers
         if self.group_size == 1 and (is_compared or self.gather.refill is not None):
             who = f'algo.name = "{name}"' if is_compared else "gather.refill"
             raise ValueError(
@@ -80,7 +80,7 @@ class RLConfig(TrainingConfig):
                 "sampling.temperature = 0 gives all answers to a problem the same tokens, so there "
                 "is nothing to compare: set it above 0"
             )
-        if resolve_algorithm(self.algo).steps is not None:
+        if resolve_algorithm(self.algo).step_rule is not None:
             raise ValueError(
                 f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
             )
@@ -103,13 +103,13 @@ class RLConfig(TrainingConfig):
 
 
 def rl(cfg: RLConfig, run: RunStore) -> None:
-    """Improve one policy: each step samples groups of answers, and makes those that are better than
-    the rest of their group more likely."""
+    """Improve one policy: each step samples groups of answers, and makes the better answers of each
+    group more likely."""
     task = build_task(cfg.task)
     problems = some_problems_of(task, cfg.problems, "rl")
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task)
-    feed = open_feed(cfg, session.fitting(problems))
+    feed = open_feed(cfg, session.trainable(problems))
     policy, clock = session.policy, session.clock
     trainer = RLTrainer(
         policy,

@@ -7,7 +7,7 @@ from pydantic import Field
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
 from whet.data.rollout_datasets import Keep, choose_answers, list_texts, make_sft_examples
-from whet.errors import DataError
+from whet.errors import ConfigError, DataError
 from whet.recipes.training import (
     STEPS_PER_LINE,
     TrainingConfig,
@@ -32,7 +32,7 @@ COLUMNS = {
 
 
 class SFTConfig(TrainingConfig):
-    """What to imitate, with which model, for how long."""
+    """Settings of SFT: answers to imitate, model, steps."""
 
     starts_anew = True
 
@@ -44,7 +44,7 @@ class SFTConfig(TrainingConfig):
     data: str
     """A rollout file, a run folder with rollouts, or `@stage` in a pipeline."""
     keep: Keep = "correct"
-    """Which answers to imitate: correct leaves out those that were graded otherwise, all imitates
+    """Which answers to imitate: correct leaves out answers graded otherwise, all imitates
     whatever is there."""
 
 
@@ -60,6 +60,12 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         f"{len(view.examples):,} examples, {view.num_too_long:,} left out as longer than "
         f"{policy.engine.context} tokens"
     )
+    longest = max(len(example.tokens) for example in view.examples)
+    if longest > cfg.train.micro_tokens:
+        raise ConfigError(
+            f"train.micro_tokens = {cfg.train.micro_tokens} is below {longest}, the tokens of the "
+            "longest example: raise it"
+        )
     learner = policy.learner(cfg.train, steps=cfg.steps)
     manager = session.manager(learner)
     objective = sft_objective()

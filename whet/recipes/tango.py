@@ -36,6 +36,7 @@ from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.rollout.verification import (
+    check_verifier_room,
     make_verifications,
     mark_verifier,
     outcome_pairs,
@@ -49,7 +50,7 @@ from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, say, screen
 from whet.train.checkpoint import read_numbers
 from whet.train.optim import TrainConfig
-from whet.train.policy import build_policy
+from whet.train.policy import build_learners, build_policy
 from whet.train.rl_step import RLTrainer, StepResult
 from whet.types import Group, Metrics
 
@@ -110,7 +111,7 @@ class TangoConfig(TrainingConfig):
     """How a verifier's step weighs right and wrong solutions by how rare they are: inverse gives
     both kinds the same total, sqrt_inverse (RL-Tango's) leaves the frequent one ahead."""
     verifier_train: TrainConfig = TrainConfig()
-    """The verifier's optimiser, and what it costs in memory."""
+    """The verifier's optimiser and its memory."""
     verifier_engine: AnyEngineConfig = DEFAULT_ENGINE
     """How many verifications are sampled at once, in how much memory."""
 
@@ -126,7 +127,7 @@ class TangoConfig(TrainingConfig):
                 raise ValueError(
                     f'{key}.name = "{algo.name}" needs a critic, which this recipe does not train'
                 )
-        if resolve_algorithm(self.verifier_algo).steps is not None:
+        if resolve_algorithm(self.verifier_algo).step_rule is not None:
             raise ValueError(
                 f'verifier_algo.name = "{self.verifier_algo.name}" is for the generator: '
                 "use grpo or rloo"
@@ -147,8 +148,7 @@ class TangoConfig(TrainingConfig):
 
 
 def tango(cfg: TangoConfig, run: RunStore) -> None:
-    """Improve both: each step is one side's, on solutions of fresh problems and verifications of
-    them."""
+    """Improve both: each step trains one side, on solutions of fresh problems or verifications."""
     pair = open_pair(cfg, run)
     session, generator, verifier = pair.session, pair.generator, pair.verifier
     empty_limits = {side: EmptyStepLimit() for side in Side}
@@ -188,7 +188,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What the step of one side did, with the rollouts of both."""
+    """The result of one side's step, with the rollouts of both."""
 
     groups: list[Group]
     metrics: Metrics
@@ -198,7 +198,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TangoPair:
-    """Both sides, and what they work on."""
+    """Both trainers, with their session, problems and shared state."""
 
     cfg: TangoConfig
     session: Session
@@ -255,7 +255,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
     problems = some_problems_of(task, cfg.problems, "rl")
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task, judge=judge)
-    feed = Feed(session.fitting(problems), seed=derive(cfg.seed, "feed"))
+    feed = Feed(session.trainable(problems), seed=derive(cfg.seed, "feed"))
     generator = RLTrainer(
         session.policy,
         check_exactness(cfg.algo, session.policy, run),
@@ -275,7 +275,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         tokenizer,
         cfg.verifier_engine,
         name=f"{run.folder.name}-verifier",
-        learners=cfg.learners,
+        learners=build_learners(cfg.verifier_train),
         memory=session.policy.memory,
     )
     verifier = RLTrainer(
@@ -285,11 +285,12 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         max_tokens=cfg.verifier_sampling.max_tokens,
         steps=max(num_steps(cfg, Side.VERIFIER, cfg.steps), 1),
     )
-    if policy.engine.context <= cfg.verifier_sampling.max_tokens:
-        raise ConfigError(
-            f"verifier_sampling.max_tokens = {cfg.verifier_sampling.max_tokens} leaves no room for "
-            f"a solution in the verifier's context of {policy.engine.context} tokens"
-        )
+    check_verifier_room(
+        policy.engine.context,
+        solution=cfg.sampling.max_tokens,
+        verification=cfg.verifier_sampling.max_tokens,
+        micro_tokens=cfg.verifier_train.micro_tokens,
+    )
     return TangoPair(
         cfg=cfg,
         session=session,
@@ -325,7 +326,7 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
         seed=derive(cfg.seed, "update", step),
         clock=pair.session.clock,
     )
-    num_judged = [len(rollout.steps) for group in solved for rollout in group]
+    num_judged = [len(rollout.judged_steps) for group in solved for rollout in group]
     step_metrics = {
         "steps/alpha": 0.0 if outcome.is_one_sided else pair.generator.algo.alpha(progress),
         "steps/guarded": float(outcome.is_one_sided),

@@ -1,4 +1,4 @@
-"""What recipes share: the settings of a stage, and how training opens, reads its data and ends."""
+"""Shared by recipes: the settings of a stage, and how training opens, reads its data and ends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from whet.config import Config
 from whet.data.problems import problems_of
 from whet.engine.base import Sampling
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
-from whet.errors import DataError
+from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
@@ -28,7 +28,7 @@ from whet.rng import stream
 from whet.rollout.collect import ChatEngine
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
-from whet.tasks.base import Task, name_user_code, solvable
+from whet.tasks.base import Task, name_user_code
 from whet.tasks.task_config import TaskConfig, build_task
 from whet.track.metrics import Clock, TrackConfig
 from whet.track.progress import say
@@ -37,7 +37,7 @@ from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.memory import peak_counter
 from whet.train.optim import TrainConfig
-from whet.train.policy import LOCAL, LearnerFactory, Policy, build_policy, set_determinism
+from whet.train.policy import Policy, build_learners, build_policy, set_determinism
 from whet.train.selftest import Exactness, check_exact
 from whet.types import Json, Problem, Rollout
 
@@ -51,18 +51,18 @@ STEPS_PER_LINE = 20
 
 
 class StageConfig(Config):
-    """What every stage has."""
+    """Settings of every stage."""
 
     kind: str
-    """What the stage does."""
+    """The recipe of the stage."""
     seed: int = 0
     """Decides every random choice."""
     task: TaskConfig
-    """What the problems are, and how answers are graded."""
+    """The task: its problems and its grader."""
 
     @property
     def inputs(self) -> dict[str, str]:
-        """What the stage reads, by the setting that names it: folders, files, models, `@stage`."""
+        """Inputs of the stage, by the setting that names them: folders, files, models, `@stage`."""
         inputs: dict[str, str] = {}
         for key, item in self:
             if isinstance(item, ModelSource) and item.path is not None:
@@ -97,7 +97,7 @@ class ModelStageConfig(StageConfig):
     engine: AnyEngineConfig = DEFAULT_ENGINE
     """How many answers are sampled at once, in how much memory."""
     grading: Limits = Limits()
-    """What grading an answer may cost."""
+    """Limits of grading an answer."""
 
     @model_validator(mode="after")
     def _can_answer(self) -> Self:
@@ -120,7 +120,7 @@ class TrainingConfig(ModelStageConfig):
     steps: int = Field(default=100, ge=1)
     """Steps of the run."""
     train: TrainConfig = TrainConfig()
-    """The optimiser, and what it costs in memory."""
+    """The optimiser and its memory."""
     validation: ValidationConfig = ValidationConfig()
     """Validation during training."""
     save: SaveConfig = SaveConfig()
@@ -132,11 +132,6 @@ class TrainingConfig(ModelStageConfig):
     def is_deterministic(self) -> bool:
         return self.train.deterministic
 
-    @property
-    def learners(self) -> LearnerFactory:
-        """Decides where all models of the stage train and score; see docs/add_a_learner.md."""
-        return LOCAL
-
     def without_effect(self) -> dict[str, str]:
         unused = {"train.offload_reference": "there is no model beside the one that trains"}
         return unused if self.starts_anew else unused | {"model.new": NEW_MODEL}
@@ -144,7 +139,7 @@ class TrainingConfig(ModelStageConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Session:
-    """What every training recipe works with."""
+    """The open parts of a training run that its recipe uses."""
 
     cfg: TrainingConfig
     run: RunStore
@@ -157,12 +152,36 @@ class Session:
         """Leave out the problems whose prompts are too long for the policy."""
         return leave_out_long(problems, self.policy.chat_engine, self.run)
 
+    def trainable(self, problems: Sequence[Problem]) -> list[Problem]:
+        """Leave out long prompts, and refuse micro-batches that cannot hold the longest answer.
+
+        Such an answer would end the run in the middle.
+        """
+        kept = self.fitting(problems)
+        micro_tokens = self.cfg.train.micro_tokens
+        if self.policy.engine.context > micro_tokens:
+            longest = max(self._max_length(problem) for problem in kept)
+            if longest > micro_tokens:
+                raise ConfigError(
+                    f"train.micro_tokens = {micro_tokens} is below {longest}, the tokens of the "
+                    "longest prompt with an answer of "
+                    f"sampling.max_tokens = {self.cfg.sampling.max_tokens}: "
+                    "raise the first or lower the second"
+                )
+        return kept
+
     def vary(self, problem: Problem, seed: int) -> Problem:
         """Ask a problem in other words, unless those are too long for the policy."""
         with name_user_code(self.task):
             varied = self.task.vary(problem, seed)
         is_long = len(self.policy.chat.prompt(varied.prompt)) >= self.policy.engine.context
+        is_long = is_long or self._max_length(varied) > self.cfg.train.micro_tokens
         return problem if is_long else varied
+
+    def _max_length(self, problem: Problem) -> int:
+        """Count the tokens of a prompt with the longest answer that can be sampled."""
+        length = len(self.policy.chat.prompt(problem.prompt)) + self.cfg.sampling.max_tokens
+        return min(length, self.policy.engine.context)
 
     def manager(
         self,
@@ -173,9 +192,9 @@ class Session:
         guard: CollapseGuard | None = None,
         critic: Critic | None = None,
     ) -> CheckpointManager:
-        """Make what validates the policy, and writes checkpoints of it and all that has a state."""
+        """Build the checkpoint manager, with a validator."""
         cfg = self.cfg
-        problems = solvable(problems_of(self.task, cfg.problems, cfg.validation.split))
+        problems = problems_of(self.task, cfg.problems, cfg.validation.split)
         problems = self.fitting(problems) if problems else []
         validator = Validator(cfg.validation, self.grader, problems, cfg.sampling, seed=cfg.seed)
         return CheckpointManager(
@@ -227,7 +246,9 @@ def open_session(
         texts=list(texts),
         seed=cfg.seed if model_seed is None else model_seed,
     )
-    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name, learners=cfg.learners)
+    policy = build_policy(
+        model, tokenizer, cfg.engine, name=run.folder.name, learners=build_learners(cfg.train)
+    )
     task = build_task(cfg.task) if task is None else task
     return Session(
         cfg=cfg,

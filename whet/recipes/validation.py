@@ -47,6 +47,11 @@ class Validator:
         self.sampling = sampling.model_copy(update={"temperature": cfg.temperature})
         self.problems = solvable(problems)
 
+    @property
+    def is_due_first(self) -> bool:
+        """Whether to validate before the first step; never without problems."""
+        return bool(self.problems) and self.cfg.every > 0
+
     def is_due(self, step: int, steps: int) -> bool:
         """Whether to validate after `step` of `steps`; never without problems."""
         return bool(self.problems) and (

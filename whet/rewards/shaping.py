@@ -28,7 +28,7 @@ Weight = Annotated[float, Field(ge=-MAX_WEIGHT, le=MAX_WEIGHT)]
 
 
 class Shaping(Config):
-    """What every term has: a weight, and the verdicts it counts for."""
+    """Settings of every term: a weight, and the verdicts it counts for."""
 
     weight: Weight = 1.0
     """Multiplies the term's value."""

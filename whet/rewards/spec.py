@@ -54,7 +54,7 @@ class RewardSpec(Config):
         return any(term.kind in TOKEN_KINDS for term in self.terms)
 
     def apply(self, groups: Sequence[Group]) -> list[Group]:
-        """Reward every rollout; what the grader could not score gets none and is not trained on."""
+        """Reward every rollout; an unscored one gets none and is not trained on."""
         return [tuple(self.apply_to(rollout) for rollout in group) for group in groups]
 
     def apply_to(self, rollout: Rollout) -> Rollout:
@@ -66,7 +66,9 @@ class RewardSpec(Config):
         for term in self.terms:
             if term.applies_to(rollout.score.verdict):
                 reward += term.weight * term.value(rollout, rollout.score)
-        return replace(rollout, reward=reward, steps=self._reward_steps(rollout.steps))
+        return replace(
+            rollout, reward=reward, judged_steps=self._reward_steps(rollout.judged_steps)
+        )
 
     def _weigh_parts(self, rollout: Rollout, score: Score) -> float:
         for name in self.weights:

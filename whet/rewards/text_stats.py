@@ -50,9 +50,9 @@ def repeated_share(text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MI
 def _numbered_runs(text: str, min_unit: int, min_repeats: int) -> list[tuple[int, int]]:
     """Find loops that running numbers hide: start and end of each in the text.
 
-    The numbers are written as one sign, loops are found in what that gives, and those are kept in
-    which one number goes up, or down, by the same step from unit to unit and the others stay. Two
-    that run, as in `f(3) is 7`, tell something new.
+    Numbers are replaced by one sign before the search. A loop counts if one number goes up, or
+    down, by the same step from unit to unit and the others stay. Two running numbers, as in
+    `f(3) is 7`, tell something new.
     """
     numbers = list(_NUMBER.finditer(text))
     masked = _NUMBER.sub(_MASK, text)

@@ -70,8 +70,8 @@ def collect_groups(
 
     An answer depends only on the seed, its problem, index and number, and the weights: not on the
     order in which answers finish, nor on the other requests. `progress` is called with the number
-    of rollouts just graded. A clock counts what the engine did, and as grading the seconds from
-    its last answer to the last score.
+    of rollouts just graded. A clock adds up the engine's work, and counts as grading the seconds
+    from its last answer to the last score.
     """
     clock = clock or Clock()
     sampler = _Sampler(chat_engine, requests)
@@ -102,7 +102,7 @@ class _Sampler:
     def sample(
         self, seed: int, clock: Clock, after_sampling: ExitStack
     ) -> Iterator[tuple[str, Problem, str]]:
-        """Yield what is to be graded; once the engine is done, time counts as grading."""
+        """Yield answers to grade; once the engine is done, time counts as grading."""
         request_by_id = {
             _id(request, number): request for request in self.requests for number in request.numbers
         }

@@ -1,7 +1,7 @@
-"""What a training step gathers: which problems get more answers or are replaced, and batches
+"""Gathering for a training step: which problems get more answers or are replaced, and batches
 sampled ahead. Engine and learner share their weights and take turns, so a lag is a queue.
 
-Nothing is sampled here: `sample` in `whet/recipes/rl.py` asks `GatherConfig` what comes next.
+Nothing is sampled here: `sample` in `whet/recipes/rl.py` asks `GatherConfig` for the next request.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ class GatherConfig(Config):
     siblings."""
 
     def num_to_ask(self, groups: Sequence[Group], problems: int) -> int:
-        """Return how many problems a step of `problems` asks next, after those of `groups`.
+        """Return how many problems a step of `problems` asks next, after `groups`.
 
         First it asks all, then others in place of groups of equal reward, within the budget.
         """
@@ -79,7 +79,7 @@ class GatherConfig(Config):
     def metrics(
         self, groups: Sequence[Group], step: int, *, problems: int, samples: int
     ) -> dict[str, float]:
-        """Count what the settings that are on did to a step."""
+        """Count the effects of the active settings on a step."""
         trained = self.choose_groups(groups)
         metrics = {
             "sampling/lag": fmean(

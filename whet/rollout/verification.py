@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from whet.errors import ConfigError
 from whet.rollout.collect import ChatEngine
 from whet.tasks.base import Task
 from whet.tasks.verify import WORDS, Verify
@@ -12,6 +13,24 @@ from whet.text.steps import token_ranges
 from whet.types import Group, Problem, Role, Rollout, Step
 
 Pairs = Iterator[tuple[bool, bool | None]]
+
+
+def check_verifier_room(
+    context: int, *, solution: int, verification: int, micro_tokens: int
+) -> None:
+    """Refuse limits in tokens that leave no room for a solution, or that no micro-batch holds."""
+    if context <= verification:
+        raise ConfigError(
+            f"verifier_sampling.max_tokens = {verification} leaves no room for a solution in the "
+            f"verifier's context of {context} tokens"
+        )
+    longest = min(solution + verification, context)
+    if longest > micro_tokens:
+        raise ConfigError(
+            f"verifier_train.micro_tokens = {micro_tokens} is below {longest}, the tokens of a "
+            "solution (sampling.max_tokens) and its verification (verifier_sampling.max_tokens): "
+            "raise it or lower these"
+        )
 
 
 def make_verifications(
@@ -73,7 +92,7 @@ def _with_steps(rollout: Rollout, verifications: Group, judge: Verify, chat: Cha
     read = [judge.marks(item.problem, item.text) for item in verifications]
     marks = [item for item in read if item is not None]
     if not marks:
-        return replace(rollout, steps=())
+        return replace(rollout, judged_steps=())
     places = token_ranges(judge.steps(rollout), chat.spans(rollout.completion.tokens))
     worth = [
         fmean(1.0 if mark else -1.0 for mark in step) / len(places)
@@ -83,4 +102,4 @@ def _with_steps(rollout: Rollout, verifications: Group, judge: Verify, chat: Cha
         Step(start=start, end=end, reward=value)
         for (start, end), value in zip(places, worth, strict=True)
     )
-    return replace(rollout, steps=steps)
+    return replace(rollout, judged_steps=steps)

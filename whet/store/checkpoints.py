@@ -1,6 +1,6 @@
 """Checkpoint folders: complete, hashed, and safe against a kill at any moment.
 
-The caller decides what is in them. A save writes `.new-000120`, hashes it, and renames it to
+The caller decides on their content. A save writes `.new-000120`, hashes it, and renames it to
 `000120`. A folder to delete is first renamed to `.gone-`, one to replace to `.old-`, so that a
 numbered folder is always complete.
 """
@@ -162,7 +162,7 @@ def check_model(folder: Path) -> None:
 
 
 def _find_damage(folder: Path, step: int, *, model: Path | None = None) -> str | None:
-    """Say what differs from the manifest in a whole checkpoint, or in one model of it."""
+    """Describe a difference to the manifest in a whole checkpoint, or in one model of it."""
     if not (folder / MANIFEST).is_file():
         return f"it has no {MANIFEST}"
     try:

@@ -224,7 +224,7 @@ def hash_file(path: Path) -> Json:
 
 
 def find_damage(folder: Path, hashes: Mapping[str, Json]) -> str | None:
-    """Compare a folder with its hashes; return what differs, or None.
+    """Compare a folder with its hashes; return a difference, or None.
 
     Files without a hash are ignored.
     """

@@ -66,7 +66,7 @@ def _to_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
         "note": _texts_column(s.note if s else None for s in scores),
         "reward": pa.array([r.reward for r in rollouts], pa.float64()),
         "steps": _texts_column(
-            json.dumps([[s.start, s.end, s.reward] for s in r.steps]) for r in rollouts
+            json.dumps([[s.start, s.end, s.reward] for s in r.judged_steps]) for r in rollouts
         ),
     }
 
@@ -98,7 +98,7 @@ def _from_table(table: pa.Table) -> list[Rollout]:
             text=plain["text"][i],
             score=scores[i],
             reward=plain["reward"][i],
-            steps=steps[i],
+            judged_steps=steps[i],
         )
         for i in range(table.num_rows)
     ]
@@ -116,7 +116,7 @@ def _read_scores(table: pa.Table) -> list[Score | None]:
 
 
 def read_columns(path: Path) -> pa.Table:
-    """Read a file as a table, without parsing what is in its cells."""
+    """Read a file as a table, without parsing its cells."""
     with _open_parquet(path) as file:
         return file.read()
 

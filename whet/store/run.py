@@ -137,7 +137,7 @@ class RunStore:
     def pin_inputs(self, hashes: Mapping[str, str]) -> None:
         """Record the hashes of the files that the run reads; if it goes on, they must be the same.
 
-        Otherwise its later steps would not be those of a run that was never stopped.
+        Otherwise its later steps would differ from an uninterrupted run's.
         """
         rows = [row["files"] for row in self.events() if row["event"] == "inputs"]
         before = rows[0] if rows and isinstance(rows[0], dict) else None
@@ -191,7 +191,7 @@ class RunStore:
         return {step: read_object(path) for step, path in _find_steps(self.folder / "evals", EVAL)}
 
     def find_losses(self, step: int) -> list[str]:
-        """Say what of the results up to `step` is missing or cannot be read; nothing depends on it.
+        """Describe missing or unreadable results up to `step`; nothing depends on them.
 
         The ends of rollout files are read, not the rollouts.
         """
@@ -285,7 +285,7 @@ class RunStore:
         return [line for line in differences(before, config) if not line.startswith(ignored)]
 
     def _repair(self) -> None:
-        """Remove what a kill may leave behind: half-written files, last lines cut short."""
+        """Remove the leftovers of a kill: half-written files, last lines cut short."""
         with write_errors(self.folder):
             for folder in (self.folder, self.folder / "rollouts", self.folder / "evals"):
                 for path in folder.glob(".*.new"):
@@ -302,7 +302,7 @@ class RunStore:
         return f"step {max(steps)}, {last}"
 
     def _list_results(self) -> list[str]:
-        """List what the run has written, without its first files and half-written ones."""
+        """List the files of the run, without its first and half-written ones."""
         names = []
         for path in self.folder.iterdir():
             is_empty = path.is_dir() and not any(path.iterdir())

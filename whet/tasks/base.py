@@ -46,7 +46,7 @@ class Task(Protocol):
         return 0.0
 
     @property
-    def parts(self) -> "Sequence[Task]":
+    def subtasks(self) -> "Sequence[Task]":
         """The tasks that grade its problems: itself, unless it is a mix of others."""
         return (self,)
 
@@ -128,7 +128,7 @@ def name_user_code(task: Task) -> Iterator[None]:
     except WhetError:
         raise
     except Exception as error:  # a user's task may raise anything
-        files = loaded_files(type(part) for part in task.parts)
+        files = loaded_files(type(subtask) for subtask in task.subtasks)
         if not files:
             raise
         label = f"the task {task.name!r} in {', '.join(files)}"

@@ -20,7 +20,6 @@ from whet.types import Json, Message, Problem, Score, Split, content_id
 
 T = TypeVar("T")
 
-NUM_LEVELS = 5
 
 _BANDS: tuple[tuple[int, Split], ...] = ((35, "sft"), (70, "rl"), (80, "dev"), (100, "test"))
 _PATIENCE = 300
@@ -141,15 +140,6 @@ def split_of_id(id: str) -> Split:
 def level_of(seed: int, level: float | None) -> float:
     """Take the level given, held to 0 to 1, or a random one."""
     return stream(seed, "level").random() if level is None else min(max(level, 0.0), 1.0)
-
-
-def fifth(level: float) -> int:
-    """Number the five levels from 0.
-
-    >>> [fifth(level) for level in (0.0, 0.19, 0.2, 0.99, 1.0)]
-    [0, 0, 1, 4, 4]
-    """
-    return min(int(level * NUM_LEVELS), NUM_LEVELS - 1)
 
 
 def question(

@@ -71,22 +71,24 @@ def make_task(name: str) -> Task:
 
 
 class Mix(Task):
-    """Hands every problem to the part that it names as its task."""
+    """Hands every problem to the subtask that it names as its task."""
 
     name = "mix"
     has_one_answer = False
 
-    def __init__(self, parts: Sequence[Task]) -> None:
-        self._parts = {part.name: part for part in parts}
-        assert len(self._parts) == len(parts) > 0, "the parts of a mix have different names"
+    def __init__(self, subtasks: Sequence[Task]) -> None:
+        self._subtasks = {subtask.name: subtask for subtask in subtasks}
+        assert len(self._subtasks) == len(subtasks) > 0, (
+            "the subtasks of a mix have different names"
+        )
 
     @property
-    def parts(self) -> tuple[Task, ...]:
-        return tuple(self._parts.values())
+    def subtasks(self) -> tuple[Task, ...]:
+        return tuple(self._subtasks.values())
 
     def problems(self, split: Split) -> Iterator[Problem]:
-        """List one problem of each part, then the next of each; a part with fewer ends earlier."""
-        for row in zip_longest(*(list_problems(part, split) for part in self.parts)):
+        """List one problem of each subtask, then the next of each; shorter ones end earlier."""
+        for row in zip_longest(*(list_problems(subtask, split) for subtask in self.subtasks)):
             yield from (problem for problem in row if problem is not None)
 
     def score(self, problem: Problem, text: str) -> Score:
@@ -96,8 +98,8 @@ class Mix(Task):
         return self._of(problem).solve(problem, seed)
 
     def parse_question(self, question: str) -> Problem | None:
-        """Ask the first part that takes the question."""
-        problems = (part.parse_question(question) for part in self.parts)
+        """Ask the first subtask that takes the question."""
+        problems = (subtask.parse_question(question) for subtask in self.subtasks)
         return next((problem for problem in problems if problem is not None), None)
 
     def vary(self, problem: Problem, seed: int) -> Problem:
@@ -107,9 +109,9 @@ class Mix(Task):
         return self._of(problem).notes(problem, text)
 
     def _of(self, problem: Problem) -> Task:
-        if problem.task not in self._parts:
+        if problem.task not in self._subtasks:
             raise DataError(
                 f"problem {problem.id} is of the task {problem.task!r}, "
-                f"and the mix has {', '.join(self._parts)}"
+                f"and the mix has {', '.join(self._subtasks)}"
             )
-        return self._parts[problem.task]
+        return self._subtasks[problem.task]

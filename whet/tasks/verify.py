@@ -127,7 +127,7 @@ class Verify(ConfiguredTask):
 
     def marks(self, problem: Problem, text: str) -> tuple[bool, ...] | None:
         """Read the verdict on each step; None unless there is exactly one for each."""
-        steps = self.read(text).steps
+        steps = self.read(text).step_verdicts
         marks = tuple(step for step in steps if step is not None)
         return marks if len(marks) == len(steps) == _num_steps(problem) else None
 

@@ -1,4 +1,4 @@
-"""What every engine, learner and task must keep; a broken promise is an AssertionError."""
+"""Contracts of engines, learners and tasks; a broken promise is an AssertionError."""
 
 import copy
 import math

@@ -80,8 +80,8 @@ class ChatFormat:
     ) -> tuple[Tokens, NDArray[np.bool_]]:
         """Encode a whole conversation for SFT, with a mask of its last message and stop token.
 
-        The tokens begin with exactly what `prompt` returns for the messages before it. What the
-        template adds to the response, such as an empty thought, is part of the response. Where the
+        The tokens begin exactly with `prompt` of the messages before it. Text that the template
+        adds to the response, such as an empty thought, is part of the response. Where the
         template would drop part of it, as R1's drops thoughts, or rewrites the prompt once it is
         answered, the response follows the prompt word by word, as a model would sample it.
         """
@@ -155,7 +155,7 @@ class ChatFormat:
         return [replace(m, content=self._special.sub(fenced, m.content)) for m in messages]
 
     def _encode(self, text: str, fence: str) -> Tokens:
-        """Encode the template's words with special tokens, and what is fenced in as plain text."""
+        """Encode the template's words with special tokens, and fenced text as plain text."""
         if not fence:
             return self.tokenizer.encode(text, special=True)
         parts = re.split(f"{fence[0]}([^{fence}]*){fence[1]}|[{fence}]", text)
@@ -173,7 +173,7 @@ def _remove_space(text: str) -> str:
 def _continue_turn(before: str, message: Message) -> tuple[str, Message]:
     """Write a message after the opening of its turn, where a thought may be open already.
 
-    Returns what closes the thought where the message has none, and the rest of the message.
+    Returns the closing tag of the thought if the message lacks it, and the rest of the message.
     """
     opened = _OPEN_THOUGHT.search(before)
     if opened is None:

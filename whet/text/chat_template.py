@@ -67,7 +67,7 @@ class Template:
 
 
 class _Generation(Extension):
-    """Accept {% generation %} around what the assistant wrote; here it only opens a scope."""
+    """Accept {% generation %} around the assistant's text; here it only opens a scope."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
 
@@ -129,7 +129,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return value
 
     def _write(self, value: object) -> str:
-        """Count what is written: a loop may write a large value many times."""
+        """Count the output: a loop may write a large value many times."""
         self.check_time()
         text = str(value)
         self.num_chars += len(text)
@@ -213,7 +213,7 @@ class _CheckLiterals(NodeTransformer):
 
 
 class _Namespace(Namespace):
-    """A namespace that does not write out what it holds, which may hold it in turn."""
+    """A namespace that does not print its values, which may refer back to it."""
 
     def __repr__(self) -> str:
         return "<Namespace>"

@@ -18,7 +18,7 @@ from typing import Literal
 from whet.text.final_answer import Span, cut, find_tags
 
 StepLayout = Literal["lines", "paragraphs", "tags"]
-"""A step is a line, a paragraph (between blank lines), or what is inside <step>…</step>."""
+"""A step is a line, a paragraph (between blank lines), or the text inside <step>…</step>."""
 _LINE = re.compile(r"[^\n]+")
 _PARAGRAPH = re.compile(r"(?:[^\n]+|\n(?![ \t\r]*\n))+")
 MIN_STEPS = 3
@@ -77,7 +77,7 @@ def _strip(part: Span) -> Span:
 class Verification:
     """The verdicts on each step and on the whole solution; None where none can be read."""
 
-    steps: tuple[bool | None, ...] = ()
+    step_verdicts: tuple[bool | None, ...] = ()
     final: bool | None = None
 
 
@@ -133,14 +133,14 @@ def read_verification(text: str) -> Verification:
 
     >>> read_verification("<step_verification><step>\\\\boxed{CORRECT}</step></step_verification>"
     ...                   "<final_verification>\\\\boxed{INCORRECT}</final_verification>")
-    Verification(steps=(True,), final=False)
+    Verification(step_verdicts=(True,), final=False)
     """
     layout_blocks = _match_layout(text)
     if layout_blocks is None:
         return Verification()
     head, tail = layout_blocks
     steps, _ = split_blocks(head, "<step>", "</step>")
-    return Verification(steps=tuple(_verdict(step) for step in steps), final=_verdict(tail))
+    return Verification(step_verdicts=tuple(_verdict(step) for step in steps), final=_verdict(tail))
 
 
 def split_blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:

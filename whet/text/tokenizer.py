@@ -52,7 +52,7 @@ class Tokenizer:
 
     `settings` is the content of `tokenizer_config.json`, kept so that `save` writes all of it back.
     `vocab_size` is the number of ids a model needs, added tokens included; `eos_tokens` are all ids
-    that end a generation: `eos_token` and those of `generation_config.json`.
+    that end a generation: `eos_token` and the ones of `generation_config.json`.
     """
 
     def __init__(

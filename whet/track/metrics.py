@@ -109,7 +109,7 @@ class Clock:
             self._open.pop()
 
     def count_sampling(self, *, tokens: int, row_steps: int, useful: int) -> None:
-        """Add what a call of an engine did: `useful` of its `row_steps` gave a token."""
+        """Add the counters of an engine's call: `useful` of its `row_steps` gave a token."""
         self._tokens += tokens
         self._row_steps += row_steps
         self._useful += useful
@@ -144,7 +144,7 @@ def _peak_resident_bytes() -> int:
 
 
 def rollup(groups: Sequence[Group]) -> dict[str, float]:
-    """Average rewards, scores and lengths over all rollouts, and count what carries no signal.
+    """Average rewards, scores and lengths over all rollouts, and count groups without a signal.
 
     Where a step has problems of several tasks or sources, the main figures are also given for each
     of them, as `score/correct/<task>` and `score/correct/source/<source>`.
@@ -205,7 +205,7 @@ class Tracker(Protocol):
         return
 
     def close(self) -> None:
-        """Flush what is buffered."""
+        """Flush the buffers."""
         return
 
 

@@ -29,7 +29,7 @@ def save_training(
     state: dict[str, Json],
     others: Others | None = None,
 ) -> None:
-    """Write all that the next step depends on, but no random state, which seed and step give.
+    """Write the whole training state; random state follows from seed and step.
 
     Each of the others has a folder that is itself a checkpoint.
     """

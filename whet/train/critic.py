@@ -74,7 +74,7 @@ class Critic:
         return {"steps": self.learner.num_steps, "updates": self.num_updates}
 
     def load(self, folder: Path, state: Json) -> None:
-        """Load what `save` wrote, in place."""
+        """Load the files of `save`, in place."""
         try:
             match state:
                 case {"steps": int(steps), "updates": int(updates)}:

@@ -37,7 +37,7 @@ CPU_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """What `Learner.accumulate` adds up. Each number is a sum, so those of several ranks add."""
+    """The sums of `Learner.accumulate`; those of several ranks add up."""
 
     loss: float
     """Sum of weight times loss: weights make it a mean, so it is not divided again."""
@@ -69,9 +69,9 @@ class Scorer(Protocol):
 
 
 class Learner(Scorer, Protocol):
-    """Trains one model: all that recipes use of it, wherever the weights are.
+    """Trains one model, wherever its weights are.
 
-    docs/add_a_learner.md says what each method has to guarantee.
+    docs/add_a_learner.md lists the guarantees of each method.
     """
 
     num_steps: int
@@ -104,7 +104,7 @@ class Learner(Scorer, Protocol):
         """Write the state of the optimiser, and a value model; a policy saves its own model."""
 
     def load(self, folder: Path, num_steps: int) -> None:
-        """Load what `save` wrote after `num_steps` steps, in place."""
+        """Load the files of `save` after `num_steps` steps, in place."""
 
     def update(self, examples: Sequence[Example], objective: Objective | ValueObjective) -> Metrics:
         """Take one optimiser step on the sum of weight times loss over all examples."""
@@ -300,8 +300,7 @@ def score_batch(
 def _hidden(model: Transformer, batch: Batch) -> Tensor:
     """Run the model; its final hidden state where each target is predicted.
 
-    On a CPU, what sequences have in common at their start is run once, and their last tokens are
-    not run at all.
+    On a CPU, shared prefixes of sequences are run once, and their last tokens not at all.
     """
     if batch.tokens_T.is_cuda or model.device.type in TRITON_DEVICES:
         attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))

@@ -1,4 +1,4 @@
-"""Memory of one device, and what is freed where an update does not fit.
+"""Memory of one device, and how it is freed where an update does not fit.
 
 First the KV caches of engines are freed; allocating them again takes a fraction of a second. Then
 layers are checkpointed: they keep only their inputs and are recomputed in the backward pass.
@@ -67,7 +67,7 @@ class DeviceMemory:
         )
 
     def _ask_device(self) -> float:
-        """Count free memory and the allocator's unused share, less what CUDA graphs hold of it."""
+        """Count free memory and the allocator's unused share, less the part of CUDA graphs."""
         if self.device.type != "cuda":
             return math.inf
         free, _ = torch.cuda.mem_get_info(self.device)

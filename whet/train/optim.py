@@ -21,7 +21,7 @@ MIN_OFFLOADED = 2**16
 
 
 class TrainConfig(Config):
-    """The optimiser, and what it costs in memory."""
+    """The optimiser and its memory."""
 
     lr: float = Field(default=1e-5, gt=0.0)
     """Peak learning rate."""
@@ -39,9 +39,11 @@ class TrainConfig(Config):
     beta2: float = Field(default=0.95, ge=0.0, lt=1.0)
     """Adam's decay of the mean of squared gradients."""
     eps: float = Field(default=1e-8, gt=0.0)
-    """What Adam adds to the root of the second moment before it divides by it."""
+    """Added to the root of Adam's second moment before dividing by it."""
     clip: float = Field(default=1.0, gt=0.0)
     """Largest norm of the whole gradient."""
+    learner: str = Field(default="local", json_schema_extra=CONSTANT)
+    """Kind of learner, a name in `LEARNERS` (`whet/train/policy.py`)."""
     micro_tokens: int = Field(default=16384, ge=1)
     """Largest grid (rows times longest row) of one forward pass; it changes memory and speed, never
     the result."""
@@ -159,7 +161,7 @@ class Optimizer:
 
     @torch.no_grad()
     def load(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Load what `tensors` returned, in place of the present state."""
+        """Load the result of `tensors`, in place of the present state."""
         if self._streamer is not None:
             self._streamer.wait()
         self.moments.clear()

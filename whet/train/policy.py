@@ -30,7 +30,7 @@ from whet.types import Floats
 
 
 class LearnerFactory(Protocol):
-    """Makes all that trains or scores a model, and so decides on which devices that is done.
+    """Builds the learners and scorers of a model, and so decides on their devices.
 
     Every learner, critic, reference and teacher of a run comes from the factory of its policy.
     """
@@ -74,6 +74,16 @@ class LocalLearners(LearnerFactory):
 
 
 LOCAL = LocalLearners()
+LEARNERS: dict[str, LearnerFactory] = {"local": LOCAL}
+"""Learner factories by the name in `TrainConfig.learner`: the one place that knows them all."""
+
+
+def build_learners(cfg: TrainConfig) -> LearnerFactory:
+    """Return the factory of all learners and scorers of a policy.
+
+    A second kind is one more entry of `LEARNERS`; see docs/add_a_learner.md.
+    """
+    return LEARNERS[cfg.learner]
 
 
 class Policy:
@@ -116,7 +126,7 @@ class Policy:
         return reference_of(self.model, cfg, self.learners)
 
     def publish(self, version: int) -> None:
-        """Hand the weights to the engine, which stamps what it samples from now on."""
+        """Hand the weights to the engine, whose next completions carry this version."""
         self.engine.load_weights(self.model.named_weights(), version)
 
     def __repr__(self) -> str:

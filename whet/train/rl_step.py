@@ -31,7 +31,7 @@ from whet.types import Group, Json, Metrics, Rollout, are_equal, rewards_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What a step did. Recipes act on its fields; metrics are only logged."""
+    """The result of a step. Recipes act on its fields; metrics are only logged."""
 
     update: Metrics
     """Measured by the learner, and the critic's where there is one."""
@@ -136,7 +136,7 @@ class Selection:
 def select(
     groups: Sequence[Group], algo: Algorithm, gather: GatherConfig | None = None
 ) -> Selection:
-    """Choose what a step trains on; nothing is left out anywhere else.
+    """Choose the rollouts a step trains on; nothing is left out anywhere else.
 
     Left out are groups of equal reward that were replaced by others, rollouts without a reward, and
     groups with a single rollout left where rollouts of a group are compared.
@@ -193,7 +193,7 @@ def credit(
         ]
     if algo.step_credit is not None:
         answers = [
-            [(rollout.steps, len(rollout.completion.tokens)) for rollout in group]
+            [(rollout.judged_steps, len(rollout.completion.tokens)) for rollout in group]
             for group in selection.groups
         ]
         steps = [array for group in algo.step_credit(answers) for array in group]
@@ -248,7 +248,7 @@ def _credit_tokens(example: Example, reward: float, penalty: Array, algo: Algori
 
 
 def _penalty(example: Example, algo: Algorithm) -> Array:
-    """Compute what the KL to the reference subtracts from the reward of each token."""
+    """Compute the KL to the reference that is subtracted from the reward of each token."""
     if algo.kl_in_reward == 0:
         return np.zeros(example.num_targets)
     assert example.sampling_logprob is not None and example.ref_logprob is not None, (

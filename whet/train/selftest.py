@@ -40,7 +40,7 @@ class Exactness:
         )
 
     def sentence(self, cfg: AlgoConfig, *, lag: int = 0) -> str:
-        """Say the result, and what training does about it."""
+        """Print the result and its consequence for training."""
         agreed = f"exact: engine and learner agree bit for bit on {self.num_tokens} tokens"
         outcome = agreed if self.is_exact else f"close: {self.summary}"
         if cfg.minibatches == 1:

@@ -1,4 +1,4 @@
-"""What an importer reads and makes: the fields of a row, and the problem it holds.
+"""The input and output of an importer: the fields of a row, and the problem it holds.
 
 A field that is missing, or of another kind than an importer expects, is refused in one sentence
 when the file is read.
@@ -125,7 +125,7 @@ def _mismatch(name: str, wanted: str, value: Json) -> DataError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer that came with the row, and what the row says about it."""
+    """An answer that came with the row, and the row's verdict on it."""
 
     text: str
     model: str | None = None
@@ -136,7 +136,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRow:
-    """What a row says: a problem that has no id, source and split of its own yet, and answers."""
+    """The content of a row: a problem without id, source and split yet, and its answers."""
 
     task: str
     prompt: tuple[Message, ...]
@@ -186,7 +186,7 @@ class Format:
     read: Reader
 
     def parse(self, row: Mapping[str, Json]) -> ParsedRow:
-        """Read a row, once its fields are known to be those of the format."""
+        """Read a row whose fields are known to match the format."""
         names = [name.split("/") for name in (*self.required, *(self.optional or ()))]
         for own, *others in names[: len(self.required)]:
             if not row.keys() & {own, *others}:
@@ -221,7 +221,7 @@ def split_last(chat: tuple[Message, ...], name: str) -> tuple[tuple[Message, ...
 
 
 def check_name(kind: str, value: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    """Check a name against those that are known."""
+    """Check a name against the known ones."""
     if value not in known:
         raise DataError(f"{kind} {value!r} is not known; known are {', '.join(known)}")
     return value

@@ -113,7 +113,7 @@ def strategyqa(row: Fields) -> ParsedRow:
 
 
 def bgqa(row: Fields) -> ParsedRow:
-    """Read Boardgame-QA, whose labels say what becomes of a claim."""
+    """Read Boardgame-QA, whose labels say whether a claim is proved, disproved or unknown."""
     label = LABELS[check_name("label", row.text("label"), LABELS)]
     return ParsedRow(task="table", prompt=user(row.text("example"), TRUTH), answer=label)
 

@@ -45,7 +45,7 @@ _CLOSE = """class np:
             return abs(out - exp) <= atol + rtol * abs(exp)
         return len(out) == len(exp) and all(np.allclose(a, b, rtol, atol) for a, b in zip(out, exp))
 """
-"""What the tests of HumanEval+ and MBPP+ take from numpy, which tests may not import."""
+"""The numpy functions that tests of HumanEval+ and MBPP+ use; tests may not import numpy."""
 
 
 def humaneval(row: Fields) -> ParsedRow:

@@ -79,7 +79,7 @@ WORDS = {
     "cycle": r"cycle",
     "connectivity": r"path between|connected",
 }
-"""What tells a kind of question from those below it."""
+"""The words that tell a kind of question from the kinds below it."""
 LAYERS = {"one": 1, "two": 2, "three": 3}
 
 _EDGE = re.compile(r"\(\s*(\d+)\s*(?:,|->)\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
@@ -212,7 +212,7 @@ def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> Parse
 
 
 def kind_in(question: str) -> str:
-    """Tell what a question asks about its graph, by the words that only such questions have."""
+    """Return a question's kind, by the words that only questions of this kind have."""
     for kind, words in WORDS.items():
         if re.search(words, question, re.IGNORECASE):
             return kind

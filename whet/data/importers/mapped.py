@@ -89,7 +89,7 @@ class Mapped:
 
 
 def parse_mapping(pairs: Sequence[str], task: str | None) -> Mapped:
-    """Parse `field=column` pairs; refuse what cannot make a problem before any row is read."""
+    """Parse `field=column` pairs; refuse an incomplete mapping before any row is read."""
     columns: dict[str, str] = {}
     for pair in pairs:
         name, sign, column = (part.strip() for part in pair.partition("="))
@@ -208,7 +208,7 @@ def _column(row: Mapping[str, Json], path: str) -> Json:
 
 
 def _by_name(*names: str) -> Callable[[Fields], ParsedRow]:
-    """Read rows whose columns are named like fields, those that are there."""
+    """Read rows whose columns are named like fields; any of them may be missing."""
 
     def read(row: Fields) -> ParsedRow:
         columns = {name: name for name in names if row.get(name) is not None}

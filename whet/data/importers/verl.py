@@ -1,8 +1,8 @@
 """Rows of verl and its kin (Reasoning360's GURU, Tango, NPG-Muse) and of AReaL.
 
-verl's rows have one schema, and `data_source` says what their ground truth means. What the reward
-would need and the row does not have is refused when the file is read. An unknown source is refused
-with the list of those that are known.
+verl's rows have one schema, and `data_source` gives the meaning of their ground truth. A row that
+lacks a field its reward needs is refused when the file is read, and so is an unknown source, with a
+list of the known ones.
 """
 
 import ast
@@ -50,7 +50,7 @@ _OPEN_THOUGHT = re.compile(r"\s*<think>\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A row's ground truth, with what else may be needed to grade it."""
+    """A row's ground truth, with other fields that grading may need."""
 
     source: str
     truth: Fields
@@ -307,7 +307,7 @@ def _to_row(task: str, answer: str | None, payload: Mapping[str, Json] | None = 
 
 
 def _find_entry(source: str) -> tuple[str, str]:
-    """Find what a test source calls: a final `check(entry)`, which is cut, or an undefined name."""
+    """Find the function under test: of a final `check(entry)` that is cut, or an undefined name."""
     tree = code.tree_of(source)
     last = tree.body[-1].value if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     if isinstance(last, ast.Call) and last.args and ast.unparse(last.func) == "check":

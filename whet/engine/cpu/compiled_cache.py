@@ -96,7 +96,7 @@ def _is_supported(model: Transformer) -> bool:
 class CompiledCache(DenseCache):
     """The dense cache as the kernel reads it, with a copy of the weights in its layout.
 
-    Keys are transposed: those that rows add in the blocks themselves, those of prompts in a copy.
+    Keys are transposed: new keys of rows in the blocks themselves, keys of prompts in a copy.
     Rows that move keep their slot in the blocks, given by `slot_R`.
     """
 

@@ -24,7 +24,7 @@ from whet.models.transformer import PackedAttention, Transformer
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling", "sliding_window"})
 """The `ModelConfig.features` that its attention supports."""
 BLOCK = 16
-"""Consecutive tokens of a row in a block; those of the next row follow."""
+"""Consecutive tokens of a row in a block; the tokens of the next row follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,7 +32,7 @@ class PromptGroups:
     """Rows in a grid by shared prompt: one line per prompt, as wide as the largest group."""
 
     first: int
-    """The prompt of the first line; those of the other lines follow."""
+    """The prompt of the first line; prompts of the other lines follow."""
     lines: int
     width: int
     cell_B: Indices
@@ -214,7 +214,7 @@ class DensePrefill:
 
 
 class DenseDecode:
-    """Attention of one new token per row over its prompt and what the row has added.
+    """Attention of one new token per row over its prompt and its response so far.
 
     Scores of both parts share one softmax. Rows of one prompt read it together, as one product.
     """

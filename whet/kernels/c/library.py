@@ -50,7 +50,7 @@ SIGNATURES: dict[str, tuple[tuple[Any, ...], Any]] = {
     ),
     "lm_head_grad": ((_POINTER, _INT, _INT, *(_POINTER,) * 7, _INT), None),
 }
-"""What each kernel takes and returns."""
+"""The argument and return types of each kernel."""
 
 
 @cache

@@ -15,8 +15,8 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from whet.tasks.algorithms.inputs import ALGORITHMS, TRACED
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade
-from whet.types import Json, Problem, Score, Split
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade
+from whet.types import Json, Problem, Score, Split, fifth
 
 Item = Decimal | tuple["Item", ...]
 """A number, or an array: 0 for square and 1 for round brackets, then its elements."""

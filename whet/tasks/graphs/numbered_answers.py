@@ -1,4 +1,4 @@
-"""Read and judge the answer to a question about a numbered graph. Total, linear, cautious.
+"""Read and judge the answer to a question about a numbered graph, in linear time.
 
 Where a text answers two things at once nothing is read. What follows the last `###`, or stands in
 the last box or answer tag, comes first, then what a sentence states, and only then the last line.
@@ -237,11 +237,10 @@ def read_yes_no(text: str) -> str | None:
         words = list(_YES_NO.finditer(part))
         if words:
             is_one = len({word[0].lower() for word in words}) == 1
-            if is_one and all(_is_claimed(part, *word.span()) for word in words):
-                part = part.strip().partition("\n")[0]
-                if _TIDY.fullmatch(part):
-                    return words[0][0].lower()
-            return _leading_word(part)
+            is_one &= all(_is_claimed(part, *word.span()) for word in words)
+            line = part.strip().partition("\n")[0] if is_one else part
+            is_tidy = is_one and _TIDY.fullmatch(line)
+            return words[0][0].lower() if is_tidy else _leading_word(line)
     for last in list(_ANSWER_YES_NO.finditer(text))[-1:]:
         line = text[last.start(1) :].partition("\n")[0]
         is_claimed = not _is_contradictory(line) and _is_claimed(text, *last.span(1))

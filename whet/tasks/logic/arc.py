@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade, split_of
 from whet.tasks.literals import Tree, parse
-from whet.types import Json, Problem, Score, Split
+from whet.types import Json, Problem, Score, Split, fifth
 
 Grid = tuple[tuple[int, ...], ...]
 Move = Callable[[Grid], Grid]

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade
 from whet.tasks.logic.vocabulary import PEOPLE, invent_adjectives
-from whet.types import Json, Problem, Score, Split
+from whet.types import Json, Problem, Score, Split, fifth
 
 Edge = tuple[str, str]
 

@@ -18,10 +18,10 @@ from typing import Literal
 
 from whet.errors import DataError
 from whet.tasks.answers import strip_text_commands
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade
 from whet.tasks.literals import parse_markdown
 from whet.tasks.logic.vocabulary import PEOPLE
-from whet.types import Json, Problem, Score, Split
+from whet.types import Json, Problem, Score, Split, fifth
 
 _SIZES = ((2, 2), (3, 3), (4, 5), (6, 7), (8, 10))
 """Fewest and most people in each fifth of difficulty."""

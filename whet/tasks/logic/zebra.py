@@ -23,13 +23,13 @@ from random import Random
 from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, read_gold, split_of
 from whet.tasks.literals import Tree, last_object, parse, parse_markdown, plain
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import PHRASES, VALUES
 from whet.text.final_answer import is_denied
-from whet.types import Json, Problem, Score, Split, Verdict
+from whet.types import Json, Problem, Score, Split, Verdict, fifth
 
 Cells = dict[tuple[str, str], str]
 """Values by position (or house) and attribute."""

@@ -16,8 +16,8 @@ from typing import Literal
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote
 from whet.tasks.game24.lines import SIGNS, combine, parse, read
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold
-from whet.types import Json, Problem, Score, Split
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, read_gold
+from whet.types import Json, Problem, Score, Split, fifth
 
 _SHAPES = (
     (2, 2, 9, "+-"),

@@ -14,8 +14,8 @@ from typing import Literal
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
 from whet.tasks.game24.lines import SYMBOLS, Expression, Value, combine, parse
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth
-from whet.types import Json, Problem, Score, Split
+from whet.tasks.generated import GeneratedConfig, GeneratedTask
+from whet.types import Json, Problem, Score, Split, fifth
 
 Use = Literal["all", "some"]
 Term = tuple[Value, str]

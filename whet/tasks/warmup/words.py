@@ -18,10 +18,10 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote, data_error
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth
+from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
 from whet.text.final_answer import after_verb
-from whet.types import Json, Problem, Score, Split
+from whet.types import Json, Problem, Score, Split, fifth
 
 Unit = Literal["letters", "words"]
 
