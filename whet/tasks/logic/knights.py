@@ -107,7 +107,7 @@ class Knights(GeneratedTask):
 
 
 def roles_of(text: str) -> dict[str, str] | None:
-    """Read who is what; None where a clause says anything else, or names someone twice."""
+    """Read who is what; None where a clause says more or again, nobody where two differ."""
     roles: dict[str, str] = {}
     plain = strip_text_commands(text.replace("*", "")).replace("\\\\", "\n")
     if (table := parse_markdown(plain)) is not None:
@@ -121,10 +121,12 @@ def roles_of(text: str) -> dict[str, str] | None:
         if not words:
             continue
         match = _CLAUSE.fullmatch(words)
-        if not match or match[1].casefold() in roles:
+        if not match:
             return None
-        is_knight = (match[3].lower() == "knight") != bool(match[2])
-        roles[match[1].casefold()] = _role(is_knight)
+        role = _role((match[3].lower() == "knight") != bool(match[2]))
+        if (name := match[1].casefold()) in roles:
+            return None if roles[name] == role else {}
+        roles[name] = role
     return roles or None
 
 

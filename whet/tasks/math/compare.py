@@ -189,6 +189,8 @@ def _stated_value(relation: Node) -> Node | None:
 def _same_collection(gold: Node, answer: Node, rules: MathConfig) -> bool:
     gold, answer = (_joint_bounds(side) or side for side in (gold, answer))
     if _is_union(gold) or _is_union(answer):
+        if not (_is_collection(gold) and _is_collection(answer)):
+            return False
         return _same_in_any_order(_components(gold), _components(answer), rules, is_set=True)
     if gold.kind != "seq" or answer.kind != "seq":
         return _same_single(gold, answer, rules)

@@ -115,7 +115,7 @@ def spell_unit(words: tuple[str, ...]) -> Unit:
 def has_wrong_unit(answer: str, gold: str, prompt: str) -> bool:
     """Whether an answer is in a unit that the question rules out; one of the reference is right.
 
-    >>> [has_wrong_unit(text, "90", "How many minutes are 1.5 hours?") for text in ("90 h", "90")]
+    >>> [has_wrong_unit(text, "90", "How many minutes is that?") for text in ("90 hours", "90")]
     [True, False]
     """
     units = [unit for reading in readings(answer)[:1] if (unit := _unit_of(reading))]

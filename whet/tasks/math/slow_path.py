@@ -12,6 +12,7 @@ MAX_NESTING = 12
 TIME_LIMIT = 1
 """Seconds for each of its three calls. Its alarm works in a main thread only; elsewhere it is not
 asked."""
+_EMPTY_SCRIPT = re.compile(r"[_^]\s*\{\s*\}")
 _REFUSED = re.compile(
     r"[0-9]{30}|\^\s*\{?[^{}]{0,20}\^|[0-9]{4,}\s*!|\^\s*\{?\s*-?[0-9]{4,}|!\s*!|[^\x20-\x7e]"
     r"|(?<![\\a-zA-Z{])(?:[a-zA-Z]{3,}|no(?![a-zA-Z])|or(?![a-zA-Z]))|;|boxed"
@@ -37,7 +38,8 @@ def same_by_math_verify(gold: str, answer: str) -> bool:
 
 
 def _is_tame(text: str) -> bool:
-    if len(text) > MAX_LATEX_CHARS or _REFUSED.search(text) or not _COMMAND.search(text):
+    is_refused = _REFUSED.search(text) or _EMPTY_SCRIPT.search(text)
+    if len(text) > MAX_LATEX_CHARS or is_refused or not _COMMAND.search(text):
         return False
     if any(is_remark(wrapped[1]) for wrapped in _TEXT.finditer(text)):
         return False

@@ -94,6 +94,7 @@ _REMARK = re.compile(
     + "|"
     + any_of(
         "is|are|was|were|be|would|should|must|can|mistake|error|sure|mod|modulo|when|where|for"
+        "|true|correct|yes"
     )
     + rf"|{CONTRACTION}|答案|结果|不|没|非|错|误|或|可能|也许|大概|应该",
     re.IGNORECASE,

@@ -70,7 +70,6 @@ Word = Literal["yes", "no", "both"]
 
 _NOTES = {None: "the answer is neither yes nor no", "both": "does not decide"}
 _WORDS: dict[str, Word] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
-_INITIALS: dict[str, Word] = {"y": "yes", "n": "no"}
 _FIRST = re.compile(
     r"(?:(?:therefore|thus|so|hence|clearly|simply|most likely|likely|probably|a|an|definitely)"
     r"[ ,:]+)*[(\[\"'“]? ?(yes|no|true|false)(?![\w'’-])",
@@ -267,12 +266,15 @@ def _text_and_letter(words: str, options: Mapping[str, str]) -> Picked | None:
 
 
 def _read_run(words: str, options: Mapping[str, str]) -> Picked | None:
-    """Read `ABD` or `A B D`: several different letters in rising order and nothing else."""
-    letters = words.strip(_EDGE).split() if " " in words else list(words.strip(_EDGE))
+    """Read `ABD` or `A B D`, several letters and nothing else; they decide in rising order only."""
+    is_spaced = " " in words.strip(_EDGE)
+    letters = words.strip(_EDGE).split() if is_spaced else list(words.strip(_EDGE))
     is_rising = all(a < b for a, b in pairwise(letters))
-    if len(letters) < 2 or not is_rising or not all(letter in options for letter in letters):
+    if len(letters) < 2 or not all(letter in options for letter in letters):
         return None
-    return Picked(letters=frozenset(letters))
+    if not is_rising and (not is_spaced or len(set(letters)) == 1):
+        return None
+    return Picked(letters=frozenset(letters), is_hedged=not is_rising)
 
 
 def _letters(words: str, options: Mapping[str, str]) -> tuple[list[str], int, bool]:
@@ -348,8 +350,6 @@ def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
 def last_word(text: str) -> tuple[str, Word | None] | None:
     """Find the last commitment; a tag or box that says neither is an answer all the same."""
     for statement in reversed(statements(text)):
-        if statement.is_explicit and (word := _INITIALS.get(statement.text.strip().lower())):
-            return statement.text, word
         word = read_word(statement.text, must_be_whole=statement.form == "conclusion")
         if word is not None or statement.is_explicit:
             return statement.text, word
