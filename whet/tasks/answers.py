@@ -156,7 +156,7 @@ def _last_box(text: str) -> tuple[str, ...] | None:
 
 def _strip_dress(span: str) -> str:
     """Take what is bold, a formula, a text command or a fenced block as a whole."""
-    span = _strip_fence(span)
+    span = _strip_fence(span).removeprefix("= ")
     for _ in range(4):
         bare = span.removesuffix(".")
         if bare.count("**") == 1:

@@ -92,7 +92,8 @@ _SUPPOSED = re.compile(
 _DENIED_AFTER = re.compile(
     r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,8}(?:\?"
     r"|(?:or|and) (?:more|less|fewer|greater|higher|lower|above|below|over|under|up)\b"
-    r"|at (?:most|least)\b|(?:unless|if|otherwise|(?:just )?kidding)\b"
+    r"|at (?:most|least)\b|(?:unless|if|otherwise|(?:just )?kidding|never mind"
+    r"|(?:scratch|strike|forget) (?:that|this|it))\b"
     r"|(?:(?:no|wait|oops|sorry|hmm|but)[,.:;!]? )?"
     r"(?:that|this|it|(?:the|my) (?:line|answer|result|list)(?: above)?|the above)"
     r"(?: one| answer| line)? (?:is|was|seems|looks)"
