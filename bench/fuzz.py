@@ -15,7 +15,7 @@ A text counts as false only where it is wrong by construction (`held` in the tab
 random that may be right by chance is graded, and must not raise, but its verdict is not held
 against the grader (`chance` counts those graded correct). `refused` counts texts that are right by
 construction and are not graded so, `unscored` is a fault outside the judge, and what a grader
-raises and catches (the part `raised`) is an exception. A second table counts the faults of each
+raises and catches is an exception. A second table counts the faults of each
 way to write texts. Seconds are processor time of the grading
 process, sandboxes not counted. The exit code is 1 on any fault or text over its time. `--verdicts FILE` writes what was graded, one JSON line a text, in the order of tasks and
 numbers: its id and hash, verdict, parts and answer, or what was raised.
@@ -40,7 +40,7 @@ from fuzzing.texts import Text, text_for
 
 from whet.grading.limits import Limits, limit_memory
 from whet.rng import stream
-from whet.types import Json, Score, Verdict
+from whet.types import RAISED, Json, Score, Verdict
 
 CHUNK = 400
 CODE_CHUNK = 10
@@ -179,7 +179,7 @@ def stated(text: str, score: Score | None, fault: str) -> dict[str, Json]:
 
 def unsound(score: Score) -> str:
     """Say what is wrong with a score itself."""
-    if score.parts.get("raised"):
+    if score.note.startswith(RAISED):
         return score.note
     if (score.parts.get("correct") == 1.0) != (score.verdict is Verdict.CORRECT):
         return f"parts {dict(score.parts)} do not say {score.verdict}"

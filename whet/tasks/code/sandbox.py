@@ -37,6 +37,8 @@ _PACKAGES = ("sortedcontainers", "numpy")
 """What programs may import beside the standard library, where the grader has it, as the judges of
 LeetCode do."""
 _ROOT = str(Path(__file__).parents[3])
+_INTERPRETER = os.path.realpath(sys.executable)
+"""Not the link in a virtual environment, whose path programs could see."""
 _START = (
     "import sys; sys.path.insert(0, sys.stdin.readline()[:-1]); "
     "from whet.tasks.code import launcher; launcher.main()"
@@ -253,7 +255,7 @@ class Launcher:
         setting = {"mode": self._mode, "packages": _find_packages(), "bwrap": bwrap}
         with other:
             self._process = subprocess.Popen(  # noqa: S603  # our own launcher
-                [sys.executable, "-S", "-P", "-B", "-c", _START, str(other.fileno())],
+                [_INTERPRETER, "-S", "-P", "-B", "-c", _START, str(other.fileno())],
                 env={"PYTHONHASHSEED": "0"},
                 pass_fds=[other.fileno()],
                 stdin=subprocess.PIPE,

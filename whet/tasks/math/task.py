@@ -5,14 +5,13 @@ which any one is right; `tolerance`, a relative one, and `error`, an absolute on
 asks for an approximate number; and `percent`, `units`, `order`, `names`, `echo` to replace the
 setting of the same name for this problem alone. Problems come from files.
 
-What a response makes the grader raise is a wrong answer with the part `raised` 1; a reference that
+What a response makes the grader raise is a wrong answer whose note says so; a reference that
 cannot be graded leaves it unscored.
 """
 
 import importlib
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -41,7 +40,7 @@ from whet.tasks.math.question import (
 from whet.tasks.math.slow_path import same_by_math_verify
 from whet.tasks.math.tree import Node, NotMathError
 from whet.text.final_answer import find_boxes
-from whet.types import Problem, Score, Verdict
+from whet.types import RAISED, Problem, Score, Verdict
 
 MAX_SHOWN = 500
 MAX_CHARS = 20_000
@@ -105,8 +104,7 @@ class Math(FileTask):
                 is_same(gold, gold + ".", rules)
         except Exception:
             return _score(Verdict.UNSCORED, None, f"the reference cannot be graded: {fault}")
-        score = _score(Verdict.WRONG, None, f"the grader raised {fault}")
-        return replace(score, parts={**score.parts, "raised": 1.0})
+        return _score(Verdict.WRONG, None, f"{RAISED}the grader raised {fault}")
 
     def _grade(self, problem: Problem, golds: list[str], rules: MathConfig, text: str) -> Score:
         short = [gold for gold in golds if len(text) <= 2 * len(gold) + 40]
