@@ -116,7 +116,8 @@ def read_shapes(file: Path) -> dict[str, list[int]]:
     """Read the names and shapes of a file's tensors, without the tensors."""
     try:
         with safe_open(file, framework="pt") as tensors:
-            return {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
+            names = tensors.keys()
+            return {name: tensors.get_slice(name).get_shape() for name in names}
     except (SafetensorError, OSError) as error:
         raise _unreadable(file, error) from error
 

@@ -335,8 +335,8 @@ def _has_two_responses(response: str, given: Arguments) -> bool:
 
 def _repeats_prompt(response: str, given: Arguments) -> bool:
     prompt = given.text("prompt_to_repeat").lower()
-    said = response.strip().lower()
-    return said.startswith(prompt) and _WORD.search(said[len(prompt) :]) is not None
+    bare = response.strip().lower()
+    return bare.startswith(prompt) and _WORD.search(bare[len(prompt) :]) is not None
 
 
 def _ends_with(response: str, given: Arguments) -> bool:
@@ -344,8 +344,8 @@ def _ends_with(response: str, given: Arguments) -> bool:
 
 
 def _is_quoted(response: str, given: Arguments) -> bool:
-    said = response.strip()
-    return len(said) > 1 and said[0] == said[-1] == '"'
+    bare = response.strip()
+    return len(bare) > 1 and bare[0] == bare[-1] == '"'
 
 
 def _has_capital_words(response: str, given: Arguments) -> bool:
