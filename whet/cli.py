@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
 
@@ -54,18 +55,35 @@ Explain = Annotated[bool, typer.Option("--explain", help="Say what each setting 
 Smoke = Annotated[
     bool, typer.Option("--smoke", help="All stages in seconds, on tiny random models.")
 ]
+Gpus = Annotated[
+    int, typer.Option(min=1, help="GPUs of this machine, a process each; without any, on the CPU.")
+]
+Nodes = Annotated[str, typer.Option(help="Machines, or fewest:most; the command runs on each.")]
+Rendezvous = Annotated[
+    str | None, typer.Option(help="HOST:PORT where machines meet; known under Slurm.")
+]
+Restarts = Annotated[int, typer.Option(min=0, help="Times that failed processes start again.")]
 
 
 @app.command(context_settings=SETTINGS)
 def run(
-    ctx: typer.Context, file: File, out: Out = None, resume: Resume = False, smoke: Smoke = False
+    ctx: typer.Context,
+    file: File,
+    out: Out = None,
+    resume: Resume = False,
+    smoke: Smoke = False,
+    gpus: Gpus = 1,
+    nodes: Nodes = "1",
+    rendezvous: Rendezvous = None,
+    restarts: Restarts = 3,
 ) -> None:
     """Run a pipeline: the stages of one file, in order, skipping finished ones. `--a.b value`
     changes a setting."""
     with _stoppable():
+        _expect(file, "run")
+        _launch(ctx, out or Path("runs") / (f"{file.stem}-smoke" if smoke else file.stem))
         from whet.pipeline.pipeline import run_file
 
-        _expect(file, "run")
         run_file(file, ctx.args, out, resume=resume, smoke=smoke)
 
 
@@ -75,8 +93,26 @@ def run_alone(ctx: typer.Context, file: File, out: Out = None, resume: Resume = 
         _run_alone(ctx.command.name or "", file, ctx.args, out, resume)
 
 
+def run_on_ranks(
+    ctx: typer.Context,
+    file: File,
+    out: Out = None,
+    resume: Resume = False,
+    gpus: Gpus = 1,
+    nodes: Nodes = "1",
+    rendezvous: Rendezvous = None,
+    restarts: Restarts = 3,
+) -> None:
+    """Run a file of the kind that the command is named for, on one process or many."""
+    with _stoppable():
+        _expect(file, ctx.command.name or "")
+        _launch(ctx, out or Path("runs") / file.stem)
+        _run_alone(ctx.command.name or "", file, ctx.args, out, resume)
+
+
 for _kind, _meaning in STAGES.items():
-    app.command(_kind, help=_meaning, context_settings=SETTINGS)(run_alone)
+    _run = run_alone if _kind == "teach" else run_on_ranks
+    app.command(_kind, help=_meaning, context_settings=SETTINGS)(_run)
 
 
 @app.command(context_settings=SETTINGS)
@@ -276,6 +312,27 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
     say(f"results in {folder}")
 
 
+def _launch(ctx: typer.Context, folder: Path) -> None:
+    """Run the same command in several processes, if flags ask for them; this one then ends."""
+    from whet.cluster.launch import is_rank, parse_layout
+
+    given = ctx.params
+    layout = parse_layout(
+        given["gpus"],
+        given["nodes"],
+        rendezvous=given["rendezvous"],
+        restarts=given["restarts"],
+    )
+    if is_rank() or layout.is_alone:
+        return
+    from whet.cluster.agent import run_ranks
+
+    words = [ctx.command.name or "", str(given["file"]), *ctx.args]
+    words += ["--out", str(given["out"])] if given["out"] is not None else []
+    words += [f"--{flag}" for flag in ("resume", "smoke") if given.get(flag)]
+    raise typer.Exit(run_ranks(words, layout, folder))
+
+
 def _expect(file: Path, kind: str) -> None:
     from whet.config import kind_of
 
@@ -315,10 +372,15 @@ def main(args: Sequence[str] | None = None) -> None:
     try:
         app(args, prog_name="whet")
     except WhetError as error:
+        record_error(error)
         _refuse(str(error))
     except OSError as error:
+        record_error(error)
         reason = error.strerror or str(error)
         _refuse(f"{error.filename}: {reason}" if error.filename is not None else reason)
+    except Exception as error:
+        record_error(error)
+        raise
 
 
 def _refuse(sentence: str) -> None:

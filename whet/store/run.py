@@ -2,7 +2,8 @@
 
 Only this file knows the layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl,
 summary.json, report.html, stage.json, rollouts/{train,eval}-000120.parquet, checkpoints/000120/,
-evals/000120.json. A pipeline's folder holds a run folder per stage (`stage_folders`).
+evals/000120.json; of several processes also logs/ and failure.txt. A pipeline's folder holds a run
+folder per stage (`stage_folders`).
 """
 
 import fcntl
@@ -27,8 +28,8 @@ from whet.types import Group, Json, Rollout
 
 RolloutSet = Literal["train", "eval"]
 EVAL = r"(\d+)\.json"
-FIRST_FILES = {".lock", "provenance.json", "config.toml", "ledger.jsonl"}
-"""Files of a run before its first step."""
+FIRST_FILES = {".lock", "provenance.json", "config.toml", "ledger.jsonl", "logs", "failure.txt"}
+"""Files of a run before its first step, and what processes printed in starting it."""
 
 
 class Lock:
