@@ -40,8 +40,10 @@ tasks = typer.Typer(help="Problems and graders by name.", rich_markup_mode=None)
 data = typer.Typer(
     help="Problems in files: import, make, show.", no_args_is_help=True, rich_markup_mode=None
 )
+cluster = typer.Typer(help="Machines that train together.", no_args_is_help=True)
 app.add_typer(tasks, name="tasks")
 app.add_typer(data, name="data")
+app.add_typer(cluster, name="cluster")
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -221,6 +223,92 @@ def doctor(
     from whet.commands.doctor import run_proofs
 
     sys.exit(0 if run_proofs(model, as_json=as_json) else 1)
+
+
+@app.command(context_settings=SETTINGS)
+def slurm(
+    ctx: typer.Context,
+    file: File,
+    nodes: Nodes = "1",
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs of a node.")] = 8,
+    cpus: Annotated[int, typer.Option(min=1, help="Processor cores for each GPU.")] = 8,
+    time: Annotated[
+        str, typer.Option(help="Limit of one allocation, as Slurm writes it.")
+    ] = "24:00:00",
+    partition: Annotated[str | None, typer.Option(help="Slurm's partition.")] = None,
+    sbatch: Annotated[
+        list[str] | None, typer.Option(help="Another option of sbatch, --sbatch=--account=name.")
+    ] = None,
+    container: Annotated[
+        tuple[str, str] | None, typer.Option(help="docker or apptainer, and the image.")
+    ] = None,
+    venv: Annotated[Path | None, typer.Option(help="A virtual environment with whet.")] = None,
+    conda: Annotated[str | None, typer.Option(help="A conda environment with whet.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The script; NAME.sbatch by default.")] = None,
+    submit: Annotated[bool, typer.Option("--submit", help="Submit it, too.")] = False,
+) -> None:
+    """Write and check a Slurm script that runs a file on many nodes; `--submit` submits it."""
+    from whet.cluster.slurm import Job, save_script, submit_script, write_script
+    from whet.pipeline.pipeline import load_file
+
+    kind = load_file(file, ctx.args).config.kind
+    job = Job(
+        command=kind,
+        file=file,
+        settings=ctx.args,
+        folder=Path.cwd(),
+        nodes=nodes,
+        gpus=gpus,
+        cpus=cpus,
+        time=time,
+        partition=partition,
+        sbatch=sbatch or (),
+        container=container or (),
+        venv=venv,
+        conda=conda,
+    )
+    path = out or Path(f"{job.name}.sbatch")
+    save_script(write_script(job), path)
+    say(f"submitted as job {submit_script(path)}" if submit else f"{path} is ready: sbatch {path}")
+
+
+@app.command()
+def jobs(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of runs; runs by default.")
+    ] = None,
+) -> None:
+    """Show Slurm jobs and runs: state, progress, time left, last lines."""
+    from whet.cluster.jobs import print_jobs
+
+    print_jobs(folders or [path for path in [Path("runs")] if path.is_dir()])
+
+
+@cluster.command("check")
+def check_nodes(
+    nodes: Annotated[
+        str | None, typer.Option(help="Machines to reach by ssh, as a,b,c; or run it by srun.")
+    ] = None,
+) -> None:
+    """Look at every node: versions, GPUs, interfaces, clocks, shared folder. Exits with 1 at a
+    fault."""
+    from whet.cluster.check import check_cluster
+
+    with _stoppable():
+        sys.exit(0 if check_cluster(nodes) else 1)
+
+
+@cluster.command(hidden=True)
+def report(
+    address: str,
+    folder: Path,
+    name: Annotated[str, _required()],
+    token: Annotated[str, _required()],
+) -> None:
+    """Tell `whet cluster check` about this node."""
+    from whet.cluster.check import report_to
+
+    report_to(address, folder, name=name, token=token)
 
 
 @tasks.callback(invoke_without_command=True)
