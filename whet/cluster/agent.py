@@ -30,7 +30,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from whet.cluster.failure import ERROR_FILE, describe_failure, write_page
+from whet.cluster.failure import ERROR_FILE, Failure, add_recorded, write_page
 from whet.cluster.launch import Layout, check_gpus, share_threads
 from whet.errors import TrainError
 from whet.track.progress import say
@@ -39,8 +39,6 @@ WAIT_SECONDS = 600
 """How long nodes wait for each other, and ranks may take to stop with a checkpoint."""
 EXIT_SECONDS = 60
 """How long a node that is done waits for the others."""
-USER_ERROR = 2
-"""Exit status of a mistake in settings or data, which a restart would only repeat."""
 
 
 def run_ranks(
@@ -186,15 +184,17 @@ class Agent(LocalElasticAgent):
 
     def _report(self, result: RunResult) -> None:
         failures = {
-            rank: describe_failure(
-                rank=rank,
-                size=self._worker_group.workers[0].world_size,
-                host=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-                pid=failure.pid,
-                code=failure.exitcode,
-                died=self._died.get(failure.pid, time.time()),
-                log=self._logs.files[rank],
-                peak_gb=self._peak_gb.get(failure.pid, 0.0),
+            rank: add_recorded(
+                Failure(
+                    rank=rank,
+                    size=self._worker_group.workers[0].world_size,
+                    host=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+                    pid=failure.pid,
+                    code=failure.exitcode,
+                    time=self._died.get(failure.pid, time.time()),
+                    log=str(self._logs.files[rank]),
+                    peak_gb=self._peak_gb.get(failure.pid, 0.0),
+                )
             )
             for rank, failure in result.failures.items()
         }
@@ -205,7 +205,7 @@ class Agent(LocalElasticAgent):
         }
         first = min((own or failures).values(), key=lambda failure: failure.order)
         self._status = first.status
-        if first.code == USER_ERROR:
+        if first.is_final:
             self._remaining_restarts = 0
             if 0 in failures and failures[0].reason == first.reason:
                 return  # rank 0 has said it

@@ -7,10 +7,10 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from whet.errors import WhetError, visible
+from whet.errors import ConfigError, DataError, EngineError, WhetError, visible
 
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 """Where a rank writes its last error, in torch's format; set by the agent that started it."""
@@ -42,13 +42,15 @@ class Failure:
     code: int
     """Its exit status, or minus the signal that killed it."""
     time: float
-    reason: str
     log: str
     peak_gb: float
     """Host memory at its peak, as last seen from outside; 0 if it was never seen."""
-    gpu_gb: float | None
-    is_recorded: bool
+    reason: str = ""
+    gpu_gb: float | None = None
+    is_recorded: bool = False
     """Whether the rank itself left its error; one that was killed cannot."""
+    is_final: bool = False
+    """Whether it is a mistake in settings or data, which a restart would only repeat."""
 
     @property
     def order(self) -> tuple[bool, float]:
@@ -69,7 +71,8 @@ def record_error(error: BaseException) -> None:
     now = time.time()
     name = "whet" if isinstance(error, WhetError) else type(error).__name__
     message = {"message": f"{name}: {error}", "extraInfo": {"timestamp": str(int(now))}}
-    facts = {"message": message, "time": now, "gpu_gb": _peak_gpu_gb()}
+    is_final = isinstance(error, ConfigError | DataError | EngineError)
+    facts = {"message": message, "time": now, "gpu_gb": _peak_gpu_gb(), "is_final": is_final}
     with contextlib.suppress(OSError):  # a full disk should not hide the error itself
         Path(path).write_text(json.dumps(facts))
 
@@ -81,33 +84,20 @@ def _peak_gpu_gb() -> float | None:
     return float(torch.cuda.max_memory_allocated()) / 1e9
 
 
-def describe_failure(
-    *, rank: int, size: int, host: str, pid: int, code: int, died: float, log: Path, peak_gb: float
-) -> Failure:
-    """Put together what a rank recorded itself and what its agent saw."""
-    recorded = _read_recorded(log.with_suffix(".json"))
-    reason, moment, gpu_gb = recorded or (_guess_reason(code, log), died, None)
-    return Failure(
-        rank=rank,
-        size=size,
-        host=host,
-        pid=pid,
-        code=code,
-        time=moment,
-        reason=reason,
-        log=str(log),
-        peak_gb=peak_gb,
-        gpu_gb=gpu_gb,
-        is_recorded=recorded is not None,
-    )
-
-
-def _read_recorded(path: Path) -> tuple[str, float, float | None] | None:
+def add_recorded(failure: Failure) -> Failure:
+    """Complete what the agent saw of a rank by what the rank recorded itself."""
     try:
-        facts = json.loads(path.read_text())
-        return str(facts["message"]["message"]), float(facts["time"]), facts["gpu_gb"]
+        facts = json.loads(Path(failure.log).with_suffix(".json").read_text())
+        return replace(
+            failure,
+            reason=str(facts["message"]["message"]),
+            time=float(facts["time"]),
+            gpu_gb=facts["gpu_gb"],
+            is_recorded=True,
+            is_final=bool(facts["is_final"]),
+        )
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return replace(failure, reason=_guess_reason(failure.code, Path(failure.log)))
 
 
 def _guess_reason(code: int, log: Path) -> str:
