@@ -58,7 +58,7 @@ def write_script(job: Job) -> str:
     seconds = parse_time(job.time)
     options = [
         f"--job-name={job.name}",
-        f"--nodes={low}" + (f"-{high}" if is_elastic else ""),
+        f"--nodes={high}",
         "--ntasks-per-node=1",
         f"--gpus-per-node={job.gpus}",
         f"--cpus-per-task={job.gpus * job.cpus}",
