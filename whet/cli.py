@@ -14,6 +14,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from whet import cli_cluster
+from whet.cli_cluster import ON_RANKS, Gpus, Nodes, Rendezvous, Restarts
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
@@ -40,10 +42,9 @@ tasks = typer.Typer(help="Problems and graders by name.", rich_markup_mode=None)
 data = typer.Typer(
     help="Problems in files: import, make, show.", no_args_is_help=True, rich_markup_mode=None
 )
-cluster = typer.Typer(help="Machines that train together.", no_args_is_help=True)
 app.add_typer(tasks, name="tasks")
 app.add_typer(data, name="data")
-app.add_typer(cluster, name="cluster")
+cli_cluster.add_to(app)
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -57,14 +58,6 @@ Explain = Annotated[bool, typer.Option("--explain", help="Say what each setting 
 Smoke = Annotated[
     bool, typer.Option("--smoke", help="All stages in seconds, on tiny random models.")
 ]
-Gpus = Annotated[
-    int, typer.Option(min=1, help="GPUs of this machine, a process each; without any, on the CPU.")
-]
-Nodes = Annotated[str, typer.Option(help="Machines, or fewest:most; the command runs on each.")]
-Rendezvous = Annotated[
-    str | None, typer.Option(help="HOST:PORT where machines meet; known under Slurm.")
-]
-Restarts = Annotated[int, typer.Option(min=0, help="Times that failed processes start again.")]
 
 
 @app.command(context_settings=SETTINGS)
@@ -83,7 +76,9 @@ def run(
     changes a setting."""
     with _stoppable():
         _expect(file, "run")
-        _launch(ctx, out or Path("runs") / (f"{file.stem}-smoke" if smoke else file.stem))
+        cli_cluster.launch_if_many(
+            ctx, out or Path("runs") / (f"{file.stem}-smoke" if smoke else file.stem)
+        )
         from whet.pipeline.pipeline import run_file
 
         run_file(file, ctx.args, out, resume=resume, smoke=smoke)
@@ -108,12 +103,12 @@ def run_on_ranks(
     """Run a file of the kind that the command is named for, on one process or many."""
     with _stoppable():
         _expect(file, ctx.command.name or "")
-        _launch(ctx, out or Path("runs") / file.stem)
+        cli_cluster.launch_if_many(ctx, out or Path("runs") / file.stem)
         _run_alone(ctx.command.name or "", file, ctx.args, out, resume)
 
 
 for _kind, _meaning in STAGES.items():
-    _run = run_alone if _kind == "teach" else run_on_ranks
+    _run = run_on_ranks if _kind in ON_RANKS else run_alone
     app.command(_kind, help=_meaning, context_settings=SETTINGS)(_run)
 
 
@@ -225,92 +220,6 @@ def doctor(
     sys.exit(0 if run_proofs(model, as_json=as_json) else 1)
 
 
-@app.command(context_settings=SETTINGS)
-def slurm(
-    ctx: typer.Context,
-    file: File,
-    nodes: Nodes = "1",
-    gpus: Annotated[int, typer.Option(min=1, help="GPUs of a node.")] = 8,
-    cpus: Annotated[int, typer.Option(min=1, help="Processor cores for each GPU.")] = 8,
-    time: Annotated[
-        str, typer.Option(help="Limit of one allocation, as Slurm writes it.")
-    ] = "24:00:00",
-    partition: Annotated[str | None, typer.Option(help="Slurm's partition.")] = None,
-    sbatch: Annotated[
-        list[str] | None, typer.Option(help="Another option of sbatch, --sbatch=--account=name.")
-    ] = None,
-    container: Annotated[
-        tuple[str, str] | None, typer.Option(help="docker or apptainer, and the image.")
-    ] = None,
-    venv: Annotated[Path | None, typer.Option(help="A virtual environment with whet.")] = None,
-    conda: Annotated[str | None, typer.Option(help="A conda environment with whet.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The script; NAME.sbatch by default.")] = None,
-    submit: Annotated[bool, typer.Option("--submit", help="Submit it, too.")] = False,
-) -> None:
-    """Write and check a Slurm script that runs a file on many nodes; `--submit` submits it."""
-    from whet.cluster.slurm import Job, save_script, submit_script, write_script
-    from whet.pipeline.pipeline import load_file
-
-    kind = load_file(file, ctx.args).config.kind
-    job = Job(
-        command=kind,
-        file=file,
-        settings=ctx.args,
-        folder=Path.cwd(),
-        nodes=nodes,
-        gpus=gpus,
-        cpus=cpus,
-        time=time,
-        partition=partition,
-        sbatch=sbatch or (),
-        container=container or (),
-        venv=venv,
-        conda=conda,
-    )
-    path = out or Path(f"{job.name}.sbatch")
-    save_script(write_script(job), path)
-    say(f"submitted as job {submit_script(path)}" if submit else f"{path} is ready: sbatch {path}")
-
-
-@app.command()
-def jobs(
-    folders: Annotated[
-        list[Path] | None, typer.Argument(help="Folders of runs; runs by default.")
-    ] = None,
-) -> None:
-    """Show Slurm jobs and runs: state, progress, time left, last lines."""
-    from whet.cluster.jobs import print_jobs
-
-    print_jobs(folders or [path for path in [Path("runs")] if path.is_dir()])
-
-
-@cluster.command("check")
-def check_nodes(
-    nodes: Annotated[
-        str | None, typer.Option(help="Machines to reach by ssh, as a,b,c; or run it by srun.")
-    ] = None,
-) -> None:
-    """Look at every node: versions, GPUs, interfaces, clocks, shared folder. Exits with 1 at a
-    fault."""
-    from whet.cluster.check import check_cluster
-
-    with _stoppable():
-        sys.exit(0 if check_cluster(nodes) else 1)
-
-
-@cluster.command(hidden=True)
-def report(
-    address: str,
-    folder: Path,
-    name: Annotated[str, _required()],
-    token: Annotated[str, _required()],
-) -> None:
-    """Tell `whet cluster check` about this node."""
-    from whet.cluster.check import report_to
-
-    report_to(address, folder, name=name, token=token)
-
-
 @tasks.callback(invoke_without_command=True)
 def list_(ctx: typer.Context) -> None:
     """List the tasks; `whet tasks check` proves their graders."""
@@ -398,27 +307,6 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
             return
         run_stage(loaded.config, store)
     say(f"results in {folder}")
-
-
-def _launch(ctx: typer.Context, folder: Path) -> None:
-    """Run the same command in several processes, if flags ask for them; this one then ends."""
-    from whet.cluster.launch import is_rank, parse_layout
-
-    given = ctx.params
-    layout = parse_layout(
-        given["gpus"],
-        given["nodes"],
-        rendezvous=given["rendezvous"],
-        restarts=given["restarts"],
-    )
-    if is_rank() or layout.is_alone:
-        return
-    from whet.cluster.agent import run_ranks
-
-    words = [ctx.command.name or "", str(given["file"]), *ctx.args]
-    words += ["--out", str(given["out"])] if given["out"] is not None else []
-    words += [f"--{flag}" for flag in ("resume", "smoke") if given.get(flag)]
-    raise typer.Exit(run_ranks(words, layout, folder))
 
 
 def _expect(file: Path, kind: str) -> None:

@@ -48,7 +48,7 @@ def run_ranks(
     if remark := check_gpus(layout.gpus, torch.cuda.device_count()):
         say(remark)
     os.environ.update(share_threads(layout.gpus))
-    # A store that outlives its ranks gives restarted ones the addresses of dead ones, and they hang.
+    # A store that outlives its ranks names dead addresses to restarted ones, which then hang.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     logging.disable(logging.ERROR)  # the agent's own remarks; the page says it better
     resume = [] if "--resume" in command else ["--resume"]
