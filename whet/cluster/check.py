@@ -206,52 +206,68 @@ def find_faults(nodes: Sequence[Node], expected: Sequence[str]) -> list[str]:
 def check_cluster(nodes: str | None, environ: Mapping[str, str] = os.environ) -> bool:
     """Check the machines that are listed, those of this srun step, or this one alone."""
     own = environ.get("SLURMD_NODENAME") or socket.gethostname()
-    is_step = nodes is None and int(environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
-    key = (
-        f"{environ['SLURM_JOB_ID']}-{environ['SLURM_STEP_ID']}" if is_step else secrets.token_hex(4)
-    )
-    folder = Path(f".whet-check-{key}").absolute()
-    address = (
-        find_rendezvous(environ) if is_step else f"{socket.getfqdn() if nodes else 'localhost'}:0"
-    )
-    if is_step and environ["SLURM_PROCID"] != "0":
+    count = int(environ.get("SLURM_STEP_NUM_TASKS", "1"))
+    if nodes is not None or count == 1:
+        names = nodes.split(",") if nodes is not None else [own]
+        folder = Path(f".whet-check-{secrets.token_hex(4)}").absolute()
+        host = "localhost" if nodes is None else socket.getfqdn()
+        reports = [Report(name, host, folder, nodes is not None) for name in names]
+        return _check(reports, len(reports), 0)
+    folder = Path(f".whet-check-{environ['SLURM_JOB_ID']}-{environ['SLURM_STEP_ID']}").absolute()
+    address = find_rendezvous(environ)
+    if environ["SLURM_PROCID"] != "0":
         report_to(address, folder, name=own, token=None)
         return True
-    names = nodes.split(",") if nodes else [own]
-    server = socket.create_server(("", int(address.rpartition(":")[2])))
-    address = f"{address.rpartition(':')[0]}:{server.getsockname()[1]}"
-    folder.mkdir()
+    return _check([Report(own, "localhost", folder, False)], count, int(address.rpartition(":")[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report that this node asks for: of itself, or over ssh from one with the same folder."""
+
+    name: str
+    host: str
+    folder: Path
+    is_remote: bool
+
+    def __post_init__(self) -> None:
+        if not self.name or self.name.startswith("-"):
+            raise ConfigError(f"--nodes: {self.name!r} is no name of a machine")
+
+    def start(self, port: int, token: str) -> "subprocess.Popen[bytes]":
+        words = [sys.executable, "-m", "whet", "cluster", "report", f"{self.host}:{port}"]
+        words += [str(self.folder), "--name", self.name, "--token", token]
+        if self.is_remote:
+            command = f"cd -- {shlex.quote(str(self.folder.parent))} && {shlex.join(words)}"
+            options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
+            words = ["ssh", *options, "--", self.name, command]
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603 - quoted words
+
+
+def _check(reports: Sequence[Report], count: int, port: int) -> bool:
+    """Start reports, gather `count` in all, and print them."""
+    folder = reports[0].folder
     token = secrets.token_hex(8)
-    (folder / "token").write_text(token)
-    with server:
-        children = [_start(name, address, folder, token, is_remote=bool(nodes)) for name in names]
-        count = int(environ["SLURM_STEP_NUM_TASKS"]) if is_step else len(names)
-        answers = gather(server, children, count)
-        for child in children:
-            child.terminate()
-            child.wait()
-    for path in folder.glob("*"):
-        path.unlink()
-    folder.rmdir()
-    faults = find_faults(answers, names)
-    if len(answers) < count and is_step:
-        faults.insert(0, f"{count - len(answers)} of {count} nodes did not report")
-    print_nodes(answers, faults)
+    children: list[subprocess.Popen[bytes]] = []
+    with socket.create_server(("", port)) as server:
+        folder.mkdir()
+        try:
+            (folder / "token").write_text(token)
+            port = server.getsockname()[1]
+            children += [report.start(port, token) for report in reports]
+            nodes = gather(server, children, count)
+        finally:
+            for child in children:
+                child.kill()
+                child.wait()
+            for path in folder.iterdir():
+                path.unlink()
+            folder.rmdir()
+    faults = find_faults(nodes, [report.name for report in reports])
+    if len(reports) < count and len(nodes) < count:
+        faults.append(f"{count - len(nodes)} of {count} nodes did not report")
+    print_nodes(nodes, faults)
     return not faults
-
-
-def _start(
-    name: str, address: str, folder: Path, token: str, *, is_remote: bool
-) -> "subprocess.Popen[bytes]":
-    """Start the report of a node: here, or over ssh in the same folder with the same Python."""
-    if name.startswith("-") or not name:
-        raise ConfigError(f"--nodes: {name!r} is no name of a machine")
-    words = [sys.executable, "-m", "whet", "cluster", "report", address, str(folder)]
-    words += ["--name", name, "--token", token]
-    if is_remote:
-        command = f"cd -- {shlex.quote(str(folder.parent))} && {shlex.join(words)}"
-        words = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--", name, command]
-    return subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603 - words, and quoted ones
 
 
 def print_nodes(nodes: Sequence[Node], faults: Sequence[str]) -> None:

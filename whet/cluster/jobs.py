@@ -15,9 +15,9 @@ from rich.table import Table
 
 from whet.cluster.failure import read_tail
 from whet.cluster.slurm import run_tool
-from whet.errors import DataError, visible
+from whet.errors import ConfigError, DataError, visible
 from whet.store.run import RunStore, stage_folders
-from whet.track.progress import printer
+from whet.track.progress import printer, say
 
 RATE_STEPS = 20
 """Steps whose mean time predicts the rest."""
@@ -126,7 +126,12 @@ def list_slurm_jobs() -> list[list[str]]:
 
 def print_jobs(folders: Iterable[Path]) -> None:
     """Print the jobs in Slurm's queue, then the runs with their progress."""
-    if jobs := list_slurm_jobs():
+    jobs: list[list[str]] = []
+    try:
+        jobs = list_slurm_jobs()
+    except ConfigError as error:
+        say(str(error))
+    if jobs:
         table = Table("job", "state", "time", "limit", "nodes", "where or why", "name")
         for job in jobs:
             table.add_row(*(escape(visible(cell)) for cell in job))
