@@ -2,7 +2,6 @@
 two allocations."""
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,4 +131,4 @@ def test_the_check_under_srun_looks_at_both_nodes(slurm: SlurmCluster, tmp_path:
     said = slurm.call(*words, "cluster", "check", cwd=tmp_path)
     assert "2 nodes reported; faults: 0" in said, said
     assert "whet1" in said and "whet2" in said
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
