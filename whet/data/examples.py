@@ -207,6 +207,9 @@ def pack(
             )
     longest_first = sorted(units, key=lambda unit: -_max_length(unit, lengths))
     if is_padded:
+        if ranks > 1:  # else one micro-batch may hold everything, and the other ranks nothing
+            share = -(-sum(len(unit) * _max_length(unit, lengths) for unit in units) // ranks)
+            token_budget = min(token_budget, max(share, _max_grid(units, lengths)))
         groups = _pack_grid(_sort_by_prompt(longest_first, examples), lengths, token_budget)
     else:
         groups = _pack_tokens(longest_first, lengths, token_budget, ranks)
@@ -228,6 +231,10 @@ def _list_units(examples: Sequence[Example]) -> list[Unit]:
 
 def _max_length(unit: Unit, lengths: Sequence[int]) -> int:
     return max(lengths[index] for index in unit)
+
+
+def _max_grid(units: Sequence[Unit], lengths: Sequence[int]) -> int:
+    return max((len(unit) * _max_length(unit, lengths) for unit in units), default=0)
 
 
 def _sort_by_prompt(units: Sequence[Unit], examples: Sequence[Example]) -> list[Unit]:

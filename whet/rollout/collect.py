@@ -11,6 +11,7 @@ from whet.text.chat import ChatFormat
 from whet.track.metrics import Clock
 from whet.track.progress import bar
 from whet.types import Completion, Group, Problem, Role, Rollout
+from whet.world import get_world
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,23 +70,25 @@ def collect_groups(
     """Sample the requested answers; each is graded while others are still being sampled.
 
     An answer depends only on the seed, its problem, index and number, and the weights: not on the
-    order in which answers finish, nor on the other requests. `progress` is called with the number
-    of rollouts just graded. A clock adds up the engine's work, and counts as grading the seconds
-    from its last answer to the last score.
+    order in which answers finish, nor on the other requests or the rank that samples it. `progress`
+    is called with the number of rollouts just graded. A clock adds up the engine's work, and counts
+    as grading the seconds from its last answer to the last score.
     """
     clock = clock or Clock()
-    sampler = _Sampler(chat_engine, requests)
+    world = get_world()
+    own = world.share(list(requests))
+    sampler = _Sampler(chat_engine, own)
     rollout_by_id: dict[str, Rollout] = {}
     with clock.measure("sample"), ExitStack() as after_sampling:
         answers = sampler.sample(seed, clock, after_sampling)
         for id, score in grader.grade(answers):
             rollout_by_id[id] = replace(sampler.rollout_by_id[id], score=score)
             if progress is not None:
-                progress(1)
-    return [
-        tuple(rollout_by_id[_id(request, number)] for number in request.numbers)
-        for request in requests
+                progress(world.size)
+    groups = [
+        tuple(rollout_by_id[_id(request, number)] for number in request.numbers) for request in own
     ]
+    return world.join(groups, f"answers to {len(requests)} problems, seed {seed}")
 
 
 class _Sampler:

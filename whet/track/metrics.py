@@ -33,6 +33,7 @@ from whet.types import (
     are_equal,
     rewards_of,
 )
+from whet.world import get_world
 
 Part = Literal["sample", "grade", "score", "update"]
 TIMES: dict[Part, str] = {
@@ -238,6 +239,9 @@ def open_trackers(
     console: Console | None = None,
 ) -> Iterator[Tracker]:
     """Open the trackers of a run; the console shows the metrics in `columns` under their labels."""
+    if not get_world().is_first:
+        yield Trackers([])
+        return
     trackers: list[Tracker] = [
         JsonlTracker(run),
         ConsoleTracker(columns, every=every, console=console),
