@@ -8,6 +8,7 @@ prefixes are merged; C are the cells of a padded grid.
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Literal
 
 import numpy as np
@@ -166,6 +167,16 @@ def _find_pairs(examples: list[Example]) -> list[tuple[int, int]]:
     is_whole = chosen.keys() == rejected.keys() and 2 * len(chosen) in (0, len(examples))
     assert is_whole, "both answers of a pair lie in one batch, and a batch holds pairs only or none"
     return [(index, rejected[pair]) for pair, index in chosen.items()]
+
+
+def split_minibatches(
+    examples: Sequence[Example], count: int, source: Random | None
+) -> list[list[Example]]:
+    """Deal the examples of a step to at most `count` mini-batches, shuffled by the source."""
+    order = list(examples)
+    if source is not None:
+        source.shuffle(order)
+    return [order[index::count] for index in range(min(count, len(order)))]
 
 
 Unit = list[int]

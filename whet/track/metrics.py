@@ -239,18 +239,14 @@ def open_trackers(
     console: Console | None = None,
 ) -> Iterator[Tracker]:
     """Open the trackers of a run; the console shows the metrics in `columns` under their labels."""
-    if not get_world().is_first:
-        yield Trackers([])
-        return
-    trackers: list[Tracker] = [
-        JsonlTracker(run),
-        ConsoleTracker(columns, every=every, console=console),
-    ]
-    if "tensorboard" in cfg.sinks:
+    trackers: list[Tracker] = [JsonlTracker(run)]
+    trackers.append(ConsoleTracker(columns, every=every, console=console))
+    sinks = cfg.sinks if get_world().is_first else ()
+    if "tensorboard" in sinks:
         trackers.append(TensorBoardTracker(run))
-    if "wandb" in cfg.sinks:
+    if "wandb" in sinks:
         trackers.append(WandbTracker(run, cfg.project))
-    tracker = Trackers(trackers)
+    tracker = Trackers(trackers if get_world().is_first else [])
     try:
         yield tracker
     finally:

@@ -7,7 +7,6 @@ which examples an optimiser step takes.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import Random
 from typing import Protocol
 
 import numpy as np
@@ -385,16 +384,6 @@ def read_groups(
 def weigh(examples: Sequence[Example], weights: Weights) -> list[Example]:
     """Set the weight of each example's tokens; takes all examples of an optimiser step."""
     return with_field(examples, "weight", weights([example.num_targets for example in examples]))
-
-
-def split_minibatches(
-    examples: Sequence[Example], count: int, source: Random | None
-) -> list[list[Example]]:
-    """Deal the examples of a step to at most `count` mini-batches, shuffled by the source."""
-    order = list(examples)
-    if source is not None:
-        source.shuffle(order)
-    return [order[index::count] for index in range(min(count, len(order)))]
 
 
 def average(collected: Sequence[Metrics]) -> Metrics:

@@ -273,9 +273,8 @@ class Optimizer:
         return self.moments[name]
 
     def _master(self, weight: nn.Parameter) -> Tensor:
-        return (
-            weight if weight.dtype == torch.float32 else self._zeros(weight).copy_(weight.detach())
-        )
+        is_precise = weight.dtype.itemsize >= torch.float32.itemsize
+        return weight if is_precise else self._zeros(weight).copy_(weight.detach())
 
     def _zeros(self, weight: Tensor) -> Tensor:
         """Allocate float32 zeros of a weight's shape, where masters and moments are kept."""

@@ -75,7 +75,7 @@ class LocalLearners(LearnerFactory):
 
 
 class FSDPLearners(LearnerFactory):
-    """Trains and scores each model over all ranks, in shards (`whet/train/sharded.py`)."""
+    """Trains and scores each model over all ranks, in shards (`whet/train/rank_learner.py`)."""
 
     def learner(
         self,
@@ -85,14 +85,14 @@ class FSDPLearners(LearnerFactory):
         steps: int,
         memory: DeviceMemory | None,
     ) -> Learner:
-        from whet.train.sharded import RankLearner  # noqa: PLC0415 - one process needs none of it
+        from whet.train.rank_learner import RankLearner  # noqa: PLC0415 - one process needs none of it
 
         return RankLearner(model, cfg, steps=steps, memory=memory)
 
     def scorer(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> Scorer:
-        from whet.train.sharded import RankScorer  # noqa: PLC0415
+        from whet.train.rank_learner import RankScorer  # noqa: PLC0415
 
         return RankScorer(model, cfg.micro_tokens, offload=bool(offloaded))
 
