@@ -266,6 +266,7 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
     from whet.config import load_settings, show_settings
     from whet.pipeline.pipeline import IGNORED, KINDS, run_stage
     from whet.store.follow import open_run
+    from whet.world import get_world
 
     _expect(file, kind)
     loaded = load_settings(KINDS[kind], file, args)
@@ -275,7 +276,7 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
         _ranks([loaded.config]),
         open_run(folder, loaded.config, loaded.origin, resume=resume, ignore=IGNORED) as store,
     ):
-        if store.is_finished:
+        if get_world().first(lambda: store.is_finished, "whether the run is done"):
             say(f"{folder} is finished; nothing to do")
             return
         run_stage(loaded.config, store)

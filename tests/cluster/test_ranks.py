@@ -79,7 +79,7 @@ def test_an_error_of_the_first_rank_is_raised_on_all(seen: dict[str, Any]) -> No
 
 def test_ranks_that_disagree_end_in_a_sentence(seen: dict[str, Any]) -> None:
     assert seen["skipping"].startswith(
-        "the ranks are not at the same place: rank 0 is at 'update 1, on 11 examples', rank 1"
+        "the ranks are not at the same place: rank 0 is at 'update 1, on 11 examples "
     )
 
 

@@ -217,8 +217,10 @@ def _run_or_skip(
     with open_run(folder, stage, origins, resume=resume or attempt.is_new, ignore=ignore) as run:
         began: dict[str, Json] = {"key": key, "spent": attempt.spent, "began": attempt.began}
         _note(run, began)
+        # The first rank may finish a short stage before another has looked.
+        is_done = get_world().first(lambda: run.is_finished, f"whether {folder.name} is done")
         try:
-            if not run.is_finished:
+            if not is_done:
                 run_stage(stage, run)
         finally:
             spent = attempt.spent + time.monotonic() - clock

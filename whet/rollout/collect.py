@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 from whet.engine.base import Engine, Request, Sampling
 from whet.grading.grader import Grader
@@ -79,16 +80,21 @@ def collect_groups(
     own = world.share(list(requests))
     sampler = _Sampler(chat_engine, own)
     rollout_by_id: dict[str, Rollout] = {}
-    with clock.measure("sample"), ExitStack() as after_sampling:
-        answers = sampler.sample(seed, clock, after_sampling)
-        for id, score in grader.grade(answers):
-            rollout_by_id[id] = replace(sampler.rollout_by_id[id], score=score)
-            if progress is not None:
-                progress(world.size)
-    groups = [
-        tuple(rollout_by_id[_id(request, number)] for number in request.numbers) for request in own
-    ]
-    return world.join(groups, f"answers to {len(requests)} problems, seed {seed}")
+    at = f"answers to {len(requests)} problems {_checksum(requests):08x}, seed {seed}"
+    with clock.measure("sample"):
+        with ExitStack() as after_sampling:
+            for id, score in grader.grade(sampler.sample(seed, clock, after_sampling)):
+                rollout_by_id[id] = replace(sampler.rollout_by_id[id], score=score)
+                if progress is not None:
+                    progress(world.size)
+        groups = [
+            tuple(rollout_by_id[_id(request, number)] for number in request.numbers)
+            for request in own
+        ]
+        for counts in world.exchange(chat_engine.engine.counts, at):
+            useful = counts.tokens - counts.first_tokens
+            clock.count_sampling(tokens=counts.tokens, row_steps=counts.row_steps, useful=useful)
+        return world.join(groups, at)
 
 
 class _Sampler:
@@ -114,10 +120,6 @@ class _Sampler:
             rollout = self._rollout(request_by_id[id], id, completion)
             self.rollout_by_id[id] = rollout
             yield id, rollout.problem, rollout.text
-        useful = engine.counts.tokens - engine.counts.first_tokens
-        clock.count_sampling(
-            tokens=engine.counts.tokens, row_steps=engine.counts.row_steps, useful=useful
-        )
         after_sampling.enter_context(clock.measure("grade"))
 
     def _engine_requests(self, seed: int) -> Iterator[Request]:
@@ -141,6 +143,12 @@ class _Sampler:
             completion=completion,
             text=self.chat_engine.chat.message(completion.tokens),
         )
+
+
+def _checksum(requests: Sequence[GroupRequest]) -> int:
+    """Tell whether ranks were asked for the same answers."""
+    wanted = [(r.index, r.problem.id, r.problem.prompt, r.sampling, r.numbers) for r in requests]
+    return crc32(repr(wanted).encode(errors="replace"))
 
 
 def _id(request: GroupRequest, number: int) -> str:

@@ -7,6 +7,7 @@ ranks compute is added and divided by nothing.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
 import torch
 from safetensors.torch import load_file
@@ -76,6 +77,8 @@ class RankLearner(LocalLearner):
     def accumulate(
         self, examples: Sequence[Example], objective: Objective | ValueObjective
     ) -> Sums:
+        at = f"update {self.num_steps + 1}, on {describe_examples(examples)}"
+        self.world.exchange(None, at)  # before ranks that disagree wait for each other in a pass
         self.make_room(examples)
         groups = _share(self.model, examples, self.cfg.micro_tokens, self.world)
         own = [[examples[index] for index in indices] for indices in groups if indices]
@@ -83,7 +86,6 @@ class RankLearner(LocalLearner):
         if isinstance(self.model, FSDPModule):
             for _ in range(len(groups) - len(own)):
                 self.forward_backward(to_batch(_smallest(examples), self.device), objective)
-        at = f"update {self.num_steps + 1}, on {len(examples)} examples"
         first, *others = self.world.exchange(sums, at)
         return sum(others, start=first)
 
@@ -172,6 +174,8 @@ def read_shared(
 ) -> list[Floats]:
     """Apply `read` to this rank's share of the examples, and return the values of all."""
     ranks = world.size
+    at = f"scores of {describe_examples(examples)}"
+    world.exchange(None, at)
     groups = micro_batches(model, examples, micro_tokens, ranks=ranks)[world.rank :: ranks]
     arrays = read_groups(model, examples, [indices for indices in groups if indices], read)
     if isinstance(model, FSDPModule):
@@ -180,9 +184,17 @@ def read_shared(
                 read(to_batch(_smallest(examples), model.device))
         model.reshard()
     merged: dict[int, Floats] = {}
-    for part in world.exchange(arrays, f"scores of {len(examples)} examples"):
+    for part in world.exchange(arrays, at):
         merged |= part
     return [merged[index] for index in range(len(examples))]
+
+
+def describe_examples(examples: Sequence[Example]) -> str:
+    """Count examples, with a checksum of their tokens that tells whether ranks have the same."""
+    checksum = 0
+    for example in examples:
+        checksum = crc32(example.tokens.tobytes(), checksum)
+    return f"{len(examples)} examples {checksum:08x}"
 
 
 def _share(
