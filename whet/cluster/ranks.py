@@ -61,6 +61,7 @@ class RankWorld(World):
         self.num_shares = self.size // self.sequence
         self.share_index = self.rank // self.sequence
         self.mesh = self._build_mesh()
+        self.shard_group = self.mesh.get_group(self.mesh.ndim - 1)
 
     def _build_mesh(self) -> DeviceMesh:
         device = "cuda" if torch.cuda.is_available() else "cpu"

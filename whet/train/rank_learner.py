@@ -92,7 +92,7 @@ class RankLearner(LocalLearner):
     def optim_step(self) -> Metrics:
         metrics = super().optim_step()
         if self.whole is not None and self.whole is not self.model:
-            gather_weights(self.model, self.whole)
+            gather_weights(self.model, self.whole, self.world)
         return metrics
 
     def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
@@ -128,7 +128,7 @@ class RankLearner(LocalLearner):
         body = critic.body
         if isinstance(body, FSDPModule):
             plain = _plain_copy(body, self.dtype)
-            gather_weights(body, plain)
+            gather_weights(body, plain, self.world)
             body = plain
         if self.world.is_first:
             save_trained(body, folder)
