@@ -11,11 +11,10 @@ train: $(READY)
 	$(BIN)/whet run experiments/game24_cpu.toml --resume
 
 test: $(READY) lint types
-	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -m 'not cluster' -n $(WORKERS) --dist worksteal --cov=whet --cov-report=term:skip-covered
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not cluster' --cov=whet --cov-report=term:skip-covered
 
-# Minutes on several processes, and under a real Slurm where slurm-wlm and munge are installed.
 test-cluster: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster -rs tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster -rs --timeout 1800 tests/cluster
 
 quick: $(READY) lint types
 	@files=$$($(BIN)/python tests/changed.py); if [ -n "$$files" ]; then \
