@@ -58,26 +58,27 @@ class Work:
         assert "submitted as job " in said, said
         self.job = said.split()[-1]
 
-    def last_step(self) -> int:
+    def trained_steps(self) -> list[int]:
         file = self.run / "metrics.jsonl"
-        rows = file.read_text().splitlines() if file.is_file() else []
-        return max((json.loads(row)["step"] for row in rows if row.endswith("}")), default=0)
+        lines = file.read_text().splitlines() if file.is_file() else []
+        rows = [json.loads(line) for line in lines if line.endswith("}")]
+        return [row["step"] for row in rows if "time/step" in row]
 
     def wait_for_step(self, step: int) -> None:
-        wait_for(lambda: self.last_step() >= step, f"step {step}: {self.log()}", seconds=200)
+        wait_for(lambda: step in self.trained_steps(), f"step {step}", seconds=200)
 
     def wait_for_end(self) -> None:
         ends = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
         wait_for(lambda: self.slurm.state(self.job) in ends, "the end of the job", seconds=300)
         assert self.slurm.state(self.job) == "COMPLETED", self.log()
-        steps = [json.loads(row)["step"] for row in (self.run / "metrics.jsonl").open()]
-        assert steps == list(range(1, self.steps + 1))
+        assert self.trained_steps() == list(range(1, self.steps + 1))
 
     def log(self) -> str:
         return "\n".join(file.read_text()[-3000:] for file in self.folder.glob("*.log"))
 
     def events(self) -> list[str]:
-        return [json.loads(row)["event"] for row in (self.run / "ledger.jsonl").open()]
+        lines = (self.run / "ledger.jsonl").read_text().splitlines()
+        return [json.loads(line)["event"] for line in lines]
 
 
 def test_a_script_for_two_nodes_runs_to_its_end_and_jobs_shows_it(

@@ -1,9 +1,8 @@
 """The run folder: its layout, its lock, and the provenance of a run.
 
-Only this file knows the layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl,
+Only this file knows the layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl, logs/,
 summary.json, report.html, stage.json, rollouts/{train,eval}-000120.parquet, checkpoints/000120/,
-evals/000120.json; of several processes also logs/ and failure.txt. A pipeline's folder holds a run
-folder per stage (`stage_folders`).
+failure.txt, evals/000120.json. A pipeline's folder holds a run folder per stage (`stage_folders`).
 """
 
 import fcntl
