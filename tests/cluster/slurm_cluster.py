@@ -17,7 +17,7 @@ SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=20
 CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
@@ -107,7 +107,7 @@ class SlurmCluster:
 
     def call(self, *words: str, cwd: Path | None = None) -> str:
         done = subprocess.run(
-            words, env=self.environ, capture_output=True, text=True, timeout=60, cwd=cwd
+            words, env=self.environ, capture_output=True, text=True, timeout=300, cwd=cwd
         )
         return (done.stdout + done.stderr).strip()
 

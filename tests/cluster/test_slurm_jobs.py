@@ -105,7 +105,6 @@ def test_a_job_near_its_end_of_time_writes_a_checkpoint_and_goes_on_in_a_new_all
     slurm.call("scancel", "--batch", "--signal=USR1", work.job)  # as Slurm itself does
     wait_for(lambda: "Restarts=1" in slurm.call("scontrol", "show", "job", work.job), "a requeue")
     assert "which has a checkpoint" in work.log()
-    slurm.call("scontrol", "update", f"JobId={work.job}", "StartTime=now")
     work.wait_for_end()
     assert work.events().count("resume") == 1
 

@@ -6,8 +6,8 @@ A process on each node reports to the first over TCP, as ranks will. Every wait 
 import json
 import os
 import platform
-import secrets
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,11 +15,12 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
+from secrets import token_hex
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from whet.cluster.launch import find_rendezvous
 from whet.errors import ConfigError, visible
@@ -62,8 +63,8 @@ def describe_node(name: str, folder: Path, token: str | None) -> Node:
     return Node(
         name=name,
         python=platform.python_version(),
-        torch=_version("torch"),
-        whet=_version("whet"),
+        torch=version("torch"),
+        whet=version("whet"),
         driver=gpus[0][1] if gpus else "none",
         gpus=", ".join(f"{count} x {gpu}" for gpu, count in counts.items()) or "none",
         interfaces=", ".join(_list_interfaces()) or "none is up",
@@ -111,13 +112,6 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
-
-
 def _try_folder(folder: Path, token: str | None) -> list[str]:
     """Read the first node's token and write a file; return what is wrong."""
     deadline = time.monotonic() + TOOL_SECONDS
@@ -126,7 +120,7 @@ def _try_folder(folder: Path, token: str | None) -> list[str]:
     if not seen or token not in (None, seen):
         return [f"{folder.parent} is not the folder of the first node: runs need a shared one"]
     try:
-        (folder / secrets.token_hex(8)).write_text(seen)
+        (folder / token_hex(8)).write_text(seen)
     except OSError as error:
         return [f"{folder.parent} cannot be written: {error.strerror}"]
     return []
@@ -134,8 +128,8 @@ def _try_folder(folder: Path, token: str | None) -> list[str]:
 
 def report_to(address: str, folder: Path, *, name: str, token: str | None) -> None:
     """Send this node's facts to the first node, and answer its questions about the time."""
-    host, _, port = address.rpartition(":")
     node = describe_node(name, folder, token)
+    host, _, port = (_read(folder / "address") or address).rpartition(":")
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:
@@ -206,68 +200,47 @@ def find_faults(nodes: Sequence[Node], expected: Sequence[str]) -> list[str]:
 def check_cluster(nodes: str | None, environ: Mapping[str, str] = os.environ) -> bool:
     """Check the machines that are listed, those of this srun step, or this one alone."""
     own = environ.get("SLURMD_NODENAME") or socket.gethostname()
-    count = int(environ.get("SLURM_STEP_NUM_TASKS", "1"))
-    if nodes is not None or count == 1:
-        names = nodes.split(",") if nodes is not None else [own]
-        folder = Path(f".whet-check-{secrets.token_hex(4)}").absolute()
-        host = "localhost" if nodes is None else socket.getfqdn()
-        reports = [Report(name, host, folder, nodes is not None) for name in names]
-        return _check(reports, len(reports), 0)
-    folder = Path(f".whet-check-{environ['SLURM_JOB_ID']}-{environ['SLURM_STEP_ID']}").absolute()
-    address = find_rendezvous(environ)
-    if environ["SLURM_PROCID"] != "0":
+    names = [own] if nodes is None else nodes.split(",")
+    for name in names:
+        if not name or name.startswith("-"):
+            raise ConfigError(f"--nodes: {name!r} is no name of a machine")
+    count = int(environ.get("SLURM_STEP_NUM_TASKS", "1")) if nodes is None else len(names)
+    is_step = nodes is None and count > 1
+    key = f"{environ['SLURM_JOB_ID']}-{environ['SLURM_STEP_ID']}" if is_step else token_hex(4)
+    folder = Path(f".whet-check-{key}").absolute()
+    address = find_rendezvous(environ) if is_step else f"{socket.getfqdn()}:0"
+    if is_step and environ["SLURM_PROCID"] != "0":
         report_to(address, folder, name=own, token=None)
         return True
-    return _check([Report(own, "localhost", folder, False)], count, int(address.rpartition(":")[2]))
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A report that this node asks for: of itself, or over ssh from one with the same folder."""
-
-    name: str
-    host: str
-    folder: Path
-    is_remote: bool
-
-    def __post_init__(self) -> None:
-        if not self.name or self.name.startswith("-"):
-            raise ConfigError(f"--nodes: {self.name!r} is no name of a machine")
-
-    def start(self, port: int, token: str) -> "subprocess.Popen[bytes]":
-        words = [sys.executable, "-m", "whet", "cluster", "report", f"{self.host}:{port}"]
-        words += [str(self.folder), "--name", self.name, "--token", token]
-        if self.is_remote:
-            command = f"cd -- {shlex.quote(str(self.folder.parent))} && {shlex.join(words)}"
-            options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
-            words = ["ssh", *options, "--", self.name, command]
-        return subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603 - quoted words
-
-
-def _check(reports: Sequence[Report], count: int, port: int) -> bool:
-    """Start reports, gather `count` in all, and print them."""
-    folder = reports[0].folder
-    token = secrets.token_hex(8)
-    children: list[subprocess.Popen[bytes]] = []
-    with socket.create_server(("", port)) as server:
+    with socket.create_server(("", int(address.rpartition(":")[2]))) as server:
+        host = "localhost" if nodes is None else socket.getfqdn()
+        report = [f"{host}:{server.getsockname()[1]}", str(folder), "--token", token_hex(8)]
+        children: list[subprocess.Popen[bytes]] = []
         folder.mkdir()
         try:
-            (folder / "token").write_text(token)
-            port = server.getsockname()[1]
-            children += [report.start(port, token) for report in reports]
-            nodes = gather(server, children, count)
+            (folder / "address").write_text(f"{socket.getfqdn()}:{server.getsockname()[1]}")
+            (folder / "token").write_text(report[-1])
+            children += [_start(name, report, is_remote=nodes is not None) for name in names]
+            answers = gather(server, children, count)
         finally:
             for child in children:
                 child.kill()
                 child.wait()
-            for path in folder.iterdir():
-                path.unlink()
-            folder.rmdir()
-    faults = find_faults(nodes, [report.name for report in reports])
-    if len(reports) < count and len(nodes) < count:
-        faults.append(f"{count - len(nodes)} of {count} nodes did not report")
-    print_nodes(nodes, faults)
+            shutil.rmtree(folder)
+    faults = find_faults(answers, names)
+    if is_step and len(answers) < count:
+        faults.append(f"{count - len(answers)} of {count} nodes did not report")
+    print_nodes(answers, faults)
     return not faults
+
+
+def _start(name: str, report: list[str], *, is_remote: bool) -> "subprocess.Popen[bytes]":
+    """Start the report of a node: here, or over ssh in the same folder with the same Python."""
+    words = [sys.executable, "-m", "whet", "cluster", "report", *report, "--name", name]
+    if is_remote:
+        command = f"cd -- {shlex.quote(str(Path.cwd()))} && {shlex.join(words)}"
+        words = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--", name, command]
+    return subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603 - quoted words
 
 
 def print_nodes(nodes: Sequence[Node], faults: Sequence[str]) -> None:
@@ -276,7 +249,7 @@ def print_nodes(nodes: Sequence[Node], faults: Sequence[str]) -> None:
     for node in sorted(nodes, key=lambda node: node.name):
         facts = asdict(node) | {"clock": f"{node.clock:+.3f} s"}
         keys = ("name", *ALIKE, "interfaces", "clock")
-        table.add_row(*(escape(visible(str(facts[key]))) for key in keys))
+        table.add_row(*(Text(visible(facts[key])) for key in keys))
     printer.print(table)
     for fault in faults:
         say(fault)

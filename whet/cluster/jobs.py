@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from whet.cluster.failure import read_tail
 from whet.cluster.slurm import run_tool
@@ -134,7 +134,7 @@ def print_jobs(folders: Iterable[Path]) -> None:
     if jobs:
         table = Table("job", "state", "time", "limit", "nodes", "where or why", "name")
         for job in jobs:
-            table.add_row(*(escape(visible(cell)) for cell in job))
+            table.add_row(*(Text(visible(cell)) for cell in job))
         printer.print(table)
     runs = find_runs(folders)
     if not runs and not jobs:

@@ -53,31 +53,24 @@ def parse_layout(
 ) -> Layout:
     """Read `--gpus 8 --nodes 2:4`; under Slurm, the first node of the job is where they meet."""
     min_nodes, max_nodes = parse_nodes(nodes)
-    is_slurm = "SLURM_JOB_ID" in environ
-    restart = environ.get("SLURM_RESTART_COUNT", "0")
-    is_host = None
-    if is_slurm:
-        name = f"slurm-{environ['SLURM_JOB_ID']}-{restart}"
-    else:
-        name = time.strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}"
+    meeting = None
     if max_nodes > 1:
-        if rendezvous is None:
-            rendezvous = find_rendezvous(environ)
-        if not re.fullmatch(r"[\w.-]+:\d{1,5}", rendezvous):
-            raise ConfigError(
-                f"--rendezvous {rendezvous!r} should be HOST:PORT, such as node1:29500"
-            )
-        if "SLURM_NODEID" in environ:
-            is_host = environ["SLURM_NODEID"] == "0"
-        if not is_slurm:
-            name = re.sub(r"\W", "-", rendezvous)
+        meeting = rendezvous or find_rendezvous(environ)
+        if not re.fullmatch(r"[\w.-]+:\d{1,5}", meeting):
+            raise ConfigError(f"--rendezvous {meeting!r} should be HOST:PORT, such as node1:29500")
+    if "SLURM_JOB_ID" in environ:
+        name = f"slurm-{environ['SLURM_JOB_ID']}-{environ.get('SLURM_RESTART_COUNT', '0')}"
+    else:
+        now = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        name = re.sub(r"\W", "-", meeting) if meeting else now
+    node = environ.get("SLURM_NODEID")
     return Layout(
         gpus=gpus,
         min_nodes=min_nodes,
         max_nodes=max_nodes,
         restarts=restarts,
-        rendezvous=rendezvous if max_nodes > 1 else None,
-        is_host=is_host,
+        rendezvous=meeting,
+        is_host=None if meeting is None or node is None else node == "0",
         id=name,
     )
 
