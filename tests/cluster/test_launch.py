@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,10 @@ match sys.argv[1]:
         sys.exit(2)
     case "stop":
         def stop(number, frame):
-            print("checkpoint of rank", rank, file=sys.stderr)
+            print("asked", rank, file=sys.stderr)
+            while not os.path.exists("go"):
+                time.sleep(0.05)
+            print("checkpoint", rank, file=sys.stderr)
             sys.exit(128 + number)
         signal.signal(signal.SIGTERM, stop)
         print("ready", rank, file=sys.stderr)
@@ -136,24 +140,44 @@ def test_a_mistake_of_the_user_is_said_once_and_not_started_again(tmp_path: Path
     assert not (tmp_path / "run" / "failure.txt").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM])
-def test_a_signal_reaches_the_ranks_and_the_command_waits_for_their_checkpoints(
-    tmp_path: Path, number: signal.Signals
+def start_and_stop(folder: Path) -> subprocess.Popen[str]:
+    """Start two ranks and ask them to stop, which they will when there is a file `go`."""
+    process = start(folder, "stop", restarts=3)
+    wait_for_words(folder, process, "ready")
+    process.terminate()
+    wait_for_words(folder, process, "asked")
+    return process
+
+
+def wait_for_words(folder: Path, process: subprocess.Popen[str], word: str) -> None:
+    while [word] * 2 != [line.split()[0] for line in last_lines(folder)]:
+        assert process.poll() is None
+        time.sleep(0.05)
+
+
+def last_lines(folder: Path) -> list[str]:
+    logs = sorted(folder.glob("run/logs/*/*.log"))
+    return [(log.read_text().splitlines() or ["-"])[-1] for log in logs]
+
+
+def test_sigterm_reaches_the_ranks_and_the_command_waits_for_their_checkpoints(
+    tmp_path: Path,
 ) -> None:
-    process = start(tmp_path, "stop", restarts=3)
-    assert process.stderr is not None
-    shown = ""
-    logs = tmp_path / "run" / "logs"
-    while "ready 0" not in shown or not any(
-        "ready 1" in f.read_text() for f in logs.rglob("*.log")
-    ):
-        shown += process.stderr.readline() if "ready 0" not in shown else ""
-    process.send_signal(number)
+    process = start_and_stop(tmp_path)
+    process.terminate()  # as schedulers do, again
+    (tmp_path / "go").touch()
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
-    ends = [file.read_text().splitlines()[-1] for file in sorted(logs.rglob("*.log"))]
-    assert ends == ["checkpoint of rank 0", "checkpoint of rank 1"]
+    assert process.returncode == 128 + signal.SIGTERM
+    assert last_lines(tmp_path) == ["checkpoint 0", "checkpoint 1"]
     assert err.endswith("stopped by SIGTERM; the same command with --resume goes on\n")
+
+
+def test_ctrl_c_then_kills_the_ranks(tmp_path: Path) -> None:
+    process = start_and_stop(tmp_path)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert last_lines(tmp_path) == ["asked 0", "asked 1"]
 
 
 def test_a_process_of_torchrun_is_a_rank_and_one_of_a_job_manager_alone_is_not() -> None:

@@ -228,9 +228,12 @@ class Agent(LocalElasticAgent):
     def _shutdown(
         self, death_sig: signal.Signals | None = None, timeout: int = 30, **more: bool
     ) -> None:
-        """Pass on the signal that stops this process and wait for checkpoints; a second one
-        kills."""
+        """Pass on the signal that stops this process and wait for checkpoints; Ctrl-C kills then.
+
+        Schedulers send SIGTERM more than once.
+        """
         if death_sig is not None and self._pcontext is not None:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             try:
                 self._pcontext.close(death_sig, timeout=WAIT_SECONDS)
             except SignalException:

@@ -94,13 +94,14 @@ head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 address=$(sinfo --noheader --nodes="$head" --format=%o | head -n 1)
 port=$(({first} + SLURM_JOB_ID % {count}))
 
-# Before the time is up, or when preempted: a checkpoint, then the queue again.
+# Before the time is up: a checkpoint, then the queue again. SIGTERM is for the launchers.
 stopped=
 stop() {{
     stopped=yes
     scancel --signal=TERM "$SLURM_JOB_ID"
 }}
-trap stop USR1 TERM
+trap stop USR1
+trap : TERM
 
 srun --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" {flags} \\
     {command} --rendezvous "${{address:-$head}}:$port" &
