@@ -32,6 +32,8 @@ from whet.models.transformer import Transformer
 from whet.train.optim import Optimizer, TrainConfig
 from whet.world import get_world
 
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+"""Its name since torch 2.13, and before."""
 MAX_GATHERED = 2**26
 """Numbers of the weights that are gathered in one exchange, unless one weight has more."""
 
@@ -64,7 +66,13 @@ def shard_model(model: Transformer, world: RankWorld, *, offload: bool = False) 
     is_offloaded = offload and model.device.type == "cuda"
     policy = CPUOffloadPolicy() if is_offloaded else OffloadPolicy()
     for module in (*sharded.layers, sharded):
-        fully_shard(module, mesh=world.mesh, mp_policy=precision, offload_policy=policy)
+        fully_shard(
+            module,
+            mesh=world.mesh,
+            mp_policy=precision,
+            offload_policy=policy,
+            reshard_after_forward=None if world.shard > 1 else False,
+        )
     for module in sharded.modules():
         if isinstance(module, FSDPModule):
             # Both are needed: the loss is a sum over all ranks, not a mean.
@@ -114,7 +122,7 @@ def gather_rows(
     for part, piece in zip(parts, torch.split(flat, sizes), strict=True):
         piece[: part.numel()].copy_(part.reshape(-1))
     gathered = flat.new_empty(world.shard * len(flat))
-    dist.all_gather_into_tensor(gathered, flat, group=world.shard_group)
+    _all_gather(gathered, flat, group=world.shard_group)
     columns = torch.split(gathered.view(world.shard, -1), sizes, dim=1)
     for shape, column in zip(shapes, columns, strict=True):
         yield column.reshape(-1)[: shape.numel()].view(shape)
