@@ -103,7 +103,7 @@ def plan(
         int | None, typer.Option(min=1, help="How many of them, in all nodes together.")
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option(min=1, help="Nodes of these GPUs; of 8 GPUs each by default.")
+        int | None, typer.Option(min=1, help="Nodes that share them equally; of 8 GPUs by default.")
     ] = None,
     price: Annotated[
         float | None, typer.Option(min=0.0, help="Dollars for a GPU and an hour.")
@@ -117,6 +117,8 @@ def plan(
 
     stages = load_stages(file, ctx.args)
     if gpus is None:
+        if nodes is not None or price is not None:
+            raise ConfigError("--nodes and --price need --gpus")
         fit = print_plan(stages, gpu=gpu, prompt=prompt, tokens=tokens)
     else:
         cluster = Cluster(gpu=gpu, gpus=gpus, nodes=nodes, price=price)

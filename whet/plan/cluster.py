@@ -15,15 +15,18 @@ from whet.track.progress import printer
 NODE = 8
 MOST_GPUS = 512
 """Where the search for the fewest GPUs ends."""
-NEGLIGIBLE = 0.03
+NEGLIGIBLE = 0.1
 """Share of the time for which no masters are spread wider and no sequence is split."""
+PUBLISHED_FACTOR = 1.6
+"""Seconds of a step in RLinf's and verl's published runs of 2025 on 8 and 64 H100s over those
+predicted from the rates of one H200 (docs/performance.md)."""
 Planned = Sequence[tuple[str, Job]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """GPUs of one kind in equal nodes, of `NODE` GPUs where their number is left out; `shard` and
-    `sequence` are chosen if left out, `price` is that of a GPU for an hour."""
+    """GPUs of one kind in equal nodes, of at most `NODE` GPUs where their number is left out;
+    `shard` and `sequence` are chosen if left out, `price` is in dollars for a GPU and an hour."""
 
     gpu: str
     gpus: int
@@ -60,7 +63,8 @@ def print_cluster_plan(
     printer.print(summary, style="bold")
     fewest = count_fewest(planned, cluster.gpu)
     holds = f"the fewest {cluster.gpu} that hold it: {fewest or f'more than {MOST_GPUS}'}"
-    print_sentences([*_bounds(chosen, card, total), holds, *notes, *unfit])
+    rates = f"published runs of other systems took about {PUBLISHED_FACTOR} times such predictions"
+    print_sentences([*_bounds(chosen, card, total), holds, rates, *notes, *unfit])
     return not unfit
 
 

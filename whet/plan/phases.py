@@ -13,6 +13,9 @@ from whet.train.optim import TrainConfig
 DRIVER_BYTES = 0.6 * GB
 FEWEST_TOKENS = 4096
 """Tokens of a pass below which a GPU has too little to do."""
+PASS_SECONDS = 1e-3
+"""Least time of a layer in a pass of a sharded model, forward and backward: kernels are launched
+and three collectives begin. An assumption; it decides for small models alone."""
 GATHERED_LAYERS = 2
 """Layers whose whole weights and gradients a rank holds: the one that runs and the next."""
 
@@ -327,7 +330,8 @@ def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> StepPhase:
         held |= {"gathered": gathered_bytes(reader, trains=False)}
         passes = job.num_passes if job.train else math.ceil(job.num_updated * length / size)
         bytes_sent = float(passes * reader.width * reader.parameters)
-        seconds, bound = _overlap(seconds, layout.gather_seconds(bytes_sent, card))
+        traffic = layout.gather_seconds(bytes_sent, card)
+        seconds, bound = _slowest(seconds, traffic, passes * cfg.num_layers * PASS_SECONDS / 3)
     return StepPhase(
         name="read",
         held=held,
@@ -369,7 +373,7 @@ def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> StepPhase:
         through = 2 + (1 if fit.checkpointed else 0)
         tokens = job.num_updated * length
         seconds += estimate.exchange_seconds(job.cost, card, layout, tokens=tokens, passes=through)
-        seconds, bound = _overlap(seconds, traffic)
+        seconds, bound = _slowest(seconds, traffic, job.num_passes * layers * PASS_SECONDS)
     notes = [f"{fit.checkpointed} of {layers} layers run twice"] if fit.checkpointed else []
     if job.host_bytes:
         notes.append(f"{job.host_bytes / GB:.1f} GB in host memory")
@@ -383,9 +387,13 @@ def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> StepPhase:
     )
 
 
-def _overlap(computing: float, moving: float) -> tuple[float, str]:
-    """Seconds of two things at once, and which of them decides."""
-    return max(computing, moving), "arithmetic" if computing >= moving else "traffic between ranks"
+def _slowest(computing: float, moving: float, starting: float) -> tuple[float, str]:
+    """Seconds of what happens at the same time, and what of it decides."""
+    return max(
+        (computing, "arithmetic"),
+        (moving, "traffic between ranks"),
+        (starting, "short passes: each rank has too little to do"),
+    )
 
 
 def gathered_bytes(cost: Cost, *, trains: bool) -> float:

@@ -219,10 +219,10 @@ def _add_companions(job: Job, algo: AlgoConfig) -> Job:
 
 def _cost(source: ModelSource, stages: Stages, train: TrainConfig | None) -> Cost:
     width = 4 if train is not None and train.dtype == "float32" else 2
-    return Cost(cfg=_shape(source, stages), width=width)
+    return Cost(cfg=shape_of(source, stages), width=width)
 
 
-def _shape(source: ModelSource, stages: Stages) -> ModelConfig:
+def shape_of(source: ModelSource, stages: Stages) -> ModelConfig:
     """Find the shape of a stage's model: in its folder, by its size, or as an earlier stage has
     it."""
     if source.new is not None:
@@ -230,7 +230,7 @@ def _shape(source: ModelSource, stages: Stages) -> ModelConfig:
     path = source.path or ""
     earlier = stages.get(path[1:]) if path.startswith("@") else None
     if isinstance(earlier, ModelStageConfig):
-        return _shape(earlier.model, stages)
+        return shape_of(earlier.model, stages)
     if path not in PUBLISHED:
         return read_shape(path)
     family, size, vocab_size, positions, tied = PUBLISHED[path]
