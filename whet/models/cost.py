@@ -66,6 +66,13 @@ class Cost:
         logsumexp = 4 * cfg.num_heads
         return cfg.num_layers * (numbers * self.width + logsumexp)
 
+    def gathered_bytes(self, *, trains: bool) -> float:
+        """Count whole weights while a sharded model runs: embedding, head, and two layers, the one
+        that runs and the next; with their gradients, in float32 on their way to the shards."""
+        layer = self.body / self.cfg.num_layers
+        size = 2 * self.width + 4 if trains else self.width
+        return self.width * (self.parameters - self.body) + 2.0 * size * layer
+
     def forward_flops(self, length: int, scored: int) -> float:
         """One sequence through the layers, and `scored` of its tokens through the head.
 

@@ -16,8 +16,6 @@ FEWEST_TOKENS = 4096
 PASS_SECONDS = 1e-3
 """Least time of a layer in a pass of a sharded model, forward and backward: kernels are launched
 and three collectives begin. An assumption; it decides for small models alone."""
-GATHERED_LAYERS = 2
-"""Layers whose whole weights and gradients a rank holds: the one that runs and the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +85,9 @@ class Job:
     @property
     def state(self) -> dict[str, float]:
         """Bytes that stay on the card between phases, by name."""
-        others = {} if self.partner is None else {self.partner[0]: _total(self.partner[1].state)}
+        others = (
+            {} if self.partner is None else {self.partner[0]: sum(self.partner[1].state.values())}
+        )
         if self.layout.ranks > 1:
             return self._shards | others
         if self.has_critic and self.train is not None:
@@ -105,7 +105,7 @@ class Job:
         )
         far = train is not None and train.offload_reference
         reference = 0.0 if far else self.reader_bytes
-        return held | {"reference": reference, "others": _total(others)}
+        return held | {"reference": reference, "others": sum(others.values())}
 
     @property
     def _shards(self) -> dict[str, float]:
@@ -153,7 +153,7 @@ class Job:
             return held
         return held | {
             "gradients": 4.0 * self.num_trainable / self.layout.shard,
-            "gathered": gathered_bytes(self.cost, trains=True),
+            "gathered": self.cost.gathered_bytes(trains=True),
         }
 
 
@@ -285,7 +285,7 @@ def _sampling(
     else:
         longest = max(job.new, job.longest or 0)
         token = job.cost.kv_bytes
-        free = card.usable - _total(job.state | sampling) + cache
+        free = card.usable - sum((job.state | sampling).values()) + cache
         sampling["cache"] = max(min(cache, free), float(token * (job.prompt + longest)))
         batch["rows"] = max(1, min(rows, int(sampling["cache"] / token / (job.prompt + job.new))))
         seconds = estimate.ragged_rollout_seconds(
@@ -327,7 +327,7 @@ def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> StepPhase:
     )
     bound = ""
     if layout.ranks > 1:
-        held |= {"gathered": gathered_bytes(reader, trains=False)}
+        held |= {"gathered": reader.gathered_bytes(trains=False)}
         passes = job.num_passes if job.train else math.ceil(job.num_updated * length / size)
         bytes_sent = float(passes * reader.width * reader.parameters)
         traffic = layout.gather_seconds(bytes_sent, card)
@@ -394,16 +394,3 @@ def _slowest(computing: float, moving: float, starting: float) -> tuple[float, s
         (moving, "traffic between ranks"),
         (starting, "short passes: each rank has too little to do"),
     )
-
-
-def gathered_bytes(cost: Cost, *, trains: bool) -> float:
-    """Bytes of whole weights while a sharded model runs: embedding and head, and two layers; with
-    their gradients, in float32 on their way to the shards."""
-    layer = cost.body / cost.cfg.num_layers
-    ends = cost.parameters - cost.body
-    each = 2 * cost.width + 4 if trains else cost.width
-    return float(cost.width * ends + GATHERED_LAYERS * each * layer)
-
-
-def _total(parts: Mapping[str, float]) -> float:
-    return sum(parts.values())
