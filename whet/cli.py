@@ -104,13 +104,31 @@ def plan(
     tokens: Annotated[
         int | None, typer.Option(min=1, help="Mean tokens of an answer; the limit by default.")
     ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="How many of them, in all nodes together.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Nodes that share them equally; of 8 GPUs by default.")
+    ] = None,
+    price: Annotated[
+        float | None, typer.Option(min=0.0, help="Dollars for a GPU and an hour.")
+    ] = None,
 ) -> None:
-    """Predict memory, step and run time on a GPU, and run nothing. Exits with 1 where something
-    does not fit."""
+    """Predict memory, step and run time on a GPU or on many, and run nothing. Exits with 1 where
+    something does not fit."""
     from whet.pipeline.pipeline import load_stages
+    from whet.plan.cluster import Cluster, print_cluster_plan
     from whet.plan.predict import print_plan
 
-    if not print_plan(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
+    stages = load_stages(file, ctx.args)
+    if gpus is None:
+        if nodes is not None or price is not None:
+            raise ConfigError("--nodes and --price need --gpus")
+        fit = print_plan(stages, gpu=gpu, prompt=prompt, tokens=tokens)
+    else:
+        cluster = Cluster(gpu=gpu, gpus=gpus, nodes=nodes, price=price)
+        fit = print_cluster_plan(stages, cluster, prompt=prompt, tokens=tokens)
+    if not fit:
         raise typer.Exit(1)
 
 

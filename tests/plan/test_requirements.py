@@ -70,6 +70,15 @@ def test_a_model_too_large_for_the_device_says_what_it_would_take(
         check_needs(load_pipeline(file, []).config.stages)
 
 
+def test_ranks_share_the_optimiser_and_each_has_whole_weights(tmp_path: Path, no_hub: None) -> None:
+    """On a CPU, 32 billion weights of four bytes, and twelve of gradients and moments for eight
+    ranks: 128 + 48 GB."""
+    file = recipe(tmp_path, '[stages.rl]\nkind = "rl"\nmodel = { path = "nobody/Nothing-32B" }')
+
+    with pytest.raises(DataError, match=r"1\d\d GB .*\(on each rank\), and each of 8 ranks has"):
+        check_needs(load_pipeline(file, []).config.stages, ranks=8)
+
+
 def test_a_model_is_followed_through_the_stages_it_comes_from(tmp_path: Path, no_hub: None) -> None:
     file = recipe(
         tmp_path,
