@@ -2,7 +2,7 @@
 takes, what decides the time, and the fewest GPUs that hold it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from whet.errors import ConfigError
@@ -10,6 +10,7 @@ from whet.models.config import ModelConfig
 from whet.models.cost import ALONE, Card, Layout
 from whet.plan.phases import Job, fits, phases
 from whet.plan.predict import Stages, find_card, list_jobs, print_phases, print_sentences
+from whet.recipes.training import ModelStageConfig
 from whet.track.progress import printer
 
 NODE = 8
@@ -48,6 +49,7 @@ def print_cluster_plan(
     stages: Stages, cluster: Cluster, *, prompt: int, tokens: int | None
 ) -> bool:
     """Print what each rank of a cluster holds and takes; return whether all stages fit."""
+    cluster = _with_settings(cluster, stages)
     card = find_card(cluster.gpu)
     planned = list_jobs(stages, prompt, tokens)
     layout = choose_layout(planned, card, cluster)
@@ -66,6 +68,14 @@ def print_cluster_plan(
     rates = f"published runs of other systems took about {PUBLISHED_FACTOR} times such predictions"
     print_sentences([*_bounds(chosen, card, total), holds, rates, *notes, *unfit])
     return not unfit
+
+
+def _with_settings(cluster: Cluster, stages: Stages) -> Cluster:
+    """Take the layout that the file sets; what it leaves open stays to be chosen."""
+    tables = [stage.cluster for stage in stages.values() if isinstance(stage, ModelStageConfig)]
+    shard = next((table.shard for table in tables if table.shard is not None), None)
+    sequence = next((table.sequence for table in tables if table.sequence > 1), None)
+    return replace(cluster, shard=shard, sequence=sequence)
 
 
 def choose_layout(planned: Planned, card: Card, cluster: Cluster) -> Layout:
