@@ -9,7 +9,6 @@ Every rank of the group has the whole batch, and gets the scores of all its targ
 compare tokens of a sequence or of a pair. Only the parameters' gradients are those of a part; their
 sum over the ranks is the gradient of the loss that each of them has. A loss or metric is therefore
 counted on one rank of the group.
-
 """
 
 from collections.abc import Callable
