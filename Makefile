@@ -5,17 +5,20 @@ READY := .venv/.ready
 WORKERS ?= 2
 THREADS ?= 1
 
-.PHONY: train test quick lint types format clean
+.PHONY: train test test-cluster quick lint types format clean
 
 train: $(READY)
 	$(BIN)/whet run experiments/game24_cpu.toml --resume
 
 test: $(READY) lint types
-	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov=whet --cov-report=term:skip-covered
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not cluster' --cov=whet --cov-report=term:skip-covered
+
+test-cluster: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster --timeout 1800 tests/cluster
 
 quick: $(READY) lint types
 	@files=$$($(BIN)/python tests/changed.py); if [ -n "$$files" ]; then \
-	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -x -m 'not slow' $$files || test $$? -eq 5; else echo "nothing changed"; fi
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -x -m 'not slow and not cluster' $$files || test $$? -eq 5; else echo "nothing changed"; fi
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -24,6 +24,7 @@ GROUND = {
     "toml",
     "config_errors",
     "user_code",
+    "world",
 }
 GROUND_OUTSIDE = {"numpy", "pydantic", "pydantic_core"}
 HEAVY = (

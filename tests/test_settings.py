@@ -42,8 +42,11 @@ def shown(file: Path, *flags: object) -> dict[str, tuple[str, str]]:
     return rows
 
 
-def test_a_minimal_grpo_file_has_at_most_sixty_settings(tmp_path: Path) -> None:
-    assert len(shown(write(tmp_path / "x.toml", GRPO))) <= 60
+def test_a_minimal_grpo_file_has_at_most_sixty_settings_and_eight_of_ranks(tmp_path: Path) -> None:
+    names = shown(write(tmp_path / "x.toml", GRPO)).keys()
+    num_cluster = sum(name.startswith("cluster.") for name in names)
+    assert num_cluster <= 8
+    assert len(names) - num_cluster <= 60
 
 
 def test_a_table_in_which_all_but_one_value_are_none_is_shown_on_one_line(tmp_path: Path) -> None:

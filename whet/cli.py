@@ -4,18 +4,22 @@ result is.
 Only light modules are imported here: `whet --help` loads no torch.
 """
 
+import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
+
+if TYPE_CHECKING:
+    from whet.recipes.training import StageConfig
 
 app = typer.Typer(
     name="whet",
@@ -63,16 +67,17 @@ def run(
     """Run a pipeline: the stages of one file, in order, skipping finished ones. `--a.b value`
     changes a setting."""
     with _stoppable():
-        from whet.pipeline.pipeline import run_file
+        from whet.pipeline.pipeline import load_stages, run_file
 
         _expect(file, "run")
-        run_file(file, ctx.args, out, resume=resume, smoke=smoke)
+        with _ranks(load_stages(file, ctx.args).values()):
+            run_file(file, ctx.args, out, resume=resume or _is_restarted(), smoke=smoke)
 
 
 def run_alone(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
     """Run a file of the kind that the command is named for."""
     with _stoppable():
-        _run_alone(ctx.command.name or "", file, ctx.args, out, resume)
+        _run_alone(ctx.command.name or "", file, ctx.args, out, resume or _is_restarted())
 
 
 for _kind, _meaning in STAGES.items():
@@ -260,20 +265,43 @@ def show_data(
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
     from whet.config import load_settings, show_settings
     from whet.pipeline.pipeline import IGNORED, KINDS, run_stage
-    from whet.store.run import RunStore
+    from whet.store.follow import open_run
+    from whet.world import get_world
 
     _expect(file, kind)
     loaded = load_settings(KINDS[kind], file, args)
     folder = out or Path("runs") / file.stem
     say(show_settings(loaded))
-    with RunStore.open(
-        folder, loaded.config, loaded.origin, resume=resume, ignore=IGNORED
-    ) as store:
-        if store.is_finished:
+    with (
+        _ranks([loaded.config]),
+        open_run(folder, loaded.config, loaded.origin, resume=resume, ignore=IGNORED) as store,
+    ):
+        if get_world().first(lambda: store.is_finished, "whether the run is done"):
             say(f"{folder} is finished; nothing to do")
             return
         run_stage(loaded.config, store)
     say(f"results in {folder}")
+
+
+def _is_restarted() -> bool:
+    """Whether torchrun started this process again after a failure, to go on from a checkpoint."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+
+
+def _ranks(stages: Iterable["StageConfig"]) -> AbstractContextManager[None]:
+    """Join the ranks of this run, where torchrun started several."""
+    if "RANK" not in os.environ:
+        return nullcontext()
+    from whet.cluster.ranks import joined_ranks
+    from whet.recipes.training import ModelStageConfig, TrainingConfig
+    from whet.world import ClusterConfig
+
+    with_models = [stage for stage in stages if isinstance(stage, ModelStageConfig)]
+    is_forced = any(
+        isinstance(stage, TrainingConfig) and stage.train.learner == "fsdp" for stage in with_models
+    )
+    cluster = with_models[0].cluster if with_models else ClusterConfig()
+    return joined_ranks(cluster, is_forced=is_forced)
 
 
 def _expect(file: Path, kind: str) -> None:
@@ -326,5 +354,7 @@ def _refuse(sentence: str) -> None:
     if num_left_out > 0:
         half = LONGEST_SENTENCE // 2
         sentence = f"{sentence[:half]} … {num_left_out:,} characters … {sentence[-half:]}"
-    console.print(f"[bold red]whet:[/] {escape(visible(sentence))}")
+    rank = f" rank {os.environ['RANK']}:" if console.quiet else ""
+    console.quiet = False
+    console.print(f"[bold red]whet:{rank}[/] {escape(visible(sentence))}")
     sys.exit(2)

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from whet.errors import DataError
-from whet.store.files import find_damage, list_hashes, sha256, write_errors
+from whet.store.checkpoints import Checkpoints
+from whet.store.files import find_damage, hash_file, read_json, sha256, write_errors
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -15,15 +16,19 @@ def test_the_hash_of_nothing_is_the_known_one(tmp_path: Path) -> None:
 
 
 def test_a_manifest_lists_files_in_folders_too(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a").write_bytes(b"")
-    assert list_hashes(tmp_path) == {"in/a": {"bytes": 0, "sha256": EMPTY}}
+    def write(folder: Path) -> None:
+        (folder / "in").mkdir()
+        (folder / "in" / "a").write_bytes(b"")
+
+    folder = Checkpoints(tmp_path).save(1, write)
+    hashes = {"in/a": {"bytes": 0, "sha256": EMPTY}}
+    assert read_json(folder / "manifest.json") == {"step": 1, "files": hashes}
 
 
 def test_damage_says_what_changed(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(b"abc")
-    hashes = list_hashes(tmp_path)
+    hashes = {"a": hash_file(file)}
     assert find_damage(tmp_path, hashes) is None
     file.write_bytes(b"ab")
     assert find_damage(tmp_path, hashes) == "a has 2 bytes instead of 3"

@@ -8,6 +8,7 @@ prefixes are merged; C are the cells of a padded grid.
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Literal
 
 import numpy as np
@@ -168,6 +169,16 @@ def _find_pairs(examples: list[Example]) -> list[tuple[int, int]]:
     return [(index, rejected[pair]) for pair, index in chosen.items()]
 
 
+def split_minibatches(
+    examples: Sequence[Example], count: int, source: Random | None
+) -> list[list[Example]]:
+    """Deal the examples of a step to at most `count` mini-batches, shuffled by the source."""
+    order = list(examples)
+    if source is not None:
+        source.shuffle(order)
+    return [order[index::count] for index in range(min(count, len(order)))]
+
+
 Unit = list[int]
 """Positions of examples that stay together: one example, or the two of a pair."""
 
@@ -207,6 +218,9 @@ def pack(
             )
     longest_first = sorted(units, key=lambda unit: -_max_length(unit, lengths))
     if is_padded:
+        if ranks > 1:  # else one micro-batch may hold everything, and the other ranks nothing
+            share = -(-sum(len(unit) * _max_length(unit, lengths) for unit in units) // ranks)
+            token_budget = min(token_budget, max(share, _max_grid(units, lengths)))
         groups = _pack_grid(_sort_by_prompt(longest_first, examples), lengths, token_budget)
     else:
         groups = _pack_tokens(longest_first, lengths, token_budget, ranks)
@@ -228,6 +242,10 @@ def _list_units(examples: Sequence[Example]) -> list[Unit]:
 
 def _max_length(unit: Unit, lengths: Sequence[int]) -> int:
     return max(lengths[index] for index in unit)
+
+
+def _max_grid(units: Sequence[Unit], lengths: Sequence[int]) -> int:
+    return max((len(unit) * _max_length(unit, lengths) for unit in units), default=0)
 
 
 def _sort_by_prompt(units: Sequence[Unit], examples: Sequence[Example]) -> list[Unit]:

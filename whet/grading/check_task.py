@@ -25,6 +25,7 @@ from whet.grading.worker import unscored_with
 from whet.rng import stream
 from whet.tasks.base import Task
 from whet.types import Problem, Score, Verdict
+from whet.world import get_world
 
 NUM_OTHERS = 3
 """Golds of other rows that are tried on each row."""
@@ -118,7 +119,11 @@ class GraderReport:
 
 def precheck(task: Task, problems: Sequence[Problem], limits: Limits | None = None) -> None:
     """Raise if the grader fails on the first problems, before training."""
-    if failures := check_grader(task, problems[:NUM_FIRST], limits=limits).failures:
+
+    def check() -> tuple[Failure, ...]:
+        return check_grader(task, problems[:NUM_FIRST], limits=limits).failures
+
+    if failures := get_world().first(check, "the check of the grader"):
         others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         raise DataError(f"the grader of {task.name} fails on its own data{others}: {failures[0]}")
 

@@ -84,6 +84,8 @@ class Transformer(nn.Module):
     rope_CD: Tensor
     num_checkpointed = 0
     """First layers that keep only their inputs for the backward pass, and run twice."""
+    compute_dtype: torch.dtype | None = None
+    """Set where weights are kept in another type than the model computes in, as shards are."""
 
     def __init__(
         self, cfg: ModelConfig, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
@@ -110,7 +112,7 @@ class Transformer(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.embed.weight.dtype
+        return self.compute_dtype or self.embed.weight.dtype
 
     @property
     def head_weight_VH(self) -> Tensor:

@@ -11,6 +11,8 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Union
 
@@ -31,14 +33,16 @@ from whet.recipes.rl import RLConfig, rl
 from whet.recipes.sft import SFTConfig, sft
 from whet.recipes.tango import TangoConfig, tango
 from whet.recipes.teach import TeachConfig, teach
-from whet.recipes.training import StageConfig
+from whet.recipes.training import ModelStageConfig, StageConfig
 from whet.recipes.verifications import VerificationsConfig, write_verifications
 from whet.store.files import find_damage, read_json, sha256, write_json
-from whet.store.run import Lock, RunStore
+from whet.store.follow import one_writer, open_run
+from whet.store.run import RunStore
 from whet.toml import Table, flatten, merge
 from whet.track.progress import console
 from whet.types import Json
 from whet.user_code import find_references, hash_code
+from whet.world import get_world
 
 RECIPES: dict[type[StageConfig], Callable[..., None]] = {
     MakeConfig: make,
@@ -56,7 +60,7 @@ if TYPE_CHECKING:
     AnyStage = StageConfig
 else:
     AnyStage = Annotated[Union[tuple(RECIPES)], Field(discriminator="kind")]  # noqa: UP007
-IGNORED = ("track",)
+IGNORED = ("track", "cluster")
 """Settings that may differ when a run goes on."""
 OUT_OF_HOST_MEMORY = (
     "can't allocate memory",
@@ -165,7 +169,8 @@ def run_file(
         return
     folder = out or Path("runs") / f"{file.stem}-smoke"
     loaded = load_smoke(file, overrides, folder / STAND_INS)
-    write_smoke_inputs(loaded.config.stages, folder / STAND_INS)
+    write = partial(write_smoke_inputs, loaded.config.stages, folder / STAND_INS)
+    get_world().first(write, "the inputs of a smoke run")
     run_pipeline(loaded, folder, resume=resume)
 
 
@@ -177,24 +182,59 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
     }
     keys: dict[str, str] = {}
     settings = ""
-    lock = Lock(folder)
-    try:
+    with one_writer(folder):
         for name, stage in cfg.stages.items():
             keys[name] = _hash_stage(stage, keys)
-            for other in _references(stage):
-                _check_made(folders[other])
+            made = [folders[other] for other in _references(stage)]
+            get_world().first(partial(_check_made, made), f"the inputs of {name}")
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             _run_or_skip(_resolve(stage, folders), origin, folders[name], keys[name], resume=resume)
             settings += f"[{name}]\n{show_settings(Loaded(config=stage, origin=origin))}\n"
-        write_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
-        console.print(describe_results(cfg.stages, folders, folder))
-    finally:
-        lock.close()
+        if get_world().is_first:
+            write_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
+            console.print(describe_results(cfg.stages, folders, folder))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """An attempt at a stage: whether it is new, when it began, the seconds of those before."""
+
+    is_new: bool
+    began: float
+    spent: float
 
 
 def _run_or_skip(
     stage: StageConfig, origin: Mapping[str, str], folder: Path, key: str, *, resume: bool
 ) -> None:
+    attempt = get_world().first(partial(_prepare, folder, key), f"the stage {folder.name}")
+    if attempt is None:
+        return
+    clock = time.monotonic()
+    # The key covers what the stage reads; the folders may be written in another way, or have moved.
+    ignore = (*_ignored_settings(stage), *stage.inputs)
+    origins = {key: origin.get(key, "default") for key in flatten(to_table(stage))}
+    with open_run(folder, stage, origins, resume=resume or attempt.is_new, ignore=ignore) as run:
+        began: dict[str, Json] = {"key": key, "spent": attempt.spent, "began": attempt.began}
+        _note(run, began)
+        # The first rank may finish a short stage before another has looked.
+        is_done = get_world().first(lambda: run.is_finished, f"whether {folder.name} is done")
+        try:
+            if not is_done:
+                run_stage(stage, run)
+        finally:
+            spent = attempt.spent + time.monotonic() - clock
+            done: dict[str, Json] = {"key": key, "spent": spent}
+            _note(run, done | ({"seconds": spent} if run.is_finished else {}))
+
+
+def _note(run: RunStore, facts: Mapping[str, Json]) -> None:
+    if get_world().is_first:
+        write_json(run.stage_file, dict(facts))
+
+
+def _prepare(folder: Path, key: str) -> _Attempt | None:
+    """Move an outdated result of a stage aside; None if there is one that is up to date."""
     earlier = RunStore(folder, lock=None)
     key_file = earlier.stage_file
     known = read_json(key_file) if key_file.is_file() else None
@@ -208,31 +248,23 @@ def _run_or_skip(
         before = {}
     if isinstance(before.get("seconds"), float) and earlier.is_finished:
         console.print(f"[bold]{folder.name}[/]: done before, {before['seconds']:.0f} s")
-        return
+        return None
     console.print(f"[bold]{folder.name}[/]")
-    began = time.time()
-    clock = time.monotonic()
     spent = _sum_earlier_seconds(before, earlier.metrics_file)
-    # The key covers what the stage reads; the folders may be written in another way, or have moved.
-    ignore = (*_ignored_settings(stage), *stage.inputs)
-    origins = {key: origin.get(key, "default") for key in flatten(to_table(stage))}
-    is_resumed = resume or not folder.exists()
-    with RunStore.open(folder, stage, origins, resume=is_resumed, ignore=ignore) as run:
-        write_json(key_file, {"key": key, "spent": spent, "began": began})
-        try:
-            if not run.is_finished:
-                run_stage(stage, run)
-        finally:
-            spent += time.monotonic() - clock
-            done: dict[str, Json] = {"key": key, "spent": spent}
-            write_json(key_file, done | ({"seconds": spent} if run.is_finished else {}))
+    return _Attempt(is_new=not folder.exists(), began=time.time(), spent=spent)
 
 
 def run_stage(cfg: StageConfig, run: RunStore) -> None:
     """Run the recipe that the settings belong to; running out of memory is one sentence."""
-    run.pin_inputs(_hash_inputs(cfg))
+    world = get_world()
+    recipe = partial(RECIPES[type(cfg)], cfg, run)
+    world.first(lambda: run.pin_inputs(_hash_inputs(cfg)), "the hashes of the inputs")
     try:
-        RECIPES[type(cfg)](cfg, run)
+        if isinstance(cfg, ModelStageConfig):
+            world.configure(cfg.cluster)
+            recipe()
+        else:
+            world.first(recipe, f"the stage {cfg.kind}")
     except torch.OutOfMemoryError as error:
         asked = str(error).partition(". ")[0]
         raise TrainError(
@@ -243,22 +275,24 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
     except (MemoryError, RuntimeError) as error:
         is_memory = isinstance(error, MemoryError)
         if not is_memory and not any(words in str(error) for words in OUT_OF_HOST_MEMORY):
-            raise
+            raise world.explain(error) or error from None
         raise TrainError(
             f"the {cfg.kind} stage needs more memory than this machine has: "
             "lower engine.slots or train.micro_tokens; `whet plan` says what fits"
         ) from None
 
 
-def _check_made(folder: Path) -> None:
-    """Compare the files that a finished run made with the hashes in its summary, if it has some."""
-    hashes = RunStore.view(folder).summary().get("files")
-    damage = find_damage(folder, hashes) if isinstance(hashes, dict) else None
-    if damage is not None:
-        raise DataError(
-            f"{folder} is not as its stage made it ({damage}): put the file back, or set "
-            "`problems` to a changed copy of the folder"
-        )
+def _check_made(folders: Sequence[Path]) -> None:
+    """Compare the files that finished runs made with the hashes in their summaries, if they have
+    some."""
+    for folder in folders:
+        hashes = RunStore.view(folder).summary().get("files")
+        damage = find_damage(folder, hashes) if isinstance(hashes, dict) else None
+        if damage is not None:
+            raise DataError(
+                f"{folder} is not as its stage made it ({damage}): put the file back, or set "
+                "`problems` to a changed copy of the folder"
+            )
 
 
 def _hash_inputs(stage: StageConfig) -> dict[str, str]:

@@ -4,6 +4,7 @@ learn nothing."""
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +25,7 @@ from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.policy import Policy
 from whet.types import Json, read_integer, read_number
+from whet.world import get_world
 
 MAX_EMPTY_STEPS = 10
 """Steps in a row without a gradient before a run stops, since waiting longer rarely helps."""
@@ -269,6 +271,8 @@ class CheckpointManager:
 
     def end_step(self, step: int, tracker: Tracker) -> None:
         """Validate and save after a step, where due."""
+        # A signal may reach one rank before another, or one alone.
+        self.stop_signal = max(get_world().exchange(self.stop_signal, f"the end of step {step}"))
         is_due = self.validator.is_due(step, self.steps)
         if is_due:
             for policy in (self.policy, *(policy for policy, _ in self.others.values())):
@@ -288,7 +292,9 @@ class CheckpointManager:
         self.policy.publish(step)
         summary, groups = self.validator.validate(self.policy.chat_engine)
         value = summary.pass_at[1].mean
-        self.run.write_eval(step, summary.to_json())
+        # The guard reads it on every rank.
+        write = partial(self.run.write_eval, step, summary.to_json())
+        get_world().first(write, f"validation {step}")
         mark = ""
         if can_be_best and value >= self.best.value:  # of equals the later has seen more
             self.best = BestValidation(step=step, value=value)

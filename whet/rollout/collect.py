@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 from whet.engine.base import Engine, Request, Sampling
 from whet.grading.grader import Grader
@@ -11,6 +12,7 @@ from whet.text.chat import ChatFormat
 from whet.track.metrics import Clock
 from whet.track.progress import bar
 from whet.types import Completion, Group, Problem, Role, Rollout
+from whet.world import get_world
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,23 +71,30 @@ def collect_groups(
     """Sample the requested answers; each is graded while others are still being sampled.
 
     An answer depends only on the seed, its problem, index and number, and the weights: not on the
-    order in which answers finish, nor on the other requests. `progress` is called with the number
-    of rollouts just graded. A clock adds up the engine's work, and counts as grading the seconds
-    from its last answer to the last score.
+    order in which answers finish, nor on the other requests or the rank that samples it. `progress`
+    is called with the number of rollouts just graded. A clock adds up the engine's work, and counts
+    as grading the seconds from its last answer to the last score.
     """
     clock = clock or Clock()
-    sampler = _Sampler(chat_engine, requests)
+    world = get_world()
+    own = world.share(list(requests))
+    sampler = _Sampler(chat_engine, own)
     rollout_by_id: dict[str, Rollout] = {}
-    with clock.measure("sample"), ExitStack() as after_sampling:
-        answers = sampler.sample(seed, clock, after_sampling)
-        for id, score in grader.grade(answers):
-            rollout_by_id[id] = replace(sampler.rollout_by_id[id], score=score)
-            if progress is not None:
-                progress(1)
-    return [
-        tuple(rollout_by_id[_id(request, number)] for number in request.numbers)
-        for request in requests
-    ]
+    at = f"answers to {len(requests)} problems {_checksum(requests):08x}, seed {seed}"
+    with clock.measure("sample"):
+        with ExitStack() as after_sampling:
+            for id, score in grader.grade(sampler.sample(seed, clock, after_sampling)):
+                rollout_by_id[id] = replace(sampler.rollout_by_id[id], score=score)
+                if progress is not None:
+                    progress(world.size)
+        groups = [
+            tuple(rollout_by_id[_id(request, number)] for number in request.numbers)
+            for request in own
+        ]
+        for counts in world.exchange(chat_engine.engine.counts, at):
+            useful = counts.tokens - counts.first_tokens
+            clock.count_sampling(tokens=counts.tokens, row_steps=counts.row_steps, useful=useful)
+        return world.join(groups, at)
 
 
 class _Sampler:
@@ -111,10 +120,6 @@ class _Sampler:
             rollout = self._rollout(request_by_id[id], id, completion)
             self.rollout_by_id[id] = rollout
             yield id, rollout.problem, rollout.text
-        useful = engine.counts.tokens - engine.counts.first_tokens
-        clock.count_sampling(
-            tokens=engine.counts.tokens, row_steps=engine.counts.row_steps, useful=useful
-        )
         after_sampling.enter_context(clock.measure("grade"))
 
     def _engine_requests(self, seed: int) -> Iterator[Request]:
@@ -138,6 +143,12 @@ class _Sampler:
             completion=completion,
             text=self.chat_engine.chat.message(completion.tokens),
         )
+
+
+def _checksum(requests: Sequence[GroupRequest]) -> int:
+    """Tell whether ranks were asked for the same answers."""
+    wanted = [(r.index, r.problem.id, r.problem.prompt, r.sampling, r.numbers) for r in requests]
+    return crc32(repr(wanted).encode(errors="replace"))
 
 
 def _id(request: GroupRequest, number: int) -> str:

@@ -17,6 +17,7 @@ from whet.errors import DataError
 from whet.rollout.collect import GroupRequest, siblings
 from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.types import Finish, Group, Json, are_equal, rewards_of
+from whet.world import get_world
 
 
 class GatherConfig(Config):
@@ -128,7 +129,7 @@ class RolloutQueue:
         self._waiting.clear()
 
     def save(self, folder: Path) -> Json:
-        for index, groups in enumerate(self._waiting):
+        for index, groups in enumerate(self._waiting if get_world().is_first else ()):
             write_rollouts(_file(folder, index), groups)
         return len(self._waiting)
 

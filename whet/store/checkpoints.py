@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from whet.errors import DataError
-from whet.store.files import find_damage, list_hashes, read_json, sync, write_errors, write_json
+from whet.store.files import find_damage, hash_file, read_json, sync, write_errors, write_json
+from whet.types import Json
+from whet.world import get_world
 
 MANIFEST = "manifest.json"
 
@@ -36,29 +38,53 @@ class Checkpoints:
         self.folder = folder
         self._keep_last = keep_last
         self._warn = warn
-        with write_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+        get_world().first(self._open, f"checkpoints in {folder.name}")
+
+    def _open(self) -> None:
+        with write_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
             self._remove_leftovers()
 
     def save(self, step: int, write: Callable[[Path], None]) -> Path:
-        """Let `write` fill a new folder and make it the checkpoint of `step`; drop later ones."""
+        """Let `write` fill a new folder and make it the checkpoint of `step`; drop later ones.
+
+        All ranks call this together, and `write` on each may add files; the first does the rest.
+        """
+        world = get_world()
         new = self.folder / f".new-{step:06d}"
         target = self._path(step)
-        with write_errors(target):
+
+        def start() -> None:
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir()
+
+        def complete() -> None:
+            names = (path.relative_to(new).as_posix() for path in files)
+            _write_manifest(new, step, dict(zip(names, hashes, strict=True)))
+            self._move_in(new, target)
+
+        with write_errors(target):
+            world.first(start, f"the start of checkpoint {step}")
             try:
                 write(new)
-                _write_manifest(new, step)
-                self._move_in(new, target)
+                world.exchange(None, f"the files of checkpoint {step}")
+                files = sorted(path for path in new.rglob("*") if path.is_file())
+                own = [_sync_and_hash(path) for path in world.share(files)]
+                hashes = world.join(own, f"the hashes of checkpoint {step}")
+                world.first(complete, f"the end of checkpoint {step}")
             except BaseException:
-                shutil.rmtree(new, ignore_errors=True)
+                if world.is_first:
+                    shutil.rmtree(new, ignore_errors=True)
                 raise
-            self._delete_old(step)
+            if world.is_first:
+                self._delete_old(step)
         return target
 
     def latest(self) -> tuple[int, Path] | None:
         """Find the newest intact checkpoint; damaged ones are skipped with a warning."""
+        return get_world().first(self._latest, "the newest checkpoint")
+
+    def _latest(self) -> tuple[int, Path] | None:
         for step in reversed(self.steps()):
             if self._is_intact(step, "the one before it is used"):
                 return step, self._path(step)
@@ -66,11 +92,15 @@ class Checkpoints:
 
     def mark_best(self, step: int) -> None:
         """Mark the checkpoint to keep until another is better."""
-        assert step in self.steps(), f"step {step} has no checkpoint to call the best"
-        write_json(self.folder / "best.json", {"step": step})
+        if get_world().is_first:
+            assert step in self.steps(), f"step {step} has no checkpoint to call the best"
+            write_json(self.folder / "best.json", {"step": step})
 
     def best(self) -> tuple[int, Path] | None:
         """Find the checkpoint marked best; None if none is, or if it is damaged."""
+        return get_world().first(self._best, "the best checkpoint")
+
+    def _best(self) -> tuple[int, Path] | None:
         step = self._best_step()
         if step is None or not self._is_intact(step, "it is not used as the best"):
             return None
@@ -132,10 +162,12 @@ class Checkpoints:
         return damage is None
 
 
-def _write_manifest(folder: Path, step: int) -> None:
-    hashes = list_hashes(folder)
-    for name in hashes:
-        sync(folder / name)
+def _sync_and_hash(path: Path) -> Json:
+    sync(path)
+    return hash_file(path)
+
+
+def _write_manifest(folder: Path, step: int, hashes: dict[str, Json]) -> None:
     write_json(folder / MANIFEST, {"step": step, "files": hashes})
     for inner in folder.rglob("*"):
         if inner.is_dir():

@@ -213,13 +213,8 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def list_hashes(folder: Path) -> dict[str, Json]:
-    """List the size and SHA-256 of every file below a folder by its relative name."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {file.relative_to(folder).as_posix(): hash_file(file) for file in files}
-
-
 def hash_file(path: Path) -> Json:
+    """Return the size and SHA-256 of a file."""
     return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 

@@ -33,6 +33,7 @@ from whet.types import (
     are_equal,
     rewards_of,
 )
+from whet.world import get_world
 
 Part = Literal["sample", "grade", "score", "update"]
 TIMES: dict[Part, str] = {
@@ -119,7 +120,8 @@ class Clock:
         self._add_time()
         metrics = {name: self._seconds[part] for part, name in TIMES.items()}
         metrics["time/step"] = self._last - self._start
-        metrics["memory/peak_gb"] = self._peak_bytes() / 1e9
+        peaks = get_world().exchange(self._peak_bytes(), "the end of a step's work")
+        metrics["memory/peak_gb"] = max(peaks) / 1e9
         if self._row_steps:
             seconds = metrics["time/sample"]
             metrics["engine/tokens_per_s"] = self._tokens / seconds if seconds else 0.0
@@ -238,15 +240,14 @@ def open_trackers(
     console: Console | None = None,
 ) -> Iterator[Tracker]:
     """Open the trackers of a run; the console shows the metrics in `columns` under their labels."""
-    trackers: list[Tracker] = [
-        JsonlTracker(run),
-        ConsoleTracker(columns, every=every, console=console),
-    ]
-    if "tensorboard" in cfg.sinks:
+    trackers: list[Tracker] = [JsonlTracker(run)]
+    trackers.append(ConsoleTracker(columns, every=every, console=console))
+    sinks = cfg.sinks if get_world().is_first else ()
+    if "tensorboard" in sinks:
         trackers.append(TensorBoardTracker(run))
-    if "wandb" in cfg.sinks:
+    if "wandb" in sinks:
         trackers.append(WandbTracker(run, cfg.project))
-    tracker = Trackers(trackers)
+    tracker = Trackers(trackers if get_world().is_first else [])
     try:
         yield tracker
     finally:

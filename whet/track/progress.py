@@ -52,7 +52,7 @@ def screen() -> Console | None:
 @contextmanager
 def bar(label: str, total: int, *, done: int = 0) -> Iterator[Advance]:
     """Show the progress of work; call the yielded function with the amount just done."""
-    if console.is_terminal:
+    if console.is_terminal and not console.quiet:
         label_column = TextColumn("{task.description:<9}")
         columns = (label_column, BarColumn(), MofNCompleteColumn(), RateColumn())
         with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:

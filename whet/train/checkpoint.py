@@ -10,6 +10,7 @@ from whet.errors import DataError
 from whet.train.learner import Learner
 from whet.train.policy import Policy
 from whet.types import Json, read_integer, read_number
+from whet.world import get_world
 
 STATE, OTHERS = "state.json", "others"
 Others = Mapping[str, tuple[Policy, Learner]]
@@ -31,14 +32,16 @@ def save_training(
 ) -> None:
     """Write the whole training state; random state follows from seed and step.
 
-    Each of the others has a folder that is itself a checkpoint.
+    Each of the others has a folder that is itself a checkpoint. Ranks call this together, for the
+    same folder.
     """
     policy.save(folder)
     learner.save(folder)
-    (folder / STATE).write_text(json.dumps(state | {"optimizer_steps": learner.num_steps}))
+    if get_world().is_first:
+        (folder / STATE).write_text(json.dumps(state | {"optimizer_steps": learner.num_steps}))
     for name, (other_policy, other_learner) in (others or {}).items():
         other_folder = folder / OTHERS / name
-        other_folder.mkdir(parents=True)
+        other_folder.mkdir(parents=True, exist_ok=True)
         save_training(other_folder, other_policy, other_learner, {})
 
 

@@ -14,10 +14,10 @@ from whet.algos.algorithm import Algorithm
 from whet.algos.losses import token_mean
 from whet.algos.objectives import ValueObjective
 from whet.config import Config
-from whet.data.examples import Example, with_field
+from whet.data.examples import Example, split_minibatches, with_field
 from whet.errors import ConfigError, DataError
 from whet.rng import stream
-from whet.train.learner import Learner, average, split_minibatches, weigh
+from whet.train.learner import Learner, average, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 from whet.types import Json, Metrics

@@ -7,7 +7,6 @@ which examples an optimiser step takes.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import Random
 from typing import Protocol
 
 import numpy as np
@@ -59,6 +58,19 @@ class Sums:
 
     def _mean(self, total: float) -> float:
         return total / max(self.num_losses, 1)
+
+    def __add__(self, other: "Sums") -> "Sums":
+        names = self.metrics.keys() | other.metrics.keys()
+        signals = [s.stop_signal for s in (self, other) if s.stop_signal is not None]
+        return Sums(
+            loss=self.loss + other.loss,
+            num_losses=self.num_losses + other.num_losses,
+            metrics={
+                name: self.metrics.get(name, 0.0) + other.metrics.get(name, 0.0)
+                for name in sorted(names)
+            },
+            stop_signal=sum(signals) if signals else None,
+        )
 
 
 class Scorer(Protocol):
@@ -163,13 +175,16 @@ class LocalLearner(Learner):
         self.model = model.body if isinstance(model, ValueModel) else model
         self.cfg = cfg
         self.steps = steps
-        self.optimizer = Optimizer(model, cfg)
+        self.optimizer = self.build_optimizer(model)
         self.device = self.model.device
         self.memory = memory or device_memory(self.device)
         self.num_steps = 0
         self.lr_factor = 1.0
         if self.device.type == "cpu":
             keep_freed_memory()
+
+    def build_optimizer(self, model: Transformer | ValueModel) -> Optimizer:
+        return Optimizer(model, self.cfg)
 
     def make_room(self, examples: Sequence[Example]) -> None:
         layers = self.model.cfg.num_layers if self.cfg.checkpointing == "on" else 0
@@ -181,10 +196,22 @@ class LocalLearner(Learner):
         self, examples: Sequence[Example], objective: Objective | ValueObjective
     ) -> Sums:
         self.make_room(examples)
+        return self.add_gradients(
+            (
+                [examples[index] for index in indices]
+                for indices in micro_batches(self.model, examples, self.cfg.micro_tokens)
+            ),
+            objective,
+        )
+
+    def add_gradients(
+        self, groups: Iterable[list[Example]], objective: Objective | ValueObjective
+    ) -> Sums:
+        """Add the gradients of micro-batches of examples."""
         num_losses = 0
         done: list[TokenLoss] = []
-        for indices in micro_batches(self.model, examples, self.cfg.micro_tokens):
-            batch = to_batch([examples[index] for index in indices], self.device)
+        for group in groups:
+            batch = to_batch(group, self.device)
             done.append(self.forward_backward(batch, objective))
             num_losses += len(batch.weight)
         signals = [sums.stop_signal for sums in done if sums.stop_signal is not None]
@@ -275,16 +302,18 @@ def token_terms(model: Transformer, batch: Batch, objective: Objective) -> Token
     )
 
 
-def micro_batches(model: Transformer, examples: Sequence[Example], tokens: int) -> list[list[int]]:
+def micro_batches(
+    model: Transformer, examples: Sequence[Example], tokens: int, *, ranks: int = 1
+) -> list[list[int]]:
     """Split examples into micro-batches, which are padded where there is no Triton.
 
-    On a CPU they are small, since larger ones exceed its caches and gain nothing, unless an example
-    needs more.
+    Ranks have equally many; rank r takes every `ranks`-th from r on. On a CPU they are small, since
+    larger ones exceed its caches and gain nothing, unless an example needs more.
     """
     if model.device.type == "cpu":
         longest = max((len(example.tokens) for example in examples), default=0)
         tokens = min(tokens, max(CPU_TOKENS, 2 * longest))
-    return pack(examples, tokens, is_padded=model.device.type not in TRITON_DEVICES)
+    return pack(examples, tokens, ranks=ranks, is_padded=model.device.type not in TRITON_DEVICES)
 
 
 def score_batch(
@@ -331,28 +360,30 @@ def read_tokens(
     read: Callable[[Batch], Tensor],
 ) -> list[Floats]:
     """Apply `read` to micro-batches, and return its value per response token of each example."""
+    groups = micro_batches(model, examples, micro_tokens)
+    arrays = read_groups(model, examples, groups, read)
+    return [arrays[index] for index in range(len(examples))]
+
+
+def read_groups(
+    model: Transformer,
+    examples: Sequence[Example],
+    groups: Sequence[list[int]],
+    read: Callable[[Batch], Tensor],
+) -> dict[int, Floats]:
+    """Apply `read` to some micro-batches; return its values by the position of the example."""
     arrays: dict[int, Floats] = {}
-    for indices in micro_batches(model, examples, micro_tokens):
+    for indices in groups:
         batch = to_batch([examples[index] for index in indices], model.device)
         ends = np.cumsum([examples[index].num_targets for index in indices])
         rows = np.split(read(batch).cpu().numpy(), ends[:-1])
         arrays |= dict(zip(indices, rows, strict=True))
-    return [arrays[index] for index in range(len(examples))]
+    return arrays
 
 
 def weigh(examples: Sequence[Example], weights: Weights) -> list[Example]:
     """Set the weight of each example's tokens; takes all examples of an optimiser step."""
     return with_field(examples, "weight", weights([example.num_targets for example in examples]))
-
-
-def split_minibatches(
-    examples: Sequence[Example], count: int, source: Random | None
-) -> list[list[Example]]:
-    """Deal the examples of a step to at most `count` mini-batches, shuffled by the source."""
-    order = list(examples)
-    if source is not None:
-        source.shuffle(order)
-    return [order[index::count] for index in range(min(count, len(order)))]
 
 
 def average(collected: Sequence[Metrics]) -> Metrics:

@@ -1,7 +1,7 @@
 """AdamW with float32 masters, learning-rate schedules and gradient clipping."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import torch
@@ -42,8 +42,9 @@ class TrainConfig(Config):
     """Added to the root of Adam's second moment before dividing by it."""
     clip: float = Field(default=1.0, gt=0.0)
     """Largest norm of the whole gradient."""
-    learner: str = Field(default="local", json_schema_extra=CONSTANT)
-    """Kind of learner, a name in `LEARNERS` (`whet/train/policy.py`)."""
+    learner: str = "auto"
+    """Where models train: local is one device, fsdp is all ranks, with the weights in shards; auto
+    is fsdp where there are several ranks. Other names are those of learners in code of your own."""
     micro_tokens: int = Field(default=16384, ge=1)
     """Largest grid (rows times longest row) of one forward pass; it changes memory and speed, never
     the result."""
@@ -94,12 +95,7 @@ class Optimizer:
 
     def __init__(self, model: nn.Module, cfg: TrainConfig) -> None:
         self.cfg = cfg
-        # Checkpoints name the matrices of a feed-forward without its module.
-        self.weights = {
-            name.replace(".mlp.", "."): weight
-            for name, weight in model.named_parameters()
-            if weight.requires_grad
-        }
+        self.weights = self.list_weights(model)
         self.masters = {name: self._master(weight) for name, weight in self.weights.items()}
         self.moments: dict[str, Moments] = {}
         self._gradients: dict[str, Tensor] = {}
@@ -110,20 +106,27 @@ class Optimizer:
                 hook = _accumulate_into(self._gradients, name)
                 weight.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
+    def list_weights(self, model: nn.Module) -> dict[str, nn.Parameter]:
+        """List the trainable weights by their names in checkpoints, without the module of a
+        feed-forward."""
+        return {
+            name.replace(".mlp.", "."): weight
+            for name, weight in model.named_parameters()
+            if weight.requires_grad
+        }
+
     @torch.no_grad()
     def step(self, lr: float) -> float:
         """Clip the gradient, take a step, clear it. Returns the norm before clipping."""
-        gradients = self._gradients_by_name()
-        norm = torch.nn.utils.get_total_norm(list(gradients.values()))
-        if not math.isfinite(float(norm)):
+        gradients = self.gradients()
+        norm = self.total_norm(gradients)
+        if not math.isfinite(norm):
             raise TrainError(
-                f"the gradient is not finite ({float(norm)}): lower train.lr (now {self.cfg.lr}) "
+                f"the gradient is not finite ({norm}): lower train.lr (now {self.cfg.lr}) "
                 "and --resume "
                 "from the last checkpoint"
             )
-        torch._foreach_mul_(
-            list(gradients.values()), min(1.0, self.cfg.clip / (float(norm) + 1e-6))
-        )
+        torch._foreach_mul_(list(gradients.values()), min(1.0, self.cfg.clip / (norm + 1e-6)))
         offloaded = [name for name in gradients if self._is_offloaded(self.weights[name])]
         resident = [name for name in gradients if name not in offloaded]
         for names in (
@@ -135,16 +138,23 @@ class Optimizer:
             self._step_offloaded(name, gradients[name], lr)
         if self._streamer is not None:
             self._streamer.join()
-        self._gradients.clear()
-        for weight in self.weights.values():
-            weight.grad = None
-        return float(norm)
+        self.clear()
+        return norm
 
     @torch.no_grad()
     def forget(self) -> None:
         """Set the gradients to zero; a step then only decays the moments."""
-        for gradient in self._gradients_by_name().values():
+        for gradient in self.gradients().values():
             gradient.zero_()
+
+    def clear(self) -> None:
+        """Drop the gradients."""
+        self._gradients.clear()
+        for weight in self.weights.values():
+            weight.grad = None
+
+    def total_norm(self, gradients: Mapping[str, Tensor]) -> float:
+        return float(torch.nn.utils.get_total_norm(list(gradients.values())))
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state besides the model: masters, moments, step counts."""
@@ -183,7 +193,8 @@ class Optimizer:
         fresh = [weight for name, weight in self.weights.items() if name not in self.moments]
         return sum(8 * weight.numel() for weight in fresh if not self._is_offloaded(weight))
 
-    def _gradients_by_name(self) -> dict[str, Tensor]:
+    def gradients(self) -> dict[str, Tensor]:
+        """Return the gradients so far, by name."""
         full_precision = {
             name: weight.grad for name, weight in self.weights.items() if weight.grad is not None
         }
@@ -262,9 +273,8 @@ class Optimizer:
         return self.moments[name]
 
     def _master(self, weight: nn.Parameter) -> Tensor:
-        return (
-            weight if weight.dtype == torch.float32 else self._zeros(weight).copy_(weight.detach())
-        )
+        is_precise = weight.dtype.itemsize >= torch.float32.itemsize
+        return weight if is_precise else self._zeros(weight).copy_(weight.detach())
 
     def _zeros(self, weight: Tensor) -> Tensor:
         """Allocate float32 zeros of a weight's shape, where masters and moments are kept."""

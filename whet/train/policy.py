@@ -27,6 +27,7 @@ from whet.train.memory import DeviceMemory, device_memory
 from whet.train.offload import host_zeros
 from whet.train.optim import TrainConfig
 from whet.types import Floats
+from whet.world import get_world
 
 
 class LearnerFactory(Protocol):
@@ -73,17 +74,45 @@ class LocalLearners(LearnerFactory):
         return FrozenScorer(model, cfg.micro_tokens, offloaded=offloaded)
 
 
+class FSDPLearners(LearnerFactory):
+    """Trains and scores each model over all ranks, in shards (`whet/train/rank_learner.py`)."""
+
+    def learner(
+        self,
+        model: Transformer | ValueModel,
+        cfg: TrainConfig,
+        *,
+        steps: int,
+        memory: DeviceMemory | None,
+    ) -> Learner:
+        from whet.train.rank_learner import RankLearner  # noqa: PLC0415 - one process needs none of it
+
+        return RankLearner(model, cfg, steps=steps, memory=memory)
+
+    def scorer(
+        self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
+    ) -> Scorer:
+        from whet.train.rank_learner import RankScorer  # noqa: PLC0415
+
+        return RankScorer(model, cfg.micro_tokens, offload=bool(offloaded))
+
+
 LOCAL = LocalLearners()
-LEARNERS: dict[str, LearnerFactory] = {"local": LOCAL}
+LEARNERS: dict[str, LearnerFactory] = {"local": LOCAL, "fsdp": FSDPLearners()}
 """Learner factories by the name in `TrainConfig.learner`: the one place that knows them all."""
 
 
 def build_learners(cfg: TrainConfig) -> LearnerFactory:
     """Return the factory of all learners and scorers of a policy.
 
-    A second kind is one more entry of `LEARNERS`; see docs/add_a_learner.md.
+    Another kind is one more entry of `LEARNERS`; see docs/add_a_learner.md.
     """
-    return LEARNERS[cfg.learner]
+    name = cfg.learner
+    if name == "auto":
+        name = "local" if get_world().size == 1 else "fsdp"
+    if name not in LEARNERS:
+        raise ConfigError(f'train.learner = "{name}" should be one of auto, {", ".join(LEARNERS)}')
+    return LEARNERS[name]
 
 
 class Policy:
@@ -134,7 +163,9 @@ class Policy:
         return f"<policy {self.chat_engine.name}: {millions:.4g}M weights on {self.model.device}>"
 
     def save(self, folder: str | Path) -> None:
-        """Write a Hugging Face folder, or one of adapters."""
+        """Write a Hugging Face folder, or one of adapters; the first of several ranks writes."""
+        if not get_world().is_first:
+            return
         save_trained(self.model, Path(folder), eos_tokens=sorted(self.chat.stop_tokens))
         self.tokenizer.save(Path(folder))
 

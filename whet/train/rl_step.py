@@ -16,14 +16,14 @@ from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import is_too_far, kl
 from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import blend
-from whet.data.examples import Example, with_field
+from whet.data.examples import Example, split_minibatches, with_field
 from whet.errors import ConfigError
 from whet.rng import stream
 from whet.rollout.gather import GatherConfig
 from whet.track.metrics import Clock
 from whet.train.checkpoint import read_numbers
 from whet.train.critic import CriticConfig, build_critic, policy_steps, with_values
-from whet.train.learner import Learner, average, split_minibatches, weigh
+from whet.train.learner import Learner, average, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, with_reference
 from whet.types import Group, Json, Metrics, Rollout, are_equal, rewards_of

@@ -1,0 +1,203 @@
+"""Checks that several ranks run together, each by torchrun: `python -m torch.distributed.run
+--nproc-per-node 2 tests/cluster/on_ranks.py gradients OUT`. The first rank writes what it saw."""
+
+import copy
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from whet.algos.losses import token_mean
+from whet.algos.objectives import (
+    Objective,
+    PreferenceConfig,
+    ValueObjective,
+    policy_objective,
+    preference_objective,
+    sft_objective,
+)
+from whet.algos.settings import AlgoConfig
+from whet.cluster.ranks import joined_ranks
+from whet.data.examples import Example, to_batch
+from whet.errors import WhetError
+from whet.models.lora import LoraConfig, LoraTransformer
+from whet.models.transformer import Transformer
+from whet.testing.contracts import check_learners
+from whet.testing.fakes import example
+from whet.testing.tiny import tiny_model
+from whet.train.learner import LocalLearner, ValueModel, score_batch, weigh
+from whet.train.optim import TrainConfig
+from whet.train.policy import FSDPLearners
+from whet.train.rank_learner import RankLearner
+from whet.train.shards import rank_world, shard_model
+from whet.types import Json
+from whet.world import ClusterConfig, get_world
+
+CFG = TrainConfig(lr=1e-3, micro_tokens=120)
+
+
+def uneven_examples(count: int = 11) -> list[Example]:
+    """Answers of many lengths, so that no number of ranks divides them evenly."""
+    lengths = np.random.default_rng(0).integers(5, 40, count)
+    examples = [
+        example(length=int(length), start=2, advantage=float(seed % 5) - 2.0, seed=seed)
+        for seed, length in enumerate(lengths)
+    ]
+    return weigh(examples, token_mean)
+
+
+def pairs(examples: Sequence[Example]) -> list[Example]:
+    return [
+        replace(item, pair=index // 2, is_chosen=index % 2 == 0, ref_logprob=item.sampling_logprob)
+        for index, item in enumerate(examples[: len(examples) // 2 * 2])
+    ]
+
+
+def valued(examples: Sequence[Example]) -> list[Example]:
+    ones = np.ones(64, dtype=np.float32)
+    return [
+        replace(item, value=ones[: item.num_targets], value_target=ones[: item.num_targets])
+        for item in examples
+    ]
+
+
+def make_critic(model: Transformer) -> ValueModel:
+    """A critic whose head is not zero, so that its body has a gradient."""
+    critic = ValueModel(model)
+    torch.nn.init.normal_(critic.head.weight, generator=torch.Generator().manual_seed(0))
+    return critic
+
+
+def gradients(folder: Path) -> Json:
+    """The largest gap between the gradient of all ranks and that of one device, in float64; the
+    head of a critic is float32."""
+    examples = uneven_examples()
+    cases: dict[str, tuple[list[Example], Objective | ValueObjective]] = {
+        "sft": (examples, sft_objective()),
+        "grpo": (examples, policy_objective(AlgoConfig())),
+        "dpo": (pairs(examples), preference_objective(PreferenceConfig())),
+        "critic": (valued(examples), ValueObjective(clip=None)),
+    }
+    gaps: dict[str, Json] = {}
+    for family in ("qwen3", "qwen2"):
+        for name, (given, objective) in cases.items():
+            for is_tied in (False, True):
+                model = tiny_model(family=family, tied=is_tied).double()
+                plain = make_critic(model) if name == "critic" else copy.deepcopy(model)
+                one = LocalLearner(plain, CFG, steps=1)
+                all_ranks = RankLearner(copy.deepcopy(plain), CFG, steps=1)
+                sums = [learner.accumulate(given, objective) for learner in (one, all_ranks)]
+                assert sums[0].num_losses == sums[1].num_losses
+                gap = abs(sums[0].loss - sums[1].loss) / max(1.0, abs(sums[0].loss))
+                largest = 0.0
+                weights = zip(one.model.parameters(), all_ranks.model.parameters(), strict=True)
+                for own, theirs in weights:
+                    gap = max(gap, float((own.grad - theirs.grad.full_tensor()).abs().max()))
+                    largest = max(largest, float(own.grad.abs().max()))
+                assert largest > 1e-6, "a gradient of zero would say nothing"
+                gaps[f"{family} {name} {'tied' if is_tied else 'untied'}"] = gap
+    return gaps
+
+
+def bits(folder: Path) -> Json:
+    """Whether a sharded model computes the bits of the plain one, on the same batches."""
+    batch = to_batch(uneven_examples(), torch.device("cpu"))
+    equal: dict[str, Json] = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        for family in ("qwen3", "qwen2", "llama", "mistral"):
+            plain = tiny_model(family=family).to(dtype)
+            plain.rope_CD = tiny_model(family=family).rope_CD
+            sharded = shard_model(plain, rank_world())
+            with torch.no_grad():
+                both = [score_batch(model, batch)[0] for model in (plain, sharded)]
+            equal[f"{family} {dtype}"] = bool(torch.equal(*both))
+    return equal
+
+
+def contract(folder: Path) -> Json:
+    """The contract of learners, on ranks."""
+    check_learners(FSDPLearners(), folder)
+    return "kept"
+
+
+def adapters(folder: Path) -> Json:
+    """The largest gap of adapters after five steps on all ranks and on one device."""
+    examples = uneven_examples()
+
+    def train(make: Callable[..., LocalLearner]) -> Transformer:
+        model = LoraTransformer(tiny_model(), LoraConfig(rank=2), base="x", seed=3)
+        learner = make(model, CFG, steps=5)
+        for _ in range(5):
+            learner.update(examples, sft_objective())
+        return model
+
+    one = train(LocalLearner)
+    ranks = train(RankLearner)
+    zipped = zip(one.parameters(), ranks.parameters(), strict=True)
+    return max(float((a - b).abs().max().detach()) for a, b in zipped)
+
+
+def copies(folder: Path) -> Json:
+    """The largest gap of weights after five steps on two copies of shards and on one device."""
+    rank_world().configure(
+        ClusterConfig(shard=rank_world().size // 2 if rank_world().size % 2 == 0 else 1)
+    )
+    models = []
+    for make in (LocalLearner, RankLearner):
+        model = tiny_model()
+        learner = make(model, CFG, steps=5)
+        for _ in range(5):
+            learner.update(uneven_examples(), sft_objective())
+        models.append(model)
+    zipped = zip(models[0].parameters(), models[1].parameters(), strict=True)
+    return max(float((a - b).abs().max().detach()) for a, b in zipped)
+
+
+def skipping(folder: Path) -> Json:
+    """The sentence that ends a run in which a rank skips an update."""
+    learner = RankLearner(tiny_model(), CFG, steps=5)
+    if get_world().rank == 1:
+        learner.num_steps += 1
+    try:
+        learner.update(uneven_examples(), sft_objective())
+    except WhetError as error:
+        return str(error)
+    return "trained on"
+
+
+def failing(folder: Path) -> Json:
+    """What the ranks see of an error of the first."""
+
+    def fail() -> None:
+        raise WhetError("there is no room")
+
+    try:
+        get_world().first(fail, "a failure")
+    except WhetError as error:
+        return [str(error)] * len(get_world().exchange(str(error), "errors"))
+    return "nothing"
+
+
+CHECKS = {
+    check.__name__: check
+    for check in (gradients, bits, contract, adapters, copies, skipping, failing)
+}
+
+
+def main(names: str, folder: str) -> None:
+    torch.set_num_threads(1)
+    results: dict[str, Json] = {}
+    with joined_ranks(ClusterConfig(wait=60.0)):
+        for name in names.split(","):
+            results[name] = CHECKS[name](Path(folder) / name)
+            get_world().configure(ClusterConfig())
+            if get_world().is_first:
+                (Path(folder) / "results.json").write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,94 @@
+"""Two ranks, as torchrun starts them, against one device; three, four and 2 × 2 in `make
+test-cluster`."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHECKS = "contract,gradients,bits,adapters,copies,failing,skipping"
+
+
+def run_ranks(count: int, *args: str, env: dict[str, str] | None = None) -> str:
+    """Run a Python file by so many ranks; return what they printed."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    environ = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | (env or {})
+    done = subprocess.run(
+        [*command, "--nproc-per-node", str(count), *args],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env=environ,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def check_on(count: int, folder: Path) -> dict[str, Any]:
+    run_ranks(count, str(ROOT / "tests" / "cluster" / "on_ranks.py"), CHECKS, str(folder))
+    results: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    assert list(results) == CHECKS.split(",")
+    return results
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        2,
+        pytest.param(3, marks=pytest.mark.cluster),
+        pytest.param(4, marks=pytest.mark.cluster),
+    ],
+)
+def seen(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    return check_on(request.param, tmp_path_factory.mktemp("ranks")) | {"size": request.param}
+
+
+def test_learners_of_ranks_keep_the_contract_of_learners(seen: dict[str, Any]) -> None:
+    assert seen["contract"] == "kept"
+
+
+def test_the_gradient_of_ranks_is_that_of_one_device_to_rounding(seen: dict[str, Any]) -> None:
+    assert len(seen["gradients"]) == 16
+    for name, gap in seen["gradients"].items():
+        assert gap <= (1e-5 if "critic" in name else 1e-12), name
+
+
+def test_a_sharded_model_scores_with_the_bits_of_the_plain_one(seen: dict[str, Any]) -> None:
+    assert len(seen["bits"]) == 8
+    assert all(seen["bits"].values()), seen["bits"]
+
+
+def test_adapters_train_on_ranks_as_on_one_device(seen: dict[str, Any]) -> None:
+    assert seen["adapters"] <= 1e-5
+
+
+def test_two_copies_of_the_shards_train_as_one_device(seen: dict[str, Any]) -> None:
+    assert seen["copies"] <= 1e-5
+
+
+def test_an_error_of_the_first_rank_is_raised_on_all(seen: dict[str, Any]) -> None:
+    assert seen["failing"] == ["there is no room"] * seen["size"]
+
+
+def test_ranks_that_disagree_end_in_a_sentence(seen: dict[str, Any]) -> None:
+    assert seen["skipping"].startswith(
+        "the ranks are not at the same place: rank 0 is at 'update 1, on 11 examples "
+    )
+
+
+def test_one_process_imports_nothing_of_torch_distributed_that_ranks_need() -> None:
+    source = (
+        "import sys, whet.recipes.rl, whet.train.policy, whet.pipeline.pipeline\n"
+        "print([m for m in ('whet.cluster.ranks', 'torch.distributed.fsdp') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,208 @@
+"""A world of several processes, started by torchrun: objects over gloo, tensors over NCCL or gloo.
+
+Nobody waits forever. A rank that does not answer within `cluster.wait` ends the run with a sentence
+that names it; torchrun notices one that dies.
+"""
+
+import os
+import pickle
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+from torch import distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from whet.errors import ConfigError, TrainError, WhetError
+from whet.track.progress import console, printer
+from whet.world import ClusterConfig, World, get_world, set_world
+
+T = TypeVar("T")
+POLL_SECONDS = 0.02
+"""How often a rank looks for the result of the first."""
+_COLLECTIVE = re.compile("gloo|NCCL|[Tt]imed out|[Cc]onnection (closed|reset|refused)")
+"""Words of the errors of a collective."""
+REPORT_SECONDS = 5.0
+"""How long ranks that noticed a silence wait for each other's report."""
+
+
+class RankWorld(World):
+    """The ranks that torchrun started, of which this process is one."""
+
+    def __init__(self, cluster: ClusterConfig) -> None:
+        self.rank = int(os.environ["RANK"])
+        self.size = int(os.environ["WORLD_SIZE"])
+        self.wait = cluster.wait
+        deadline = timedelta(seconds=cluster.wait)
+        dist.init_process_group(_backend(), timeout=deadline)
+        self._objects = dist.new_group(backend="gloo", timeout=deadline)
+        self._store = dist.distributed_c10d._get_default_store()
+        self._num_firsts = 0
+        self._last = "the start"
+        self.hosts = self.exchange(socket.gethostname(), "the start")
+        self.configure(cluster)
+
+    def configure(self, cluster: ClusterConfig) -> None:
+        """Arrange the ranks as a stage asks for: copies of the model, and shards of each."""
+        self.sequence = cluster.sequence
+        self.shard = cluster.shard or self.size
+        for name, count in (("shard", self.shard), ("sequence", self.sequence)):
+            if self.size % count:
+                raise ConfigError(
+                    f"cluster.{name} = {count} does not divide {self.size} ranks: set it to one "
+                    f"of {_list_divisors(self.size)}"
+                )
+        self.num_shares = self.size // self.sequence
+        self.share_index = self.rank // self.sequence
+        self.mesh = self._build_mesh()
+        self.shard_group = self.mesh.get_group(self.mesh.ndim - 1)
+
+    def _build_mesh(self) -> DeviceMesh:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        if self.shard == self.size:
+            return init_device_mesh(device, (self.size,))
+        copies = self.size // self.shard
+        names = ("replicate", "shard")
+        return init_device_mesh(device, (copies, self.shard), mesh_dim_names=names)
+
+    def exchange(self, part: T, at: str) -> list[T]:
+        self._last = at
+        parts: list[tuple[str, T]] = [(at, part)] * self.size
+        try:
+            dist.all_gather_object(parts, (at, part), group=self._objects)
+        except RuntimeError as error:
+            raise self.explain(error) or error from None
+        for rank, (place, _) in enumerate(parts):
+            if place != parts[0][0]:
+                raise TrainError(
+                    f"the ranks are not at the same place: rank 0 is at {parts[0][0]!r}, rank "
+                    f"{rank} on {self.hosts[rank]} at {place!r}; resume from the last checkpoint, "
+                    "and check that all nodes have the same files and versions"
+                )
+        return [mine for _, mine in parts]
+
+    def first(self, act: Callable[[], T], at: str) -> T:
+        """Others wait on a store, not in a collective, as long as the first rank is alive."""
+        self._last = at
+        self._num_firsts += 1
+        key = f"first/{self._num_firsts}"
+        if not self.is_first:
+            theirs: T = self._await_first(key, at)
+            return theirs
+        result: T | None = None
+        failure: Exception | None = None
+        with self._heartbeat(key):
+            try:
+                result = act()
+            except Exception as error:
+                failure = error
+        is_ours = failure is None or isinstance(failure, WhetError)
+        shared = failure if is_ours else TrainError(f"the first rank failed: {failure}")
+        self._store.set(key, pickle.dumps((at, result, shared)))  # type: ignore[arg-type]
+        if failure is not None:
+            raise failure
+        return result  # type: ignore[return-value]
+
+    def _await_first(self, key: str, at: str) -> Any:
+        beat = -1
+        heard = time.monotonic()
+        while not self._store.check([key]):
+            now = self._store.add(f"{key}/beats", 0)
+            if now != beat:
+                beat = now
+                heard = time.monotonic()
+            if time.monotonic() - heard > self.wait:
+                raise TrainError(self._silence([0], at))
+            time.sleep(POLL_SECONDS)
+        place, result, failure = pickle.loads(self._store.get(key))  # noqa: S301 - rank 0 wrote it
+        if failure is not None:
+            raise failure
+        if place != at:
+            raise TrainError(
+                f"the ranks are not at the same place: rank 0 is at {place!r}, rank {self.rank} "
+                f"on {self.hosts[self.rank]} at {at!r}; resume from the last checkpoint"
+            )
+        return result
+
+    @contextmanager
+    def _heartbeat(self, key: str) -> Iterator[None]:
+        """Show the others that this rank is alive while it works alone."""
+        done = threading.Event()
+
+        def beat() -> None:
+            while not done.wait(min(self.wait / 4, 5.0)):
+                self._store.add(f"{key}/beats", 1)
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def explain(self, error: Exception) -> TrainError | None:
+        """Name the ranks behind a failed collective: those that do not report it themselves.
+
+        None for any other error.
+        """
+        if not isinstance(error, dist.DistError) and not _COLLECTIVE.search(str(error)):
+            return None
+        self._store.set(f"heard/{self.rank}", self._last)
+        time.sleep(min(self.wait, REPORT_SECONDS))
+        silent = [r for r in range(self.size) if not self._store.check([f"heard/{r}"])]
+        reason = str(error).partition("\n")[0]
+        if not silent:
+            return TrainError(f"the ranks lost each other at {self._last!r} ({reason})")
+        return TrainError(self._silence(silent, self._last))
+
+    def _silence(self, ranks: list[int], at: str) -> str:
+        names = ", ".join(f"{rank} on {self.hosts[rank]}" for rank in ranks)
+        return (
+            f"rank {names} did not answer within {self.wait:g} s, or died, while the others were "
+            f"at {at!r}: look at its log; the same command with --resume goes on from the last "
+            "checkpoint. If it was only slow, raise cluster.wait"
+        )
+
+
+def _backend() -> str:
+    """Choose NCCL where every rank of this node has a GPU of its own; else gloo."""
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    count = torch.cuda.device_count()
+    if not count:
+        return "gloo"
+    torch.cuda.set_device(local % count)
+    has_own = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) <= count
+    return "cpu:gloo,cuda:nccl" if has_own else "cpu:gloo,cuda:gloo"
+
+
+def _list_divisors(size: int) -> str:
+    return ", ".join(str(count) for count in range(1, size + 1) if size % count == 0)
+
+
+@contextmanager
+def joined_ranks(cluster: ClusterConfig, *, is_forced: bool = False) -> Iterator[None]:
+    """Join the ranks that torchrun started, for a run; one process by itself stays alone.
+
+    `is_forced` makes even a single rank use torch.distributed.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if "RANK" not in os.environ or (size == 1 and not is_forced):
+        yield
+        return
+    before = get_world()
+    world = RankWorld(cluster)
+    set_world(world)
+    console.quiet = printer.quiet = not world.is_first
+    try:
+        yield
+        # After an error the other ranks are elsewhere, and the process ends anyway.
+        dist.destroy_process_group()
+    finally:
+        set_world(before)

@@ -1,0 +1,63 @@
+"""The run folder as ranks see it: the first writes, the others read."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from whet.config import Config
+from whet.store.run import Lock, RolloutSet, RunStore
+from whet.types import Group, Json
+from whet.world import get_world
+
+
+class FollowedRun(RunStore):
+    """A run that the first rank writes; everything another rank would write is left out."""
+
+    def pin_inputs(self, hashes: Mapping[str, str]) -> None: ...
+
+    def log_metrics(self, step: int, metrics: Mapping[str, float]) -> None: ...
+
+    def log_event(self, event: str, **facts: Json) -> None: ...
+
+    def write_rollouts(self, name: RolloutSet, step: int, groups: Iterable[Group]) -> Path:
+        return self.rollout_file(name, step)
+
+    def write_eval(self, step: int, result: Mapping[str, Json]) -> None: ...
+
+    def rewind(self, step: int) -> None: ...
+
+    def find_losses(self, step: int) -> list[str]:
+        return []
+
+    def finish(self, summary: Mapping[str, Json]) -> None: ...
+
+
+def open_run(
+    folder: Path,
+    config: Config,
+    origin: Mapping[str, str],
+    *,
+    resume: bool,
+    ignore: Sequence[str] = (),
+) -> RunStore:
+    """Open a run to write, by `RunStore.open`, on the first rank, and to follow on the others."""
+    world = get_world()
+    store: RunStore | None = None
+
+    def start() -> None:
+        nonlocal store
+        store = RunStore.open(folder, config, origin, resume=resume, ignore=ignore)
+
+    world.first(start, f"the run in {folder.name}")
+    return store or FollowedRun(folder, lock=None)
+
+
+@contextmanager
+def one_writer(folder: Path) -> Iterator[None]:
+    """Lock a folder, on the first rank, against other commands."""
+    lock = Lock(folder) if get_world().is_first else None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.close()

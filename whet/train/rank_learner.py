@@ -1,0 +1,221 @@
+"""The learner of several ranks: every rank has a share of the examples, and a shard of the weights.
+
+Weights come before ranks: the weights of a step's tokens are set from all of its examples, so what
+ranks compute is added and divided by nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from zlib import crc32
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+
+from whet.algos.objectives import Objective, ValueObjective
+from whet.cluster.ranks import RankWorld
+from whet.data.examples import Batch, Example, to_batch
+from whet.models.load import write_tensors
+from whet.models.lora import LoraTransformer, load_trained, save_trained
+from whet.models.transformer import Transformer
+from whet.train.learner import (
+    OPTIMIZER,
+    VALUE_HEAD,
+    LocalLearner,
+    Scorer,
+    Sums,
+    ValueModel,
+    micro_batches,
+    read_groups,
+    score_batch,
+)
+from whet.train.memory import DeviceMemory
+from whet.train.optim import TrainConfig
+from whet.train.shards import RankOptimizer, fill_shards, gather_weights, rank_world, shard_model
+from whet.types import Floats, Metrics
+
+
+class RankLearner(LocalLearner):
+    """Trains a model over all ranks, which call every method together and get the same results."""
+
+    optimizer: RankOptimizer
+
+    def __init__(
+        self,
+        model: Transformer | ValueModel,
+        cfg: TrainConfig,
+        *,
+        steps: int,
+        memory: DeviceMemory | None = None,
+    ) -> None:
+        self.world = rank_world()
+        body = model.body if isinstance(model, ValueModel) else model
+        self.dtype = body.dtype
+        self.whole = None if isinstance(model, ValueModel) else model
+        trained: Transformer | ValueModel = model
+        if not isinstance(body, LoraTransformer):
+            sharded = shard_model(body, self.world)
+            if isinstance(model, ValueModel):
+                model.body = sharded
+            else:
+                trained = sharded
+        super().__init__(trained, cfg, steps=steps, memory=memory)
+
+    def build_optimizer(self, model: Transformer | ValueModel) -> RankOptimizer:
+        optimizer = RankOptimizer(model, self.cfg, self.world)
+        optimizer.has_masters = self.dtype.itemsize < torch.float32.itemsize
+        return optimizer
+
+    def make_room(self, examples: Sequence[Example]) -> None:
+        super().make_room(examples[self.world.share_index :: self.world.num_shares])
+        if self.memory is not None:  # the ranks decide alike
+            layers = self.world.exchange(self.model.num_checkpointed, "room for an update")
+            self.model.num_checkpointed = max(layers)
+
+    def accumulate(
+        self, examples: Sequence[Example], objective: Objective | ValueObjective
+    ) -> Sums:
+        at = f"update {self.num_steps + 1}, on {describe_examples(examples)}"
+        self.world.exchange(None, at)  # before ranks that disagree wait for each other in a pass
+        self.make_room(examples)
+        groups = _share(self.model, examples, self.cfg.micro_tokens, self.world)
+        own = [[examples[index] for index in indices] for indices in groups if indices]
+        sums = self.add_gradients(own, objective)
+        if isinstance(self.model, FSDPModule):
+            for _ in range(len(groups) - len(own)):
+                self.forward_backward(to_batch(_smallest(examples), self.device), objective)
+        first, *others = self.world.exchange(sums, at)
+        return sum(others, start=first)
+
+    def optim_step(self) -> Metrics:
+        metrics = super().optim_step()
+        if self.whole is not None and self.whole is not self.model:
+            gather_weights(self.model, self.whole, self.world)
+        return metrics
+
+    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+        model = self.whole or self.model
+        return read_shared(
+            self.world,
+            model,
+            examples,
+            self.cfg.micro_tokens,
+            lambda batch: score_batch(model, batch)[0],
+        )
+
+    def values(self, examples: Sequence[Example]) -> list[Floats]:
+        return read_shared(self.world, self.model, examples, self.cfg.micro_tokens, self._values)
+
+    def save(self, folder: Path) -> None:
+        if self.value_model is not None:
+            self._save_critic(self.value_model, folder)
+        tensors = self.optimizer.tensors()
+        if self.world.is_first:
+            write_tensors(folder / OPTIMIZER, tensors)
+        self.world.exchange(None, f"the optimiser in {folder.name}")
+
+    def load(self, folder: Path, num_steps: int) -> None:
+        if self.value_model is not None:
+            self._load_critic(self.value_model, folder)
+        elif self.whole is not None and self.whole is not self.model:
+            fill_shards(self.model, self.whole, self.world)
+        self.optimizer.load_file(folder / OPTIMIZER)
+        self.num_steps = num_steps
+
+    def _save_critic(self, critic: ValueModel, folder: Path) -> None:
+        body = critic.body
+        if isinstance(body, FSDPModule):
+            plain = _plain_copy(body, self.dtype)
+            gather_weights(body, plain, self.world)
+            body = plain
+        if self.world.is_first:
+            save_trained(body, folder)
+            write_tensors(folder / VALUE_HEAD, critic.head.state_dict())
+
+    def _load_critic(self, critic: ValueModel, folder: Path) -> None:
+        body = critic.body
+        if isinstance(body, FSDPModule):
+            plain = _plain_copy(body, self.dtype)
+            load_trained(plain, folder)
+            fill_shards(body, plain, self.world)
+        else:
+            load_trained(body, folder)
+        critic.head.load_state_dict(load_file(folder / VALUE_HEAD))
+
+
+class RankScorer(Scorer):
+    """A frozen model in shards that scores tokens; every rank scores a share of the examples."""
+
+    def __init__(self, model: Transformer, micro_tokens: int, *, offload: bool) -> None:
+        self.world = rank_world()
+        self.micro_tokens = micro_tokens
+        is_adapted = isinstance(model, LoraTransformer)
+        self.model = model if is_adapted else shard_model(model, self.world, offload=offload)
+
+    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+        return read_shared(
+            self.world,
+            self.model,
+            examples,
+            self.micro_tokens,
+            lambda batch: score_batch(self.model, batch)[0],
+        )
+
+
+@torch.no_grad()
+def read_shared(
+    world: RankWorld,
+    model: Transformer,
+    examples: Sequence[Example],
+    micro_tokens: int,
+    read: Callable[[Batch], Tensor],
+) -> list[Floats]:
+    """Apply `read` to this rank's share of the examples, and return the values of all."""
+    ranks = world.size
+    at = f"scores of {describe_examples(examples)}"
+    world.exchange(None, at)
+    groups = micro_batches(model, examples, micro_tokens, ranks=ranks)[world.rank :: ranks]
+    arrays = read_groups(model, examples, [indices for indices in groups if indices], read)
+    if isinstance(model, FSDPModule):
+        for indices in groups:
+            if not indices:  # ranks run as many passes, or they wait for each other
+                read(to_batch(_smallest(examples), model.device))
+        model.reshard()
+    merged: dict[int, Floats] = {}
+    for part in world.exchange(arrays, at):
+        merged |= part
+    return [merged[index] for index in range(len(examples))]
+
+
+def describe_examples(examples: Sequence[Example]) -> str:
+    """Count examples, with a checksum of their tokens that tells whether ranks have the same."""
+    checksum = 0
+    for example in examples:
+        checksum = crc32(example.tokens.tobytes(), checksum)
+    return f"{len(examples)} examples {checksum:08x}"
+
+
+def _share(
+    model: Transformer, examples: Sequence[Example], micro_tokens: int, world: RankWorld
+) -> list[list[int]]:
+    """Return this rank's micro-batches, some of which may be empty."""
+    ranks = world.num_shares
+    return micro_batches(model, examples, micro_tokens, ranks=ranks)[world.share_index :: ranks]
+
+
+def _smallest(examples: Sequence[Example]) -> list[Example]:
+    """Return a small example without weight, with the other of its pair, for a pass that adds
+    nothing."""
+    shortest = min(examples, key=lambda example: len(example.tokens))
+    is_paired = shortest.pair is not None
+    chosen = [e for e in examples if e.pair == shortest.pair] if is_paired else [shortest]
+    return [replace(example, weight=0.0) for example in chosen]
+
+
+def _plain_copy(sharded: Transformer, dtype: torch.dtype) -> Transformer:
+    """Make an empty plain model of the same shape in host memory."""
+    plain = Transformer(sharded.cfg, dtype=dtype, device="meta").to_empty(device="cpu")
+    plain.rope_CD = sharded.rope_CD.cpu()
+    return plain

@@ -1,0 +1,79 @@
+"""The ranks of a run: every rank runs the recipe, and sampling, scoring and gradients are shared.
+
+One process is a world of one, where nothing is exchanged and torch.distributed is not imported.
+`whet/cluster/ranks.py` has a world of several processes, as torchrun starts them.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pydantic import Field
+
+from whet.config import Config
+
+T = TypeVar("T")
+
+
+class ClusterConfig(Config):
+    """How ranks share a model; a run may go on with other numbers than it began with."""
+
+    shard: int | None = Field(default=None, ge=1)
+    """Ranks that share one copy of the trained weights and the optimiser; the others have further
+    copies. None is all ranks."""
+    sequence: int = Field(default=1, ge=1, le=8)
+    """Ranks that share the tokens of each sequence, for answers too long for one GPU."""
+    wait: float = Field(default=600.0, gt=0)
+    """Seconds that a rank waits for the others before the run ends."""
+
+
+class World:
+    """The ranks that run this recipe together; here a single one."""
+
+    rank = 0
+    size = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank writes the run folder and prints."""
+        return self.rank == 0
+
+    def exchange(self, part: T, at: str) -> list[T]:
+        """Return the parts of all ranks, in their order.
+
+        Ranks must call it at the same place, which `at` names; it is an error if they differ.
+        """
+        return [part]
+
+    def first(self, act: Callable[[], T], at: str) -> T:
+        """Let the first rank act; all get its result, or raise its error."""
+        return act()
+
+    def configure(self, cluster: ClusterConfig) -> None:
+        """Arrange the ranks as a stage asks for."""
+
+    def explain(self, error: Exception) -> Exception | None:
+        """Say in a sentence which ranks caused an error, if they did."""
+        return None
+
+    def share(self, items: list[T]) -> list[T]:
+        """Return this rank's items; `join` undoes it."""
+        return items[self.rank :: self.size]
+
+    def join(self, part: list[T], at: str) -> list[T]:
+        """Return the items of all ranks in the order that they had before `share`."""
+        parts = self.exchange(part, at)
+        count = sum(len(items) for items in parts)
+        return [parts[index % self.size][index // self.size] for index in range(count)]
+
+
+_world = World()
+
+
+def get_world() -> World:
+    """Return the world of this process; like the process, there is one."""
+    return _world
+
+
+def set_world(world: World) -> None:
+    global _world
+    _world = world
