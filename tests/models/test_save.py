@@ -21,6 +21,7 @@ from whet.models.save import (
     save_model,
     write_config,
     write_files,
+    write_index,
 )
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer
@@ -35,15 +36,15 @@ def weights_of(model: Transformer) -> dict[str, Tensor]:
 
 
 def save_on(ranks: int, model: Transformer, folder: Path, *, limit: int = LIMIT) -> list[Path]:
-    """Let ranks write their files one after the other; the first, which adds the index, is last."""
+    """Let ranks write their files one after the other, and then the index."""
     weights = weights_of(model)
     sizes = {name: weight.nbytes for name, weight in weights.items()}
     files = plan_files(sizes, size=ranks, limit=limit)
     written = []
-    for rank in reversed(range(ranks)):
-        assert not (folder / "model.safetensors.index.json").exists()
+    for rank in range(ranks):
         share = gather_share(files, weights.__getitem__, rank=rank)
         written += write_files(folder, files, share, rank=rank)
+    write_index(folder, files)
     write_config(folder, model.cfg, model.dtype)
     return written
 

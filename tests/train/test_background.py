@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -22,7 +23,7 @@ def test_training_goes_on_during_a_write(tmp_path: Path) -> None:
     go_on = Event()
     weight = torch.zeros(3)
     write = partial(write_tensors, tmp_path / "file", copy_to_host({"weight": weight}))
-    writer.start("a file", lambda: (go_on.wait(), write()))
+    writer.start("a file", lambda: write() if go_on.wait() else None)
 
     weight.fill_(1.0)
     writer.check()
@@ -33,25 +34,39 @@ def test_training_goes_on_during_a_write(tmp_path: Path) -> None:
     assert load_file(tmp_path / "file")["weight"].tolist() == [0.0, 0.0, 0.0]
 
 
-def test_a_write_waits_for_the_one_before() -> None:
+def test_a_write_waits_for_the_one_before_and_finishes_it() -> None:
     writer = BackgroundWriter()
-    go_on = Event()
     done = []
-    writer.start("one", lambda: (go_on.wait(), done.append("one")))
-    go_on.set()
+    writer.start("one", lambda: done.append("one"), finish=lambda: done.append("finished"))
 
     writer.start("two", lambda: done.append("two"))
-
-    assert done[0] == "one"
     writer.wait()
-    assert done == ["one", "two"]
+
+    assert done == ["one", "finished", "two"]
+
+
+def test_a_write_is_finished_once_by_the_thread_that_checks() -> None:
+    writer = BackgroundWriter()
+    finished: list[int] = []
+    writer.start("one", lambda: None, finish=lambda: finished.append(threading.get_ident()))
+
+    while not finished:
+        writer.check()
+    writer.check()
+    writer.wait()
+
+    assert finished == [threading.get_ident()]
 
 
 def test_a_failed_write_is_one_sentence_at_a_later_step(tmp_path: Path) -> None:
     writer = BackgroundWriter()
     (tmp_path / "file").write_text("")
     file = tmp_path / "file" / "model.safetensors"
-    writer.start("the checkpoint of step 20", lambda: write_tensors(file, {}))
+
+    def fail() -> None:
+        raise AssertionError("what failed is not made visible")
+
+    writer.start("the checkpoint of step 20", lambda: write_tensors(file, {}), finish=fail)
 
     with pytest.raises(DataError) as error:
         while True:

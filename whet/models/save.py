@@ -34,6 +34,7 @@ def save_model(
     tensors = {name: view.to(model.dtype) for name, view in model.named_views()}
     files = plan_files({name: tensor.nbytes for name, tensor in tensors.items()}, limit=limit)
     write_files(folder, files, tensors)
+    write_index(folder, files)
     write_config(folder, model.cfg, model.dtype, eos_tokens)
 
 
@@ -118,28 +119,21 @@ def gather_share(
 
 
 def write_files(
-    folder: Path,
-    files: Sequence[WeightFile],
-    share: Mapping[str, Tensor],
-    *,
-    rank: int = 0,
-    wait: Callable[[], None] = lambda: None,
+    folder: Path, files: Sequence[WeightFile], share: Mapping[str, Tensor], *, rank: int = 0
 ) -> list[Path]:
-    """Write and return this rank's files; after the `wait` for all ranks, rank 0 adds the index.
+    """Write this rank's files and return their paths; once all ranks have, one adds the index.
 
-    It also deletes the files of a model that the folder held before.
+    A rank with the whole model may give all of it as its share.
     """
-    check_finite(share.items())
     own = [file for file in files if file.rank == rank]
+    check_finite((name, share[name]) for file in own for name in file.tensors)
     for file in own:
         write_tensors(folder / file.name, {name: share[name] for name in file.tensors})
-    wait()
-    if rank == 0:
-        _write_index(folder, files)
     return [folder / file.name for file in own]
 
 
-def _write_index(folder: Path, files: Sequence[WeightFile]) -> None:
+def write_index(folder: Path, files: Sequence[WeightFile]) -> None:
+    """Write the index of several files, and delete those that the folder held before."""
     stem = _PART.sub("", files[0].name)
     index = f"{stem}.safetensors.index.json"
     kept = {file.name for file in files}

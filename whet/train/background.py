@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from whet.errors import DataError
+from whet.errors import DataError, WhetError
+from whet.world import get_world
 
 
 def copy_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -13,35 +15,51 @@ def copy_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
 
 
-class BackgroundWriter:
-    """Runs one write at a time in a thread.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Write:
+    name: str
+    result: Future[None]
+    finish: Callable[[], None]
 
-    A write may be `Checkpoints.save`, whose folder appears when it is complete. On several ranks,
-    it must not use a process group that training uses at the same time.
-    """
+
+class BackgroundWriter:
+    """Writes in a thread, one thing at a time. All ranks call its methods together."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
-        self._pending: Future[object] | None = None
-        self._name = ""
+        self._pending: _Write | None = None
 
-    def start(self, name: str, write: Callable[[], object]) -> None:
-        """Wait for the write before, then start one; `name` says in its error what is missing."""
+    def start(
+        self, name: str, write: Callable[[], None], finish: Callable[[], None] = lambda: None
+    ) -> None:
+        """Wait for the write before, then start another; its error will call it by `name`.
+
+        `write` runs in the thread and exchanges nothing with other ranks. `finish`, which may, runs
+        in a later call, once all ranks have written: it makes what was written visible.
+        """
         self.wait()
-        self._name = name
-        self._pending = self._pool.submit(write)
+        self._pending = _Write(name=name, result=self._pool.submit(write), finish=finish)
 
     def check(self) -> None:
-        """Raise the error of a write that failed since the last call; does not wait."""
-        if self._pending is not None and self._pending.done():
+        """Finish a write that has ended on all ranks, or raise its error; for every step."""
+        if self._pending is None:
+            return
+        is_done = get_world().exchange(self._pending.result.done(), "a write in the background")
+        if all(is_done):
             self.wait()
 
     def wait(self) -> None:
-        """Wait until what was started is on disk."""
+        """Wait until all ranks have written what was started, and finish it, or raise its error."""
         pending = self._pending
         self._pending = None
+        if pending is None:
+            return
+        reason = None
         try:
-            if pending is not None:
-                pending.result()
-        except DataError as error:
-            raise DataError(f"{self._name} was not written: {error}") from error
+            pending.result.result()
+        except WhetError as error:
+            reason = str(error)
+        for other in get_world().exchange(reason, f"the end of writing {pending.name}"):
+            if other is not None:
+                raise DataError(f"{pending.name} was not written: {other}")
+        pending.finish()
