@@ -11,7 +11,7 @@ from huggingface_hub import constants
 from small import whet, write
 
 from whet.errors import DataError
-from whet.models.load import save_model
+from whet.models.save import save_model
 from whet.pipeline.pipeline import load_pipeline
 from whet.plan.requirements import check_needs, explain_missing, num_parameters
 from whet.testing.tiny import tiny_model

@@ -22,15 +22,16 @@ from whet.errors import DataError
 from whet.models.config import ModelConfig
 from whet.models.load import (
     ADAPTER_CONFIG,
+    Rows,
     check_finite,
-    fill_weights,
+    fill_rows,
     load_weights,
     read_shapes,
-    save_model,
-    write_json,
     write_tensors,
 )
+from whet.models.save import save_model
 from whet.models.transformer import Layer, Transformer
+from whet.store.files import write_json
 from whet.text.tokenizer import read_json
 from whet.types import Json
 
@@ -279,8 +280,8 @@ def save_adapters(model: LoraTransformer, folder: Path) -> None:
 
 def load_adapters(model: LoraTransformer, folder: Path) -> None:
     """Fill the adapters in place; every tensor must be there, in its shape, and no other."""
-    wanted = dict(_named_adapters(model))
-    fill_weights(folder / WEIGHTS, wanted, str(model.device))
+    wanted = {name: Rows(view, 0, len(view)) for name, view in _named_adapters(model)}
+    fill_rows(folder / WEIGHTS, wanted)
     if wanted:
         raise DataError(f"{str(folder / WEIGHTS)!r} lacks the tensor {min(wanted)}")
 

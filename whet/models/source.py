@@ -8,8 +8,9 @@ from pydantic import field_validator, model_validator
 
 from whet.config import Config
 from whet.errors import ConfigError, DataError
-from whet.models.load import load_model, resolve, save_model, stored_dtype
+from whet.models.load import load_model, resolve, stored_dtype
 from whet.models.lora import LoraConfig, LoraTransformer, is_adapter, load_adapters, read_adapter
+from whet.models.save import save_model
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, init_weights, rope_table
 from whet.rng import derive
