@@ -62,6 +62,15 @@ class RankWorld(World):
         self.share_index = self.rank // self.sequence
         self.mesh = self._build_mesh()
         self.shard_group = self.mesh.get_group(self.mesh.ndim - 1)
+        self.sequence_group = self._build_groups(self.sequence)
+
+    def _build_groups(self, count: int) -> dist.ProcessGroup | None:
+        """Group consecutive ranks, `count` each; return this rank's group, None if it is alone."""
+        groups = [
+            dist.new_group(list(range(start, start + count)))
+            for start in range(0, self.size if count > 1 else 0, count)
+        ]
+        return groups[self.rank // count] if groups else None
 
     def _build_mesh(self) -> DeviceMesh:
         device = "cuda" if torch.cuda.is_available() else "cpu"

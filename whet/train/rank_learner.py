@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
+from torch.nn import functional as F
 
 from whet.algos.objectives import Objective, ValueObjective
 from whet.cluster.ranks import RankWorld
@@ -20,6 +21,7 @@ from whet.data.examples import Batch, Example, to_batch
 from whet.models.load import write_tensors
 from whet.models.lora import LoraTransformer, load_trained, save_trained
 from whet.models.transformer import Transformer
+from whet.train import ulysses
 from whet.train.learner import (
     OPTIMIZER,
     VALUE_HEAD,
@@ -52,6 +54,7 @@ class RankLearner(LocalLearner):
     ) -> None:
         self.world = rank_world()
         body = model.body if isinstance(model, ValueModel) else model
+        ulysses.check_sequence(body.cfg, self.world.sequence)
         self.dtype = body.dtype
         self.whole = None if isinstance(model, ValueModel) else model
         trained: Transformer | ValueModel = model
@@ -86,8 +89,28 @@ class RankLearner(LocalLearner):
         if isinstance(self.model, FSDPModule):
             for _ in range(len(groups) - len(own)):
                 self.forward_backward(to_batch(_smallest(examples), self.device), objective)
-        first, *others = self.world.exchange(sums, at)
+        # Ranks that share a sequence have the same sums.
+        first, *others = self.world.exchange(sums, at)[:: self.world.sequence]
         return sum(others, start=first)
+
+    def score(self, batch: Batch, *, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+        group = self.world.sequence_group
+        if group is None:
+            return super().score(batch, entropy_gradient=entropy_gradient)
+        return ulysses.score_batch(self.model, batch, group, entropy_gradient=entropy_gradient)
+
+    def value(self, batch: Batch) -> Tensor:
+        group = self.world.sequence_group
+        if group is None:
+            return super().value(batch)
+        assert self.value_model is not None, "values are those of a value model"
+        head = self.value_model.head
+        return ulysses.read_targets(
+            self.model,
+            batch,
+            group,
+            lambda hidden_MH, _: F.linear(hidden_MH.float(), head.weight, head.bias)[:, 0],
+        )
 
     def _keep_gathered(self, groups: Sequence[list[Example]]) -> Iterator[list[Example]]:
         """Where a rank has all rows, gather weights and add gradients once for all passes.
@@ -118,7 +141,9 @@ class RankLearner(LocalLearner):
         )
 
     def values(self, examples: Sequence[Example]) -> list[Floats]:
-        return read_shared(self.world, self.model, examples, self.cfg.micro_tokens, self._values)
+        # Each rank values batches of its own, even where ranks share a sequence in training.
+        read = super().value
+        return read_shared(self.world, self.model, examples, self.cfg.micro_tokens, read)
 
     def save(self, folder: Path) -> None:
         if self.value_model is not None:
