@@ -47,7 +47,7 @@ def resolve(model: str) -> Path:
         folder = _download(model)
     if (folder / ADAPTER_CONFIG).is_file():
         return folder
-    if not (folder / CONFIG).is_file() or not _weight_files(folder):
+    if not (folder / CONFIG).is_file() or not weight_files(folder):
         raise DataError(f"model folder {str(folder)!r} needs a config.json and safetensors weights")
     return folder
 
@@ -67,7 +67,7 @@ def read_shape(model: str) -> ModelConfig:
 
 def stored_dtype(folder: Path) -> torch.dtype:
     """The type of a folder's weights, as its first tensor has it."""
-    files = _weight_files(folder)
+    files = weight_files(folder)
     if not files:
         raise DataError(f"model folder {str(folder)!r} has no safetensors weights")
     try:
@@ -99,7 +99,7 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
 
 def _check_depth(cfg: ModelConfig, folder: Path) -> None:
     """Compare the number of layers with the file's names: building a million layers takes long."""
-    names = [name for file in _weight_files(folder) for name in read_shapes(file)]
+    names = [name for file in weight_files(folder) for name in read_shapes(file)]
     layers = {
         int(match[1]) for name in names if (match := re.match(r"model\.layers\.(\d+)\.", name))
     }
@@ -183,7 +183,7 @@ def load_rows(
     ignored: re.Pattern[str] | None = None,
 ) -> None:
     """Load rows by name from the file of a folder, or from all the files that it is split into."""
-    files = _weight_files(folder, file)
+    files = weight_files(folder, file)
     if not files:
         raise DataError(f"model folder {str(folder)!r} has no safetensors weights")
     for path in files:
@@ -243,7 +243,8 @@ def _download(model: str, files: Collection[str] = DOWNLOADED) -> Path:
         ) from error
 
 
-def _weight_files(folder: Path, file: str = WEIGHTS) -> list[Path]:
+def weight_files(folder: Path, file: str = WEIGHTS) -> list[Path]:
+    """Find the file of a folder, or those that it is split into; none is an empty list."""
     index = f"{file}.index.json"
     if (folder / file).is_file():
         return [folder / file]

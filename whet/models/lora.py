@@ -34,6 +34,7 @@ from whet.models.transformer import Layer, Transformer
 from whet.store.files import write_json
 from whet.text.tokenizer import read_json
 from whet.types import Json
+from whet.world import get_world
 
 Target = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -287,11 +288,11 @@ def load_adapters(model: LoraTransformer, folder: Path) -> None:
 
 
 def save_trained(model: Transformer, folder: Path, *, eos_tokens: Collection[int] = ()) -> None:
-    """Write a Hugging Face folder, or one of adapters in peft's format."""
-    if isinstance(model, LoraTransformer):
-        save_adapters(model, folder)
-    else:
+    """Write a Hugging Face folder, or one of adapters in peft's format; ranks call it together."""
+    if not isinstance(model, LoraTransformer):
         save_model(model, folder, eos_tokens=eos_tokens)
+    elif get_world().is_first:
+        save_adapters(model, folder)
 
 
 def load_trained(model: Transformer, folder: Path) -> None:

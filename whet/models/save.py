@@ -16,6 +16,7 @@ from whet.models.load import CONFIG, WEIGHTS, check_finite, write_tensors
 from whet.models.transformer import Transformer
 from whet.store.files import write_errors, write_json
 from whet.types import Json
+from whet.world import get_world
 
 MAX_FILE_BYTES = 5 * 10**9
 """A larger model is written as several files, as transformers does."""
@@ -30,12 +31,24 @@ def save_model(
     eos_tokens: Collection[int] = (),
     limit: int = MAX_FILE_BYTES,
 ) -> None:
-    """Write a folder that transformers and vLLM load; the tokenizer saves itself beside it."""
-    tensors = {name: view.to(model.dtype) for name, view in model.named_views()}
-    files = plan_files({name: tensor.nbytes for name, tensor in tensors.items()}, limit=limit)
-    write_files(folder, files, tensors)
-    write_index(folder, files)
-    write_config(folder, model.cfg, model.dtype, eos_tokens)
+    """Write a folder that transformers and vLLM load; the tokenizer saves itself beside it.
+
+    Ranks that all have the model write it together.
+    """
+    world = get_world()
+    views = dict(model.named_views())
+    num_bytes = {name: view.numel() * model.dtype.itemsize for name, view in views.items()}
+    files = plan_files(num_bytes, size=world.size, limit=limit)
+    own = {
+        name: views[name].to(model.dtype)
+        for file in files
+        for name in file.tensors
+        if file.rank == world.rank
+    }
+    write_files(folder, files, own, rank=world.rank)
+    if world.is_first:
+        write_index(folder, files)
+        write_config(folder, model.cfg, model.dtype, eos_tokens)
 
 
 def write_config(

@@ -20,7 +20,7 @@ from whet.algos.objectives import Objective, TokenLoss, ValueObjective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
-from whet.models.load import check_finite, write_tensors
+from whet.models.load import check_finite, weight_files, write_tensors
 from whet.models.lora import copy_trainable, load_trained, save_trained
 from whet.models.transformer import PackedAttention, SharedPrefixAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
@@ -283,7 +283,8 @@ class LocalLearner(Learner):
     def load(self, folder: Path, num_steps: int) -> None:
         if self.value_model is not None:
             self.value_model.load(folder)
-        self.optimizer.load(load_file(folder / OPTIMIZER).items())
+        files = weight_files((folder / OPTIMIZER).parent, OPTIMIZER.name)
+        self.optimizer.load(item for file in files for item in load_file(file).items())
         self.num_steps = num_steps
 
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from whet.algos.objectives import Objective, ValueObjective
 from whet.cluster.ranks import RankWorld
 from whet.data.examples import Batch, Example, to_batch
-from whet.models.load import write_tensors
+from whet.models.load import weight_files, write_tensors
 from whet.models.lora import LoraTransformer, load_trained, save_trained
 from whet.models.transformer import Transformer
 from whet.train import ulysses
@@ -148,9 +148,7 @@ class RankLearner(LocalLearner):
     def save(self, folder: Path) -> None:
         if self.value_model is not None:
             self._save_critic(self.value_model, folder)
-        tensors = self.optimizer.tensors()
-        if self.world.is_first:
-            write_tensors(folder / OPTIMIZER, tensors)
+        self.optimizer.save(folder / OPTIMIZER)
         self.world.exchange(None, f"the optimiser in {folder.name}")
 
     def load(self, folder: Path, num_steps: int) -> None:
@@ -158,7 +156,8 @@ class RankLearner(LocalLearner):
             self._load_critic(self.value_model, folder)
         elif self.whole is not None and self.whole is not self.model:
             fill_shards(self.model, self.whole, self.world)
-        self.optimizer.load_file(folder / OPTIMIZER)
+        files = weight_files((folder / OPTIMIZER).parent, OPTIMIZER.name)
+        self.optimizer.load_files(files)
         self.num_steps = num_steps
 
     def _save_critic(self, critic: ValueModel, folder: Path) -> None:
@@ -167,8 +166,8 @@ class RankLearner(LocalLearner):
             plain = _plain_copy(body, self.dtype)
             gather_weights(body, plain, self.world)
             body = plain
+        save_trained(body, folder)
         if self.world.is_first:
-            save_trained(body, folder)
             write_tensors(folder / VALUE_HEAD, critic.head.state_dict())
 
     def _load_critic(self, critic: ValueModel, folder: Path) -> None:
