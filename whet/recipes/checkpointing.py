@@ -199,6 +199,7 @@ class CheckpointManager:
         self.policy = policy
         self.learner = learner
         self.validator = validator
+        self.validation_steps = validator.steps_due(steps)
         self.steps = steps
         self.others = others or {}
         self.guard = guard
@@ -269,7 +270,7 @@ class CheckpointManager:
 
     def end_step(self, step: int, tracker: Tracker) -> None:
         """Validate and save after a step, where due."""
-        is_due = self.validator.is_due(step, self.steps)
+        is_due = step in self.validation_steps
         if is_due:
             for policy in (self.policy, *(policy for policy, _ in self.others.values())):
                 check_finite(policy.model.named_parameters())
