@@ -213,7 +213,7 @@ def doctor(
 @tasks.callback(invoke_without_command=True)
 def list_(ctx: typer.Context) -> None:
     """List the tasks; `whet tasks check` proves their graders."""
-    from whet.commands.task_list import list_tasks
+    from whet.commands.problem_files import list_tasks
 
     if ctx.invoked_subcommand is None:
         list_tasks()
@@ -225,7 +225,7 @@ def check(
     problems: Annotated[Path | None, typer.Option(help="Prove it on these problems.")] = None,
 ) -> None:
     """Prove graders: gold is right, and a text that only looks like an answer is not."""
-    from whet.commands.task_list import check_tasks
+    from whet.commands.problem_files import check_tasks
 
     with _stoppable():
         check_tasks(name, problems)

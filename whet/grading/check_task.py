@@ -21,9 +21,8 @@ from itertools import islice
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.grading.worker import unscored_with
 from whet.rng import stream
-from whet.tasks.base import Task
+from whet.tasks.base import Task, unscored_with
 from whet.types import Problem, Score, Verdict
 from whet.world import get_world
 

@@ -19,15 +19,9 @@ from typing import TypeVar
 
 from whet.errors import DataError, TrainError
 from whet.grading.limits import Limits, extend_wall_limit
-from whet.grading.worker import (
-    WorkerState,
-    blame_response,
-    encode_batch,
-    score_safely,
-    unscored_with,
-)
+from whet.grading.worker import WorkerState, encode_batch
 from whet.grading.worker_pool import BatchScored, WorkerDied, WorkerPool
-from whet.tasks.base import Task
+from whet.tasks.base import Task, blame_response, score_safely, unscored_with
 from whet.types import Problem, Score, Verdict
 
 K = TypeVar("K", bound=Hashable)
