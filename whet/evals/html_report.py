@@ -78,6 +78,7 @@ def render_report(data: ReportData) -> str:
             scale=ticks(0.0, max(0.1, *highs), 6) if data.evals else [],
             tones=_tones(names),
             ks=sorted({k for item in data.evals for k in item.summary.pass_at}),
+            subsets=sorted({subset for item in data.evals for subset in item.summary.f1}),
             plots=_plots(data),
             samples=[sample for sample in data.samples if sample.before or sample.after],
             titles=data.titles

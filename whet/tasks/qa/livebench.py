@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Literal, TypeVar
 
 from whet.config import Config
-from whet.tasks.answers import no_answer, read_final, to_score
+from whet.tasks.answers import no_answer, read_final, strip_lead, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.literals import parse
 from whet.text.final_answer import (
@@ -87,7 +87,7 @@ def read_words(span: str) -> list[str] | None:
     >>> read_words("Yes, no,Four"), read_words("yes or no"), read_words("")
     (['yes', 'no', '4'], None, None)
     """
-    words = [word.strip(" .*_\"'\n").casefold() for word in span.split(",")]
+    words = [word.strip(" .*_\"'\n").casefold() for word in strip_lead(span).split(",")]
     is_list = len(words) <= MAX_WORDS and all(
         _WORD.fullmatch(word) and not _NO_WORD.search(word) for word in words
     )
