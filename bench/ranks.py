@@ -100,11 +100,15 @@ def compare_ranks(name: str, ranks: str, out: Path) -> list[Row]:
     folder = out / f"{name}-{ranks}"
     shutil.rmtree(folder, ignore_errors=True)
     stages = [path for path in alone.iterdir() if path.name[3:] in STAGES[name]]
-    shutil.copytree(alone, folder, ignore=lambda _, names: {path.name for path in stages} & {*names})
+    shutil.copytree(
+        alone, folder, ignore=lambda _, names: {path.name for path in stages} & {*names}
+    )
     size = 4 if ranks == "2x2" else int(ranks)
     shards = [part for stage in STAGES[name] for part in (f"--stages.{stage}.cluster.shard", "2")]
     run(torchrun(size), name, folder, *(shards if ranks == "2x2" else ()))
-    return [compare_stage(path, folder / path.name, f"{path.name[3:]} on {ranks}") for path in stages]
+    return [
+        compare_stage(path, folder / path.name, f"{path.name[3:]} on {ranks}") for path in stages
+    ]
 
 
 def torchrun(size: int, *flags: str) -> list[str]:
