@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,14 +46,14 @@ class Kill:
     size: int | None
 
 
-def main() -> int:
+def main(options: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="a folder for the runs")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+    args = parser.parse_args(options)
     prepare(args.out)
     results = [try_kill(args.out, kill) for kill in draw_kills(args.kills, args.seed)]
     print(f"{sum(results)} of {len(results)} as undisturbed")
