@@ -77,7 +77,7 @@ def run(
 def run_alone(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
     """Run a file of the kind that the command is named for."""
     with _stoppable():
-        _run_alone(ctx.command.name or "", file, ctx.args, out, resume or _is_restarted())
+        _run_alone(ctx.command.name or "", file, ctx.args, out, resume)
 
 
 for _kind, _meaning in STAGES.items():
@@ -292,7 +292,13 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
     say(show_settings(loaded))
     with (
         _ranks([loaded.config]),
-        open_run(folder, loaded.config, loaded.origin, resume=resume, ignore=IGNORED) as store,
+        open_run(
+            folder,
+            loaded.config,
+            loaded.origin,
+            resume=resume or _is_restarted(),
+            ignore=IGNORED,
+        ) as store,
     ):
         if get_world().first(lambda: store.is_finished, "whether the run is done"):
             say(f"{folder} is finished; nothing to do")
@@ -303,7 +309,10 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
 
 def _is_restarted() -> bool:
     """Whether torchrun started this process again after a failure, to go on from a checkpoint."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    from whet.world import get_world
+
+    is_counted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    return is_counted or get_world().is_restarted
 
 
 def _ranks(stages: Iterable["StageConfig"]) -> AbstractContextManager[None]:
