@@ -46,7 +46,7 @@ PUBLISHED: Mapping[str, tuple[str, ModelSize, int, int, bool]] = MappingProxyTyp
         "Qwen/Qwen3-8B-Base": ("qwen3", _QWEN3_8B, 151936, 32768, False),
         "Qwen/Qwen2.5-32B": ("qwen2", _QWEN_32B, 152064, 131072, False),
     }
-)  # fmt: skip
+)
 """Family, size, vocabulary, positions and tied head of the models in `experiments/`, so that they
 are planned without their files."""
 SINGLE_CHARACTERS = 103

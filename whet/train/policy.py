@@ -85,7 +85,8 @@ class FSDPLearners(LearnerFactory):
         steps: int,
         memory: DeviceMemory | None,
     ) -> Learner:
-        from whet.train.rank_learner import RankLearner  # noqa: PLC0415 - one process needs none of it
+        # One process needs none of it.
+        from whet.train.rank_learner import RankLearner  # noqa: PLC0415
 
         return RankLearner(model, cfg, steps=steps, memory=memory)
 

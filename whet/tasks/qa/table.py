@@ -47,8 +47,8 @@ _UNIT_WORDS = {"$": "dollar", "usd": "dollar", "£": "pound", "gbp": "pound", "�
 _UNIT_WORDS |= {"eur": "euro", "¥": "yen", "₹": "rupee", "%": "percent", "pct": "percent"}
 _NO_UNIT = re.compile(
     r"(?i)\A(?:and|to|of)\b|\b(?:is|are|was|were|equals?|this|that|please|ignore|plus|minus|times"
-    r"|over|mod|divided|squared|cubed|factorial|score|gross|half|halves|(?:thir|four|fif|six|seven|eigh|nin|ten"
-    r"|hundred|thousand|million)(?:ds?|ths?)|but|no)\b"
+    r"|over|mod|divided|squared|cubed|factorial|score|gross|half|halves|but|no"
+    r"|(?:thir|four|fif|six|seven|eigh|nin|ten|hundred|thousand|million)(?:ds?|ths?))\b"
 )
 """With one of these the words behind a number are no unit: `5 squared`, `5 halves`."""
 _VERB = re.compile(
