@@ -15,8 +15,13 @@ from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfi
 from whet.recipes.training import Session, TrainingConfig, check_exactness, finish, open_session
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
-from whet.rollout.collect import GroupRequest, collect_groups
-from whet.rollout.gather import GatherConfig, RolloutQueue, join_groups
+from whet.rollout.collect import (
+    GatherConfig,
+    GroupRequest,
+    RolloutQueue,
+    collect_groups,
+    join_groups,
+)
 from whet.store.run import RunStore
 from whet.tasks.base import name_user_code
 from whet.tasks.task_config import build_task
