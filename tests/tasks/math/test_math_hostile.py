@@ -69,6 +69,14 @@ def test_what_a_response_makes_the_grader_raise_is_wrong_and_counted() -> None:
     assert score.note.endswith("the grader raised RecursionError: too deep")
 
 
+@pytest.mark.parametrize("answer", [r"\frac\binom0.i", r"\binom1.2", r"\frac3.", r"\frac1."])
+def test_a_number_cut_before_its_point_breaks_no_grader(answer: str) -> None:
+    score = Math().score(problem("x^2-2x-15"), rf"\boxed{{{answer}}}")
+
+    assert score.verdict is Verdict.WRONG
+    assert not score.note.startswith(RAISED)
+
+
 def test_a_matrix_without_cells_is_no_answer() -> None:
     for gold in ("(1, 2)", r"\{1\}", r"\begin{pmatrix}1\\2\end{pmatrix}", "7"):
         assert not is_right(gold, r"\begin{pmatrix}\end{pmatrix}")

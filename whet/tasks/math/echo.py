@@ -79,8 +79,8 @@ def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
         return False
     formulas = prompt_formulas(prompt)
     nodes = literal_nodes(answer)
-    is_open = _is_unfinished(answer, golds) or _has_open_angle(answer, golds)
-    if prompt and (is_open or _is_other_form(answer, golds, prompt)):
+    has_work = _is_unfinished(answer, golds) or _has_open_angle(answer, golds)
+    if has_work or _is_other_form(answer, golds, prompt):
         return True
     if not nodes:
         return any(_bare(formula) == _bare(answer) for formula in formulas)

@@ -104,12 +104,13 @@ class Math(FileTask):
         if any(same_wording(gold, text) for gold in short):
             return _score(Verdict.CORRECT, text.strip(), "the response is the reference")
         prompt = _prompt_text(problem)
-        in_parts = has_parts(prompt, golds)
+        in_parts = "(b)" in prompt and has_parts(prompt, golds)
         span = find_answer(text, in_parts=in_parts)
         answer = span.text.strip() if span else ""
         if not answer:
             return _score(Verdict.NO_ANSWER, None, "no answer found")
-        answer = drop_modulus(answer, prompt)
+        if "mod" in answer:
+            answer = drop_modulus(answer, prompt)
         if in_parts:
             answer = drop_labels(answer)
             rules = _replace_rule(rules, "order", "fixed")
@@ -127,7 +128,7 @@ class Math(FileTask):
             fault = "not the reference"
         elif not is_product and _is_doubled(gold, answer, rules):
             fault = "the reference written twice"
-        elif rules.echo == "wrong" and is_echo(answer, golds, prompt):
+        elif rules.echo == "wrong" and prompt and is_echo(answer, golds, prompt):
             fault = "the question again, not worked out"
         elif rules.units != "ignore" and prompt and has_wrong_unit(answer, gold, prompt):
             fault = "another unit than the question asks for"
@@ -328,7 +329,7 @@ def _same_reading(gold: Reading, answer: Reading, rules: MathConfig) -> bool:
     if "odds" in answer.units and gold.node.name != "ratio":
         return False  # odds of 5:33 are a probability of 5/38
     for one, other in ((gold, answer), (answer, gold)):
-        if "radian" in spell_unit(one.units) and tree.has_call(other.node, "degree"):
+        if one.units and "radian" in spell_unit(one.units) and tree.has_call(other.node, "degree"):
             return same_value(gold.node, answer.node) is True
     try:
         if not answer.units and gold != answer and contradicts_itself(answer.node):
@@ -355,7 +356,7 @@ def _percents(node: Node, rules: MathConfig) -> Iterator[Node]:
 
 
 def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], rules: MathConfig) -> bool:
-    if rules.units == "ignore":
+    if rules.units == "ignore" or gold == answer:
         return True
     left = spell_unit(gold)
     right = spell_unit(answer)
