@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from math_problems import is_right, problem, verdict
 
-from whet.tasks.math import Math, MathConfig
-from whet.types import RAISED, Problem, Score, Verdict
+from whet.tasks.math import Math
+from whet.types import Verdict
 
 HOSTILE = {
     "power tower": r"\boxed{9^{9^{9^{9}}}}",
@@ -55,26 +55,9 @@ def test_hostile_answers_are_wrong_soon(
     assert list(tmp_path.iterdir()) == []
 
 
-class _Failing(Math):
-    def _grade(self, problem: Problem, golds: list[str], rules: MathConfig, text: str) -> Score:
-        raise RecursionError("too deep")
-
-
-def test_what_a_response_makes_the_grader_raise_is_wrong_and_counted() -> None:
-    score = _Failing().score(problem("42"), r"\boxed{42}")
-
-    assert score.verdict is Verdict.WRONG
-    assert score.parts == {"correct": 0.0}
-    assert score.note.startswith(RAISED)
-    assert score.note.endswith("the grader raised RecursionError: too deep")
-
-
 @pytest.mark.parametrize("answer", [r"\frac\binom0.i", r"\binom1.2", r"\frac3.", r"\frac1."])
 def test_a_number_cut_before_its_point_breaks_no_grader(answer: str) -> None:
-    score = Math().score(problem("x^2-2x-15"), rf"\boxed{{{answer}}}")
-
-    assert score.verdict is Verdict.WRONG
-    assert not score.note.startswith(RAISED)
+    assert verdict("x^2-2x-15", rf"\boxed{{{answer}}}") is Verdict.WRONG
 
 
 def test_a_matrix_without_cells_is_no_answer() -> None:
