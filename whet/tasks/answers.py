@@ -19,7 +19,7 @@ from whet.text.final_answer import (
     is_denied,
     last_box,
     last_line,
-    shown_text,
+    visible_text,
 )
 from whet.types import Score, Verdict
 
@@ -50,7 +50,7 @@ def candidates(text: str) -> tuple[str, ...]:
     >>> candidates("<answer>4")
     ()
     """
-    visible = shown_text(text)
+    visible = visible_text(text)
     stated = () if visible is None else map(_strip_dress, _strongest(visible))
     return tuple(dict.fromkeys(span for span in stated if 0 < len(span) <= MAX_ANSWER_CHARS))
 
