@@ -24,7 +24,7 @@ from whet.text.final_answer import (
     is_doubtful,
     last_box,
     last_line,
-    shown_text,
+    visible_text,
 )
 from whet.types import Score, Verdict
 
@@ -98,7 +98,7 @@ def candidates(text: str) -> tuple[str, ...]:
     >>> candidates("<answer>4")
     ()
     """
-    visible = shown_text(text)
+    visible = visible_text(text)
     stated = () if visible is None else map(_strip_dress, _strongest(cut_remarks(visible)))
     spans = [span for span in stated if 0 < len(span) <= MAX_ANSWER_CHARS]
     forms = (form for span in spans for form in (span, _strip_dress(_unquote(span))))

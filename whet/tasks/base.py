@@ -36,8 +36,6 @@ class Task(Protocol):
     name: str
     is_bounded: bool = False
     """Grading any text takes little time and memory, so that it needs no process to be killed."""
-    warms_slowly: bool = False
-    """`warm` only loads, and takes so long that a few answers are graded sooner without it."""
     has_one_answer: bool = True
     """Two different answers are never both right; False for a set, a route, a program."""
 
@@ -81,7 +79,7 @@ class Task(Protocol):
         return problem
 
     def warm(self) -> None:
-        """Load what grading needs, such as sympy; called once, before workers are forked."""
+        """Load what grading needs; called once, before workers are forked."""
         return
 
     def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:

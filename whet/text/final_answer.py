@@ -210,16 +210,15 @@ def after_thought(text: str) -> int | None:
     return None if _THOUGHT_START.search(text, start) else start
 
 
-def visible_text(text: str) -> str | None:
-    """Cut the thought off a response; None where it is never closed or the response is too long."""
+def visible_text(text: str, *, keep_comments: bool = False) -> str | None:
+    """Cut off the thought and, unless they are kept, the comments that Markdown does not show.
+
+    None where the thought is never closed or the response is too long.
+    """
     start = after_thought(text) if len(text) <= MAX_CHARS else None
-    return None if start is None else text[start:]
-
-
-def shown_text(text: str) -> str | None:
-    """Cut off the thought and the comments that Markdown does not show."""
-    visible = visible_text(text)
-    return visible if visible is None else _COMMENT.sub("", visible)
+    if start is None:
+        return None
+    return text[start:] if keep_comments else _COMMENT.sub("", text[start:])
 
 
 def find_tags(text: str, tag: str = "answer") -> list[Span]:

@@ -23,7 +23,7 @@ from whet.text.final_answer import (
     find_tags,
     is_denied,
     last_box,
-    shown_text,
+    visible_text,
 )
 
 MAX_CHARS = 1 << 16
@@ -83,7 +83,7 @@ def final_part(text: str, question: str = "") -> str:
     """Leave out the question repeated and the thought, and keep the end of what follows it."""
     if question:
         text = text.replace(question, " ")
-    return (shown_text(text) or "")[-MAX_CHARS:]
+    return (visible_text(text) or "")[-MAX_CHARS:]
 
 
 def read_names(text: str, names: Sequence[str]) -> Reply | None:

@@ -25,7 +25,7 @@ from whet.text.final_answer import (
     is_denied,
     is_doubtful,
     last_line,
-    shown_text,
+    visible_text,
 )
 from whet.types import Problem, Score
 
@@ -145,7 +145,7 @@ def _score_text(problem: Problem, text: str) -> Score:
     gold = " ".join((problem.answer or "").split())
     if not gold:
         raise data_error(problem, "a text as its answer", problem.answer)
-    visible = shown_text(text)
+    visible = visible_text(text)
     if visible is None or not visible.strip() or has_open_tag(visible):
         return no_answer("share")
     tags = find_tags(visible)
@@ -161,7 +161,7 @@ def _score_text(problem: Problem, text: str) -> Score:
 
 def _read_bold(text: str) -> tuple[str, list[str]] | None:
     """Read what the last line has in bold, where nothing stands in tags or boxes."""
-    visible = shown_text(text)
+    visible = visible_text(text)
     line = None if visible is None else last_line(visible)
     if visible is None or line is None or "answer>" in visible or "boxed" in visible:
         return None

@@ -21,7 +21,7 @@ from whet.text.final_answer import (
     has_open_tag,
     is_denied,
     last_line,
-    shown_text,
+    visible_text,
 )
 
 MAX_SPAN = 4096
@@ -100,7 +100,7 @@ def statements(text: str) -> list[Statement]:
     >>> [one.text for one in statements("<think>B?</think>The answer is B. No: \\\\boxed{C}")]
     ['B. No: \\\\boxed{C}', 'C']
     """
-    visible = shown_text(text)
+    visible = visible_text(text)
     if visible is None or has_open_tag(visible) or has_open_box(visible):
         return []
     boxes = find_boxes(visible, nested=True)

@@ -27,7 +27,7 @@ from whet.text.final_answer import (
     is_denied,
     is_doubtful,
     only_number,
-    shown_text,
+    visible_text,
 )
 from whet.types import Problem, Score, read_number
 
@@ -190,7 +190,7 @@ def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
         return word is not None and word[1] == gold.strip().lower()
     if len(split_list(gold)) < 2:
         return False
-    listing = _LISTING.search((shown_text(text) or "")[-MAX_SPAN:].rstrip())
+    listing = _LISTING.search((visible_text(text) or "")[-MAX_SPAN:].rstrip())
     if listing is None or is_doubtful(listing["heading"] + listing["items"][-1]):
         return False
     return agrees(gold, write_in_line(listing["items"]), rule)
@@ -232,7 +232,7 @@ def _read_sentence(span: str) -> str:
 
 def _is_whole(gold: str, text: str) -> bool:
     """Whether the reference is a sentence or a long listing, and the response says just that."""
-    response = (shown_text(text) or "")[: MAX_SPAN + 1].strip()
+    response = (visible_text(text) or "")[: MAX_SPAN + 1].strip()
     is_short = _VERB.search(gold) is None and len(gold) <= _MAX_LINE
     if is_short or len(response) > MAX_SPAN:
         return False
