@@ -108,7 +108,7 @@ class UlyssesAttention:
         counts = [x.shape[1] // size for x in heads]
         by_rank = torch.cat([x.unflatten(1, (size, -1)) for x in heads], dim=2).transpose(0, 1)
         shared = self._exchange(by_rank).flatten(0, 1)[: self.tokens]
-        q_TND, k_TGD, v_TGD = shared.split(counts, dim=1)
+        q_TND, k_TGD, v_TGD = (x.contiguous() for x in shared.split(counts, dim=1))
         mixed_TND = self.packed.attend(q_TND, k_TGD, v_TGD, spec.options)
         padding = 0, 0, 0, 0, 0, size * self.part - self.tokens
         by_rank = F.pad(mixed_TND, padding).unflatten(0, (size, self.part))
