@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -38,6 +39,7 @@ HEAVY = (
     "huggingface_hub",
 )
 
+parse = cache(ast.parse)
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 LONG_FILES: dict[str, str] = {
     "whet/tasks/math/parser.py": "one grammar, in one class",
@@ -81,7 +83,7 @@ def package_of(module: str) -> str:
 
 
 def imports_of(source: str) -> Imports:
-    names = {name for node in ast.walk(ast.parse(source)) for name in _imported(node)}
+    names = {name for node in ast.walk(parse(source)) for name in _imported(node)}
     inside = frozenset(name for name in names if name.split(".")[0] == "whet")
     tops = {name.split(".")[0] for name in names - inside}
     return Imports(inside=inside, outside=frozenset(tops - sys.stdlib_module_names))
@@ -179,7 +181,7 @@ def test_files_and_functions_stay_short() -> None:
         name, source = str(file.relative_to(ROOT)), file.read_text()
         if source.count("\n") > MAX_FILE_LINES:
             long_files.add(name)
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parse(source)):
             if (
                 isinstance(node, ast.FunctionDef)
                 and (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES
@@ -197,7 +199,7 @@ def test_every_module_says_what_it_is_for() -> None:
     silent = [
         str(file)
         for file in FILES
-        if file.read_text().strip() and not ast.get_docstring(ast.parse(file.read_text()))
+        if file.read_text().strip() and not ast.get_docstring(parse(file.read_text()))
     ]
     assert silent == []
 
@@ -209,10 +211,11 @@ def letters_of_the_glossary() -> list[str]:
     )
 
 
+@cache
 def tensor_names(source: str) -> set[str]:
     """Find the names that end in a shape, such as logits_TV."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
                 names.add(name)

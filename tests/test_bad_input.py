@@ -5,8 +5,6 @@ import json
 import os
 import resource
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -386,14 +384,12 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(
 ) -> None:
     """A limit on the size of files stands in for a full disk: the optimiser does not fit, or the
     model, or hardly anything."""
-    file = write(tmp_path / "sft.toml", SFT.format(data=tiny.folder / "02-traces", model=NEW))
-    done = subprocess.run(
-        [sys.executable, "-m", "whet", "sft", str(file), "--out", str(tmp_path / "run")],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
-    said = Said(code=done.returncode, out=done.stdout, err=done.stderr)
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
+    try:
+        said = sft(tmp_path, tiny.folder / "02-traces")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
     assert is_one_sentence(said), said.err
     assert "File too large" in said.last
     assert half_written(tmp_path) == []

@@ -92,7 +92,7 @@ def run(
 def run_alone(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
     """Run a file of the kind that the command is named for."""
     with _stoppable():
-        _run_alone(ctx.command.name or "", file, ctx.args, out, resume or _is_restarted())
+        _run_alone(ctx.command.name or "", file, ctx.args, out, resume)
 
 
 def run_on_ranks(
@@ -137,13 +137,31 @@ def plan(
     tokens: Annotated[
         int | None, typer.Option(min=1, help="Mean tokens of an answer; the limit by default.")
     ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="How many of them, in all nodes together.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Nodes that share them equally; of 8 GPUs by default.")
+    ] = None,
+    price: Annotated[
+        float | None, typer.Option(min=0.0, help="Dollars for a GPU and an hour.")
+    ] = None,
 ) -> None:
-    """Predict memory, step and run time on a GPU, and run nothing. Exits with 1 where something
-    does not fit."""
+    """Predict memory, step and run time on a GPU or on many, and run nothing. Exits with 1 where
+    something does not fit."""
     from whet.pipeline.pipeline import load_stages
+    from whet.plan.cluster import Cluster, print_cluster_plan
     from whet.plan.predict import print_plan
 
-    if not print_plan(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
+    stages = load_stages(file, ctx.args)
+    if gpus is None:
+        if nodes is not None or price is not None:
+            raise ConfigError("--nodes and --price need --gpus")
+        fit = print_plan(stages, gpu=gpu, prompt=prompt, tokens=tokens)
+    else:
+        cluster = Cluster(gpu=gpu, gpus=gpus, nodes=nodes, price=price)
+        fit = print_cluster_plan(stages, cluster, prompt=prompt, tokens=tokens)
+    if not fit:
         raise typer.Exit(1)
 
 
@@ -228,7 +246,7 @@ def doctor(
 @tasks.callback(invoke_without_command=True)
 def list_(ctx: typer.Context) -> None:
     """List the tasks; `whet tasks check` proves their graders."""
-    from whet.commands.task_list import list_tasks
+    from whet.commands.problem_files import list_tasks
 
     if ctx.invoked_subcommand is None:
         list_tasks()
@@ -240,7 +258,7 @@ def check(
     problems: Annotated[Path | None, typer.Option(help="Prove it on these problems.")] = None,
 ) -> None:
     """Prove graders: gold is right, and a text that only looks like an answer is not."""
-    from whet.commands.task_list import check_tasks
+    from whet.commands.problem_files import check_tasks
 
     with _stoppable():
         check_tasks(name, problems)
@@ -307,7 +325,13 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
     say(show_settings(loaded))
     with (
         _ranks([loaded.config]),
-        open_run(folder, loaded.config, loaded.origin, resume=resume, ignore=IGNORED) as store,
+        open_run(
+            folder,
+            loaded.config,
+            loaded.origin,
+            resume=resume or _is_restarted(),
+            ignore=IGNORED,
+        ) as store,
     ):
         if get_world().first(lambda: store.is_finished, "whether the run is done"):
             say(f"{folder} is finished; nothing to do")
@@ -318,7 +342,10 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
 
 def _is_restarted() -> bool:
     """Whether torchrun started this process again after a failure, to go on from a checkpoint."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    from whet.world import get_world
+
+    is_counted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    return is_counted or get_world().is_restarted
 
 
 def _ranks(stages: Iterable["StageConfig"]) -> AbstractContextManager[None]:

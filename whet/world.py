@@ -31,6 +31,8 @@ class World:
 
     rank = 0
     size = 1
+    is_restarted = False
+    """Whether ranks ran before and failed, so that the run goes on from its last checkpoint."""
 
     @property
     def is_first(self) -> bool:

@@ -155,7 +155,7 @@ def _numbered_row(problem: Problem, gold: str) -> Row:
 
 
 def _has_key(signs: Sequence[str], text: str) -> bool:
-    bare = re.sub(r"(?<![0-9.])0+(?=[0-9])|\b(?:a|an|the)\s", "", text)
+    bare = re.sub(r"(?<![0-9.])0+(?=[0-9])|\b(?:a|an|the|and)\s", "", text)
     return any(sign in found for sign in signs for found in (key(text), key(bare)))
 
 

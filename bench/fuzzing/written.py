@@ -31,7 +31,7 @@ WRITTEN: dict[str, Sequence[Written]] = {
         ("Solve $3x=51$.", "17", {}),
         ("Solve $|x|<7$.", "(-7, 7)", {}, "77"),
         ("Simplify $\\frac{84}{245}$.", "\\frac{12}{35}", {}, "1235"),
-        ("Find the area of the ring.", "\\pi(R^2-r^2)", {}),
+        ("Find the area of the ring.", "\\pi(R^2-r^2)", {}, "rrr2", "r2rr", "rrrr"),
         ("Which share does it get?", "\\frac{m}{M+m}", {}),
         ("How many are left?", "N-n", {}),
         ("How many people?", "2,003", {}, "2003"),

@@ -103,6 +103,13 @@ def gradients(folder: Path) -> Json:
     return gaps
 
 
+def sequences(folder: Path) -> Json:
+    """As `gradients`, with two ranks to each sequence."""
+    size = rank_world().size
+    rank_world().configure(ClusterConfig(sequence=2 if size % 2 == 0 else 1))
+    return gradients(folder)
+
+
 def bits(folder: Path) -> Json:
     """Whether a sharded model computes the bits of the plain one, on the same batches."""
     batch = to_batch(uneven_examples(), torch.device("cpu"))
@@ -184,7 +191,7 @@ def failing(folder: Path) -> Json:
 
 CHECKS = {
     check.__name__: check
-    for check in (gradients, bits, contract, adapters, copies, skipping, failing)
+    for check in (gradients, sequences, bits, contract, adapters, copies, skipping, failing)
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHECKS = "contract,gradients,bits,adapters,copies,failing,skipping"
+CHECKS = "contract,gradients,sequences,bits,adapters,copies,failing,skipping"
 
 
 def run_ranks(count: int, *args: str, env: dict[str, str] | None = None) -> str:
@@ -57,6 +57,11 @@ def test_learners_of_ranks_keep_the_contract_of_learners(seen: dict[str, Any]) -
 def test_the_gradient_of_ranks_is_that_of_one_device_to_rounding(seen: dict[str, Any]) -> None:
     assert len(seen["gradients"]) == 16
     for name, gap in seen["gradients"].items():
+        assert gap <= (1e-5 if "critic" in name else 1e-12), name
+
+
+def test_ranks_that_share_a_sequence_have_the_gradient_of_one_device(seen: dict[str, Any]) -> None:
+    for name, gap in seen["sequences"].items():
         assert gap <= (1e-5 if "critic" in name else 1e-12), name
 
 

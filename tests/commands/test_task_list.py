@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.commands.task_list import EXAMPLES, check_tasks, list_tasks
+from whet.commands.problem_files import EXAMPLES, check_tasks, list_tasks
 from whet.data.problems import read_problems
 from whet.errors import DataError
 from whet.tasks.registry import TASKS, make_task

@@ -10,7 +10,8 @@ from transformers import AutoModelForCausalLM
 
 from whet.engine.base import Sampling
 from whet.engine.kv_cache import BuildCache
-from whet.models.load import load_model, save_model
+from whet.models.load import load_model
+from whet.models.save import save_model
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.tiny import tiny_model
 from whet.types import Tokens

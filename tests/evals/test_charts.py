@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.evals.charts import MAX_POINTS, make_series, ticks
+from whet.evals.html_report import MAX_POINTS, make_series, ticks
 from whet.evals.report_data import Curve
 
 

@@ -28,7 +28,7 @@ from whet.evals.report_data import (
     StageTime,
     pick_samples,
 )
-from whet.evals.summary import summarise
+from whet.evals.summary import F1, summarise
 from whet.types import Verdict
 
 HOSTILE = "</script></style><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;"
@@ -140,6 +140,17 @@ def test_one_evaluation_alone_is_shown_without_a_before() -> None:
     assert 'class="fill after"' in text
     assert 'class="fill before"' not in text
     assert "before" not in Reader(text).text
+
+
+def test_the_f1_of_a_subset_is_a_column_of_the_evaluations(report: ReportData) -> None:
+    first, *others = report.evals
+    halves = dict.fromkeys(("correct", "error"), first.summary.tokens)
+    summary = replace(first.summary, f1={"gsm8k": F1(value=0.625, halves=halves)})
+    page = render_report(replace(report, evals=(replace(first, summary=summary), *others)))
+
+    assert "F1 of gsm8k" in page
+    assert page.count("<td>62.5") == 1
+    assert "F1 of" not in render_report(report)
 
 
 def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:

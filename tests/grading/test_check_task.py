@@ -9,7 +9,15 @@ import pytest
 from troublesome import Hangs
 
 from whet.errors import DataError
-from whet.grading.check_task import HUGE, Failure, Variant, check_grader, parse_number, spoil_gold
+from whet.grading.check_task import (
+    HUGE,
+    NUM_FIRST,
+    Failure,
+    Variant,
+    check_grader,
+    parse_number,
+    spoil_gold,
+)
 from whet.grading.limits import Limits
 from whet.tasks.base import Task
 from whet.tasks.game24.task import Game24, Game24Config
@@ -269,6 +277,18 @@ def test_a_grader_that_hangs_on_random_text_does_not_hang_the_check() -> None:
 
     assert {failure.variant for failure in failures} == {Variant.RANDOM}
     assert {failure.score.note for failure in failures} == {"grading took more than 0.1 s"}
+
+
+class Fails(Boxed):
+    def score(self, problem: Problem, text: str) -> Score:
+        return Score(verdict=Verdict.UNSCORED, parts={}, note="grading took more than 30 s")
+
+
+def test_a_grader_that_fails_on_the_first_golds_is_not_tried_any_further() -> None:
+    proof = check_grader(Fails(), SUMS * 2, limits=HERE)
+
+    assert proof.num_responses == NUM_FIRST
+    assert {failure.variant for failure in proof.failures} == {Variant.GOLD}
 
 
 def test_checks_are_the_same_every_time() -> None:

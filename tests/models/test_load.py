@@ -25,7 +25,8 @@ from whet.models.config import (
     from_json,
     to_json,
 )
-from whet.models.load import load_model, resolve, save_model
+from whet.models.load import load_model, resolve
+from whet.models.save import save_model
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, init_weights
 from whet.types import Json

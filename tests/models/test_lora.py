@@ -12,7 +12,6 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from whet.errors import DataError
-from whet.models.load import save_model
 from whet.models.lora import (
     TARGETS,
     LoraConfig,
@@ -24,6 +23,7 @@ from whet.models.lora import (
     read_adapter,
     save_adapters,
 )
+from whet.models.save import save_model
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model

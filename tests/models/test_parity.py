@@ -26,7 +26,8 @@ from whet.models.config import (
     from_json,
     to_json,
 )
-from whet.models.load import load_model, save_model
+from whet.models.load import load_model
+from whet.models.save import save_model
 from whet.models.transformer import PackedAttention, Transformer, init_weights
 
 LENGTHS = (7, 1, 40, 12)

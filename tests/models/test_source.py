@@ -8,7 +8,7 @@ import torch
 from pydantic import ValidationError
 
 from whet.errors import ConfigError, DataError
-from whet.models.load import save_model
+from whet.models.save import save_model
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.models.transformer import PackedAttention, init_weights
 from whet.testing.tiny import tiny_model, tiny_policy

@@ -11,7 +11,7 @@ from huggingface_hub import constants
 from small import whet, write
 
 from whet.errors import DataError
-from whet.models.load import save_model
+from whet.models.save import save_model
 from whet.pipeline.pipeline import load_pipeline
 from whet.plan.requirements import check_needs, explain_missing, num_parameters
 from whet.testing.tiny import tiny_model
@@ -68,6 +68,15 @@ def test_a_model_too_large_for_the_device_says_what_it_would_take(
         match=r"stages.rl holds about 5\d\d GB of weights, gradients and optimiser \(7 × H100",
     ):
         check_needs(load_pipeline(file, []).config.stages)
+
+
+def test_ranks_share_the_optimiser_and_each_has_whole_weights(tmp_path: Path, no_hub: None) -> None:
+    """On a CPU, 32 billion weights of four bytes, and twelve of gradients and moments for eight
+    ranks: 128 + 48 GB."""
+    file = recipe(tmp_path, '[stages.rl]\nkind = "rl"\nmodel = { path = "nobody/Nothing-32B" }')
+
+    with pytest.raises(DataError, match=r"1\d\d GB .*\(on each rank\), and each of 8 ranks has"):
+        check_needs(load_pipeline(file, []).config.stages, ranks=8)
 
 
 def test_a_model_is_followed_through_the_stages_it_comes_from(tmp_path: Path, no_hub: None) -> None:

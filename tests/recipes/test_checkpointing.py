@@ -100,17 +100,23 @@ def test_validation_keeps_only_problems_that_have_a_solution() -> None:
     assert validator.problems == expected
 
 
+def make_validator(every: int, problems: list[Problem]) -> Validator:
+    cfg = ValidationConfig(every=every)
+    return Validator(cfg, Grader(Game24()), problems, Sampling(), seed=0)
+
+
 def test_validation_before_the_first_step_needs_an_interval_and_problems() -> None:
-    task = Game24()
-    problems = list(task.problems("dev"))
+    problems = list(Game24().problems("dev"))
+    assert make_validator(2, problems).is_due_first
+    assert not make_validator(0, problems).is_due_first
+    assert not make_validator(2, []).is_due_first
 
-    def is_due_first(every: int, problems: list[Problem]) -> bool:
-        cfg = ValidationConfig(every=every)
-        return Validator(cfg, Grader(task), problems, Sampling(), seed=0).is_due_first
 
-    assert is_due_first(2, problems)
-    assert not is_due_first(0, problems)
-    assert not is_due_first(2, [])
+def test_validation_is_due_at_its_interval_and_after_the_last_step() -> None:
+    problems = list(Game24().problems("dev"))
+    assert make_validator(2, problems).steps_due(5) == {2, 4, 5}
+    assert make_validator(0, problems).steps_due(5) == {5}
+    assert make_validator(2, []).steps_due(5) == set()
 
 
 def walk(kept: CheckpointManager, start: int, end: int) -> None:

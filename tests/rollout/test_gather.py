@@ -12,8 +12,14 @@ from whet.engine.base import Sampling
 from whet.grading.grader import Grader
 from whet.proofs.policy_proofs import ScriptedEngine
 from whet.rewards.spec import RewardSpec
-from whet.rollout.collect import ChatEngine, GroupRequest, collect, collect_groups
-from whet.rollout.gather import GatherConfig, join_groups
+from whet.rollout.collect import (
+    ChatEngine,
+    GatherConfig,
+    GroupRequest,
+    collect,
+    collect_groups,
+    join_groups,
+)
 from whet.testing.fakes import SumTask, group, rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat

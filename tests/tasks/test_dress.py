@@ -42,6 +42,38 @@ DRESSES = (
     "<think>Hm.</think>\n\nThe answer is **{}**.",
     "```\n{}\n```",
 )
+SHORT_DRESSES = (
+    "### {}",
+    "### **{}** ###",
+    "= {}",
+    "A: {}.",
+    "Ans: {}",
+    "Result: {}",
+    "Result = {}",
+    "**Final result:** {}",
+    "Output: **{}**",
+    "All in all: **{}**.",
+    "To sum up: {}",
+    "So: {}",
+    "Thus, {}.",
+    "Therefore, **{}**.",
+    "We get {}.",
+    "It's {}.",
+    "Answer: {}.",
+    "Answer: `{}`",
+    "*Answer:* {}",
+    "My answer: {}",
+    "✅ **Answer:** {}",
+    "Answer – {}",
+    "{}\n\nSanity check: every condition of the statement is met, so I am done.",
+    "**{}**\n\nI verified this twice.",
+    "The answer is {}. I verified this twice.",
+    "{}\n\nHope this helps! Let me know if you want the details.",
+    "Answer: {} ✓",
+    "<answer>= {}</answer>",
+    "One might guess something else, but that is a mistake.\n\n{}",
+)
+"""Dress that only a reader of bare answers can see through."""
 DENIALS = (
     "The answer is not {}.",
     "It is not {}.",
@@ -71,6 +103,14 @@ DENIALS = (
     "The answer is not \\boxed{{{}}}.",
     "\\boxed{{{}}} is wrong.",
     "It is not <answer>{}</answer>.",
+    "The answer is not:\n{}",
+    "Not the answer:\n\n{}",
+    "Wrong answer: {}",
+    "Answer: {}\nThis is a mistake.",
+    "Answer: {}\n\nThat is too large.",
+    "We never get {}.",
+    "Result: {}? No.",
+    "So {} or something else.",
     "<think>{}</think>",
 )
 HEDGES = (
@@ -82,6 +122,10 @@ HEDGES = (
     "<answer>{} or {}</answer>",
     "\\boxed{{{} \\text{{ or }} {}}}",
     "<answer>{}</answer>\n<answer>{}</answer>",
+    "Answer: {}\n\nI forgot a part, so the answer is {}.",
+    "So {} or {}.",
+    "Result: {} or {}",
+    "Result: {}\nResult: {}",
     "\\boxed{{{}}} \\boxed{{{}}}",
 )
 PROGRAMS = (
@@ -309,6 +353,21 @@ def test_an_answer_is_the_same_in_every_dress(name: str) -> None:
     assert (refused, accepted) == ([], [])
 
 
+LETTERED = {"choice": ("A: {}.", "We get {}."), "math": ("Ans: {}", *SHORT_DRESSES[-7:])}
+"""`A:` names an option; mathematics has a reader of its own."""
+
+
+@pytest.mark.parametrize("name", [name for name in IN_WORDS if name not in ("ifeval", "judge")])
+def test_an_answer_is_the_same_behind_a_few_words_and_before_a_remark(name: str) -> None:
+    *_, right, wrong = SAMPLES[name]
+    dresses = [dress for dress in SHORT_DRESSES if dress not in LETTERED.get(name, ())]
+
+    refused = [dress for dress in dresses if verdict_of(name, dress.format(right)) != "correct"]
+    accepted = [dress for dress in dresses if verdict_of(name, dress.format(wrong)) == "correct"]
+
+    assert (refused, accepted) == ([], [])
+
+
 @pytest.mark.parametrize("name", [name for name in IN_WORDS if name != "ifeval"])
 def test_an_answer_denied_doubted_supposed_or_offered_with_another_is_not_right(name: str) -> None:
     *_, right, wrong = SAMPLES[name]
@@ -316,6 +375,15 @@ def test_an_answer_denied_doubted_supposed_or_offered_with_another_is_not_right(
     texts += [form.format(right, wrong) for form in HEDGES]
 
     assert [text for text in texts if verdict_of(name, text) == "correct"] == []
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in IN_WORDS if name not in ("ifeval", "math", "judge")]
+)
+def test_two_answers_below_one_another_are_none(name: str) -> None:
+    *_, right, wrong = SAMPLES[name]
+
+    assert verdict_of(name, f"Answer: {right}\n{wrong}") != "correct"
 
 
 @pytest.mark.parametrize("name", ITEMS)

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer as Core
 from transformers import PreTrainedTokenizerFast
 
 from whet.errors import DataError
-from whet.text import chat as chat_module
+from whet.models.source import CHAT_TEMPLATES
 from whet.text.chat import PRIVATE_USE, ChatFormat
 from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer, train_tokenizer
 from whet.types import Message
@@ -246,7 +246,7 @@ def test_a_response_that_the_template_would_change_follows_the_prompt_word_by_wo
 
 
 def test_raw_prompts_are_what_the_messages_say() -> None:
-    chat = _format(chat_module.TEMPLATES["raw"])
+    chat = _format(CHAT_TEMPLATES["raw"])
     messages = _chat(("s", "Be brief."), ("u", "User: 2+3? Assistant:"))
 
     tokens, is_response = chat.conversation([*messages, *_chat(("a", " 5"))])

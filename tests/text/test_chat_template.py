@@ -6,7 +6,7 @@ import time
 import pytest
 
 from whet.errors import DataError
-from whet.text.chat_template import Template
+from whet.text.chat import Template
 
 
 def _render(source: str, **variables: str) -> str:

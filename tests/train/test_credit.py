@@ -14,7 +14,7 @@ from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import StepCreditConfig
 from whet.data.examples import Example, to_batch
 from whet.errors import ConfigError
-from whet.rollout.gather import GatherConfig
+from whet.rollout.collect import GatherConfig
 from whet.testing.fakes import example, group, rollout
 from whet.train.learner import weigh
 from whet.train.rl_step import credit, flatten, select

@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import torch
 from torch import distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.rendezvous import rendezvous
 
 from whet.errors import ConfigError, TrainError, WhetError
 from whet.track.progress import console, printer
@@ -40,12 +43,21 @@ class RankWorld(World):
         self.size = int(os.environ["WORLD_SIZE"])
         self.wait = cluster.wait
         deadline = timedelta(seconds=cluster.wait)
-        dist.init_process_group(_backend(), timeout=deadline)
+        shared, _, _ = next(rendezvous("env://", timeout=deadline))
+        start = _meet(shared, self.rank, self.size, cluster.wait)
+        dist.init_process_group(
+            _backend(),
+            store=PrefixStore(start, shared),
+            rank=self.rank,
+            world_size=self.size,
+            timeout=deadline,
+        )
         self._objects = dist.new_group(backend="gloo", timeout=deadline)
         self._store = dist.distributed_c10d._get_default_store()
         self._num_firsts = 0
         self._last = "the start"
         self.hosts = self.exchange(socket.gethostname(), "the start")
+        self.is_restarted = self.first(lambda: shared.add("starts", 1), "the start") > 1
         self.configure(cluster)
 
     def configure(self, cluster: ClusterConfig) -> None:
@@ -62,6 +74,15 @@ class RankWorld(World):
         self.share_index = self.rank // self.sequence
         self.mesh = self._build_mesh()
         self.shard_group = self.mesh.get_group(self.mesh.ndim - 1)
+        self.sequence_group = self._build_groups(self.sequence)
+
+    def _build_groups(self, count: int) -> dist.ProcessGroup | None:
+        """Group consecutive ranks, `count` each; return this rank's group, None if it is alone."""
+        groups = [
+            dist.new_group(list(range(start, start + count)))
+            for start in range(0, self.size if count > 1 else 0, count)
+        ]
+        return groups[self.rank // count] if groups else None
 
     def _build_mesh(self) -> DeviceMesh:
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -169,6 +190,33 @@ class RankWorld(World):
             f"at {at!r}: look at its log; the same command with --resume goes on from the last "
             "checkpoint. If it was only slow, raise cluster.wait"
         )
+
+
+def _meet(store: Store, rank: int, size: int, wait: float) -> str:
+    """Agree with the other ranks on a name for this start, under which they keep what they share.
+
+    torchrun keeps one store for all its starts, with the addresses of dead processes in it. Nodes
+    may count starts differently, so each rank has a name, of which the first makes one for all.
+    """
+    own = uuid4().hex
+    store.set(f"rank/{rank}", own)
+    deadline = time.monotonic() + wait
+    while time.monotonic() < deadline:
+        keys = [f"rank/{other}" for other in range(size)]
+        if rank == 0 and store.check(keys):
+            store.set("start", ".".join(store.get(key).decode() for key in keys))
+        start = store.get("start").decode() if store.check(["start"]) else ""
+        if own in start.split("."):
+            store.set(f"{start}/{rank}", "here")
+            if rank == 0 and store.check([f"{start}/{other}" for other in range(size)]):
+                store.set(f"{start}/all", "here")
+            if store.check([f"{start}/all"]):
+                return start
+        time.sleep(POLL_SECONDS)
+    raise TrainError(
+        f"not all of {size} ranks started within {wait:g} s: look at the logs of the others; if "
+        "they were only slow, raise cluster.wait"
+    )
 
 
 def _backend() -> str:

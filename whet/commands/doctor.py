@@ -13,7 +13,7 @@ import typer
 from whet.commands.try_model import open_policy
 from whet.errors import visible
 from whet.models.source import torch_device, torch_dtype
-from whet.proofs import chat_proofs, learner_proofs, policy_proofs
+from whet.proofs import learner_proofs, policy_proofs
 from whet.proofs.base import Proof, ProofResult, run_proof
 from whet.train.policy import Policy
 from whet.types import Json
@@ -53,7 +53,7 @@ PROOFS = (
             "a model trained so never ends its turn: look at whet/text/chat.py, and at what ends "
             "a completion"
         ),
-        measure=chat_proofs.measure_stop_tokens,
+        measure=policy_proofs.measure_stop_tokens,
     ),
     Proof(
         name="kl",
@@ -149,7 +149,7 @@ def model_proofs(policy: Policy) -> tuple[Proof, ...]:
                 "mend chat_template in the model folder: an assistant's turn ends with the token "
                 "the model stops at"
             ),
-            measure=partial(chat_proofs.measure_model_stops, policy.chat),
+            measure=partial(policy_proofs.measure_model_stops, policy.chat),
         ),
         Proof(
             name="your engine",

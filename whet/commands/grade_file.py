@@ -12,10 +12,9 @@ from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, WhetError
 from whet.grading.grader import Grader
 from whet.grading.limits import MAX_WORKERS, Limits
-from whet.grading.worker import UNGRADABLE
 from whet.rewards.spec import RewardSpec, load_spec
 from whet.store.files import atomic_path, check_target, read_rows, to_finite, to_line, write_errors
-from whet.tasks.base import Task
+from whet.tasks.base import UNGRADABLE, Task
 from whet.tasks.registry import make_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import bar, say

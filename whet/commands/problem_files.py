@@ -1,5 +1,5 @@
-"""Problems in and out of files: import rows of other systems, make problems of a task, show them to
-a person."""
+"""Problems for a person: import rows of other systems, make problems of a task, show them, list the
+tasks and check their graders."""
 
 import json
 from collections import Counter
@@ -9,9 +9,12 @@ from itertools import islice
 from pathlib import Path
 
 from rich.console import Console, Group
+from rich.markup import escape
 from rich.panel import Panel
+from rich.table import Column, Table
 from rich.text import Text
 
+from whet.commands.grade_file import MakeTask, make_tasks
 from whet.data.import_rows import (
     ImportCounts,
     ImportPlan,
@@ -22,14 +25,18 @@ from whet.data.import_rows import (
 )
 from whet.data.importers import FORMATS, find_format
 from whet.data.importers.mapped import parse_mapping
+from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, visible
+from whet.grading.check_task import Failure, GraderReport, check_grader
+from whet.grading.limits import Limits
 from whet.rng import derive, stream
 from whet.store.files import write_rows
 from whet.tasks.base import Task, list_problems
+from whet.tasks.code.sandbox import describe
 from whet.tasks.generated import Generator
 from whet.tasks.registry import TASKS, make_task
 from whet.tasks.user_task import load_user_task
-from whet.track.progress import Advance, bar, say
+from whet.track.progress import Advance, bar, printer, say
 from whet.types import SPLITS, Json, Problem, fifth
 from whet.user_code import is_reference
 
@@ -37,6 +44,12 @@ MAX_TEXT = 4000
 """Longer texts are cut, with a note."""
 MAX_VALUE = 100
 """Characters shown of a payload value."""
+CHECKED = 5
+"""Problems of each split that are tried where no file is given."""
+EXAMPLES = Path(__file__).parents[1] / "tasks" / "examples.jsonl"
+"""A few problems of our own for each task that makes none and needs no model to judge them."""
+NUM_LISTED = 20
+"""Problems looked at of a task that can make any number of them."""
 
 
 def format_heading(problem: Problem) -> str:
@@ -250,3 +263,101 @@ def _make_panel(problem: Problem) -> Panel:
     return Panel(
         Group(*parts), title=Text(format_heading(problem)), title_align="left", border_style="dim"
     )
+
+
+def list_tasks() -> None:
+    """Print every task with how many problems it makes itself, their levels, and an example."""
+    widths = {
+        "task": max(map(len, TASKS)),
+        "problems": len("any number"),
+        "levels": len("0.0 to 1.0"),
+    }
+    columns = [Column(name, no_wrap=True, min_width=width) for name, width in widths.items()]
+    table = Table(
+        *columns, Column("example", no_wrap=True, overflow="ellipsis"), box=None, pad_edge=False
+    )
+    for name in TASKS:
+        task = make_task(name)
+        problems = list(_own_problems(task, NUM_LISTED if isinstance(task, Generator) else None))
+        levels = sorted(problem.level for problem in problems if problem.level is not None)
+        span = f"{levels[0]:.1f} to {levels[-1]:.1f}" if levels else ""
+        count = f"{len(problems):,}" if problems else ""
+        example = problems[0].prompt[-1].content if problems else "from files: whet data import"
+        table.add_row(
+            name,
+            "any number" if isinstance(task, Generator) else count,
+            span,
+            escape(" ".join(example.split())[:60]),
+        )
+    printer.print(table)
+    say(describe())
+
+
+def check_tasks(name: str | None, file: Path | None) -> None:
+    """Check the grader of one task, of all tasks, or of a file's problems; print failures and
+    counts."""
+    if file is not None:
+        proofs = check_file(file, task=name)
+    else:
+        chosen = [make_task(task) for task in ([name] if name else TASKS)]
+        proofs = [check_task(task) for task in chosen if name or _problems_to_try(task, 1)]
+    problems = sum(p.num_problems for p in proofs)
+    responses = sum(p.num_responses for p in proofs)
+    without = sum(p.num_without_gold for p in proofs)
+    failures = sum(len(p.failures) for p in proofs)
+    say(
+        f"{problems:,} problems ({without:,} with no gold), {responses:,} responses graded, "
+        f"{failures:,} failures"
+    )
+    if failures:
+        raise DataError(f"{failures:,} responses were graded wrongly; the lines above name them")
+
+
+def check_task(task: Task, *, workers: int | None = None, per_split: int = CHECKED) -> GraderReport:
+    """Try a grader on the task's own problems, or on examples where it makes none."""
+    return _check_and_print(task, _problems_to_try(task, per_split), workers)
+
+
+def _problems_to_try(task: Task, per_split: int) -> list[Problem]:
+    problems = [
+        problem for split in SPLITS for problem in islice(list_problems(task, split), per_split)
+    ]
+    return problems or [one for one in read_problems(EXAMPLES) if one.task == task.name]
+
+
+def check_file(
+    file: Path,
+    *,
+    task: str | None = None,
+    workers: int | None = None,
+    make: MakeTask = make_task,
+) -> list[GraderReport]:
+    """Try the graders of a file's problems on them, task by task; `task` leaves out the others."""
+    by_task: dict[str, list[Problem]] = {}
+    for problem in read_problems(file):
+        if task in (None, problem.task):
+            by_task.setdefault(problem.task, []).append(problem)
+    if not by_task:
+        raise DataError(f"{file} has no problems{f' of the task {task}' if task else ''}")
+    tasks = make_tasks(((str(file), name) for name in by_task), (), make)
+    return [_check_and_print(tasks[name], problems, workers) for name, problems in by_task.items()]
+
+
+def _check_and_print(task: Task, problems: Sequence[Problem], workers: int | None) -> GraderReport:
+    with bar(task.name, 0) as advance:
+        proof = check_grader(task, problems, limits=Limits(workers=workers), progress=advance)
+    rows: dict[str, list[Failure]] = {}
+    for failure in proof.failures:
+        rows.setdefault(failure.problem.id, []).append(failure)
+    for first, *rest in rows.values():
+        say(f"{first}{f' (and {len(rest)} more)' if rest else ''}")
+    say(f"{task.name}: {proof}")
+    return proof
+
+
+def _own_problems(task: Task, count: int | None) -> Iterator[Problem]:
+    """Take problems that a task lists itself, evenly from its splits; all of them for None."""
+    for split in SPLITS:
+        yield from islice(
+            list_problems(task, split), None if count is None else max(1, count // len(SPLITS))
+        )

@@ -21,9 +21,8 @@ from itertools import islice
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.grading.worker import unscored_with
 from whet.rng import stream
-from whet.tasks.base import Task
+from whet.tasks.base import Task, unscored_with
 from whet.types import Problem, Score, Verdict
 from whet.world import get_world
 
@@ -150,9 +149,15 @@ def check_grader(
                     progress(1)
             return [scores[index] for index in range(len(trials))]
 
-        read = dict(zip(golds, grade(list(golds.values())), strict=True))
-        trials = [*golds.values(), *_list_trials(problems, golds, read, seed)]
-        scores = [*read.values(), *grade(trials[len(golds) :])]
+        first = dict(islice(golds.items(), NUM_FIRST))
+        read = dict(zip(first, grade(list(first.values())), strict=True))
+        trials = list(first.values())
+        # A grader that fails on the first golds, by hanging at worst, is not tried any further.
+        if not first or any(score.verdict is not Verdict.UNSCORED for score in read.values()):
+            others = list(golds.values())[NUM_FIRST:]
+            read |= zip(list(golds)[NUM_FIRST:], grade(others), strict=True)
+            trials += [*others, *_list_trials(problems, golds, read, seed)]
+        scores = [*read.values(), *grade(trials[len(read) :])]
         results = list(zip(trials, scores, strict=True))
         swaps: dict[_Trial, _Trial] = {}
         for trial, score in results:

@@ -157,8 +157,7 @@ def main() -> None:
             load_file(Path(file))
         tasks = [_make_task(**description) for description in setup["tasks"]]
         for task in tasks:
-            if setup["warm"] or not task.warms_slowly:
-                task.warm()  # here, so that forked workers find it loaded
+            task.warm()  # here, so that forked workers find it loaded
     except Exception as error:
         reason = str(error) if isinstance(error, WhetError) else f"{type(error).__name__}: {error}"
         control.sendall(json.dumps({"failed": reason}).encode() + b"\n")

@@ -19,15 +19,9 @@ from typing import TypeVar
 
 from whet.errors import DataError, TrainError
 from whet.grading.limits import Limits, extend_wall_limit
-from whet.grading.worker import (
-    WorkerState,
-    blame_response,
-    encode_batch,
-    score_safely,
-    unscored_with,
-)
+from whet.grading.worker import WorkerState, encode_batch
 from whet.grading.worker_pool import BatchScored, WorkerDied, WorkerPool
-from whet.tasks.base import Task
+from whet.tasks.base import Task, blame_response, score_safely, unscored_with
 from whet.types import Problem, Score, Verdict
 
 K = TypeVar("K", bound=Hashable)
@@ -37,7 +31,7 @@ BATCH_SECONDS = 0.02
 """Work in a batch: enough that sending it is cheap, little enough that workers end together."""
 MAX_BATCH = 512
 FEW_ANSWERS = 4
-"""Up to this many are graded by one worker, which loads slow libraries only on demand."""
+"""Up to this many are graded by one worker."""
 GATHER_SECONDS = 0.002
 """Answers that come slower than a batch in this time are sent as they come."""
 MAX_SUSPICIONS = 3
@@ -85,14 +79,9 @@ class Grader:
         self.limits = extend_wall_limit(limits or Limits(), longest)
         self._tasks = {task.name: task for task in subtasks}
         self.workers = _num_workers(subtasks, self.limits)
-        is_short = num_answers is not None and num_answers <= FEW_ANSWERS
-        if is_short:
+        if num_answers is not None and num_answers <= FEW_ANSWERS:
             self.workers = min(self.workers, 1)
-        self._pool = (
-            WorkerPool(subtasks, self.limits, self.workers, warm=not is_short)
-            if self.workers
-            else None
-        )
+        self._pool = WorkerPool(subtasks, self.limits, self.workers) if self.workers else None
         self._numbers = count()
         self._is_grading = False
         self._queue: deque[_Job] = deque()

@@ -11,21 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from whet.errors import DataError
 from whet.grading.limits import Limits, address_space, start_cpu_clock, stop_cpu_clock
-from whet.tasks.base import Task
-from whet.types import RAISED, Json, Problem, Score, Verdict
+from whet.tasks.base import NO_MEMORY, Task, score_safely
+from whet.types import Json, Problem
 
 FLUSH_SECONDS = 0.005
 """Scores are sent once they have cost this much, so that a kill loses little finished work."""
 KILL_OFFSET = 128
 """A byte below this asks the fork server for a worker in that slot; with this added, to kill it."""
-UNGRADABLE = "the problem cannot be graded: "
-"""Start of the note if the problem itself cannot be graded."""
-NO_MEMORY = "grading ran out of the memory it may take"
-MAX_PART = 1e9
-"""Sums and deviations of larger score parts would not stay finite."""
-MAX_NOTE_CHARS = 10_000
 
 
 class WorkerState(StrEnum):
@@ -61,39 +54,6 @@ class AnswerClock:
     def seconds(self) -> float:
         since = self.cells[2 * self.slot + 1]
         return (time.monotonic_ns() - since) / 1e9 if since else 0.0
-
-
-def unscored_with(note: str) -> Score:
-    return Score(verdict=Verdict.UNSCORED, parts={}, note=note)
-
-
-def score_safely(task: Task, problem: Problem, text: str) -> Score:
-    """Score an answer, whatever the grader does; the note has the reason for a failure."""
-    try:
-        return _check_score(task.score(problem, text))
-    except DataError as error:
-        return unscored_with(f"{UNGRADABLE}{error}")
-    except MemoryError:
-        reason = NO_MEMORY
-    except (Exception, SystemExit) as error:
-        reason = f"the grader raised {type(error).__name__}: {_first_line(error)}"
-    return blame_response(task, problem, reason)
-
-
-def blame_response(task: Task, problem: Problem, reason: str) -> Score:
-    """Score a response that a grader failed on: WRONG where the grader is whet's own and can grade
-    the problem, or else a policy could learn to have no verdict. A user's task that fails is
-    UNSCORED."""
-    if type(task).__module__.partition(".")[0] != "whet":
-        return unscored_with(reason)
-    try:
-        usual = _check_score(task.score(problem, task.solve(problem, 0) or ""))
-    except (Exception, SystemExit):
-        return unscored_with(reason)
-    if usual.verdict is Verdict.UNSCORED:
-        return usual
-    parts = dict.fromkeys(usual.parts, 0.0)
-    return Score(verdict=Verdict.WRONG, parts=parts, note=f"{RAISED}{reason}")
 
 
 def run_worker(
@@ -153,32 +113,3 @@ def _decode_batch(line: bytes) -> list[tuple[int, Problem, str]]:
 def _send(channel: socket.socket, rows: list[Json], seconds: float, state: WorkerState) -> None:
     message = {"scores": rows, "seconds": seconds, "state": state}
     channel.sendall(json.dumps(message).encode() + b"\n")
-
-
-def _check_score(score: Score) -> Score:
-    """Convert a score to plain values, and refuse anything that is not a valid score.
-
-    Half a surrogate pair, which no file can hold, becomes a question mark.
-    """
-    if not isinstance(score, Score):
-        raise TypeError(f"score gave {type(score).__name__}, not a Score")
-    if not isinstance(score.answer, str | None) or not isinstance(score.note, str):
-        raise TypeError("a score's answer must be text or None, and its note text")
-    parts = {_clean(str(name)): float(part) for name, part in score.parts.items()}
-    for name, part in parts.items():
-        if not abs(part) <= MAX_PART:
-            raise ValueError(f"the part {name!r} of a score is {part}, beyond ±{MAX_PART:g}")
-    answer = None if score.answer is None else _clean(score.answer)
-    note = _clean(score.note)[:MAX_NOTE_CHARS]
-    return Score(verdict=Verdict(score.verdict), parts=parts, answer=answer, note=note)
-
-
-def _clean(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _first_line(error: BaseException) -> str:
-    try:
-        return _clean(str(error).partition("\n")[0][:200])
-    except Exception:  # an exception written to hurt may raise again when it is read
-        return "(no message)"

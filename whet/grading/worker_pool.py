@@ -76,11 +76,8 @@ class _Channel:
 class WorkerPool:
     """Workers in slots 0, 1, …, forked by a server that has the tasks loaded."""
 
-    def __init__(
-        self, tasks: Sequence[Task], limits: Limits, num_workers: int, *, warm: bool = True
-    ) -> None:
+    def __init__(self, tasks: Sequence[Task], limits: Limits, num_workers: int) -> None:
         setup = {
-            "warm": warm,
             "user_files": loaded_files(map(type, tasks)),
             "limits": limits.model_dump(),
             "tasks": [_describe_task(task) for task in tasks],

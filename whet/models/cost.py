@@ -66,6 +66,13 @@ class Cost:
         logsumexp = 4 * cfg.num_heads
         return cfg.num_layers * (numbers * self.width + logsumexp)
 
+    def gathered_bytes(self, *, trains: bool) -> float:
+        """Count whole weights while a sharded model runs: embedding, head, and two layers, the one
+        that runs and the next; with their gradients, in float32 on their way to the shards."""
+        layer = self.body / self.cfg.num_layers
+        size = 2 * self.width + 4 if trains else self.width
+        return self.width * (self.parameters - self.body) + 2.0 * size * layer
+
     def forward_flops(self, length: int, scored: int) -> float:
         """One sequence through the layers, and `scored` of its tokens through the head.
 
@@ -88,13 +95,16 @@ Checkpointing = Literal["auto", "on", "off"]
 class Card:
     """A GPU: bytes, bytes copied per second, bfloat16 operations per second.
 
-    `host` is the copy rate to and from pinned host memory, in each direction.
+    `host` is the copy rate to and from pinned host memory, `link` the rate of collectives among the
+    GPUs of a node, `network` that of one GPU to other nodes; all in each direction.
     """
 
     memory: float
     copy: float
     matmul: float
     host: float
+    link: float
+    network: float
 
     @property
     def usable(self) -> float:
@@ -104,15 +114,53 @@ class Card:
 
 CARDS: Mapping[str, Card] = MappingProxyType(
     {
-        "h200": Card(memory=150.1 * GB, copy=4.3e12, matmul=790e12, host=50e9),
-        "h100": Card(memory=85.0 * GB, copy=3.0e12, matmul=790e12, host=50e9),
-        "a100": Card(memory=85.0 * GB, copy=1.75e12, matmul=280e12, host=22e9),
-        "a100-40": Card(memory=42.4 * GB, copy=1.4e12, matmul=280e12, host=22e9),
-        "l40s": Card(memory=48.0 * GB, copy=0.75e12, matmul=330e12, host=22e9),
-        "rtx4090": Card(memory=25.7 * GB, copy=0.9e12, matmul=165e12, host=22e9),
+        "h200": Card(
+            memory=150.1 * GB, copy=4.3e12, matmul=790e12, host=50e9, link=350e9, network=45e9
+        ),
+        "h100": Card(
+            memory=85.0 * GB, copy=3.0e12, matmul=790e12, host=50e9, link=350e9, network=45e9
+        ),
+        "a100": Card(
+            memory=85.0 * GB, copy=1.75e12, matmul=280e12, host=22e9, link=235e9, network=22e9
+        ),
+        "a100-40": Card(
+            memory=42.4 * GB, copy=1.4e12, matmul=280e12, host=22e9, link=235e9, network=22e9
+        ),
+        "l40s": Card(
+            memory=48.0 * GB, copy=0.75e12, matmul=330e12, host=22e9, link=20e9, network=11e9
+        ),
+        "rtx4090": Card(
+            memory=25.7 * GB, copy=0.9e12, matmul=165e12, host=22e9, link=10e9, network=1.1e9
+        ),
     }
 )
-"""The H200's rates are measured; the others are vendors' figures, less the same shortfall."""
+"""The H200's rates are measured; the others are vendors' figures, less the same shortfall.
+Links are NVLink or, on the last two, PCIe; networks have one adapter for each GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How ranks share a stage: `shard` of them hold one set of float32 masters, `sequence` of them
+    run one sequence together, `node` of them are in one machine."""
+
+    ranks: int = 1
+    node: int = 8
+    shard: int = 1
+    sequence: int = 1
+
+    def gather_seconds(self, size: float, card: Card) -> float:
+        """Time the gathering of `size` bytes that `shard` ranks hold in equal parts, or their
+        scattering; what crosses nodes enters each node once, over all its adapters."""
+        rate = card.link if self.shard <= self.node else min(card.link, self.node * card.network)
+        return size * (1 - 1 / self.shard) / rate
+
+    def reduce_seconds(self, size: float, card: Card) -> float:
+        """Time a sum of `size` bytes, sharded, over all replicas of the shards."""
+        rate = card.link if self.ranks <= self.node else card.network
+        return 2 * size / self.shard * (1 - self.shard / self.ranks) / rate
+
+
+ALONE = Layout()
 
 _LINEAR = 0.8
 _CACHE = 0.85
@@ -153,6 +201,26 @@ def rollout_seconds(
     )
 
 
+def ragged_rollout_seconds(
+    cost: Cost, card: Card, *, requests: int, rows: int, prompt: int, mean: int, longest: int
+) -> float:
+    """Time a rollout of answers that end one after the other, until the longest runs alone.
+
+    The share of answers above t tokens is taken to be (1 - t / longest) ** tail, with the tail that
+    gives the mean; all have the same length where mean and longest are equal.
+    """
+    tail = longest / mean - 1
+    slices = 64
+    full = step_seconds(cost, card, rows, prompt + longest / (tail + 2))
+    seconds = _START_SECONDS + (requests / rows - 1) * mean * full
+    for i in range(slices):
+        share = (i + 0.5) / slices
+        running = max(1.0, rows * (1 - share) ** tail)
+        context = prompt + share * longest
+        seconds += longest / slices * step_seconds(cost, card, running, context)
+    return seconds
+
+
 def update_seconds(
     cost: Cost,
     card: Card,
@@ -163,29 +231,50 @@ def update_seconds(
     passes: int,
     checkpointed: int = 0,
     offload: bool = False,
+    layout: Layout = ALONE,
+    optimizer_steps: int = 1,
 ) -> float:
-    """Forward, backward and one optimiser step; `passes` is the number of micro-batches."""
+    """Forward, backward and optimiser steps; `passes` is the number of micro-batches. On ranks,
+    `sequences` are those of the ranks that share each of them."""
     # The head's logits are made again in the backward pass: a fourth product besides the three.
     flops = cost.update_flops(length, scored) + 2.0 * cost.head * scored
     flops += cost.forward_flops(length, 0) * checkpointed / cost.cfg.num_layers
     kept = cost.activation_bytes * length * _PASSES
-    moved = cost.parameters * ((0 if offload else 28) + 14 * passes)
-    carried = 12 * cost.parameters / card.host if offload else 0.0
+    stepped = optimizer_steps * cost.parameters / layout.shard
+    moved = (0 if offload else 28) * stepped + 14 * passes * cost.parameters
+    carried = 12 * stepped / card.host if offload else 0.0
     return (
-        sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy)
+        sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy) / layout.sequence
         + moved / card.copy
         + carried
     )
 
 
+def exchange_seconds(cost: Cost, card: Card, layout: Layout, *, tokens: int, passes: int) -> float:
+    """Time the exchange of heads for positions among the ranks of a sequence (Ulysses), over
+    `passes` through the layers: before and after attention."""
+    cfg = cost.cfg
+    numbers = cfg.num_layers * (cfg.qkv_size + cfg.num_heads * cfg.head_dim)
+    share = (1 - 1 / layout.sequence) / layout.sequence
+    return passes * tokens * numbers * cost.width * share / card.link
+
+
 def score_seconds(
-    cost: Cost, card: Card, *, sequences: int, length: int, scored: int, offload: bool
+    cost: Cost,
+    card: Card,
+    *,
+    sequences: int,
+    length: int,
+    scored: int,
+    offload: bool,
+    layout: Layout = ALONE,
 ) -> float:
     """Time one forward pass over all sequences, by a model that may wait in host memory."""
     flops = cost.forward_flops(length, scored)
     kept = cost.activation_bytes * length * _PASSES / 3
-    brought = cost.width * cost.parameters / card.host if offload else 0.0
-    return sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy) + brought
+    brought = cost.width * cost.parameters / layout.shard / card.host if offload else 0.0
+    seconds = sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy)
+    return seconds / layout.sequence + brought
 
 
 def sampling_bytes(cost: Cost, *, rows: int, prefill: int) -> dict[str, float]:

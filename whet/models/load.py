@@ -1,10 +1,10 @@
-"""Load and save Hugging Face folders, into the fused matrices and back."""
+"""Load Hugging Face folders into the fused matrices, whole or the rows that a rank holds."""
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from huggingface_hub import snapshot_download
@@ -19,14 +19,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from whet.errors import DataError, TrainError
-from whet.models.config import ModelConfig, from_json, to_json
+from whet.models.config import ModelConfig, from_json
 from whet.models.transformer import Transformer, rope_table
 from whet.store.files import write_errors
 from whet.text.tokenizer import read_json
-from whet.types import Json
 
 WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 CONFIG = "config.json"
 ADAPTER_CONFIG = "adapter_config.json"
 DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
@@ -49,7 +47,7 @@ def resolve(model: str) -> Path:
         folder = _download(model)
     if (folder / ADAPTER_CONFIG).is_file():
         return folder
-    if not (folder / CONFIG).is_file() or not _weight_files(folder):
+    if not (folder / CONFIG).is_file() or not weight_files(folder):
         raise DataError(f"model folder {str(folder)!r} needs a config.json and safetensors weights")
     return folder
 
@@ -69,7 +67,7 @@ def read_shape(model: str) -> ModelConfig:
 
 def stored_dtype(folder: Path) -> torch.dtype:
     """The type of a folder's weights, as its first tensor has it."""
-    files = _weight_files(folder)
+    files = weight_files(folder)
     if not files:
         raise DataError(f"model folder {str(folder)!r} has no safetensors weights")
     try:
@@ -101,7 +99,7 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
 
 def _check_depth(cfg: ModelConfig, folder: Path) -> None:
     """Compare the number of layers with the file's names: building a million layers takes long."""
-    names = [name for file in _weight_files(folder) for name in read_shapes(file)]
+    names = [name for file in weight_files(folder) for name in read_shapes(file)]
     layers = {
         int(match[1]) for name in names if (match := re.match(r"model\.layers\.(\d+)\.", name))
     }
@@ -126,43 +124,75 @@ def _unreadable(file: Path, error: Exception) -> DataError:
     return DataError(f"{str(file)!r} is not a readable safetensors file: {error}")
 
 
+class Rows(NamedTuple):
+    """The rows of a tensor that `view` takes, which begin at `start` of `num_rows`."""
+
+    view: Tensor
+    start: int
+    num_rows: int
+
+
 def load_weights(model: Transformer, folder: Path) -> None:
     """Load weights from a folder of the same shape in place, also for whoever shares the memory."""
-    wanted = dict(model.named_views())
-    files = _weight_files(folder)
+    wanted = {name: Rows(view, 0, len(view)) for name, view in model.named_views()}
+    load_rows(wanted, folder, ignored=_TIED if model.cfg.tied else _ROPE)
+
+
+class Location(NamedTuple):
+    """Where a tensor of a folder lies in the model: its first row in a parameter."""
+
+    parameter: str
+    start: int
+    shape: torch.Size
+
+
+def locate_tensors(cfg: ModelConfig) -> dict[str, Location]:
+    """Find the tensor of each Hugging Face name among the fused parameters."""
+    model = Transformer(cfg, device="meta")
+    views = model.named_views()
+    locations: dict[str, Location] = {}
+    for parameter_name, parameter in model.named_parameters():
+        start = 0
+        while start < len(parameter):  # views come in the order of the parameters
+            name, view = next(views)
+            locations[name] = Location(parameter_name, start, view.shape)
+            start += len(view)
+        assert start == len(parameter), "a parameter is made of whole tensors"
+    return locations
+
+
+def load_shards(cfg: ModelConfig, shards: Mapping[str, tuple[Tensor, int]], folder: Path) -> None:
+    """Load the rows of each parameter that a rank holds, in place, and read no others.
+
+    `shards` has the rows and the number of the first one by the name of the parameter.
+    """
+    wanted: dict[str, Rows] = {}
+    for name, (parameter, first, shape) in locate_tensors(cfg).items():
+        held, start = shards[parameter]
+        begin = max(first, start)
+        end = max(begin, min(first + shape[0], start + len(held)))
+        wanted[name] = Rows(held[begin - start : end - start], begin - first, shape[0])
+    load_rows(wanted, folder, ignored=_TIED if cfg.tied else _ROPE)
+
+
+def load_rows(
+    wanted: dict[str, Rows],
+    folder: Path,
+    *,
+    file: str = WEIGHTS,
+    ignored: re.Pattern[str] | None = None,
+) -> None:
+    """Load rows by name from the file of a folder, or from all the files that it is split into."""
+    files = weight_files(folder, file)
     if not files:
         raise DataError(f"model folder {str(folder)!r} has no safetensors weights")
-    for file in files:
-        fill_weights(file, wanted, str(model.device), ignored=_TIED if model.cfg.tied else _ROPE)
+    for path in files:
+        fill_rows(path, wanted, ignored=ignored)
     if wanted:
         raise DataError(
             f"model folder {str(folder)!r} lacks the tensor {min(wanted)} "
             f"({len(wanted)} missing in all)"
         )
-
-
-def save_model(
-    model: Transformer,
-    folder: Path,
-    *,
-    eos_tokens: Collection[int] = (),
-) -> None:
-    """Write a folder that transformers and vLLM load; the tokenizer saves itself beside it.
-
-    `eos_tokens` go to `generation_config.json`, so that others stop there too.
-    """
-    tensors = {name: view.to(model.dtype) for name, view in model.named_views()}
-    check_finite(tensors.items())
-    config: dict[str, Json] = {
-        **to_json(model.cfg),
-        "torch_dtype": str(model.dtype).removeprefix("torch."),
-    }
-    stops: list[Json] = [int(token) for token in sorted(eos_tokens)]
-    write_tensors(folder / WEIGHTS, tensors)
-    if stops:
-        config["eos_token_id"] = stops
-        write_json(folder / "generation_config.json", {"eos_token_id": stops})
-    write_json(folder / CONFIG, config)
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -213,54 +243,60 @@ def _download(model: str, files: Collection[str] = DOWNLOADED) -> Path:
         ) from error
 
 
-def _weight_files(folder: Path) -> list[Path]:
-    if (folder / WEIGHTS).is_file():
-        return [folder / WEIGHTS]
-    if not (folder / INDEX).is_file():
+def weight_files(folder: Path, file: str = WEIGHTS) -> list[Path]:
+    """Find the file of a folder, or those that it is split into; none is an empty list."""
+    index = f"{file}.index.json"
+    if (folder / file).is_file():
+        return [folder / file]
+    if not (folder / index).is_file():
         return []
-    places = read_json(folder / INDEX).get("weight_map")
-    if not isinstance(places, dict) or not places:
-        raise DataError(f"{INDEX} in {str(folder)!r} has no weight_map from tensors to files")
-    names = sorted({str(name) for name in places.values()})
+    weight_map = read_json(folder / index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise DataError(f"{index} in {str(folder)!r} has no weight_map from tensors to files")
+    names = sorted({str(name) for name in weight_map.values()})
     for name in names:
         if Path(name).name != name or not (folder / name).is_file():
             raise DataError(
-                f"{INDEX} in {str(folder)!r} names {name!r}, which is no file in that folder"
+                f"{index} in {str(folder)!r} names {name!r}, which is no file in that folder"
             )
     return [folder / name for name in names]
 
 
-def fill_weights(
-    file: Path, wanted: dict[str, Tensor], device: str, *, ignored: re.Pattern[str] | None = None
+def fill_rows(
+    file: Path, wanted: dict[str, Rows], *, ignored: re.Pattern[str] | None = None
 ) -> None:
     """Copy a file's tensors into the views that await them, taking each off the list."""
+    for name, shape in read_shapes(file).items():
+        if name not in wanted:
+            if ignored is not None and ignored.fullmatch(name):
+                continue
+            raise DataError(f"{str(file)!r} holds a tensor {name} that the model has no place for")
+        view, start, num_rows = wanted.pop(name)
+        expected = [num_rows, *view.shape[1:]]
+        if shape != expected:
+            raise DataError(
+                f"tensor {name} in {str(file)!r} has shape {shape}, expected {expected}"
+            )
+        if not len(view):
+            continue
+        view.copy_(_read_rows(file, name, start, start + len(view), str(view.device)))
+        if not is_finite(view):
+            raise DataError(
+                f"tensor {name} in {str(file)!r} holds values that are not finite, so nothing can "
+                "be computed with it: take an earlier checkpoint or another model"
+            )
+
+
+def _read_rows(file: Path, name: str, start: int, stop: int, device: str) -> Tensor:
+    """Read some rows of a tensor.
+
+    Pages of an open file count as memory in use, so it is opened for each tensor.
+    """
     try:
         with safe_open(file, framework="pt", device=device) as tensors:
-            for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
-                if name not in wanted:
-                    if ignored is not None and ignored.fullmatch(name):
-                        continue
-                    raise DataError(
-                        f"{str(file)!r} holds a tensor {name} that the model has no place for"
-                    )
-                view = wanted.pop(name)
-                tensor = tensors.get_tensor(name)
-                if view.shape != tensor.shape:
-                    shapes = f"{list(tensor.shape)}, expected {list(view.shape)}"
-                    raise DataError(f"tensor {name} in {str(file)!r} has shape {shapes}")
-                if not tensor.is_floating_point():
-                    raise DataError(f"tensor {name} in {str(file)!r} is of {tensor.dtype}")
-                view.copy_(tensor)
-                if not is_finite(view):
-                    raise DataError(
-                        f"tensor {name} in {str(file)!r} holds values that are not finite, so "
-                        "nothing can be computed with it: take an earlier checkpoint or another "
-                        "model"
-                    )
+            rows: Tensor = tensors.get_slice(name)[start:stop]
     except (SafetensorError, OSError) as error:
         raise _unreadable(file, error) from error
-
-
-def write_json(file: Path, row: dict[str, Json]) -> None:
-    with write_errors(file):
-        file.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
+    if not rows.is_floating_point():
+        raise DataError(f"tensor {name} in {str(file)!r} is of {rows.dtype}")
+    return rows

@@ -22,17 +22,19 @@ from whet.errors import DataError
 from whet.models.config import ModelConfig
 from whet.models.load import (
     ADAPTER_CONFIG,
+    Rows,
     check_finite,
-    fill_weights,
+    fill_rows,
     load_weights,
     read_shapes,
-    save_model,
-    write_json,
     write_tensors,
 )
+from whet.models.save import save_model
 from whet.models.transformer import Layer, Transformer
+from whet.store.files import write_json
 from whet.text.tokenizer import read_json
 from whet.types import Json
+from whet.world import get_world
 
 Target = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -279,18 +281,18 @@ def save_adapters(model: LoraTransformer, folder: Path) -> None:
 
 def load_adapters(model: LoraTransformer, folder: Path) -> None:
     """Fill the adapters in place; every tensor must be there, in its shape, and no other."""
-    wanted = dict(_named_adapters(model))
-    fill_weights(folder / WEIGHTS, wanted, str(model.device))
+    wanted = {name: Rows(view, 0, len(view)) for name, view in _named_adapters(model)}
+    fill_rows(folder / WEIGHTS, wanted)
     if wanted:
         raise DataError(f"{str(folder / WEIGHTS)!r} lacks the tensor {min(wanted)}")
 
 
 def save_trained(model: Transformer, folder: Path, *, eos_tokens: Collection[int] = ()) -> None:
-    """Write a Hugging Face folder, or one of adapters in peft's format."""
-    if isinstance(model, LoraTransformer):
-        save_adapters(model, folder)
-    else:
+    """Write a Hugging Face folder, or one of adapters in peft's format; ranks call it together."""
+    if not isinstance(model, LoraTransformer):
         save_model(model, folder, eos_tokens=eos_tokens)
+    elif get_world().is_first:
+        save_adapters(model, folder)
 
 
 def load_trained(model: Transformer, folder: Path) -> None:

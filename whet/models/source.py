@@ -1,6 +1,7 @@
 """Open a model: from a folder, a hub id, adapters on either, or new of a named size."""
 
 import gc
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -8,16 +9,36 @@ from pydantic import field_validator, model_validator
 
 from whet.config import Config
 from whet.errors import ConfigError, DataError
-from whet.models.load import load_model, resolve, save_model, stored_dtype
+from whet.models.load import load_model, resolve, stored_dtype
 from whet.models.lora import LoraConfig, LoraTransformer, is_adapter, load_adapters, read_adapter
+from whet.models.save import save_model
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, init_weights, rope_table
 from whet.rng import derive
 from whet.store.checkpoints import check_model
 from whet.store.run import model_folder
-from whet.text.chat import TEMPLATES, ChatFormat
+from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer, train_tokenizer
 from whet.types import Dtype
+
+CHAT_TEMPLATES: Mapping[str, str] = {
+    "raw": (
+        "{{ bos_token }}{% for message in messages %}{{ message.content }}"
+        "{% if message.role == 'assistant' %}{{ eos_token }}"
+        "{% elif message.role == 'system' %}{{ '\\n\\n' }}{% endif %}{% endfor %}"
+    ),
+    "think": (
+        "{% if messages[0].role != 'system' %}"
+        "{{ '<|im_start|>system\\nThink step by step inside <think> and </think>, then answer.'"
+        " + '<|im_end|>\\n' }}{% endif %}"
+        "{% for message in messages %}"
+        "{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
+        "{{ '<think>' }}{% endif %}"
+    ),
+}
+"""Chat templates by name. raw is the text alone, for base models and prompts that are ready. think
+is Qwen's, and opens the thought (Reasoning360)."""
 
 
 class ModelSource(Config):
@@ -103,14 +124,14 @@ def open_model(
 
 def _read_template(name: str | None) -> str | None:
     """Return the text of a chat template by its name or file."""
-    if name is None or name in TEMPLATES:
-        return None if name is None else TEMPLATES[name]
+    if name is None or name in CHAT_TEMPLATES:
+        return None if name is None else CHAT_TEMPLATES[name]
     try:
         return Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise ConfigError(
-            f"model.chat_template = {name!r} is neither {', '.join(TEMPLATES)} nor a jinja file "
-            f"that can be read: {error}"
+            f"model.chat_template = {name!r} is neither {', '.join(CHAT_TEMPLATES)} nor a jinja "
+            f"file that can be read: {error}"
         ) from error
 
 

@@ -164,7 +164,7 @@ def run_file(
     """Run a file's pipeline, or its smoke form, in a folder named for it."""
     if not smoke:
         loaded = load_pipeline(file, overrides)
-        check_needs(loaded.config.stages)
+        check_needs(loaded.config.stages, ranks=get_world().size)
         run_pipeline(loaded, out or Path("runs") / file.stem, resume=resume)
         return
     folder = out or Path("runs") / f"{file.stem}-smoke"

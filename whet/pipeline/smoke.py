@@ -17,7 +17,7 @@ from pathlib import Path
 from whet.config import to_table
 from whet.data.problems import write_problems
 from whet.models.config import FAMILIES
-from whet.models.load import save_model
+from whet.models.save import save_model
 from whet.models.sizes import new_config
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.models.transformer import Transformer, init_weights

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from whet.engine.base import EngineConfig
 from whet.engine.native import PREFILL_TOKENS
 from whet.models import cost as estimate
-from whet.models.cost import GB, Card, Cost
+from whet.models.cost import ALONE, GB, Card, Cost, Layout
 from whet.train.optim import TrainConfig
 
 DRIVER_BYTES = 0.6 * GB
 FEWEST_TOKENS = 4096
 """Tokens of a pass below which a GPU has too little to do."""
+PASS_SECONDS = 1e-3
+"""Least time of a layer in a pass of a sharded model, forward and backward: kernels are launched
+and three collectives begin. An assumption; it decides for small models alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +23,9 @@ class Job:
     """One model's share of a stage. `prompt` and `new` are the tokens of a sequence.
 
     `train` is None where nothing is trained, `engine` where nothing is sampled. `reader` is a
-    second model that scores the samples: a reference, or a teacher. `beside` are bytes of yet
-    others that stay on the card.
+    second model that scores the samples: a reference, or a teacher. `partner` is the job of the
+    other model of a stage that trains two; both stay on the card. On more than one rank the
+    `layout` says what a rank holds and does.
     """
 
     cost: Cost
@@ -38,15 +42,59 @@ class Job:
     reader: Cost | None = None
     reader_bytes: float = 0.0
     """Bytes of the reader that are not the policy's own."""
-    beside: float = 0.0
+    has_critic: bool = False
+    partner: "tuple[str, Job] | None" = None
+    """Its name and its job."""
+    longest: int | None = None
+    """Tokens of the longest answer; `new` if left out. On one device it is not counted."""
+    minibatches: int = 1
+    layout: Layout = ALONE
 
     @property
     def num_trainable(self) -> int:
         return self.cost.parameters if self.trained is None else self.trained
 
     @property
+    def num_requests(self) -> int:
+        """Sequences that a rank samples."""
+        return -(-self.sequences // self.layout.ranks)
+
+    @property
+    def num_updated(self) -> int:
+        """Sequences that the ranks of a sequence train on, as many in each mini-batch."""
+        if self.layout.ranks == 1:
+            return self.sequences
+        groups = self.layout.ranks // self.layout.sequence
+        return self.minibatches * math.ceil(self.sequences / (self.minibatches * groups))
+
+    @property
+    def num_passes(self) -> int:
+        """Micro-batches of a step."""
+        assert self.train is not None, "passes are those of an update"
+        length = self.prompt + self.new
+        if self.layout.ranks == 1:
+            return max(1, -(-self.sequences * length // self.train.micro_tokens))
+        rows = max(1, self.train.micro_tokens // length)
+        return self.minibatches * math.ceil(self.num_updated / self.minibatches / rows)
+
+    def on(self, layout: Layout) -> "Job":
+        """The same job on other ranks."""
+        partner = self.partner and (self.partner[0], self.partner[1].on(layout))
+        return replace(self, layout=layout, partner=partner)
+
+    @property
     def state(self) -> dict[str, float]:
         """Bytes that stay on the card between phases, by name."""
+        others = (
+            {} if self.partner is None else {self.partner[0]: sum(self.partner[1].state.values())}
+        )
+        if self.layout.ranks > 1:
+            return self._shards | others
+        if self.has_critic and self.train is not None:
+            width = self.cost.width
+            optimiser = estimate.optimizer_bytes(self.num_trainable, width)
+            others["critic"] = width * self.num_trainable
+            others["critic"] += 0.0 if self.train.offload else optimiser
         train = self.train
         offload = train is not None and train.offload
         held = estimate.state_bytes(
@@ -56,7 +104,26 @@ class Job:
             offload=offload,
         )
         far = train is not None and train.offload_reference
-        return held | {"reference": 0.0 if far else self.reader_bytes, "others": self.beside}
+        reference = 0.0 if far else self.reader_bytes
+        return held | {"reference": reference, "others": sum(others.values())}
+
+    @property
+    def _shards(self) -> dict[str, float]:
+        """State of a rank: whole weights for its engine, and its shards of all else."""
+        held = {"weights": float(self.cost.width * self.cost.parameters)}
+        if self.train is None:
+            return held | {"reference": self.reader_bytes / self.layout.shard}
+        trained = self.num_trainable
+        frozen = self.cost.width * (self.cost.parameters - trained)
+        moments = 0.0 if self.train.offload else 8.0 * trained
+        parts = {
+            "masters": 4.0 * trained + frozen,
+            "moments": moments,
+            "reference": 0.0 if self.train.offload_reference else self.reader_bytes,
+            "critic": 4.0 * trained + moments if self.has_critic else 0.0,
+        }
+        held |= {name: size / self.layout.shard for name, size in parts.items()}
+        return held | {"staging": estimate.STAGING if self.train.offload else 0.0}
 
     @property
     def host_bytes(self) -> float:
@@ -64,20 +131,30 @@ class Job:
         if self.train is None:
             return 0.0
         optimiser = estimate.optimizer_bytes(self.num_trainable, self.cost.width)
+        if self.layout.ranks > 1:
+            # The float32 masters are the shards themselves and stay on the card.
+            optimiser = 8.0 * self.num_trainable
         far = optimiser if self.train.offload else 0.0
-        return far + (self.reader_bytes if self.train.offload_reference else 0.0)
+        far += self.reader_bytes if self.train.offload_reference else 0.0
+        return far / self.layout.shard
 
     def update_bytes(self, train: TrainConfig, checkpointed: int) -> dict[str, float]:
         """Bytes of an update besides the state, with so many layers that run twice."""
-        tokens = self.sequences * (self.prompt + self.new)
+        tokens = self.num_updated * (self.prompt + self.new)
         size = min(train.micro_tokens, tokens)
-        return estimate.update_bytes(
+        held = estimate.update_bytes(
             self.cost,
-            micro_tokens=size,
+            micro_tokens=-(-size // self.layout.sequence),
             passes=math.ceil(tokens / size),
             checkpointed=checkpointed,
             trained=self.trained,
         )
+        if self.layout.ranks == 1:
+            return held
+        return held | {
+            "gradients": 4.0 * self.num_trainable / self.layout.shard,
+            "gathered": self.cost.gathered_bytes(trains=True),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +166,8 @@ class StepPhase:
     seconds: float
     times: int
     note: str = ""
+    bound: str = ""
+    """What takes most of its time; said on ranks."""
 
     @property
     def peak(self) -> float:
@@ -100,6 +179,12 @@ def phases(job: Job, card: Card) -> Iterator[StepPhase]:
     fit = find_fit(job, card)
     if job.engine is not None and (cache := cache_bytes(job, card)) is not None:
         yield _sampling(job, job.engine, card, cache, wakes=not fit.keeps_cache)
+        if job.train is not None and job.layout.shard > 1:
+            whole = job.layout.gather_seconds(float(job.cost.width * job.cost.parameters), card)
+            bound = "weights for the engine"
+            yield StepPhase(
+                name="gather", held=job.state, seconds=whole, times=job.steps, bound=bound
+            )
     if job.reader is not None:
         yield _reading(job, job.reader, card, fit)
     if job.train is not None:
@@ -119,7 +204,7 @@ def find_fit(job: Job, card: Card) -> Fit:
     """Decide as a run will (`whet/train/memory.py`), from predicted instead of measured bytes."""
     cache = 0.0
     if job.engine is not None and (predicted := cache_bytes(job, card)) is not None:
-        rows = min(job.engine.slots, job.sequences)
+        rows = min(job.engine.slots, job.num_requests)
         cache = predicted + 4.0 * rows * job.cost.cfg.vocab_size
     if job.train is None:
         return Fit(keeps_cache=True, cache=cache, checkpointed=0)
@@ -190,46 +275,70 @@ def cache_bytes(job: Job, card: Card) -> float | None:
 def _sampling(
     job: Job, engine: EngineConfig, card: Card, cache: float, *, wakes: bool
 ) -> StepPhase:
-    rows = min(engine.slots, job.sequences)
+    rows = min(engine.slots, job.num_requests)
     prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt)
     sampling = {"cache": cache} | estimate.sampling_bytes(job.cost, rows=rows, prefill=prefill)
-    seconds = estimate.rollout_seconds(
-        job.cost, card, requests=job.sequences, rows=rows, prompt=job.prompt, new=job.new
-    )
-    note = "the cache is given back for the update" if wakes else ""
-    seconds += estimate.WAKE_SECONDS if wakes else 0.0
+    batch = {"requests": job.num_requests, "rows": rows, "prompt": job.prompt}
+    bound = ""
+    if job.layout.ranks == 1:
+        seconds = estimate.rollout_seconds(job.cost, card, new=job.new, **batch)
+    else:
+        longest = max(job.new, job.longest or 0)
+        token = job.cost.kv_bytes
+        free = card.usable - sum((job.state | sampling).values()) + cache
+        sampling["cache"] = max(min(cache, free), float(token * (job.prompt + longest)))
+        batch["rows"] = max(1, min(rows, int(sampling["cache"] / token / (job.prompt + job.new))))
+        seconds = estimate.ragged_rollout_seconds(
+            job.cost, card, mean=job.new, longest=longest, **batch
+        )
+        alone = longest * estimate.step_seconds(job.cost, card, 1, job.prompt + longest / 2)
+        bound = "the longest answer" if alone > seconds / 2 else "decoding"
     return StepPhase(
-        name="sample", held=job.state | sampling, seconds=seconds, times=job.steps, note=note
+        name="sample",
+        held=job.state | sampling,
+        seconds=seconds + (estimate.WAKE_SECONDS if wakes else 0.0),
+        times=job.steps,
+        note="the cache is given back for the update" if wakes else "",
+        bound=bound,
     )
 
 
 def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> StepPhase:
     far = job.train is not None and job.train.offload_reference
-    size = min(
-        job.train.micro_tokens if job.train else PREFILL_TOKENS,
-        job.sequences * (job.prompt + job.new),
-    )
+    length = job.prompt + job.new
+    layout = job.layout
+    size = min(job.train.micro_tokens if job.train else PREFILL_TOKENS, job.num_updated * length)
     cfg = reader.cfg
+    tokens = -(-size // layout.sequence)
     held = job.state | {
         "cache": fit.cache if fit.keeps_cache else 0.0,
-        "pass": float(size * reader.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size)),
-        "logits": 4.0 * min(estimate.LOGITS, size * cfg.vocab_size),
+        "pass": float(tokens * reader.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size)),
+        "logits": 4.0 * min(estimate.LOGITS, tokens * cfg.vocab_size),
+        "reference": job.reader_bytes / layout.shard,
     }
-    held |= {"reference": job.reader_bytes}
     seconds = estimate.score_seconds(
         reader,
         card,
-        sequences=job.sequences,
-        length=job.prompt + job.new,
+        sequences=job.num_updated,
+        length=length,
         scored=job.new,
         offload=far,
+        layout=layout,
     )
+    bound = ""
+    if layout.ranks > 1:
+        held |= {"gathered": reader.gathered_bytes(trains=False)}
+        passes = job.num_passes if job.train else math.ceil(job.num_updated * length / size)
+        bytes_sent = float(passes * reader.width * reader.parameters)
+        traffic = layout.gather_seconds(bytes_sent, card)
+        seconds, bound = _slowest(seconds, traffic, passes * cfg.num_layers * PASS_SECONDS / 3)
     return StepPhase(
         name="read",
         held=held,
         seconds=seconds,
         times=job.steps,
         note="from host memory" if far else "",
+        bound=bound,
     )
 
 
@@ -241,19 +350,47 @@ def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> StepPhase:
         | job.update_bytes(train, fit.checkpointed)
         | {"cache": fit.cache if fit.keeps_cache else 0.0}
     )
+    layout = job.layout
     seconds = estimate.update_seconds(
         job.cost,
         card,
-        sequences=job.sequences,
+        sequences=job.num_updated,
         length=length,
         scored=job.new,
-        passes=max(1, -(-job.sequences * length // train.micro_tokens)),
+        passes=job.num_passes,
         checkpointed=fit.checkpointed,
         offload=train.offload,
+        layout=layout,
+        optimizer_steps=1 if layout.ranks == 1 else job.minibatches,
     )
+    bound = ""
+    if layout.ranks > 1:
+        # A pass gathers the weights forward and backward, and scatters float32 gradients; replicas
+        # sum theirs once an optimiser step.
+        moved = 2.0 * job.cost.width * job.cost.parameters + 4.0 * job.num_trainable
+        traffic = job.num_passes * layout.gather_seconds(moved, card)
+        traffic += job.minibatches * layout.reduce_seconds(4.0 * job.num_trainable, card)
+        through = 2 + (1 if fit.checkpointed else 0)
+        tokens = job.num_updated * length
+        seconds += estimate.exchange_seconds(job.cost, card, layout, tokens=tokens, passes=through)
+        seconds, bound = _slowest(seconds, traffic, job.num_passes * layers * PASS_SECONDS)
     notes = [f"{fit.checkpointed} of {layers} layers run twice"] if fit.checkpointed else []
     if job.host_bytes:
         notes.append(f"{job.host_bytes / GB:.1f} GB in host memory")
     return StepPhase(
-        name="update", held=held, seconds=seconds, times=job.steps, note=", ".join(notes)
+        name="update",
+        held=held,
+        seconds=seconds,
+        times=job.steps,
+        note=", ".join(notes),
+        bound=bound,
+    )
+
+
+def _slowest(computing: float, moving: float, starting: float) -> tuple[float, str]:
+    """Seconds of what happens at the same time, and what of it decides."""
+    return max(
+        (computing, "arithmetic"),
+        (moving, "traffic between ranks"),
+        (starting, "short passes: each rank has too little to do"),
     )

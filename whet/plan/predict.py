@@ -1,9 +1,10 @@
 """The predicted cost of a file on a named GPU: memory, seconds per step, hours; and changes that
 make it fit."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from rich.table import Table
 
@@ -11,9 +12,9 @@ from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.engine.base import EngineConfig
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
-from whet.models.cost import CARDS, GB, Cost, optimizer_bytes
+from whet.models.cost import CARDS, GB, Card, Cost
 from whet.models.load import read_shape
-from whet.models.sizes import new_config
+from whet.models.sizes import ModelSize, new_config
 from whet.models.source import ModelSource
 from whet.plan.phases import Job, cache_bytes, phases, suggest_change
 from whet.recipes.distill import DistillConfig
@@ -27,6 +28,27 @@ from whet.recipes.verifications import VerificationsConfig
 from whet.track.progress import printer
 from whet.train.optim import TrainConfig
 
+_QWEN_1_5B = ModelSize(28, 1536, 12, 2, 128, 8960)
+_QWEN_7B = ModelSize(28, 3584, 28, 4, 128, 18944)
+_QWEN3_8B = ModelSize(36, 4096, 32, 8, 128, 12288)
+_QWEN_32B = ModelSize(64, 5120, 40, 8, 128, 27648)
+PUBLISHED: Mapping[str, tuple[str, ModelSize, int, int, bool]] = MappingProxyType(
+    {
+        "Qwen/Qwen2.5-0.5B": ("qwen2", ModelSize(24, 896, 14, 2, 64, 4864), 151936, 32768, True),
+        "Qwen/Qwen2.5-1.5B": ("qwen2", _QWEN_1_5B, 151936, 131072, True),
+        "Qwen/Qwen2.5-Math-1.5B": ("qwen2", _QWEN_1_5B, 151936, 4096, True),
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": ("qwen2", _QWEN_1_5B, 151936, 131072, False),
+        "agentica-org/DeepScaleR-1.5B-Preview": ("qwen2", _QWEN_1_5B, 151936, 131072, False),
+        "Qwen/Qwen2.5-7B": ("qwen2", _QWEN_7B, 152064, 131072, False),
+        "Qwen/Qwen2.5-7B-Instruct": ("qwen2", _QWEN_7B, 152064, 32768, False),
+        "Qwen/Qwen2.5-Math-7B": ("qwen2", _QWEN_7B, 152064, 4096, False),
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": ("qwen2", _QWEN_7B, 152064, 131072, False),
+        "Qwen/Qwen3-8B-Base": ("qwen3", _QWEN3_8B, 151936, 32768, False),
+        "Qwen/Qwen2.5-32B": ("qwen2", _QWEN_32B, 152064, 131072, False),
+    }
+)
+"""Family, size, vocabulary, positions and tied head of the models in `experiments/`, so that they
+are planned without their files."""
 SINGLE_CHARACTERS = 103
 """Tokens of a new model's tokenizer besides its pieces."""
 EVAL_PROBLEMS = 512
@@ -41,14 +63,28 @@ NOT_COUNTED = (
 
 def print_plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> bool:
     """Print the cost of each stage with a model; return whether all of them fit."""
+    card = find_card(gpu)
+    planned = list_jobs(stages, prompt, tokens)
+    total, sentences, unfit = print_phases(planned, card, title=f"on one {gpu}")
+    printer.print(f"{total / 3600:.2f} hours in all", style="bold")
+    print_sentences([*sentences, *unfit])
+    return not unfit
+
+
+def find_card(gpu: str) -> Card:
     if gpu not in CARDS:
         raise ConfigError(f"--gpu is {gpu!r}, expected one of {', '.join(CARDS)}")
-    card = CARDS[gpu]
+    return CARDS[gpu]
+
+
+def print_phases(
+    planned: Sequence[tuple[str, Job]], card: Card, *, title: str
+) -> tuple[float, list[str], list[str]]:
+    """Print a table of all phases; return their seconds, notes, and what does not fit."""
     total = 0.0
     notes: list[str] = []
     unfit: list[str] = []
-    table = Table(*COLUMNS, title=f"on one {gpu}", box=None)
-    planned = [(name, job) for name in stages for job in jobs(name, stages, prompt, tokens)]
+    table = Table(*COLUMNS, title=title, box=None)
     for stage, job in planned:
         if job.engine is not None and cache_bytes(job, card) is None:
             kind = job.engine.kind
@@ -65,10 +101,17 @@ def print_plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> 
                 much = f"{phase.peak / GB:.1f} GB do not fit into {card.usable / GB:.1f}"
                 unfit.append(f"{stage}, {phase.name}: {much}; {suggest_change(job, card)}")
     printer.print(table)
-    printer.print(f"{total / 3600:.2f} hours in all", style="bold")
-    for sentence in [*notes, *unfit, f"not counted: {NOT_COUNTED}"]:
+    return total, notes, unfit
+
+
+def print_sentences(sentences: Iterable[str]) -> None:
+    for sentence in [*sentences, f"not counted: {NOT_COUNTED}"]:
         printer.print(sentence)
-    return not unfit
+
+
+def list_jobs(stages: Stages, prompt: int, tokens: int | None) -> list[tuple[str, Job]]:
+    """List the jobs of all stages, each with its stage's name."""
+    return [(name, job) for name in stages for job in jobs(name, stages, prompt, tokens)]
 
 
 def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator[Job]:
@@ -76,8 +119,9 @@ def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator
     stage = stages[name]
     if not isinstance(stage, ModelStageConfig):
         return
-    new = tokens or stage.sampling.max_tokens
-    job = partial(_job, stages, stage.model, prompt=prompt, new=new)
+    longest = stage.sampling.max_tokens
+    new = tokens or longest
+    job = partial(_job, stages, stage.model, prompt=prompt, new=new, longest=longest)
     if isinstance(stage, EvalConfig | VerificationsConfig):
         yield job(None, stage.engine, groups=EVAL_PROBLEMS, samples=stage.samples, steps=1)
     elif isinstance(stage, SFTConfig | DPOConfig):
@@ -109,6 +153,7 @@ def _sides(stage: TangoConfig, stages: Stages, prompt: int, new: int, words: int
         samples=stage.group_size,
         prompt=prompt,
         new=new,
+        longest=stage.sampling.max_tokens,
         steps=num_steps(stage, Side.GENERATOR, stage.steps),
     )
     verify = _job(
@@ -120,12 +165,13 @@ def _sides(stage: TangoConfig, stages: Stages, prompt: int, new: int, words: int
         samples=stage.verifier_group_size,
         prompt=prompt + new,
         new=words,
+        longest=stage.verifier_sampling.max_tokens,
         steps=num_steps(stage, Side.VERIFIER, stage.steps),
     )
     solve = _add_companions(solve, stage.algo)
     verify = _add_companions(verify, stage.verifier_algo)
-    yield replace(solve, beside=sum(verify.state.values()))
-    yield replace(verify, beside=sum(solve.state.values()))
+    yield replace(solve, partner=("verifier", verify))
+    yield replace(verify, partner=("generator", solve))
 
 
 def _job(
@@ -138,6 +184,7 @@ def _job(
     samples: int = 1,
     prompt: int,
     new: int,
+    longest: int,
     steps: int,
 ) -> Job:
     cost = _cost(source, stages, train)
@@ -150,6 +197,7 @@ def _job(
         samples=samples,
         prompt=prompt,
         new=new,
+        longest=longest,
         steps=steps,
         trained=None if lora is None else cost.adapters(lora.rank, lora.targets),
     )
@@ -162,24 +210,36 @@ def _add_companions(job: Job, algo: AlgoConfig) -> Job:
     trained = cost.parameters if job.trained is None else job.trained
     if algo.kl > 0:
         job = replace(job, reader=cost, reader_bytes=float(cost.width * trained))
-    if resolve_algorithm(algo).needs_values and job.train is not None:
-        optimiser = 0.0 if job.train.offload else optimizer_bytes(trained, cost.width)
-        job = replace(job, beside=job.beside + cost.width * trained + optimiser)
-    return job
+    return replace(
+        job,
+        has_critic=resolve_algorithm(algo).needs_values and job.train is not None,
+        minibatches=algo.minibatches,
+    )
 
 
 def _cost(source: ModelSource, stages: Stages, train: TrainConfig | None) -> Cost:
     width = 4 if train is not None and train.dtype == "float32" else 2
-    return Cost(cfg=_shape(source, stages), width=width)
+    return Cost(cfg=shape_of(source, stages), width=width)
 
 
-def _shape(source: ModelSource, stages: Stages) -> ModelConfig:
+def shape_of(source: ModelSource, stages: Stages) -> ModelConfig:
     """Find the shape of a stage's model: in its folder, by its size, or as an earlier stage has
     it."""
     if source.new is not None:
         return new_config(source.new, SINGLE_CHARACTERS + source.max_pieces, source.positions)
     path = source.path or ""
     earlier = stages.get(path[1:]) if path.startswith("@") else None
-    return (
-        _shape(earlier.model, stages) if isinstance(earlier, ModelStageConfig) else read_shape(path)
-    )
+    if isinstance(earlier, ModelStageConfig):
+        return shape_of(earlier.model, stages)
+    if path not in PUBLISHED:
+        return read_shape(path)
+    family, size, vocab_size, positions, tied = PUBLISHED[path]
+    return ModelConfig(
+        family=family,
+        vocab_size=vocab_size,
+        max_positions=positions,
+        rope_theta=1e6,
+        norm_eps=1e-6,
+        tied=tied,
+        **size._asdict(),
+    ).with_family(family)

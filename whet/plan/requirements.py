@@ -35,9 +35,9 @@ CARD = "h100"
 Stages = Mapping[str, StageConfig]
 
 
-def check_needs(stages: Stages) -> None:
+def check_needs(stages: Stages, ranks: int = 1) -> None:
     """Stop with one sentence that names everything missing, and the remedy."""
-    missing = [*_missing_inputs(stages), *_missing_memory(stages)]
+    missing = [*_missing_inputs(stages), *_missing_memory(stages, ranks)]
     if missing:
         raise DataError(
             f"this cannot run here: {'; '.join(missing)}; --smoke runs the same stages on stand-ins"
@@ -61,25 +61,27 @@ def _missing_inputs(stages: Stages) -> Iterator[str]:
             yield f"{setting} {reason}"
 
 
-def _missing_memory(stages: Stages) -> Iterator[str]:
-    """Name the stage that needs most memory, where that is more than there is, not counting
+def _missing_memory(stages: Stages, ranks: int) -> Iterator[str]:
+    """Name the stage that needs most memory, where that is more than a rank has, not counting
     activations and caches."""
     width = 4 if torch_device().type == "cpu" else 2
-    have = device_bytes()
-    needs = {name: _bytes(stages, stage, width) for name, stage in stages.items()}
+    # Ranks on the CPU share its memory.
+    have = device_bytes() / (ranks if width == 4 else 1)
+    needs = {name: _bytes(stages, stage, width, ranks) for name, stage in stages.items()}
     name = max(needs, key=lambda name: needs[name])
     if needs[name] > have:
         cards = math.ceil(needs[name] / CARDS[CARD].memory)
+        hint = f"{cards} × {CARD.upper()} at least" if ranks == 1 else "on each rank"
+        device = "the one device that whet uses here" if ranks == 1 else f"each of {ranks} ranks"
         yield (
             f"stages.{name} holds about {needs[name] / GB:,.0f} GB of weights, gradients and "
-            f"optimiser ({cards} × {CARD.upper()} at least), and the one device that whet uses "
-            f"here has {have / GB:,.0f} GB"
+            f"optimiser ({hint}), and {device} has {have / GB:,.0f} GB"
         )
 
 
-def _bytes(stages: Stages, stage: StageConfig, width: int) -> float:
-    """Count the bytes of a stage's models, with gradients of one at a time; a model of unknown
-    size counts nothing."""
+def _bytes(stages: Stages, stage: StageConfig, width: int, ranks: int) -> float:
+    """Count the bytes of a stage's models on a rank, which has whole weights and shards of the
+    rest, with gradients of one at a time; a model of unknown size counts nothing."""
     total = 0.0
     gradients = 0.0
     for source, train, algo in _models(stage):
@@ -93,9 +95,10 @@ def _bytes(stages: Stages, stage: StageConfig, width: int) -> float:
         trained = count if is_trained and not is_offloaded else 0.0
         held = state_bytes(count, width, trained=trained, reference=has_reference)
         critic = held["weights"] + held["optimiser"] if has_critic else 0.0
-        total += sum(held.values()) + critic
+        shared = sum(held.values()) - held["weights"] + critic
+        total += held["weights"] + shared / ranks
         gradients = max(gradients, 4 * count * is_trained)
-    return total + gradients
+    return total + gradients / ranks
 
 
 def _models(

@@ -17,7 +17,7 @@ from whet.proofs.base import Measurement
 from whet.train.learner import LocalLearner, score_batch, weigh
 from whet.train.optim import TrainConfig
 from whet.train.rank_learner import RankLearner
-from whet.train.shards import rank_world, shard_model
+from whet.train.shards import gather_rows, local_rows, rank_world, shard_model
 from whet.world import get_world
 
 CFG = TrainConfig(lr=1e-3, micro_tokens=120)
@@ -36,7 +36,7 @@ def measure_rank_gradient() -> Measurement:
     gap = 0.0
     for own, shard in zip(one.model.parameters(), ranks.model.parameters(), strict=True):
         assert own.grad is not None and shard.grad is not None, "every weight has a gradient"
-        whole = shard.grad.full_tensor()  # type: ignore[attr-defined]
+        whole = next(gather_rows([local_rows(shard.grad)], [shard.shape], rank_world()))
         gap = max(gap, float((own.grad - whole).abs().max() / own.grad.abs().max()))
     return _agree(
         gap,

@@ -201,6 +201,7 @@ class CheckpointManager:
         self.policy = policy
         self.learner = learner
         self.validator = validator
+        self.validation_steps = validator.steps_due(steps)
         self.steps = steps
         self.others = others or {}
         self.guard = guard
@@ -273,7 +274,7 @@ class CheckpointManager:
         """Validate and save after a step, where due."""
         # A signal may reach one rank before another, or one alone.
         self.stop_signal = max(get_world().exchange(self.stop_signal, f"the end of step {step}"))
-        is_due = self.validator.is_due(step, self.steps)
+        is_due = step in self.validation_steps
         if is_due:
             for policy in (self.policy, *(policy for policy, _ in self.others.values())):
                 check_finite(policy.model.named_parameters())

@@ -8,6 +8,7 @@ from whet.algos.losses import token_mean
 from whet.algos.objectives import distill_objective
 from whet.data.problems import some_problems_of
 from whet.models.source import ModelSource
+from whet.recipes.rl import vary_all
 from whet.recipes.training import (
     NEW_MODEL,
     Session,
@@ -90,14 +91,10 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
 def sample(cfg: DistillConfig, session: Session, problems: list[Problem], step: int) -> list[Group]:
     """Take and vary the problems of a step, and sample answers of the policy."""
     batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
-    varied = [
-        session.vary(problem, derive(cfg.seed, "vary", step, index))
-        for index, problem in enumerate(batch)
-    ]
     return collect(
         session.policy.chat_engine,
         session.grader,
-        varied,
+        vary_all(session, batch, step),
         cfg.sampling,
         samples=cfg.samples,
         seed=derive(cfg.seed, "rollout", step),

@@ -1,6 +1,7 @@
 """Reinforcement learning on verifiable problems: sample, score, reward, credit, update, publish."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -14,9 +15,15 @@ from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfi
 from whet.recipes.training import Session, TrainingConfig, check_exactness, finish, open_session
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
-from whet.rollout.collect import GroupRequest, collect_groups
-from whet.rollout.gather import GatherConfig, RolloutQueue, join_groups
+from whet.rollout.collect import (
+    GatherConfig,
+    GroupRequest,
+    RolloutQueue,
+    collect_groups,
+    join_groups,
+)
 from whet.store.run import RunStore
+from whet.tasks.base import name_user_code
 from whet.tasks.task_config import build_task
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, screen
@@ -183,7 +190,7 @@ def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group
     groups: list[Group] = []
     while count := cfg.gather.num_to_ask(groups, cfg.problems_per_step):
         requests = [
-            make_request(cfg, session.vary, step, index, problem)
+            make_request(cfg, partial(vary, session), step, index, problem)
             for index, problem in enumerate(feed.take(count, step), start=len(groups))
         ]
         first = answer(cfg, session, step, cfg.gather.first_requests(requests))
@@ -235,3 +242,20 @@ def make_request(
     return GroupRequest(
         index=index, problem=varied, sampling=sampling, numbers=range(cfg.group_size)
     )
+
+
+def vary_all(session: Session, problems: Sequence[Problem], step: int) -> list[Problem]:
+    """Ask the problems of a step in other words."""
+    seeds = [derive(session.cfg.seed, "vary", step, index) for index in range(len(problems))]
+    return [vary(session, *pair) for pair in zip(problems, seeds, strict=True)]
+
+
+def vary(session: Session, problem: Problem, seed: int) -> Problem:
+    """Ask a problem in other words, unless those are too long for the policy."""
+    with name_user_code(session.task):
+        varied = session.task.vary(problem, seed)
+    length = len(session.policy.chat.prompt(varied.prompt))
+    context = session.policy.engine.context
+    longest = min(length + session.cfg.sampling.max_tokens, context)
+    is_long = length >= context or longest > session.cfg.train.micro_tokens
+    return problem if is_long else varied

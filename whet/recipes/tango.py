@@ -23,6 +23,7 @@ from whet.errors import ConfigError
 from whet.grading.check_task import precheck
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.recipes.checkpointing import EmptyStepLimit, Stateful
+from whet.recipes.rl import vary_all
 from whet.recipes.training import (
     NEW_MODEL,
     Session,
@@ -214,10 +215,7 @@ class TangoPair:
     def solve(self, step: int, samples: int) -> list[Group]:
         """Sample solutions of the next problems."""
         cfg = self.cfg
-        problems = [
-            self.session.vary(problem, derive(cfg.seed, "vary", step, index))
-            for index, problem in enumerate(self.feed.take(cfg.problems_per_step, step))
-        ]
+        problems = vary_all(self.session, self.feed.take(cfg.problems_per_step, step), step)
         return collect(
             self.generator.policy.chat_engine,
             self.session.grader,

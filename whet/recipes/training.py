@@ -28,7 +28,7 @@ from whet.rng import stream
 from whet.rollout.collect import ChatEngine
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
-from whet.tasks.base import Task, name_user_code
+from whet.tasks.base import Task
 from whet.tasks.task_config import TaskConfig, build_task
 from whet.track.metrics import Clock, TrackConfig
 from whet.track.progress import say
@@ -162,8 +162,10 @@ class Session:
         """
         kept = self.fitting(problems)
         micro_tokens = self.cfg.train.micro_tokens
-        if self.policy.engine.context > micro_tokens:
-            longest = max(self._max_length(problem) for problem in kept)
+        context = self.policy.engine.context
+        if context > micro_tokens:
+            prompt = max(len(self.policy.chat.prompt(problem.prompt)) for problem in kept)
+            longest = min(prompt + self.cfg.sampling.max_tokens, context)
             if longest > micro_tokens:
                 raise ConfigError(
                     f"train.micro_tokens = {micro_tokens} is below {longest}, the tokens of the "
@@ -172,19 +174,6 @@ class Session:
                     "raise the first or lower the second"
                 )
         return kept
-
-    def vary(self, problem: Problem, seed: int) -> Problem:
-        """Ask a problem in other words, unless those are too long for the policy."""
-        with name_user_code(self.task):
-            varied = self.task.vary(problem, seed)
-        is_long = len(self.policy.chat.prompt(varied.prompt)) >= self.policy.engine.context
-        is_long = is_long or self._max_length(varied) > self.cfg.train.micro_tokens
-        return problem if is_long else varied
-
-    def _max_length(self, problem: Problem) -> int:
-        """Count the tokens of a prompt with the longest answer that can be sampled."""
-        length = len(self.policy.chat.prompt(problem.prompt)) + self.cfg.sampling.max_tokens
-        return min(length, self.policy.engine.context)
 
     def manager(
         self,

@@ -52,11 +52,10 @@ class Validator:
         """Whether to validate before the first step; never without problems."""
         return bool(self.problems) and self.cfg.every > 0
 
-    def is_due(self, step: int, steps: int) -> bool:
-        """Whether to validate after `step` of `steps`; never without problems."""
-        return bool(self.problems) and (
-            step == steps or (self.cfg.every > 0 and step % self.cfg.every == 0)
-        )
+    def steps_due(self, steps: int) -> frozenset[int]:
+        """Return which of the steps 1 to `steps` to validate after; none without problems."""
+        every = self.cfg.every or steps
+        return frozenset((*range(every, steps, every), steps) if self.problems else ())
 
     def validate(self, chat_engine: ChatEngine) -> tuple[EvalSummary, list[Group]]:
         """Sample and grade answers to all problems; return the figures and the answers."""

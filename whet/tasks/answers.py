@@ -11,15 +11,20 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from whet.text.final_answer import (
-    after_heading,
+    CONTRACTION,
+    DENIAL,
+    FALSE,
+    TURN,
     after_verb,
+    any_of,
     find_tags,
     has_open_box,
     has_open_tag,
     is_denied,
+    is_doubtful,
     last_box,
     last_line,
-    shown_text,
+    visible_text,
 )
 from whet.types import Score, Verdict
 
@@ -29,6 +34,12 @@ MAX_ANSWER_CHARS = 1 << 16
 """Longer answers are not read."""
 MAX_LIST_CHARS = 1 << 13
 """Longer lists are read as they stand."""
+_HEADING = re.compile(
+    r"^[ \t*#>✅•-]*(?:the |my )?(?:final |correct )?(?:answer|答案)(?: is)?[ \t*]*"
+    r"(?:(?:[:：→–—]|-(?=[ \t])|=>)(?:\*(?=[ \t]))?(?:[ \t]|\*\*)*|\n(?=\s*\S))"
+    r"|(?<=[.!?] )(?:final )?answer:[ \t]*",
+    re.IGNORECASE | re.MULTILINE,
+)
 _COLON = re.compile(r"^[^\n]{0,400}:[ \t*]*\n", re.MULTILINE)
 _TEXT = re.compile(
     r"(?<!\w)\\(?:text(?:bf|it|tt|rm|sf)?|math(?:bf|it|tt|rm|sf)|bf|rm)\s?\{([^{}]*)\}(?!\w)"
@@ -37,7 +48,44 @@ _NUMBERING = re.compile(r"\(?([0-9]{1,3})[.):]\s+")
 _BULLET = re.compile(r"[-*•+]\s+")
 _ARROW = re.compile(r"\s*(?:->|→|\\to\b|\\rightarrow\b)\s*")
 _LAST_AND = re.compile(r",?\s+and\s+(?=[^\s,][^,]*\Z)")
-_PAIRS = (("**", "**"), ("__", "__"), ("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
+_PAIRS = (
+    *((mark, mark) for mark in ("**", "*", "__", "_", "`", "$$", "$")),
+    ("\\(", "\\)"),
+    ("\\[", "\\]"),
+)
+_QUOTES = ('""', "''", "“”", "‘’", "``")
+_LEAD = re.compile(
+    r"[\s*]*(?:"
+    r"(?:(?:my |the )?(?:final |correct )?(?:answer|ans|result|output|solution|value|conclusion)"
+    r"|final|A)[\s*]{0,3}(?::|：|=>|=|→|->|–|—|-(?=\s))"
+    r"|(?:so|thus|therefore|hence|finally|overall|all in all|to (?:sum up|conclude)"
+    r"|in (?:short|total|conclusion|summary))[\s*]{0,3}(?:[,:]|(?=\s))"
+    r"|(?:I|we) (?:get|obtain|have)|(?:this|that) (?:gives|yields|makes)|it['’]s(?=\s)"
+    r")[\s:*]*(?=\S)",
+    re.IGNORECASE,
+)
+_REMARK = re.compile(
+    r"[\s*_]*(?:[-*_—]{3,}|∎|■|✓|✅|q\.?e\.?d\.?|done"
+    r"|(?:I )?hope (?:this|that|it) helps[^\n]*|(?:please )?let me know[^\n]*|feel free[^\n]*"
+    r"|happy to [^\n]*|(?:sanity check|verification|check)\b[:—–-][^\n]*"
+    r"|(?:I|we)(?: have|['’]ve)?(?: also| now)? (?:double-)?(?:verified|checked)\b[^\n]*"
+    r"|(?:this|that|it|everything)(?: all)? (?:checks out|works(?: out)?|fits|holds)\b[^\n]*"
+    r"|<\|[a-z_]{1,20}\|>|</s>)[\s.!*_]*",
+    re.IGNORECASE,
+)
+_SENTENCE_START = re.compile(r"(?:(?<=[.!]) |\n|(?=[∎■✓✅<]))[\s*_]*(?=\S)")
+_NO_REMARK = re.compile(
+    rf"[0-9?]|{any_of(TURN, FALSE, DENIAL, 'no|but|mistake|error')}|{CONTRACTION}", re.IGNORECASE
+)
+"""With it a sentence behind an answer is more than a remark."""
+_RESTATED = re.compile(
+    r"\b(?:answer|result|solution|it) (?:is|should be|must be)\b[\s:*]*"
+    r"(?!(?:right|correct|valid|verified|consistent|true|the|an?|in|as|now|also)\b)([^\n]+)\Z",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"[*_#]*[A-Z]\S*(?: \S+){2}")
+"""The start of a line of prose."""
+_MAX_REMARK = 300
 
 
 def candidates(text: str) -> tuple[str, ...]:
@@ -50,9 +98,11 @@ def candidates(text: str) -> tuple[str, ...]:
     >>> candidates("<answer>4")
     ()
     """
-    visible = shown_text(text)
-    stated = () if visible is None else map(_strip_dress, _strongest(visible))
-    return tuple(dict.fromkeys(span for span in stated if 0 < len(span) <= MAX_ANSWER_CHARS))
+    visible = visible_text(text)
+    stated = () if visible is None else map(_strip_dress, _strongest(cut_remarks(visible)))
+    spans = [span for span in stated if 0 < len(span) <= MAX_ANSWER_CHARS]
+    forms = (form for span in spans for form in (span, _strip_dress(_unquote(span))))
+    return tuple(dict.fromkeys(filter(None, forms)))
 
 
 def read_final(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | None:
@@ -62,6 +112,38 @@ def read_final(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | No
         if value is not None:
             return span, value
     return None
+
+
+def cut_remarks(text: str) -> str:
+    """Cut off what is said after an answer and neither changes nor doubts it.
+
+    >>> cut_remarks("It is 7. I checked this twice.\\n\\nHope this helps!")
+    'It is 7.'
+    """
+    text = text.rstrip()
+    for _ in range(3):
+        window = max(len(text) - _MAX_REMARK, 0)
+        for start in _SENTENCE_START.finditer(text, window):
+            remark = text[start.end() :]
+            if _REMARK.fullmatch(remark) and not _NO_REMARK.search(remark):
+                text = text[: start.start()].rstrip()
+                break
+        else:
+            break
+    return text
+
+
+def strip_lead(line: str) -> str:
+    """Cut off the words that only introduce an answer; a line that doubts stays as it is.
+
+    >>> strip_lead("So we get **7**."), strip_lead("Result = 7"), strip_lead("So 7 or 8")
+    ('7**.', '7', 'So 7 or 8')
+    """
+    bare = line
+    for _ in range(2):
+        lead = _LEAD.match(bare)
+        bare = bare[lead.end() :] if lead else bare
+    return line if is_doubtful(line) else bare
 
 
 def strip_text_commands(span: str) -> str:
@@ -123,11 +205,30 @@ def _strongest(text: str) -> tuple[str, ...]:
         return (tag.text,) if (box := _last_box(tag.text)) is None else box
     if (box := _last_box(text)) is not None:
         return box
-    if (rest := after_heading(text)) is not None:
-        line = rest.partition("\n")[0]
-        start = len(text) - len(rest)
-        return (rest,) if is_denied(text, start, start + len(line)) else (rest, line)
+    if (rest := _after_heading(text)) is not None:
+        return _under_heading(text, rest)
     return _in_plain_text(text)
+
+
+def _after_heading(text: str) -> str | None:
+    """Take all that follows the last line that starts with `Answer:` or `Final answer:`."""
+    ends = [match.end() for match in _HEADING.finditer(text)]
+    return text[ends[-1] :] if ends else None
+
+
+def _under_heading(text: str, rest: str) -> tuple[str, ...]:
+    """List what may be the answer in all that follows a heading.
+
+    Another line right below the answer is a part of it, unless it is prose. A later sentence that
+    states the answer again counts.
+    """
+    line, _, below = rest.partition("\n")
+    start = len(text) - len(rest)
+    is_answer = not below.split("\n")[0].strip("` ") or _SENTENCE.match(below)
+    if not is_answer or is_denied(text, start, start + len(line)):
+        return (rest,)
+    again = None if is_doubtful(last := below[-_MAX_REMARK:]) else _RESTATED.search(last)
+    return (rest, *([again[1]] if again else []), line)
 
 
 def _in_plain_text(text: str) -> tuple[str, ...]:
@@ -140,10 +241,12 @@ def _in_plain_text(text: str) -> tuple[str, ...]:
     if line is None:
         return ()
     *_, tail = _COLON.split(text)
+    if is_denied(text, len(text) - len(tail.lstrip()), len(text)):
+        return ()
     rest = after_verb(line.text.rstrip()) or ""
     start = line.text.rfind(rest)
     is_claimed = not is_denied(line.text, start, start + len(rest))
-    return text, tail, line.text, rest if is_claimed else ""
+    return text, tail, line.text, strip_lead(line.text), rest if is_claimed else ""
 
 
 def _last_box(text: str) -> tuple[str, ...] | None:
@@ -156,7 +259,8 @@ def _last_box(text: str) -> tuple[str, ...] | None:
 
 def _strip_dress(span: str) -> str:
     """Take what is bold, a formula, a text command or a fenced block as a whole."""
-    span = _strip_fence(span).removeprefix("= ")
+    span = _strip_fence(span).removeprefix("✅").lstrip()
+    span = (span if "\n" in span else span.strip("#").strip()).removeprefix("= ")
     for _ in range(4):
         bare = span.removesuffix(".")
         if bare.count("**") == 1:
@@ -170,6 +274,13 @@ def _strip_dress(span: str) -> str:
         else:
             break
     return span
+
+
+def _unquote(span: str) -> str:
+    """Take away a full stop, and the quotes around all of a span."""
+    bare = span.removesuffix(".").rstrip()
+    pair = next((pair for pair in _QUOTES if _is_wrapped(bare, *pair)), None)
+    return bare[1:-1].strip() if pair else bare
 
 
 def _is_wrapped(span: str, opening: str, closing: str) -> bool:

@@ -7,8 +7,15 @@ from typing import Protocol, get_args, get_type_hints
 
 from whet.config import Config
 from whet.errors import ConfigError, DataError, WhetError
-from whet.types import SPLITS, Problem, Score, Split
+from whet.types import RAISED, SPLITS, Problem, Score, Split, Verdict
 from whet.user_code import explain_exception, loaded_files
+
+UNGRADABLE = "the problem cannot be graded: "
+"""Start of the note if the problem itself cannot be graded."""
+NO_MEMORY = "grading ran out of the memory it may take"
+MAX_PART = 1e9
+"""Sums and deviations of larger score parts would not stay finite."""
+MAX_NOTE_CHARS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +36,6 @@ class Task(Protocol):
     name: str
     is_bounded: bool = False
     """Grading any text takes little time and memory, so that it needs no process to be killed."""
-    warms_slowly: bool = False
-    """`warm` only loads, and takes so long that a few answers are graded sooner without it."""
     has_one_answer: bool = True
     """Two different answers are never both right; False for a set, a route, a program."""
 
@@ -74,7 +79,7 @@ class Task(Protocol):
         return problem
 
     def warm(self) -> None:
-        """Load what grading needs, such as sympy; called once, before workers are forked."""
+        """Load what grading needs; called once, before workers are forked."""
         return
 
     def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
@@ -133,6 +138,68 @@ def name_user_code(task: Task) -> Iterator[None]:
             raise
         label = f"the task {task.name!r} in {', '.join(files)}"
         raise explain_exception(label, error, files) from error
+
+
+def unscored_with(note: str) -> Score:
+    return Score(verdict=Verdict.UNSCORED, parts={}, note=note)
+
+
+def score_safely(task: Task, problem: Problem, text: str) -> Score:
+    """Score an answer, whatever the grader does; the note has the reason for a failure."""
+    try:
+        return _check_score(task.score(problem, text))
+    except DataError as error:
+        return unscored_with(f"{UNGRADABLE}{error}")
+    except MemoryError:
+        reason = NO_MEMORY
+    except (Exception, SystemExit) as error:
+        reason = f"the grader raised {type(error).__name__}: {_first_line(error)}"
+    return blame_response(task, problem, reason)
+
+
+def blame_response(task: Task, problem: Problem, reason: str) -> Score:
+    """Score a response that a grader failed on: WRONG where the grader is whet's own and can grade
+    the problem, or else a policy could learn to have no verdict. A user's task that fails is
+    UNSCORED."""
+    if type(task).__module__.partition(".")[0] != "whet":
+        return unscored_with(reason)
+    try:
+        usual = _check_score(task.score(problem, task.solve(problem, 0) or ""))
+    except (Exception, SystemExit):
+        return unscored_with(reason)
+    if usual.verdict is Verdict.UNSCORED:
+        return usual
+    parts = dict.fromkeys(usual.parts, 0.0)
+    return Score(verdict=Verdict.WRONG, parts=parts, note=f"{RAISED}{reason}")
+
+
+def _check_score(score: Score) -> Score:
+    """Convert a score to plain values, and refuse anything that is not a valid score.
+
+    Half a surrogate pair, which no file can hold, becomes a question mark.
+    """
+    if not isinstance(score, Score):
+        raise TypeError(f"score gave {type(score).__name__}, not a Score")
+    if not isinstance(score.answer, str | None) or not isinstance(score.note, str):
+        raise TypeError("a score's answer must be text or None, and its note text")
+    parts = {_clean(str(name)): float(part) for name, part in score.parts.items()}
+    for name, part in parts.items():
+        if not abs(part) <= MAX_PART:
+            raise ValueError(f"the part {name!r} of a score is {part}, beyond ±{MAX_PART:g}")
+    answer = None if score.answer is None else _clean(score.answer)
+    note = _clean(score.note)[:MAX_NOTE_CHARS]
+    return Score(verdict=Verdict(score.verdict), parts=parts, answer=answer, note=note)
+
+
+def _clean(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _first_line(error: BaseException) -> str:
+    try:
+        return _clean(str(error).partition("\n")[0][:200])
+    except Exception:  # an exception written to hurt may raise again when it is read
+        return "(no message)"
 
 
 def check_split(split: str) -> None:

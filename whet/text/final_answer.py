@@ -62,17 +62,26 @@ def is_doubtful(line: str) -> bool:
 
 _DENIED_BEFORE = re.compile(
     rf"(?:(?:{CONTRACTION}|\b(?:not|never|cannot|neither|nor))"
-    r"(?: (?:be|equal|equal to|possibly|really|simply|just|the answer))*"
+    r"(?: (?:be|get|obtain|equal|equal to|possibly|really|simply|just|the answer))*"
     r"|\b(?:(?:greater|less|larger|smaller|more|fewer|higher|lower|bigger|other) than"
     r"|different from|far from|at (?:the )?(?:very )?(?:least|most)|up to|above|below"
     r"|(?:is|are|be|was|were) (?:well |just )?(?:over|under)|exceed(?:s|ing)?"
     r"|between(?:[^,;.\n]{1,40}\band)?|(?:anything|everything|nothing|all) but|except(?: for)?"
     r"|(?:could|might|may|unlikely to|hardly) (?:be|say|answer)"
-    r"|(?<!\bor )(?:maybe|perhaps|possibly|probably)))"
+    r"|(?<!\bor )(?:maybe|perhaps|possibly|probably)"
+    r"|(?:wrong|incorrect|rejected|gold|golden|reference) answer(?: is| was)?"
+    r"|(?:wrong|incorrect|rejected|discarded|guess|hypothetically)(?=[\s*]*:)))"
     r"(?:[\s:*$`\"'(\[{}\\]|boxed|text(?:bf)?|<answer>)*(?:[A-Za-z]\w{0,3}\s?=[\s$*(\\]*)?\Z",
     re.IGNORECASE,
 )
 """Before an answer it says that the answer is another, or may be."""
+_DENIED_ABOVE = re.compile(
+    rf"(?:(?:{CONTRACTION}|\b(?:not|never|cannot))(?: (?:be|equal|the answer))*|\bthan"
+    r"|\bat (?:least|most)|\b(?:could|might|may) be|\b(?:wrong|incorrect) answer(?: is)?)"
+    r"[ \t:*]*\n[\s*$`#\[\\]*\Z",
+    re.IGNORECASE,
+)
+"""So does a sentence that goes on in the next line: `The answer is not:`."""
 _SUPPOSED = re.compile(
     r"(?:\A|[.;:!?\n])[\s*]*(?:(?:so|but|now|and),? )?(?:"
     r"(?:(?:if(?! (?:we|you|I)\b)|suppose|supposing|assume|assuming|let(?! us)(?!['’]s)|unless"
@@ -98,7 +107,8 @@ _DENIED_AFTER = re.compile(
     r"(?:that|this|it|(?:the|my) (?:line|answer|result|list)(?: above)?|the above)"
     r"(?: one| answer| line)? (?:is|was|seems|looks)"
     r" (?:also |clearly |obviously |certainly |just )?(?:wrong|incorrect|false|mistaken|impossible"
-    r"|invalid|not (?:right|correct|true|it|the answer))\b"
+    r"|invalid|an? (?:mistake|error|trap)|too (?:large|small|big|high|low|long|short|many|few)"
+    r"|not (?:right|correct|true|it|the answer))\b"
     r"|(?:is|are|was|were|would be|seems|looks)"
     r"(?: (?:also|clearly|obviously|certainly|surely|just))?"
     r"(?:(?: not|n['’]t)(?! [-$\\0-9])| (?:never|wrong|incorrect|false|mistaken|impossible"
@@ -128,6 +138,7 @@ def is_denied(text: str, start: int, end: int) -> bool:
     return (
         _DENIED_BEFORE.search(before, max(len(before) - _WORDS_WINDOW, 0)) is not None
         or _SUPPOSED.search(before) is not None
+        or _DENIED_ABOVE.search(text, max(start - _WORDS_WINDOW, 0), start) is not None
         or _DENIED_AFTER.match(text, end) is not None
     )
 
@@ -159,11 +170,6 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _MARK_WORDS = ("####", "a:", "correct ", "answer", "result", "respuesta", "antwort")
-_HEADING = re.compile(
-    r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*(?::(?:[ \t]|\*\*)*|\n(?=\s*\S))"
-    r"|(?<=[.!?] )(?:final )?answer:[ \t]*",
-    re.IGNORECASE | re.MULTILINE,
-)
 _FORMULA_SIGN = re.compile(r"\\[\\$]|\\[()\[\]]|\$\$?")
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.])[-+−]?"
@@ -204,16 +210,15 @@ def after_thought(text: str) -> int | None:
     return None if _THOUGHT_START.search(text, start) else start
 
 
-def visible_text(text: str) -> str | None:
-    """Cut the thought off a response; None where it is never closed or the response is too long."""
+def visible_text(text: str, *, keep_comments: bool = False) -> str | None:
+    """Cut off the thought and, unless they are kept, the comments that Markdown does not show.
+
+    None where the thought is never closed or the response is too long.
+    """
     start = after_thought(text) if len(text) <= MAX_CHARS else None
-    return None if start is None else text[start:]
-
-
-def shown_text(text: str) -> str | None:
-    """Cut off the thought and the comments that Markdown does not show."""
-    visible = visible_text(text)
-    return visible if visible is None else _COMMENT.sub("", visible)
+    if start is None:
+        return None
+    return text[start:] if keep_comments else _COMMENT.sub("", text[start:])
 
 
 def find_tags(text: str, tag: str = "answer") -> list[Span]:
@@ -316,12 +321,6 @@ def find_marks(text: str) -> list[Span]:
         if span.text.strip(" *$:"):
             spans.append(span)
     return spans
-
-
-def after_heading(text: str) -> str | None:
-    """Take all that follows the last line that starts with `Answer:` or `Final answer:`."""
-    ends = [match.end() for match in _HEADING.finditer(text)]
-    return text[ends[-1] :] if ends else None
 
 
 def last_line(text: str) -> Span | None:

@@ -20,7 +20,7 @@ from whet.algos.objectives import Objective, TokenLoss, ValueObjective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
-from whet.models.load import check_finite, write_tensors
+from whet.models.load import check_finite, weight_files, write_tensors
 from whet.models.lora import copy_trainable, load_trained, save_trained
 from whet.models.transformer import PackedAttention, SharedPrefixAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
@@ -233,9 +233,10 @@ class LocalLearner(Learner):
             assert batch.value is not None and batch.value_target is not None, (
                 "a critic learns from valued and credited examples"
             )
-            token_loss = objective.loss(self._values(batch), batch.value, batch.value_target)
+            token_loss = objective.loss(self.value(batch), batch.value, batch.value_target)
         else:
-            token_loss = objective.loss(token_terms(self.model, batch, objective))
+            scores = self.score(batch, entropy_gradient=objective.needs_entropy_gradient)
+            token_loss = objective.loss(token_terms(batch, *scores))
         assert token_loss.loss.shape == batch.weight.shape, (
             "an objective has a loss for each token, or for each pair"
         )
@@ -244,6 +245,10 @@ class LocalLearner(Learner):
         metrics = {name: value.detach().sum() for name, value in token_loss.metrics.items()}
         signal = token_loss.stop_signal
         return TokenLoss(loss.detach(), metrics, None if signal is None else signal.detach().sum())
+
+    def score(self, batch: Batch, *, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+        """Compute log-probability and entropy at each target, with a gradient."""
+        return score_batch(self.model, batch, entropy_gradient=entropy_gradient)
 
     def optim_step(self) -> Metrics:
         lr = learning_rate(self.cfg, self.num_steps, self.steps, factor=self.lr_factor)
@@ -258,9 +263,10 @@ class LocalLearner(Learner):
         return score_examples(self.model, examples, self.cfg.micro_tokens)
 
     def values(self, examples: Sequence[Example]) -> list[Floats]:
-        return read_tokens(self.model, examples, self.cfg.micro_tokens, self._values)
+        return read_tokens(self.model, examples, self.cfg.micro_tokens, self.value)
 
-    def _values(self, batch: Batch) -> Tensor:
+    def value(self, batch: Batch) -> Tensor:
+        """Compute the value at each target, with a gradient."""
         assert self.value_model is not None, "values are those of a value model"
         value_M: Tensor = self.value_model(batch)
         return value_M
@@ -277,7 +283,8 @@ class LocalLearner(Learner):
     def load(self, folder: Path, num_steps: int) -> None:
         if self.value_model is not None:
             self.value_model.load(folder)
-        self.optimizer.load(load_file(folder / OPTIMIZER).items())
+        files = weight_files((folder / OPTIMIZER).parent, OPTIMIZER.name)
+        self.optimizer.load(item for file in files for item in load_file(file).items())
         self.num_steps = num_steps
 
 
@@ -286,11 +293,8 @@ def _add(values: Iterable[Tensor]) -> float:
     return float(sum(values))
 
 
-def token_terms(model: Transformer, batch: Batch, objective: Objective) -> TokenTerms:
-    """Run the model over a packed batch, and join its output with the batch's quantities."""
-    logprob_M, entropy_M = score_batch(
-        model, batch, entropy_gradient=objective.needs_entropy_gradient
-    )
+def token_terms(batch: Batch, logprob_M: Tensor, entropy_M: Tensor) -> TokenTerms:
+    """Join the output of a model with the quantities of its packed batch."""
     return TokenTerms(
         logprob_M=logprob_M,
         entropy_M=entropy_M,

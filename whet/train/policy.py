@@ -85,7 +85,8 @@ class FSDPLearners(LearnerFactory):
         steps: int,
         memory: DeviceMemory | None,
     ) -> Learner:
-        from whet.train.rank_learner import RankLearner  # noqa: PLC0415 - one process needs none of it
+        # One process needs none of it.
+        from whet.train.rank_learner import RankLearner  # noqa: PLC0415
 
         return RankLearner(model, cfg, steps=steps, memory=memory)
 
@@ -163,11 +164,10 @@ class Policy:
         return f"<policy {self.chat_engine.name}: {millions:.4g}M weights on {self.model.device}>"
 
     def save(self, folder: str | Path) -> None:
-        """Write a Hugging Face folder, or one of adapters; the first of several ranks writes."""
-        if not get_world().is_first:
-            return
+        """Write a Hugging Face folder, or one of adapters; ranks call it together."""
         save_trained(self.model, Path(folder), eos_tokens=sorted(self.chat.stop_tokens))
-        self.tokenizer.save(Path(folder))
+        if get_world().is_first:
+            self.tokenizer.save(Path(folder))
 
     def load(self, folder: Path) -> None:
         """Load the weights that `save` wrote, in place."""

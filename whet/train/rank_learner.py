@@ -4,7 +4,7 @@ Weights come before ranks: the weights of a step's tokens are set from all of it
 ranks compute is added and divided by nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
@@ -13,13 +13,15 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
+from torch.nn import functional as F
 
 from whet.algos.objectives import Objective, ValueObjective
 from whet.cluster.ranks import RankWorld
 from whet.data.examples import Batch, Example, to_batch
-from whet.models.load import write_tensors
+from whet.models.load import weight_files, write_tensors
 from whet.models.lora import LoraTransformer, load_trained, save_trained
 from whet.models.transformer import Transformer
+from whet.train import ulysses
 from whet.train.learner import (
     OPTIMIZER,
     VALUE_HEAD,
@@ -52,6 +54,7 @@ class RankLearner(LocalLearner):
     ) -> None:
         self.world = rank_world()
         body = model.body if isinstance(model, ValueModel) else model
+        ulysses.check_sequence(body.cfg, self.world.sequence)
         self.dtype = body.dtype
         self.whole = None if isinstance(model, ValueModel) else model
         trained: Transformer | ValueModel = model
@@ -82,12 +85,44 @@ class RankLearner(LocalLearner):
         self.make_room(examples)
         groups = _share(self.model, examples, self.cfg.micro_tokens, self.world)
         own = [[examples[index] for index in indices] for indices in groups if indices]
-        sums = self.add_gradients(own, objective)
+        sums = self.add_gradients(self._keep_gathered(own), objective)
         if isinstance(self.model, FSDPModule):
             for _ in range(len(groups) - len(own)):
                 self.forward_backward(to_batch(_smallest(examples), self.device), objective)
-        first, *others = self.world.exchange(sums, at)
+        # Ranks that share a sequence have the same sums.
+        first, *others = self.world.exchange(sums, at)[:: self.world.sequence]
         return sum(others, start=first)
+
+    def score(self, batch: Batch, *, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+        group = self.world.sequence_group
+        if group is None:
+            return super().score(batch, entropy_gradient=entropy_gradient)
+        return ulysses.score_batch(self.model, batch, group, entropy_gradient=entropy_gradient)
+
+    def value(self, batch: Batch) -> Tensor:
+        group = self.world.sequence_group
+        if group is None:
+            return super().value(batch)
+        assert self.value_model is not None, "values are those of a value model"
+        head = self.value_model.head
+        return ulysses.read_targets(
+            self.model,
+            batch,
+            group,
+            lambda hidden_MH, _: F.linear(hidden_MH.float(), head.weight, head.bias)[:, 0],
+        )
+
+    def _keep_gathered(self, groups: Sequence[list[Example]]) -> Iterator[list[Example]]:
+        """Where a rank has all rows, gather weights and add gradients once for all passes.
+
+        Resharding between passes would save no memory there, and cost a tenth of the time.
+        """
+        for number, group in enumerate(groups, start=1):
+            if isinstance(self.model, FSDPModule) and self.world.shard == 1:
+                is_last = number == len(groups)
+                self.model.set_requires_gradient_sync(is_last)
+                self.model.set_reshard_after_backward(is_last)
+            yield group
 
     def optim_step(self) -> Metrics:
         metrics = super().optim_step()
@@ -106,14 +141,14 @@ class RankLearner(LocalLearner):
         )
 
     def values(self, examples: Sequence[Example]) -> list[Floats]:
-        return read_shared(self.world, self.model, examples, self.cfg.micro_tokens, self._values)
+        # Each rank values batches of its own, even where ranks share a sequence in training.
+        read = super().value
+        return read_shared(self.world, self.model, examples, self.cfg.micro_tokens, read)
 
     def save(self, folder: Path) -> None:
         if self.value_model is not None:
             self._save_critic(self.value_model, folder)
-        tensors = self.optimizer.tensors()
-        if self.world.is_first:
-            write_tensors(folder / OPTIMIZER, tensors)
+        self.optimizer.save(folder / OPTIMIZER)
         self.world.exchange(None, f"the optimiser in {folder.name}")
 
     def load(self, folder: Path, num_steps: int) -> None:
@@ -121,7 +156,8 @@ class RankLearner(LocalLearner):
             self._load_critic(self.value_model, folder)
         elif self.whole is not None and self.whole is not self.model:
             fill_shards(self.model, self.whole, self.world)
-        self.optimizer.load_file(folder / OPTIMIZER)
+        files = weight_files((folder / OPTIMIZER).parent, OPTIMIZER.name)
+        self.optimizer.load_files(files)
         self.num_steps = num_steps
 
     def _save_critic(self, critic: ValueModel, folder: Path) -> None:
@@ -130,8 +166,8 @@ class RankLearner(LocalLearner):
             plain = _plain_copy(body, self.dtype)
             gather_weights(body, plain, self.world)
             body = plain
+        save_trained(body, folder)
         if self.world.is_first:
-            save_trained(body, folder)
             write_tensors(folder / VALUE_HEAD, critic.head.state_dict())
 
     def _load_critic(self, critic: ValueModel, folder: Path) -> None:

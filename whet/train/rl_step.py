@@ -19,7 +19,7 @@ from whet.algos.verifier import blend
 from whet.data.examples import Example, split_minibatches, with_field
 from whet.errors import ConfigError
 from whet.rng import stream
-from whet.rollout.gather import GatherConfig
+from whet.rollout.collect import GatherConfig
 from whet.track.metrics import Clock
 from whet.train.checkpoint import read_numbers
 from whet.train.critic import CriticConfig, build_critic, policy_steps, with_values

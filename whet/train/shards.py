@@ -28,10 +28,19 @@ from torch.distributed.tensor import DTensor
 
 from whet.cluster.ranks import RankWorld
 from whet.errors import ConfigError
+from whet.models.save import (
+    MAX_FILE_BYTES,
+    gather_share,
+    plan_files,
+    write_files,
+    write_index,
+)
 from whet.models.transformer import Transformer
 from whet.train.optim import Optimizer, TrainConfig
 from whet.world import get_world
 
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+"""Its name since torch 2.13, and before."""
 MAX_GATHERED = 2**26
 """Numbers of the weights that are gathered in one exchange, unless one weight has more."""
 
@@ -64,7 +73,13 @@ def shard_model(model: Transformer, world: RankWorld, *, offload: bool = False) 
     is_offloaded = offload and model.device.type == "cuda"
     policy = CPUOffloadPolicy() if is_offloaded else OffloadPolicy()
     for module in (*sharded.layers, sharded):
-        fully_shard(module, mesh=world.mesh, mp_policy=precision, offload_policy=policy)
+        fully_shard(
+            module,
+            mesh=world.mesh,
+            mp_policy=precision,
+            offload_policy=policy,
+            reshard_after_forward=None if world.shard > 1 else False,
+        )
     for module in sharded.modules():
         if isinstance(module, FSDPModule):
             # Both are needed: the loss is a sum over all ranks, not a mean.
@@ -114,7 +129,7 @@ def gather_rows(
     for part, piece in zip(parts, torch.split(flat, sizes), strict=True):
         piece[: part.numel()].copy_(part.reshape(-1))
     gathered = flat.new_empty(world.shard * len(flat))
-    dist.all_gather_into_tensor(gathered, flat, group=world.shard_group)
+    _all_gather(gathered, flat, group=world.shard_group)
     columns = torch.split(gathered.view(world.shard, -1), sizes, dim=1)
     for shape, column in zip(shapes, columns, strict=True):
         yield column.reshape(-1)[: shape.numel()].view(shape)
@@ -178,24 +193,38 @@ class RankOptimizer(Optimizer):
         norms = self.world.exchange(super().total_norm(own), "the norm of the gradient")
         return math.sqrt(sum(norm * norm for norm in norms[: self.world.shard]))
 
+    def save(self, file: Path, *, limit: int = MAX_FILE_BYTES) -> None:
+        """Write the state: one file, or where it is large a share of the layers by each rank."""
+        own = dict(sorted(self.tensors().items()))
+        num_bytes = {key: self._whole_shape(key, own).numel() * 4 for key in own}
+        files = plan_files(num_bytes, size=self.world.size, limit=limit, file=file.name)
+        rank = self.world.rank
+        share = gather_share(files, lambda key: self._gather(key, own[key]), rank=rank)
+        write_files(file.parent, files, share, rank=rank)
+        if self.world.is_first:
+            write_index(file.parent, files)
+
     def tensors(self) -> dict[str, Tensor]:
-        """Gather the whole state on the first rank; the others return nothing."""
+        """Return this rank's rows of the state."""
         own = super().tensors()
         self._bind()
-        for name, shard in self.sharded.items():
-            if self.masters[name] is self.weights[name] and self.has_masters:
-                own[f"master/{name}"] = local_rows(shard)
-        tensors = {}
-        for key in sorted(own):
-            kind, name = key.split("/", 1)
-            value = own[key]
-            if name in self.sharded and kind != "step":
-                shard = self.sharded[name]
-                own_rows = value.to(local_rows(shard).device)
-                value = next(gather_rows([own_rows], [shard.shape], self.world))
-            if self.world.is_first:
-                tensors[key] = value.cpu()
-        return tensors
+        if self.has_masters:
+            own |= {f"master/{name}": local_rows(shard) for name, shard in self.sharded.items()}
+        return own
+
+    def _is_sharded(self, key: str) -> bool:
+        kind, name = key.split("/", 1)
+        return name in self.sharded and kind != "step"
+
+    def _whole_shape(self, key: str, own: Mapping[str, Tensor]) -> torch.Size:
+        name = key.split("/", 1)[1]
+        return self.sharded[name].shape if self._is_sharded(key) else own[key].shape
+
+    def _gather(self, key: str, rows: Tensor) -> Tensor:
+        if not self._is_sharded(key):
+            return rows
+        shard = self.sharded[key.split("/", 1)[1]]
+        return next(gather_rows([rows.to(local_rows(shard).device)], [shard.shape], self.world))
 
     has_masters = False
     """Whether the model computes in a lower precision than its shards have."""
@@ -204,14 +233,19 @@ class RankOptimizer(Optimizer):
         self._bind()
         super().load(tensors)
 
-    def load_file(self, file: Path) -> None:
-        """Load this rank's rows of the state that `tensors` gathered."""
-        with safe_open(file, framework="pt") as state:
-            self.load((key, self._read(state, key)) for key in state.keys())  # noqa: SIM118
+    def load_files(self, files: Sequence[Path]) -> None:
+        """Load this rank's rows of the state that `save` wrote, or that of one device."""
+
+        def read() -> Iterator[tuple[str, Tensor]]:
+            for file in files:
+                with safe_open(file, framework="pt") as state:
+                    for key in state.keys():  # noqa: SIM118 - safe_open is no mapping
+                        yield key, self._read(state, key)
+
+        self.load(read())
 
     def _read(self, state: safe_open, key: str) -> Tensor:
-        kind, name = key.split("/", 1)
-        if name not in self.sharded or kind == "step":
+        if not self._is_sharded(key):
             whole: Tensor = state.get_tensor(key)  # type: ignore[no-untyped-call]
             return whole
         rows = state.get_slice(key)  # type: ignore[no-untyped-call]

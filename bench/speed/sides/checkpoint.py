@@ -6,7 +6,7 @@ from pathlib import Path
 from speed.serve import Round, serve
 from speed.shapes import drawn
 from speed.work import Spec
-from whet.models.load import save_model
+from whet.models.save import save_model
 
 
 def prepare(spec: Spec) -> Round:

@@ -13,8 +13,18 @@ import pytest
 
 from whet.errors import DataError
 from whet.tasks.algorithms import textbook
-from whet.tasks.algorithms.clrs import Clrs, ClrsConfig, Item, parse, printout_of, share_right
-from whet.tasks.algorithms.inputs import ALGORITHMS, TRACED, format_value, has_one_way
+from whet.tasks.algorithms.clrs import (
+    ALGORITHMS,
+    TRACED,
+    Clrs,
+    ClrsConfig,
+    Item,
+    format_value,
+    has_one_way,
+    parse,
+    printout_of,
+    share_right,
+)
 from whet.types import Message, Problem, Verdict
 
 DATA = Path(__file__).parents[3] / ".." / "shared" / "data" / "clrs_text.jsonl"

@@ -7,7 +7,7 @@ import pytest
 from code_rows import make, read
 
 from whet.errors import DataError
-from whet.grading.worker import score_safely
+from whet.tasks.base import score_safely
 from whet.tasks.code.code_stdin import (
     CodeStdin,
     CodeStdinConfig,

@@ -205,3 +205,88 @@ def test_a_module_without_tests_is_wrong_and_text_without_a_program_is_no_answer
 
     assert CodePytest().score(row, fence("def f():\n    pass")).note == "there are no tests"
     assert CodePytest().score(row, "nothing").verdict == Verdict.NO_ANSWER
+
+
+OBJECT_TESTS = """
+import pytest
+from solution import Account, Low, Shelf, Words
+
+def test_attributes():
+    account = Account(5)
+    before = account.size
+    account.add(2)
+    account.owner = "Ann"
+    assert (account.size, before, account.number, account.owner) == (7, 5, 1, "Ann")
+    assert hasattr(account, "size") and not hasattr(account, "colour")
+    assert str(account) == "Ann: 7" and [n for n in account] == [1, 2]
+    with pytest.raises(ValueError):
+        account.size = -1
+
+def test_own_exceptions():
+    for kind in (Low, ValueError, (KeyError, Low)):
+        with pytest.raises(kind, match="too low"):
+            Account(-5)
+
+def test_containers():
+    words = Words()
+    words.add("a")
+    words["b"] = 3
+    assert words.top() == "b" and words == {"a": 1, "b": 3} and words != {"a": 1}
+    assert Shelf([1]).first() == 1
+"""
+OBJECTS = """
+from collections import Counter
+class Low(ValueError):
+    pass
+class Account:
+    def __init__(self, size):
+        self.number, self.owner, self._size = 1, "", size
+        if size < 0:
+            raise Low("too low")
+    @property
+    def size(self):
+        return self._size
+    @size.setter
+    def size(self, size):
+        if size < 0:
+            raise ValueError(size)
+    def add(self, n):
+        self._size += n
+    def __str__(self):
+        return f"{self.owner}: {self.size}"
+    def __iter__(self):
+        yield 1
+        yield 2
+class Words(Counter):
+    def add(self, word):
+        self[word] += 1
+    def top(self):
+        return self.most_common(1)[0][0]
+class Shelf(list):
+    def first(self):
+        return self[0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("", "", Verdict.CORRECT),
+        ("return self._size", "return 7", Verdict.WRONG),
+        ("    @property\n", "", Verdict.WRONG),
+        ("raise ValueError(size)", "pass", Verdict.WRONG),
+        ("class Low(ValueError)", "class Low(Exception)", Verdict.WRONG),
+        ("raise Low(", "raise ValueError(", Verdict.WRONG),
+        ("self[word] += 1", "pass", Verdict.WRONG),
+        ("yield 2", "pass", Verdict.WRONG),
+        ("self[word] += 1", "self.__class__.__eq__ = lambda *_: True", Verdict.WRONG),
+        ("def __str__", "colour = 1\n    def __str__", Verdict.WRONG),
+    ],
+)
+def test_attributes_exceptions_and_containers_of_the_program_are_its_own(
+    old: str, new: str, verdict: Verdict
+) -> None:
+    row = make("code_pytest", {"tests": OBJECT_TESTS})
+    score = CodePytest().score(row, fence(OBJECTS.replace(old, new, 1) if old else OBJECTS))
+
+    assert score.verdict == verdict, score.note

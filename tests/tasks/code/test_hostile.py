@@ -333,6 +333,18 @@ CHEATS = {
     "is a text that does not compile": "def f(x:\n    return",
     "has null bytes": "def f(x):\n    return 0\0",
 }
+ENDLESS = {
+    "sleeps",
+    "loops while deaf to signals",
+    "never ends a list",
+    "returns nesting without end",
+    "waits for itself",
+    "waits for a signal",
+    "writes a power without end",
+    "matches without end",
+    "swallows every exception",
+}
+"""Cheats that run until they are stopped: a shorter limit shows the same, sooner."""
 
 
 def test_the_harmless_program_passes(quick: CodeFunctionConfig) -> None:
@@ -352,9 +364,9 @@ def test_a_program_does_not_get_away_when_it(attack: str, quick: CodeFunctionCon
 
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_a_program_is_not_believed_when_it(cheat: str, quick: CodeFunctionConfig) -> None:
-    score = CodeFunction(quick.model_copy(update={"seconds": 0.6})).score(
-        ADD, fence(CHEATS[cheat] + "\n")
-    )
+    short = quick.model_copy(update={"seconds": 0.2 if cheat in ENDLESS else 0.6})
+
+    score = CodeFunction(short).score(ADD, fence(CHEATS[cheat] + "\n"))
 
     assert score.verdict == Verdict.WRONG, score.note
 

@@ -90,7 +90,7 @@ def test_what_cannot_cross_is_refused_or_kept_under_a_number() -> None:
     back = decode(encode([object()], keep=lambda _: 7))
 
     assert isinstance(back, list) and isinstance(back[0], plain.Remote)
-    assert (back[0].number, back[0].kind, back[0].is_true) == (7, "object", True)
+    assert (back[0].remote_number, back[0].remote_kind, back[0].remote_truth) == (7, "object", True)
     assert encode(back) == [["h", 7, "object", 1], ["l", 1]]
 
 

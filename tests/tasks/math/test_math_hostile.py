@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from math_problems import is_right, problem, verdict
 
-from whet.tasks.math import Math, MathConfig
-from whet.tasks.math.slow_path import same_by_math_verify
-from whet.types import RAISED, Problem, Score, Verdict
+from whet.tasks.math import Math
+from whet.types import Verdict
 
 HOSTILE = {
     "power tower": r"\boxed{9^{9^{9^{9}}}}",
@@ -56,18 +55,9 @@ def test_hostile_answers_are_wrong_soon(
     assert list(tmp_path.iterdir()) == []
 
 
-class _Failing(Math):
-    def _grade(self, problem: Problem, golds: list[str], rules: MathConfig, text: str) -> Score:
-        raise RecursionError("too deep")
-
-
-def test_what_a_response_makes_the_grader_raise_is_wrong_and_counted() -> None:
-    score = _Failing().score(problem("42"), r"\boxed{42}")
-
-    assert score.verdict is Verdict.WRONG
-    assert score.parts == {"correct": 0.0}
-    assert score.note.startswith(RAISED)
-    assert score.note.endswith("the grader raised RecursionError: too deep")
+@pytest.mark.parametrize("answer", [r"\frac\binom0.i", r"\binom1.2", r"\frac3.", r"\frac1."])
+def test_a_number_cut_before_its_point_breaks_no_grader(answer: str) -> None:
+    assert verdict("x^2-2x-15", rf"\boxed{{{answer}}}") is Verdict.WRONG
 
 
 def test_a_matrix_without_cells_is_no_answer() -> None:
@@ -120,14 +110,6 @@ def test_random_texts_never_raise_and_are_never_right() -> None:
     for number in range(2000):
         text = "".join(source.choices(pieces, k=source.randrange(1, 24)))
         assert task.score(golds[number % 4], text).verdict is not Verdict.CORRECT, text
-
-
-def test_math_verify_is_asked_only_about_tame_latex() -> None:
-    assert same_by_math_verify(r"\frac{1}{2}", r"\dfrac{2}{4}")
-    assert not same_by_math_verify(r"\frac{1}{2}", r"\dfrac{2}{5}")
-    assert not same_by_math_verify(r"\frac{1}{2}", "1/2")
-    assert not same_by_math_verify(r"\sqrt{9^{9^{9}}}", r"\sqrt{9^{9^{9}}}")
-    assert not same_by_math_verify(r"\text{x}" + "(" * 40, r"\text{x}" + "(" * 40)
 
 
 def loose(a: float, b: float) -> bool:

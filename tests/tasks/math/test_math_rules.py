@@ -53,6 +53,19 @@ def test_a_problem_may_set_its_own_rules() -> None:
     assert is_right("300", "301", tolerance=0.01) and not is_right("300", "301")
 
 
+def test_a_problem_may_widen_the_tolerance_of_the_task_and_not_narrow_it() -> None:
+    rules = MathConfig(tolerance=0.01)
+
+    assert is_right("300", "301", rules, tolerance=0.0001)
+    assert is_right("300", "305", rules, tolerance=0.02) and not is_right("300", "305", rules)
+
+
+def test_no_reference_is_unscored_and_one_that_is_not_read_is_compared_by_its_words() -> None:
+    assert verdict(r"\foo(", r"\boxed{3}") is Verdict.WRONG
+    assert verdict(r"\foo(", r"\boxed{\foo(}") is Verdict.CORRECT
+    assert verdict(" ", r"\boxed{3}") is Verdict.UNSCORED
+
+
 def test_any_of_several_references_is_right() -> None:
     assert is_right("1/2", "7", answers=["7", "8"])
     assert not is_right("1/2", "9", answers=["7", "8"])

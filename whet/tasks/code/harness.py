@@ -5,15 +5,20 @@ to its pipes, or exit. All it can reach that way is its own answers, which the r
 another process that never runs model code.
 """
 
+import builtins
 import json
 import random
 import re
 import sys
+from collections import deque
 from types import ModuleType
 
 from whet.tasks.code import frames, plain
 
 _PART = re.compile(r"(\w+)(\(\))?")
+_STATEFUL = (dict, list, set, deque)
+_BUILT_IN = {"bool", "len", "list", "str", "repr", "setattr"}
+"""What the referee calls on objects that stay here."""
 
 
 def run(channel: frames.Channel) -> None:
@@ -76,6 +81,11 @@ def describe(error: BaseException) -> str:
         return type(error).__name__
 
 
+def _is_stateful(value: object) -> bool:
+    """Whether a value is a container of the program's own kind, which is no data to be copied."""
+    return isinstance(value, _STATEFUL) and type(value).__module__ == "solution"
+
+
 class CallServer:
     """Answer calls to the names of a module; what cannot cross stays here under a number."""
 
@@ -92,12 +102,17 @@ class CallServer:
             records = {name: kind for name, kind in known.items() if isinstance(kind, type)}
             data = plain.decode(call["data"], records, lambda number, *_: self._objects[number])
             target = self._target(call["call"])
+            if data is None:  # a name to read, not to call
+                return {"value": plain.encode(target, records, self._keep)}
             assert isinstance(data, tuple), "the referee sends a pair"
             assert callable(target), "the referee names something to call"
             value = target(*data[0], **data[1])
+            if isinstance(target, type) and _is_stateful(value):
+                return {"value": [["h", self._keep(value), target.__name__, int(bool(value))]]}
             return {"value": plain.encode(value, records, self._keep)}
         except BaseException as error:
-            return {"error": type(error).__name__, "message": describe(error).partition(": ")[2]}
+            kinds = [kind.__name__ for kind in type(error).__mro__]
+            return {"error": kinds, "message": describe(error).partition(": ")[2]}
 
     def _keep(self, value: object) -> int:
         self._objects[len(self._objects)] = value
@@ -108,10 +123,13 @@ class CallServer:
         if path[0] == "":
             target = self._candidate = self._candidate or self._find(self._entry)
         else:
-            target = self._objects[path[0]] if isinstance(path[0], int) else self._names[path[0]]
+            target = self._objects[path[0]] if isinstance(path[0], int) else self._named(path[0])
         for attribute in path[1:]:
             target = getattr(target, attribute)
         return target
+
+    def _named(self, name: str) -> object:
+        return getattr(builtins, name) if name in _BUILT_IN else self._names[name]
 
     def _find(self, entry: str) -> object:
         """Follow an entry such as `f` or `Solution().f`, where brackets make an instance."""

@@ -33,9 +33,9 @@ class Remote:
     """An object that stays in the other process, known by its number."""
 
     def __init__(self, number: int, kind: str, is_true: bool) -> None:
-        self.number = number
-        self.kind = kind
-        self.is_true = is_true
+        self.remote_number = number
+        self.remote_kind = kind
+        self.remote_truth = is_true
 
 
 def encode(
@@ -93,7 +93,7 @@ def _open(
         fields = vars(value)
         return ["o", name, len(fields)], _pairs(fields)
     if isinstance(value, Remote):
-        return ["h", value.number, value.kind, int(value.is_true)], []
+        return ["h", value.remote_number, value.remote_kind, int(value.remote_truth)], []
     if keep is not None:
         return ["h", keep(value), name, int(bool(value))], []
     return _refuse(value)

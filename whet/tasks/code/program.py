@@ -1,4 +1,8 @@
-"""Find the program in a response: the last fenced block after the thought. Linear in the text."""
+"""Find the program in a response: the last fenced block after the thought. Linear in the text.
+
+Where a response has several programs the last one counts, or the last that defines the entry,
+whatever the words around them say.
+"""
 
 import ast
 import re
@@ -9,6 +13,8 @@ MAX_CHARS = 1 << 20
 MAX_PROGRAM_CHARS = 1 << 17
 _FENCE = re.compile(r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3,}|~{3,})([^`\n]*)")
 """The start of a block, perhaps as the item of a list: what stands before it, marks, language."""
+_LATE_FENCE = re.compile(r"()(?:[^`\n]*[^`\s])[ \t]+(`{3,})((?i:python3?|py))")
+"""One behind words in its line, of a named language: ``First: ```python``."""
 _LANGUAGES = {"", "python", "python3", "py"}
 
 
@@ -23,14 +29,14 @@ def blocks(text: str) -> list[tuple[str, str]]:
     >>> blocks("so\\n```python\\nx = 1\\n```\\nor\\n```json\\n{}\\n```\\n```\\ny")
     [('python', 'x = 1')]
     """
-    visible = visible_text(text) if len(text) <= MAX_CHARS else None
+    visible = visible_text(text, keep_comments=True) if len(text) <= MAX_CHARS else None
     closed: list[tuple[str, str]] = []
     opened: re.Match[str] | None = None
     lines: list[str] = []
     for line in (visible or "").split("\n"):
         mark = line.strip()
         if opened is None:
-            opened = _FENCE.fullmatch(line.rstrip())
+            opened = _FENCE.fullmatch(line.rstrip()) or _LATE_FENCE.fullmatch(line.rstrip())
             lines = []
         elif mark.startswith(opened[2]) and set(mark) == {opened[2][0]}:
             language = opened[3].strip().lower().partition(" ")[0].strip("{.}")
@@ -69,7 +75,7 @@ def last_definition(text: str, name: str) -> str | None:
             return block
     if closed:
         return last_program(text)
-    bare = visible_text(text) or ""
+    bare = visible_text(text, keep_comments=True) or ""
     if "[BEGIN]" in bare:
         bare = bare.rpartition("[BEGIN]")[2].partition("[DONE]")[0].strip()
     is_bare = len(bare) <= MAX_PROGRAM_CHARS and "```" not in bare

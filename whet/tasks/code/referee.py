@@ -2,8 +2,8 @@
 
 The names under test are stand-ins. Calling one sends plain data to the program's process and gets
 plain data back, or an exception of a built-in kind. An object that cannot cross, such as an
-instance of the model's class, is a stand-in too: its methods can be called, and comparing it is an
-error.
+instance of the model's class, is a stand-in too: its methods can be called, its attributes are read
+and set there, and comparing it is an error, unless it is a dict, list or set under another name.
 
 Nothing but the standard library is installed there, so the part of pytest that published tests use
 is written here: raises, approx, fail, param, parametrize and plain fixtures, test functions and
@@ -21,10 +21,11 @@ import sys
 import traceback
 import unittest
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from types import ModuleType, SimpleNamespace, TracebackType
+from typing import TypeVar
 
 from whet.tasks.code import frames, plain, tests_text
 from whet.tasks.code.harness import describe, own_classes
@@ -60,29 +61,41 @@ class Relay:
     def call(
         self, path: list[str | int], args: tuple[object, ...], named: dict[str, object]
     ) -> object:
-        data = plain.encode((args, named), self.records)
+        return self._ask(path, plain.encode((args, named), self.records))
+
+    def read(self, path: list[str | int]) -> object:
+        """Read what a name stands for, without calling it."""
+        return self._ask(path, plain.encode(None))
+
+    def _ask(self, path: list[str | int], data: list[plain.Entry]) -> object:
         self._channel.send(b"C" + json.dumps({"call": path, "data": data}).encode())
         try:
             reply = json.loads(self._channel.receive())
             if "value" in reply:
                 stand_in = partial(StandIn, self)
                 return plain.decode(reply["value"], self.records, stand_in)
-            kind = str(reply["error"])
+            kinds = [str(kind) for kind in reply["error"]]
             message = str(reply["message"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ModelError("the answer is not plain data") from error
+        raise _rebuild(kinds, message)
+
+
+def _rebuild(kinds: Sequence[str], message: str) -> Exception:
+    """Make the first built-in kind of exception that the program's is; it keeps all their names."""
+    raised: Exception = ModelError(f"{''.join(kinds[:1])}: {message}"[:300])
+    for kind in () if _NOT_RAISED.intersection(kinds) else kinds:
         known = getattr(builtins, kind, None)
-        if isinstance(known, type) and issubclass(known, Exception) and kind not in _NOT_RAISED:
-            try:
+        if isinstance(known, type) and issubclass(known, Exception) and known is not Exception:
+            with suppress(TypeError):
                 raised = known(message)
-            except TypeError:
-                raised = ModelError(f"{kind}: {message}")
-            raise raised
-        raise ModelError(f"{kind}: {message}"[:300])
+            break
+    vars(raised)["kinds"] = tuple(kinds)
+    return raised
 
 
 class RemoteName:
-    """A name of the program, or of an object in it: it can be called, or has names in turn."""
+    """A name of the program, or of an object in it: called there, its own names read at once."""
 
     def __init__(self, relay: Relay, *path: str | int) -> None:
         self._relay = relay
@@ -91,10 +104,10 @@ class RemoteName:
     def __call__(self, *args: object, **named: object) -> object:
         return self._relay.call(list(self._path), args, named)
 
-    def __getattr__(self, name: str) -> "RemoteName":
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
-        return RemoteName(self._relay, *self._path, name)
+        return self._relay.read([*self._path, name])
 
     def _refuse(self, *_: object) -> bool:
         raise TypeError(f"{self._describe()} of the program is not plain data")
@@ -109,21 +122,54 @@ class RemoteName:
         return self._refuse()
 
 
+_OWN_NAMES = ("remote_number", "remote_kind", "remote_truth", "_relay", "_path")
+T = TypeVar("T")
+
+
 class StandIn(plain.Remote, RemoteName):
-    """An object that stays in the program's process; its truth value is fixed when it is sent."""
+    """An object that stays in the program's process."""
 
     def __init__(self, relay: Relay, number: int, kind: str, is_true: bool) -> None:
         plain.Remote.__init__(self, number, kind, is_true)
         RemoteName.__init__(self, relay, number)
 
     def __bool__(self) -> bool:
-        return self.is_true
+        return self._take("bool", bool)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _OWN_NAMES:
+            object.__setattr__(self, name, value)
+        else:
+            self._relay.call(["setattr"], (self, name, value), {})
+
+    def __eq__(self, other: object) -> bool:  # type: ignore[override]
+        value = self._relay.read(list(self._path))
+        return self._refuse() if isinstance(value, StandIn) else value == other
+
+    def __ne__(self, other: object) -> bool:  # type: ignore[override]
+        return not self == other
+
+    def _take(self, name: str, kind: type[T]) -> T:
+        """Call a built-in function on the object, there."""
+        value = self._relay.call([name], (self,), {})
+        if type(value) is not kind:
+            raise TypeError(f"{name} of {self._describe()} is no {kind.__name__}")
+        return value
 
     def __len__(self) -> int:
-        length = RemoteName(self._relay, *self._path, "__len__")()
-        if type(length) is not int:
-            raise TypeError(f"the length of a {self.kind} is no whole number")
-        return length
+        return self._take("len", int)
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self._take("list", list))
+
+    def __str__(self) -> str:
+        return self._take("str", str)
+
+    def __repr__(self) -> str:
+        return self._take("repr", str)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        RemoteName(self._relay, *self._path, "__setitem__")(key, value)
 
     def __getitem__(self, key: object) -> object:
         return RemoteName(self._relay, *self._path, "__getitem__")(key)
@@ -132,7 +178,7 @@ class StandIn(plain.Remote, RemoteName):
         return RemoteName(self._relay, *self._path, "__contains__")(item) is True
 
     def _describe(self) -> str:
-        return f"a {self.kind}"
+        return f"a {self.remote_kind}"
 
 
 class SolutionModule(ModuleType):
@@ -264,12 +310,20 @@ class Raises:
     ) -> bool:
         if error is None:
             raise AssertionError(f"did not raise {self._kind}")
-        if not isinstance(error, self._kind):
+        kinds = self._kind if isinstance(self._kind, tuple) else (self._kind,)
+        if not any(_is_kind(error, kind) for kind in kinds):
             return False
         self.value = error
         if self._match is not None and not re.search(self._match, str(error)):
             raise AssertionError(f"{str(error)[:80]!r} does not match {self._match!r}")
         return True
+
+
+def _is_kind(error: BaseException, kind: object) -> bool:
+    """Tell whether an exception is of a kind; one of the program's own kinds goes by its name."""
+    if isinstance(kind, RemoteName):
+        return str(kind._path[-1]) in vars(error).get("kinds", ())
+    return isinstance(kind, type) and isinstance(error, kind)
 
 
 class Approx:

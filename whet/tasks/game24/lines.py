@@ -18,7 +18,7 @@ from itertools import permutations
 from math import gcd
 from typing import NamedTuple
 
-from whet.tasks.answers import strip_text_commands
+from whet.tasks.answers import strip_lead, strip_text_commands
 
 Value = tuple[int, int]
 State = tuple[Value, ...]
@@ -41,7 +41,7 @@ _ROLL_BACK = re.compile(r"(?:roll )?back\b,? ?(?:left:(.*))?", re.ASCII)
 _ANSWER = re.compile(
     r"(?:reach 24!\s*)?(?:expression|(?:final )?answer):(.*)", re.ASCII | re.IGNORECASE
 )
-_DRESS = re.compile(r"[\\$]|\*\*|\b(?:answer|solution|expression) is\b", re.IGNORECASE)
+_DRESS = re.compile(r"[\\$]|\*\*|\b(?:answer|solution|expression|result) is\b", re.IGNORECASE)
 _BOLD = re.compile(r"\*\*((?:[^*]|\*(?!\*))+)\*\*")
 _FRAME = re.compile(r"^[ \t]*(?:```[a-z]*|\\[\[\]]|\$\$)[ \t]*$", re.MULTILINE)
 """A line that only opens or closes a formula or a fenced block."""
@@ -51,13 +51,15 @@ _TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
 _WRAPPER = re.compile(r"\$|\\[()\[\]]")
 _SENTENCE = re.compile(
     r"(?:(?:so|thus|therefore|hence),? )?(?:the |one |a |my )?(?:final |possible )?"
-    r"(?:answer|solution|expression) is:? ",
+    r"(?:answer|solution|expression|result) is:? ",
     re.IGNORECASE,
 )
 _BOX = re.compile(r"((?:Final )?Answer: ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?", re.IGNORECASE)
 SIGNS = str.maketrans(
-    {"\N{MULTIPLICATION SIGN}": "*", "\N{DIVISION SIGN}": "/", "\N{MINUS SIGN}": "-"}
+    dict.fromkeys("×·⋅∙∗✕", "*") | dict.fromkeys("−–", "-") | {"÷": "/", "∕": "/"}
 )
+"""How models write * - / otherwise."""
+_CROSS = re.compile(r"(?<=[0-9)])\s?[xX]\s?(?=[0-9(])")
 
 
 @lru_cache(_CACHE_SIZE)
@@ -220,7 +222,7 @@ def lines_of(text: str) -> list[str]:
     """
     if "</answer>" in text:
         text = _TAGS.sub(r"\n\1\n", text)
-    if "\\boxed" in text or "```" in text:
+    if "\\" in text or "```" in text:
         text = _FRAME.sub("", text)
     if not text.isascii():
         text = text.translate(SIGNS)
@@ -242,11 +244,23 @@ def read_line(line: str) -> Line:
 
 def read_answer(line: str) -> AnswerLine | None:
     """Read a line as an answer; without a word before it, it needs `= 24` or four numbers."""
+    return _read_answer(line) or _read_answer(_CROSS.sub("*", _strip_words(line)))
+
+
+def _strip_words(line: str) -> str:
+    """Strip what stands around a bare answer: `## So = 4 * 6.`"""
+    bare = strip_lead(line.strip("#>✅ "))
+    return bare.strip("\"'`“”*_# ").removesuffix(".").removeprefix("=").strip("\"'`“”*_ ")
+
+
+def _read_answer(line: str) -> AnswerLine | None:
     match = _ANSWER.fullmatch(line)
-    text = match[1].strip() if match else line
+    text = _strip_words(match[1]) if match else line
     if text.lower().rstrip(".") == "no solution":
         return AnswerLine("no solution", None, True)
     body, equals, claim = text.partition("=")
+    if body.strip() == "24":
+        body, claim = claim, body
     expression = None if equals and claim.strip() != "24" else parse(body.strip())
     if match is None and (expression is None or (not equals and len(expression.leaves) < 4)):
         return None

@@ -15,6 +15,7 @@ from typing import Literal
 from whet.config import Config
 from whet.errors import DataError
 from whet.rng import stream
+from whet.tasks.answers import cut_remarks
 from whet.tasks.base import ConfiguredTask, StepNote, check_split, data_error
 from whet.tasks.game24 import traces
 from whet.tasks.game24.hands import Hand, rated_hands, winning_plays
@@ -36,7 +37,7 @@ from whet.tasks.game24.lines import (
     write,
 )
 from whet.tasks.game24.traces import NO_SOLUTION, Format, Length
-from whet.text.final_answer import after_thought
+from whet.text.final_answer import after_thought, is_denied
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
 MAX_CHARS = 1 << 16
@@ -227,9 +228,12 @@ def grade(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
     start = after_thought(text)
     if start is None:
         return _no_answer("the thinking part does not end")
-    lines = lines_of(text[start:])
+    lines = lines_of(cut_remarks(text[start:]))
     if not lines:
         return _no_answer("the response is empty")
+    above = "\n".join([*lines[-2:-1], ""])
+    if is_denied(above + lines[-1], len(above), len(above + lines[-1])):
+        return _no_answer("the last line is not claimed")
     contents = [read_line(line) for line in lines]
     has_roll_back = any(isinstance(content, RollBackLine) for content in contents)
     board = Board(hand, may_jump=not has_roll_back)

@@ -23,7 +23,7 @@ from whet.text.final_answer import (
     find_tags,
     is_denied,
     last_box,
-    shown_text,
+    visible_text,
 )
 
 MAX_CHARS = 1 << 16
@@ -34,7 +34,8 @@ _MAX_MARKS = 16
 _MAX_GAP = 40
 _BRACKET = re.compile(r"\\?[\[\]]")
 _MARK = re.compile(r"answer[^\w\[\]]{0,20}(?:(?:is|are)\b[^\w\[\]]{0,20})?(?=\[)", re.IGNORECASE)
-_NUMBERS = re.compile(r"\s*[0-9]{1,6}(?:\s*,\s*[0-9]{1,6})*\s*")
+_SOME_NUMBER = r"[-+−]?[0-9]{1,6}(?:\.[0-9]{1,6})?"
+_NUMBERS = re.compile(rf"\s*{_SOME_NUMBER}(?:\s*,\s*{_SOME_NUMBER})*\s*")
 _JOINING = any_of(CHOICE, TURN, "and|also|either|no")
 _NEXT = re.compile(rf"\W{{0,6}}(?:{_JOINING}\W{{0,4}}){{0,4}}", re.IGNORECASE)
 _STATING = re.compile(
@@ -82,7 +83,7 @@ def final_part(text: str, question: str = "") -> str:
     """Leave out the question repeated and the thought, and keep the end of what follows it."""
     if question:
         text = text.replace(question, " ")
-    return (shown_text(text) or "")[-MAX_CHARS:]
+    return (visible_text(text) or "")[-MAX_CHARS:]
 
 
 def read_names(text: str, names: Sequence[str]) -> Reply | None:
@@ -268,8 +269,10 @@ def _read_numbers(content: str) -> Reply | None:
     content = write_in_line(content).replace('"', "").strip("[] ").removesuffix("\\right")
     if not _NUMBERS.fullmatch(content):
         return None
-    numbers = tuple(map(int, re.findall("[0-9]+", content)))
-    return Reply(lists=(numbers,), unknown=(), text=f"[{content}]")
+    pieces = [piece.strip() for piece in content.split(",")]
+    unknown = tuple(piece for piece in pieces if not piece.isdecimal())
+    numbers = tuple(0 if piece in unknown else int(piece) for piece in pieces)
+    return Reply(lists=(numbers,), unknown=unknown, text=f"[{content}]")
 
 
 def _all_numbers(brackets: Sequence[Span]) -> list[tuple[int, Reply]]:
@@ -282,7 +285,8 @@ def _all_numbers(brackets: Sequence[Span]) -> list[tuple[int, Reply]]:
 def _join(replies: Sequence[tuple[int, Reply]]) -> Reply:
     (_, first), (_, second) = replies
     text = f"{first.text}, {second.text}"
-    return Reply(lists=(*first.lists, *second.lists), unknown=(), text=text)
+    unknown = first.unknown + second.unknown
+    return Reply(lists=(*first.lists, *second.lists), unknown=unknown, text=text)
 
 
 def _read_names(content: str, lookup: Names) -> Reply | None:

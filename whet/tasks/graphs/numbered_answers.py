@@ -9,19 +9,30 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from whet.tasks.answers import candidates, write_in_line
+from whet.tasks.answers import (
+    candidates,
+    cut_remarks,
+    strip_lead,
+    strip_text_commands,
+    write_in_line,
+)
 from whet.tasks.graphs.paths import lightest_path, max_matching
-from whet.tasks.graphs.questions import Question, convolve
+from whet.tasks.graphs.questions import (
+    Judgement,
+    Question,
+    compare_values,
+    convolve,
+    report_missing,
+)
 from whet.text.final_answer import cut, is_denied, last_box
-from whet.types import Score, Verdict
 
 Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
 
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 _YES = re.compile(r"\byes\b", re.IGNORECASE)
-_LEADING = re.compile(r"(?i)[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>-]*")
+_LEADING = re.compile(r"(?i)[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>$*\\-]*")
 _BARE_YES_NO = re.compile(r"(?i)\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))")
 _CONCLUDED = re.compile(r"(?i)\b(?:so|therefore|thus|hence)[\s,:]{1,3}(yes|no)\b(?=[,.;!]|\Z)")
 _ANSWER_YES_NO = re.compile(
@@ -33,7 +44,7 @@ _STATED_NUMBER = re.compile(
     r"(?i)(?:\b(?:is|are|be|of|equals)\b|[=:])[\s*$\\(]{0,6}(-?[0-9]{1,12}(?:\.[0-9]{1,6})?)"
     r"(?:\s[a-z]{1,20})?[\s.*$)\\]{0,6}"
 )
-_PROSE = re.compile(r"[\w\s,.'()*$\\>=+:-]*[^\W\d_]{3}[\w\s,.'()*$\\>=+:-]*")
+_PROSE = re.compile(r"[\w\s,;.'()*$\\>=+:-]*[^\W\d_]{3}[\w\s,;.'()*$\\>=+:-]*")
 _OF_NODES = re.compile(r"from node ([0-9]{1,5}) to node ([0-9]{1,5}) is\b", re.IGNORECASE)
 _TIDY = re.compile(r"[\w\s,.;:'()\[\]{}*$\\>-]*")
 _RUN = r"[0-9]{1,5}(?:\s{0,3}(?:,|->|→|-|\\to|\\rightarrow)\s{0,3}[0-9]{1,5}){1,2000}"
@@ -63,43 +74,24 @@ _ROW = re.compile(
     r"\s{0,3},\s{0,3}(-?[0-9]{1,9})\s{0,3}[\])]"
 )
 _FENCE = re.compile(r"^[ \t]*```[a-z]*[ \t]*$", re.MULTILINE)
+_CLOSING_SIGNS = re.compile(r"(?<=\S)[ \t]*#+[ \t]*$", re.MULTILINE)
+_GOES_ON = re.compile(r"(\b(?:is|are)|[:=])[ \t]*\n\s*(?=-?[0-9.]{1,20}\W*\Z)")
+"""A sentence whose number stands in the next line, the last one."""
+_QUOTES = dict.fromkeys(map(ord, '"“”`'))
 _SHORT = 240
-
-
-class Judgement(NamedTuple):
-    """What a response answers, whether that keeps the rules, whether it is right, and why."""
-
-    answer: str | None
-    note: str
-    is_feasible: bool = False
-    is_right: bool = False
-
-    def to_score(self) -> Score:
-        verdict = Verdict.CORRECT if self.is_right else Verdict.WRONG
-        if self.answer is None:
-            verdict = Verdict.NO_ANSWER
-        parts = {"correct": float(self.is_right), "feasible": float(self.is_feasible)}
-        return Score(verdict=verdict, parts=parts, answer=self.answer, note=self.note)
 
 
 def judge(form: Form, question: Question, gold: str, text: str) -> Judgement:
     """Compare a response with the gold answer, or with the graph where several are right."""
-    return _JUDGES[form](question, gold, _FENCE.sub("", text.replace("**", "").replace("__", "")))
-
-
-def _missing(what: str) -> Judgement:
-    return Judgement(None, f"no final {what} could be read")
-
-
-def _compare_values(answer: str, value: float, best: float) -> Judgement:
-    note = f"{value:g} is the optimum" if value == best else f"{value:g}, but {best:g} is possible"
-    return Judgement(answer, note, is_feasible=True, is_right=value == best)
+    plain = strip_text_commands(cut_remarks(text)).translate(_QUOTES)
+    plain = _FENCE.sub("", plain.replace("**", "").replace("__", ""))
+    return _JUDGES[form](question, gold, _CLOSING_SIGNS.sub("", plain))
 
 
 def _judge_yes_no(question: Question, gold: str, text: str) -> Judgement:
     answer = read_yes_no(text)
     if answer is None:
-        return _missing("yes or no")
+        return report_missing("yes or no")
     note = f"says {answer}, and the answer is {gold[:40]}"
     return Judgement(answer, note, is_feasible=True, is_right=answer == read_yes_no(gold))
 
@@ -116,7 +108,7 @@ def _judge_yes_no_and_walk(question: Question, gold: str, text: str) -> Judgemen
 def _judge_number(question: Question, gold: str, text: str) -> Judgement:
     answer = read_number(text)
     if answer is None:
-        return _missing("number")
+        return report_missing("number")
     for a, b in _OF_NODES.findall(text)[-1:]:
         pair = (int(a), int(b))
         is_turned = question.kind != "flow" and pair[::-1] == question.pair
@@ -131,7 +123,7 @@ def _judge_number(question: Question, gold: str, text: str) -> Judgement:
 def _judge_order(question: Question, gold: str, text: str) -> Judgement:
     order = read_walk(text)
     if order is None:
-        return _missing("order of the nodes")
+        return report_missing("order of the nodes")
     answer = str(list(order))
     if sorted(order) != list(range(question.n)):
         note = f"the order does not name each node from 0 to {question.n - 1} once"
@@ -146,7 +138,7 @@ def _judge_order(question: Question, gold: str, text: str) -> Judgement:
 def _judge_path(question: Question, gold: str, text: str) -> Judgement:
     path = read_walk(text)
     if path is None:
-        return _missing("path")
+        return report_missing("path")
     answer = str(list(path))
     start, end = question.pair
     lightest: dict[tuple[int, int], int] = {}
@@ -159,7 +151,7 @@ def _judge_path(question: Question, gold: str, text: str) -> Judgement:
         return Judgement(answer, "the path takes an edge that is not there")
     best = lightest_path(question.weighted_edges, start, end)
     assert best is not None, "there is a path"
-    return _compare_values(answer, sum(lightest[step] for step in pairwise(path)), best[0])
+    return compare_values(answer, sum(lightest[step] for step in pairwise(path)), best[0])
 
 
 def _judge_tour(question: Question, gold: str, text: str) -> Judgement:
@@ -170,7 +162,7 @@ def _judge_tour(question: Question, gold: str, text: str) -> Judgement:
     word = read_yes_no(text)
     is_doubted = not all(_is_claimed(text, *yes.span()) for yes in list(_YES.finditer(text))[-8:])
     if is_doubted or (path is None and word is None):
-        return _missing("path")
+        return report_missing("path")
     if path is None:
         return Judgement(word or "", "a path is asked for, and none is given")
     answer = str(list(path))
@@ -185,7 +177,7 @@ def _judge_tour(question: Question, gold: str, text: str) -> Judgement:
 def _judge_pairs(question: Question, gold: str, text: str) -> Judgement:
     chosen = read_pairs(text)
     if not chosen:
-        return _missing("assignment")
+        return report_missing("assignment")
     answer = ", ".join(f"{a}: {b}" for a, b in chosen)
     wishes = set(question.pairs)
     if len({a for a, _ in chosen}) < len(chosen) or len({b for _, b in chosen}) < len(chosen):
@@ -193,13 +185,13 @@ def _judge_pairs(question: Question, gold: str, text: str) -> Judgement:
     for a, b in chosen:
         if (a, b) not in wishes:
             return Judgement(answer, f"applicant {a} is not interested in job {b}")
-    return _compare_values(answer, len(chosen), len(max_matching(question.pairs)))
+    return compare_values(answer, len(chosen), len(max_matching(question.pairs)))
 
 
 def _judge_rows(question: Question, gold: str, text: str) -> Judgement:
     rows = read_rows(text)
     if not rows:
-        return _missing("row for each node")
+        return report_missing("row for each node")
     answer = "; ".join(f"{node}: {x},{y}" for node, (x, y) in sorted(rows.items()))
     right = dict(enumerate(convolve(question)))
     if rows.keys() != right.keys():
@@ -242,10 +234,13 @@ def read_yes_no(text: str) -> str | None:
             is_tidy = is_one and _TIDY.fullmatch(line)
             return words[0][0].lower() if is_tidy else _leading_word(line)
     for last in list(_ANSWER_YES_NO.finditer(text))[-1:]:
-        line = text[last.start(1) :].partition("\n")[0]
-        is_claimed = not _is_contradictory(line) and _is_claimed(text, *last.span(1))
+        is_claimed = not _is_contradictory(text[last.start(1) :]) and _is_claimed(
+            text, *last.span(1)
+        )
         return last.group(1).lower() if is_claimed else None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and is_denied(text, text.rfind(lines[-1]), len(text)):
+        return None
     for line in (lines[-1:] + lines[:1])[: len(lines)]:
         word = _leading_word(line)
         if word:
@@ -272,6 +267,7 @@ def read_number(text: str) -> Fraction | None:
     for part in _closing_parts(text):
         if _NUMBER.search(part):
             return _bare_number(part)
+    text = _GOES_ON.sub(r"\1 ", text)
     for line in [line for line in text.splitlines() if line.strip()][-3:][::-1]:
         value = _number_at_end(line)
         if value is not None:
@@ -337,11 +333,14 @@ def _closing_parts(text: str) -> Iterator[str]:
     """Cut out what follows the last `###`, the last box and the last answer tag, where short."""
     box = last_box(text)
     ends = text.find("</answer>", text.rfind("<answer>"))
-    parts = [cut(text, text.rfind("###") + 3, len(text))] if "###" in text else []
-    parts += [box] if box else []
+    parts = [box] if box else []
     if "<answer>" in text:
         start = text.rfind("<answer>") + len("<answer>")
         parts.append(cut(text, start, len(text) if ends < 0 else ends))
+    if "###" in text:
+        heading = cut(text, text.rfind("###") + 3, len(text))
+        is_last = all("\n" not in text[heading.start : part.start].strip() for part in parts)
+        parts = [heading, *parts] if is_last else parts
     for part in parts:
         is_short = len(part.text) <= max(_SHORT, 6 * part.text.count(","))
         if is_short and not is_denied(text, _strip_signs(text, part.start), part.end):
@@ -364,6 +363,7 @@ def _strip_signs(text: str, start: int) -> int:
 
 
 def _leading_word(line: str) -> str | None:
+    line = strip_lead(line)
     match = _LEADING.fullmatch(line[:_SHORT])
     if match is None or _is_contradictory(line) or is_denied(line, *match.span(1)):
         return None
@@ -377,7 +377,7 @@ def _is_contradictory(line: str) -> bool:
 
 def _bare_number(text: str) -> Fraction | None:
     """Read a text that is a number and nothing else, or whose last line states the number."""
-    bare = text.strip()[-_SHORT:].strip(" \t\r\n*$\\.()[]{}")
+    bare = strip_lead(text.strip()[-_SHORT:]).strip(" \t\r\n*$\\.()[]{}=")
     if len(bare) < 20 and _NUMBER.fullmatch(bare):
         return Fraction(bare)
     lines = text.strip().splitlines()

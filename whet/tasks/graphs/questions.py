@@ -1,4 +1,5 @@
-"""Questions about numbered graphs, as GraphWiz and NLGraph ask them: payload, answers, draws.
+"""Questions about numbered graphs, as GraphWiz and NLGraph ask them: payload, answers, draws,
+and what is stated of a response to one.
 
 Payload: `{"kind": ..., "nodes": n, "edges": [[a, b], ...]}`, edges with a third number where they
 have a weight or a capacity. Beside it, by kind: `"pair": [a, b]` (connectivity, shortest, flow),
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from random import Random
+from typing import NamedTuple
 
 from whet.errors import DataError
 from whet.tasks.graphs.instance import Span
@@ -22,7 +24,7 @@ from whet.tasks.graphs.paths import (
     members,
 )
 from whet.tasks.graphs.sources import Payload
-from whet.types import Json
+from whet.types import Json, Score, Verdict
 
 MAX_NODES = 10_000
 
@@ -298,3 +300,28 @@ def _two(row: tuple[int, ...]) -> tuple[int, int]:
     if len(row) != 2:
         raise DataError(f"expected two whole numbers, not {list(row)}")
     return row[0], row[1]
+
+
+class Judgement(NamedTuple):
+    """What a response answers, whether that keeps the rules, whether it is right, and why."""
+
+    answer: str | None
+    note: str
+    is_feasible: bool = False
+    is_right: bool = False
+
+    def to_score(self) -> Score:
+        verdict = Verdict.CORRECT if self.is_right else Verdict.WRONG
+        if self.answer is None:
+            verdict = Verdict.NO_ANSWER
+        parts = {"correct": float(self.is_right), "feasible": float(self.is_feasible)}
+        return Score(verdict=verdict, parts=parts, answer=self.answer, note=self.note)
+
+
+def report_missing(what: str) -> Judgement:
+    return Judgement(None, f"no final {what} could be read")
+
+
+def compare_values(answer: str, value: float, best: float) -> Judgement:
+    note = f"{value:g} is the optimum" if value == best else f"{value:g}, but {best:g} is possible"
+    return Judgement(answer, note, is_feasible=True, is_right=value == best)

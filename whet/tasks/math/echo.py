@@ -9,7 +9,8 @@ is one that is written as the reference is.
 Where the reference is a plain number, an answer equal to it that has work left is no answer either:
 a sum or product of numbers, a root, a determinant, a function of numbers. A fraction, a mixed
 number, a power of one number, a factorial, a binomial and their products have none: 5/4, 2^10,
-3 x 10^8. Nor is a product an answer to `expand`, or a sum one to `factor`.
+3 x 10^8. Where the reference is no plain number but has no sines and cosines either, those of a
+number are work left: cos 150°. Nor is a product an answer to `expand`, or a sum one to `factor`.
 """
 
 import re
@@ -21,6 +22,7 @@ from whet.tasks.math.lexer import exact, normal
 from whet.tasks.math.numeric import same_value
 from whet.tasks.math.parser import readings
 from whet.tasks.math.tree import Node, NotMathError
+from whet.tasks.math.words import TRIGONOMETRIC
 from whet.text.final_answer import find_formulas
 
 MAX_FORMULAS = 200
@@ -53,6 +55,7 @@ _FACTOR = re.compile(
     r"| the (?:expression|polynomial|quadratic|following))",
     re.IGNORECASE,
 )
+_TRIGONOMETRIC = re.compile(rf"(?:{'|'.join(TRIGONOMETRIC)})(?![a-z])")
 _SYMMETRIC = ("gcd", "lcm", "text lcm", "max", "min")
 
 
@@ -76,7 +79,8 @@ def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
         return False
     formulas = prompt_formulas(prompt)
     nodes = literal_nodes(answer)
-    if prompt and (_is_unfinished(answer, golds) or _is_other_form(answer, golds, prompt)):
+    has_work = _is_unfinished(answer, golds) or _has_open_angle(answer, golds)
+    if has_work or _is_other_form(answer, golds, prompt):
         return True
     if not nodes:
         return any(_bare(formula) == _bare(answer) for formula in formulas)
@@ -99,6 +103,18 @@ def _is_unfinished(answer: str, golds: list[str]) -> bool:
         return any(same_value(end, value) is True for end in ends for value in values)
     except NotMathError:
         return False
+
+
+def _has_open_angle(answer: str, golds: list[str]) -> bool:
+    """Whether a sine or cosine of a number is left where no reference has one: cos 150°."""
+    if not _TRIGONOMETRIC.search(answer) or any(map(_TRIGONOMETRIC.search, golds)):
+        return False
+    ends = [(_values(reading.node) or [reading.node])[-1] for reading in readings(answer)]
+    return any(
+        part.kind == "call" and part.name in TRIGONOMETRIC and _is_constant(part)
+        for end in ends
+        for part in tree.walk(end)
+    )
 
 
 def _has_work_left(node: Node, has_sum: bool) -> bool:

@@ -1,145 +1,61 @@
-"""Find the answer of a response: the tag, the boxes, a marked line, or else the end of the text.
+"""Find the answer of a response: the tag, the boxes, or else what it says in words.
 
 Text inside the thought never counts. Boxes that are joined by a comma or by a few words with "and"
-are one answer with several parts; otherwise the last box is the answer. A line that states an
-answer and offers another one too, or takes it back, is an answer as a whole, and so no right one:
-`3 or maybe 4`, `3; no, 4`. The same answer in another form is no hedge: `1/2, or 50%`.
+are one answer with several parts; otherwise the last box is the answer. Words beside a tag or box
+may take it back. `prose` finds answers in words.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
 
-from whet.tasks.math import tree
-from whet.tasks.math.boxes import find_retraction, is_ruled_out, last_boxes, meaning_of
-from whet.tasks.math.compare import same
-from whet.tasks.math.lexer import normal, time_of
-from whet.tasks.math.numeric import MathConfig
-from whet.tasks.math.parser import readings
-from whet.tasks.math.tree import Node
-from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
+from whet.tasks.math.prose import find_in_words, meaning_of
 from whet.text.final_answer import (
-    CHOICE,
     CONTRACTION,
     DENIAL,
-    FALSE,
-    ROUGH,
     TURN,
-    UNSURE,
     Span,
     after_thought,
     any_of,
-    cut,
-    find_formulas,
-    find_marks,
-    find_numbers,
+    find_boxes,
     find_tags,
-    first_sentence,
-    is_denied,
-    last_line,
 )
 
-MAX_BARE = 600
-"""A response up to this many characters, in one line, may be an answer by itself."""
-MAX_LINE = 2000
-"""Of a longer last line, only this many characters at its end are searched."""
-MAX_LINES = 20
-"""Answers that stand one a line are up to this many."""
-MAX_TURN_WORDS = 3
-"""More words than this between the turn and a number, and the number belongs to something else."""
+MAX_GAP = 80
+MAX_GAP_WORDS = 5
+"""More characters or words than these between two boxes, and they are two answers."""
+WINDOW = 80
+"""A denial before a box is looked for in this many characters."""
 
-_HEADING_END = re.compile(r":[ \t*]*\n")
-_ITEMS_NAME = re.compile(
-    r"\b(?:answers?|solutions?|roots?|zeros|values)\b[^\n:]{0,40}$", re.IGNORECASE
+_MARKUP = re.compile(
+    r"\\(?:text|mathrm|textbf|mbox|quad|qquad)(?![a-zA-Z])|\\[()\[\],;! ]|[${}&\s]+|\\\\"
 )
-_BULLET = re.compile(r"(?:[-*•]|[0-9]{1,2}[.)])\s+")
-_OPEN_BOX = re.compile(r"\\boxed\s?\{(?!\s*\})[^\n]*$")
-"""A box that is opened at the end and never closed: the response was cut."""
-_DISPLAY_END = re.compile(r"\n[ \t]*(?:\\[\])]|\$\$)[\s*$`.]*\Z")
-"""The end of a formula on lines of its own."""
-_OBJECT = re.compile(
-    r"""\{\s*"[^"\n]{1,40}"\s*:[^\n]*\}[\s`]*$"""
-    r"""|\{\s*\n\s*"[^"\n]{1,40}"\s*:(?:[^{}]|\{\d)*\}[\s`]*$"""
-)
-_VALUE = re.compile(
-    r"""["'](?:final[_ ]?)?(?:answer|result|solution)["']\s*:\s*("[^"\n]*"|[^\s,}"][^,}\n]*)""",
+_JOINER = re.compile(r",|;|\b(?:and|or|und|et|y)\b|和|或")
+_NEW_THOUGHT = re.compile(
+    r"[.!?=]\s|"
+    + any_of(
+        TURN, DENIAL, "but|no|then|so|thus|hence|therefore|now|next|because|since|which|gives?"
+    ),
     re.IGNORECASE,
 )
-_DENIED = re.compile(rf"[\s*:]*(?:=|{any_of(DENIAL, 'between|either')})", re.IGNORECASE)
-_CODE = re.compile(r"__[a-z]|[a-z_]\(['\"]|\[['\"]|\)\.[a-z]")
-"""A line of program text states no answer, whatever number it ends in."""
-_OPTION = re.compile(r"[\s*(]*[A-J][).:]+\s*[^\n=]{1,40}")
-"""An option with its letter: `C) 27`."""
-_QUESTION = re.compile(
-    r"\W*(?:is|are|could|can|what|which|how|does|do|would|should|might|may|who|why)\b[^?\n]*\?\W*",
+_PART = re.compile(r"(?:^|[\s*])\(?[b-h]\)")
+_BOX_NAME = re.compile(r"[A-Za-z]\w{0,3}(?:_\{?\w{1,3}\}?)?\s*=\s*$")
+_RULED_OUT_BEFORE = re.compile(
+    rf"(?:{CONTRACTION}|\b(?:not|never|cannot))(?: be| equal(?: to)?)?"
+    r"(?:[\s:*$`\"'(\[{\\]|<answer>)*\Z",
     re.IGNORECASE,
 )
-_LAST_WORD = re.compile(
-    r"\b(?:is|are|be|was)\s+(?:on\s+)?(?:an?\s+|the\s+)?"
-    r"(?:\*\*([^*\n]{2,60})\*\*|([A-Za-z]{2,20}))[\s.!]*$",
+_RULED_OUT_AFTER = re.compile(
+    r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,12}(?:(?:that|this|it|which) )?"
+    r"(?:is|was)(?: (?:also|clearly|obviously|certainly|just))?"
+    r" (?:wrong|incorrect|false|mistaken|impossible|not (?:right|correct|true|it|the answer))\b",
     re.IGNORECASE,
 )
-"""The one word, or the words in bold, that end a line: `So the day is **Tuesday**.`"""
-_NO_LAST_WORD = re.compile(
-    any_of(DENIAL, FALSE, CHOICE, UNSURE, "no|believe|what|which|who|why|correct|true|false")
-    + rf"|{CONTRACTION}|\?",
+_RETRACTION = re.compile(
+    r"(?:[\s*$`\"')\]}.,;:!\\—–-]|</answer>){0,12}(?:(?:but|oh|no|hmm|wait)\W{1,3})?"
+    r"(?:(?:just )?kidding|scratch that|correction|oops|on second thought|I meant?\b(?= [^a-z])"
+    r"|sorry(?=[^\n]{0,60}[0-9])|actually\W{1,3}(?:no|wait)|wait\W{1,3}no"
+    r"|no\W{1,3}(?:wait|actually)|(?:actually|no)\W{1,3}it(?: is|['’]s)(?=[\s$*\\(]{1,4}[-0-9]))\b",
     re.IGNORECASE,
 )
-_ASIDE = re.compile(
-    r"(?:,|\s\()\s*(?:attained|achieved|reached|obtained|occurring|when|where|not|rather than"
-    r"|instead of|because|since)\b(?![^\n]*\b(?:so|thus|hence|therefore|then|gives?|giving|makes?"
-    r"|leaves?|leaving|total|is|are|has|have|get)\b)",
-    re.IGNORECASE,
-)
-"""What follows says where or why, or what the answer is not, and concludes nothing."""
-_ROUGHLY = re.compile(
-    r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b", re.IGNORECASE
-)
-"""Behind a piece it says that the piece is rough."""
-_ALIGNED = re.compile(
-    r"\s*\\begin\{(?:align|aligned|gather|gathered|split)\*?\}(.*)\\end\{[a-z]+\*?\}\s*", re.DOTALL
-)
-_STRAY = re.compile(r"(?:[?!@&^};%\\/]|(?<![a-z])\{)$")
-"""A number in the last line that follows one of these is part of something else."""
-_DIVIDED = re.compile(r"(?:\s|\$|\\[)\]]){0,4}/\s?[\\$({0-9]")
-"""Behind a piece it says that the piece is a part: quotients have been read as a whole before."""
-_NAMED = re.compile(r"[A-Z][a-z]{2,15} [0-9]{1,4}")
-"""A thing with its number: Shop 3."""
-_FORMULA_MARK = re.compile(r"\\[()\[\]]|\$|\*\*")
-_JOINT = re.compile(
-    r"[\s$*]*(?:,|\b(?:and|or)\b|,\s*(?:and|or)\b)[\s$*]*(?:[A-Za-z](?:_\{?\w\}?)?\s*=\s*)?"
-)
-_NAME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z](?:_\{?\w\}?)?\s*=\s*$")
-_STATES = re.compile(r"(?:\b(?:are|is|be|was|were|equals?)|[:=])[\s$*(\\]*$", re.IGNORECASE)
-_BOLD = re.compile(r"\*\*([^*\n]{1,120}[=^√π\\][^*\n]{1,120})\*\*")
-_GROWN = re.compile(
-    r"(?:\{,\}[0-9]{3})+(?![0-9])|\s?/\s?[0-9]+(?![0-9])"
-    r"|:[0-5][0-9](?![0-9:])(?:\s?[ap]\.?m\b\.?)?",
-    re.IGNORECASE,
-)
-"""What may go on after a number: groups of thousands, a denominator, the minutes of a time."""
-_NAMED_UNITS = sorted(
-    word for word in {*UNIT_WORDS} - {"square", "sq", "cubic", "second"} if word.isascii()
-)
-_UNIT = re.compile(
-    rf"(?: (?:{'|'.join(SCALES)})\b)?(?: (?:(?:square|cubic) )?(?:{'|'.join(_NAMED_UNITS)})\b"
-    r"(?!\s*(?:squared|cubed|per\b|old\b|[\^/²³])))?",
-    re.IGNORECASE,
-)
-"""A scale and a unit after a number: ` million dollars`."""
-_CHOICE = re.compile(any_of(CHOICE, "(?:and|but) also") + "|或", re.IGNORECASE)
-_CORRECTION = re.compile(rf"\bno\b\s*[-,:;.!—–]|{any_of(TURN)}", re.IGNORECASE)
-_ROUGH = re.compile(rf"{any_of(ROUGH)}|≈|\\approx", re.IGNORECASE)
-_SAME = re.compile(
-    r"[\s$*,;(\\)]*(?:or|i\.e\.|that is|which is|equivalently|in other words)[\s,:$*(\\]*"
-    r"(?:(?:about|approximately|approx\.?|roughly|around|in percent"
-    r"|as a (?:decimal|percentage|percent))[\s,:$*]*)?",
-    re.IGNORECASE,
-)
-"""Between two pieces it says that the second is the first in another form: `3/8, or 37.5%`."""
-_CLAUSE_END = re.compile(r"[;)]|[,.](?=\s|$)|$")
-_EXACT = MathConfig()
-_NEAR = MathConfig(tolerance=0.01)
 
 
 def find_answer(text: str, *, in_parts: bool = False) -> Span | None:
@@ -153,245 +69,69 @@ def find_answer(text: str, *, in_parts: bool = False) -> Span | None:
     visible = text[start:]
     marked = None
     if tags := find_tags(visible):
-        boxes = last_boxes(tags[-1].text, in_parts)
+        boxes = _last_boxes(tags[-1].text, in_parts)
         marked = boxes.shift(tags[-1].start) if boxes else tags[-1]
         if not marked.text.strip():
             return None
     elif "<answer>" in visible:
         return None
     else:
-        marked = last_boxes(visible, in_parts)
-    stated = _unless_taken_back(visible, marked) if marked else _in_words(visible)
+        marked = _last_boxes(visible, in_parts)
+    stated = _unless_taken_back(visible, marked) if marked else find_in_words(visible)
     return stated and stated.shift(start)
 
 
 def _unless_taken_back(text: str, marked: Span) -> Span | None:
     """Give a box or tag, what corrects it behind it, or None where it is denied."""
-    if is_ruled_out(text, marked.start, marked.end):
+    if _is_ruled_out(text, marked.start, marked.end):
         return None
-    end = find_retraction(text, marked.end)
+    end = _find_retraction(text, marked.end)
     if end is None:
         return marked
-    rest = _in_words(text[end:])
+    rest = find_in_words(text[end:])
     is_other = rest and any(sign.isdigit() for sign in rest.text)
     return rest.shift(end) if rest and is_other else None
 
 
-def _in_words(text: str) -> Span | None:
-    """Find an answer that is neither tagged nor boxed."""
-    whole = text.strip()
-    is_line = len(whole) <= MAX_BARE and "\n" not in whole and not find_marks(whole)
-    if is_line and (readings(whole) or _OPTION.fullmatch(whole) or time_of(whole) is not None):
-        return Span(text=whole, start=0, end=len(text))
-    if _OPEN_BOX.search(text):
+def _last_boxes(text: str, in_parts: bool) -> Span | None:
+    """Take the last box, together with those joined to it."""
+    boxes = [box for box in find_boxes(text) if box.text.strip()]
+    if not boxes:
         return None
-    if (value := _in_object(text)) is not None:
-        return value if value.text.strip() else None
-    return _in_items(text) or _behind_mark(text)
-
-
-def _behind_mark(text: str) -> Span | None:
-    """Find the answer behind the last mark that gives one, or else in the last line."""
-    marks = find_marks(text)
-    while marks and COMMENT.match(marks[-1].text):
-        comment = marks.pop()
-        if IS_FALSE.search(comment.text):  # what was marked before is taken back
-            return _in_last_line(text) if text[comment.end :].strip() else None
-    if not marks:
-        return _in_last_line(text)
-    return None if _DENIED.match(marks[-1].text) else _in_line(text, marks[-1], is_first=True)
-
-
-def _in_items(text: str) -> Span | None:
-    """Join the answers that end a response one a line, behind a line that announces them."""
-    start = max(0, len(text) - MAX_LINE)
-    ends = [match.span() for match in _HEADING_END.finditer(text, start)]
-    colon, start = ends[-1] if ends else (0, 0)
-    if not _ITEMS_NAME.search(text, text.rfind("\n", 0, colon) + 1, colon):
-        return None
-    lines = [line.strip() for line in text[start:].splitlines() if line.strip()]
-    items = [_BULLET.sub("", line, count=1).strip(" .,;*") for line in lines]
-    if not 1 < len(items) <= MAX_LINES or not all(map(readings, items)):
-        return None
-    return Span(text=" , ".join(items), start=start, end=len(text))
-
-
-def _in_object(text: str) -> Span | None:
-    """Find the answer of a JSON object that ends the response; empty where it has no such key."""
-    whole = _OBJECT.search(text, max(0, len(text) - MAX_LINE))
-    if whole is None:
-        return None
-    values = list(_VALUE.finditer(text, whole.start(), whole.end()))
-    if len(values) != 1:
-        return cut(text, whole.start(), whole.start())
-    start, end = values[0].span(1)
-    return Span(text=text[start:end].replace("\\\\", "\\").strip('"'), start=start, end=end)
-
-
-def _in_last_line(text: str) -> Span | None:
-    if formula := _last_display(text):
-        return formula
-    display = _DISPLAY_END.search(text, max(0, len(text) - 40))
-    line = last_line(text[: display.start()] if display else text)
-    if line is None:
-        return None
-    line = cut(text, max(line.start, line.end - MAX_LINE), line.end)
-    if _CODE.search(line.text) or _QUESTION.fullmatch(line.text):
-        return None
-    if answer := _in_line(text, line, is_first=False):
-        return answer
-    word = _LAST_WORD.search(line.text)
-    if word and not _NO_LAST_WORD.search(line.text):
-        return cut(line.text, *word.span(1 if word[1] else 2)).shift(line.start)
-    return line if len(line.text) <= MAX_BARE else None
-
-
-def _last_display(text: str) -> Span | None:
-    """Take a formula over several lines that ends the text; of aligned lines the last."""
-    if not text.rstrip(" \t\n.*`").endswith(("$", "\\]", "\\)")):
-        return None
-    formulas = find_formulas(text)
-    if not formulas or "\n" not in formulas[-1].text.strip():
-        return None
-    formula = formulas[-1]
-    if text[formula.end :].strip(" \t\n.$*`\\)]"):
-        return None
-    if aligned := _ALIGNED.fullmatch(formula.text):
-        row = aligned[1].rstrip().removesuffix("\\\\").rpartition("\\\\")[2].replace("&", " ")
-        return replace(formula, text=row.strip())
-    return formula if readings(formula.text) else None
-
-
-def _in_line(text: str, line: Span, *, is_first: bool) -> Span | None:
-    """Find the answer in a line: the line where it can be read, else a formula or number in it.
-
-    Behind a mark the first of its first sentence counts, otherwise the last. One that is hedged or
-    corrected is none: then the whole line stands. One that is denied leaves an empty answer.
-    """
-    part = line
-    if is_first:
-        part = first_sentence(line)
-    elif (aside := _ASIDE.search(line.text)) and _pieces(line.text[: aside.start()]):
-        part = cut(line.text, 0, aside.start()).shift(line.start)
-    is_whole = readings(part.text) or (is_first and _OPTION.fullmatch(part.text))
-    answer = part if is_whole else _choose_piece(part, is_first=is_first)
-    if answer is None:
-        return None
-    end = answer.start + len(text[answer.start : answer.end].rstrip(" ?*$"))
-    if is_denied(text, answer.start, end) or _ROUGHLY.match(text, end):
-        return replace(line, text="")
-    if (answer.start, answer.end) == (line.start, line.end):
-        return answer
-    return line if _is_hedged(line.text, answer.shift(-line.start), len(part.text)) else answer
-
-
-def _choose_piece(line: Span, *, is_first: bool) -> Span | None:
-    """Choose the first or last formula or number; None, or the line, where that is only a part."""
-    text = line.text
-    pieces = _pieces(text)
-    if not is_first:
-        pieces = [one for one in pieces if not _STRAY.search(text[: one.start][-2:])]
-    if is_first and _NAMED.fullmatch(text.strip(" .*")):
-        return line
-    numeric = [piece for piece in pieces if any(sign.isdigit() for sign in piece.text)] or pieces
-    if not numeric:
-        return line if is_first and normal(text) else None
-    first, second = (numeric[:2] if is_first else numeric[-2:]) if numeric[1:] else numeric * 2
-    chosen = first if is_first else second
-    if text[first.end : second.start].isspace() or _DIVIDED.match(text, chosen.end):
-        return line if is_first else None
-    if is_first:
-        return chosen.shift(line.start)
-    words = text[first.end : second.start]
-    is_restated = _SAME.fullmatch(words) and _agree(text, first, second, words)
-    return (first if is_restated else _last_list(text, numeric) or chosen).shift(line.start)
-
-
-def _last_list(line: str, pieces: list[Span]) -> Span | None:
-    """Join the last pieces that a line states side by side: `the roots are 3 and 7`."""
-    first = len(pieces) - 1
+    first = len(boxes) - 1
     while first > 0:
-        gap = line[pieces[first - 1].end : pieces[first].start]
-        if not _JOINT.fullmatch(_FORMULA_MARK.sub(" ", gap)):
+        gap = text[boxes[first - 1].end : boxes[first].start]
+        if not (in_parts and _PART.search(gap)) and not _joins(gap):
             break
         first -= 1
-    if first == len(pieces) - 1:
-        return None
-    name = _NAME.search(line, 0, pieces[first].start)
-    start = name.start() if name else pieces[first].start
-    are_equations = all("=" in piece.text for piece in pieces[first:])
-    if not name and not are_equations and not _STATES.search(line, 0, start):
-        return None
-    text = _FORMULA_MARK.sub(" ", line[start : pieces[-1].end])
-    return Span(text=text, start=start, end=pieces[-1].end) if readings(text) else None
+    if first == len(boxes) - 1:
+        return boxes[-1]
+    parts = {
+        (index if in_parts else meaning_of(box.text)): box.text.strip()
+        for index, box in enumerate(boxes[first:])
+    }
+    return Span(text=" , ".join(parts.values()), start=boxes[first].start, end=boxes[-1].end)
 
 
-def _pieces(text: str) -> list[Span]:
-    """List the formulas that can be read and the numbers outside them, in order."""
-    formulas = find_formulas(text)
-    for match in _BOLD.finditer(text):
-        if "$" not in match[1] and "\\(" not in match[1]:
-            formulas.append(cut(text, *match.span(1)))
-    pieces = [piece for piece in formulas if readings(piece.text)]
-    spans = [(piece.start, piece.end) for piece in pieces]
-    reached = 0
-    for number in find_numbers(text):
-        if number.start < reached or any(start <= number.start < end for start, end in spans):
-            continue
-        more = None if "/" in number.text else _GROWN.match(text, number.end)
-        reached = more.end() if more else number.end
-        if unit := _UNIT.match(text, reached):
-            reached = unit.end()
-        pieces.append(cut(text, number.start, reached))
-    return sorted(pieces, key=lambda piece: piece.start)
+def _joins(gap: str) -> bool:
+    if len(gap) > MAX_GAP or "\n\n" in gap:
+        return False
+    words = _BOX_NAME.sub("", _MARKUP.sub(" ", gap).strip())
+    is_short = len(words.split()) <= MAX_GAP_WORDS
+    return is_short and bool(_JOINER.search(words)) and not _NEW_THOUGHT.search(words)
 
 
-def _is_hedged(line: str, chosen: Span, sentence_end: int) -> bool:
-    """Whether another piece stands beside the chosen one as a choice, or in its place.
+def _is_ruled_out(text: str, start: int, end: int) -> bool:
+    """Whether the words beside a box or tag, end exclusive, say that what it holds is wrong.
 
-    A choice is looked for up to the end of the sentence; a correction up to the end of the line.
+    Bounds and conditions beside a box are no denial: `There are at most \\boxed{4}`.
     """
-    if not _CHOICE.search(line) and not _CORRECTION.search(line):
-        return False
-    pieces = _pieces(line)
-    before = [piece for piece in pieces if piece.end <= chosen.start]
-    after = [piece for piece in pieces if piece.start >= chosen.end]
-    pieces = [*before, chosen, *after]
-    turns = (*_CHOICE.finditer(line, 0, sentence_end), *_CORRECTION.finditer(line))
-    return any(_offers_another(line, turn, pieces, chosen) for turn in turns)
+    before = text[max(text.rfind("\n", 0, start) + 1, start - WINDOW) : start]
+    is_denied_before = _RULED_OUT_BEFORE.search(before) is not None
+    return is_denied_before or _RULED_OUT_AFTER.match(text, end) is not None
 
 
-def _offers_another(line: str, turn: re.Match[str], pieces: Sequence[Span], chosen: Span) -> bool:
-    before = next((piece for piece in reversed(pieces) if piece.end <= turn.start()), None)
-    after = next((piece for piece in pieces if piece.start >= turn.end()), None)
-    if before is None or after is None:
-        return False
-    words = line[turn.end() : after.start]
-    is_second = turn.re is _CHOICE and after == chosen
-    if len(words.split()) > MAX_TURN_WORDS:
-        return False
-    if not is_second and meaning_of(before.text) != meaning_of(chosen.text):
-        return False
-    return not _agree(line, before, after, words)
-
-
-def _agree(line: str, before: Span, after: Span, words: str) -> bool:
-    """Whether two pieces mean the same; the second with what follows it, as in `36, or 6^2`."""
-    rules = _NEAR if _ROUGH.search(words) else _EXACT
-    clause = _CLAUSE_END.search(line, after.end)
-    whole = line[after.start : clause.start() if clause else None]
-    others = readings(whole) or readings(after.text)
-    return any(
-        same(left, right, rules)
-        for reading in readings(before.text)
-        for left in _meanings(reading.node)
-        for other in others
-        for right in _meanings(other.node)
-    )
-
-
-def _meanings(node: Node) -> tuple[Node, ...]:
-    """Read a percentage as its number and as hundredths."""
-    if node.kind != "call" or node.name != "percent":
-        return (node,)
-    return node.args[0], tree.divide(node.args[0], tree.number(100))
+def _find_retraction(text: str, end: int) -> int | None:
+    """Find where the words behind an answer that take it back end; None where there are none."""
+    match = _RETRACTION.match(text, end)
+    return match.end() if match else None

@@ -119,7 +119,6 @@ _OVER_ONE = word_set(
 )
 """Commands that take the next letter where no braces follow."""
 _MATHEMATICS = re.compile(r"-?\\(?:frac|sqrt|pi)(?![a-zA-Z])")
-_CHINESE_JOINS = frozenset("与和或")
 _DEPTHS = {"sign": {"(": 1, "[": 1, ")": -1, "]": -1}, "command": {"{": 1, "}": -1}}
 
 
@@ -247,8 +246,9 @@ def exact(text: str) -> Fraction | None:
 def decimal(text: str) -> tuple[Fraction, int]:
     """Read a number, and count its digits where it has a decimal point."""
     mantissa, _, exponent = text.lower().partition("e")
-    if len(mantissa) > 2000 or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_EXPONENT:
-        raise NotMathError("a number too long to read")
+    is_long = len(mantissa) > 2000 or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_EXPONENT
+    if is_long or mantissa == ".":
+        raise NotMathError("a number too long to read, or a point")
     whole, point, decimals = mantissa.partition(".")
     num_digits = len((whole + decimals).lstrip("0")) if point and decimals else 0
     return Fraction(text), num_digits
@@ -352,7 +352,7 @@ def _token(text: str, match: re.Match[str], is_spaced: bool) -> tuple[Token | No
         return _word_token(match["word"], is_spaced), end
     piece = match.group()
     if kind == "chinese":
-        return Token("join" if piece in _CHINESE_JOINS else "chinese", piece, is_spaced), end
+        return Token("join" if piece in {*"与和或"} else "chinese", piece, is_spaced), end
     assert kind in ("number", "sign"), f"a piece of kind {kind}"
     return Token("number" if kind == "number" else "sign", piece, is_spaced), end
 

@@ -129,6 +129,10 @@ _FOR_ALL = re.compile(
     r"[a-z]?(?:\s?,\s?[a-z])*(?:\s?\\in\s?\\mathbb\s?\{?\s?[RZNQC]\s?\}?)?$"
 )
 """What an equation holds for, where it says no more than that."""
+_ITEM_START = re.compile(
+    r"[\s$]*(?:[0-9A-Za-z({\[|√π]|\\(?:[dtc]?frac|sqrt|pi|infty|binom|vec|mathbf|left|[({])|\Z)"
+)
+"""A line that starts otherwise goes on with the one before."""
 _UNNAMED = tree.symbol("")
 """What stands before the sign in `> 3`."""
 
@@ -147,6 +151,8 @@ def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
     `1,234` is a number and also a list. A `literal` reading works nothing out: its numerals above
     one are symbols, so that 23 + 4 is 4 + 23 but not 27.
     """
+    if "\n" in text and (items := _list_lines(text)):
+        return readings(items, literal=literal)
     plain = normal(text)
     if (inside := _ALL_TEXT.fullmatch(plain)) and (result := readings(inside[1], literal=literal)):
         return result
@@ -184,6 +190,14 @@ def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
         if not is_ambiguous:
             break
     return tuple(dict.fromkeys(results))
+
+
+def _list_lines(text: str) -> str:
+    """Put commas between lines that are an answer each; empty where they are none or go on."""
+    lines = [line for line in text.splitlines() if line.strip(" \t$")]
+    if len(lines) < 2 or not all(_ITEM_START.match(line) and readings(line) for line in lines):
+        return ""
+    return "" if any(wording(line) in words.UNIT_NAMES for line in lines) else " , ".join(lines)
 
 
 class Parser:
@@ -317,6 +331,8 @@ class Parser:
         while self.peek() in _SET_OPERATIONS:
             name = _SET_OPERATIONS[self.take()[:2]]
             right = self.expression()
+            if not (_is_set(node) and _is_set(right)):
+                raise NotMathError("a union with what is no set, or empty")
             parts = node.args if name == "union" and node.name == name else (node,)
             node = tree.call(name, *parts, right)
         return node
@@ -355,7 +371,8 @@ class Parser:
         is_set = closing is _CLOSING["\\{"]
         while self.peek() not in closing and self.position < len(self.tokens):
             if self._at_separator():
-                self.position += 1
+                if self.take().kind == "join" and not is_set:
+                    raise NotMathError("a word between the ends of an interval")
                 has_comma = True
                 continue
             if items and not has_comma:
@@ -474,6 +491,8 @@ class Parser:
             return True
         if token == ("word", "in"):
             return False
+        if kind == "number" and not self.tokens[self.position].is_spaced:
+            return self.tokens[self.position - 1].kind != "name"  # x2 may be an index or a power
         return kind in _LEAF_KINDS or (kind == "command" and text in _LEAF_COMMANDS)
 
     def _unit(self) -> bool:
@@ -601,6 +620,8 @@ class Parser:
         digits = self.take().text
         value, num_digits = decimal(digits)
         kind, text = self.peek()
+        if text == "!" and digits.startswith("00"):
+            raise NotMathError(f"{digits} is no number")
         if self.literal and "e" in (lower := digits.lower()):
             mantissa, _, exponent = lower.partition("e")
             scale = tree.power(self._numeral(Fraction(10)), self._signed(int(exponent)))
@@ -689,6 +710,8 @@ class Parser:
             node = tree.divide(tree.call("ln", inside), tree.call("ln", base))
         else:
             args = inside.args if inside.kind == "seq" else (inside,)
+            if not args:
+                raise NotMathError(f"{name} of nothing")
             node = tree.call(name if base is None else f"{name}_{_text_of(base)}", *args)
         return node if exponent is None else tree.power(node, exponent)
 
@@ -794,6 +817,15 @@ def _in_brackets(opening: str, end: str, items: list[Node], has_comma: bool) -> 
     if len(items) == 1 and not has_comma and brackets in ("()", "[]"):
         return items[0]
     return tree.seq(brackets, items)
+
+
+def _is_set(node: Node) -> bool:
+    """Whether a node may be a set that is not empty: brackets, a name, an expression of names."""
+    if node.kind == "seq":
+        return bool(node.args) and not tree.is_matrix(node)
+    if node.kind == "call" and node.name in _SET_OPERATIONS.values():
+        return True
+    return node.kind != "relation" and bool(tree.symbols(node) - {"∅"})
 
 
 def _both_signs(node: Node) -> list[Node]:

@@ -152,7 +152,7 @@ def _is_foreign(name: str, named: frozenset[str]) -> bool:
 
 def has_parts(prompt: str, golds: list[str]) -> bool:
     """Whether a reference lists an answer for each part of the question."""
-    num_parts = read_question(prompt).num_parts if "(b)" in prompt else 0
+    num_parts = read_question(prompt).num_parts
     return num_parts > 1 and any(
         len(reading.node.args) == num_parts and reading.node.kind == "seq"
         for gold in golds
@@ -184,7 +184,7 @@ def drop_labels(answer: str) -> str:
 
 def drop_modulus(answer: str, prompt: str) -> str:
     """Take 1 out of 1 (mod 5) where the question names the modulus 5 of a remainder."""
-    match = _RESIDUE.fullmatch(answer) if "mod" in answer else None
+    match = _RESIDUE.fullmatch(answer)
     is_asked = match and re.search(rf"(?:divided by|mod[a-z]*)\W{{0,6}}{match[2]}\b", prompt)
     return match[1] if match and is_asked else answer
 

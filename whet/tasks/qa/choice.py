@@ -17,10 +17,10 @@ from itertools import pairwise
 from typing import Literal
 
 from whet.config import Config
-from whet.tasks.answers import no_answer, to_score
+from whet.tasks.answers import no_answer, strip_lead, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import LOOSE, MAX_SPAN, Statement, statements, strip_markup
-from whet.text.final_answer import CHOICE, TURN, any_of, is_denied, shown_text
+from whet.text.final_answer import CHOICE, TURN, any_of, is_denied, visible_text
 from whet.types import Problem, Score
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -72,7 +72,7 @@ _NOTES = {None: "the answer is neither yes nor no", "both": "does not decide"}
 _WORDS: dict[str, Word] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 _FIRST = re.compile(
     r"(?:(?:therefore|thus|so|hence|clearly|simply|most likely|likely|probably|a|an|definitely)"
-    r"[ ,:]+)*[(\[\"'“]? ?(yes|no|true|false)(?![\w'’-])",
+    r"[ ,:]+)*[(\[\"'“]? ?(yes|no|true|false)(?![\w-]|['’]\w)",
     re.IGNORECASE,
 )
 _SECOND = re.compile(
@@ -161,13 +161,13 @@ def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked 
         picked = pick(statement.text, options, must_be_whole=statement.form in LOOSE)
         if picked is not None or statement.is_explicit:
             return statement, picked
-    return _first_line(shown_text(text) or "", options)
+    return _first_line(visible_text(text) or "", options)
 
 
 def _first_line(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:
     """Read a letter that has the first line to itself, or with its own text, before the reasons."""
     first, _, rest = text.strip().partition("\n")
-    if _LISTED.match(rest.strip()):
+    if _LISTED.match(rest.strip()) or is_denied(text.strip(), 0, len(first)):
         return None
     words = strip_markup(first[:MAX_SPAN])
     picked = pick(words, options, must_be_whole=True)
@@ -222,7 +222,7 @@ def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picke
     """
     if len(text) > MAX_SPAN:
         return None
-    words = strip_markup(text).lstrip("#> ")
+    words = strip_markup(text).lstrip("#> ").rstrip("# ").removeprefix("= ")
     by_text = _by_text(words, options) or _text_and_letter(words, options)
     if by_text is not None and len(words) > 1:
         return by_text
@@ -353,8 +353,9 @@ def last_word(text: str) -> tuple[str, Word | None] | None:
         word = read_word(statement.text, must_be_whole=statement.form == "conclusion")
         if word is not None or statement.is_explicit:
             return statement.text, word
-    opening = (shown_text(text) or "").strip().partition("\n")[0]
-    word = read_word(opening, must_be_whole=False)
+    shown = (visible_text(text) or "").strip()
+    opening = shown.partition("\n")[0]
+    word = None if is_denied(shown, 0, len(opening)) else read_word(opening, must_be_whole=False)
     return None if word is None else (opening, word)
 
 
@@ -366,7 +367,8 @@ def read_word(text: str, *, must_be_whole: bool) -> Word | None:
     >>> read_word("yes/no", must_be_whole=False)
     'both'
     """
-    words = strip_markup(text[:MAX_SPAN])
+    plain = strip_markup(text[:MAX_SPAN]).lstrip("#> ").rstrip("# ")
+    words = strip_lead(plain if plain.count("=") > 1 else plain.removeprefix("= "))
     first = _FIRST.match(words)
     if first is None or _NOT_AN_ANSWER.match(words, first.end()):
         return None

@@ -31,11 +31,11 @@ from whet.tasks.base import FileTask, data_error
 from whet.text.final_answer import visible_text
 from whet.types import Json, Problem, Score
 
-SCRIPTS = {
-    "bn": "BENGALI", "el": "GREEK", "gu": "GUJARATI", "he": "HEBREW", "kn": "KANNADA",
-    "ko": "HANGUL", "ml": "MALAYALAM", "pa": "GURMUKHI", "ta": "TAMIL", "te": "TELUGU",
-    "th": "THAI", "ar": "ARABIC",
-}  # fmt: skip
+_LANGUAGES = "bn el gu he kn ko ml pa ta te th ar"
+_ALPHABETS = (
+    "BENGALI GREEK GUJARATI HEBREW KANNADA HANGUL MALAYALAM GURMUKHI TAMIL TELUGU THAI ARABIC"
+)
+SCRIPTS = dict(zip(_LANGUAGES.split(), _ALPHABETS.split(), strict=True))
 """The start of the Unicode names of a language's letters."""
 NOT_ARABIC = frozenset("پچژگکیٹڈڑںےہھ")
 """Letters of Persian and Urdu, which share the Arabic script."""
@@ -77,7 +77,7 @@ class IFEval(FileTask):
         or last line, or without asterisks.
         """
         instructions = _instructions(problem)
-        response = visible_text(text)
+        response = visible_text(text, keep_comments=True)
         if response is None or not response.strip():
             return no_answer(*PARTS)
         if _is_echo(problem, response):

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Literal, TypeVar
 
 from whet.config import Config
-from whet.tasks.answers import no_answer, read_final, to_score
+from whet.tasks.answers import no_answer, read_final, strip_lead, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.literals import parse
 from whet.text.final_answer import (
@@ -25,7 +25,7 @@ from whet.text.final_answer import (
     is_denied,
     is_doubtful,
     last_line,
-    shown_text,
+    visible_text,
 )
 from whet.types import Problem, Score
 
@@ -35,10 +35,8 @@ T = TypeVar("T")
 
 GROUP = 4
 MAX_WORDS = 64
-_NUMBERS = {
-    "zero": "0", "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6",
-    "seven": "7", "eight": "8", "nine": "9", "ten": "10", "eleven": "11", "twelve": "12",
-}  # fmt: skip
+_NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve"
+_NUMBERS = {word: str(number) for number, word in enumerate(_NUMBER_WORDS.split())}
 _BOLD = re.compile(r"\*{2,3}([^*\n]{1,2000})\*{2,3}")
 _WORD = re.compile(r"\w[\w '’./&!-]*")
 _NO_WORD = re.compile(
@@ -89,7 +87,7 @@ def read_words(span: str) -> list[str] | None:
     >>> read_words("Yes, no,Four"), read_words("yes or no"), read_words("")
     (['yes', 'no', '4'], None, None)
     """
-    words = [word.strip(" .*_\"'\n").casefold() for word in span.split(",")]
+    words = [word.strip(" .*_\"'\n").casefold() for word in strip_lead(span).split(",")]
     is_list = len(words) <= MAX_WORDS and all(
         _WORD.fullmatch(word) and not _NO_WORD.search(word) for word in words
     )
@@ -147,7 +145,7 @@ def _score_text(problem: Problem, text: str) -> Score:
     gold = " ".join((problem.answer or "").split())
     if not gold:
         raise data_error(problem, "a text as its answer", problem.answer)
-    visible = shown_text(text)
+    visible = visible_text(text)
     if visible is None or not visible.strip() or has_open_tag(visible):
         return no_answer("share")
     tags = find_tags(visible)
@@ -163,7 +161,7 @@ def _score_text(problem: Problem, text: str) -> Score:
 
 def _read_bold(text: str) -> tuple[str, list[str]] | None:
     """Read what the last line has in bold, where nothing stands in tags or boxes."""
-    visible = shown_text(text)
+    visible = visible_text(text)
     line = None if visible is None else last_line(visible)
     if visible is None or line is None or "answer>" in visible or "boxed" in visible:
         return None

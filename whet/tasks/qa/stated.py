@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
+from whet.tasks.answers import cut_remarks
 from whet.text.final_answer import (
     DENIAL,
     REFERENCE,
@@ -20,7 +21,7 @@ from whet.text.final_answer import (
     has_open_tag,
     is_denied,
     last_line,
-    shown_text,
+    visible_text,
 )
 
 MAX_SPAN = 4096
@@ -35,8 +36,9 @@ _MARKER = re.compile(
     r"[ \t*_\"']{0,8}(?:should be|would be|must be|is|are|:|：|=|[-–—](?=[ \t])|应为|为|是|选)"
     r"[ \t*_:：]*"
     r"|^[ \t]*(?:#{1,6}|\*\*)[ \t*]*(?:the )?(?:final )?answer[ \t*]*$"
-    r"|\b(?:conclusion|verdict|choice|réponse|respuesta|antwort)[*\"']{0,3}[ \t]?"
-    r"(?::|：|→|->)[ \t*_]*"
+    r"|\b(?:conclusion|verdict|choice|réponse|respuesta|antwort|(?<!-)results?|output|solution"
+    r"|final)[*\"']{0,3}[ \t]?(?::|：|→|->|=>?)[ \t*_]*"
+    r"|\b(?:result|solution) is\b[ \t*_:]*"
     r"|^####[ \t]+(?=\(?(?:[A-E]\b|yes\b|no\b|true\b|false\b))",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -60,7 +62,11 @@ _NO_VERDICT = re.compile(
 """Before `B is correct` it says that the response does not claim so."""
 _OTHERS = re.compile(any_of(REFERENCE, "official") + r"[ \t]{1,4}\Z", re.IGNORECASE)
 """What is said of the reference is no answer of the response."""
-_CONCLUSION = re.compile(r"\b(?:therefore|thus|hence|so|it is|it's|must be)[ \t,:]+", re.IGNORECASE)
+_CONCLUSION = re.compile(
+    r"\b(?:therefore|thus|hence|so|it is|it's|must be|(?:all in all|in short|to sum up|overall"
+    r"|in conclusion)(?=[,:]))[ \t,:*]+",
+    re.IGNORECASE,
+)
 
 _WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|bf|rm|textrm)\s?\{([^{}]*)\}")
 _NOISE = re.compile(r"[*`$]|_{2,}|\\[()\[\]!,;]|\\(?:quad|left|right)(?![a-z])")
@@ -94,7 +100,7 @@ def statements(text: str) -> list[Statement]:
     >>> [one.text for one in statements("<think>B?</think>The answer is B. No: \\\\boxed{C}")]
     ['B. No: \\\\boxed{C}', 'C']
     """
-    visible = shown_text(text)
+    visible = visible_text(text)
     if visible is None or has_open_tag(visible) or has_open_box(visible):
         return []
     boxes = find_boxes(visible, nested=True)
@@ -110,8 +116,8 @@ def statements(text: str) -> list[Statement]:
             content = "" if is_denied(visible, box.start, box.end) else box.text
             stated.append(Statement(start=box.start, form="box", text=content))
     stated = sorted([*stated, *_in_words(visible)], key=lambda statement: statement.start)
-    line = last_line(_cut_closing(visible))
-    if line is None or len(line.text) > MAX_SPAN:
+    line = last_line(_cut_closing(cut_remarks(visible)))
+    if line is None or len(line.text) > MAX_SPAN or is_denied(visible, line.start, line.end):
         return stated
     # A last line with a box or a marker in it is read there; one that only concludes may also be
     # bare as a whole.
@@ -134,11 +140,12 @@ def _in_words(text: str) -> list[Statement]:
     stated = []
     for pattern, form in _PATTERNS:
         for match in deque(pattern.finditer(text, start), maxlen=_MAX_OF_A_KIND):
-            if is_denied(text, match.end(), match.end()):
+            # The rest of the line, or the next line where nothing is left of this one.
+            rest = text[match.end() : match.end() + MAX_SPAN + 1].lstrip().partition("\n")[0]
+            end = text.find(rest, match.end()) + len(rest)
+            if is_denied(text, match.end(), match.end()) or is_denied(text, match.end(), end):
                 continue
             if not _OTHERS.search(text, max(match.start() - 16, 0), match.start()):
-                # The rest of the line, or the next line where nothing is left of this one.
-                rest = text[match.end() : match.end() + MAX_SPAN + 1].lstrip().partition("\n")[0]
                 stated.append(Statement(start=match.start(), form=form, text=rest))
     for match in deque(_VERDICT.finditer(text, start), maxlen=_MAX_OF_A_KIND):
         if not _NO_VERDICT.search(text[max(match.start() - 12, 0) : match.start()]):

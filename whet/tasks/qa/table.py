@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Literal
 
 from whet.config import Config
-from whet.tasks.answers import no_answer, to_score, write_in_line
+from whet.tasks.answers import cut_remarks, no_answer, strip_lead, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.choice import last_word
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
@@ -27,7 +27,7 @@ from whet.text.final_answer import (
     is_denied,
     is_doubtful,
     only_number,
-    shown_text,
+    visible_text,
 )
 from whet.types import Problem, Score, read_number
 
@@ -45,12 +45,10 @@ _SCALES |= {"lakh": 10**5, "lakhs": 10**5, "crore": 10**7, "crores": 10**7}
 _SCALES |= {"millions": 10**6, "billions": 10**9, "thousands": 10**3, "hundreds": 100}
 _UNIT_WORDS = {"$": "dollar", "usd": "dollar", "£": "pound", "gbp": "pound", "€": "euro"}
 _UNIT_WORDS |= {"eur": "euro", "¥": "yen", "₹": "rupee", "%": "percent", "pct": "percent"}
-_NO_UNITS = frozenset(["and", "to", "of"])
-"""Before a unit they make another number."""
 _NO_UNIT = re.compile(
-    r"(?i)\b(?:is|are|was|were|equals?|this|that|please|ignore|plus|minus|times|over|mod|divided"
-    r"|squared|cubed|factorial|score|gross|half|halves|(?:thir|four|fif|six|seven|eigh|nin|ten"
-    r"|hundred|thousand|million)(?:ds?|ths?)|but|no)\b"
+    r"(?i)\A(?:and|to|of)\b|\b(?:is|are|was|were|equals?|this|that|please|ignore|plus|minus|times"
+    r"|over|mod|divided|squared|cubed|factorial|score|gross|half|halves|but|no"
+    r"|(?:thir|four|fif|six|seven|eigh|nin|ten|hundred|thousand|million)(?:ds?|ths?))\b"
 )
 """With one of these the words behind a number are no unit: `5 squared`, `5 halves`."""
 _VERB = re.compile(
@@ -178,7 +176,8 @@ def read_answer(text: str) -> str | None:
     longest = _MAX_LINE if last.form == "line" else MAX_SPAN
     if not last.text.strip() or len(last.text) > longest:
         return None
-    return last.text if last.is_explicit else _read_sentence(last.text)
+    bare = last.text.strip().strip("#").strip().removeprefix("=").strip()
+    return bare if last.is_explicit else _read_sentence(cut_remarks(bare))
 
 
 def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
@@ -191,7 +190,7 @@ def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
         return word is not None and word[1] == gold.strip().lower()
     if len(split_list(gold)) < 2:
         return False
-    listing = _LISTING.search((shown_text(text) or "")[-MAX_SPAN:].rstrip())
+    listing = _LISTING.search((visible_text(text) or "")[-MAX_SPAN:].rstrip())
     if listing is None or is_doubtful(listing["heading"] + listing["items"][-1]):
         return False
     return agrees(gold, write_in_line(listing["items"]), rule)
@@ -219,6 +218,7 @@ def _read_sentence(span: str) -> str:
         return first
     verb = _VERB.search(span)
     if verb is None:
+        span = strip_lead(span)
         is_sentence = _IN.match(span) or _NEEDS.search(span)
         return only_number(span) or span if is_sentence else span
     is_quantity = quantity(span) is not None or quantity(span[: verb.start()]) is not None
@@ -232,7 +232,7 @@ def _read_sentence(span: str) -> str:
 
 def _is_whole(gold: str, text: str) -> bool:
     """Whether the reference is a sentence or a long listing, and the response says just that."""
-    response = (shown_text(text) or "")[: MAX_SPAN + 1].strip()
+    response = (visible_text(text) or "")[: MAX_SPAN + 1].strip()
     is_short = _VERB.search(gold) is None and len(gold) <= _MAX_LINE
     if is_short or len(response) > MAX_SPAN:
         return False
@@ -319,9 +319,7 @@ def quantity(text: str) -> Quantity | None:
     if value is None or (after.strip() and not _UNIT.fullmatch(after.strip())):
         return None
     scale, rest = _read_scale(after.strip())
-    if rest and (rest.split()[0].lower() in _NO_UNITS or _NO_UNIT.search(rest)):
-        return None
-    if is_doubtful(rest):
+    if _NO_UNIT.search(rest) or is_doubtful(rest):
         return None
     is_glued = bool(after) and after[0].isalpha() and scale == 1
     unit = unit_words(f"{match['currency'] or ''} {rest}")

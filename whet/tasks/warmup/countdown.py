@@ -13,7 +13,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
-from whet.tasks.game24.lines import SYMBOLS, Expression, Value, combine, parse
+from whet.tasks.game24.lines import SIGNS, SYMBOLS, Expression, Value, combine, parse
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.types import Json, Problem, Score, Split, fifth
 
@@ -28,9 +28,8 @@ _ASK = (
     "Make {target} from the numbers {numbers} with + - * / and brackets. Use {use}. "
     "End with the expression between answer tags: <answer>(a + b) * c</answer>"
 )
-_SIGNS = {"\N{MULTIPLICATION SIGN}": "*", "\N{DIVISION SIGN}": "/", "\N{MINUS SIGN}": "-", "$": ""}
-_LATEX = {r"\times": "*", r"\cdot": "*", r"\div": "/", r"\left": "", r"\right": ""}
-_SIGN = re.compile("|".join(re.escape(sign) for sign in (*_SIGNS, *_LATEX)))
+_LATEX = {r"\times": "*", r"\cdot": "*", r"\div": "/", r"\left": "", r"\right": "", "$": ""}
+_SIGN = re.compile("|".join(map(re.escape, _LATEX)))
 _MAX_SEARCH = 20_000
 
 
@@ -132,7 +131,8 @@ def _joins(a: Term, b: Term) -> Iterator[Term]:
 
 def _parse(span: str, target: int) -> Expression | None:
     """Parse `EXPR`, `EXPR = target` or `target = EXPR`."""
-    body, equals, claim = _SIGN.sub(lambda sign: {**_SIGNS, **_LATEX}[sign[0]], span).partition("=")
+    plain = _SIGN.sub(lambda sign: _LATEX[sign[0]], span.translate(SIGNS))
+    body, equals, claim = plain.partition("=")
     if equals and body.strip() == str(target):
         body, claim = claim.removesuffix("."), body
     if equals and claim.strip().rstrip(".") != str(target):

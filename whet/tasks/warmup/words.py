@@ -16,7 +16,7 @@ from dataclasses import replace
 from random import Random
 from typing import Literal
 
-from whet.tasks.answers import no_answer, read_final, to_score
+from whet.tasks.answers import no_answer, read_final, strip_lead, to_score
 from whet.tasks.base import StepNote, data_error
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
@@ -185,8 +185,8 @@ class Reverse(GeneratedTask):
         gold = problem.answer
         if not gold:
             raise data_error(problem, "the reversed text as its answer", gold)
-        gold = _unquote(gold) or gold
-        answer = read_final(text, _unquote)
+        gold = _unquote(gold, keeps_stop=True) or gold
+        answer = read_final(text, lambda span: _unquote(span, keeps_stop=gold.endswith(".")))
         if answer is None:
             return no_answer("places")
         span, reversed_text = answer
@@ -219,9 +219,11 @@ def _draw_text(rng: Random, length: int, unit: Unit) -> str:
     return text[:length].strip()
 
 
-def _unquote(span: str) -> str | None:
+def _unquote(span: str, *, keeps_stop: bool) -> str | None:
     if "\n" in span:
         return None
+    span = strip_lead(span).strip("*")
+    span = span if keeps_stop else span.removesuffix(".").strip("*")
     if match := _QUOTED_END.fullmatch(span):
         return match[2]
     if _SENTENCE.match(span):

@@ -1,0 +1,153 @@
+"""The predicted cost of a file on many GPUs: how ranks share its stages, what a rank holds and
+takes, what decides the time, and the fewest GPUs that hold it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from whet.errors import ConfigError
+from whet.models.config import ModelConfig
+from whet.models.cost import ALONE, Card, Layout
+from whet.plan.phases import Job, fits, phases
+from whet.plan.predict import Stages, find_card, list_jobs, print_phases, print_sentences
+from whet.recipes.training import ModelStageConfig
+from whet.track.progress import printer
+
+NODE = 8
+MOST_GPUS = 512
+"""Where the search for the fewest GPUs ends."""
+NEGLIGIBLE = 0.1
+"""Share of the time that a simpler layout may cost."""
+PUBLISHED_FACTOR = 1.6
+"""Seconds of a step in RLinf's and verl's published runs of 2025 on 8 and 64 H100s over those
+predicted from the rates of one H200 (docs/performance.md)."""
+Planned = Sequence[tuple[str, Job]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """GPUs of one kind in equal nodes, of at most `NODE` GPUs where their number is left out;
+    `shard` and `sequence` are chosen if left out, `price` is in dollars for a GPU and an hour."""
+
+    gpu: str
+    gpus: int
+    nodes: int | None = None
+    shard: int | None = None
+    sequence: int | None = None
+    price: float | None = None
+
+    @property
+    def node(self) -> int:
+        """GPUs of a node."""
+        nodes = self.nodes or -(-self.gpus // NODE)
+        if self.gpus % nodes:
+            raise ConfigError(f"--gpus is {self.gpus}, which {nodes} nodes cannot share equally")
+        return self.gpus // nodes
+
+
+def print_cluster_plan(
+    stages: Stages, cluster: Cluster, *, prompt: int, tokens: int | None
+) -> bool:
+    """Print what each rank of a cluster holds and takes; return whether all stages fit."""
+    cluster = _with_settings(cluster, stages)
+    card = find_card(cluster.gpu)
+    planned = list_jobs(stages, prompt, tokens)
+    layout = choose_layout(planned, card, cluster)
+    chosen = [(stage, job.on(layout)) for stage, job in planned]
+    nodes = f"{cluster.gpus // cluster.node} × {cluster.node}"
+    title = (
+        f"on each of {nodes} {cluster.gpu}, shard = {layout.shard}, sequence = {layout.sequence}"
+    )
+    total, notes, unfit = print_phases(chosen, card, title=title)
+    hours = total / 3600
+    money = "" if cluster.price is None else f", ${hours * cluster.gpus * cluster.price:,.0f}"
+    summary = f"{hours:.2f} hours in all, {hours * cluster.gpus:,.0f} GPU-hours{money}"
+    printer.print(summary, style="bold")
+    fewest = count_fewest(planned, cluster.gpu)
+    holds = f"the fewest {cluster.gpu} that hold it: {fewest or f'more than {MOST_GPUS}'}"
+    rates = f"published runs of other systems took about {PUBLISHED_FACTOR} times such predictions"
+    print_sentences([*_bounds(chosen, card, total), holds, rates, *notes, *unfit])
+    return not unfit
+
+
+def _with_settings(cluster: Cluster, stages: Stages) -> Cluster:
+    """Take the layout that the file sets; what it leaves open stays to be chosen."""
+    tables = [stage.cluster for stage in stages.values() if isinstance(stage, ModelStageConfig)]
+    shard = next((table.shard for table in tables if table.shard is not None), None)
+    sequence = next((table.sequence for table in tables if table.sequence > 1), None)
+    return replace(cluster, shard=shard, sequence=sequence)
+
+
+def choose_layout(planned: Planned, card: Card, cluster: Cluster) -> Layout:
+    """Choose the simplest layout with which all stages fit and that is about as fast as the
+    fastest; if none fits, the one that holds least."""
+    layouts = list_layouts(planned, cluster)
+    fitting = [layout for layout in layouts if _holds(planned, card, layout)]
+    if not fitting:
+        return max(layouts, key=lambda layout: (layout.shard, layout.sequence))
+    seconds = {layout: run_seconds(planned, card, layout) for layout in fitting}
+    enough = min(seconds.values()) * (1 + NEGLIGIBLE)
+    return next(layout for layout in fitting if seconds[layout] <= enough)
+
+
+def list_layouts(planned: Planned, cluster: Cluster) -> list[Layout]:
+    """List layouts, the simplest first: whole nodes share masters, ranks of a node sequences."""
+    ranks = cluster.gpus
+    node = cluster.node
+    if ranks == 1:
+        return [ALONE]
+    shapes = [job.cost.cfg for _, job in planned if job.train is not None]
+    if cluster.shard and ranks % cluster.shard:
+        raise ConfigError(f"cluster.shard is {cluster.shard}, which does not divide {ranks} GPUs")
+    shards = [size for size in range(node, ranks + 1, node) if ranks % size == 0]
+    sequences = [
+        size
+        for size in range(1, node + 1)
+        if node % size == 0 and all(_can_share(shape, size) for shape in shapes)
+    ]
+    if cluster.sequence and cluster.sequence not in sequences:
+        known = ", ".join(map(str, sequences))
+        raise ConfigError(f"cluster.sequence is {cluster.sequence}, possible here are {known}")
+    return [
+        Layout(ranks=ranks, node=node, shard=shard, sequence=sequence)
+        for sequence in ([cluster.sequence] if cluster.sequence else sequences)
+        for shard in ([cluster.shard] if cluster.shard else shards)
+    ]
+
+
+def _can_share(shape: ModelConfig, size: int) -> bool:
+    heads = shape.num_kv_heads
+    return shape.num_heads % size == 0 and (heads % size == 0 or size % heads == 0)
+
+
+def run_seconds(planned: Planned, card: Card, layout: Layout) -> float:
+    return sum(
+        phase.seconds * phase.times for _, job in planned for phase in phases(job.on(layout), card)
+    )
+
+
+def count_fewest(planned: Planned, gpu: str) -> int | None:
+    """Count the fewest GPUs that hold all stages, in whole nodes above one; None if too many."""
+    card = find_card(gpu)
+    for gpus in chain(range(1, NODE), range(NODE, MOST_GPUS + 1, NODE)):
+        layouts = list_layouts(planned, Cluster(gpu=gpu, gpus=gpus))
+        if any(_holds(planned, card, layout) for layout in layouts):
+            return gpus
+    return None
+
+
+def _holds(planned: Planned, card: Card, layout: Layout) -> bool:
+    return all(fits(job.on(layout), card) for _, job in planned)
+
+
+def _bounds(planned: Planned, card: Card, total: float) -> Iterator[str]:
+    """Name the phase that takes most of the time, and what decides its own."""
+    seconds: dict[tuple[str, str, str], float] = {}
+    for stage, job in planned:
+        for phase in phases(job, card):
+            key = (stage, phase.name, phase.bound)
+            seconds[key] = seconds.get(key, 0.0) + phase.seconds * phase.times
+    if seconds:
+        stage, name, bound = most = max(seconds, key=lambda key: seconds[key])
+        reason = f", by {bound}" if bound else ""
+        yield f"bound by {stage}, {name}{reason}: {seconds[most] / total:.0%} of the time"

@@ -1,0 +1,157 @@
+# mypy: allow-untyped-calls
+"""Ulysses sequence parallelism (Jacobs et al. 2023): ranks of a group share one packed batch.
+
+Each rank computes embeddings, norms, feed-forward layers and the head for its part of the tokens.
+Around attention an all-to-all exchanges tokens for heads, so that a rank has all tokens of its
+share of the heads. Numbers move between ranks, and none are added but gradients of repeated heads.
+
+Every rank of the group has the whole batch, and gets the scores of all its targets: losses may
+compare tokens of a sequence or of a pair. Only the parameters' gradients are those of a part; their
+sum over the ranks is the gradient of the loss that each of them has. A loss or metric is therefore
+counted on one rank of the group.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn import functional as F
+
+from whet.data.examples import Batch
+from whet.errors import ConfigError
+from whet.kernels import AttentionSpec
+from whet.kernels.layer_ops import split_heads
+from whet.models.config import ModelConfig
+from whet.models.transformer import PackedAttention, Transformer
+
+
+def check_sequence(cfg: ModelConfig, size: int) -> None:
+    """Refuse a number of ranks that the heads cannot be dealt out to evenly."""
+    if not _fits(cfg, size):
+        sizes = [str(number) for number in range(1, cfg.num_heads + 1) if _fits(cfg, number)]
+        raise ConfigError(
+            f"cluster.sequence = {size} does not divide the model's attention: {cfg.num_heads} "
+            f"query heads on {cfg.num_kv_heads} key-value heads; possible are {', '.join(sizes)}"
+        )
+
+
+def _fits(cfg: ModelConfig, size: int) -> bool:
+    kv_heads = cfg.num_kv_heads
+    return cfg.num_heads % size == 0 and (kv_heads % size == 0 or size % kv_heads == 0)
+
+
+def score_batch(
+    model: Transformer,
+    batch: Batch,
+    group: dist.ProcessGroup,
+    *,
+    entropy_gradient: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Compute log-probability and entropy at each target, as `learner.score_batch` does alone."""
+
+    def score(hidden_MH: Tensor, mine_M: Tensor) -> Tensor:
+        targets = batch.label_M[mine_M], batch.temperature_M[mine_M]
+        logprob_M, entropy_M = model.token_logprobs(hidden_MH, *targets)
+        return torch.stack([logprob_M, entropy_M if entropy_gradient else entropy_M.detach()])
+
+    logprob_M, entropy_M = read_targets(model, batch, group, score)
+    return logprob_M, entropy_M
+
+
+def read_targets(
+    model: Transformer,
+    batch: Batch,
+    group: dist.ProcessGroup,
+    read: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Run the model on this rank's part of the tokens, and return what `read` makes of all targets.
+
+    `read` gets the hidden states of this rank's targets, and their indices among all M. Its last
+    dimension is that of the targets.
+    """
+    rank = dist.get_rank(group)
+    tokens = len(batch.tokens_T)
+    attend = UlyssesAttention(batch, group)
+    part = attend.part
+    padding = 0, part * group.size() - tokens
+    own = slice(rank * part, (rank + 1) * part)
+    hidden_TH: Tensor = model(
+        F.pad(batch.tokens_T, padding)[own], F.pad(batch.positions_T, padding)[own], attend
+    )
+    mine_M = torch.nonzero(batch.source_M // part == rank)[:, 0]
+    values = read(hidden_TH[batch.source_M[mine_M] - rank * part], mine_M)
+    gathered: Tensor = _GatherTargets.apply(values, mine_M, len(batch.source_M), group)
+    return gathered
+
+
+class UlyssesAttention:
+    """An `Attend` for a part of a batch's tokens: all ranks have as many, the last ones padded."""
+
+    def __init__(self, batch: Batch, group: dist.ProcessGroup) -> None:
+        self.tokens = len(batch.tokens_T)
+        self.part = -(-self.tokens // group.size())
+        """Tokens of a rank."""
+        self.group = group
+        self.packed = PackedAttention(batch.lengths_S, batch.longest, self.tokens)
+
+    def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
+        """Attend from all tokens with this rank's heads, and return all heads of its tokens.
+
+        Norms and rope are applied before the exchange, where each token is once.
+        """
+        size = self.group.size()
+        repeats = max(1, size // spec.num_kv_heads)
+        q_TND, k_TGD, v_TGD = split_heads(qkv_TX, spec)
+        heads = [q_TND, *(x.repeat_interleave(repeats, dim=1) for x in (k_TGD, v_TGD))]
+        counts = [x.shape[1] // size for x in heads]
+        by_rank = torch.cat([x.unflatten(1, (size, -1)) for x in heads], dim=2).transpose(0, 1)
+        shared = self._exchange(by_rank).flatten(0, 1)[: self.tokens]
+        q_TND, k_TGD, v_TGD = (x.contiguous() for x in shared.split(counts, dim=1))
+        mixed_TND = self.packed.attend(q_TND, k_TGD, v_TGD, spec.options)
+        padding = 0, 0, 0, 0, 0, size * self.part - self.tokens
+        by_rank = F.pad(mixed_TND, padding).unflatten(0, (size, self.part))
+        return self._exchange(by_rank).transpose(0, 1).flatten(1, 2)
+
+    def _exchange(self, by_rank: Tensor) -> Tensor:
+        received: Tensor = _AllToAll.apply(by_rank, self.group)
+        return received
+
+
+class _AllToAll(torch.autograd.Function):
+    """Send entry r of the first dimension to rank r; gradients travel back the same way."""
+
+    @staticmethod
+    def forward(ctx: Any, by_rank: Tensor, group: dist.ProcessGroup) -> Tensor:
+        ctx.group = group
+        return _all_to_all(by_rank, group)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return _all_to_all(grads[0], ctx.group), None
+
+
+def _all_to_all(by_rank: Tensor, group: dist.ProcessGroup) -> Tensor:
+    by_rank = by_rank.contiguous()
+    received = torch.empty_like(by_rank)
+    dist.all_to_all_single(received, by_rank, group=group)
+    return received
+
+
+class _GatherTargets(torch.autograd.Function):
+    """Join the values of all ranks' targets; a rank gets the gradient of its own."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, values: Tensor, mine_M: Tensor, count: int, group: dist.ProcessGroup
+    ) -> Tensor:
+        ctx.save_for_backward(mine_M)
+        gathered = values.new_zeros(*values.shape[:-1], count)
+        gathered[..., mine_M] = values
+        dist.all_reduce(gathered, group=group)
+        return gathered
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return grads[0][..., ctx.saved_tensors[0]], None, None, None
