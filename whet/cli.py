@@ -6,23 +6,19 @@ Only light modules are imported here: `whet --help` loads no torch.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from whet import cli_cluster
-from whet.cli_cluster import ON_RANKS, Gpus, Nodes, Rendezvous, Restarts
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
-
-if TYPE_CHECKING:
-    from whet.recipes.training import StageConfig
 
 app = typer.Typer(
     name="whet",
@@ -71,10 +67,10 @@ def run(
     out: Out = None,
     resume: Resume = False,
     smoke: Smoke = False,
-    gpus: Gpus = 1,
-    nodes: Nodes = "1",
-    rendezvous: Rendezvous = None,
-    restarts: Restarts = 3,
+    gpus: cli_cluster.Gpus = 1,
+    nodes: cli_cluster.Nodes = "1",
+    rendezvous: cli_cluster.Rendezvous = None,
+    restarts: cli_cluster.Restarts = 3,
 ) -> None:
     """Run a pipeline: the stages of one file, in order, skipping finished ones. `--a.b value`
     changes a setting."""
@@ -85,8 +81,8 @@ def run(
         )
         from whet.pipeline.pipeline import load_stages, run_file
 
-        with _ranks(load_stages(file, ctx.args).values()):
-            run_file(file, ctx.args, out, resume=resume or _is_restarted(), smoke=smoke)
+        with cli_cluster.join_ranks(load_stages(file, ctx.args).values()):
+            run_file(file, ctx.args, out, resume=resume or cli_cluster.is_restarted(), smoke=smoke)
 
 
 def run_alone(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
@@ -100,20 +96,20 @@ def run_on_ranks(
     file: File,
     out: Out = None,
     resume: Resume = False,
-    gpus: Gpus = 1,
-    nodes: Nodes = "1",
-    rendezvous: Rendezvous = None,
-    restarts: Restarts = 3,
+    gpus: cli_cluster.Gpus = 1,
+    nodes: cli_cluster.Nodes = "1",
+    rendezvous: cli_cluster.Rendezvous = None,
+    restarts: cli_cluster.Restarts = 3,
 ) -> None:
     """Run a file of the kind that the command is named for, on one process or many."""
     with _stoppable():
         _expect(file, ctx.command.name or "")
         cli_cluster.launch_if_many(ctx, out or Path("runs") / file.stem)
-        _run_alone(ctx.command.name or "", file, ctx.args, out, resume or _is_restarted())
+        _run_alone(ctx.command.name or "", file, ctx.args, out, resume)
 
 
 for _kind, _meaning in STAGES.items():
-    _run = run_on_ranks if _kind in ON_RANKS else run_alone
+    _run = run_on_ranks if _kind in cli_cluster.ON_RANKS else run_alone
     app.command(_kind, help=_meaning, context_settings=SETTINGS)(_run)
 
 
@@ -141,7 +137,10 @@ def plan(
         int | None, typer.Option(min=1, help="How many of them, in all nodes together.")
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option(min=1, help="Nodes that share them equally; of 8 GPUs by default.")
+        int | None,
+        typer.Option(
+            min=1, help="cli_cluster.Nodes that share them equally; of 8 GPUs by default."
+        ),
     ] = None,
     price: Annotated[
         float | None, typer.Option(min=0.0, help="Dollars for a GPU and an hour.")
@@ -324,12 +323,12 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
     folder = out or Path("runs") / file.stem
     say(show_settings(loaded))
     with (
-        _ranks([loaded.config]),
+        cli_cluster.join_ranks([loaded.config]),
         open_run(
             folder,
             loaded.config,
             loaded.origin,
-            resume=resume or _is_restarted(),
+            resume=resume or cli_cluster.is_restarted(),
             ignore=IGNORED,
         ) as store,
     ):
@@ -338,30 +337,6 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
             return
         run_stage(loaded.config, store)
     say(f"results in {folder}")
-
-
-def _is_restarted() -> bool:
-    """Whether torchrun started this process again after a failure, to go on from a checkpoint."""
-    from whet.world import get_world
-
-    is_counted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-    return is_counted or get_world().is_restarted
-
-
-def _ranks(stages: Iterable["StageConfig"]) -> AbstractContextManager[None]:
-    """Join the ranks of this run, where torchrun started several."""
-    if "RANK" not in os.environ:
-        return nullcontext()
-    from whet.cluster.ranks import joined_ranks
-    from whet.recipes.training import ModelStageConfig, TrainingConfig
-    from whet.world import ClusterConfig
-
-    with_models = [stage for stage in stages if isinstance(stage, ModelStageConfig)]
-    is_forced = any(
-        isinstance(stage, TrainingConfig) and stage.train.learner == "fsdp" for stage in with_models
-    )
-    cluster = with_models[0].cluster if with_models else ClusterConfig()
-    return joined_ranks(cluster, is_forced=is_forced)
 
 
 def _expect(file: Path, kind: str) -> None:

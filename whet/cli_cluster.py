@@ -1,13 +1,19 @@
 """The commands and options for many processes and many machines."""
 
+import os
 import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from whet.errors import ConfigError
 from whet.track.progress import say
+
+if TYPE_CHECKING:
+    from whet.recipes.training import StageConfig
 
 cluster = typer.Typer(
     help="Machines that train together.", no_args_is_help=True, rich_markup_mode=None
@@ -51,6 +57,30 @@ def launch_if_many(ctx: typer.Context, folder: Path) -> None:
     words += ["--out", str(given["out"])] if given["out"] is not None else []
     words += [f"--{flag}" for flag in ("resume", "smoke") if given.get(flag)]
     raise typer.Exit(run_ranks(words, layout, folder))
+
+
+def is_restarted() -> bool:
+    """Whether torchrun started this process again after a failure, to go on from a checkpoint."""
+    from whet.world import get_world
+
+    is_counted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    return is_counted or get_world().is_restarted
+
+
+def join_ranks(stages: Iterable["StageConfig"]) -> AbstractContextManager[None]:
+    """Join the ranks of this run, where torchrun started several."""
+    if "RANK" not in os.environ:
+        return nullcontext()
+    from whet.cluster.ranks import joined_ranks
+    from whet.recipes.training import ModelStageConfig, TrainingConfig
+    from whet.world import ClusterConfig
+
+    with_models = [stage for stage in stages if isinstance(stage, ModelStageConfig)]
+    is_forced = any(
+        isinstance(stage, TrainingConfig) and stage.train.learner == "fsdp" for stage in with_models
+    )
+    cluster = with_models[0].cluster if with_models else ClusterConfig()
+    return joined_ranks(cluster, is_forced=is_forced)
 
 
 def slurm(

@@ -48,8 +48,6 @@ def run_ranks(
     if remark := check_gpus(layout.gpus, torch.cuda.device_count()):
         say(remark)
     os.environ.update(share_threads(layout.gpus))
-    # A store that outlives its ranks names dead addresses to restarted ones, which then hang.
-    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     logging.disable(logging.ERROR)  # the agent's own remarks; the page says it better
     resume = [] if "--resume" in command else ["--resume"]
     flags = ["--gpus", str(layout.gpus)]
