@@ -9,9 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from small import Pipeline
 
 from whet.cluster.launch import check_gpus, find_rendezvous, first_host, is_rank, parse_layout
 from whet.errors import ConfigError
+from whet.store.run import RunStore
+from whet.track.progress import on_stop
 
 ROOT = Path(__file__).parents[2]
 SLURM = {"SLURM_JOB_ID": "31234", "SLURM_JOB_NODELIST": "gpu[007-009]", "SLURM_NODEID": "1"}
@@ -178,6 +181,44 @@ def test_ctrl_c_then_kills_the_ranks(tmp_path: Path) -> None:
     process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
     assert last_lines(tmp_path) == ["asked 0", "asked 1"]
+
+
+@pytest.mark.parametrize(("run_id", "heard"), [("x", 1), (None, 2)])
+def test_a_rank_is_asked_to_stop_once_and_any_other_process_each_time(
+    run_id: str | None, heard: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    if run_id is not None:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", run_id)
+    numbers: list[int] = []
+    with on_stop(numbers.append):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    assert numbers == [signal.SIGTERM] * heard
+
+
+def test_whet_trains_on_two_processes_of_the_cpu(tiny: Pipeline, tmp_path: Path) -> None:
+    file = tmp_path / "it's.toml"
+    file.write_text(
+        'kind = "rl"\ntask.name = "game24"\nsteps = 2\nproblems_per_step = 3\ngroup_size = 2\n'
+        f'model.path = "{tiny.folder / "03-sft"}"\nsampling.max_tokens = 24\n'
+        "validation.every = 100\n"
+    )
+    words = [sys.executable, "-m", "whet", "rl", file.name, "--gpus", "2"]
+    done = subprocess.run(
+        words,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("no GPU here: 2 processes on the CPU over gloo\n")
+    assert done.stderr.count("results in runs/it's\n") == 1
+    run = tmp_path / "runs" / "it's"
+    assert RunStore.view(run).is_finished
+    assert len(list(run.glob("logs/*/start-0-rank-*.log"))) == 2
 
 
 def test_a_process_of_torchrun_is_a_rank_and_one_of_a_job_manager_alone_is_not() -> None:

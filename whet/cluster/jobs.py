@@ -66,13 +66,11 @@ def _find_state(run: RunStore) -> str:
         return "finished"
     if _is_locked(run.folder / ".lock"):
         return "running"
+    metrics = run.metrics_file
+    changed = metrics.stat().st_mtime if metrics.is_file() else 0.0
     pages = [folder / "failure.txt" for folder in (run.folder, run.folder.parent)]
-    is_failed = any(page.is_file() and page.stat().st_mtime > _last_change(run) for page in pages)
+    is_failed = any(page.is_file() and page.stat().st_mtime > changed for page in pages)
     return "failed" if is_failed else "stopped"
-
-
-def _last_change(run: RunStore) -> float:
-    return run.metrics_file.stat().st_mtime if run.metrics_file.is_file() else 0.0
 
 
 def _is_locked(lock: Path) -> bool:
