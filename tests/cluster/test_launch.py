@@ -61,7 +61,9 @@ match sys.argv[1]:
         signal.signal(signal.SIGTERM, stop)
         print("ready", rank, file=sys.stderr)
 if rank == 0 and sys.argv[1] in ("raise", "kill"):  # as a rank that has lost its peer
-    time.sleep(0.02)
+    peer = os.environ["TORCHELASTIC_ERROR_FILE"].replace("rank-0000", "rank-0001")
+    while sys.argv[1] == "raise" and not os.path.exists(peer):
+        time.sleep(0.001)
     record_error(RuntimeError("connection closed by peer"))
 time.sleep(60)
 """
