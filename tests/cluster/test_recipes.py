@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-from ranks import compare_ranks, run_alone  # noqa: E402
+from ranks import compare_ranks, run_alone
 
 pytestmark = pytest.mark.cluster
 
