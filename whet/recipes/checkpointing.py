@@ -271,14 +271,14 @@ class CheckpointManager:
 
     def end_step(self, step: int, tracker: Tracker) -> None:
         """Validate and save after a step, where due."""
-        # A signal may reach one rank before another, or one alone. One that comes during the
-        # exchange is for the next step: `stop_signal` keeps it.
-        stop_signal = max(get_world().exchange(self.stop_signal, f"the end of step {step}"))
         is_due = self.validator.is_due(step, self.steps)
         if is_due:
             for policy in (self.policy, *(policy for policy, _ in self.others.values())):
                 check_finite(policy.model.named_parameters())
             self._validate(step, tracker)
+        # A signal may reach one rank before another, or one alone. One that comes during the
+        # exchange is for the next step: `stop_signal` keeps it.
+        stop_signal = max(get_world().exchange(self.stop_signal, f"the end of step {step}"))
         if is_due or step == self.steps or step % self.cfg.every == 0 or stop_signal:
             self._save(step)
         if stop_signal:
