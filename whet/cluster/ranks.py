@@ -18,6 +18,7 @@ from uuid import uuid4
 
 import torch
 from torch import distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.rendezvous import rendezvous
 
@@ -46,7 +47,7 @@ class RankWorld(World):
         start = _meet(shared, self.rank, self.size, cluster.wait)
         dist.init_process_group(
             _backend(),
-            store=dist.PrefixStore(start, shared),
+            store=PrefixStore(start, shared),
             rank=self.rank,
             world_size=self.size,
             timeout=deadline,
@@ -181,7 +182,7 @@ class RankWorld(World):
         )
 
 
-def _meet(store: dist.Store, rank: int, size: int, wait: float) -> str:
+def _meet(store: Store, rank: int, size: int, wait: float) -> str:
     """Agree with the other ranks on a name for this start, under which they keep what they share.
 
     torchrun keeps one store for all its starts, with the addresses of dead processes in it. Nodes
