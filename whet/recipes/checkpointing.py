@@ -272,20 +272,21 @@ class CheckpointManager:
 
     def end_step(self, step: int, tracker: Tracker) -> None:
         """Validate and save after a step, where due."""
-        # A signal may reach one rank before another, or one alone.
-        self.stop_signal = max(get_world().exchange(self.stop_signal, f"the end of step {step}"))
         is_due = step in self.validation_steps
         if is_due:
             for policy in (self.policy, *(policy for policy, _ in self.others.values())):
                 check_finite(policy.model.named_parameters())
             self._validate(step, tracker)
-        if is_due or step == self.steps or step % self.cfg.every == 0 or self.stop_signal:
+        # A signal may reach one rank before another, or one alone. One that comes during the
+        # exchange is for the next step: `stop_signal` keeps it.
+        stop_signal = max(get_world().exchange(self.stop_signal, f"the end of step {step}"))
+        if is_due or step == self.steps or step % self.cfg.every == 0 or stop_signal:
             self._save(step)
-        if self.stop_signal:
+        if stop_signal:
             raise KeyboardInterrupt(
                 f"stopped after step {step:,} of {self.steps:,}, which has a checkpoint; the same "
                 "command with --resume goes on from there",
-                self.stop_signal,
+                stop_signal,
             )
 
     def _validate(self, step: int, tracker: Tracker, *, can_be_best: bool = True) -> None:
