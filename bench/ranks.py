@@ -20,11 +20,16 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoModelForCausalLM
 
+from whet.engine.input_batch import SamplingTensors, truncate
 from whet.store.run import RunStore
 from whet.types import Rollout
 
@@ -52,18 +57,86 @@ class Row:
     num_same_validations: int
     num_validations: int
     gap: float
-    traces: tuple[str, ...]
-    is_traced: bool
+    draws: tuple["Draw", ...]
 
     @property
     def is_good(self) -> bool:
-        return self.is_traced and self.gap <= MAX_GAP
+        is_traced = all(draw.is_rounding for draw in self.draws)
+        return is_traced and self.gap <= MAX_GAP
 
     def __str__(self) -> str:
         answers = f"{self.num_same} of {self.num_answers}"
         validations = f"{self.num_same_validations} of {self.num_validations}"
         line = f"{self.name:<18}{answers:>14}{validations:>14}{self.gap:>12.1e}"
-        return "\n".join((line, *(f"    {trace}" for trace in self.traces)))
+        return "\n".join((line, *(f"    {draw}" for draw in self.draws)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """A draw that gave one token on one process and another on ranks.
+
+    A draw is a number in [0, 1), and tokens are intervals in the order of their ids. Here it is
+    below the end of the lower token in one run, and above the start of the higher in the other.
+    """
+
+    rollout: str
+    position: int
+    tokens: tuple[int, int]
+    distance: float
+
+    @property
+    def is_rounding(self) -> bool:
+        return abs(self.distance) <= MAX_GAP
+
+    def __str__(self) -> str:
+        first, second = self.tokens
+        return (
+            f"{self.rollout}: token {self.position} is {first}, and {second} on ranks; the draw is "
+            f"within {self.distance:.1e} of the border between them"
+        )
+
+    @staticmethod
+    def trace(step: int, before: Rollout, after: Rollout, one: RunStore, many: RunStore) -> "Draw":
+        """Find the first token that differs, and the borders by the weights of both runs."""
+        pairs = zip(before.completion.tokens, after.completion.tokens, strict=False)
+        position = next(index for index, (first, second) in enumerate(pairs) if first != second)
+        ends_V = [
+            cumulate(run, step, rollout, position)
+            for run, rollout in ((one, before), (many, after))
+        ]
+        tokens = [int(rollout.completion.tokens[position]) for rollout in (before, after)]
+        low, high = sorted(range(2), key=tokens.__getitem__)
+        end = float(ends_V[low][tokens[low]])
+        start = float(ends_V[high][tokens[high] - 1])
+        return Draw(
+            rollout=f"step {step}, {before.id}",
+            position=position,
+            tokens=(tokens[0], tokens[1]),
+            distance=end - start,
+        )
+
+
+def cumulate(run: RunStore, step: int, rollout: Rollout, position: int) -> Tensor:
+    """The ends of the tokens' intervals where a token was drawn, by the weights of that moment."""
+    checkpoint = run.checkpoint_folder / f"{rollout.completion.version:06d}"
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, local_files_only=True)
+    config = tomllib.loads(run.config_file.read_text())
+    temperature = config["sampling"]["temperature"]
+    for row in run.metrics():
+        if row["step"] == step:
+            temperature = row.get("sampling/temperature", temperature)
+    prefix = [*rollout.prompt_tokens, *rollout.completion.tokens[:position]]
+    with torch.no_grad():
+        logits_BV = model(torch.tensor([prefix])).logits[:, -1]
+    probs_BV = torch.softmax(logits_BV / temperature, dim=-1)
+    settings = SamplingTensors(
+        temperature_B=torch.tensor([temperature]),
+        top_k_B=torch.tensor([config["sampling"]["top_k"]]),
+        top_p_B=torch.tensor([config["sampling"]["top_p"]]),
+        min_p_B=torch.zeros(1),
+    )
+    probs_BV = truncate(probs_BV, settings)
+    return probs_BV[0].double().cumsum(-1) / probs_BV.double().sum()
 
 
 def main() -> int:
@@ -145,16 +218,16 @@ def compare_stage(alone: Path, ranks: Path, name: str) -> Row:
     one, many = RunStore.view(alone), RunStore.view(ranks)
     num_same = 0
     num_answers = 0
-    traces: list[str] = []
+    draws: list[Draw] = []
     for step in one.rollout_steps("train"):
         before = {rollout.id: rollout for rollout in one.rollouts("train", step)}
         after = {rollout.id: rollout for rollout in many.rollouts("train", step)}
-        num_answers += len(before.keys() | after.keys())
-        for id in before.keys() & after.keys():
-            if are_same(before[id], after[id]):
-                num_same += 1
-            else:
-                traces.append(f"step {step} {id}")
+        assert before.keys() == after.keys(), f"{name} asked other problems in step {step}"
+        pairs = [(before[id], after[id]) for id in before]
+        num_answers += len(pairs)
+        num_same += sum(are_same(*pair) for pair in pairs)
+        if not draws:  # after the first answer that differs the runs train on others
+            draws = [Draw.trace(step, *p, one, many) for p in pairs if not are_same(*p)]
     evals = one.evals()
     return Row(
         name=name,
@@ -163,8 +236,7 @@ def compare_stage(alone: Path, ranks: Path, name: str) -> Row:
         num_same_validations=sum(many.evals().get(step) == row for step, row in evals.items()),
         num_validations=len(evals),
         gap=weight_gap(one.checkpoint_folder, many.checkpoint_folder),
-        traces=tuple(traces),
-        is_traced=num_same == num_answers,
+        draws=tuple(draws),
     )
 
 

@@ -128,6 +128,17 @@ def test_a_signal_stops_a_run_after_its_step_and_resume_goes_on_from_there(
     assert facts(folder, STAGES) == straight.facts
 
 
+def test_checkpoints_written_in_the_background_are_those_written_in_turn(
+    straight: Straight, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    flags = ("--cluster.background_saves", "true")
+    said = whet("run", straight.file, "--out", folder, *flags)
+    assert said.code == 0, said.err
+    assert half_written(folder) == []
+    assert facts(folder, STAGES) == straight.facts
+
+
 def test_three_kills_end_with_the_same_weights_and_nothing_stands_twice(
     straight: Straight, tmp_path: Path
 ) -> None:

@@ -321,22 +321,16 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
     _expect(file, kind)
     loaded = load_settings(KINDS[kind], file, args)
     folder = out or Path("runs") / file.stem
-    say(show_settings(loaded))
-    with (
-        cli_cluster.join_ranks([loaded.config]),
-        open_run(
-            folder,
-            loaded.config,
-            loaded.origin,
-            resume=resume or cli_cluster.is_restarted(),
-            ignore=IGNORED,
-        ) as store,
-    ):
-        if get_world().first(lambda: store.is_finished, "whether the run is done"):
-            say(f"{folder} is finished; nothing to do")
-            return
-        run_stage(loaded.config, store)
-    say(f"results in {folder}")
+    with cli_cluster.join_ranks([loaded.config]):
+        say(show_settings(loaded))
+        goes_on = resume or cli_cluster.is_restarted()
+        run = open_run(folder, loaded.config, loaded.origin, resume=goes_on, ignore=IGNORED)
+        with run:
+            if get_world().first(lambda: run.is_finished, "whether the run is done"):
+                say(f"{folder} is finished; nothing to do")
+                return
+            run_stage(loaded.config, run)
+        say(f"results in {folder}")
 
 
 def _expect(file: Path, kind: str) -> None:

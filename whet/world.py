@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class ClusterConfig(Config):
-    """How ranks share a model; a run may go on with other numbers than it began with."""
+    """How ranks share a model and save it; a run may go on with other values than at its start."""
 
     shard: int | None = Field(default=None, ge=1)
     """Ranks that share one copy of the trained weights and the optimiser; the others have further
@@ -24,6 +24,8 @@ class ClusterConfig(Config):
     """Ranks that share the tokens of each sequence, for answers too long for one GPU."""
     wait: float = Field(default=600.0, gt=0)
     """Seconds that a rank waits for the others before the run ends."""
+    background_saves: bool = False
+    """Write checkpoints from a copy in host memory while training goes on."""
 
 
 class World:

@@ -23,12 +23,16 @@ from whet.algos.objectives import (
 from whet.algos.settings import AlgoConfig
 from whet.cluster.ranks import joined_ranks
 from whet.data.examples import Example, to_batch
+from whet.engine.base import Sampling
 from whet.errors import WhetError
+from whet.grading.grader import Grader
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
+from whet.rollout.collect import collect
 from whet.testing.contracts import check_learners
-from whet.testing.fakes import example
-from whet.testing.tiny import tiny_model
+from whet.testing.fakes import SumTask, example, sum_problem
+from whet.testing.tiny import tiny_model, tiny_policy
+from whet.track.metrics import Clock
 from whet.train.learner import LocalLearner, ValueModel, score_batch, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import FSDPLearners
@@ -176,6 +180,37 @@ def skipping(folder: Path) -> Json:
     return "trained on"
 
 
+def differing(folder: Path) -> Json:
+    """The sentence that ends a run in which ranks have other examples."""
+    examples = uneven_examples()
+    if get_world().rank == 1:
+        examples = examples[1:]
+    try:
+        RankLearner(tiny_model(), CFG, steps=5).update(examples, sft_objective())
+    except WhetError as error:
+        return str(error)
+    return "trained on"
+
+
+def counts(folder: Path) -> Json:
+    """The tokens of all answers, those that the clock counted, and the peak of memory."""
+    clock = Clock(peak_bytes=lambda: 10**9 * (get_world().rank + 1))
+    problems = [sum_problem(1, other) for other in range(5)]
+    groups = collect(
+        tiny_policy(slots=2).chat_engine,
+        Grader(SumTask()),
+        problems,
+        Sampling(max_tokens=4),
+        samples=2,
+        seed=1,
+        clock=clock,
+    )
+    metrics = clock.lap()
+    tokens = sum(len(rollout.completion.tokens) for group in groups for rollout in group)
+    counted = metrics["engine/tokens_per_s"] * metrics["time/sample"]
+    return [tokens, counted, metrics["memory/peak_gb"]]
+
+
 def failing(folder: Path) -> Json:
     """What the ranks see of an error of the first."""
 
@@ -191,7 +226,18 @@ def failing(folder: Path) -> Json:
 
 CHECKS = {
     check.__name__: check
-    for check in (gradients, sequences, bits, contract, adapters, copies, skipping, failing)
+    for check in (
+        gradients,
+        sequences,
+        bits,
+        contract,
+        adapters,
+        copies,
+        skipping,
+        differing,
+        counts,
+        failing,
+    )
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHECKS = "contract,gradients,sequences,bits,adapters,copies,failing,skipping"
+CHECKS = "contract,gradients,sequences,bits,adapters,copies,failing,counts,skipping,differing"
 
 
 def run_ranks(count: int, *args: str, env: dict[str, str] | None = None) -> str:
@@ -86,6 +86,18 @@ def test_ranks_that_disagree_end_in_a_sentence(seen: dict[str, Any]) -> None:
     assert seen["skipping"].startswith(
         "the ranks are not at the same place: rank 0 is at 'update 1, on 11 examples "
     )
+
+
+def test_ranks_with_other_examples_end_in_a_sentence(seen: dict[str, Any]) -> None:
+    sentence = seen["differing"]
+    assert "rank 0 is at 'update 1, on 11 examples " in sentence
+    assert "at 'update 1, on 10 examples " in sentence
+
+
+def test_metrics_count_the_tokens_of_all_ranks_and_their_largest_peak(seen: dict[str, Any]) -> None:
+    tokens, counted, peak = seen["counts"]
+    assert counted == pytest.approx(tokens)
+    assert peak == seen["size"]
 
 
 def test_one_process_imports_nothing_of_torch_distributed_that_ranks_need() -> None:

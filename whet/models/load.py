@@ -1,8 +1,9 @@
 """Load Hugging Face folders into the fused matrices, whole or the rows that a rank holds."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -195,22 +196,49 @@ def load_rows(
         )
 
 
+_deferred: list[Callable[[], None]] | None = None
+"""Writes that wait, while there is `defer_writes`."""
+
+
+@contextmanager
+def defer_writes(is_on: bool = True) -> Iterator[list[Callable[[], None]]]:
+    """Copy what `write_tensors` is given to host memory; the yielded list has the writes to do."""
+    global _deferred
+    later: list[Callable[[], None]] = []
+    _deferred = later if is_on else None
+    try:
+        yield later
+    finally:
+        _deferred = None
+
+
 def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file, whole or not at all; a disk error is one sentence."""
-    host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    partial = file.with_name(f"{file.name}.partial")
+    is_later = _deferred is not None
+    host = {
+        name: tensor.detach().to("cpu", copy=is_later).contiguous()
+        for name, tensor in tensors.items()
+    }
+    if _deferred is not None:
+        _deferred.append(partial(_write_tensors, file, host))
+    else:
+        _write_tensors(file, host)
+
+
+def _write_tensors(file: Path, host: Mapping[str, Tensor]) -> None:
+    unfinished = file.with_name(f"{file.name}.partial")
     with write_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            save_file(host, partial, metadata={"format": "pt"})
-            partial.replace(file)
+            save_file(dict(host), unfinished, metadata={"format": "pt"})
+            unfinished.replace(file)
         except SafetensorError as error:
             # Its only trace of the system's error is a number in the text.
             code = re.search(r"os error (\d+)", str(error))
             raise OSError(int(code[1]) if code else 0, str(error)) from error
         finally:
             with suppress(OSError):
-                partial.unlink()
+                unfinished.unlink()
 
 
 def check_finite(tensors: Iterable[tuple[str, Tensor]]) -> None:

@@ -1,7 +1,7 @@
 """Around the steps of training: checkpoints, a guard against collapse, and a limit on steps that
 learn nothing."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,12 +14,13 @@ from whet.config import Config
 from whet.errors import ConfigError, DataError, TrainError
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
-from whet.models.load import check_finite
+from whet.models.load import check_finite, defer_writes
 from whet.recipes.validation import ValidationConfig, Validator, by_origin
 from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
 from whet.track.metrics import Tracker
 from whet.track.progress import console, on_stop, say
+from whet.train.background import BackgroundWriter
 from whet.train.checkpoint import Others, load_training, save_training
 from whet.train.critic import Critic
 from whet.train.learner import Learner
@@ -195,6 +196,7 @@ class CheckpointManager:
         stateful: Mapping[str, Stateful] | None = None,
         guard: CollapseGuard | None = None,
         critic: Critic | None = None,
+        is_background: bool = False,
     ) -> None:
         self.cfg = cfg
         self.run = run
@@ -212,6 +214,8 @@ class CheckpointManager:
         self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
         self.best = BestValidation()
         self.stop_signal = 0
+        self.is_background = is_background
+        self.writer = BackgroundWriter()
         if guard is not None and guard.is_on and not validator.problems:
             raise ConfigError(
                 f"guard.restores = {guard.cfg.restores} needs validation to watch, and the split "
@@ -272,20 +276,23 @@ class CheckpointManager:
 
     def end_step(self, step: int, tracker: Tracker) -> None:
         """Validate and save after a step, where due."""
-        # A signal may reach one rank before another, or one alone.
-        self.stop_signal = max(get_world().exchange(self.stop_signal, f"the end of step {step}"))
         is_due = step in self.validation_steps
         if is_due:
             for policy in (self.policy, *(policy for policy, _ in self.others.values())):
                 check_finite(policy.model.named_parameters())
             self._validate(step, tracker)
-        if is_due or step == self.steps or step % self.cfg.every == 0 or self.stop_signal:
+        # A signal may reach one rank before another, or one alone. One that comes during the
+        # exchange is for the next step: `stop_signal` keeps it.
+        stop_signal = max(get_world().exchange(self.stop_signal, f"the end of step {step}"))
+        if is_due or step == self.steps or step % self.cfg.every == 0 or stop_signal:
             self._save(step)
-        if self.stop_signal:
+        self.writer.check()
+        if stop_signal:
+            self.writer.wait()
             raise KeyboardInterrupt(
                 f"stopped after step {step:,} of {self.steps:,}, which has a checkpoint; the same "
                 "command with --resume goes on from there",
-                self.stop_signal,
+                stop_signal,
             )
 
     def _validate(self, step: int, tracker: Tracker, *, can_be_best: bool = True) -> None:
@@ -318,6 +325,7 @@ class CheckpointManager:
         False where that checkpoint is gone. A critic is restored too, or it would value a policy
         that no longer exists; one that was in its head start then has it again.
         """
+        self.writer.wait()
         best = self.checkpoints.best()
         if best is None:
             return False
@@ -339,15 +347,37 @@ class CheckpointManager:
             state |= {name: item.save(folder) for name, item in self.stateful.items()}
             save_training(folder, self.policy, self.learner, state, self.others)
 
-        self.checkpoints.save(step, write)
-        if self.best.step == step:
-            self.checkpoints.mark_best(step)
+        is_best = self.best.step == step
+
+        def complete() -> None:
+            self.checkpoints.complete(step)
+            if is_best:
+                self.checkpoints.mark_best(step)
+
+        self.writer.wait()
+        new = self.checkpoints.start(step)
+        try:
+            with defer_writes(self.is_background) as later:
+                write(new)
+        except BaseException:
+            self.checkpoints.discard(new)
+            raise
+        if self.is_background:
+            self.writer.start(f"checkpoint {step}", partial(_run_all, later), finish=complete)
+        else:
+            complete()
 
     def result(self) -> tuple[int, Path]:
         """Return the step and folder of the best checkpoint by validation, or else the last."""
+        self.writer.wait()
         checkpoint = self.checkpoints.best() or self.checkpoints.latest()
         assert checkpoint is not None, "a run that ended has a checkpoint"
         return checkpoint
+
+
+def _run_all(acts: Sequence[Callable[[], None]]) -> None:
+    for act in acts:
+        act()
 
 
 def _percent(summary: EvalSummary) -> str:

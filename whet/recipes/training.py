@@ -200,6 +200,7 @@ class Session:
             stateful=stateful,
             guard=guard,
             critic=critic,
+            is_background=cfg.cluster.background_saves,
         )
 
 

@@ -102,7 +102,7 @@ def collect_groups(
     own = world.share(list(requests))
     sampler = _Sampler(chat_engine, own)
     rollout_by_id: dict[str, Rollout] = {}
-    at = f"answers to {len(requests)} problems {_checksum(requests):08x}, seed {seed}"
+    at = f"answers to {len(requests)} problems (checksum {_checksum(requests):08x}), seed {seed}"
     with clock.measure("sample"):
         with ExitStack() as after_sampling:
             for id, score in grader.grade(sampler.sample(seed, clock, after_sampling)):

@@ -50,35 +50,57 @@ class Checkpoints:
 
         All ranks call this together, and `write` on each may add files; the first does the rest.
         """
+        new = self.start(step)
+        try:
+            write(new)
+        except BaseException:
+            self.discard(new)
+            raise
+        return self.complete(step)
+
+    def start(self, step: int) -> Path:
+        """Make the folder that will be the checkpoint of `step` once it is complete."""
+        new = self._new(step)
+
+        def make() -> None:
+            with write_errors(new):
+                shutil.rmtree(new, ignore_errors=True)
+                new.mkdir()
+
+        get_world().first(make, f"the start of checkpoint {step}")
+        return new
+
+    def discard(self, new: Path) -> None:
+        """Delete a folder that was not completed."""
+        if get_world().is_first:
+            shutil.rmtree(new, ignore_errors=True)
+
+    def complete(self, step: int) -> Path:
+        """Make the folder that was started the checkpoint of `step`, once all ranks wrote to it."""
         world = get_world()
-        new = self.folder / f".new-{step:06d}"
+        new = self._new(step)
         target = self._path(step)
 
-        def start() -> None:
-            shutil.rmtree(new, ignore_errors=True)
-            new.mkdir()
-
-        def complete() -> None:
+        def move() -> None:
             names = (path.relative_to(new).as_posix() for path in files)
             _write_manifest(new, step, dict(zip(names, hashes, strict=True)))
             self._move_in(new, target)
+            self._delete_old(step)
 
         with write_errors(target):
-            world.first(start, f"the start of checkpoint {step}")
             try:
-                write(new)
                 world.exchange(None, f"the files of checkpoint {step}")
                 files = sorted(path for path in new.rglob("*") if path.is_file())
                 own = [_sync_and_hash(path) for path in world.share(files)]
                 hashes = world.join(own, f"the hashes of checkpoint {step}")
-                world.first(complete, f"the end of checkpoint {step}")
+                world.first(move, f"the end of checkpoint {step}")
             except BaseException:
-                if world.is_first:
-                    shutil.rmtree(new, ignore_errors=True)
+                self.discard(new)
                 raise
-            if world.is_first:
-                self._delete_old(step)
         return target
+
+    def _new(self, step: int) -> Path:
+        return self.folder / f".new-{step:06d}"
 
     def latest(self) -> tuple[int, Path] | None:
         """Find the newest intact checkpoint; damaged ones are skipped with a warning."""

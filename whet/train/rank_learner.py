@@ -230,7 +230,7 @@ def describe_examples(examples: Sequence[Example]) -> str:
     checksum = 0
     for example in examples:
         checksum = crc32(example.tokens.tobytes(), checksum)
-    return f"{len(examples)} examples {checksum:08x}"
+    return f"{len(examples)} examples (checksum {checksum:08x})"
 
 
 def _share(
