@@ -63,11 +63,10 @@ def run_ranks(
         max_restarts=layout.restarts,
         monitor_interval=0.1,
     )
-    agent = Agent(
-        spec, RankLogs(folder / "logs" / layout.id), shlex.join(["whet", *command, *flags, *resume])
-    )
+    again = shlex.join(["whet", *command, *flags, *resume])
+    agent = Agent(spec, RankLogs(folder / "logs" / layout.id), folder, resume=again)
     try:
-        return agent.run_to_end(folder)
+        return agent.run_to_end()
     except SignalException as stop:
         say(f"stopped by {stop.sigval.name}; the same command with --resume goes on")
         return 128 + stop.sigval
@@ -133,7 +132,7 @@ class RankLogs(LogsSpecs):
 class Agent(LocalElasticAgent):
     """torch's agent; it also sees which rank died first, and how much memory each one took."""
 
-    def __init__(self, spec: WorkerSpec, logs: RankLogs, resume: str) -> None:
+    def __init__(self, spec: WorkerSpec, logs: RankLogs, folder: Path, *, resume: str) -> None:
         super().__init__(
             spec,
             logs,
@@ -142,24 +141,22 @@ class Agent(LocalElasticAgent):
         )
         self._logs = logs
         self._resume = resume
-        self._folder = Path()
+        self._folder = folder
         self._died: dict[int, float] = {}
         self._peak_gb: dict[int, float] = {}
         self._status = 0
 
-    def run_to_end(self, folder: Path) -> int:
+    def run_to_end(self) -> int:
         """Run, and restart while there are restarts left; return the ranks' exit status."""
-        self._folder = folder
-        is_stopped = False
         try:
             self.run()
-            return self._status
-        except SignalException:
-            is_stopped = True  # this node alone; the others may go on
+        except SignalException:  # of this node alone: the others may go on
             raise
-        finally:
-            if not is_stopped:
-                self._rdzv_handler.shutdown()
+        except BaseException:
+            self._rdzv_handler.shutdown()
+            raise
+        self._rdzv_handler.shutdown()
+        return self._status
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         for worker in worker_group.workers:

@@ -4,10 +4,10 @@ said."""
 import fcntl
 import os
 import shutil
-import time
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from rich.table import Table
@@ -150,10 +150,5 @@ def _format(run: Progress) -> str:
     if run.seconds_per_step is not None:
         parts.append(f"{run.seconds_per_step:.3g} s a step")
     if run.seconds_left is not None:
-        parts.append(f"{_format_time(run.seconds_left)} left")
+        parts.append(f"{timedelta(seconds=round(run.seconds_left))} left")
     return f"{run.name}: {', '.join(parts)}"
-
-
-def _format_time(seconds: float) -> str:
-    clock = time.strftime("%H:%M:%S", time.gmtime(seconds % 86_400))
-    return f"{int(seconds // 86_400)} d {clock}" if seconds >= 86_400 else clock
