@@ -235,8 +235,12 @@ def doctor(
         str | None, typer.Argument(help="Your own model or run folder, proved too.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    gpus: cli_cluster.Gpus = 1,
 ) -> None:
-    """Prove that training computes correctly on this machine; name every fault."""
+    """Prove that training computes correctly on this machine; name every fault. With `--gpus`,
+    prove it for processes that train together."""
+    if (code := cli_cluster.prove_ranks(gpus, as_json=as_json)) is not None:
+        sys.exit(code)
     from whet.commands.doctor import run_proofs
 
     sys.exit(0 if run_proofs(model, as_json=as_json) else 1)

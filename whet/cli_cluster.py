@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -81,6 +82,26 @@ def join_ranks(stages: Iterable["StageConfig"]) -> AbstractContextManager[None]:
     )
     cluster = with_models[0].cluster if with_models else ClusterConfig()
     return joined_ranks(cluster, is_forced=is_forced)
+
+
+def prove_ranks(gpus: int, *, as_json: bool) -> int | None:
+    """Run the proofs of ranks on several processes, as one of which this may have been started.
+
+    Returns the exit status; None where one process is asked for.
+    """
+    from whet.cluster.launch import is_rank, parse_layout
+
+    if is_rank():
+        from whet.commands.doctor import run_rank_proofs
+
+        return 0 if run_rank_proofs(as_json=as_json) else 1
+    if gpus == 1:
+        return None
+    from whet.cluster.agent import run_ranks
+
+    words = ["doctor", *(["--json"] if as_json else [])]
+    with TemporaryDirectory() as folder:
+        return run_ranks(words, parse_layout(gpus, "1", restarts=0), Path(folder))
 
 
 def slurm(
