@@ -14,7 +14,7 @@ test: $(READY) lint types
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not cluster' --cov=whet --cov-report=term:skip-covered
 
 test-cluster: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster --timeout 1800 tests/cluster
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster -rs --timeout 1800 tests/cluster
 
 quick: $(READY) lint types
 	@files=$$($(BIN)/python tests/changed.py); if [ -n "$$files" ]; then \

@@ -6,20 +6,19 @@ Only light modules are imported here: `whet --help` loads no torch.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
+from whet import cli_cluster
+from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
-
-if TYPE_CHECKING:
-    from whet.recipes.training import StageConfig
 
 app = typer.Typer(
     name="whet",
@@ -45,6 +44,7 @@ data = typer.Typer(
 )
 app.add_typer(tasks, name="tasks")
 app.add_typer(data, name="data")
+cli_cluster.add_to(app)
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -62,16 +62,27 @@ Smoke = Annotated[
 
 @app.command(context_settings=SETTINGS)
 def run(
-    ctx: typer.Context, file: File, out: Out = None, resume: Resume = False, smoke: Smoke = False
+    ctx: typer.Context,
+    file: File,
+    out: Out = None,
+    resume: Resume = False,
+    smoke: Smoke = False,
+    gpus: cli_cluster.Gpus = 1,
+    nodes: cli_cluster.Nodes = "1",
+    rendezvous: cli_cluster.Rendezvous = None,
+    restarts: cli_cluster.Restarts = 3,
 ) -> None:
     """Run a pipeline: the stages of one file, in order, skipping finished ones. `--a.b value`
     changes a setting."""
     with _stoppable():
+        _expect(file, "run")
+        cli_cluster.launch_if_many(
+            ctx, out or Path("runs") / (f"{file.stem}-smoke" if smoke else file.stem)
+        )
         from whet.pipeline.pipeline import load_stages, run_file
 
-        _expect(file, "run")
-        with _ranks(load_stages(file, ctx.args).values()):
-            run_file(file, ctx.args, out, resume=resume or _is_restarted(), smoke=smoke)
+        with cli_cluster.join_ranks(load_stages(file, ctx.args).values()):
+            run_file(file, ctx.args, out, resume=resume or cli_cluster.is_restarted(), smoke=smoke)
 
 
 def run_alone(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
@@ -80,8 +91,26 @@ def run_alone(ctx: typer.Context, file: File, out: Out = None, resume: Resume = 
         _run_alone(ctx.command.name or "", file, ctx.args, out, resume)
 
 
+def run_on_ranks(
+    ctx: typer.Context,
+    file: File,
+    out: Out = None,
+    resume: Resume = False,
+    gpus: cli_cluster.Gpus = 1,
+    nodes: cli_cluster.Nodes = "1",
+    rendezvous: cli_cluster.Rendezvous = None,
+    restarts: cli_cluster.Restarts = 3,
+) -> None:
+    """Run a file of the kind that the command is named for, on one process or many."""
+    with _stoppable():
+        _expect(file, ctx.command.name or "")
+        cli_cluster.launch_if_many(ctx, out or Path("runs") / file.stem)
+        _run_alone(ctx.command.name or "", file, ctx.args, out, resume)
+
+
 for _kind, _meaning in STAGES.items():
-    app.command(_kind, help=_meaning, context_settings=SETTINGS)(run_alone)
+    _run = run_on_ranks if _kind in cli_cluster.ON_RANKS else run_alone
+    app.command(_kind, help=_meaning, context_settings=SETTINGS)(_run)
 
 
 @app.command(context_settings=SETTINGS)
@@ -108,7 +137,10 @@ def plan(
         int | None, typer.Option(min=1, help="How many of them, in all nodes together.")
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option(min=1, help="Nodes that share them equally; of 8 GPUs by default.")
+        int | None,
+        typer.Option(
+            min=1, help="cli_cluster.Nodes that share them equally; of 8 GPUs by default."
+        ),
     ] = None,
     price: Annotated[
         float | None, typer.Option(min=0.0, help="Dollars for a GPU and an hour.")
@@ -203,8 +235,12 @@ def doctor(
         str | None, typer.Argument(help="Your own model or run folder, proved too.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    gpus: cli_cluster.Gpus = 1,
 ) -> None:
-    """Prove that training computes correctly on this machine; name every fault."""
+    """Prove that training computes correctly on this machine; name every fault. With `--gpus`,
+    prove it for processes that train together."""
+    if (code := cli_cluster.prove_ranks(gpus, as_json=as_json)) is not None:
+        sys.exit(code)
     from whet.commands.doctor import run_proofs
 
     sys.exit(0 if run_proofs(model, as_json=as_json) else 1)
@@ -289,9 +325,9 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
     _expect(file, kind)
     loaded = load_settings(KINDS[kind], file, args)
     folder = out or Path("runs") / file.stem
-    with _ranks([loaded.config]):
+    with cli_cluster.join_ranks([loaded.config]):
         say(show_settings(loaded))
-        goes_on = resume or _is_restarted()
+        goes_on = resume or cli_cluster.is_restarted()
         run = open_run(folder, loaded.config, loaded.origin, resume=goes_on, ignore=IGNORED)
         with run:
             if get_world().first(lambda: run.is_finished, "whether the run is done"):
@@ -299,30 +335,6 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
                 return
             run_stage(loaded.config, run)
         say(f"results in {folder}")
-
-
-def _is_restarted() -> bool:
-    """Whether torchrun started this process again after a failure, to go on from a checkpoint."""
-    from whet.world import get_world
-
-    is_counted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-    return is_counted or get_world().is_restarted
-
-
-def _ranks(stages: Iterable["StageConfig"]) -> AbstractContextManager[None]:
-    """Join the ranks of this run, where torchrun started several."""
-    if "RANK" not in os.environ:
-        return nullcontext()
-    from whet.cluster.ranks import joined_ranks
-    from whet.recipes.training import ModelStageConfig, TrainingConfig
-    from whet.world import ClusterConfig
-
-    with_models = [stage for stage in stages if isinstance(stage, ModelStageConfig)]
-    is_forced = any(
-        isinstance(stage, TrainingConfig) and stage.train.learner == "fsdp" for stage in with_models
-    )
-    cluster = with_models[0].cluster if with_models else ClusterConfig()
-    return joined_ranks(cluster, is_forced=is_forced)
 
 
 def _expect(file: Path, kind: str) -> None:
@@ -364,10 +376,15 @@ def main(args: Sequence[str] | None = None) -> None:
     try:
         app(args, prog_name="whet")
     except WhetError as error:
+        record_error(error)
         _refuse(str(error))
     except OSError as error:
+        record_error(error)
         reason = error.strerror or str(error)
         _refuse(f"{error.filename}: {reason}" if error.filename is not None else reason)
+    except Exception as error:
+        record_error(error)
+        raise
 
 
 def _refuse(sentence: str) -> None:

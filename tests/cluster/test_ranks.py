@@ -109,3 +109,12 @@ def test_one_process_imports_nothing_of_torch_distributed_that_ranks_need() -> N
         [sys.executable, "-c", source], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.cluster
+def test_the_doctor_proves_ranks_on_this_machine() -> None:
+    command = [sys.executable, "-m", "whet", "doctor", "--gpus", "2"]
+    environ = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all 3 proofs hold" in done.stdout

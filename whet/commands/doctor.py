@@ -17,6 +17,7 @@ from whet.proofs import learner_proofs, policy_proofs
 from whet.proofs.base import Proof, ProofResult, run_proof
 from whet.train.policy import Policy
 from whet.types import Json
+from whet.world import ClusterConfig, get_world
 
 PROOFS = (
     Proof(
@@ -164,19 +165,60 @@ def model_proofs(policy: Policy) -> tuple[Proof, ...]:
     )
 
 
+def rank_proofs() -> tuple[Proof, ...]:
+    """List the proofs that ranks run together."""
+    from whet.proofs import rank_proofs  # noqa: PLC0415 - one process needs none of it
+
+    return (
+        Proof(
+            name="ranks",
+            claim="the gradient that ranks add up is that of one device",
+            fault="gradient depends on the ranks",
+            remedy="look at RankLearner.accumulate, and at what shard_model sets for FSDP",
+            measure=rank_proofs.measure_rank_gradient,
+        ),
+        Proof(
+            name="shards",
+            claim="a sharded model gives the log-probabilities of the plain one, bit for bit",
+            fault="sharded model computes another function",
+            remedy="report the cards, torch and triton versions; ratios are off by the gap",
+            measure=rank_proofs.measure_sharded_scores,
+        ),
+        Proof(
+            name="whole",
+            claim="after an update every rank's engine samples from the weights of the shards",
+            fault="stale weights",
+            remedy="look at gather_weights in whet/train/shards.py",
+            measure=rank_proofs.measure_gathered_weights,
+        ),
+    )
+
+
+def run_rank_proofs(*, as_json: bool) -> bool:
+    """Run the proofs of ranks, as one of them; return whether all hold."""
+    from whet.cluster.ranks import joined_ranks  # noqa: PLC0415
+
+    with joined_ranks(ClusterConfig(wait=120.0)):
+        return _run(rank_proofs(), as_json=as_json)
+
+
 def run_proofs(model: str | None, *, as_json: bool) -> bool:
     """Run all proofs, and two more on the user's model; return whether all hold."""
+    own = model_proofs(open_policy(model, slots=8)) if model is not None else ()
+    return _run([*PROOFS, *own], as_json=as_json)
+
+
+def _run(proofs: Sequence[Proof], *, as_json: bool) -> bool:
     start = time.monotonic()
-    proofs = [*PROOFS, *(model_proofs(open_policy(model, slots=8)) if model is not None else ())]
     results = []
     for proof in proofs:
         results.append(run_proof(proof))
-        if not as_json:
+        if not as_json and get_world().is_first:
             typer.echo(visible(format_result(results[-1])))
     seconds = time.monotonic() - start
-    typer.echo(
-        json.dumps(_to_json(results, seconds), indent=2) if as_json else summarise(results, seconds)
-    )
+    if get_world().is_first:
+        summary = summarise(results, seconds)
+        typer.echo(json.dumps(_to_json(results, seconds), indent=2) if as_json else summary)
     return all(result.ok for result in results)
 
 

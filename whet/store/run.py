@@ -1,8 +1,8 @@
 """The run folder: its layout, its lock, and the provenance of a run.
 
-Only this file knows the layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl,
+Only this file knows the layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl, logs/,
 summary.json, report.html, stage.json, rollouts/{train,eval}-000120.parquet, checkpoints/000120/,
-evals/000120.json. A pipeline's folder holds a run folder per stage (`stage_folders`).
+failure.txt, evals/000120.json. A pipeline's folder holds a run folder per stage (`stage_folders`).
 """
 
 import fcntl
@@ -27,8 +27,8 @@ from whet.types import Group, Json, Rollout
 
 RolloutSet = Literal["train", "eval"]
 EVAL = r"(\d+)\.json"
-FIRST_FILES = {".lock", "provenance.json", "config.toml", "ledger.jsonl"}
-"""Files of a run before its first step."""
+FIRST_FILES = {".lock", "provenance.json", "config.toml", "ledger.jsonl", "logs", "failure.txt"}
+"""Files of a run before its first step, and what processes printed in starting it."""
 
 
 class Lock:

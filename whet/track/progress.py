@@ -1,11 +1,13 @@
 """Progress of long work: a bar on a terminal, otherwise a line every few seconds; and how a signal
 stops it."""
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from rich.console import Console
 from rich.progress import (
@@ -88,13 +90,22 @@ def _format_rate(speed: float) -> str:
 def on_stop(handle: Callable[[int], None]) -> Iterator[None]:
     """Call `handle` with the number of a signal that asks to stop, from Ctrl-C or a scheduler.
 
-    Signals are the main thread's; on another thread nothing changes.
+    Signals are the main thread's; on another thread nothing changes. A rank hears of it once: its
+    launcher passes signals on, also those that a scheduler has sent to all processes, and kills
+    ranks that do not end.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda now, frame: handle(now)) for number in numbers}
+    is_rank = "TORCHELASTIC_RUN_ID" in os.environ
+    asked: list[int] = []
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        if len(asked) == 1 or not is_rank:
+            handle(number)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

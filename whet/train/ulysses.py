@@ -30,7 +30,7 @@ from whet.models.transformer import PackedAttention, Transformer
 def check_sequence(cfg: ModelConfig, size: int) -> None:
     """Refuse a number of ranks that the heads cannot be dealt out to evenly."""
     if not _fits(cfg, size):
-        sizes = [str(number) for number in range(1, cfg.num_heads + 1) if _fits(cfg, number)]
+        sizes = [str(number) for number in range(1, 9) if _fits(cfg, number)]
         raise ConfigError(
             f"cluster.sequence = {size} does not divide the model's attention: {cfg.num_heads} "
             f"query heads on {cfg.num_kv_heads} key-value heads; possible are {', '.join(sizes)}"
@@ -107,16 +107,13 @@ class UlyssesAttention:
         heads = [q_TND, *(x.repeat_interleave(repeats, dim=1) for x in (k_TGD, v_TGD))]
         counts = [x.shape[1] // size for x in heads]
         by_rank = torch.cat([x.unflatten(1, (size, -1)) for x in heads], dim=2).transpose(0, 1)
-        shared = self._exchange(by_rank).flatten(0, 1)[: self.tokens]
+        shared = _AllToAll.apply(by_rank, self.group).flatten(0, 1)[: self.tokens]
         q_TND, k_TGD, v_TGD = (x.contiguous() for x in shared.split(counts, dim=1))
         mixed_TND = self.packed.attend(q_TND, k_TGD, v_TGD, spec.options)
         padding = 0, 0, 0, 0, 0, size * self.part - self.tokens
         by_rank = F.pad(mixed_TND, padding).unflatten(0, (size, self.part))
-        return self._exchange(by_rank).transpose(0, 1).flatten(1, 2)
-
-    def _exchange(self, by_rank: Tensor) -> Tensor:
-        received: Tensor = _AllToAll.apply(by_rank, self.group)
-        return received
+        own_TND: Tensor = _AllToAll.apply(by_rank, self.group).transpose(0, 1).flatten(1, 2)
+        return own_TND
 
 
 class _AllToAll(torch.autograd.Function):
