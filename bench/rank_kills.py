@@ -53,8 +53,9 @@ def main(options: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="a folder for the runs")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--background", action="store_true", help="write checkpoints in a thread")
     args = parser.parse_args(options)
-    prepare(args.out)
+    prepare(args.out, is_background=args.background)
     results = [try_kill(args.out, kill) for kill in draw_kills(args.kills, args.seed)]
     print(f"{sum(results)} of {len(results)} as undisturbed")
     return 0 if all(results) else 1
@@ -73,12 +74,13 @@ def draw_kills(count: int, seed: int) -> list[Kill]:
     return kills
 
 
-def prepare(out: Path) -> None:
+def prepare(out: Path, *, is_background: bool) -> None:
     """Run the pipeline undisturbed on two ranks."""
     out.mkdir(parents=True, exist_ok=True)
     # Rates at which the rounding of another number of ranks stays rounding.
     slow = PIPELINE.replace("lr = 3e-3", "lr = 1e-4").replace("lr = 1e-3", "lr = 1e-4")
-    (out / "small.toml").write_text(slow)
+    in_thread = f"\ncluster.background_saves = {str(is_background).lower()}"
+    (out / "small.toml").write_text(slow.replace("seed = 5", f"seed = 5{in_thread}"))
     if wait(start(out, "undisturbed", 2)):
         raise RuntimeError((out / "undisturbed.log").read_text()[-4000:])
 

@@ -87,7 +87,10 @@ class RankLearner(LocalLearner):
         own = [[examples[index] for index in indices] for indices in groups if indices]
         sums = self.add_gradients(self._keep_gathered(own), objective)
         if isinstance(self.model, FSDPModule):
-            for _ in range(len(groups) - len(own)):
+            num_missing = len(groups) - len(own)
+            if self.world.shard == 1:  # ranks meet in their last pass only
+                num_missing = 0 if own else 1
+            for _ in range(num_missing):
                 self.forward_backward(to_batch(_smallest(examples), self.device), objective)
         # Ranks that share a sequence have the same sums.
         first, *others = self.world.exchange(sums, at)[:: self.world.sequence]
