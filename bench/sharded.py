@@ -17,6 +17,9 @@ import sys
 import time
 from functools import partial
 
+import whet  # noqa: F401 - first: it sets what torch reads while it loads
+
+# isort: split
 import numpy as np
 import torch
 from speed.shapes import QWEN, VOCAB

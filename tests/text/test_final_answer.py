@@ -4,11 +4,11 @@ import time
 
 import pytest
 
+from whet.tasks.answers import after_heading
 from whet.text.final_answer import (
     MAX_CHARS,
     MAX_NESTED_BOXES,
     Span,
-    after_heading,
     after_thought,
     after_verb,
     find_boxes,
@@ -146,7 +146,8 @@ def test_a_word_that_only_contains_answer_is_no_mark() -> None:
 
 def test_all_that_follows_the_last_heading_is_taken() -> None:
     assert after_heading("Answer: a\n**Final Answer:** b\nc") == "b\nc"
-    assert after_heading("My answer: a") is None
+    assert after_heading("My answer: a") == "a"
+    assert after_heading("An unanswered: a") is None
 
 
 def test_a_sentence_ends_at_its_point_but_not_inside_a_number_or_formula() -> None:

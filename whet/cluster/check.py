@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from secrets import token_hex
 
@@ -63,14 +63,21 @@ def describe_node(name: str, folder: Path, token: str | None) -> Node:
     return Node(
         name=name,
         python=platform.python_version(),
-        torch=version("torch"),
-        whet=version("whet"),
+        torch=_version("torch"),
+        whet=_version("whet"),
         driver=gpus[0][1] if gpus else "none",
         gpus=", ".join(f"{count} x {gpu}" for gpu, count in counts.items()) or "none",
         interfaces=", ".join(_list_interfaces()) or "none is up",
         faults=[f"somebody uses {gib:.0f} GiB of GPU {index}" for index, gib in busy]
         + _try_folder(folder, token),
     )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _query_gpus() -> list[tuple[str, str, float]]:

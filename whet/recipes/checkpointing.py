@@ -355,13 +355,8 @@ class CheckpointManager:
                 self.checkpoints.mark_best(step)
 
         self.writer.wait()
-        new = self.checkpoints.start(step)
-        try:
-            with defer_writes(self.is_background) as later:
-                write(new)
-        except BaseException:
-            self.checkpoints.discard(new)
-            raise
+        with self.checkpoints.start(step) as new, defer_writes(self.is_background) as later:
+            write(new)
         if self.is_background:
             self.writer.start(f"checkpoint {step}", partial(_run_all, later), finish=complete)
         else:

@@ -7,7 +7,8 @@ numbered folder is always complete.
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from whet.errors import DataError
@@ -50,28 +51,31 @@ class Checkpoints:
 
         All ranks call this together, and `write` on each may add files; the first does the rest.
         """
-        new = self.start(step)
-        try:
+        with self.start(step) as new:
             write(new)
-        except BaseException:
-            self.discard(new)
-            raise
         return self.complete(step)
 
-    def start(self, step: int) -> Path:
-        """Make the folder that will be the checkpoint of `step` once it is complete."""
+    @contextmanager
+    def start(self, step: int) -> Iterator[Path]:
+        """Make the folder that will be the checkpoint of `step` once it is complete.
+
+        It is deleted if filling it fails.
+        """
         new = self._new(step)
 
         def make() -> None:
-            with write_errors(new):
-                shutil.rmtree(new, ignore_errors=True)
-                new.mkdir()
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir()
 
-        get_world().first(make, f"the start of checkpoint {step}")
-        return new
+        with write_errors(self._path(step)):
+            get_world().first(make, f"the start of checkpoint {step}")
+            try:
+                yield new
+            except BaseException:
+                self._discard(new)
+                raise
 
-    def discard(self, new: Path) -> None:
-        """Delete a folder that was not completed."""
+    def _discard(self, new: Path) -> None:
         if get_world().is_first:
             shutil.rmtree(new, ignore_errors=True)
 
@@ -95,7 +99,7 @@ class Checkpoints:
                 hashes = world.join(own, f"the hashes of checkpoint {step}")
                 world.first(move, f"the end of checkpoint {step}")
             except BaseException:
-                self.discard(new)
+                self._discard(new)
                 raise
         return target
 

@@ -205,12 +205,12 @@ def _strongest(text: str) -> tuple[str, ...]:
         return (tag.text,) if (box := _last_box(tag.text)) is None else box
     if (box := _last_box(text)) is not None:
         return box
-    if (rest := _after_heading(text)) is not None:
+    if (rest := after_heading(text)) is not None:
         return _under_heading(text, rest)
     return _in_plain_text(text)
 
 
-def _after_heading(text: str) -> str | None:
+def after_heading(text: str) -> str | None:
     """Take all that follows the last line that starts with `Answer:` or `Final answer:`."""
     ends = [match.end() for match in _HEADING.finditer(text)]
     return text[ends[-1] :] if ends else None

@@ -20,15 +20,13 @@ from whet.algos.objectives import Objective, TokenLoss, ValueObjective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
-from whet.models.load import check_finite, weight_files, write_tensors
+from whet.models.load import check_finite, write_tensors
 from whet.models.lora import copy_trainable, load_trained, save_trained
 from whet.models.transformer import PackedAttention, SharedPrefixAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
-from whet.train.optim import Optimizer, TrainConfig, learning_rate
+from whet.train.optim import OPTIMIZER, Optimizer, TrainConfig, learning_rate, optimizer_files
 from whet.types import Floats, Metrics
 
-OPTIMIZER = Path("optimizer", "state.safetensors")
-"""In a folder of its own: vLLM refuses a model folder that holds another safetensors file."""
 VALUE_HEAD = "value_head.safetensors"
 CPU_TOKENS = 4096
 """Tokens of a micro-batch on a CPU, unless an example is longer."""
@@ -283,7 +281,7 @@ class LocalLearner(Learner):
     def load(self, folder: Path, num_steps: int) -> None:
         if self.value_model is not None:
             self.value_model.load(folder)
-        files = weight_files((folder / OPTIMIZER).parent, OPTIMIZER.name)
+        files = optimizer_files(folder)
         self.optimizer.load(item for file in files for item in load_file(file).items())
         self.num_steps = num_steps
 

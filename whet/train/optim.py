@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -11,9 +12,12 @@ from torch.optim.adamw import adamw
 
 from whet.config import CONSTANT, Config
 from whet.errors import TrainError
+from whet.models.load import weight_files
 from whet.train.offload import StateStreamer, host_zeros
 from whet.types import Dtype
 
+OPTIMIZER = Path("optimizer", "state.safetensors")
+"""In a folder of its own: vLLM refuses a model folder that holds another safetensors file."""
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 Moments = tuple[Tensor, Tensor, Tensor]
 MIN_OFFLOADED = 2**16
@@ -67,6 +71,14 @@ class TrainConfig(Config):
     def without_effect(self) -> dict[str, str]:
         reason = 'schedule = "constant" stays at lr'
         return {"final_lr": reason} if self.schedule == "constant" else {}
+
+
+def optimizer_files(folder: Path) -> list[Path]:
+    """Find the files of an optimiser; ranks may have written several."""
+    files = weight_files((folder / OPTIMIZER).parent, OPTIMIZER.name)
+    if not files:
+        raise FileNotFoundError(f"{OPTIMIZER} is missing")
+    return files
 
 
 def learning_rate(cfg: TrainConfig, step: int, steps: int, *, factor: float = 1.0) -> float:

@@ -18,12 +18,11 @@ from torch.nn import functional as F
 from whet.algos.objectives import Objective, ValueObjective
 from whet.cluster.ranks import RankWorld
 from whet.data.examples import Batch, Example, to_batch
-from whet.models.load import weight_files, write_tensors
+from whet.models.load import write_tensors
 from whet.models.lora import LoraTransformer, load_trained, save_trained
 from whet.models.transformer import Transformer
 from whet.train import ulysses
 from whet.train.learner import (
-    OPTIMIZER,
     VALUE_HEAD,
     LocalLearner,
     Scorer,
@@ -34,7 +33,7 @@ from whet.train.learner import (
     score_batch,
 )
 from whet.train.memory import DeviceMemory
-from whet.train.optim import TrainConfig
+from whet.train.optim import OPTIMIZER, TrainConfig, optimizer_files
 from whet.train.shards import RankOptimizer, fill_shards, gather_weights, rank_world, shard_model
 from whet.types import Floats, Metrics
 
@@ -159,8 +158,7 @@ class RankLearner(LocalLearner):
             self._load_critic(self.value_model, folder)
         elif self.whole is not None and self.whole is not self.model:
             fill_shards(self.model, self.whole, self.world)
-        files = weight_files((folder / OPTIMIZER).parent, OPTIMIZER.name)
-        self.optimizer.load_files(files)
+        self.optimizer.load_files(optimizer_files(folder))
         self.num_steps = num_steps
 
     def _save_critic(self, critic: ValueModel, folder: Path) -> None:
