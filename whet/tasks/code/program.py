@@ -29,7 +29,7 @@ def blocks(text: str) -> list[tuple[str, str]]:
     >>> blocks("so\\n```python\\nx = 1\\n```\\nor\\n```json\\n{}\\n```\\n```\\ny")
     [('python', 'x = 1')]
     """
-    visible = visible_text(text, keep_comments=True) if len(text) <= MAX_CHARS else None
+    visible = visible_text(text) if len(text) <= MAX_CHARS else None
     closed: list[tuple[str, str]] = []
     opened: re.Match[str] | None = None
     lines: list[str] = []
@@ -75,7 +75,7 @@ def last_definition(text: str, name: str) -> str | None:
             return block
     if closed:
         return last_program(text)
-    bare = visible_text(text, keep_comments=True) or ""
+    bare = visible_text(text) or ""
     if "[BEGIN]" in bare:
         bare = bare.rpartition("[BEGIN]")[2].partition("[DONE]")[0].strip()
     is_bare = len(bare) <= MAX_PROGRAM_CHARS and "```" not in bare
