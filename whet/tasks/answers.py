@@ -67,6 +67,7 @@ _REMARK = re.compile(
     r"|<\|[a-z_]{1,20}\|>|</s>)[\s.!*_]*",
     re.IGNORECASE,
 )
+_VALUE = re.compile(r"[`{\[]")
 _ASIDE = re.compile(r"(?<=\S) \((?:check|verif|as |by )[^()0-9\n]{0,80}\)\.?\Z")
 """A remark in parentheses behind an answer: `69 (checked by adding again)`."""
 _SENTENCE_START = re.compile(r"(?:(?<=[.!]) |\n|(?=[∎■✓✅<]))[\s*_]*(?=\S)")
@@ -243,6 +244,9 @@ def _in_plain_text(text: str) -> tuple[str, ...]:
         return ()
     *_, tail = _COLON.split(text)
     if is_denied(text, len(text) - len(tail.lstrip()), len(text)):
+        return ()
+    value = _VALUE.search(line.text)
+    if value and is_denied(line.text, value.start(), line.end - line.start):
         return ()
     rest = after_verb(line.text.rstrip()) or ""
     start = line.text.rfind(rest)

@@ -33,9 +33,12 @@ def blocks(text: str) -> list[tuple[str, str]]:
     closed: list[tuple[str, str]] = []
     opened: re.Match[str] | None = None
     lines: list[str] = []
+    is_hidden = False
     for line in (visible or "").split("\n"):
         mark = line.strip()
-        if opened is None:
+        if is_hidden or (opened is None and mark.startswith("<!--")):
+            is_hidden = "-->" not in line
+        elif opened is None:
             opened = _FENCE.fullmatch(line.rstrip()) or _LATE_FENCE.fullmatch(line.rstrip())
             lines = []
         elif mark.startswith(opened[2]) and set(mark) == {opened[2][0]}:

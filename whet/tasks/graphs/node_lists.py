@@ -245,7 +245,7 @@ def _outside_remarks(text: str, brackets: Sequence[Span]) -> list[Span]:
             bracket.end < before.end or _COMMA.fullmatch(text, before.end + 1, bracket.start - 1)
         ):
             is_stated = before.start in kept
-        if is_stated or not any(own_lines.values()):
+        if is_stated or start in own_lines or not any(own_lines.values()):
             kept.add(bracket.start)
             if start not in own_lines:
                 own_lines[start] = _OWN_LINE.match(text, start) is not None

@@ -73,6 +73,9 @@ _QUESTION = re.compile(
     r"\W*(?:is|are|could|can|what|which|how|does|do|would|should|might|may|who|why)\b[^?\n]*\?\W*",
     re.IGNORECASE,
 )
+_OPEN_QUESTION = re.compile(
+    r"\bwhether\b[^.;\n]{0,80}\b(?:is|remains) (?:unclear|unknown|uncertain|open|not clear)\b"
+)
 _LAST_WORD = re.compile(
     r"\b(?:is|are|be|was)\s+(?:on\s+)?(?:an?\s+|the\s+)?"
     r"(?:\*\*([^*\n]{2,60})\*\*|([A-Za-z]{2,20}))[\s.!]*$",
@@ -200,7 +203,8 @@ def _in_last_line(text: str) -> Span | None:
     if line is None:
         return None
     line = cut(text, max(line.start, line.end - MAX_LINE), line.end)
-    if _CODE.search(line.text) or _QUESTION.fullmatch(line.text):
+    is_open = _OPEN_QUESTION.search(line.text) or _QUESTION.fullmatch(line.text)
+    if is_open or _CODE.search(line.text):
         return None
     if answer := _in_line(text, line, is_first=False):
         return answer
