@@ -187,6 +187,8 @@ def _is_undecided(
     """Whether different answers end a text with few words between them, none of which decides."""
     last = finals[-1]
     after = last
+    if len(finals) == MAX_MARKS:  # a model caught in a loop
+        return False
     for final in reversed(finals[:-1]):
         gap = text[final.end : after.start]
         is_given_up = is_denied(text[: final.end], final.start, final.end) or (
