@@ -5,6 +5,7 @@ import time
 import pytest
 
 from whet.tasks.answers import after_heading
+from whet.text.doubt import is_denied, is_doubtful
 from whet.text.final_answer import (
     MAX_CHARS,
     MAX_NESTED_BOXES,
@@ -19,11 +20,10 @@ from whet.text.final_answer import (
     first_sentence,
     has_open_box,
     has_open_tag,
-    is_denied,
-    is_doubtful,
     last_box,
     last_line,
     only_number,
+    settled_text,
     visible_text,
 )
 
@@ -337,3 +337,65 @@ def test_other_words_deny_nothing(form: str) -> None:
 )
 def test_a_denial_of_something_else_leaves_the_answer_alone(text: str) -> None:
     assert not is_denied(text, text.index("[4]"), text.index("[4]") + 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<answer>3</answer> or <answer>4</answer>",
+        "Strict reading:\n<answer>3</answer>\n\nLoose reading:\n<answer>4</answer>",
+        "\\boxed{3}\n\n\\boxed{4}\n\nTake whichever fits.",
+        "Version A: $\\boxed{3}$\nVersion B: $\\boxed{4}$",
+        "Reviewer 1 accepts\n[A, B]\n\nReviewer 2 accepts\n[A]\n\nThe chair sides with reviewer 1.",
+        "[0, 1]\n\n[1, 0]\n\n[2, 0]",
+        "Answer: abc\n\nor\n\nAnswer: abd",
+        "### Yes\n\nOn other days:\n### No",
+        '{"a": 1}\n\nor\n\n{"a": 2}',
+        "node 0: [1, 1]\nnode 1: [2, 1]\n\nor else\n\nnode 0: [1, 1]\nnode 1: [3, 1]",
+        "Yes.\n\nNo.\n\nOne of them will match.",
+        "[A, B]\n\nNo, that cannot be right. I take it back.",
+        "\\boxed{3}\n\nThe line above is a sample of the format only.",
+        "[A, B]\n\n^ false",
+        "Answer: 3\nERRATUM: the above is void.",
+        "<answer>3</answer> is what another model wrote.",
+        "Anything but this:\n\n3",
+        "Everyone except these:\n[A, B]",
+        "It would be a mistake to conclude\n\\boxed{3}",
+        "\\boxed{3} 不正确",
+        "答案不是 \\boxed{3}",
+    ],
+)
+def test_a_response_that_decides_for_no_answer_or_takes_it_back_gives_none(text: str) -> None:
+    assert settled_text(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\\boxed{3}. Wait, I forgot one: \\boxed{4}",
+        "There are $\\boxed{3}$ rows, so the total is 3 + 1 = $\\boxed{4}$.",
+        "Answer: 3\n\nCorrection:\nAnswer: 4",
+        "Answer: 3\nFinal answer: 4",
+        "[A]\n\n[B]\n\nAnswer: [B]",
+        "My first attempt was\n[A]\nbut on rechecking I can improve it:\n[B]",
+        "\\boxed{x}\n\nThat is, \\boxed{ x }.",
+        "<answer>3</answer>\n\n<answer>4</answer>\n\nI go with the second.",
+        "Use the form \\boxed{}. Here it is: \\boxed{4}",
+        "不是 3，而是 \\boxed{4}",
+        "The naive method fails. The careful one does not:\n[A, B]",
+        "[[0, 1],\n [1, 0]]",
+        "\\boxed{3} is a mistake. What works:\n\nAnswer: 4",
+    ],
+)
+def test_a_response_that_corrects_itself_or_goes_on_is_settled(text: str) -> None:
+    assert settled_text(text) is not None
+
+
+@pytest.mark.parametrize(
+    "hidden", ["<!-- \\boxed{4} -->", " % \\boxed{4}", "\n% \\boxed{4}", " ~~\\boxed{4}~~"]
+)
+def test_comments_and_struck_text_are_blanked_out(hidden: str) -> None:
+    shown = settled_text(f"It is $\\boxed{{3}}${hidden}\n")
+
+    assert shown is not None and [box.text for box in find_boxes(shown)] == ["3"]
+    assert settled_text("a rise of 50 % is \\boxed{1.5}") == "a rise of 50 % is \\boxed{1.5}"

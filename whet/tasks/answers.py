@@ -10,21 +10,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from whet.text.doubt import CONTRACTION, DENIAL, FALSE, TURN, any_of, is_denied, is_doubtful
 from whet.text.final_answer import (
-    CONTRACTION,
-    DENIAL,
-    FALSE,
-    TURN,
     after_verb,
-    any_of,
     find_tags,
     has_open_box,
     has_open_tag,
-    is_denied,
-    is_doubtful,
     last_box,
     last_line,
-    visible_text,
+    settled_text,
 )
 from whet.types import Score, Verdict
 
@@ -37,7 +31,7 @@ MAX_LIST_CHARS = 1 << 13
 _HEADING = re.compile(
     r"^[ \t*#>✅•-]*(?:the |my )?(?:final |correct )?(?:answer|答案)(?: is)?[ \t*]*"
     r"(?:(?:[:：→–—]|-(?=[ \t])|=>)(?:\*(?=[ \t]))?(?:[ \t]|\*\*)*|\n(?=\s*\S))"
-    r"|(?<=[.!?] )(?:final )?answer:[ \t]*",
+    r"|(?<=[.!?] )(?:I (?:stay|stick|go) with )?(?:final )?answer:[ \t]*",
     re.IGNORECASE | re.MULTILINE,
 )
 _COLON = re.compile(r"^[^\n]{0,400}:[ \t*]*\n", re.MULTILINE)
@@ -73,6 +67,9 @@ _REMARK = re.compile(
     r"|<\|[a-z_]{1,20}\|>|</s>)[\s.!*_]*",
     re.IGNORECASE,
 )
+_VALUE = re.compile(r"[`{\[]")
+_ASIDE = re.compile(r"(?<=\S) \((?:check|verif|as |by )[^()0-9\n]{0,80}\)\.?\Z")
+"""A remark in parentheses behind an answer: `69 (checked by adding again)`."""
 _SENTENCE_START = re.compile(r"(?:(?<=[.!]) |\n|(?=[∎■✓✅<]))[\s*_]*(?=\S)")
 _NO_REMARK = re.compile(
     rf"[0-9?]|{any_of(TURN, FALSE, DENIAL, 'no|but|mistake|error')}|{CONTRACTION}", re.IGNORECASE
@@ -98,9 +95,14 @@ def candidates(text: str) -> tuple[str, ...]:
     >>> candidates("<answer>4")
     ()
     """
-    visible = visible_text(text)
+    visible = settled_text(text)
     stated = () if visible is None else map(_strip_dress, _strongest(cut_remarks(visible)))
     spans = [span for span in stated if 0 < len(span) <= MAX_ANSWER_CHARS]
+    spans += [
+        span[: aside.start()]
+        for span in spans
+        if (aside := _ASIDE.search(span)) and not is_doubtful(aside[0])
+    ]
     forms = (form for span in spans for form in (span, _strip_dress(_unquote(span))))
     return tuple(dict.fromkeys(filter(None, forms)))
 
@@ -242,6 +244,9 @@ def _in_plain_text(text: str) -> tuple[str, ...]:
         return ()
     *_, tail = _COLON.split(text)
     if is_denied(text, len(text) - len(tail.lstrip()), len(text)):
+        return ()
+    value = _VALUE.search(line.text)
+    if value and is_denied(line.text, value.start(), line.end - line.start):
         return ()
     rest = after_verb(line.text.rstrip()) or ""
     start = line.text.rfind(rest)

@@ -4,144 +4,14 @@ This is the one reader of final answers. It finds statements and says where they
 decides which of them it accepts, which is the strongest, and what the text of one means. Every
 function reads the text a bounded number of times, whatever is in it, and the regular expressions
 have nothing to backtrack into.
-
-The words that cast doubt on an answer come in groups, of which each reader picks those it heeds. A
-group is a pattern of words with bars between them, to be matched without regard to case.
 """
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-CHOICE = "or|maybe|perhaps|possibly|alternatively|versus|vs"
-"""Another answer is offered too: `3 or 4`."""
-TURN = (
-    "wait|actually|sorry|correction|oops|I mean|I meant|scratch that|on second thought"
-    "|rather(?! than)|instead(?! of)"
-)
-"""What was just said is taken back: `3; wait, 4`."""
-DENIAL = "not|never|neither|nor"
-FALSE = "wrong|incorrect"
-UNSURE = (
-    "probably|likely|might|(?-i:may)|could|cannot|if|whether|between|either|unless|except|unknown"
-    "|unsure|unclear|think|guess|(?<!no )doubt(?= that| it| if| whether| the)"
-)
-"""The answer holds perhaps, or under a condition. May with a capital is a month."""
-ROUGH = "about|approximately|approx|roughly|around|nearly|almost"
-"""The number is not exact."""
-BOUND = "than|at (?:the )?(?:very )?(?:least|most)|up to|exceed(?:s|ing)?"
-"""The number is a limit."""
-SUPPOSED = "suppose|supposing|assume|assuming|impossible|untrue|unlikely|anything but|far from"
-"""The answer is only looked at, or ruled out."""
-REFERENCE = "gold|golden|reference"
-"""The answer is another's."""
-CONTRACTION = r"n['’]t\b"
-
-
-def any_of(*groups: str) -> str:
-    """Write a pattern for any word of the groups.
-
-    >>> any_of(FALSE, "no")
-    '\\\\b(?:wrong|incorrect|no)\\\\b'
-    """
-    return rf"\b(?:{'|'.join(groups)})\b"
-
-
-_DOUBT = re.compile(
-    any_of(DENIAL, FALSE, CHOICE, UNSURE, ROUGH, BOUND, SUPPOSED, TURN, REFERENCE, "but")
-    + rf"|{CONTRACTION}|[?≈]|\\approx",
-    re.IGNORECASE,
-)
-
-
-def is_doubtful(line: str) -> bool:
-    """Whether a line of prose has any word that keeps it from stating an answer."""
-    return _DOUBT.search(line) is not None
-
-
-_DENIED_BEFORE = re.compile(
-    rf"(?:(?:{CONTRACTION}|\b(?:not|never|cannot|neither|nor))"
-    r"(?: (?:be|get|obtain|equal|equal to|possibly|really|simply|just|the answer))*"
-    r"|\b(?:(?:greater|less|larger|smaller|more|fewer|higher|lower|bigger|other) than"
-    r"|different from|far from|at (?:the )?(?:very )?(?:least|most)|up to|above|below"
-    r"|(?:is|are|be|was|were) (?:well |just )?(?:over|under)|exceed(?:s|ing)?"
-    r"|between(?:[^,;.\n]{1,40}\band)?|(?:anything|everything|nothing|all) but|except(?: for)?"
-    r"|(?:could|might|may|unlikely to|hardly) (?:be|say|answer)"
-    r"|(?<!\bor )(?:maybe|perhaps|possibly|probably)"
-    r"|(?:wrong|incorrect|rejected|gold|golden|reference) answer(?: is| was)?"
-    r"|(?:wrong|incorrect|rejected|discarded|guess|hypothetically)(?=[\s*]*:)))"
-    r"(?:[\s:*$`\"'(\[{}\\]|boxed|text(?:bf)?|<answer>)*(?:[A-Za-z]\w{0,3}\s?=[\s$*(\\]*)?\Z",
-    re.IGNORECASE,
-)
-"""Before an answer it says that the answer is another, or may be."""
-_DENIED_ABOVE = re.compile(
-    rf"(?:(?:{CONTRACTION}|\b(?:not|never|cannot))(?: (?:be|equal|the answer))*|\bthan"
-    r"|\bat (?:least|most)|\b(?:could|might|may) be|\b(?:wrong|incorrect) answer(?: is)?)"
-    r"[ \t:*]*\n[\s*$`#\[\\]*\Z",
-    re.IGNORECASE,
-)
-"""So does a sentence that goes on in the next line: `The answer is not:`."""
-_SUPPOSED = re.compile(
-    r"(?:\A|[.;:!?\n])[\s*]*(?:(?:so|but|now|and),? )?(?:"
-    r"(?:(?:if(?! (?:we|you|I)\b)|suppose|supposing|assume|assuming|let(?! us)(?!['’]s)|unless"
-    r"|whether|say)\b"
-    r"|(?:is|are|was|were|could|can|would) (?:it|this|that|they|the answer)\b"
-    r"|[^,;.\n]{0,60}?(?:\b(?:(?:impossible|untrue|unlikely) (?:that|for)|false that|no way"
-    r"|whether (?:it|this|that|they|the answer)"
-    rf"|mistake is|wrong answer is)\b|(?:{CONTRACTION}|\b(?:not|never))(?: at all)? "
-    r"(?:true|sure|certain|clear|think|believe|say|claim|the case)\b"
-    r"|(?<!no )(?<!without )\b(?:doubt|deny|unsure|uncertain|wonder)\b))"
-    r"(?:(?!\bthen\b)[^,;.\n])*"
-    r"|if\b[^,;.\n]{0,60}(?:[<>≤≥≠]|\\(?:[lg](?:eq?|t)|neq?)(?![a-z])"
-    r"|\b(?:positive|negative|even|odd|nonzero)\b)[^;.\n]*)\Z",
-    re.IGNORECASE,
-)
-"""In the sentence before an answer it says that what follows is supposed, doubted or asked."""
-_DENIED_AFTER = re.compile(
-    r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,8}(?:\?"
-    r"|(?:or|and) (?:more|less|fewer|greater|higher|lower|above|below|over|under|up)\b"
-    r"|at (?:most|least)\b|(?:unless|if|otherwise|(?:just )?kidding|never mind"
-    r"|(?:scratch|strike|forget) (?:that|this|it))\b"
-    r"|(?:(?:no|wait|oops|sorry|hmm|but)[,.:;!]? )?"
-    r"(?:that|this|it|(?:the|my) (?:line|answer|result|list)(?: above)?|the above)"
-    r"(?: one| answer| line)? (?:is|was|seems|looks)"
-    r" (?:also |clearly |obviously |certainly |just )?(?:wrong|incorrect|false|mistaken|impossible"
-    r"|invalid|an? (?:mistake|error|trap)|too (?:large|small|big|high|low|long|short|many|few)"
-    r"|not (?:right|correct|true|it|the answer))\b"
-    r"|(?:is|are|was|were|would be|seems|looks)"
-    r"(?: (?:also|clearly|obviously|certainly|surely|just))?"
-    r"(?:(?: not|n['’]t)(?! [-$\\0-9])| (?:never|wrong|incorrect|false|mistaken|impossible"
-    r"|invalid|no)\b)"
-    r"|(?:can|could|would|does|do|will)(?:n['’]t|not| not)\b"
-    r"|\((?:wrong|incorrect|false|not (?:right|correct|the answer|sure))\b"
-    r"|(?:(?:or|and) )?(?:maybe|perhaps|possibly|probably)\b"
-    r"|or (?:something|anything|another|some other|else|not)\b)",
-    re.IGNORECASE,
-)
-"""Behind an answer it takes the answer back, makes it a bound or sets a condition."""
-_SENTENCE_WINDOW = 240
-_WORDS_WINDOW = 80
-
-
-def is_denied(text: str, start: int, end: int) -> bool:
-    """Whether the sentence around an answer, end exclusive, says that it is none.
-
-    It may deny the answer, doubt it, only suppose it, or give it as a bound.
-
-    >>> [is_denied(text, text.find("4"), text.find("4") + 1)
-    ...  for text in ("It is 4.", "It is not 4.", "If it were 4, no.", "At least 4.", "4, not 5")]
-    [False, True, True, True, False]
-    """
-    window = max(start - _SENTENCE_WINDOW, 0)
-    before = text[max(text.rfind("\n", 0, start) + 1, window) : start]
-    return (
-        _DENIED_BEFORE.search(before, max(len(before) - _WORDS_WINDOW, 0)) is not None
-        or _SUPPOSED.search(before) is not None
-        or _DENIED_ABOVE.search(text, max(start - _WORDS_WINDOW, 0), start) is not None
-        or _DENIED_AFTER.match(text, end) is not None
-    )
-
+from whet.text.doubt import decides_for_last, is_denied, is_doubtful, is_withdrawn, leaves_open
 
 MAX_CHARS = 1 << 22
 """Longer responses are not read."""
@@ -154,7 +24,29 @@ MAX_BOX = 1 << 16
 MAX_SENTENCE = 400
 """Longer lines state nothing in words."""
 
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_HIDDEN = re.compile(
+    r"<!--.*?(?:-->|\Z)|\\iffalse\b.*?(?:\\fi\b|\Z)|~~[^~\n]+~~"
+    r"|(?:^|(?<=\n))[ \t]*(?:%|\[//\]:)[^\n]*|(?<=\})\$?\$?[.,]?[ \t]+%[^\n]*",
+    re.DOTALL,
+)
+"""What Markdown or LaTeX does not show, or strikes out; behind a number `%` means percent."""
+_OWN_LINE = re.compile(
+    r"(?:^|(?<=\n))[ \t*>_`$\-•]*+(?:"
+    r"(?:\#{1,6}[ \t*]*+)?(?:(?:so|thus|hence|therefore),?[ ])?(?:(?:the|my|our)[ ])?"
+    r"(?:(?P<final>final)[ ])?(?:correct[ ])?"
+    r"(?:answer|答案)\b[^:：\n\[{]{0,40}(?:[:：]|=>?)[ \t*]*(?P<marked>[^\s*][^\n]*)"
+    r"|\#{3,4}[ \t]*(?P<heading>(?:yes|no|true|false|[-+]?[0-9][0-9.,/]*|\[[^\n]*\])[.!]?)"
+    r"|\[[^\n]*\]|\{[^\n]*\}|\{(?:\n[^\n]*){1,60}?\n\}"
+    r"|(?:node[ ]?)?[0-9]{1,4}[ ]?[:=][ ]?[\[(][^\n]*[\])]"
+    r"|(?:yes|no|true|false)[.!]?|[0-9(][0-9()+\-*/×÷ \t.]*+"
+    r")[ \t*_`$.]*(?=\n|\Z)",
+    re.IGNORECASE,
+)
+"""A line that is an answer and nothing else, or starts with `Answer:`."""
+_BLANK = re.compile(r"[\s.…_]*(?:(?:your|the|final|my)? ?answer(?: here)?)?\s*", re.IGNORECASE)
+"""What a box holds that only shows the form."""
+_MAX_TAIL = 1 << 13
+_MARKUP = re.compile(r"\\(?:text|mathrm|math)?(?:bf|it|tt|rm)?(?![a-z])|[\s$*`\\{}\"']")
 _THOUGHT = "(?:think|thinking|thought|reasoning)>"
 _THOUGHT_START = re.compile(f"<{_THOUGHT}")
 _THOUGHT_END = re.compile(f"</{_THOUGHT}")
@@ -198,6 +90,13 @@ class Span:
         return replace(self, start=self.start + offset, end=self.end + offset)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Final(Span):
+    """An answer in a form that ends a response; one of greater strength decides between others."""
+
+    strength: int = 0
+
+
 def cut(text: str, start: int, end: int) -> Span:
     """Cut a piece out of a text."""
     return Span(text=text[start:end], start=start, end=end)
@@ -210,15 +109,98 @@ def after_thought(text: str) -> int | None:
     return None if _THOUGHT_START.search(text, start) else start
 
 
-def visible_text(text: str, *, keep_comments: bool = False) -> str | None:
-    """Cut off the thought and, unless they are kept, the comments that Markdown does not show.
-
-    None where the thought is never closed or the response is too long.
-    """
+def visible_text(text: str) -> str | None:
+    """Cut off the thought; None where it is never closed or the response is too long."""
     start = after_thought(text) if len(text) <= MAX_CHARS else None
-    if start is None:
+    return None if start is None else text[start:]
+
+
+def is_same_text(one: str, other: str) -> bool:
+    """Whether two answers are the same but for markup, spaces and case."""
+    plain = (_MARKUP.sub("", text).rstrip(".").lower() for text in (one, other))
+    return len({*plain}) == 1
+
+
+def settled_text(
+    text: str,
+    *,
+    same: Callable[[str, str], bool] = is_same_text,
+    is_part: Callable[[str], bool] = lambda gap: False,
+) -> str | None:
+    """Cut off the thought and blank out comments; None where the response settles on no answer.
+
+    That is where it ends with different answers and decides for none of them, or takes its answer
+    back. `same` compares two answers, `is_part` tells from what stands between two whether they are
+    parts of one.
+
+    >>> settled_text("<answer>3</answer> or <answer>4</answer>")
+    >>> settled_text("<answer>3</answer> No, wait: <answer>4</answer>") is not None
+    True
+    """
+    shown = visible_text(text)
+    if shown is None:
         return None
-    return text[start:] if keep_comments else _COMMENT.sub("", text[start:])
+    shown = _HIDDEN.sub(lambda match: " " * len(match[0]), shown)
+    finals = _find_finals(shown)
+    if not finals:
+        return shown
+    is_open = _is_undecided(shown, finals, same, is_part)
+    last = finals[-1]
+    is_taken_back = is_withdrawn(shown, last.start, last.end)
+    return None if is_open or is_taken_back else shown
+
+
+def _find_finals(text: str) -> list["Final"]:
+    """List the last answers of the strongest form: tags, boxes, or else lines of their own."""
+    spans = (find_tags(text) or find_boxes(text, most=MAX_MARKS))[-MAX_MARKS:]
+    finals = [Final(text=span.text, start=span.start, end=span.end) for span in spans]
+    if finals:
+        return [final for final in finals if not _BLANK.fullmatch(final.text)]
+    return _find_lines(text[-_MAX_TAIL:], max(len(text) - _MAX_TAIL, 0))[-MAX_MARKS:]
+
+
+def _find_lines(text: str, offset: int) -> list["Final"]:
+    """List the lines that are an answer, or announce one; rows of a list or table are one."""
+    finals: list[Final] = []
+    for match in _OWN_LINE.finditer(text):
+        content = match["marked"] or match["heading"] or match[0]
+        strength = 0
+        if match["marked"]:
+            strength = 2 if match["final"] else 1
+        final = Final(text=content, start=match.start(), end=match.end(), strength=strength)
+        before = finals[-1] if finals else None
+        is_row = before and not strength and not match["heading"]
+        if before and is_row and text[before.end : final.start].count("\n") == 1:
+            whole = text[before.start : final.end]
+            final = replace(before, text=whole, end=final.end)
+            finals.pop()
+        finals.append(final)
+    return [replace(one, start=one.start + offset, end=one.end + offset) for one in finals]
+
+
+def _is_undecided(
+    text: str,
+    finals: Sequence["Final"],
+    same: Callable[[str, str], bool],
+    is_part: Callable[[str], bool],
+) -> bool:
+    """Whether different answers end a text with few words between them, none of which decides."""
+    last = finals[-1]
+    after = last
+    if len(finals) == MAX_MARKS:  # a model caught in a loop
+        return False
+    for final in reversed(finals[:-1]):
+        gap = text[final.end : after.start]
+        is_given_up = is_denied(text[: final.end], final.start, final.end) or (
+            final.strength > 0 and is_doubtful(final.text)
+        )
+        is_weaker = is_given_up or final.strength < last.strength
+        if is_weaker or is_part(gap) or not leaves_open(gap):
+            return False
+        if not same(final.text, last.text):
+            return not decides_for_last(text[last.end :])
+        after = final
+    return False
 
 
 def find_tags(text: str, tag: str = "answer") -> list[Span]:
@@ -240,18 +222,18 @@ def has_open_tag(text: str) -> bool:
     return text.rfind("<answer>") > text.rfind("</answer>")
 
 
-def find_boxes(text: str, *, nested: bool = False) -> list[Span]:
+def find_boxes(text: str, *, nested: bool = False, most: int | None = None) -> list[Span]:
     r"""List what `\boxed{...}` and its kin hold, in order; a span takes in the command.
 
     Boxes that are never closed are left out, and so are boxes inside others, unless they are asked
-    for: then the last few boxes are listed.
+    for: then the last few boxes are listed. With `most` only the last ones are looked at.
 
     >>> [box.text for box in find_boxes(r"so \boxed{\frac{1}{2}} and \boxed 3")]
     ['\\frac{1}{2}', '3']
     """
     if "box" not in text:
         return []
-    commands = deque(_BOX.finditer(text), maxlen=MAX_NESTED_BOXES if nested else None)
+    commands = deque(_BOX.finditer(text), maxlen=MAX_NESTED_BOXES if nested else most)
     closing = match_braces(text, commands[0].start()) if commands else {}
     boxes: list[Span] = []
     end = 0

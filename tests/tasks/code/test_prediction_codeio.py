@@ -38,8 +38,9 @@ def test_another_input_with_the_same_output_is_right_here_and_wrong_by_the_origi
 def test_the_last_block_counts_where_the_original_took_the_first() -> None:
     wrong, right = '```json\n{"a": 1, "b": 6}\n```', '```json\n{"a": 6, "b": 1}\n```'
 
-    assert CodeIO().score(GIVEN, f"{wrong}\n{right}").verdict == Verdict.CORRECT
-    assert CodeIO().score(GIVEN, f"{right}\n{wrong}").verdict == Verdict.WRONG
+    assert CodeIO().score(GIVEN, f"{wrong}\nNo, wait:\n{right}").verdict == Verdict.CORRECT
+    assert CodeIO().score(GIVEN, f"{right}\nNo, wait:\n{wrong}").verdict == Verdict.WRONG
+    assert CodeIO().score(GIVEN, f"{wrong}\nor\n{right}").verdict == Verdict.NO_ANSWER
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from whet.types import Verdict
         (r"\boxed{5}, that is \(\boxed{5}\)", "5"),
         (r"\boxed{15\frac{39}{40}} or \boxed{\frac{639}{40}}", r"\frac{639}{40}"),
         (r"\boxed{1} no no no no no \boxed{2}", "2"),
-        ("#### 10\nmore\n#### 20", "20"),
+        ("#### 10\nTwice that then:\n#### 20", "20"),
         ("Answer: 41 was a guess.\nAnswer: 42", "42"),
         ("The answer is 42 because geometry proves it", "42"),
         ("Final Answer: The largest $n$ is 34.", "34"),

@@ -306,6 +306,10 @@ class Clrs(GeneratedTask):
         return self.make_problem(prompt, f"{trace}{output}", payload, level, core=core)
 
 
+_NAMED = re.compile(r"\A\s*(?:index|position|node|vertex|key|value)\s+(-?[0-9.]+\s*)\Z")
+"""A single number with what it is."""
+
+
 def printout_of(text: str, label: str = "") -> Printout | None:
     """Read `output` or `trace | output`; None where it is neither, or there is no output.
 
@@ -313,7 +317,8 @@ def printout_of(text: str, label: str = "") -> Printout | None:
     """
     name, mark, rest = text.replace("**", "").replace("=", ":", 1).partition(":")
     is_labelled = mark and label and name.strip() == label
-    before, bar, after = (rest if is_labelled else text).rpartition("|")
+    text = _NAMED.sub(r"\1", rest if is_labelled else text)
+    before, bar, after = text.rpartition("|")
     trace = parse(before) if bar else None
     output = parse(after)
     if not output or (bar and trace is None):

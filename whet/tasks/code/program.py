@@ -29,13 +29,16 @@ def blocks(text: str) -> list[tuple[str, str]]:
     >>> blocks("so\\n```python\\nx = 1\\n```\\nor\\n```json\\n{}\\n```\\n```\\ny")
     [('python', 'x = 1')]
     """
-    visible = visible_text(text, keep_comments=True) if len(text) <= MAX_CHARS else None
+    visible = visible_text(text) if len(text) <= MAX_CHARS else None
     closed: list[tuple[str, str]] = []
     opened: re.Match[str] | None = None
     lines: list[str] = []
+    is_hidden = False
     for line in (visible or "").split("\n"):
         mark = line.strip()
-        if opened is None:
+        if is_hidden or (opened is None and mark.startswith("<!--")):
+            is_hidden = "-->" not in line
+        elif opened is None:
             opened = _FENCE.fullmatch(line.rstrip()) or _LATE_FENCE.fullmatch(line.rstrip())
             lines = []
         elif mark.startswith(opened[2]) and set(mark) == {opened[2][0]}:
@@ -75,7 +78,7 @@ def last_definition(text: str, name: str) -> str | None:
             return block
     if closed:
         return last_program(text)
-    bare = visible_text(text, keep_comments=True) or ""
+    bare = visible_text(text) or ""
     if "[BEGIN]" in bare:
         bare = bare.rpartition("[BEGIN]")[2].partition("[DONE]")[0].strip()
     is_bare = len(bare) <= MAX_PROGRAM_CHARS and "```" not in bare

@@ -41,7 +41,9 @@ _ROLL_BACK = re.compile(r"(?:roll )?back\b,? ?(?:left:(.*))?", re.ASCII)
 _ANSWER = re.compile(
     r"(?:reach 24!\s*)?(?:expression|(?:final )?answer):(.*)", re.ASCII | re.IGNORECASE
 )
-_DRESS = re.compile(r"[\\$]|\*\*|\b(?:answer|solution|expression|result) is\b", re.IGNORECASE)
+_DRESS = re.compile(
+    r"(?i)[\\$]|\*\*|\b(?:answer|solution|expression|result) is\b|s [a-z ]{3,14} as\b"
+)
 _BOLD = re.compile(r"\*\*((?:[^*]|\*(?!\*))+)\*\*")
 _FRAME = re.compile(r"^[ \t]*(?:```[a-z]*|\\[\[\]]|\$\$)[ \t]*$", re.MULTILINE)
 """A line that only opens or closes a formula or a fenced block."""
@@ -51,7 +53,8 @@ _TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
 _WRAPPER = re.compile(r"\$|\\[()\[\]]")
 _SENTENCE = re.compile(
     r"(?:(?:so|thus|therefore|hence),? )?(?:the |one |a |my )?(?:final |possible )?"
-    r"(?:answer|solution|expression|result) is:? ",
+    r"(?:(?:answer|solution|expression|result) is"
+    r"|(?:these |four )?(?:numbers|cards) (?:combine|work|go together|fit together) as):? ",
     re.IGNORECASE,
 )
 _BOX = re.compile(r"((?:Final )?Answer: ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?", re.IGNORECASE)

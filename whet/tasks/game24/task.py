@@ -37,7 +37,8 @@ from whet.tasks.game24.lines import (
     write,
 )
 from whet.tasks.game24.traces import NO_SOLUTION, Format, Length
-from whet.text.final_answer import after_thought, is_denied
+from whet.text.doubt import is_denied
+from whet.text.final_answer import after_thought, settled_text
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
 MAX_CHARS = 1 << 16
@@ -225,10 +226,12 @@ def grade(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
     """Grade a response to the four numbers of a hand."""
     if len(text) > MAX_CHARS:
         return _no_answer(f"a response of more than {MAX_CHARS} characters is not read")
-    start = after_thought(text)
-    if start is None:
+    if after_thought(text) is None:
         return _no_answer("the thinking part does not end")
-    lines = lines_of(cut_remarks(text[start:]))
+    shown = settled_text(text)
+    if shown is None:
+        return _no_answer("the response does not settle on an answer")
+    lines = lines_of(cut_remarks(shown))
     if not lines:
         return _no_answer("the response is empty")
     above = "\n".join([*lines[-2:-1], ""])

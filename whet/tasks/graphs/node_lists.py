@@ -14,17 +14,8 @@ from typing import TypeVar
 from unicodedata import normalize
 
 from whet.tasks.answers import MAX_LIST_CHARS, candidates, write_in_line
-from whet.text.final_answer import (
-    CHOICE,
-    TURN,
-    Span,
-    any_of,
-    cut,
-    find_tags,
-    is_denied,
-    last_box,
-    visible_text,
-)
+from whet.text.doubt import CHOICE, TURN, any_of, is_denied
+from whet.text.final_answer import Span, cut, find_tags, last_box, settled_text
 
 MAX_CHARS = 1 << 16
 """Only the end of a longer response is read."""
@@ -43,6 +34,17 @@ _STATING = re.compile(
 )
 _OTHER_FORM = re.compile(r"\n|\band\b|->|→|\\to\b|\\rightarrow\b|\*\*")
 _COMMA = re.compile(r"\s*(?:[,;]|,? and)?\s*")
+_OWN_LINE = re.compile(r"[ \t*`$>-]*+\[[^\n]*\][ \t*`$.]*+(?:\n|\Z)")
+_ANNOUNCES = re.compile(
+    r"(?:\A|[:：=→>(]|\b(?:is|are|be|was|were|get|have|choose|select|pick|take|answer|path|tour|route"
+    r"|set|list|order|so|thus|hence|therefore|final|finally|or|and|wait|actually|no|instead)\b)"
+    r"[^\w\[\]]*\Z",
+    re.IGNORECASE,
+)
+_REMARK = re.compile(
+    r"[\s*(]*(?:p\.?\s?s\b|nb\b|note|remark|fyi|by the way|for comparison|alternatively|an? )",
+    re.IGNORECASE,
+)
 _DIGIT = re.compile("[0-9]")
 _STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
@@ -83,7 +85,7 @@ def final_part(text: str, question: str = "") -> str:
     """Leave out the question repeated and the thought, and keep the end of what follows it."""
     if question:
         text = text.replace(question, " ")
-    return (visible_text(text) or "")[-MAX_CHARS:]
+    return (settled_text(text) or "")[-MAX_CHARS:]
 
 
 def read_names(text: str, names: Sequence[str]) -> Reply | None:
@@ -227,7 +229,28 @@ def _claimed(text: str, *, in_pairs: bool = False) -> list[Span]:
         elif bracket.text not in denied:
             claimed.append(bracket)
         after = bracket
-    return claimed[::-1]
+    return _outside_remarks(text, claimed[::-1])
+
+
+def _outside_remarks(text: str, brackets: Sequence[Span]) -> list[Span]:
+    """Leave out lists that are only mentioned behind one that has a line of its own."""
+    kept: set[int] = set()
+    own_lines: dict[int, bool] = {}
+    before: Span | None = None
+    for bracket in sorted(brackets, key=attrgetter("start")):
+        start = text.rfind("\n", 0, bracket.start) + 1
+        lead = text[max(start, bracket.start - 1 - _MAX_GAP) : bracket.start - 1]
+        is_stated = bool(_ANNOUNCES.search(lead)) and not _REMARK.match(text, start)
+        if before and (
+            bracket.end < before.end or _COMMA.fullmatch(text, before.end + 1, bracket.start - 1)
+        ):
+            is_stated = before.start in kept
+        if is_stated or start in own_lines or not any(own_lines.values()):
+            kept.add(bracket.start)
+            if start not in own_lines:
+                own_lines[start] = _OWN_LINE.match(text, start) is not None
+        before = bracket
+    return [bracket for bracket in brackets if bracket.start in kept]
 
 
 def _after_answer(text: str, brackets: Sequence[Span]) -> list[Span]:

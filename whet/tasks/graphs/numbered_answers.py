@@ -18,6 +18,7 @@ from whet.tasks.answers import (
     strip_text_commands,
     write_in_line,
 )
+from whet.tasks.game24.lines import parse, read
 from whet.tasks.graphs.paths import lightest_path, max_matching
 from whet.tasks.graphs.questions import (
     Judgement,
@@ -26,12 +27,12 @@ from whet.tasks.graphs.questions import (
     convolve,
     report_missing,
 )
-from whet.text.final_answer import cut, is_denied, last_box
+from whet.text.doubt import is_denied
+from whet.text.final_answer import cut, last_box
 
 Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
 
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
-_YES = re.compile(r"\byes\b", re.IGNORECASE)
 _LEADING = re.compile(r"(?i)[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>$*\\-]*")
 _BARE_YES_NO = re.compile(r"(?i)\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))")
 _CONCLUDED = re.compile(r"(?i)\b(?:so|therefore|thus|hence)[\s,:]{1,3}(yes|no)\b(?=[,.;!]|\Z)")
@@ -66,8 +67,7 @@ _PAIR = re.compile(
     r"|^[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]*$"
 )
 _OTHER_LINE = re.compile(r"\n[ \t]*[^\s][^\n]*\n")
-_HEAD = re.compile(r"\b(?:the|there)\b", re.IGNORECASE)
-"""Where the statement that holds an answer may start."""
+_HEAD = re.compile(r"(?i)\b(?:the|there)\b")  # where a statement with an answer may start
 _SENTENCE = re.compile(r"[.!]\s+(?=[A-Z])")
 _ROW = re.compile(
     r"(?i)(?:node\s{0,3}|\|[ \t]{0,9})([0-9]{1,5})\s{0,3}[:=|]\s{0,3}[\[(]\s{0,3}(-?[0-9]{1,9})"
@@ -75,8 +75,8 @@ _ROW = re.compile(
 )
 _FENCE = re.compile(r"^[ \t]*```[a-z]*[ \t]*$", re.MULTILINE)
 _CLOSING_SIGNS = re.compile(r"(?<=\S)[ \t]*#+[ \t]*$", re.MULTILINE)
+# A sentence whose number stands in the next line, the last one.
 _GOES_ON = re.compile(r"(\b(?:is|are)|[:=])[ \t]*\n\s*(?=-?[0-9.]{1,20}\W*\Z)")
-"""A sentence whose number stands in the next line, the last one."""
 _QUOTES = dict.fromkeys(map(ord, '"“”`'))
 _SHORT = 240
 
@@ -113,8 +113,7 @@ def _judge_number(question: Question, gold: str, text: str) -> Judgement:
         pair = (int(a), int(b))
         is_turned = question.kind != "flow" and pair[::-1] == question.pair
         if pair != question.pair and not is_turned:
-            note = f"speaks of nodes {int(a)} and {int(b)}, which are not those asked about"
-            return Judgement(str(answer), note)
+            return Judgement(str(answer), f"speaks of nodes {int(a)} and {int(b)}, not those asked")
     right = read_number(gold)
     note = f"says {answer}, and the answer is {right}"
     return Judgement(str(answer), note, is_feasible=True, is_right=answer == right)
@@ -126,8 +125,7 @@ def _judge_order(question: Question, gold: str, text: str) -> Judgement:
         return report_missing("order of the nodes")
     answer = str(list(order))
     if sorted(order) != list(range(question.n)):
-        note = f"the order does not name each node from 0 to {question.n - 1} once"
-        return Judgement(answer, note)
+        return Judgement(answer, f"does not name each node from 0 to {question.n - 1} once")
     rank = {node: number for number, node in enumerate(order)}
     for a, b in question.pairs:
         if rank[a] >= rank[b]:
@@ -160,15 +158,15 @@ def _judge_tour(question: Question, gold: str, text: str) -> Judgement:
         return _judge_yes_no(question, gold, text)
     path = read_walk(text)
     word = read_yes_no(text)
-    is_doubted = not all(_is_claimed(text, *yes.span()) for yes in list(_YES.finditer(text))[-8:])
+    yeses = list(re.finditer(r"(?i)\byes\b", text))[-8:]
+    is_doubted = not all(_is_claimed(text, *yes.span()) for yes in yeses)
     if is_doubted or (path is None and word is None):
         return report_missing("path")
     if path is None:
         return Judgement(word or "", "a path is asked for, and none is given")
     answer = str(list(path))
     if word == "no" or sorted(path) != list(range(question.n)):
-        note = f"the path does not visit each node from 0 to {question.n - 1} once"
-        return Judgement(answer, note)
+        return Judgement(answer, f"does not visit each node from 0 to {question.n - 1} once")
     if not _is_walk(question, path):
         return Judgement(answer, "the path takes an edge that is not there")
     return Judgement(answer, "visits every node once along edges", is_feasible=True, is_right=True)
@@ -226,8 +224,7 @@ def read_yes_no(text: str) -> str | None:
     ['yes', None, 'no']
     """
     for part in _closing_parts(text):
-        words = list(_YES_NO.finditer(part))
-        if words:
+        if words := list(_YES_NO.finditer(part)):
             is_one = len({word[0].lower() for word in words}) == 1
             is_one &= all(_is_claimed(part, *word.span()) for word in words)
             line = part.strip().partition("\n")[0] if is_one else part
@@ -238,17 +235,15 @@ def read_yes_no(text: str) -> str | None:
             text, *last.span(1)
         )
         return last.group(1).lower() if is_claimed else None
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if lines and is_denied(text, text.rfind(lines[-1]), len(text)):
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    if is_denied(text, text.rfind(lines[-1]), len(text)):
         return None
     for line in (lines[-1:] + lines[:1])[: len(lines)]:
-        word = _leading_word(line)
-        if word:
+        if word := _leading_word(line):
             return word
-    closing = lines[-1] if lines else ""
+    closing = lines[-1]
     for pattern in (_CONCLUDED, _THERE):
-        matches = list(pattern.finditer(closing))
-        if matches:
+        if matches := list(pattern.finditer(closing)):
             answer = "no" if matches[0][1].lower() == "no" else "yes"
             bare = list(_BARE_YES_NO.finditer(closing[:_SHORT]))
             is_single = len(matches) == 1 and all(match[1].lower() == answer for match in bare)
@@ -266,11 +261,12 @@ def read_number(text: str) -> Fraction | None:
     """
     for part in _closing_parts(text):
         if _NUMBER.search(part):
-            return _bare_number(part)
+            left, _, right = part.strip().rpartition("=")
+            worked = parse(left.strip())  # 9 + 1 = 10
+            return _bare_number(right if worked and worked.value == read(right.strip()) else part)
     text = _GOES_ON.sub(r"\1 ", text)
     for line in [line for line in text.splitlines() if line.strip()][-3:][::-1]:
-        value = _number_at_end(line)
-        if value is not None:
+        if (value := _number_at_end(line)) is not None:
             return value
     return _bare_number(text)
 
@@ -285,13 +281,11 @@ def read_walk(text: str) -> tuple[int, ...] | None:
         if _RUN_ALONE.fullmatch(line := write_in_line(span).replace('"', "").strip("[]() ")):
             return _numbers(line)
     for part in _closing_parts(text):
-        inside = list(_RUNS.finditer(part))
-        if inside:
+        if inside := list(_RUNS.finditer(part)):
             return _numbers(inside[-1][0]) if _is_claimed(part, *inside[-1].span()) else None
     bare = _EDGE.sub(" ", text)
     for pattern, source in ((_STATED_RUN, bare), (_RUNS, bare), (_RUNS, text)):
-        runs = list(pattern.finditer(source))
-        if runs:
+        if runs := list(pattern.finditer(source)):
             start, end = runs[-1].span(pattern.groups)
             is_one = _is_claimed(source, start, end) and not _OR_ANOTHER.match(source, end)
             return _numbers(source[start:end]) if is_one else None
@@ -322,8 +316,13 @@ def read_pairs(text: str) -> list[tuple[int, int]]:
 
 
 def read_rows(text: str) -> dict[int, tuple[int, int]]:
-    """Read two numbers for every node, the last ones for each."""
-    rows = list(_ROW.finditer(text))
+    """Read two numbers for every node, in the last table: one that starts over is another."""
+    table: dict[str, re.Match[str]] = {}
+    for row in _ROW.finditer(text):
+        if row[1] in table:
+            table = {}
+        table[row[1]] = row
+    rows = [*table.values()]
     if not rows or not _is_claimed(text, rows[0].start(), rows[-1].end()):
         return {}
     return {int(row[1]): (int(row[2]), int(row[3])) for row in rows}
@@ -352,8 +351,8 @@ def _is_claimed(text: str, start: int, end: int) -> bool:
     weight = _PATH_WEIGHT.match(text, end)
     end = weight.end() if weight else end
     start = _strip_signs(text, start)
-    before = max(text.rfind("\n", 0, start) + 1, start - _SHORT)
-    heads = [match.start() for match in _HEAD.finditer(text, before, start)]
+    line = max(text.rfind("\n", 0, start) + 1, start - _SHORT)
+    heads = [match.start() for match in _HEAD.finditer(text, line, start)]
     return not any(is_denied(text, head, end) for head in (start, *heads[-1:]))
 
 

@@ -28,7 +28,7 @@ from whet.tasks.literals import Tree, last_object, parse, parse_markdown, plain
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import PHRASES, VALUES
-from whet.text.final_answer import is_denied
+from whet.text.doubt import is_denied
 from whet.types import Json, Problem, Score, Split, Verdict, fifth
 
 Cells = dict[tuple[str, str], str]

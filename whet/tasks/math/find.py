@@ -7,17 +7,9 @@ may take it back. `prose` finds answers in words.
 
 import re
 
-from whet.tasks.math.prose import find_in_words, meaning_of
-from whet.text.final_answer import (
-    CONTRACTION,
-    DENIAL,
-    TURN,
-    Span,
-    after_thought,
-    any_of,
-    find_boxes,
-    find_tags,
-)
+from whet.tasks.math.prose import are_same, find_in_words, meaning_of
+from whet.text.doubt import CONTRACTION, DENIAL, TURN, any_of
+from whet.text.final_answer import Span, find_boxes, find_tags, settled_text
 
 MAX_GAP = 80
 MAX_GAP_WORDS = 5
@@ -63,10 +55,14 @@ def find_answer(text: str, *, in_parts: bool = False) -> Span | None:
 
     With `in_parts` the boxes behind (a), (b), ... are one answer.
     """
-    start = after_thought(text)
-    if start is None:
+
+    def is_part(gap: str) -> bool:
+        return bool(in_parts and _PART.search(gap)) or _joins(gap)
+
+    visible = settled_text(text, same=are_same, is_part=is_part)
+    if visible is None:
         return None
-    visible = text[start:]
+    start = len(text) - len(visible)
     marked = None
     if tags := find_tags(visible):
         boxes = _last_boxes(tags[-1].text, in_parts)

@@ -16,7 +16,7 @@ from whet.tasks.math.numeric import MathConfig
 from whet.tasks.math.parser import readings
 from whet.tasks.math.tree import Node
 from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
-from whet.text.final_answer import (
+from whet.text.doubt import (
     CHOICE,
     CONTRACTION,
     DENIAL,
@@ -24,14 +24,17 @@ from whet.text.final_answer import (
     ROUGH,
     TURN,
     UNSURE,
-    Span,
     any_of,
+    is_denied,
+)
+from whet.text.final_answer import (
+    Span,
     cut,
     find_formulas,
     find_marks,
     find_numbers,
     first_sentence,
-    is_denied,
+    is_same_text,
     last_line,
 )
 
@@ -69,6 +72,9 @@ _OPTION = re.compile(r"[\s*(]*[A-J][).:]+\s*[^\n=]{1,40}")
 _QUESTION = re.compile(
     r"\W*(?:is|are|could|can|what|which|how|does|do|would|should|might|may|who|why)\b[^?\n]*\?\W*",
     re.IGNORECASE,
+)
+_OPEN_QUESTION = re.compile(
+    r"\bwhether\b[^.;\n]{0,80}\b(?:is|remains) (?:unclear|unknown|uncertain|open|not clear)\b"
 )
 _LAST_WORD = re.compile(
     r"\b(?:is|are|be|was)\s+(?:on\s+)?(?:an?\s+|the\s+)?"
@@ -197,7 +203,8 @@ def _in_last_line(text: str) -> Span | None:
     if line is None:
         return None
     line = cut(text, max(line.start, line.end - MAX_LINE), line.end)
-    if _CODE.search(line.text) or _QUESTION.fullmatch(line.text):
+    is_open = _OPEN_QUESTION.search(line.text) or _QUESTION.fullmatch(line.text)
+    if is_open or _CODE.search(line.text):
         return None
     if answer := _in_line(text, line, is_first=False):
         return answer
@@ -362,3 +369,16 @@ def meaning_of(text: str) -> object:
     """Reduce a text to what it means: a mixed number and its fraction are the same."""
     meanings = readings(text)
     return meanings[0].node._replace(digits=0) if meanings else normal(text)
+
+
+def are_same(one: str, other: str) -> bool:
+    """Whether two answers mean the same: `1/2` and `0.5`."""
+    if is_same_text(one, other):
+        return True
+    pairs = ((a.node, b.node) for a in readings(one) for b in readings(other))
+    return any(
+        same(left, right, _EXACT)
+        for first, second in pairs
+        for left in _meanings(first)
+        for right in _meanings(second)
+    )

@@ -72,6 +72,14 @@ _DATES = (
 )
 """A day, month first or day first, with a year or without."""
 
+_MATRIX_NAME = re.compile(r"\A[\s$]*[A-Z]\^\{?-?[0-9]\}?\s*=\s*(?=\\begin\{)")
+_MATRIX_PRODUCT = re.compile(r"matrix\}\s*(?:\\cdot|\\times|\*)?\s*\\begin\{[a-z]*matrix\}")
+_FACTORIAL = re.compile(r"(?<=[0-9)])!=(?=\s*[0-9])")
+_BASE_TEN = re.compile(r"\A([\s$]*[0-9]+)_(?:\{10\}|10)(?=[\s$.]*\Z)")
+_FACTOR = re.compile(r"\bfactor\b[^.\n]{0,200}\bcompletely\b", re.IGNORECASE)
+_PAIR = re.compile(r"\([^(),]+,[^(),]+\)")
+_ALL_SOLUTIONS = re.compile(r"(?i)\ball (?:the )?(?:real )?(?:solutions|roots|zeros)\b(?! \()")
+
 
 class Math(FileTask):
     """Grades the final answer of a response against one reference or several."""
@@ -96,6 +104,9 @@ class Math(FileTask):
             return _score(Verdict.NO_ANSWER, None, "no answer found")
         if "mod" in answer:
             answer = drop_modulus(answer, prompt)
+        answer = _FACTORIAL.sub("! =", _MATRIX_NAME.sub("", answer))
+        if not any("_" in gold for gold in golds):
+            answer = _BASE_TEN.sub(r"\1", answer)
         if in_parts:
             answer = drop_labels(answer)
             rules = _replace_rule(rules, "order", "fixed")
@@ -113,6 +124,8 @@ class Math(FileTask):
             fault = "not the reference"
         elif not is_product and _is_doubled(gold, answer, rules):
             fault = "the reference written twice"
+        elif _is_unfinished(gold, answer, prompt):
+            fault = "not in the form asked for"
         elif rules.echo == "wrong" and prompt and is_echo(answer, golds, prompt):
             fault = "the question again, not worked out"
         elif rules.units != "ignore" and prompt and has_wrong_unit(answer, gold, prompt):
@@ -177,6 +190,19 @@ def _score(verdict: Verdict, answer: str | None, note: str) -> Score:
         answer=None if answer is None else answer[:MAX_SHOWN],
         note=note,
     )
+
+
+def _is_unfinished(gold: str, answer: str, prompt: str) -> bool:
+    """Whether an answer leaves a product of matrices, or factors, to be worked out, or is a pair.
+
+    (-2, 5) is a point, not all the solutions -2 and 5.
+    """
+    if prompt and _MATRIX_PRODUCT.search(answer):
+        return not _MATRIX_PRODUCT.search(gold)
+    if _FACTOR.search(prompt):
+        return answer.count("(") < gold.count("(")
+    is_pair = _PAIR.fullmatch(answer.strip(" $")) and "(" not in gold
+    return bool(is_pair and _ALL_SOLUTIONS.search(prompt))
 
 
 def _is_doubled(gold: str, answer: str, rules: MathConfig) -> bool:

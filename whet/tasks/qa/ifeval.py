@@ -77,7 +77,7 @@ class IFEval(FileTask):
         or last line, or without asterisks.
         """
         instructions = _instructions(problem)
-        response = visible_text(text, keep_comments=True)
+        response = visible_text(text)
         if response is None or not response.strip():
             return no_answer(*PARTS)
         if _is_echo(problem, response):

@@ -173,7 +173,7 @@ def read_verdict(reply: str, nonce: str) -> bool | None:
     >>> read_verdict("The units agree.\\n51fe yes", "51fe"), read_verdict("yes", "51fe")
     (True, None)
     """
-    text = visible_text(reply, keep_comments=True) or ""
+    text = visible_text(reply) or ""
     lines = [line.strip().strip("`*.").lower() for line in text.splitlines() if line.strip()]
     verdicts = {line for line in lines if line in (f"{nonce} yes", f"{nonce} no")}
     if len(verdicts) != 1 or lines[-1] not in verdicts:
@@ -205,9 +205,7 @@ def read_decision(reply: str) -> bool | None:
     >>> read_decision("The same.\\n\\nFinal Decision: Yes"), read_decision("Yes")
     (True, None)
     """
-    decisions = {
-        word.lower() for word in _DECISION.findall(visible_text(reply, keep_comments=True) or "")
-    }
+    decisions = {word.lower() for word in _DECISION.findall(visible_text(reply) or "")}
     return decisions == {"yes"} if len(decisions) == 1 else None
 
 

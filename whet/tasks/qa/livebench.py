@@ -19,14 +19,8 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, read_final, strip_lead, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.literals import parse
-from whet.text.final_answer import (
-    find_tags,
-    has_open_tag,
-    is_denied,
-    is_doubtful,
-    last_line,
-    visible_text,
-)
+from whet.text.doubt import is_denied, is_doubtful
+from whet.text.final_answer import find_tags, has_open_tag, last_line, settled_text
 from whet.types import Problem, Score
 
 Kind = Literal["words", "groups", "mapping", "text"]
@@ -145,7 +139,7 @@ def _score_text(problem: Problem, text: str) -> Score:
     gold = " ".join((problem.answer or "").split())
     if not gold:
         raise data_error(problem, "a text as its answer", problem.answer)
-    visible = visible_text(text)
+    visible = settled_text(text)
     if visible is None or not visible.strip() or has_open_tag(visible):
         return no_answer("share")
     tags = find_tags(visible)
@@ -161,7 +155,7 @@ def _score_text(problem: Problem, text: str) -> Score:
 
 def _read_bold(text: str) -> tuple[str, list[str]] | None:
     """Read what the last line has in bold, where nothing stands in tags or boxes."""
-    visible = visible_text(text)
+    visible = settled_text(text)
     line = None if visible is None else last_line(visible)
     if visible is None or line is None or "answer>" in visible or "boxed" in visible:
         return None

@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whet.tasks.answers import cut_remarks
+from whet.text.doubt import DENIAL, REFERENCE, any_of, is_denied
 from whet.text.final_answer import (
-    DENIAL,
-    REFERENCE,
-    any_of,
     find_boxes,
     find_tags,
     has_open_box,
     has_open_tag,
-    is_denied,
     last_line,
-    visible_text,
+    settled_text,
 )
 
 MAX_SPAN = 4096
@@ -100,7 +97,7 @@ def statements(text: str) -> list[Statement]:
     >>> [one.text for one in statements("<think>B?</think>The answer is B. No: \\\\boxed{C}")]
     ['B. No: \\\\boxed{C}', 'C']
     """
-    visible = visible_text(text)
+    visible = settled_text(text)
     if visible is None or has_open_tag(visible) or has_open_box(visible):
         return []
     boxes = find_boxes(visible, nested=True)

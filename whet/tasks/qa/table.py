@@ -18,17 +18,8 @@ from whet.tasks.answers import cut_remarks, no_answer, strip_lead, to_score, wri
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.choice import last_word
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
-from whet.text.final_answer import (
-    CHOICE,
-    FALSE,
-    TURN,
-    after_verb,
-    any_of,
-    is_denied,
-    is_doubtful,
-    only_number,
-    visible_text,
-)
+from whet.text.doubt import CHOICE, FALSE, TURN, any_of, is_denied, is_doubtful
+from whet.text.final_answer import after_verb, only_number, settled_text
 from whet.types import Problem, Score, read_number
 
 MAX_NUMBER_CHARS = 64
@@ -57,6 +48,10 @@ _VERB = re.compile(
 """In small letters: `What Is Love` is a name."""
 _TAKEN_BACK = re.compile(any_of(TURN, FALSE, CHOICE, "but") + r"|[0-9?]", re.IGNORECASE)
 """With it the sentence behind a number may speak of another one."""
+_TAKES_BACK = re.compile(
+    any_of(TURN, FALSE, "should|must|is|are|was") + r"|[=?]|^\W*[$£€]?[0-9]", re.IGNORECASE
+)
+"""With it the line behind a box may state another answer."""
 _IN = re.compile(r"(?:in|on|by|at|for|during)\s", re.IGNORECASE)
 _NEEDS = re.compile(r"\b[a-z]{2,20}s (?:\*\*\s?[$£€]?|[$£€]\s?)[0-9]")
 """A verb of its own before a sum or a bold number: `she needs **$5**`."""
@@ -173,6 +168,9 @@ def read_answer(text: str) -> str | None:
     if not stated:
         return None
     last = stated[-1]
+    marked = next((span for span in reversed(stated) if span.is_explicit), None)
+    if marked is not None and last.form == "line" and not _TAKES_BACK.search(last.text):
+        last = marked
     longest = _MAX_LINE if last.form == "line" else MAX_SPAN
     if not last.text.strip() or len(last.text) > longest:
         return None
@@ -190,7 +188,7 @@ def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
         return word is not None and word[1] == gold.strip().lower()
     if len(split_list(gold)) < 2:
         return False
-    listing = _LISTING.search((visible_text(text) or "")[-MAX_SPAN:].rstrip())
+    listing = _LISTING.search((settled_text(text) or "")[-MAX_SPAN:].rstrip())
     if listing is None or is_doubtful(listing["heading"] + listing["items"][-1]):
         return False
     return agrees(gold, write_in_line(listing["items"]), rule)
@@ -232,7 +230,7 @@ def _read_sentence(span: str) -> str:
 
 def _is_whole(gold: str, text: str) -> bool:
     """Whether the reference is a sentence or a long listing, and the response says just that."""
-    response = (visible_text(text) or "")[: MAX_SPAN + 1].strip()
+    response = (settled_text(text) or "")[: MAX_SPAN + 1].strip()
     is_short = _VERB.search(gold) is None and len(gold) <= _MAX_LINE
     if is_short or len(response) > MAX_SPAN:
         return False

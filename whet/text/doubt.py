@@ -1,0 +1,270 @@
+"""Words that cast doubt on an answer, and whether those around an answer deny it.
+
+The words come in groups, of which each reader picks those it heeds. A group is a pattern of words
+with bars between them, to be matched without regard to case. The regular expressions have nothing
+to backtrack into.
+"""
+
+import re
+
+CHOICE = "or|maybe|perhaps|possibly|alternatively|versus|vs"
+"""Another answer is offered too: `3 or 4`."""
+TURN = (
+    "wait|actually|sorry|correction|oops|I mean|I meant|scratch that|on second thought"
+    "|rather(?! than)|instead(?! of)"
+)
+"""What was just said is taken back: `3; wait, 4`."""
+DENIAL = "not|never|neither|nor"
+FALSE = "wrong|incorrect"
+UNSURE = (
+    "probably|likely|might|(?-i:may)|could|cannot|if|whether|between|either|unless|except|unknown"
+    "|unsure|unclear|think|guess|(?<!no )doubt(?= that| it| if| whether| the)"
+)
+"""The answer holds perhaps, or under a condition. May with a capital is a month."""
+ROUGH = "about|approximately|approx|roughly|around|nearly|almost"
+"""The number is not exact."""
+BOUND = "than|at (?:the )?(?:very )?(?:least|most)|up to|exceed(?:s|ing)?"
+"""The number is a limit."""
+SUPPOSED = "suppose|supposing|assume|assuming|impossible|untrue|unlikely|anything but|far from"
+"""The answer is only looked at, or ruled out."""
+REFERENCE = "gold|golden|reference"
+"""The answer is another's."""
+CONTRACTION = r"n['’]t\b"
+
+
+def any_of(*groups: str) -> str:
+    """Write a pattern for any word of the groups.
+
+    >>> any_of(FALSE, "no")
+    '\\\\b(?:wrong|incorrect|no)\\\\b'
+    """
+    return rf"\b(?:{'|'.join(groups)})\b"
+
+
+_DOUBT = re.compile(
+    any_of(DENIAL, FALSE, CHOICE, UNSURE, ROUGH, BOUND, SUPPOSED, TURN, REFERENCE, "but")
+    + rf"|{CONTRACTION}|[?≈]|\\approx",
+    re.IGNORECASE,
+)
+
+
+def is_doubtful(line: str) -> bool:
+    """Whether a line of prose has any word that keeps it from stating an answer."""
+    return _DOUBT.search(line) is not None
+
+
+_DENIED_BEFORE = re.compile(
+    rf"(?:(?:{CONTRACTION}|\b(?:not|never|cannot|neither|nor))"
+    r"(?: (?:be|get|obtain|equal|equal to|possibly|really|simply|just|the answer))*"
+    r"|\b(?:(?:greater|less|larger|smaller|more|fewer|higher|lower|bigger|other) than"
+    r"|different from|far from|at (?:the )?(?:very )?(?:least|most)|up to|above|below"
+    r"|(?:is|are|be|was|were) (?:well |just )?(?:over|under)|exceed(?:s|ing)?"
+    r"|between(?:[^,;.\n]{1,40}\band)?|(?:anything|everything|nothing|all) but|except(?: for)?"
+    r"|(?:could|might|may|unlikely to|hardly) (?:be|say|answer)"
+    r"|(?<!\bor )(?:maybe|perhaps|possibly|probably)"
+    r"|(?:wrong|incorrect|rejected|gold|golden|reference) answer(?: is| was)?"
+    r"|(?:wrong|incorrect|rejected|discarded|guess|hypothetically)(?=[\s*]*:)))"
+    r"(?:[\s:*$`\"'(\[{}\\]|boxed|text(?:bf)?|<answer>)*(?:[A-Za-z]\w{0,3}\s?=[\s$*(\\]*)?\Z",
+    re.IGNORECASE,
+)
+"""Before an answer it says that the answer is another, or may be."""
+_DENIED_ABOVE = re.compile(
+    rf"(?:(?:{CONTRACTION}|(?<!\bdoes )(?<!\bdo )\b(?:not|never|cannot))"
+    r"(?: (?:be|equal|the answer))*|\bthan"
+    r"|\bat (?:least|most)|\b(?:could|might|may) be|\b(?:wrong|incorrect) answer(?: is)?)"
+    r"[ \t:*]*\n[\s*$`#\[\\]*\Z",
+    re.IGNORECASE,
+)
+"""So does a sentence that goes on in the next line: `The answer is not:`."""
+_SUPPOSED = re.compile(
+    r"(?:\A|[.;:!?\n])[\s*]*(?:(?:so|but|now|and),? )?(?:"
+    r"(?:(?:if(?! (?:we|you|I)\b)|suppose|supposing|assume|assuming|let(?! us)(?!['’]s)|unless"
+    r"|whether|say)\b"
+    r"|(?:is|are|was|were|could|can|would) (?:it|this|that|they|the answer)\b"
+    r"|[^,;.\n]{0,60}?(?:\b(?:(?:impossible|untrue|unlikely) (?:that|for)|false that|no way"
+    r"|whether (?:it|this|that|they|the answer)"
+    rf"|mistake is|wrong answer is)\b|(?:{CONTRACTION}|\b(?:not|never))(?: at all)? "
+    r"(?:true|sure|certain|clear|think|believe|say|claim|the case)\b"
+    r"|(?<!no )(?<!without )\b(?:doubt|deny|unsure|uncertain|wonder)\b))"
+    r"(?:(?!\bthen\b)[^,;.\n])*"
+    r"|if\b[^,;.\n]{0,60}(?:[<>≤≥≠]|\\(?:[lg](?:eq?|t)|neq?)(?![a-z])"
+    r"|\b(?:positive|negative|even|odd|nonzero)\b)[^;.\n]*)\Z",
+    re.IGNORECASE,
+)
+"""In the sentence before an answer it says that what follows is supposed, doubted or asked."""
+_DENIED_AFTER = re.compile(
+    r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,8}(?:\?"
+    r"|(?:or|and) (?:more|less|fewer|greater|higher|lower|above|below|over|under|up)\b"
+    r"|at (?:most|least)\b|(?:unless|if|otherwise|(?:just )?kidding|never mind"
+    r"|(?:scratch|strike|forget) (?:that|this|it))\b"
+    r"|(?:(?:no|wait|oops|sorry|hmm|but)[,.:;!]? )?"
+    r"(?:that|this|it|(?:the|my) (?:line|answer|result|list)(?: above)?|the above)"
+    r"(?: one| answer| line)? (?:is|was|seems|looks)"
+    r" (?:also |clearly |obviously |certainly |just )?(?:wrong|incorrect|false|mistaken|impossible"
+    r"|invalid|an? (?:mistake|error|trap)|too (?:large|small|big|high|low|long|short|many|few)"
+    r"|not (?:right|correct|true|it|the answer))\b"
+    r"|(?:is|are|was|were|would be|seems|looks)"
+    r"(?: (?:also|clearly|obviously|certainly|surely|just))?"
+    r"(?:(?: not|n['’]t)(?! [-$\\0-9])| (?:never|wrong|incorrect|false|mistaken|impossible"
+    r"|invalid|no)\b)"
+    r"|(?:can|could|would|does|do|will)(?:n['’]t|not| not)\b"
+    r"|\((?:wrong|incorrect|false|not (?:right|correct|the answer|sure))\b"
+    r"|(?:(?:or|and) )?(?:maybe|perhaps|possibly|probably)\b"
+    r"|or (?:something|anything|another|some other|else|not)\b)",
+    re.IGNORECASE,
+)
+"""Behind an answer it takes the answer back, makes it a bound or sets a condition."""
+_SENTENCE_WINDOW = 240
+_WORDS_WINDOW = 80
+
+
+def is_denied(text: str, start: int, end: int) -> bool:
+    """Whether the sentence around an answer, end exclusive, says that it is none.
+
+    It may deny the answer, doubt it, only suppose it, or give it as a bound.
+
+    >>> [is_denied(text, text.find("4"), text.find("4") + 1)
+    ...  for text in ("It is 4.", "It is not 4.", "If it were 4, no.", "At least 4.", "4, not 5")]
+    [False, True, True, True, False]
+    """
+    window = max(start - _SENTENCE_WINDOW, 0)
+    before = text[max(text.rfind("\n", 0, start) + 1, window) : start]
+    return (
+        _DENIED_BEFORE.search(before, max(len(before) - _WORDS_WINDOW, 0)) is not None
+        or _SUPPOSED.search(before) is not None
+        or _DENIED_ABOVE.search(text, max(start - _WORDS_WINDOW, 0), start) is not None
+        or _DENIED_AFTER.match(text, end) is not None
+    )
+
+
+_CORRECTS = re.compile(
+    any_of(
+        TURN,
+        FALSE,
+        r"mistakes?|mistaken|errors?|typo|recheck\w*|re-check\w*|check\w*|verif\w+|fix\w*|attempt"
+        r"|correct(?:ed|ing|ion|s)|revis\w+|improv\w+|updat\w+|better|draft|retry|again|recount\w*"
+        r"|reconsider\w*|reflection|overlooked|forgot|missed|hmm+|disregard|ignore|initially"
+        r"|fails?|failed|invalid|impossible|violates?"
+        r"|no(?=[,:;.!—–-])|not (?:right|it|quite|the best|optimal|possible|valid)",
+    )
+    + rf"|{CONTRACTION}|更正|不对",
+    re.IGNORECASE,
+)
+"""Between two answers it takes back the first."""
+_OFFERS = re.compile(
+    any_of(
+        "or|either|alternatively|another|others?|also|versions?|variants?|readings?"
+        "|interpretations?|strict(?:ly)?|loose(?:ly)?|options?|candidates?|possibly"
+        "|perhaps|maybe|both|reviewers?|experts?|if|otherwise|weekdays?|weekends?|someone"
+    )
+    + "|或",
+    re.IGNORECASE,
+)
+_CONCLUDES = re.compile(
+    any_of(
+        r"no|not|but|however|so|thus|hence|therefore|then|now|next|finally|final|conclu\w+|looking"
+        r"|answer is|total|sum|altogether|gives?|giving|yields?|implies|means|which|because|since"
+        r"|step|where|substitut\w+|simplif\w+|equivalent(?:ly)?|i\.e|that is|same|expand\w*"
+        r"|decimals?|part|case"
+    )
+    + r"|[=≈→⇒]|\\(?:implies|Rightarrow|to|approx)\b|所以|因此",
+    re.IGNORECASE,
+)
+"""Between two answers it leads from the first to the second."""
+_WORD = re.compile(r"[^\W\d_]+")
+_LATEX = re.compile(r"\\[A-Za-z]+|</?answer>")
+_MAX_GAP = 240
+_MAX_GAP_WORDS = 12
+
+
+def leaves_open(gap: str) -> bool:
+    """Whether what stands between two answers leaves it open which one counts.
+
+    >>> [leaves_open(gap) for gap in ("\n", " or ", "\nLoose reading: ", " Wait, no: ", " so x = ")]
+    [True, True, True, False, False]
+    """
+    if len(gap) > _MAX_GAP:
+        return False
+    num_words = len(_WORD.findall(_LATEX.sub(" ", gap)))
+    if num_words > 2 * _MAX_GAP_WORDS or _CORRECTS.search(gap):
+        return False
+    return bool(_OFFERS.search(gap)) or (num_words <= _MAX_GAP_WORDS and not _CONCLUDES.search(gap))
+
+
+_CHOOSES_LAST = re.compile(
+    r"\b(?:go|going|side|sides|stick|settle|stay|choose|pick|prefer|submit|take|trust|keep)\b"
+    r"[^\n.]{0,30}\b(?:second|latter|last|final)\b"
+    r"|\bthe (?:second|latter|last)(?: one)? (?:is|counts)"
+    r"|\n\W*(?:therefore|thus|hence|so|finally|in conclusion)\b",
+    re.IGNORECASE,
+)
+
+
+def decides_for_last(rest: str) -> bool:
+    """Whether what follows several answers decides for the last of them, or concludes."""
+    return _CHOOSES_LAST.search(rest[:_MAX_GAP]) is not None
+
+
+_NO_GOOD = (
+    r"(?:void|false|wrong|incorrect|invalid|untrue|bogus|nonsense|mistaken|impossible|rubbish"
+    r"|an? (?:\w+ )?(?:mistake|error|joke|trap|guess|sample|example|illustration|placeholder"
+    r"|template|dummy|decoy)|(?:only|just|merely) (?:an?|the) (?:\w+ )?(?:sample|example"
+    r"|illustration|placeholder|template|format)|to be (?:ignored|disregarded)"
+    r"|not (?:right|correct|true|valid|it|mine"
+    r"|(?:my|our|the)(?: \w+)? (?:answer|solution|reply)))\b"
+)
+_THIS = (
+    r"(?:that|this|it|which|(?:the |my )?(?:line|list|answer|result|box|tag|one|value)?(?: ?above)"
+    r"|the (?:line|list|answer|result|box|one)|my (?:answer|result|list|solution))(?: \w+)?"
+)
+_WITHDRAWN_AFTER = re.compile(
+    rf"\b{_THIS} (?:is|was|are)(?: (?:also|clearly|obviously|certainly|just|actually|now))? "
+    rf"{_NO_GOOD}"
+    rf"|\b{_THIS} (?:can(?:not|['’]t| not)|could(?:n['’]t| not)) be (?:right|correct|true|it|the)\b"
+    r"|\b(?:I|we)(?: hereby| must| have to| would| now)?(?: (?:take|took) (?:it|that|this|\w+ \w+)"
+    r" back| (?:retract|withdraw|disown|reject|discard)\b)"
+    r"|\b(?:ignore|disregard|forget|strike|scrap|delete)"
+    r" (?:that|this|it|the (?:above|line|answer))\b"
+    r"|\bnot my (?:own )?(?:answer|solution|reply|result|conclusion|submission)\b"
+    r"|\b(?:no|any) (?:answer|solution|reply|result) of my own\b"
+    r"|\bmarked (?:as )?(?:wrong|incorrect|false)\b|\bcannot (?:confirm|vouch)\b"
+    r"|\b(?:leads? to|is|gives|yields|reach|get|have) an? contradiction\b"
+    r"|\bis what (?:the|an?|my|some|another)\b[^\n]{0,40}\b(?:wrote|said|claimed|got|gave|had)\b"
+    r"|\b(?:I|we) (?:could|can|did|do)(?: not|n['’]t|not) (?:find|have|get) (?:one|an?y?|it)\b"
+    r"|\A\W{0,12}(?:alternatively|equally)\b[^\n\\\[]{0,60}\["
+    r"|\A\W{0,12}(?:false|wrong|incorrect|void|erratum|not true)\b"
+    r"|以上(?:答案)?(?:是)?(?:错|不对)|(?:错误|不对|不正确)",
+    re.IGNORECASE,
+)
+"""Behind the last answer of a response it takes the answer back."""
+_GOES_ON = re.compile(r":|\n\s*\S|[0-9]|\b(?:answer|it|result|value|solution) (?:is|should)\b")
+"""Behind that it goes on, perhaps with another answer."""
+_WITHDRAWN_BEFORE = re.compile(
+    r"(?:\b(?:anything|everything|all) but\b|\b(?:every(?:one|body|thing)|all|any(?:one|thing))"
+    r"(?: \w+){0,3} (?:except|excluding|other than)\b"
+    r"|\b(?:mistake|wrong|error|incorrect|false|tempting|premature) to"
+    r" (?:conclude|say|answer|write|claim|think|state|give|submit)\b"
+    r"|\b(?:sample|example|illustration|template) of (?:the |an? )?(?:\S+ )?"
+    r"(?:format|layout|reply|answer|response|output)\b|\bcontradiction\b"
+    r"|\b(?:told|heard|rumou?r|allegedly|supposedly|somebody|someone)\b"
+    r"|\b(?:wrong|incorrect|rejected|discarded|false) (?:answer|list|solution|result|reply)\b"
+    r"|\b(?:following|below|next)\b[^\n]{0,30}\b(?:is|are) (?:wrong|incorrect|false|not)\b"
+    r"|(?:错误|不是|并非|不正确)(?![^\n]*而是))[^\n.!?。]{0,60}\Z",
+    re.IGNORECASE,
+)
+"""Before an answer, in the words that lead to it, it says that the answer is another."""
+
+
+def is_withdrawn(text: str, start: int, end: int) -> bool:
+    """Whether the words before or behind the last answer, end exclusive, take it back.
+
+    >>> [is_withdrawn(text, 0, 1) for text in ("4\n\nI take it back.", "4. This is a maximum.")]
+    [True, False]
+    """
+    lead = text[max(start - _SENTENCE_WINDOW, 0) : start].removesuffix("<answer>")
+    lead = lead.rstrip(" \t\r\n*$`:：#")
+    if _WITHDRAWN_BEFORE.search(lead[lead.rfind("\n") + 1 :]):
+        return True
+    tail = text[end : end + 2 * _SENTENCE_WINDOW].removeprefix("</answer>")
+    ends = [match.end() for match in _WITHDRAWN_AFTER.finditer(tail, 0, _SENTENCE_WINDOW)]
+    return bool(ends) and not _GOES_ON.search(tail, ends[-1])
