@@ -93,7 +93,7 @@ def main() -> int:
         "MASTER_PORT": "29611",
     }.items():
         os.environ.setdefault(key, value)
-    with joined_ranks(ClusterConfig(wait=120), is_forced=True):
+    with joined_ranks(ClusterConfig(timeout=120), is_forced=True):
         return compare(args)
 
 
@@ -134,7 +134,7 @@ def compare(args: argparse.Namespace) -> int:
             float((a.detach().float() - b.detach().float()).abs().max()) for a, b in pairs
         )
     if exact:
-        everywhere = [e for part in get_world().exchange(exact, "exactness") for e in part]
+        everywhere = [e for part in get_world().all_gather(exact, "exactness") for e in part]
         row["engine_equal"] = min(e.equal_share for e in everywhere)
         row["engine_tokens"] = sum(e.num_tokens for e in everywhere)
     if torch_device().type == "cuda":

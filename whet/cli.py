@@ -138,9 +138,7 @@ def plan(
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="cli_cluster.Nodes that share them equally; of 8 GPUs by default."
-        ),
+        typer.Option(min=1, help="Nodes that share them equally; of 8 GPUs by default."),
     ] = None,
     price: Annotated[
         float | None, typer.Option(min=0.0, help="Dollars for a GPU and an hour.")
@@ -330,7 +328,7 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
         goes_on = resume or cli_cluster.is_restarted()
         run = open_run(folder, loaded.config, loaded.origin, resume=goes_on, ignore=IGNORED)
         with run:
-            if get_world().first(lambda: run.is_finished, "whether the run is done"):
+            if get_world().on_first(lambda: run.is_finished, "whether the run is done"):
                 say(f"{folder} is finished; nothing to do")
                 return
             run_stage(loaded.config, run)

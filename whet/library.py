@@ -26,7 +26,7 @@ from whet.rng import derive
 from whet.store.files import Row
 from whet.store.rollouts import read_columns
 from whet.store.run import RunStore, stage_folders
-from whet.tasks.base import Task, list_problems, score_safely
+from whet.tasks.base import Task, is_shipped, list_problems, score_safely
 from whet.tasks.registry import make_task
 from whet.tasks.task_config import TaskConfig, build_task
 from whet.types import Group, Json, Message, Problem, Rollout, Score
@@ -81,6 +81,9 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
             f"whet.grade takes the text of an answer, not {_kind(text)}: of a rollout, pass "
             "rollout.text"
         )
+    # An error of the user's own task is for the user to see.
+    if not is_shipped(grader):
+        return grader.score(problem, text)
     return score_safely(grader, problem, text)
 
 

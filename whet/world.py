@@ -20,9 +20,9 @@ class ClusterConfig(Config):
     shard: int | None = Field(default=None, ge=1)
     """Ranks that share one copy of the trained weights and the optimiser; the others have further
     copies. None is all ranks."""
-    sequence: int = Field(default=1, ge=1, le=8)
+    sequence_parallel: int = Field(default=1, ge=1, le=8)
     """Ranks that share the tokens of each sequence, for answers too long for one GPU."""
-    wait: float = Field(default=600.0, gt=0)
+    timeout: float = Field(default=600.0, gt=0)
     """Seconds that a rank waits for the others before the run ends."""
     background_saves: bool = False
     """Write checkpoints from a copy in host memory while training goes on."""
@@ -41,14 +41,14 @@ class World:
         """Whether this rank writes the run folder and prints."""
         return self.rank == 0
 
-    def exchange(self, part: T, at: str) -> list[T]:
+    def all_gather(self, part: T, at: str) -> list[T]:
         """Return the parts of all ranks, in their order.
 
         Ranks must call it at the same place, which `at` names; it is an error if they differ.
         """
         return [part]
 
-    def first(self, act: Callable[[], T], at: str) -> T:
+    def on_first(self, act: Callable[[], T], at: str) -> T:
         """Let the first rank act; all get its result, or raise its error."""
         return act()
 
@@ -59,13 +59,13 @@ class World:
         """Say in a sentence which ranks caused an error, if they did."""
         return None
 
-    def share(self, items: list[T]) -> list[T]:
-        """Return this rank's items; `join` undoes it."""
+    def take_share(self, items: list[T]) -> list[T]:
+        """Return this rank's items; `gather_shares` undoes it."""
         return items[self.rank :: self.size]
 
-    def join(self, part: list[T], at: str) -> list[T]:
-        """Return the items of all ranks in the order that they had before `share`."""
-        parts = self.exchange(part, at)
+    def gather_shares(self, part: list[T], at: str) -> list[T]:
+        """Return the items of all ranks in the order that they had before `take_share`."""
+        parts = self.all_gather(part, at)
         count = sum(len(items) for items in parts)
         return [parts[index % self.size][index // self.size] for index in range(count)]
 

@@ -110,7 +110,7 @@ def gradients(folder: Path) -> Json:
 def sequences(folder: Path) -> Json:
     """As `gradients`, with two ranks to each sequence."""
     size = rank_world().size
-    rank_world().configure(ClusterConfig(sequence=2 if size % 2 == 0 else 1))
+    rank_world().configure(ClusterConfig(sequence_parallel=2 if size % 2 == 0 else 1))
     return gradients(folder)
 
 
@@ -218,9 +218,9 @@ def failing(folder: Path) -> Json:
         raise WhetError("there is no room")
 
     try:
-        get_world().first(fail, "a failure")
+        get_world().on_first(fail, "a failure")
     except WhetError as error:
-        return [str(error)] * len(get_world().exchange(str(error), "errors"))
+        return [str(error)] * len(get_world().all_gather(str(error), "errors"))
     return "nothing"
 
 
@@ -244,7 +244,7 @@ CHECKS = {
 def main(names: str, folder: str) -> None:
     torch.set_num_threads(1)
     results: dict[str, Json] = {}
-    with joined_ranks(ClusterConfig(wait=60.0)):
+    with joined_ranks(ClusterConfig(timeout=60.0)):
         for name in names.split(","):
             results[name] = CHECKS[name](Path(folder) / name)
             get_world().configure(ClusterConfig())

@@ -126,7 +126,7 @@ def test_a_rank_that_stops_answering_ends_the_run_and_is_named(
     made: Path, tmp_path: Path, rank: int
 ) -> None:
     file = write(tmp_path, made, RL)
-    flags = ("--cluster.wait", str(WAIT))
+    flags = ("--cluster.timeout", str(WAIT))
     agent, log = start(torchrun(2), "rl", file, tmp_path / "run", *flags)
     wait_for_step(agent, tmp_path / "run" / "metrics.jsonl", 2)
     began = time.monotonic()

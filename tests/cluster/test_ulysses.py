@@ -197,6 +197,6 @@ def test_heads_that_do_not_divide_are_refused_with_what_does(size: int) -> None:
     with pytest.raises(ConfigError) as error:
         ulysses.check_sequence(new_config("tiny", 50, 64), size)
     assert str(error.value) == (
-        f"cluster.sequence = {size} does not divide the model's attention: 4 query heads on 2 "
+        f"cluster.sequence_parallel = {size} does not divide the model's attention: 4 query heads on 2 "
         "key-value heads; possible are 1, 2, 4"
     )

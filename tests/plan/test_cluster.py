@@ -13,7 +13,7 @@ from whet.models.cost import (
     CARDS,
     GB,
     Cost,
-    Layout,
+    RankLayout,
     exchange_seconds,
     ragged_rollout_seconds,
     rollout_seconds,
@@ -53,7 +53,7 @@ JOB = Job(
 )  # fmt: skip
 
 
-def by_name(job: Job, layout: Layout, card: str = "h100") -> dict[str, StepPhase]:
+def by_name(job: Job, layout: RankLayout, card: str = "h100") -> dict[str, StepPhase]:
     return {phase.name: phase for phase in phases(job.on(layout), CARDS[card])}
 
 
@@ -83,7 +83,7 @@ def test_models_that_are_planned_without_their_files_have_their_published_size(
 def test_a_rank_holds_whole_weights_and_its_share_of_the_optimiser(
     cost: Cost, gpus: int, gigabytes: float
 ) -> None:
-    held = by_name(replace(JOB, cost=cost), Layout(ranks=gpus, shard=gpus))["update"].held
+    held = by_name(replace(JOB, cost=cost), RankLayout(ranks=gpus, shard=gpus))["update"].held
     state = [held[name] for name in ("weights", "masters", "moments", "gradients")]
     assert state == [size * cost.parameters for size in (2, 4 / gpus, 8 / gpus, 4 / gpus)]
     assert sum(state) == pytest.approx(gigabytes * GB, rel=0.005)
@@ -91,7 +91,7 @@ def test_a_rank_holds_whole_weights_and_its_share_of_the_optimiser(
 
 def test_replicas_hold_the_same_and_wider_shards_less() -> None:
     node, copies, wide = (
-        by_name(JOB, Layout(ranks=ranks, shard=shard))["update"].held
+        by_name(JOB, RankLayout(ranks=ranks, shard=shard))["update"].held
         for ranks, shard in ((8, 8), (64, 8), (64, 64))
     )
     assert node["masters"] == copies["masters"] == 8 * wide["masters"]
@@ -106,7 +106,7 @@ def test_a_reference_a_critic_and_the_other_model_are_parts_of_their_own() -> No
         has_critic=True,
         partner=("verifier", other),
     )
-    held = job.on(Layout(ranks=8, shard=8)).state
+    held = job.on(RankLayout(ranks=8, shard=8)).state
     assert held["reference"] == 2 * SEVEN.parameters / 8
     assert held["critic"] == 12 * SEVEN.parameters / 8
     assert held["verifier"] == (2 + 12 / 8) * SMALL.parameters
@@ -114,14 +114,15 @@ def test_a_reference_a_critic_and_the_other_model_are_parts_of_their_own() -> No
 
 def test_an_offloaded_optimiser_leaves_its_masters_as_shards() -> None:
     train = TrainConfig(micro_tokens=8192, offload=True)
-    job = replace(JOB, train=train).on(Layout(ranks=8, shard=8))
+    job = replace(JOB, train=train).on(RankLayout(ranks=8, shard=8))
     assert job.state["moments"] == 0 and job.state["masters"] == 4 * SEVEN.parameters / 8
     assert job.host_bytes == 8 * SEVEN.parameters / 8
 
 
 def test_ranks_that_share_a_sequence_divide_its_activations_and_logits() -> None:
     one, four = (
-        by_name(JOB, Layout(ranks=8, shard=8, sequence=size), "h200")["update"] for size in (1, 4)
+        by_name(JOB, RankLayout(ranks=8, shard=8, sequence=size), "h200")["update"]
+        for size in (1, 4)
     )
     assert one.note == four.note == ""
     assert one.held["activations"] == 4 * four.held["activations"]
@@ -131,7 +132,7 @@ def test_ranks_that_share_a_sequence_divide_its_activations_and_logits() -> None
 
 
 def test_eight_times_the_ranks_update_in_an_eighth_of_the_time() -> None:
-    one, eight = (by_name(JOB, Layout(ranks=ranks, shard=8))["update"] for ranks in (8, 64))
+    one, eight = (by_name(JOB, RankLayout(ranks=ranks, shard=8))["update"] for ranks in (8, 64))
     assert one.bound == eight.bound == "arithmetic"
     assert one.seconds == pytest.approx(8 * eight.seconds, rel=0.05)
 
@@ -139,11 +140,11 @@ def test_eight_times_the_ranks_update_in_an_eighth_of_the_time() -> None:
 def test_the_longest_answer_is_a_floor_that_no_number_of_gpus_lowers() -> None:
     job = replace(JOB, new=1000, longest=20_000)
     floor = 20_000 * step_seconds(SEVEN, H100, 1, 512 + 10_000)
-    few, many = (by_name(job, Layout(ranks=ranks, shard=8))["sample"] for ranks in (8, 1024))
+    few, many = (by_name(job, RankLayout(ranks=ranks, shard=8))["sample"] for ranks in (8, 1024))
     assert few.seconds > many.seconds >= 0.99 * floor
     assert many.bound == "the longest answer"
     full = replace(job, sequences=65_536, longest=1000)
-    assert by_name(full, Layout(ranks=8, shard=8))["sample"].bound == "decoding"
+    assert by_name(full, RankLayout(ranks=8, shard=8))["sample"].bound == "decoding"
 
 
 def test_answers_of_one_length_take_as_long_as_without_a_tail() -> None:
@@ -154,7 +155,7 @@ def test_answers_of_one_length_take_as_long_as_without_a_tail() -> None:
 
 
 def test_a_cache_that_holds_few_answers_makes_sampling_slow_and_one_for_none_does_not_fit() -> None:
-    layout = Layout(ranks=16, shard=16)
+    layout = RankLayout(ranks=16, shard=16)
     job = replace(JOB, cost=LARGE, engine=NativeConfig(context=32_768), new=30_000)
     small, large = (by_name(job, layout, card)["sample"] for card in ("h100", "h200"))
     assert small.seconds > 3 * large.seconds
@@ -166,7 +167,7 @@ def test_weights_are_gathered_at_the_rate_of_the_link_and_gradients_summed_over_
 ):
     size = 2.0 * SEVEN.parameters
     node, replicas, wide = (
-        Layout(ranks=ranks, shard=shard) for ranks, shard in ((8, 8), (64, 8), (64, 64))
+        RankLayout(ranks=ranks, shard=shard) for ranks, shard in ((8, 8), (64, 8), (64, 64))
     )
     assert node.gather_seconds(size, H100) == pytest.approx(size * 7 / 8 / 350e9)
     # A node's eight adapters of 45 GB/s bring more than NVLink takes; those of a 4090 do not.
@@ -181,13 +182,13 @@ def test_weights_are_gathered_at_the_rate_of_the_link_and_gradients_summed_over_
 
 
 def test_a_slow_network_bounds_an_update() -> None:
-    update = by_name(replace(JOB, cost=SMALL), Layout(ranks=16, shard=16), "rtx4090")["update"]
+    update = by_name(replace(JOB, cost=SMALL), RankLayout(ranks=16, shard=16), "rtx4090")["update"]
     assert update.bound == "traffic between ranks"
 
 
 def test_heads_are_exchanged_only_where_a_sequence_is_shared() -> None:
     def seconds(size: int) -> float:
-        layout = Layout(ranks=8, shard=8, sequence=size)
+        layout = RankLayout(ranks=8, shard=8, sequence=size)
         return exchange_seconds(SEVEN, H100, layout, tokens=1000, passes=2)
 
     assert seconds(1) == 0
@@ -197,7 +198,9 @@ def test_heads_are_exchanged_only_where_a_sequence_is_shared() -> None:
 
 def test_the_simplest_layout_is_chosen_where_others_gain_little() -> None:
     planned = [("rl", JOB)]
-    assert choose_layout(planned, H200, Cluster(gpu="h200", gpus=64)) == Layout(ranks=64, shard=8)
+    assert choose_layout(planned, H200, Cluster(gpu="h200", gpus=64)) == RankLayout(
+        ranks=64, shard=8
+    )
 
 
 def test_sequences_are_shared_where_one_fits_no_rank() -> None:
@@ -212,13 +215,15 @@ def test_sequences_are_shared_where_one_fits_no_rank() -> None:
 
 def test_a_layout_that_is_asked_for_is_kept_or_refused() -> None:
     planned = [("rl", JOB)]
-    asked = Cluster(gpu="h100", gpus=64, shard=16, sequence=2)
-    assert list_layouts(planned, asked) == [Layout(ranks=64, shard=16, sequence=2)]
+    asked = Cluster(gpu="h100", gpus=64, shard=16, sequence_parallel=2)
+    assert list_layouts(planned, asked) == [RankLayout(ranks=64, shard=16, sequence=2)]
     with pytest.raises(ConfigError, match=r"cluster\.shard is 12, which does not divide 64"):
         list_layouts(planned, replace(asked, shard=12))
     # 28 heads are not dealt out to eight ranks.
-    with pytest.raises(ConfigError, match=r"cluster\.sequence is 8, possible here are 1, 2, 4"):
-        list_layouts(planned, replace(asked, sequence=8))
+    with pytest.raises(
+        ConfigError, match=r"cluster\.sequence_parallel is 8, possible here are 1, 2, 4"
+    ):
+        list_layouts(planned, replace(asked, sequence_parallel=8))
 
 
 def test_the_fewest_gpus_are_counted_in_whole_nodes_above_one() -> None:
@@ -248,7 +253,7 @@ def test_published_steps_take_what_is_predicted_times_one_factor_within_a_fifth(
         cost=cost, train=TrainConfig(micro_tokens=28_672, checkpointing="on"), engine=NativeConfig(context=28_672),
         sequences=answers, samples=16, prompt=300, new=mean, longest=27_648, steps=1, reader=cost, minibatches=4,
     )  # fmt: skip
-    planned = by_name(job, Layout(ranks=gpus, shard=8))
+    planned = by_name(job, RankLayout(ranks=gpus, shard=8))
     assert [*planned] == ["sample", "gather", "read", "update"]
     seconds = {name: PUBLISHED_FACTOR * phase.seconds for name, phase in planned.items()}
     assert seconds["sample"] == pytest.approx(sampling, rel=0.2)
@@ -272,7 +277,7 @@ def test_a_plan_of_many_gpus_says_what_a_rank_holds_the_layout_the_bound_and_the
     file = write(tmp_path / "rl.toml", FILE)
     said = whet("plan", file, "--gpu", "h100", "--gpus", 16, "--price", 2.5)
     assert said.code == 0, said.err
-    assert "on each of 2 × 8 h100, shard = 8, sequence = 1" in said.out
+    assert "on each of 2 × 8 h100, shard = 8, sequence_parallel = 1" in said.out
     assert {"masters", "moments", "gradients", "gathered"} <= set(said.out.split())
     assert "bound by rl, " in said.out and "GPU-hours, $" in said.out
     assert "the fewest h100 that hold it: 3" in said.out

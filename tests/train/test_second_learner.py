@@ -11,12 +11,14 @@ from safetensors.torch import load_file
 from small import Pipeline
 
 from whet.data.examples import Example
+from whet.errors import ConfigError
 from whet.models.source import ModelSource
 from whet.recipes.rl import RLConfig, rl
 from whet.store.run import RunStore
 from whet.testing.contracts import check_learners
 from whet.train.learner import Learner, Sums
-from whet.train.policy import LEARNERS, LOCAL, LocalLearners
+from whet.train.optim import TrainConfig
+from whet.train.policy import LEARNERS, LOCAL, LocalLearners, build_learners
 from whet.types import Floats, Metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add_a_learner.md").read_text()
@@ -109,6 +111,19 @@ def test_recipes_know_learners_by_their_protocols_alone() -> None:
     inside = re.compile(r"LocalLearner|FrozenScorer|learner\.(model|optimizer|cfg|device)\b")
     assert len(files) > 15
     assert [file.name for file in files if inside.search(file.read_text())] == []
+
+
+def test_a_file_names_a_factory_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from whet.train.policy import LocalLearners\n\nclass Mine(LocalLearners): ...\nother = 3\n"
+    )
+    made = build_learners(TrainConfig(learner=f"{file}:Mine"))
+    assert isinstance(made, LocalLearners) and type(made).__name__ == "Mine"
+    with pytest.raises(ConfigError, match="should name a class that inherits from LearnerFactory"):
+        build_learners(TrainConfig(learner=f"{file}:other"))
+    with pytest.raises(ConfigError, match="should be one of auto, local, fsdp"):
+        build_learners(TrainConfig(learner="remote"))
 
 
 class Counting(RANKS.RankLearner):  # type: ignore[name-defined, misc]

@@ -31,7 +31,7 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
 from whet.cluster.failure import ERROR_FILE, Failure, add_recorded, write_page
-from whet.cluster.launch import Layout, check_gpus, share_threads
+from whet.cluster.launch import Launch, check_gpus, share_threads
 from whet.errors import TrainError
 from whet.track.progress import say
 
@@ -42,7 +42,7 @@ EXIT_SECONDS = 60
 
 
 def run_ranks(
-    command: Sequence[str], layout: Layout, folder: Path, *, program: Sequence[str] = ("-m", "whet")
+    command: Sequence[str], layout: Launch, folder: Path, *, program: Sequence[str] = ("-m", "whet")
 ) -> int:
     """Run `whet` with these words on every rank of this node, and return their exit status."""
     if remark := check_gpus(layout.gpus, torch.cuda.device_count()):
@@ -80,7 +80,7 @@ def run_ranks(
         ) from error
 
 
-def _rendezvous_parameters(layout: Layout) -> RendezvousParameters:
+def _rendezvous_parameters(layout: Launch) -> RendezvousParameters:
     return RendezvousParameters(
         backend="c10d",
         endpoint=layout.rendezvous or "localhost:0",

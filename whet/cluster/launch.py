@@ -19,7 +19,7 @@ NUM_PORTS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Launch:
     """How many processes on how many nodes, and where the nodes meet."""
 
     gpus: int
@@ -50,7 +50,7 @@ def parse_layout(
     rendezvous: str | None = None,
     restarts: int = 3,
     environ: Mapping[str, str] = os.environ,
-) -> Layout:
+) -> Launch:
     """Read `--gpus 8 --nodes 2:4`; under Slurm, the first node of the job is where they meet."""
     min_nodes, max_nodes = parse_nodes(nodes)
     meeting = None
@@ -64,7 +64,7 @@ def parse_layout(
         now = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         name = re.sub(r"\W", "-", meeting) if meeting else now
     node = environ.get("SLURM_NODEID")
-    return Layout(
+    return Launch(
         gpus=gpus,
         min_nodes=min_nodes,
         max_nodes=max_nodes,

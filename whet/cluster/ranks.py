@@ -1,7 +1,7 @@
 """A world of several processes, started by torchrun: objects over gloo, tensors over NCCL or gloo.
 
-Nobody waits forever. A rank that does not answer within `cluster.wait` ends the run with a sentence
-that names it; torchrun notices one that dies.
+Nobody waits forever. A rank that does not answer within `cluster.timeout` ends the run with a
+sentence that names it; torchrun notices one that dies.
 """
 
 import os
@@ -41,10 +41,10 @@ class RankWorld(World):
     def __init__(self, cluster: ClusterConfig) -> None:
         self.rank = int(os.environ["RANK"])
         self.size = int(os.environ["WORLD_SIZE"])
-        self.wait = cluster.wait
-        deadline = timedelta(seconds=cluster.wait)
+        self.timeout = cluster.timeout
+        deadline = timedelta(seconds=cluster.timeout)
         shared, _, _ = next(rendezvous("env://", timeout=deadline))
-        start = _meet(shared, self.rank, self.size, cluster.wait)
+        start = _meet(shared, self.rank, self.size, cluster.timeout)
         dist.init_process_group(
             _backend(),
             store=PrefixStore(start, shared),
@@ -56,15 +56,15 @@ class RankWorld(World):
         self._store = dist.distributed_c10d._get_default_store()
         self._num_firsts = 0
         self._last = "the start"
-        self.hosts = self.exchange(socket.gethostname(), "the start")
-        self.is_restarted = self.first(lambda: shared.add("starts", 1), "the start") > 1
+        self.hosts = self.all_gather(socket.gethostname(), "the start")
+        self.is_restarted = self.on_first(lambda: shared.add("starts", 1), "the start") > 1
         self.configure(cluster)
 
     def configure(self, cluster: ClusterConfig) -> None:
         """Arrange the ranks as a stage asks for: copies of the model, and shards of each."""
-        self.sequence = cluster.sequence
+        self.sequence = cluster.sequence_parallel
         self.shard = cluster.shard or self.size
-        for name, count in (("shard", self.shard), ("sequence", self.sequence)):
+        for name, count in (("shard", self.shard), ("sequence_parallel", self.sequence)):
             if self.size % count:
                 raise ConfigError(
                     f"cluster.{name} = {count} does not divide {self.size} ranks: set it to one "
@@ -92,7 +92,7 @@ class RankWorld(World):
         names = ("replicate", "shard")
         return init_device_mesh(device, (copies, self.shard), mesh_dim_names=names)
 
-    def exchange(self, part: T, at: str) -> list[T]:
+    def all_gather(self, part: T, at: str) -> list[T]:
         self._last = at
         parts: list[tuple[str, T]] = [(at, part)] * self.size
         try:
@@ -108,7 +108,7 @@ class RankWorld(World):
                 )
         return [mine for _, mine in parts]
 
-    def first(self, act: Callable[[], T], at: str) -> T:
+    def on_first(self, act: Callable[[], T], at: str) -> T:
         """Others wait on a store, not in a collective, as long as the first rank is alive."""
         self._last = at
         self._num_firsts += 1
@@ -138,7 +138,7 @@ class RankWorld(World):
             if now != beat:
                 beat = now
                 heard = time.monotonic()
-            if time.monotonic() - heard > self.wait:
+            if time.monotonic() - heard > self.timeout:
                 raise TrainError(self._silence([0], at))
             time.sleep(POLL_SECONDS)
         place, result, failure = pickle.loads(self._store.get(key))  # noqa: S301 - rank 0 wrote it
@@ -157,7 +157,7 @@ class RankWorld(World):
         done = threading.Event()
 
         def beat() -> None:
-            while not done.wait(min(self.wait / 4, 5.0)):
+            while not done.wait(min(self.timeout / 4, 5.0)):
                 self._store.add(f"{key}/beats", 1)
 
         thread = threading.Thread(target=beat, daemon=True)
@@ -176,7 +176,7 @@ class RankWorld(World):
         if not isinstance(error, dist.DistError) and not _COLLECTIVE.search(str(error)):
             return None
         self._store.set(f"heard/{self.rank}", self._last)
-        time.sleep(min(self.wait, REPORT_SECONDS))
+        time.sleep(min(self.timeout, REPORT_SECONDS))
         silent = [r for r in range(self.size) if not self._store.check([f"heard/{r}"])]
         reason = str(error).partition("\n")[0]
         if not silent:
@@ -186,9 +186,9 @@ class RankWorld(World):
     def _silence(self, ranks: list[int], at: str) -> str:
         names = ", ".join(f"{rank} on {self.hosts[rank]}" for rank in ranks)
         return (
-            f"rank {names} did not answer within {self.wait:g} s, or died, while the others were "
-            f"at {at!r}: look at its log; the same command with --resume goes on from the last "
-            "checkpoint. If it was only slow, raise cluster.wait"
+            f"rank {names} did not answer within {self.timeout:g} s, or died, while the others "
+            f"were at {at!r}: look at its log; the same command with --resume goes on from the "
+            "last checkpoint. If it was only slow, raise cluster.timeout"
         )
 
 
@@ -215,7 +215,7 @@ def _meet(store: Store, rank: int, size: int, wait: float) -> str:
         time.sleep(POLL_SECONDS)
     raise TrainError(
         f"not all of {size} ranks started within {wait:g} s: look at the logs of the others; if "
-        "they were only slow, raise cluster.wait"
+        "they were only slow, raise cluster.timeout"
     )
 
 

@@ -198,7 +198,7 @@ def run_rank_proofs(*, as_json: bool) -> bool:
     """Run the proofs of ranks, as one of them; return whether all hold."""
     from whet.cluster.ranks import joined_ranks  # noqa: PLC0415
 
-    with joined_ranks(ClusterConfig(wait=120.0)):
+    with joined_ranks(ClusterConfig(timeout=120.0)):
         return _run(rank_proofs(), as_json=as_json)
 
 

@@ -1,6 +1,7 @@
 """Use a trained model: ask it something, or take it away as a Hugging Face folder."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -15,7 +16,7 @@ from whet.rng import derive
 from whet.store.checkpoints import check_model
 from whet.store.files import write_errors
 from whet.store.run import RunStore, model_folder, stage_folders
-from whet.tasks.base import Task, name_user_code, score_safely
+from whet.tasks.base import Task, is_shipped, name_user_code, score_safely
 from whet.tasks.task_config import build_task, read_task_config
 from whet.track.progress import console
 from whet.train.policy import Policy, build_policy
@@ -62,7 +63,8 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
         typer.echo(visible(text))
         if task is not None and problem is not None:
             with name_user_code(task):
-                score = score_safely(task, problem, text)
+                grade = partial(score_safely, task) if is_shipped(task) else task.score
+                score = grade(problem, text)
             console.print(
                 f"[{STYLES[score.verdict]}]{score.verdict.replace('_', ' ')}[/]: "
                 f"{escape(visible(score.note))}\n"

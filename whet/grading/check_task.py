@@ -122,7 +122,7 @@ def precheck(task: Task, problems: Sequence[Problem], limits: Limits | None = No
     def check() -> tuple[Failure, ...]:
         return check_grader(task, problems[:NUM_FIRST], limits=limits).failures
 
-    if failures := get_world().first(check, "the check of the grader"):
+    if failures := get_world().on_first(check, "the check of the grader"):
         others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         raise DataError(f"the grader of {task.name} fails on its own data{others}: {failures[0]}")
 

@@ -92,6 +92,11 @@ class ModelConfig:
         sliding = self.sliding_window
         return sliding.tokens if sliding is not None and layer in sliding.layers else None
 
+    def can_split_heads(self, size: int) -> bool:
+        """Whether so many ranks can share the heads: key-value heads are split, or repeated."""
+        kv_heads = self.num_kv_heads
+        return self.num_heads % size == 0 and (kv_heads % size == 0 or size % kv_heads == 0)
+
     def with_family(self, family: str) -> "ModelConfig":
         """Return the same sizes with the features of another family."""
         return replace(self, family=family, qkv_bias=family == "qwen2", qk_norm=family == "qwen3")

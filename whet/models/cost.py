@@ -139,7 +139,7 @@ Links are NVLink or, on the last two, PCIe; networks have one adapter for each G
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class RankLayout:
     """How ranks share a stage: `shard` of them hold one set of float32 masters, `sequence` of them
     run one sequence together, `node` of them are in one machine."""
 
@@ -160,7 +160,7 @@ class Layout:
         return 2 * size / self.shard * (1 - self.shard / self.ranks) / rate
 
 
-ALONE = Layout()
+ALONE = RankLayout()
 
 _LINEAR = 0.8
 _CACHE = 0.85
@@ -231,7 +231,7 @@ def update_seconds(
     passes: int,
     checkpointed: int = 0,
     offload: bool = False,
-    layout: Layout = ALONE,
+    layout: RankLayout = ALONE,
     optimizer_steps: int = 1,
 ) -> float:
     """Forward, backward and optimiser steps; `passes` is the number of micro-batches. On ranks,
@@ -250,7 +250,9 @@ def update_seconds(
     )
 
 
-def exchange_seconds(cost: Cost, card: Card, layout: Layout, *, tokens: int, passes: int) -> float:
+def exchange_seconds(
+    cost: Cost, card: Card, layout: RankLayout, *, tokens: int, passes: int
+) -> float:
     """Time the exchange of heads for positions among the ranks of a sequence (Ulysses), over
     `passes` through the layers: before and after attention."""
     cfg = cost.cfg
@@ -267,7 +269,7 @@ def score_seconds(
     length: int,
     scored: int,
     offload: bool,
-    layout: Layout = ALONE,
+    layout: RankLayout = ALONE,
 ) -> float:
     """Time one forward pass over all sequences, by a model that may wait in host memory."""
     flops = cost.forward_flops(length, scored)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from whet.errors import ConfigError
-from whet.models.config import ModelConfig
-from whet.models.cost import ALONE, Card, Layout
+from whet.models.cost import ALONE, Card, RankLayout
 from whet.plan.phases import Job, fits, phases
 from whet.plan.predict import Stages, find_card, list_jobs, print_phases, print_sentences
 from whet.recipes.training import ModelStageConfig
@@ -27,13 +26,14 @@ Planned = Sequence[tuple[str, Job]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """GPUs of one kind in equal nodes, of at most `NODE` GPUs where their number is left out;
-    `shard` and `sequence` are chosen if left out, `price` is in dollars for a GPU and an hour."""
+    `shard` and `sequence_parallel` are chosen if left out, `price` is in dollars for a GPU and an
+    hour."""
 
     gpu: str
     gpus: int
     nodes: int | None = None
     shard: int | None = None
-    sequence: int | None = None
+    sequence_parallel: int | None = None
     price: float | None = None
 
     @property
@@ -56,7 +56,8 @@ def print_cluster_plan(
     chosen = [(stage, job.on(layout)) for stage, job in planned]
     nodes = f"{cluster.gpus // cluster.node} × {cluster.node}"
     title = (
-        f"on each of {nodes} {cluster.gpu}, shard = {layout.shard}, sequence = {layout.sequence}"
+        f"on each of {nodes} {cluster.gpu}, shard = {layout.shard}, "
+        f"sequence_parallel = {layout.sequence}"
     )
     total, notes, unfit = print_phases(chosen, card, title=title)
     hours = total / 3600
@@ -74,11 +75,13 @@ def _with_settings(cluster: Cluster, stages: Stages) -> Cluster:
     """Take the layout that the file sets; what it leaves open stays to be chosen."""
     tables = [stage.cluster for stage in stages.values() if isinstance(stage, ModelStageConfig)]
     shard = next((table.shard for table in tables if table.shard is not None), None)
-    sequence = next((table.sequence for table in tables if table.sequence > 1), None)
-    return replace(cluster, shard=shard, sequence=sequence)
+    sequence = next(
+        (table.sequence_parallel for table in tables if table.sequence_parallel > 1), None
+    )
+    return replace(cluster, shard=shard, sequence_parallel=sequence)
 
 
-def choose_layout(planned: Planned, card: Card, cluster: Cluster) -> Layout:
+def choose_layout(planned: Planned, card: Card, cluster: Cluster) -> RankLayout:
     """Choose the simplest layout with which all stages fit and that is about as fast as the
     fastest; if none fits, the one that holds least."""
     layouts = list_layouts(planned, cluster)
@@ -90,7 +93,7 @@ def choose_layout(planned: Planned, card: Card, cluster: Cluster) -> Layout:
     return next(layout for layout in fitting if seconds[layout] <= enough)
 
 
-def list_layouts(planned: Planned, cluster: Cluster) -> list[Layout]:
+def list_layouts(planned: Planned, cluster: Cluster) -> list[RankLayout]:
     """List layouts, the simplest first: whole nodes share masters, ranks of a node sequences."""
     ranks = cluster.gpus
     node = cluster.node
@@ -103,24 +106,21 @@ def list_layouts(planned: Planned, cluster: Cluster) -> list[Layout]:
     sequences = [
         size
         for size in range(1, node + 1)
-        if node % size == 0 and all(_can_share(shape, size) for shape in shapes)
+        if node % size == 0 and all(shape.can_split_heads(size) for shape in shapes)
     ]
-    if cluster.sequence and cluster.sequence not in sequences:
+    if cluster.sequence_parallel and cluster.sequence_parallel not in sequences:
         known = ", ".join(map(str, sequences))
-        raise ConfigError(f"cluster.sequence is {cluster.sequence}, possible here are {known}")
+        raise ConfigError(
+            f"cluster.sequence_parallel is {cluster.sequence_parallel}, possible here are {known}"
+        )
     return [
-        Layout(ranks=ranks, node=node, shard=shard, sequence=sequence)
-        for sequence in ([cluster.sequence] if cluster.sequence else sequences)
+        RankLayout(ranks=ranks, node=node, shard=shard, sequence=sequence)
+        for sequence in ([cluster.sequence_parallel] if cluster.sequence_parallel else sequences)
         for shard in ([cluster.shard] if cluster.shard else shards)
     ]
 
 
-def _can_share(shape: ModelConfig, size: int) -> bool:
-    heads = shape.num_kv_heads
-    return shape.num_heads % size == 0 and (heads % size == 0 or size % heads == 0)
-
-
-def run_seconds(planned: Planned, card: Card, layout: Layout) -> float:
+def run_seconds(planned: Planned, card: Card, layout: RankLayout) -> float:
     return sum(
         phase.seconds * phase.times for _, job in planned for phase in phases(job.on(layout), card)
     )
@@ -136,7 +136,7 @@ def count_fewest(planned: Planned, gpu: str) -> int | None:
     return None
 
 
-def _holds(planned: Planned, card: Card, layout: Layout) -> bool:
+def _holds(planned: Planned, card: Card, layout: RankLayout) -> bool:
     return all(fits(job.on(layout), card) for _, job in planned)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from whet.engine.base import EngineConfig
 from whet.engine.native import PREFILL_TOKENS
 from whet.models import cost as estimate
-from whet.models.cost import ALONE, GB, Card, Cost, Layout
+from whet.models.cost import ALONE, GB, Card, Cost, RankLayout
 from whet.train.optim import TrainConfig
 
 DRIVER_BYTES = 0.6 * GB
@@ -48,7 +48,7 @@ class Job:
     longest: int | None = None
     """Tokens of the longest answer; `new` if left out. On one device it is not counted."""
     minibatches: int = 1
-    layout: Layout = ALONE
+    layout: RankLayout = ALONE
 
     @property
     def num_trainable(self) -> int:
@@ -77,7 +77,7 @@ class Job:
         rows = max(1, self.train.micro_tokens // length)
         return self.minibatches * math.ceil(self.num_updated / self.minibatches / rows)
 
-    def on(self, layout: Layout) -> "Job":
+    def on(self, layout: RankLayout) -> "Job":
         """The same job on other ranks."""
         partner = self.partner and (self.partner[0], self.partner[1].on(layout))
         return replace(self, layout=layout, partner=partner)

@@ -86,7 +86,7 @@ def _count_different(
 
 def _agree(gap: float, *, limit: float, text: str) -> Measurement:
     """Take the largest gap of all ranks."""
-    gap = max(get_world().exchange(gap, text))
+    gap = max(get_world().all_gather(gap, text))
     return Measurement(
         gap=gap, limit=limit, text=f"{text} {gap:.1e}" if limit else f"{text} {gap:g}"
     )

@@ -283,7 +283,7 @@ class CheckpointManager:
             self._validate(step, tracker)
         # A signal may reach one rank before another, or one alone. One that comes during the
         # exchange is for the next step: `stop_signal` keeps it.
-        stop_signal = max(get_world().exchange(self.stop_signal, f"the end of step {step}"))
+        stop_signal = max(get_world().all_gather(self.stop_signal, f"the end of step {step}"))
         if is_due or step == self.steps or step % self.cfg.every == 0 or stop_signal:
             self._save(step)
         self.writer.check()
@@ -302,7 +302,7 @@ class CheckpointManager:
         value = summary.pass_at[1].mean
         # The guard reads it on every rank.
         write = partial(self.run.write_eval, step, summary.to_json())
-        get_world().first(write, f"validation {step}")
+        get_world().on_first(write, f"validation {step}")
         mark = ""
         if can_be_best and value >= self.best.value:  # of equals the later has seen more
             self.best = BestValidation(step=step, value=value)

@@ -288,7 +288,7 @@ def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int
     """
     if policy.model.device.type != "cuda":
         return algo
-    everywhere = get_world().exchange(check_exact(policy), "the test of exactness")
+    everywhere = get_world().all_gather(check_exact(policy), "the test of exactness")
     exactness = min(everywhere, key=lambda one: one.equal_share)
     policy.engine.sleep()
     return record_exactness(exactness, algo, policy.chat_engine.name, run, lag=lag)

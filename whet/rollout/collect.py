@@ -99,7 +99,7 @@ def collect_groups(
     """
     clock = clock or Clock()
     world = get_world()
-    own = world.share(list(requests))
+    own = world.take_share(list(requests))
     sampler = _Sampler(chat_engine, own)
     rollout_by_id: dict[str, Rollout] = {}
     at = f"answers to {len(requests)} problems (checksum {_checksum(requests):08x}), seed {seed}"
@@ -113,10 +113,10 @@ def collect_groups(
             tuple(rollout_by_id[_id(request, number)] for number in request.numbers)
             for request in own
         ]
-        for counts in world.exchange(chat_engine.engine.counts, at):
+        for counts in world.all_gather(chat_engine.engine.counts, at):
             useful = counts.tokens - counts.first_tokens
             clock.count_sampling(tokens=counts.tokens, row_steps=counts.row_steps, useful=useful)
-        return world.join(groups, at)
+        return world.gather_shares(groups, at)
 
 
 class _Sampler:

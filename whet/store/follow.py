@@ -48,7 +48,7 @@ def open_run(
         nonlocal store
         store = RunStore.open(folder, config, origin, resume=resume, ignore=ignore)
 
-    world.first(start, f"the run in {folder.name}")
+    world.on_first(start, f"the run in {folder.name}")
     return store or FollowedRun(folder, lock=None)
 
 

@@ -157,11 +157,16 @@ def score_safely(task: Task, problem: Problem, text: str) -> Score:
     return blame_response(task, problem, reason)
 
 
+def is_shipped(task: Task) -> bool:
+    """Whether a task is whet's own."""
+    return type(task).__module__.partition(".")[0] == "whet"
+
+
 def blame_response(task: Task, problem: Problem, reason: str) -> Score:
     """Score a response that a grader failed on: WRONG where the grader is whet's own and can grade
     the problem, or else a policy could learn to have no verdict. A user's task that fails is
     UNSCORED."""
-    if type(task).__module__.partition(".")[0] != "whet":
+    if not is_shipped(task):
         return unscored_with(reason)
     try:
         usual = _check_score(task.score(problem, task.solve(problem, 0) or ""))

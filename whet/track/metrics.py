@@ -120,7 +120,7 @@ class Clock:
         self._add_time()
         metrics = {name: self._seconds[part] for part, name in TIMES.items()}
         metrics["time/step"] = self._last - self._start
-        peaks = get_world().exchange(self._peak_bytes(), "the end of a step's work")
+        peaks = get_world().all_gather(self._peak_bytes(), "the end of a step's work")
         metrics["memory/peak_gb"] = max(peaks) / 1e9
         if self._row_steps:
             seconds = metrics["time/sample"]

@@ -44,7 +44,7 @@ class BackgroundWriter:
         """Finish a write that has ended on all ranks, or raise its error; for every step."""
         if self._pending is None:
             return
-        is_done = get_world().exchange(self._pending.result.done(), "a write in the background")
+        is_done = get_world().all_gather(self._pending.result.done(), "a write in the background")
         if all(is_done):
             self.wait()
 
@@ -59,7 +59,7 @@ class BackgroundWriter:
             pending.result.result()
         except WhetError as error:
             reason = str(error)
-        for other in get_world().exchange(reason, f"the end of writing {pending.name}"):
+        for other in get_world().all_gather(reason, f"the end of writing {pending.name}"):
             if other is not None:
                 raise DataError(f"{pending.name} was not written: {other}")
         pending.finish()

@@ -48,7 +48,7 @@ class TrainConfig(Config):
     """Largest norm of the whole gradient."""
     learner: str = "auto"
     """Where models train: local is one device, fsdp is all ranks, with the weights in shards; auto
-    is fsdp where there are several ranks. Other names are those of learners in code of your own."""
+    is fsdp where there are several ranks; my_learner.py:Factory is one of your own."""
     micro_tokens: int = Field(default=16384, ge=1)
     """Largest grid (rows times longest row) of one forward pass; it changes memory and speed, never
     the result."""

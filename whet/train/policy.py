@@ -27,6 +27,7 @@ from whet.train.memory import DeviceMemory, device_memory
 from whet.train.offload import host_zeros
 from whet.train.optim import TrainConfig
 from whet.types import Floats
+from whet.user_code import load_from_file
 from whet.world import get_world
 
 
@@ -106,14 +107,27 @@ LEARNERS: dict[str, LearnerFactory] = {"local": LOCAL, "fsdp": FSDPLearners()}
 def build_learners(cfg: TrainConfig) -> LearnerFactory:
     """Return the factory of all learners and scorers of a policy.
 
-    Another kind is one more entry of `LEARNERS`; see docs/add_a_learner.md.
+    Another kind is one more entry of `LEARNERS`, or a class of the user's own; see
+    docs/add_a_learner.md.
     """
     name = cfg.learner
     if name == "auto":
         name = "local" if get_world().size == 1 else "fsdp"
-    if name not in LEARNERS:
-        raise ConfigError(f'train.learner = "{name}" should be one of auto, {", ".join(LEARNERS)}')
-    return LEARNERS[name]
+    if name in LEARNERS:
+        return LEARNERS[name]
+    if ":" not in name:
+        known = ", ".join(LEARNERS)
+        raise ConfigError(
+            f'train.learner = "{name}" should be one of auto, {known}, or my_learner.py:Factory'
+        )
+    factory = load_from_file(name, "train.learner")
+    if not isinstance(factory, type) or LearnerFactory not in factory.__mro__:
+        raise ConfigError(
+            f'train.learner = "{name}" should name a class that inherits from LearnerFactory '
+            "(docs/add_a_learner.md)"
+        )
+    made: LearnerFactory = factory()
+    return made
 
 
 class Policy:

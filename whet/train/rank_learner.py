@@ -73,14 +73,14 @@ class RankLearner(LocalLearner):
     def make_room(self, examples: Sequence[Example]) -> None:
         super().make_room(examples[self.world.share_index :: self.world.num_shares])
         if self.memory is not None:  # the ranks decide alike
-            layers = self.world.exchange(self.model.num_checkpointed, "room for an update")
+            layers = self.world.all_gather(self.model.num_checkpointed, "room for an update")
             self.model.num_checkpointed = max(layers)
 
     def accumulate(
         self, examples: Sequence[Example], objective: Objective | ValueObjective
     ) -> Sums:
         at = f"update {self.num_steps + 1}, on {describe_examples(examples)}"
-        self.world.exchange(None, at)  # before ranks that disagree wait for each other in a pass
+        self.world.all_gather(None, at)  # before ranks that disagree wait for each other in a pass
         self.make_room(examples)
         groups = _share(self.model, examples, self.cfg.micro_tokens, self.world)
         own = [[examples[index] for index in indices] for indices in groups if indices]
@@ -92,7 +92,7 @@ class RankLearner(LocalLearner):
             for _ in range(num_missing):
                 self.forward_backward(to_batch(_smallest(examples), self.device), objective)
         # Ranks that share a sequence have the same sums.
-        first, *others = self.world.exchange(sums, at)[:: self.world.sequence]
+        first, *others = self.world.all_gather(sums, at)[:: self.world.sequence]
         return sum(others, start=first)
 
     def score(self, batch: Batch, *, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
@@ -151,7 +151,7 @@ class RankLearner(LocalLearner):
         if self.value_model is not None:
             self._save_critic(self.value_model, folder)
         self.optimizer.save(folder / OPTIMIZER)
-        self.world.exchange(None, f"the optimiser in {folder.name}")
+        self.world.all_gather(None, f"the optimiser in {folder.name}")
 
     def load(self, folder: Path, num_steps: int) -> None:
         if self.value_model is not None:
@@ -212,7 +212,7 @@ def read_shared(
     """Apply `read` to this rank's share of the examples, and return the values of all."""
     ranks = world.size
     at = f"scores of {describe_examples(examples)}"
-    world.exchange(None, at)
+    world.all_gather(None, at)
     groups = micro_batches(model, examples, micro_tokens, ranks=ranks)[world.rank :: ranks]
     arrays = read_groups(model, examples, [indices for indices in groups if indices], read)
     if isinstance(model, FSDPModule):
@@ -221,7 +221,7 @@ def read_shared(
                 read(to_batch(_smallest(examples), model.device))
         model.reshard()
     merged: dict[int, Floats] = {}
-    for part in world.exchange(arrays, at):
+    for part in world.all_gather(arrays, at):
         merged |= part
     return [merged[index] for index in range(len(examples))]
 

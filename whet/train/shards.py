@@ -190,7 +190,7 @@ class RankOptimizer(Optimizer):
             return super().total_norm(gradients)
         is_counted = self.world.rank % self.world.shard == 0
         own = {n: grad for n, grad in gradients.items() if is_counted or n in self.sharded}
-        norms = self.world.exchange(super().total_norm(own), "the norm of the gradient")
+        norms = self.world.all_gather(super().total_norm(own), "the norm of the gradient")
         return math.sqrt(sum(norm * norm for norm in norms[: self.world.shard]))
 
     def save(self, file: Path, *, limit: int = MAX_FILE_BYTES) -> None:

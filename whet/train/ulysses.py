@@ -29,17 +29,13 @@ from whet.models.transformer import PackedAttention, Transformer
 
 def check_sequence(cfg: ModelConfig, size: int) -> None:
     """Refuse a number of ranks that the heads cannot be dealt out to evenly."""
-    if not _fits(cfg, size):
-        sizes = [str(number) for number in range(1, 9) if _fits(cfg, number)]
+    if not cfg.can_split_heads(size):
+        sizes = [str(number) for number in range(1, 9) if cfg.can_split_heads(number)]
         raise ConfigError(
-            f"cluster.sequence = {size} does not divide the model's attention: {cfg.num_heads} "
-            f"query heads on {cfg.num_kv_heads} key-value heads; possible are {', '.join(sizes)}"
+            f"cluster.sequence_parallel = {size} does not divide the model's attention: "
+            f"{cfg.num_heads} query heads on {cfg.num_kv_heads} key-value heads; possible are "
+            f"{', '.join(sizes)}"
         )
-
-
-def _fits(cfg: ModelConfig, size: int) -> bool:
-    kv_heads = cfg.num_kv_heads
-    return cfg.num_heads % size == 0 and (kv_heads % size == 0 or size % kv_heads == 0)
 
 
 def score_batch(

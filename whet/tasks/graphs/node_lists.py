@@ -36,7 +36,8 @@ _OTHER_FORM = re.compile(r"\n|\band\b|->|→|\\to\b|\\rightarrow\b|\*\*")
 _COMMA = re.compile(r"\s*(?:[,;]|,? and)?\s*")
 _OWN_LINE = re.compile(r"[ \t*`$>-]*+\[[^\n]*\][ \t*`$.]*+(?:\n|\Z)")
 _ANNOUNCES = re.compile(
-    r"(?:\A|[:：=→>(]|\b(?:is|are|be|was|were|get|have|choose|select|pick|take|answer|path|tour|route"
+    r"(?:\A|[:：=→>(]|\b(?:is|are|be|was|were|get|have|choose|select|pick|take|answer|path|tour"
+    r"|route"
     r"|set|list|order|so|thus|hence|therefore|final|finally|or|and|wait|actually|no|instead)\b)"
     r"[^\w\[\]]*\Z",
     re.IGNORECASE,
