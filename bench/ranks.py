@@ -29,9 +29,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from whet.engine.input_batch import SamplingTensors, truncate
+from whet.engine.input_batch import SamplingTensors, truncate, uniforms
+from whet.rng import derive
 from whet.store.run import RunStore
-from whet.types import Rollout
+from whet.types import Role, Rollout
 
 ROOT = Path(__file__).resolve().parents[1]
 RATE = "1e-4"
@@ -76,44 +77,52 @@ class Row:
 class Draw:
     """A draw that gave one token on one process and another on ranks.
 
-    A draw is a number in [0, 1), and tokens are intervals in the order of their ids. Here it is
-    below the end of the lower token in one run, and above the start of the higher in the other.
+    A draw is a number in [0, 1) that follows from seed, problem and position; tokens are intervals in
+    the order of their ids. `distance` is how far the draw is from the interval of the token that the
+    other run took, at most, by the weights of both runs.
     """
 
     rollout: str
     position: int
     tokens: tuple[int, int]
+    number: float
     distance: float
 
     @property
     def is_rounding(self) -> bool:
-        return abs(self.distance) <= MAX_GAP
+        return self.distance <= MAX_GAP
 
     def __str__(self) -> str:
         first, second = self.tokens
         return (
-            f"{self.rollout}: token {self.position} is {first}, and {second} on ranks; the draw is "
-            f"within {self.distance:.1e} of the border between them"
+            f"{self.rollout}: token {self.position} is {first}, and {second} on ranks; the draw "
+            f"{self.number:.9f} is within {self.distance:.1e} of both"
         )
 
     @staticmethod
     def trace(step: int, before: Rollout, after: Rollout, one: RunStore, many: RunStore) -> "Draw":
-        """Find the first token that differs, and the borders by the weights of both runs."""
+        """Find the first token that differs, and draw its number again."""
         pairs = zip(before.completion.tokens, after.completion.tokens, strict=False)
         position = next(index for index, (first, second) in enumerate(pairs) if first != second)
-        ends_V = [
-            cumulate(run, step, rollout, position)
-            for run, rollout in ((one, before), (many, after))
-        ]
+        seed = tomllib.loads(one.config_file.read_text())["seed"]
+        problem, _, place = before.id.rpartition(":")
+        index, number = map(int, place.split("/"))
+        label = "verify" if before.role is Role.VERIFIER else "rollout"
+        own = derive(derive(seed, label, step - 1), problem, index, number)
+        drawn = float(uniforms(torch.tensor([own]), torch.tensor([position]))[0])
         tokens = [int(rollout.completion.tokens[position]) for rollout in (before, after)]
-        low, high = sorted(range(2), key=tokens.__getitem__)
-        end = float(ends_V[low][tokens[low]])
-        start = float(ends_V[high][tokens[high] - 1])
+        gaps = []
+        for run, rollout in ((one, before), (many, after)):
+            ends_V = cumulate(run, step, rollout, position)
+            for token in tokens:
+                start = float(ends_V[token - 1]) if token else 0.0
+                gaps.append(max(start - drawn, drawn - float(ends_V[token]), 0.0))
         return Draw(
             rollout=f"step {step}, {before.id}",
             position=position,
             tokens=(tokens[0], tokens[1]),
-            distance=end - start,
+            number=drawn,
+            distance=max(gaps),
         )
 
 

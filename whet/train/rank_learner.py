@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from whet.algos.objectives import Objective, ValueObjective
 from whet.cluster.ranks import RankWorld
 from whet.data.examples import Batch, Example, to_batch
-from whet.models.load import write_tensors
+from whet.models.load import check_finite, write_tensors
 from whet.models.lora import LoraTransformer, load_trained, save_trained
 from whet.models.transformer import Transformer
 from whet.train import ulysses
@@ -168,8 +168,10 @@ class RankLearner(LocalLearner):
             gather_weights(body, plain, self.world)
             body = plain
         save_trained(body, folder)
+        head = critic.head.state_dict()
+        check_finite((f"value_head.{name}", tensor) for name, tensor in head.items())
         if self.world.is_first:
-            write_tensors(folder / VALUE_HEAD, critic.head.state_dict())
+            write_tensors(folder / VALUE_HEAD, head)
 
     def _load_critic(self, critic: ValueModel, folder: Path) -> None:
         body = critic.body
