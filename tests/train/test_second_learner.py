@@ -27,7 +27,7 @@ RANKS = ModuleType("ranks")
 exec(compile(BLOCKS["python"], "docs/add_a_learner.md", "exec"), RANKS.__dict__)
 
 
-class Averaging(RANKS.RankLearner):  # type: ignore[name-defined, misc]
+class Averaging(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
     """Divides what the ranks summed by their number, as data parallelism does by default."""
 
     def accumulate(self, examples: Sequence[Example], objective: object) -> Sums:
@@ -36,7 +36,7 @@ class Averaging(RANKS.RankLearner):  # type: ignore[name-defined, misc]
         return Sums(loss=sums.loss / 2, num_losses=sums.num_losses, metrics=halved)
 
 
-class Disordered(RANKS.RankLearner):  # type: ignore[name-defined, misc]
+class Disordered(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
     """Returns the arrays rank by rank."""
 
     def _read(self, read: object, examples: Sequence[Example]) -> list[Floats]:
@@ -44,7 +44,7 @@ class Disordered(RANKS.RankLearner):  # type: ignore[name-defined, misc]
         return [arrays[index] for share in self._deal(examples) for index in share]
 
 
-class Partial(RANKS.RankLearner):  # type: ignore[name-defined, misc]
+class Partial(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
     """Trains on the share of one rank."""
 
     def accumulate(self, examples: Sequence[Example], objective: object) -> Sums:
@@ -52,14 +52,14 @@ class Partial(RANKS.RankLearner):  # type: ignore[name-defined, misc]
         return super().accumulate(share, objective)  # type: ignore[no-any-return]
 
 
-class Forgetful(RANKS.RankLearner):  # type: ignore[name-defined, misc]
+class Forgetful(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
     """Loads the count of steps, and not the moments."""
 
     def load(self, folder: Path, num_steps: int) -> None:
         self.num_steps = num_steps
 
 
-class Still(RANKS.RankLearner):  # type: ignore[name-defined, misc]
+class Still(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
     """Keeps the gradient that is to be discarded."""
 
     def discard(self) -> None:
@@ -126,7 +126,7 @@ def test_a_file_names_a_factory_of_ones_own(tmp_path: Path) -> None:
         build_learners(TrainConfig(learner="remote"))
 
 
-class Counting(RANKS.RankLearner):  # type: ignore[name-defined, misc]
+class Counting(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
     """Counts the updates that RL takes through it."""
 
     num_updates = 0

@@ -62,19 +62,19 @@ class RankWorld(World):
 
     def configure(self, cluster: ClusterConfig) -> None:
         """Arrange the ranks as a stage asks for: copies of the model, and shards of each."""
-        self.sequence = cluster.sequence_parallel
-        self.shard = cluster.shard or self.size
-        for name, count in (("shard", self.shard), ("sequence_parallel", self.sequence)):
+        self.sequence_size = cluster.sequence_parallel
+        self.shard_size = cluster.shard or self.size
+        for name, count in (("shard", self.shard_size), ("sequence_parallel", self.sequence_size)):
             if self.size % count:
                 raise ConfigError(
                     f"cluster.{name} = {count} does not divide {self.size} ranks: set it to one "
                     f"of {_list_divisors(self.size)}"
                 )
-        self.num_shares = self.size // self.sequence
-        self.share_index = self.rank // self.sequence
+        self.num_shares = self.size // self.sequence_size
+        self.share_index = self.rank // self.sequence_size
         self.mesh = self._build_mesh()
         self.shard_group = self.mesh.get_group(self.mesh.ndim - 1)
-        self.sequence_group = self._build_groups(self.sequence)
+        self.sequence_group = self._build_groups(self.sequence_size)
 
     def _build_groups(self, count: int) -> dist.ProcessGroup | None:
         """Group consecutive ranks, `count` each; return this rank's group, None if it is alone."""
@@ -86,11 +86,11 @@ class RankWorld(World):
 
     def _build_mesh(self) -> DeviceMesh:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        if self.shard == self.size:
+        if self.shard_size == self.size:
             return init_device_mesh(device, (self.size,))
-        copies = self.size // self.shard
+        copies = self.size // self.shard_size
         names = ("replicate", "shard")
-        return init_device_mesh(device, (copies, self.shard), mesh_dim_names=names)
+        return init_device_mesh(device, (copies, self.shard_size), mesh_dim_names=names)
 
     def all_gather(self, part: T, at: str) -> list[T]:
         self._last = at

@@ -35,7 +35,7 @@ class VerificationsConfig(ModelStageConfig):
     samples: int = Field(default=4, ge=1)
     """Solutions of each problem."""
     verify: VerifyConfig = VerifyConfig()
-    """How a verification is verifications for and read."""
+    """How a verification is asked for and read."""
     steps: Literal["lot", "exact"] = "lot"
     """Verdicts on the steps of wrong solutions: at random (lot), or the task's labels (exact), with
     right where it has none."""

@@ -53,7 +53,7 @@ class RankLearner(LocalLearner):
     ) -> None:
         self.world = rank_world()
         body = model.body if isinstance(model, ValueModel) else model
-        ulysses.check_sequence(body.cfg, self.world.sequence)
+        ulysses.check_sequence(body.cfg, self.world.sequence_size)
         self.dtype = body.dtype
         self.whole = None if isinstance(model, ValueModel) else model
         trained: Transformer | ValueModel = model
@@ -87,12 +87,12 @@ class RankLearner(LocalLearner):
         sums = self.add_gradients(self._keep_gathered(own), objective)
         if isinstance(self.model, FSDPModule):
             num_missing = len(groups) - len(own)
-            if self.world.shard == 1:  # ranks meet in their last pass only
+            if self.world.shard_size == 1:  # ranks meet in their last pass only
                 num_missing = 0 if own else 1
             for _ in range(num_missing):
                 self.forward_backward(to_batch(_smallest(examples), self.device), objective)
         # Ranks that share a sequence have the same sums.
-        first, *others = self.world.all_gather(sums, at)[:: self.world.sequence]
+        first, *others = self.world.all_gather(sums, at)[:: self.world.sequence_size]
         return sum(others, start=first)
 
     def score(self, batch: Batch, *, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
@@ -120,7 +120,7 @@ class RankLearner(LocalLearner):
         Resharding between passes would save no memory there, and cost a tenth of the time.
         """
         for number, group in enumerate(groups, start=1):
-            if isinstance(self.model, FSDPModule) and self.world.shard == 1:
+            if isinstance(self.model, FSDPModule) and self.world.shard_size == 1:
                 is_last = number == len(groups)
                 self.model.set_requires_gradient_sync(is_last)
                 self.model.set_reshard_after_backward(is_last)

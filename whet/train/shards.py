@@ -78,7 +78,7 @@ def shard_model(model: Transformer, world: RankWorld, *, offload: bool = False) 
             mesh=world.mesh,
             mp_policy=precision,
             offload_policy=policy,
-            reshard_after_forward=None if world.shard > 1 else False,
+            reshard_after_forward=None if world.shard_size > 1 else False,
         )
     for module in sharded.modules():
         if isinstance(module, FSDPModule):
@@ -120,17 +120,17 @@ def gather_rows(
     parts: Sequence[Tensor], shapes: Sequence[torch.Size], world: RankWorld
 ) -> Iterator[Tensor]:
     """Gather tensors of one type in one exchange; each rank has the rows of `row_range`."""
-    if world.shard == 1:
+    if world.shard_size == 1:
         yield from parts
         return
     # Shares are padded to equal sizes, as the last ranks may have fewer rows.
-    sizes = [-(-shape[0] // world.shard) * shape[1:].numel() for shape in shapes]
+    sizes = [-(-shape[0] // world.shard_size) * shape[1:].numel() for shape in shapes]
     flat = parts[0].new_zeros(sum(sizes))
     for part, piece in zip(parts, torch.split(flat, sizes), strict=True):
         piece[: part.numel()].copy_(part.reshape(-1))
-    gathered = flat.new_empty(world.shard * len(flat))
+    gathered = flat.new_empty(world.shard_size * len(flat))
     _all_gather(gathered, flat, group=world.shard_group)
-    columns = torch.split(gathered.view(world.shard, -1), sizes, dim=1)
+    columns = torch.split(gathered.view(world.shard_size, -1), sizes, dim=1)
     for shape, column in zip(shapes, columns, strict=True):
         yield column.reshape(-1)[: shape.numel()].view(shape)
 
@@ -148,8 +148,8 @@ def row_range(count: int, world: RankWorld) -> slice:
 
     The last ranks may have fewer, or none.
     """
-    rows = -(-count // world.shard)
-    start = min(count, world.rank % world.shard * rows)
+    rows = -(-count // world.shard_size)
+    start = min(count, world.rank % world.shard_size * rows)
     return slice(start, min(count, start + rows))
 
 
@@ -186,12 +186,12 @@ class RankOptimizer(Optimizer):
 
     def total_norm(self, gradients: Mapping[str, Tensor]) -> float:
         """Add up the squares of one set of shards; whole gradients are counted once."""
-        if not self.sharded or self.world.shard == 1:
+        if not self.sharded or self.world.shard_size == 1:
             return super().total_norm(gradients)
-        is_counted = self.world.rank % self.world.shard == 0
+        is_counted = self.world.rank % self.world.shard_size == 0
         own = {n: grad for n, grad in gradients.items() if is_counted or n in self.sharded}
         norms = self.world.all_gather(super().total_norm(own), "the norm of the gradient")
-        return math.sqrt(sum(norm * norm for norm in norms[: self.world.shard]))
+        return math.sqrt(sum(norm * norm for norm in norms[: self.world.shard_size]))
 
     def save(self, file: Path, *, limit: int = MAX_FILE_BYTES) -> None:
         """Write the state: one file, or where it is large a share of the layers by each rank."""
