@@ -176,14 +176,17 @@ _CONCLUDES = re.compile(
     re.IGNORECASE,
 )
 """Between two answers it leads from the first to the second."""
+_STATEMENT = re.compile(r"\s*\n[A-Z][a-z][^\n:?]*\.\s*\n")
 _WORD = re.compile(r"[^\W\d_]+")
 _LATEX = re.compile(r"\\[A-Za-z]+|</?answer>")
 _MAX_GAP = 240
 _MAX_GAP_WORDS = 12
 
 
-def leaves_open(gap: str) -> bool:
+def leaves_open(gap: str, *, are_marked: bool = False) -> bool:
     """Whether what stands between two answers leaves it open which one counts.
+
+    Where the answers are marked with `####` a sentence in between leads from one to the other.
 
     >>> [leaves_open(gap) for gap in ("\n", " or ", "\nLoose reading: ", " Wait, no: ", " so x = ")]
     [True, True, True, False, False]
@@ -193,7 +196,11 @@ def leaves_open(gap: str) -> bool:
     num_words = len(_WORD.findall(_LATEX.sub(" ", gap)))
     if num_words > 2 * _MAX_GAP_WORDS or _CORRECTS.search(gap):
         return False
-    return bool(_OFFERS.search(gap)) or (num_words <= _MAX_GAP_WORDS and not _CONCLUDES.search(gap))
+    if _OFFERS.search(gap):
+        return True
+    if are_marked and _STATEMENT.fullmatch(gap) and not is_doubtful(gap):
+        return False
+    return num_words <= _MAX_GAP_WORDS and not _CONCLUDES.search(gap)
 
 
 _CHOOSES_LAST = re.compile(
@@ -246,7 +253,7 @@ _GOES_ON = re.compile(r":|\n\s*\S|[0-9]|\b(?:answer|it|result|value|solution) (?
 """Behind that it goes on, perhaps with another answer."""
 _WITHDRAWN_BEFORE = re.compile(
     r"(?:\b(?:(?:(?:anything|everything|all) but|(?:every(?:one|body|thing)|all|any(?:one|thing))"
-    r"(?: \w+){0,3} (?:except|excluding|other than))\b"
+    r"(?: \w+){0,3} (?:except|excluding|other than))\b(?![^\n]*, (?:so|thus|hence|therefore)\b)"
     r"|(?:mistake|wrong|error|incorrect|false|tempting|premature) to"
     r" (?:conclude|say|answer|write|claim|think|state|give|submit)\b"
     r"|(?:sample|example|illustration|template) of (?:the |an? )?(?:\S+ )?"

@@ -195,7 +195,9 @@ def _is_undecided(
         return False
     for final in reversed(finals[:-1]):
         gap = text[final.end : after.start]
-        if final.strength < last.strength or not leaves_open(gap) or is_part(gap):
+        are_marked = all(text.startswith("###", one.start) for one in (final, after))
+        is_open = leaves_open(gap, are_marked=are_marked)
+        if final.strength < last.strength or not is_open or is_part(gap):
             return False
         is_doubted = final.strength > 0 and is_doubtful(final.text)
         if is_doubted or is_denied(text[: final.end], final.start, final.end):
