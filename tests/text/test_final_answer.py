@@ -360,6 +360,9 @@ def test_a_denial_of_something_else_leaves_the_answer_alone(text: str) -> None:
         "<answer>3</answer> is what another model wrote.",
         "Anything but this:\n\n3",
         "Everyone except these:\n[A, B]",
+        "#### 10\nAnother way.\n#### 20",
+        "#### 10\nI am unsure.\n#### 20",
+        "<answer>3</answer>\nTake your pick.\n<answer>4</answer>",
         "It would be a mistake to conclude\n\\boxed{3}",
         "\\boxed{3} 不正确",
         "答案不是 \\boxed{3}",
@@ -384,6 +387,8 @@ def test_a_response_that_decides_for_no_answer_or_takes_it_back_gives_none(text:
         "不是 3，而是 \\boxed{4}",
         "The naive method fails. The careful one does not:\n[A, B]",
         "[[0, 1],\n [1, 0]]",
+        "All primes except for $2$ are odd, so the number we look for is $\\boxed{2}$.",
+        "#### 10\nMore reasoning.\n#### 20",
         "\\boxed{3} is a mistake. What works:\n\nAnswer: 4",
     ],
 )

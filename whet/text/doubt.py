@@ -76,6 +76,8 @@ _DENIED_ABOVE = re.compile(
     re.IGNORECASE,
 )
 """So does a sentence that goes on in the next line: `The answer is not:`."""
+_SIGNS = re.compile(r"[\s*$`#\[\\]*")
+"""All that may stand between such a sentence and the answer in its line."""
 _SUPPOSED = re.compile(
     r"(?:\A|[.;:!?\n])[\s*]*(?:(?:so|but|now|and),? )?(?:"
     r"(?:(?:if(?! (?:we|you|I)\b)|suppose|supposing|assume|assuming|let(?! us)(?!['’]s)|unless"
@@ -132,8 +134,11 @@ def is_denied(text: str, start: int, end: int) -> bool:
     return (
         _DENIED_BEFORE.search(before, max(len(before) - _WORDS_WINDOW, 0)) is not None
         or _SUPPOSED.search(before) is not None
-        or _DENIED_ABOVE.search(text, max(start - _WORDS_WINDOW, 0), start) is not None
         or _DENIED_AFTER.match(text, end) is not None
+        or (
+            _SIGNS.fullmatch(before) is not None
+            and _DENIED_ABOVE.search(text, max(start - _WORDS_WINDOW, 0), start) is not None
+        )
     )
 
 
@@ -171,14 +176,17 @@ _CONCLUDES = re.compile(
     re.IGNORECASE,
 )
 """Between two answers it leads from the first to the second."""
+_STATEMENT = re.compile(r"\s*\n[A-Z][a-z][^\n:?]*\.\s*\n")
 _WORD = re.compile(r"[^\W\d_]+")
 _LATEX = re.compile(r"\\[A-Za-z]+|</?answer>")
 _MAX_GAP = 240
 _MAX_GAP_WORDS = 12
 
 
-def leaves_open(gap: str) -> bool:
+def leaves_open(gap: str, *, are_marked: bool = False) -> bool:
     """Whether what stands between two answers leaves it open which one counts.
+
+    Where the answers are marked with `####` a sentence in between leads from one to the other.
 
     >>> [leaves_open(gap) for gap in ("\n", " or ", "\nLoose reading: ", " Wait, no: ", " so x = ")]
     [True, True, True, False, False]
@@ -188,7 +196,11 @@ def leaves_open(gap: str) -> bool:
     num_words = len(_WORD.findall(_LATEX.sub(" ", gap)))
     if num_words > 2 * _MAX_GAP_WORDS or _CORRECTS.search(gap):
         return False
-    return bool(_OFFERS.search(gap)) or (num_words <= _MAX_GAP_WORDS and not _CONCLUDES.search(gap))
+    if _OFFERS.search(gap):
+        return True
+    if are_marked and _STATEMENT.fullmatch(gap) and not is_doubtful(gap):
+        return False
+    return num_words <= _MAX_GAP_WORDS and not _CONCLUDES.search(gap)
 
 
 _CHOOSES_LAST = re.compile(
@@ -218,19 +230,19 @@ _THIS = (
     r"|the (?:line|list|answer|result|box|one)|my (?:answer|result|list|solution))(?: \w+)?"
 )
 _WITHDRAWN_AFTER = re.compile(
-    rf"\b{_THIS} (?:is|was|are)(?: (?:also|clearly|obviously|certainly|just|actually|now))? "
-    rf"{_NO_GOOD}"
-    rf"|\b{_THIS} (?:can(?:not|['’]t| not)|could(?:n['’]t| not)) be (?:right|correct|true|it|the)\b"
-    r"|\b(?:I|we)(?: hereby| must| have to| would| now)?(?: (?:take|took) (?:it|that|this|\w+ \w+)"
+    rf"\b(?:{_THIS} (?:"
+    rf"(?:is|was|are)(?: (?:also|clearly|obviously|certainly|just|actually|now))? {_NO_GOOD}"
+    r"|(?:can(?:not|['’]t| not)|could(?:n['’]t| not)) be (?:right|correct|true|it|the)\b)"
+    r"|(?:I|we)(?: hereby| must| have to| would| now)?(?: (?:take|took) (?:it|that|this|\w+ \w+)"
     r" back| (?:retract|withdraw|disown|reject|discard)\b)"
-    r"|\b(?:ignore|disregard|forget|strike|scrap|delete)"
+    r"|(?:ignore|disregard|forget|strike|scrap|delete)"
     r" (?:that|this|it|the (?:above|line|answer))\b"
-    r"|\bnot my (?:own )?(?:answer|solution|reply|result|conclusion|submission)\b"
-    r"|\b(?:no|any) (?:answer|solution|reply|result) of my own\b"
-    r"|\bmarked (?:as )?(?:wrong|incorrect|false)\b|\bcannot (?:confirm|vouch)\b"
-    r"|\b(?:leads? to|is|gives|yields|reach|get|have) an? contradiction\b"
-    r"|\bis what (?:the|an?|my|some|another)\b[^\n]{0,40}\b(?:wrote|said|claimed|got|gave|had)\b"
-    r"|\b(?:I|we) (?:could|can|did|do)(?: not|n['’]t|not) (?:find|have|get) (?:one|an?y?|it)\b"
+    r"|not my (?:own )?(?:answer|solution|reply|result|conclusion|submission)\b"
+    r"|(?:no|any) (?:answer|solution|reply|result) of my own\b"
+    r"|marked (?:as )?(?:wrong|incorrect|false)\b|cannot (?:confirm|vouch)\b"
+    r"|(?:leads? to|is|gives|yields|reach|get|have) an? contradiction\b"
+    r"|is what (?:the|an?|my|some|another)\b[^\n]{0,40}\b(?:wrote|said|claimed|got|gave|had)\b"
+    r"|(?:I|we) (?:could|can|did|do)(?: not|n['’]t|not) (?:find|have|get) (?:one|an?y?|it)\b)"
     r"|\A\W{0,12}(?:alternatively|equally)\b[^\n\\\[]{0,60}\["
     r"|\A\W{0,12}(?:false|wrong|incorrect|void|erratum|not true)\b"
     r"|以上(?:答案)?(?:是)?(?:错|不对)|(?:错误|不对|不正确)",
@@ -240,19 +252,26 @@ _WITHDRAWN_AFTER = re.compile(
 _GOES_ON = re.compile(r":|\n\s*\S|[0-9]|\b(?:answer|it|result|value|solution) (?:is|should)\b")
 """Behind that it goes on, perhaps with another answer."""
 _WITHDRAWN_BEFORE = re.compile(
-    r"(?:\b(?:anything|everything|all) but\b|\b(?:every(?:one|body|thing)|all|any(?:one|thing))"
-    r"(?: \w+){0,3} (?:except|excluding|other than)\b"
-    r"|\b(?:mistake|wrong|error|incorrect|false|tempting|premature) to"
+    r"(?:\b(?:(?:(?:anything|everything|all) but|(?:every(?:one|body|thing)|all|any(?:one|thing))"
+    r"(?: \w+){0,3} (?:except|excluding|other than))\b(?![^\n]*, (?:so|thus|hence|therefore)\b)"
+    r"|(?:mistake|wrong|error|incorrect|false|tempting|premature) to"
     r" (?:conclude|say|answer|write|claim|think|state|give|submit)\b"
-    r"|\b(?:sample|example|illustration|template) of (?:the |an? )?(?:\S+ )?"
-    r"(?:format|layout|reply|answer|response|output)\b|\bcontradiction\b"
-    r"|\b(?:told|heard|rumou?r|allegedly|supposedly|somebody|someone)\b"
-    r"|\b(?:wrong|incorrect|rejected|discarded|false) (?:answer|list|solution|result|reply)\b"
-    r"|\b(?:following|below|next)\b[^\n]{0,30}\b(?:is|are) (?:wrong|incorrect|false|not)\b"
+    r"|(?:sample|example|illustration|template) of (?:the |an? )?(?:\S+ )?"
+    r"(?:format|layout|reply|answer|response|output)\b|contradiction\b"
+    r"|(?:told|heard|rumou?r|allegedly|supposedly|somebody|someone)\b"
+    r"|(?:wrong|incorrect|rejected|discarded|false) (?:answer|list|solution|result|reply)\b"
+    r"|(?:following|below|next)\b[^\n]{0,30}\b(?:is|are) (?:wrong|incorrect|false|not)\b)"
     r"|(?:错误|不是|并非|不正确)(?![^\n]*而是))[^\n.!?。]{0,60}\Z",
     re.IGNORECASE,
 )
 """Before an answer, in the words that lead to it, it says that the answer is another."""
+_WITHDRAWING = (
+    *(" but", "except", "excluding", "other than", "mistake", "wrong", "error", "incorrect"),
+    *("false", "tempting", "premature", "sample", "example", "illustration", "template"),
+    *("contradiction", "told", "heard", "rumo", "allegedly", "supposedly", "somebody", "someone"),
+    *("rejected", "discarded", "following", "below", "next", "错误", "不是", "并非", "不正确"),
+)
+"""Without one of these, in lower case, there is nothing to match: a check that costs little."""
 
 
 def is_withdrawn(text: str, start: int, end: int) -> bool:
@@ -263,8 +282,12 @@ def is_withdrawn(text: str, start: int, end: int) -> bool:
     """
     lead = text[max(start - _SENTENCE_WINDOW, 0) : start].removesuffix("<answer>")
     lead = lead.rstrip(" \t\r\n*$`:：#")
-    if _WITHDRAWN_BEFORE.search(lead[lead.rfind("\n") + 1 :]):
+    lead = lead[lead.rfind("\n") + 1 :]
+    lower = lead.lower()
+    if any(word in lower for word in _WITHDRAWING) and _WITHDRAWN_BEFORE.search(lead):
         return True
     tail = text[end : end + 2 * _SENTENCE_WINDOW].removeprefix("</answer>")
+    if not _WORD.search(tail):
+        return False
     ends = [match.end() for match in _WITHDRAWN_AFTER.finditer(tail, 0, _SENTENCE_WINDOW)]
     return bool(ends) and not _GOES_ON.search(tail, ends[-1])

@@ -30,8 +30,11 @@ _HIDDEN = re.compile(
     re.DOTALL,
 )
 """What Markdown or LaTeX does not show, or strikes out; behind a number `%` means percent."""
+_COMMENT = re.compile(r"%(?<!\S%)")
+"""A percent sign behind a space: only such a one may start a comment."""
+_HIDING = ("<!--", "\\iffalse", "~~", "[//]:")
 _OWN_LINE = re.compile(
-    r"(?:^|(?<=\n))[ \t*>_`$\-•]*+(?:"
+    r"\n[ \t*>_`$\-•]*+(?:"
     r"(?:\#{1,6}[ \t*]*+)?(?:(?:so|thus|hence|therefore),?[ ])?(?:(?:the|my|our)[ ])?"
     r"(?:(?P<final>final)[ ])?(?:correct[ ])?"
     r"(?:answer|答案)\b[^:：\n\[{]{0,40}(?:[:：]|=>?)[ \t*]*(?P<marked>[^\s*][^\n]*)"
@@ -79,22 +82,21 @@ _SIGN = re.compile(r"(?<![A-Za-z0-9])[-−]?\s?\\?[$£€]?[-−]?\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A piece of a text and where it stands, end exclusive."""
+    """A piece of a text and where it stands, end exclusive.
+
+    Of the answers that end a response, one of greater strength decides between others.
+    """
 
     text: str
     start: int
     end: int
+    strength: int = 0
 
     def shift(self, offset: int) -> "Span":
         """Give the same piece its place in a text that has this one `offset` characters in."""
+        if not offset:
+            return self
         return replace(self, start=self.start + offset, end=self.end + offset)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Final(Span):
-    """An answer in a form that ends a response; one of greater strength decides between others."""
-
-    strength: int = 0
 
 
 def cut(text: str, start: int, end: int) -> Span:
@@ -104,6 +106,8 @@ def cut(text: str, start: int, end: int) -> Span:
 
 def after_thought(text: str) -> int | None:
     """Find where the thought ends: 0 without one, None where one is opened and never closed."""
+    if "think" not in text and "thought>" not in text and "reasoning>" not in text:
+        return 0
     ends = [match.end() for match in _THOUGHT_END.finditer(text)]
     start = ends[-1] if ends else 0
     return None if _THOUGHT_START.search(text, start) else start
@@ -140,34 +144,34 @@ def settled_text(
     shown = visible_text(text)
     if shown is None:
         return None
-    shown = _HIDDEN.sub(lambda match: " " * len(match[0]), shown)
+    if _COMMENT.search(shown) or any(sign in shown for sign in _HIDING):
+        shown = _HIDDEN.sub(lambda match: " " * len(match[0]), shown)
     finals = _find_finals(shown)
     if not finals:
         return shown
-    is_open = _is_undecided(shown, finals, same, is_part)
-    last = finals[-1]
-    is_taken_back = is_withdrawn(shown, last.start, last.end)
-    return None if is_open or is_taken_back else shown
+    if len(finals) > 1 and _is_undecided(shown, finals, same, is_part):
+        return None
+    return None if is_withdrawn(shown, finals[-1].start, finals[-1].end) else shown
 
 
-def _find_finals(text: str) -> list["Final"]:
+def _find_finals(text: str) -> list[Span]:
     """List the last answers of the strongest form: tags, boxes, or else lines of their own."""
     spans = (find_tags(text) or find_boxes(text, most=MAX_MARKS))[-MAX_MARKS:]
-    finals = [Final(text=span.text, start=span.start, end=span.end) for span in spans]
-    if finals:
-        return [final for final in finals if not _BLANK.fullmatch(final.text)]
+    if spans:
+        return [span for span in spans if not _BLANK.fullmatch(span.text)]
     return _find_lines(text[-_MAX_TAIL:], max(len(text) - _MAX_TAIL, 0))[-MAX_MARKS:]
 
 
-def _find_lines(text: str, offset: int) -> list["Final"]:
+def _find_lines(text: str, offset: int) -> list[Span]:
     """List the lines that are an answer, or announce one; rows of a list or table are one."""
-    finals: list[Final] = []
+    finals: list[Span] = []
+    text = f"\n{text}"  # so that every line starts behind a line break
     for match in _OWN_LINE.finditer(text):
-        content = match["marked"] or match["heading"] or match[0]
+        content = match["marked"] or match["heading"] or match[0][1:]
         strength = 0
         if match["marked"]:
             strength = 2 if match["final"] else 1
-        final = Final(text=content, start=match.start(), end=match.end(), strength=strength)
+        final = Span(text=content, start=match.start() + 1, end=match.end(), strength=strength)
         before = finals[-1] if finals else None
         is_row = before and not strength and not match["heading"]
         if before and is_row and text[before.end : final.start].count("\n") == 1:
@@ -175,12 +179,12 @@ def _find_lines(text: str, offset: int) -> list["Final"]:
             final = replace(before, text=whole, end=final.end)
             finals.pop()
         finals.append(final)
-    return [replace(one, start=one.start + offset, end=one.end + offset) for one in finals]
+    return [replace(one, start=one.start + offset - 1, end=one.end + offset - 1) for one in finals]
 
 
 def _is_undecided(
     text: str,
-    finals: Sequence["Final"],
+    finals: Sequence[Span],
     same: Callable[[str, str], bool],
     is_part: Callable[[str], bool],
 ) -> bool:
@@ -191,11 +195,12 @@ def _is_undecided(
         return False
     for final in reversed(finals[:-1]):
         gap = text[final.end : after.start]
-        is_given_up = is_denied(text[: final.end], final.start, final.end) or (
-            final.strength > 0 and is_doubtful(final.text)
-        )
-        is_weaker = is_given_up or final.strength < last.strength
-        if is_weaker or is_part(gap) or not leaves_open(gap):
+        are_marked = all(text.startswith("###", one.start) for one in (final, after))
+        is_open = leaves_open(gap, are_marked=are_marked)
+        if final.strength < last.strength or not is_open or is_part(gap):
+            return False
+        is_doubted = final.strength > 0 and is_doubtful(final.text)
+        if is_doubted or is_denied(text[: final.end], final.start, final.end):
             return False
         if not same(final.text, last.text):
             return not decides_for_last(text[last.end :])
@@ -233,7 +238,8 @@ def find_boxes(text: str, *, nested: bool = False, most: int | None = None) -> l
     """
     if "box" not in text:
         return []
-    commands = deque(_BOX.finditer(text), maxlen=MAX_NESTED_BOXES if nested else most)
+    first = max(text.find("box") - len("\\frame"), 0)
+    commands = deque(_BOX.finditer(text, first), maxlen=MAX_NESTED_BOXES if nested else most)
     closing = match_braces(text, commands[0].start()) if commands else {}
     boxes: list[Span] = []
     end = 0

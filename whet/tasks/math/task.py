@@ -104,8 +104,9 @@ class Math(FileTask):
             return _score(Verdict.NO_ANSWER, None, "no answer found")
         if "mod" in answer:
             answer = drop_modulus(answer, prompt)
-        answer = _FACTORIAL.sub("! =", _MATRIX_NAME.sub("", answer))
-        if not any("_" in gold for gold in golds):
+        if "=" in answer:
+            answer = _FACTORIAL.sub("! =", _MATRIX_NAME.sub("", answer))
+        if "_" in answer and not any("_" in gold for gold in golds):
             answer = _BASE_TEN.sub(r"\1", answer)
         if in_parts:
             answer = drop_labels(answer)
@@ -141,6 +142,8 @@ class Math(FileTask):
 
     def rules(self, problem: Problem) -> MathConfig:
         """Settle what counts as the same for one problem; its payload goes before the settings."""
+        if not problem.payload:
+            return self.config
         given = {key: problem.payload.get(key) for key in _OWN_RULES}
         own = {key: value for key, value in given.items() if value is not None}
         if not own:
