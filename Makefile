@@ -5,12 +5,15 @@ READY := .venv/.ready
 WORKERS ?= 2
 THREADS ?= 1
 
-.PHONY: train test test-cluster quick lint types format clean
+.PHONY: train test coverage test-cluster quick lint types format clean
 
 train: $(READY)
 	$(BIN)/whet run experiments/game24_cpu.toml --resume
 
 test: $(READY) lint types
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not cluster'
+
+coverage: $(READY)
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not cluster' --cov=whet --cov-report=term:skip-covered
 
 test-cluster: $(READY)

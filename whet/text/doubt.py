@@ -184,7 +184,7 @@ _MAX_GAP_WORDS = 12
 
 
 def leaves_open(gap: str, *, are_marked: bool = False) -> bool:
-    """Whether what stands between two answers leaves it open which one counts.
+    r"""Whether what stands between two answers leaves it open which one counts.
 
     Where the answers are marked with `####` a sentence in between leads from one to the other.
 
