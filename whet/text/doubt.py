@@ -275,7 +275,7 @@ _WITHDRAWING = (
 
 
 def is_withdrawn(text: str, start: int, end: int) -> bool:
-    """Whether the words before or behind the last answer, end exclusive, take it back.
+    r"""Whether the words before or behind the last answer, end exclusive, take it back.
 
     >>> [is_withdrawn(text, 0, 1) for text in ("4\n\nI take it back.", "4. This is a maximum.")]
     [True, False]
