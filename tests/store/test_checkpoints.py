@@ -193,3 +193,16 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
         assert all(path.name.isdigit() or path.name == "best.json" for path in tmp_path.iterdir())
         reached = found[0]
     assert warnings == []
+
+
+def test_what_a_kill_after_a_save_left_is_deleted(tmp_path: Path) -> None:
+    saved = Checkpoints(tmp_path, keep_last=3)
+    for step in (1, 2, 3):
+        saved.save(step, fill(str(step)))
+    saved.mark_best(1)
+    again = Checkpoints(tmp_path, keep_last=2)
+    again.delete_older(3)
+    assert again.steps() == [1, 2, 3]
+    again.mark_best(3)
+    again.delete_older(3)
+    assert again.steps() == [2, 3]

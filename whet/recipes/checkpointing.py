@@ -239,6 +239,7 @@ class CheckpointManager:
             item.load(folder, state.get(name))
         if self.best.step in self.checkpoints.steps():
             self.checkpoints.mark_best(self.best.step)
+        self.checkpoints.delete_older(step)
         self.run.rewind(step)
         for loss in self.run.find_losses(step):
             say(f"lost since the run began, and not made again: {loss}")

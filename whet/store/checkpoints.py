@@ -148,15 +148,27 @@ class Checkpoints:
         sync(self.folder)
         shutil.rmtree(old, ignore_errors=True)
 
+    def delete_older(self, step: int) -> None:
+        """Delete what a kill right after the save of `step` left to be deleted."""
+        if get_world().is_first:
+            with write_errors(self.folder):
+                kept = [old for old in self.steps() if old <= step][-self._keep_last :]
+                for old in self.steps():
+                    if old < step and old not in (*kept, self._best_step()):
+                        self._delete(old)
+
     def _delete_old(self, saved: int) -> None:
         steps = self.steps()
         newest = [step for step in steps if step <= saved][-self._keep_last :]
         for step in steps:
             if step > saved or step not in (*newest, self._best_step()):
-                deleted = self.folder / f".gone-{step:06d}"
-                shutil.rmtree(deleted, ignore_errors=True)
-                self._path(step).rename(deleted)
-                shutil.rmtree(deleted)
+                self._delete(step)
+
+    def _delete(self, step: int) -> None:
+        deleted = self.folder / f".gone-{step:06d}"
+        shutil.rmtree(deleted, ignore_errors=True)
+        self._path(step).rename(deleted)
+        shutil.rmtree(deleted)
 
     def _remove_leftovers(self) -> None:
         for path in sorted(self.folder.glob(".old-*")):
