@@ -1,6 +1,6 @@
 """Kill a random rank of two at a random moment, resume, and compare with an undisturbed run.
 
-    python bench/rank_kills.py --out /tmp/kills --kills 20 --seed 0
+    python bench/rank_kills.py --out runs/kills --kills 20 --seed 0
 
 The pipeline of bench/kill_resume.py runs on two ranks, and one of them is killed with SIGKILL after
 a step drawn from all steps, and up to a second. A trial in four goes on by itself, as torchrun

@@ -1,6 +1,6 @@
 """Train on several ranks as on one process, and show that they sample and learn the same.
 
-    python bench/ranks.py --out /tmp/ranks [--only rl ppo] [--ranks 2 3 4 2x2]
+    python bench/ranks.py --out runs/ranks [--only rl ppo] [--ranks 2 3 4 2x2]
 
 Each pipeline of bench/same runs once on one process. Its run folder is then copied, the stages to
 compare are deleted, and so many ranks run them again, from the same models and data; `2x2` is four

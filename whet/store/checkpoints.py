@@ -89,7 +89,9 @@ class Checkpoints:
             names = (path.relative_to(new).as_posix() for path in files)
             _write_manifest(new, step, dict(zip(names, hashes, strict=True)))
             self._move_in(new, target)
-            self._delete_old(step)
+            for later in (other for other in self.steps() if other > step):
+                self._delete(later)
+            self.delete_older(step)
 
         with write_errors(target):
             try:
@@ -148,21 +150,14 @@ class Checkpoints:
         sync(self.folder)
         shutil.rmtree(old, ignore_errors=True)
 
-    def delete_older(self, step: int) -> None:
-        """Delete what a kill right after the save of `step` left to be deleted."""
+    def delete_older(self, saved: int) -> None:
+        """Delete what is older than the newest up to `saved`, other than the best."""
         if get_world().is_first:
+            kept = [step for step in self.steps() if step <= saved][-self._keep_last :]
             with write_errors(self.folder):
-                kept = [old for old in self.steps() if old <= step][-self._keep_last :]
-                for old in self.steps():
-                    if old < step and old not in (*kept, self._best_step()):
-                        self._delete(old)
-
-    def _delete_old(self, saved: int) -> None:
-        steps = self.steps()
-        newest = [step for step in steps if step <= saved][-self._keep_last :]
-        for step in steps:
-            if step > saved or step not in (*newest, self._best_step()):
-                self._delete(step)
+                for step in self.steps():
+                    if step < saved and step not in (*kept, self._best_step()):
+                        self._delete(step)
 
     def _delete(self, step: int) -> None:
         deleted = self.folder / f".gone-{step:06d}"
