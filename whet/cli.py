@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from whet import cli_cluster
+from whet import cli_cluster, cli_data
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
@@ -39,11 +39,8 @@ STAGES = {
 }
 """Kinds of stages that have a command of their own; the others stand in pipelines only."""
 tasks = typer.Typer(help="Problems and graders by name.", rich_markup_mode=None)
-data = typer.Typer(
-    help="Problems in files: import, make, show.", no_args_is_help=True, rich_markup_mode=None
-)
 app.add_typer(tasks, name="tasks")
-app.add_typer(data, name="data")
+app.add_typer(cli_data.data, name="data")
 cli_cluster.add_to(app)
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
@@ -263,55 +260,6 @@ def check(
 
     with _stoppable():
         check_tasks(name, problems)
-
-
-@data.command("import", context_settings={"allow_extra_args": True})
-def import_(
-    ctx: typer.Context,
-    file: Annotated[Path, _argument(help="JSONL, JSON, CSV or Parquet.")],
-    out: Annotated[Path, _required(help="The file of problems to write.")],
-    format: Annotated[
-        str | None, typer.Option(help="The layout of the rows, or my_rows.py:read.")
-    ] = None,
-    map: Annotated[list[str] | None, typer.Option(help="field=column, as often as needed.")] = None,
-    task: Annotated[str | None, typer.Option(help="The task of mapped rows.")] = None,
-    split: Annotated[
-        str | None, typer.Option(help="The split of all rows: sft, rl, dev or test.")
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at a row that cannot be read.")
-    ] = False,
-) -> None:
-    """Turn rows of any known layout into problems."""
-    from whet.commands.problem_files import import_file
-
-    pairs = [*(map or ()), *ctx.args]
-    import_file(file, out, format=format, map=pairs, task=task, split=split, is_strict=strict)
-
-
-@data.command()
-def make(
-    task: Annotated[str, _argument(help="A task that makes its problems.")],
-    out: Annotated[Path, _required(help="The file of problems to write.")],
-    n: Annotated[int, typer.Option("-n", help="How many.")] = 100,
-    level: Annotated[float | None, typer.Option(help="1 to 5, or a fraction.")] = None,
-    seed: Annotated[int, typer.Option(help="Other seeds make other problems.")] = 0,
-) -> None:
-    """Make new problems."""
-    from whet.commands.problem_files import make_problems
-
-    make_problems(task, n, out=out, level=level, seed=seed)
-
-
-@data.command("show")
-def show_data(
-    file: Annotated[Path, _argument(help="A file of problems.")],
-    n: Annotated[int, typer.Option("-n", help="How many.")] = 3,
-) -> None:
-    """Print problems as a person would want to read them."""
-    from whet.commands.problem_files import show_problems
-
-    show_problems(file, n)
 
 
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
