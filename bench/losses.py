@@ -39,10 +39,10 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.rounding import rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_policy
-from whet.train.learner import LocalLearner, score_examples, weigh
+from whet.train.learner import LocalLearner, compute_logprobs, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.policy import FrozenScorer, score_pairs, weigh_pairs
-from whet.train.rl_step import credit, flatten, select, to_example
+from whet.train.policy import FrozenModel, add_pair_ref_logprobs, set_pair_loss_weights
+from whet.train.rl_step import assign_advantages, select_rollouts, to_example, to_examples
 from whet.types import Group, Json, Rollout
 
 MAX_TOKENS = 24
@@ -331,10 +331,10 @@ class World:
         if not case.has_own_epsilon and case.whet["name"] in ("grpo", "dapo", "gspo", "cispo"):
             zscore = partial(advantages.zscore, epsilon=TRL_EPSILON)
             algo = replace(algo, advantage=advantages.per_group(zscore))
-        selection = select(self.groups, algo)
-        examples = flatten(selection, temperature=1.0)
+        selection = select_rollouts(self.groups, algo)
+        examples = to_examples(selection, temperature=1.0)
         # TRL's KL in the reward is that of the learner's log-probabilities, not the engine's.
-        own = score_examples(self.old, examples, 4096)
+        own = compute_logprobs(self.old, examples, 4096)
         engine = own if not case.vllm else self.engine
         examples = [
             replace(
@@ -344,15 +344,15 @@ class World:
                 old_logprob=None if case.is_on_policy else old,
             )
             for item, sampled, reference, old in zip(
-                examples, engine, score_examples(self.reference, examples, 4096), own, strict=True
+                examples, engine, compute_logprobs(self.reference, examples, 4096), own, strict=True
             )
         ]
-        examples, _ = credit(selection, examples, algo, {})
+        examples, _ = assign_advantages(selection, examples, algo, {})
         if not algo.needs_reference:
             examples = [replace(item, ref_logprob=None) for item in examples]
         model = self.old if case.is_on_policy else self.present
         return self.differentiate(
-            model, weigh(examples[: case.part], algo.weights), algo.objective, 200
+            model, set_loss_weights(examples[: case.part], algo.loss_weights), algo.objective, 200
         )
 
     def rounding_bound(self) -> float:
@@ -441,7 +441,9 @@ class World:
             for a, b in self.pairs()
         ]
         objective = preference_objective(PreferenceConfig.model_validate(case.whet))
-        examples = weigh_pairs(score_pairs(pairs, FrozenScorer(self.reference, 4096)))
+        examples = set_pair_loss_weights(
+            add_pair_ref_logprobs(pairs, FrozenModel(self.reference, 4096))
+        )
         return self.differentiate(self.present, examples, objective, 100)
 
     def pairs_by_trl(self, case: Case) -> Found:
@@ -577,7 +579,7 @@ def engine_logprobs(model: Transformer, groups: Sequence[Group]) -> list[np.ndar
     """What an engine of other rounding would have sampled at: near the learner's, not equal."""
     algo = build_algorithm(AlgoConfig(), max_tokens=MAX_TOKENS)
     noise = np.random.default_rng(3)
-    own = score_examples(model, flatten(select(groups, algo), temperature=1.0), 4096)
+    own = compute_logprobs(model, to_examples(select_rollouts(groups, algo), temperature=1.0), 4096)
     return [(logprobs + noise.normal(0, 0.1, len(logprobs))).astype(np.float32) for logprobs in own]
 
 

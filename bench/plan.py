@@ -34,10 +34,10 @@ from whet.engine.graphs import graph_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.cost import CARDS, GB, Cost
 from whet.plan.phases import Job, StepPhase, phases
-from whet.train.learner import LocalLearner, Scorer
+from whet.train.learner import LocalLearner, LogprobModel
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import reference_of, with_reference
+from whet.train.policy import add_ref_logprobs, make_reference
 from whet.train.rl_step import update_policy
 
 Settings = dict[str, str | int | float | bool]
@@ -190,7 +190,7 @@ def measure(
     before = left_over(spec.work.device)
     model = drawn(spec.work)
     engine = engine_of(spec, model)
-    reference = reference_of(model, train) if pair.kl else None
+    reference = make_reference(model, train) if pair.kl else None
     memory = DeviceMemory(model.device)
     memory.add(engine)
     learner = LocalLearner(model, train, steps=1000, memory=memory)
@@ -208,7 +208,7 @@ def step(
     pair: Pair,
     spec: Spec,
     engine: NativeEngine,
-    reference: Scorer | None,
+    reference: LogprobModel | None,
     learner: LocalLearner,
     meter: "Meter",
     number: int,
@@ -222,9 +222,9 @@ def step(
     examples = credited(spec, requests, done)
     # Given back before the next phase begins, so that its peak does not count the cache of the one
     # before.
-    learner.make_room(examples)
+    learner.reserve_memory(examples)
     if reference is not None:
-        read, found["read"] = meter.of(lambda: with_reference(examples, reference))
+        read, found["read"] = meter.of(lambda: add_ref_logprobs(examples, reference))
         examples = read
     _, found["update"] = meter.of(lambda: update_policy(learner, examples, algo, seed=number))
     engine.load_weights([], engine.version + 1)

@@ -329,7 +329,7 @@ def import_problems(tree: Tree, files: Sequence[Path]) -> dict[str, list[dict[st
         commands.append(["data", "import", str(file.resolve()), *flags])
     (tree.work / "commands.json").write_text(json.dumps(commands))
     tree.run("-c", IMPORT, tree.work / "commands.json")
-    problems_of = {}
+    load_split = {}
     for file in files:
         problems = read_jsonl(folder / f"{file.stem}.jsonl")
         stored = folder / f"{file.stem}.rollouts.parquet"
@@ -338,10 +338,10 @@ def import_problems(tree: Tree, files: Sequence[Path]) -> dict[str, list[dict[st
             table = pq.read_table(stored, columns=["problem", "text"]).to_pydict()
             for problem, text in zip(table["problem"], table["text"], strict=True):
                 texts.setdefault(json.loads(problem)["id"], []).append(text)
-        problems_of[file.stem] = [
+        load_split[file.stem] = [
             {**problem, "answers": texts.pop(str(problem["id"]), [])} for problem in problems
         ]
-    return problems_of
+    return load_split
 
 
 def answer_rows(name: str, problems: Sequence[Mapping[str, object]]) -> Iterator[dict[str, object]]:

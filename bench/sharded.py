@@ -34,7 +34,7 @@ from whet.models.source import torch_device, torch_dtype
 from whet.models.transformer import Transformer, init_weights, rope_table
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_tokenizer
-from whet.train.learner import LocalLearner, weigh
+from whet.train.learner import LocalLearner, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import FSDPLearners, build_policy, set_determinism
 from whet.train.rank_learner import RankLearner
@@ -61,7 +61,7 @@ def make_examples(model: Transformer, length: int, tokens: int, seed: int) -> li
         example(length=int(size), start=8, seed=seed * 1000 + index)
         for index, size in enumerate(lengths)
     ]
-    return weigh(rows, token_mean)
+    return set_loss_weights(rows, token_mean)
 
 
 def elapse(act: object) -> float:
@@ -135,7 +135,7 @@ def compare(args: argparse.Namespace) -> int:
         )
     if exact:
         everywhere = [e for part in get_world().all_gather(exact, "exactness") for e in part]
-        row["engine_equal"] = min(e.equal_share for e in everywhere)
+        row["engine_equal"] = min(e.equal_fraction for e in everywhere)
         row["engine_tokens"] = sum(e.num_tokens for e in everywhere)
     if torch_device().type == "cuda":
         row["peak_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 1)

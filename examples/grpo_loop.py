@@ -18,7 +18,7 @@ from whet.algos.objectives import policy_objective, sft_objective
 from whet.algos.settings import AlgoConfig
 from whet.data.rollout_datasets import make_sft_examples
 from whet.rng import stream
-from whet.train.learner import weigh
+from whet.train.learner import set_loss_weights
 from whet.train.rl_step import to_example
 
 
@@ -30,12 +30,12 @@ def main(sft_steps: int = 200, rl_steps: int = 40) -> list[dict[str, float]]:
 
     solutions = whet.solve(task, task.problems("sft"))
     data = make_sft_examples(solutions, policy.chat, policy.engine.context).examples
-    learner = policy.learner(whet.TrainConfig(lr=5e-3), steps=sft_steps)
+    learner = policy.make_learner(whet.TrainConfig(lr=5e-3), steps=sft_steps)
     for _ in range(sft_steps):
-        learner.update(weigh(rng.sample(data, 32), token_mean), sft_objective())
+        learner.update(set_loss_weights(rng.sample(data, 32), token_mean), sft_objective())
 
     problems = list(task.problems("rl"))
-    learner = policy.learner(whet.TrainConfig(lr=2e-3), steps=rl_steps)
+    learner = policy.make_learner(whet.TrainConfig(lr=2e-3), steps=rl_steps)
     grpo = policy_objective(AlgoConfig(name="grpo"))
     history = []
     for step in range(rl_steps):
@@ -47,7 +47,7 @@ def main(sft_steps: int = 200, rl_steps: int = 40) -> list[dict[str, float]]:
         for group, group_rewards in zip(groups, rewards, strict=True):
             for rollout, advantage in zip(group, zscore(group_rewards), strict=True):
                 examples.append(replace(to_example(rollout, temperature=1.0), advantage=advantage))
-        learner.accumulate(weigh(examples, sequence_mean), grpo)  # forward and backward
+        learner.accumulate(set_loss_weights(examples, sequence_mean), grpo)  # forward and backward
         metrics = {"reward/mean": fmean(map(fmean, rewards)), **learner.optim_step()}
         print(f"step {step + 1:2}  reward {metrics['reward/mean']:.3f}")
         history.append(metrics)

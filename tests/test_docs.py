@@ -30,7 +30,7 @@ from whet.testing.fakes import group as fake_group
 from whet.testing.tiny import tiny_model
 from whet.train.learner import LocalLearner
 from whet.train.optim import TrainConfig
-from whet.train.rl_step import credit, flatten, select, update_policy
+from whet.train.rl_step import assign_advantages, select_rollouts, to_examples, update_policy
 from whet.types import SPLITS, Verdict
 
 ROOT = Path(__file__).parents[1]
@@ -237,9 +237,11 @@ def test_the_estimator_and_loss_in_the_documents_train(tmp_path: Path) -> None:
     cfg = AlgoConfig(advantage=f"{file}:median_advantage", surrogate=f"{file}:soft_clip")
     learner = LocalLearner(tiny_model(), TrainConfig(), steps=1)
     algo = build_algorithm(cfg, max_tokens=8)
-    selection = select([fake_group([1.0, 0.25, 0.0])], algo)
+    selection = select_rollouts([fake_group([1.0, 0.25, 0.0])], algo)
 
-    examples, state = credit(selection, flatten(selection, temperature=1.0), algo, {})
+    examples, state = assign_advantages(
+        selection, to_examples(selection, temperature=1.0), algo, {}
+    )
 
     assert ([item.advantage for item in examples], state) == ([0.75, 0.0, -0.25], {"steps": 1.0})
     assert update_policy(learner, examples, algo, seed=0).metrics["train/grad_norm"] > 0

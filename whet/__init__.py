@@ -4,7 +4,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from whet.environment import avoid_broken_amx, keep_sums_in_order, share_cores
+from whet.environment import avoid_broken_amx, keep_sums_in_order, limit_thread_spinning
 
 if TYPE_CHECKING:
     from whet.library import generate, grade, load_model, read_run, sample, solve, task
@@ -26,7 +26,7 @@ __all__ = [
 _SETTINGS = {"RewardSpec": "whet.rewards.spec", "TrainConfig": "whet.train.optim"}
 """Settings that are offered here and live elsewhere; everything else is in `whet.library`."""
 
-share_cores()
+limit_thread_spinning()
 keep_sums_in_order()
 avoid_broken_amx()
 

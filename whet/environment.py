@@ -17,7 +17,7 @@ _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 """The variable oneDNN reads, and its older name, which it still reads."""
 
 
-def share_cores() -> None:
+def limit_thread_spinning() -> None:
     """Let threads that wait for each other sleep early.
 
     On two cores with one busy neighbour, spinning as long as libgomp likes makes a training step

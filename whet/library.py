@@ -26,7 +26,7 @@ from whet.rng import derive
 from whet.store.files import Row
 from whet.store.rollouts import read_columns
 from whet.store.run import RunStore, stage_folders
-from whet.tasks.base import Task, is_shipped, list_problems, score_safely
+from whet.tasks.base import Task, grade_safely, is_builtin, list_problems
 from whet.tasks.registry import make_task
 from whet.tasks.task_config import TaskConfig, build_task
 from whet.types import Group, Json, Message, Problem, Rollout, Score
@@ -82,9 +82,9 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
             "rollout.text"
         )
     # An error of the user's own task is for the user to see.
-    if not is_shipped(grader):
+    if not is_builtin(grader):
         return grader.score(problem, text)
-    return score_safely(grader, problem, text)
+    return grade_safely(grader, problem, text)
 
 
 def solve(task: Task, problems: Iterable[Problem], *, seed: int = 0) -> list[Rollout]:
@@ -173,7 +173,7 @@ def generate(
     requests = [
         Request(
             id=f"{index}/{number}",
-            prompt=policy.chat.prompt([Message(role="user", content=prompt)]),
+            prompt=policy.chat.encode_prompt([Message(role="user", content=prompt)]),
             sampling=sampling,
             seed=derive(seed, "generate", index, number),
         )
@@ -182,7 +182,10 @@ def generate(
     ]
     completions = dict(policy.engine.generate(requests))
     return [
-        [policy.chat.message(completions[f"{index}/{number}"].tokens) for number in range(samples)]
+        [
+            policy.chat.decode_message(completions[f"{index}/{number}"].tokens)
+            for number in range(samples)
+        ]
         for index in range(len(prompts))
     ]
 

@@ -178,10 +178,10 @@ def rewards_of(rollouts: Iterable[Rollout]) -> list[float]:
     return [rollout.reward for rollout in rollouts if rollout.reward is not None]
 
 
-def are_equal(rewards: Collection[float]) -> bool:
+def all_equal(rewards: Collection[float]) -> bool:
     """Whether no reward of a group is better than another, so that there is nothing to learn.
 
-    >>> are_equal([0.5, 0.5]), are_equal([0.5, 0.0]), are_equal([])
+    >>> all_equal([0.5, 0.5]), all_equal([0.5, 0.0]), all_equal([])
     (True, False, True)
     """
     return len(set(rewards)) <= 1
@@ -217,10 +217,10 @@ NUM_LEVELS = 5
 """Steps of difficulty that problems are made and reported in."""
 
 
-def fifth(level: float) -> int:
+def level_band(level: float) -> int:
     """Number the five levels from 0.
 
-    >>> [fifth(level) for level in (0.0, 0.19, 0.2, 0.99, 1.0)]
+    >>> [level_band(level) for level in (0.0, 0.19, 0.2, 0.99, 1.0)]
     [0, 0, 1, 4, 4]
     """
     return min(int(level * NUM_LEVELS), NUM_LEVELS - 1)

@@ -1,4 +1,5 @@
-"""The ranks of a run: every rank runs the recipe, and sampling, scoring and gradients are shared.
+"""The ranks of a run: every rank runs the recipe, and sampling, log-probabilities and gradients are
+split between them.
 
 One process is a world of one, where nothing is exchanged and torch.distributed is not imported.
 `whet/cluster/ranks.py` has a world of several processes, as torchrun starts them.
@@ -41,14 +42,14 @@ class World:
         """Whether this rank writes the run folder and prints."""
         return self.rank == 0
 
-    def all_gather(self, part: T, at: str) -> list[T]:
+    def all_gather(self, part: T, tag: str) -> list[T]:
         """Return the parts of all ranks, in their order.
 
-        Ranks must call it at the same place, which `at` names; it is an error if they differ.
+        Ranks must call it at the same place, which `tag` names; it is an error if they differ.
         """
         return [part]
 
-    def on_first(self, act: Callable[[], T], at: str) -> T:
+    def run_on_first(self, act: Callable[[], T], tag: str) -> T:
         """Let the first rank act; all get its result, or raise its error."""
         return act()
 
@@ -59,13 +60,13 @@ class World:
         """Say in a sentence which ranks caused an error, if they did."""
         return None
 
-    def take_share(self, items: list[T]) -> list[T]:
-        """Return this rank's items; `gather_shares` undoes it."""
+    def split_between_ranks(self, items: list[T]) -> list[T]:
+        """Return this rank's items; `merge_from_ranks` undoes it."""
         return items[self.rank :: self.size]
 
-    def gather_shares(self, part: list[T], at: str) -> list[T]:
-        """Return the items of all ranks in the order that they had before `take_share`."""
-        parts = self.all_gather(part, at)
+    def merge_from_ranks(self, part: list[T], tag: str) -> list[T]:
+        """Return the items of all ranks in the order that they had before `split_between_ranks`."""
+        parts = self.all_gather(part, tag)
         count = sum(len(items) for items in parts)
         return [parts[index % self.size][index // self.size] for index in range(count)]
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from whet.evals.stats import Estimate, paired_difference, share_estimate
-from whet.evals.summary import solved_shares
+from whet.evals.stats import Estimate, fraction_estimate, paired_difference
+from whet.evals.summary import pass_rates
 from whet.recipes.evaluate import SAMPLED
 from whet.store.run import RunStore
 
@@ -19,7 +19,7 @@ def stage_folder(pipeline: Path, stage: str) -> Path:
 
 def measured(pipeline: Path, stage: str) -> dict[str, float]:
     """Each problem's share of right answers in an evaluation."""
-    return solved_shares(
+    return pass_rates(
         [tuple(RunStore.view(stage_folder(pipeline, stage)).rollouts("eval", SAMPLED))]
     )
 
@@ -47,7 +47,7 @@ def merged(shares: Shares, unit_of: Mapping[str, str]) -> dict[str, float]:
 
 
 def pass_at_1(shares: Shares) -> Estimate:
-    return share_estimate(list(shares.values()))
+    return fraction_estimate(list(shares.values()))
 
 
 def gain(before: Shares, after: Shares) -> Estimate:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from whet.algos.losses import EarlyStop, is_too_far, stop_statistic
+from whet.algos.losses import EarlyStop, exceeds_limit, stop_statistic
 
 RATIOS = torch.tensor([1.0, 0.5, 3.0, 1.5])
 
@@ -25,16 +25,16 @@ RATIOS = torch.tensor([1.0, 0.5, 3.0, 1.5])
 def test_each_statistic_trips_just_above_its_value(statistic: str, value: float) -> None:
     for limit, expected in ((value + 1e-3, False), (value - 1e-3, True)):
         cfg = EarlyStop.model_validate({"statistic": statistic, "limit": limit, "quantile": 0.7})
-        assert is_too_far(stop_statistic(RATIOS, cfg).mean(), cfg) == expected
+        assert exceeds_limit(stop_statistic(RATIOS, cfg).mean(), cfg) == expected
 
 
 def test_a_value_at_the_limit_is_trained_on() -> None:
     for cfg in (EarlyStop(limit=1.5), EarlyStop(limit=3.0, statistic="max")):
-        assert not is_too_far(stop_statistic(RATIOS, cfg).mean(), cfg)
+        assert not exceeds_limit(stop_statistic(RATIOS, cfg).mean(), cfg)
 
 
 def test_what_is_no_number_trips() -> None:
-    assert is_too_far(math.nan, EarlyStop(limit=5.0))
+    assert exceeds_limit(math.nan, EarlyStop(limit=5.0))
 
 
 @pytest.mark.parametrize("statistic", ["mean", "max", "quantile", "kl"])

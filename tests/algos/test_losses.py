@@ -163,9 +163,11 @@ def test_the_clipped_sequence_ratio_has_the_papers_gradient(low_high: float) -> 
     )
     terms = _terms(mine, old, (0, 0, 0, 1, 1))
     advantage_M = torch.repeat_interleave(torch.tensor(advantages), torch.tensor(lengths))
-    weight_M = torch.tensor([1 / 6, 1 / 6, 1 / 6, 1 / 4, 1 / 4])
+    loss_weight_M = torch.tensor([1 / 6, 1 / 6, 1 / 6, 1 / 4, 1 / 4])
 
-    loss = (clip(sequence_ratio(terms), advantage_M, low=low_high, high=low_high) * weight_M).sum()
+    loss = (
+        clip(sequence_ratio(terms), advantage_M, low=low_high, high=low_high) * loss_weight_M
+    ).sum()
     ratios = [part.mean().exp() for part in torch.split(paper - old, lengths)]
     gains = [
         torch.minimum(ratio * a, ratio.clamp(1 - low_high, 1 + low_high) * a)

@@ -74,7 +74,7 @@ def test_each_name_is_its_row(name: AlgoName, advantage: float, weights: list[fl
     assert algo.advantage is not None and algo.token_advantage is None
     found, _ = algo.advantage(REWARDS, {})
     assert found[0] == pytest.approx([advantage, -advantage, -advantage, advantage], abs=1e-4)
-    assert algo.weights([1, 3]) == pytest.approx(weights)
+    assert algo.loss_weights([1, 3]) == pytest.approx(weights)
     assert (algo.needs_reference, algo.trains_on_zero_advantage, algo.minibatches) == (
         False,
         False,
@@ -93,7 +93,7 @@ def test_algorithms_that_credit_tokens_spread_the_reward(name: AlgoName) -> None
     # To go: ½ and 1. One step of the critic: .5 × .5 - .25 = 0 and 1 - .5.
     assert advantage.tolist() == ([0.0, 0.5] if name == "ppo" else [0.5, 1.0])
     assert (target is None) == (name != "ppo")
-    assert algo.weights([1, 3]) == TOKENS
+    assert algo.loss_weights([1, 3]) == TOKENS
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_what_a_config_sets_replaces_what_the_row_says() -> None:
     algo = build_algorithm(cfg, max_tokens=10)
 
     assert algo.advantage is not None and algo.advantage(REWARDS, {})[0] == [[0.5, -0.5, -0.5, 0.5]]
-    assert algo.whitens and algo.weights([1, 3]) == TOKENS
+    assert algo.whitens and algo.loss_weights([1, 3]) == TOKENS
     assert (algo.kl_in_reward, algo.kl_estimator) == (0.1, "k1")
     # Log-ratios .1 and .7 of one sequence: e^.4 = 1.4918 for both, within 1.5; and .9 and .7,
     # beyond it.
@@ -382,8 +382,8 @@ def test_ratios_may_compare_with_what_the_engine_sampled_at() -> None:
     torch.testing.assert_close(
         _loss(cfg, _terms([-0.9], advantage=[1.0], old=[-5.0])), torch.tensor([-math.exp(0.1)])
     )
-    assert not build_algorithm(cfg, max_tokens=10).needs_old
-    assert build_algorithm(AlgoConfig(minibatches=2), max_tokens=10).needs_old
+    assert not build_algorithm(cfg, max_tokens=10).needs_old_logprobs
+    assert build_algorithm(AlgoConfig(minibatches=2), max_tokens=10).needs_old_logprobs
 
 
 @pytest.mark.parametrize(("limit", "zeroed"), [(1.3, 1.0), (1.4, 0.0)])

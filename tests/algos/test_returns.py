@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whet.algos.advantages import by_values, gae, rewards_to_go, to_go, whiten
+from whet.algos.advantages import gae, gae_advantage, rewards_to_go, to_go, whiten
 
 
 def test_rewards_to_go_discount_what_comes_later() -> None:
@@ -39,7 +39,7 @@ def test_only_gae_needs_and_gives_values() -> None:
 
     assert to_go(gamma=1.0)(rewards, None)[1] is None
     with pytest.raises(AssertionError, match="critic"):
-        by_values(gamma=1.0, decay=1.0)(rewards, None)
+        gae_advantage(gamma=1.0, decay=1.0)(rewards, None)
 
 
 def test_whitening_counts_tokens_not_sequences() -> None:

@@ -23,8 +23,8 @@ def test_the_figures_of_a_mixed_verifier() -> None:
         4 / 5
     )
     assert found.f1(False) == pytest.approx(0.8)
-    assert found.says_right == pytest.approx(4 / 9)
-    assert (found.base_rate, found.readable_share) == (0.5, 0.9)
+    assert found.positive_rate == pytest.approx(4 / 9)
+    assert (found.base_rate, found.readable_fraction) == (0.5, 0.9)
     assert not found.is_one_sided
 
 

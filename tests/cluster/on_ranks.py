@@ -33,7 +33,7 @@ from whet.testing.contracts import check_learners
 from whet.testing.fakes import SumTask, example, sum_problem
 from whet.testing.tiny import tiny_model, tiny_policy
 from whet.track.metrics import Clock
-from whet.train.learner import LocalLearner, ValueModel, score_batch, weigh
+from whet.train.learner import LocalLearner, ValueModel, forward_logprobs, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import FSDPLearners
 from whet.train.rank_learner import RankLearner
@@ -51,7 +51,7 @@ def uneven_examples(count: int = 11) -> list[Example]:
         example(length=int(length), start=2, advantage=float(seed % 5) - 2.0, seed=seed)
         for seed, length in enumerate(lengths)
     ]
-    return weigh(examples, token_mean)
+    return set_loss_weights(examples, token_mean)
 
 
 def pairs(examples: Sequence[Example]) -> list[Example]:
@@ -124,7 +124,7 @@ def bits(folder: Path) -> Json:
             plain.rope_CD = tiny_model(family=family).rope_CD
             sharded = shard_model(plain, rank_world())
             with torch.no_grad():
-                both = [score_batch(model, batch)[0] for model in (plain, sharded)]
+                both = [forward_logprobs(model, batch)[0] for model in (plain, sharded)]
             equal[f"{family} {dtype}"] = bool(torch.equal(*both))
     return equal
 
@@ -218,7 +218,7 @@ def failing(folder: Path) -> Json:
         raise WhetError("there is no room")
 
     try:
-        get_world().on_first(fail, "a failure")
+        get_world().run_on_first(fail, "a failure")
     except WhetError as error:
         return [str(error)] * len(get_world().all_gather(str(error), "errors"))
     return "nothing"

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from whet.errors import DataError
 from whet.models.load import load_model, load_shards, locate_tensors
-from whet.models.save import gather_share, plan_files, write_config, write_files, write_index
+from whet.models.save import gather_own_tensors, plan_files, write_config, write_files, write_index
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, init_weights
 from whet.testing.tiny import tiny_tokenizer
@@ -62,7 +62,7 @@ def save(folder: Path) -> list[str]:
     sizes = {name: 4 * location.shape.numel() for name, location in locations.items()}
     rank = dist.get_rank()
     files = plan_files(sizes, size=dist.get_world_size(), limit=500_000)
-    share = gather_share(files, gather, rank=rank)
+    share = gather_own_tensors(files, gather, rank=rank)
     paths: list[Path] = []
     writer = BackgroundWriter()
     writer.start("the model", lambda: paths.extend(write_files(folder, files, share, rank=rank)))

@@ -49,14 +49,16 @@ def make_batch(seed: int = 0, lengths: Sequence[int] = (5, 31, 2, 17, 40, 9)) ->
     batch = to_batch(examples, CPU)
     count = len(batch.label_M)
     spread = torch.linspace(0.1, 1.0, count, dtype=torch.float64)
-    return replace(batch, weight_M=spread, temperature_M=0.5 + spread)
+    return replace(batch, loss_weight_M=spread, temperature_M=0.5 + spread)
 
 
 def loss_of(batch: Batch, logprob_M: Tensor, entropy_M: Tensor) -> Tensor:
     """Weighs tokens, entropies and whole sequences, as the objectives of RL and DPO do."""
     sequence_S = logprob_M.new_zeros(len(batch.lengths_S))
     sequence_S = sequence_S.index_add(0, batch.segment_M, logprob_M)
-    return (batch.weight_M * (0.3 * entropy_M - logprob_M)).sum() + 1e-3 * sequence_S.square().sum()
+    return (
+        batch.loss_weight_M * (0.3 * entropy_M - logprob_M)
+    ).sum() + 1e-3 * sequence_S.square().sum()
 
 
 def gradient(model: Transformer) -> dict[str, Tensor]:
@@ -78,11 +80,11 @@ def compare_with_one_rank(names: Sequence[str]) -> dict[str, tuple[float, float]
     batch = make_batch()
     for name in names:
         alone = make_model(name)
-        scores = learner.score_batch(alone, batch, entropy_gradient=True)
+        scores = learner.forward_logprobs(alone, batch, entropy_gradient=True)
         loss_of(batch, *scores).backward()
         model = make_model(name)
         ulysses.check_sequence(model.cfg, dist.get_world_size())
-        shared = ulysses.score_batch(model, batch, dist.group.WORLD, entropy_gradient=True)
+        shared = ulysses.forward_logprobs(model, batch, dist.group.WORLD, entropy_gradient=True)
         loss_of(batch, *shared).backward()
         summed = gradient(model)
         for grad in summed.values():
@@ -115,10 +117,10 @@ def score_few_tokens() -> list[list[float]]:
     rows = []
     for dtype in (torch.float32, torch.float64):
         model = tiny_model().to(dtype)
-        shared = ulysses.score_batch(model, batch, dist.group.WORLD, entropy_gradient=True)
+        shared = ulysses.forward_logprobs(model, batch, dist.group.WORLD, entropy_gradient=True)
         sum(shared).sum().backward()
         assert all(bool(grad.isfinite().all()) for grad in gradient(model).values())
-        alone = learner.score_batch(model, batch, entropy_gradient=True)
+        alone = learner.forward_logprobs(model, batch, entropy_gradient=True)
         rows.append(
             [float((x - y).detach().abs().max()) for x, y in zip(shared, alone, strict=True)]
         )
@@ -140,7 +142,7 @@ def _train_two_by_two(name: str) -> float:
     batches = [make_batch(), make_batch(seed=50, lengths=(33, 4, 21))]
     alone = make_model(name)
     for batch in batches:
-        scores = learner.score_batch(alone, batch, entropy_gradient=True)
+        scores = learner.forward_logprobs(alone, batch, entropy_gradient=True)
         loss_of(batch, *scores).backward()
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "sequence"))
     model = make_model(name)
@@ -154,7 +156,7 @@ def _train_two_by_two(name: str) -> float:
             module.set_force_sum_reduction_for_comms(True)
     batch = batches[mesh["data"].get_local_rank()]
     group = mesh["sequence"].get_group()
-    loss_of(batch, *ulysses.score_batch(model, batch, group, entropy_gradient=True)).backward()
+    loss_of(batch, *ulysses.forward_logprobs(model, batch, group, entropy_gradient=True)).backward()
     whole = {}
     for parameter, grad in gradient(model).items():
         assert isinstance(grad, DTensor)
@@ -178,7 +180,7 @@ def value_gap() -> float:
     def value(hidden_MH: Tensor, mine_M: Tensor) -> Tensor:
         return F.linear(hidden_MH.float(), critic.head.weight, critic.head.bias)[:, 0]
 
-    shared_M = ulysses.read_targets(critic.body, batch, dist.group.WORLD, value)
+    shared_M = ulysses.forward_targets(critic.body, batch, dist.group.WORLD, value)
     return float((shared_M - critic(batch)).detach().abs().max())
 
 

@@ -73,14 +73,14 @@ def _divide_by_the_longest(patch: pytest.MonkeyPatch) -> None:
 
 
 def _divide_pair_by_pair(patch: pytest.MonkeyPatch) -> None:
-    right = learner.weigh
+    right = learner.set_loss_weights
 
-    def weigh(examples: Sequence[Any], rule: losses.Weights) -> list[Any]:
+    def set_loss_weights(examples: Sequence[Any], rule: losses.LossWeights) -> list[Any]:
         return [
             item for at in range(0, len(examples), 2) for item in right(examples[at : at + 2], rule)
         ]
 
-    patch.setattr(learner, "weigh", weigh)
+    patch.setattr(learner, "set_loss_weights", set_loss_weights)
 
 
 def _shift_rewards(patch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def _shift_rewards(patch: pytest.MonkeyPatch) -> None:
 
 
 def _shift_advantages(patch: pytest.MonkeyPatch) -> None:
-    right = rl_step.credit
+    right = rl_step.assign_advantages
 
     def shifted(*args: Any, **settings: Any) -> Any:
         examples, state = right(*args, **settings)
@@ -108,7 +108,7 @@ def _shift_advantages(patch: pytest.MonkeyPatch) -> None:
             replace(one, advantage=two.advantage) for one, two in zip(examples, around, strict=True)
         ], state
 
-    patch.setattr(rl_step, "credit", shifted)
+    patch.setattr(rl_step, "assign_advantages", shifted)
 
 
 def _keep_stale_weights(patch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,9 @@ def _average_over_micro_batches(patch: pytest.MonkeyPatch) -> None:
     right = LocalLearner.forward_backward
 
     def forward_backward(self: LocalLearner, batch: Any, objective: Any) -> Any:
-        return right(self, replace(batch, weight_M=batch.weight_M / len(batch.label_M)), objective)
+        return right(
+            self, replace(batch, loss_weight_M=batch.loss_weight_M / len(batch.label_M)), objective
+        )
 
     patch.setattr(LocalLearner, "forward_backward", forward_backward)
 

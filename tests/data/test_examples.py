@@ -21,7 +21,7 @@ def _examples() -> list[Example]:
             temperature=0.5,
             sampling_logprob=np.array([-0.1, -0.2], dtype=np.float32),
             advantage=1.5,
-            weight=0.25,
+            loss_weight=0.25,
         ),
         Example(
             tokens=np.array([21, 22, 23], dtype=np.int32),
@@ -30,7 +30,7 @@ def _examples() -> list[Example]:
             rollout_id="b0",
             sampling_logprob=np.array([-0.3, -0.4], dtype=np.float32),
             advantage=-2.0,
-            weight=0.75,
+            loss_weight=0.75,
         ),
     ]
 
@@ -45,7 +45,7 @@ def test_a_batch_is_worked_by_hand() -> None:
     assert batch.label_M.tolist() == [13, 14, 22, 23]
     assert batch.segment_M.tolist() == [0, 0, 1, 1]
     assert batch.temperature_M.tolist() == [0.5, 0.5, 1.0, 1.0]
-    assert batch.weight_M.tolist() == [0.25, 0.25, 0.75, 0.75]
+    assert batch.loss_weight_M.tolist() == [0.25, 0.25, 0.75, 0.75]
     assert batch.advantage_M.tolist() == [1.5, 1.5, -2.0, -2.0]
     torch.testing.assert_close(batch.sampling_logprob, torch.tensor([-0.1, -0.2, -0.3, -0.4]))
     assert batch.old_logprob is None and batch.ref_logprob is None
@@ -89,5 +89,7 @@ def test_targets_are_counted_from_the_start_of_the_response() -> None:
 def test_no_examples_make_an_empty_batch() -> None:
     batch = to_batch([], torch.device("cpu"))
 
-    assert (len(batch.tokens_T), len(batch.label_M), len(batch.weight), batch.longest) == (0,) * 4
+    assert (len(batch.tokens_T), len(batch.label_M), len(batch.loss_weight), batch.longest) == (
+        0,
+    ) * 4
     assert not any(batch.per_token().values())

@@ -51,8 +51,8 @@ def test_the_shuffled_control_runs_at_the_limits_of_the_run() -> None:
 
 
 def test_a_problem_without_a_level_is_in_no_stage() -> None:
-    assert not CurriculumStage().holds(replace(sum_problem(1, 1), level=None))
-    assert CurriculumStage(min_level=0.2, max_level=0.4).holds(
+    assert not CurriculumStage().contains(replace(sum_problem(1, 1), level=None))
+    assert CurriculumStage(min_level=0.2, max_level=0.4).contains(
         replace(sum_problem(1, 1), level=0.4)
     )
 

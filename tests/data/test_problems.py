@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from whet.data.problems import (
+    load_problems,
+    load_split,
     problem_file,
-    problems_of,
     read_problems,
-    some_problems_of,
     write_problems,
 )
 from whet.errors import DataError
@@ -22,16 +22,16 @@ def test_problems_come_back_as_they_were(tmp_path: Path) -> None:
     write_problems(tmp_path, "rl", PROBLEMS)
 
     assert read_problems(problem_file(tmp_path, "rl")) == PROBLEMS
-    assert problems_of(SumTask(), str(tmp_path), "rl") == PROBLEMS
+    assert load_split(SumTask(), str(tmp_path), "rl") == PROBLEMS
 
 
 def test_without_a_folder_the_task_gives_its_own() -> None:
-    assert problems_of(SumTask(), None, "dev") == SumTask().problems("dev")
+    assert load_split(SumTask(), None, "dev") == SumTask().problems("dev")
 
 
 def test_a_folder_without_the_split_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no problems-test\.jsonl"):
-        problems_of(SumTask(), str(tmp_path), "test")
+        load_split(SumTask(), str(tmp_path), "test")
 
 
 def test_a_stage_that_needs_problems_gets_some_or_a_sentence(tmp_path: Path) -> None:
@@ -40,14 +40,14 @@ def test_a_stage_that_needs_problems_gets_some_or_a_sentence(tmp_path: Path) -> 
     write_problems(tmp_path, "dev", [hopeless])
     write_problems(tmp_path, "test", [])
 
-    assert some_problems_of(SumTask(), str(tmp_path), "rl") == [PROBLEMS[1]]
-    assert some_problems_of(SumTask(), str(tmp_path), "dev", unsolvable=True) == [hopeless]
+    assert load_problems(SumTask(), str(tmp_path), "rl") == [PROBLEMS[1]]
+    assert load_problems(SumTask(), str(tmp_path), "dev", unsolvable=True) == [hopeless]
     with pytest.raises(
         DataError, match=r"problems-dev\.jsonl holds no problem that has a solution: give another$"
     ):
-        some_problems_of(SumTask(), str(tmp_path), "dev")
+        load_problems(SumTask(), str(tmp_path), "dev")
     with pytest.raises(DataError, match=r"problems-test\.jsonl holds no problem: give another$"):
-        some_problems_of(SumTask(), str(tmp_path), "test", unsolvable=True)
+        load_problems(SumTask(), str(tmp_path), "test", unsolvable=True)
 
 
 def test_a_row_that_is_no_problem_is_named_by_its_line_empty_ones_counted(tmp_path: Path) -> None:

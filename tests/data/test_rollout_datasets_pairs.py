@@ -38,7 +38,7 @@ def answer(
         number=number,
         score=Score(verdict=verdict, parts={}),
         finish=finish,
-        prompt=CHAT.prompt(problem.prompt).tolist() if is_own else (),
+        prompt=CHAT.encode_prompt(problem.prompt).tolist() if is_own else (),
         tokens=[*CHAT.tokenizer.encode(text).tolist(), *stop] if is_own else (),
     )
 
@@ -178,13 +178,13 @@ def test_tokens_the_model_sampled_itself_are_taken_as_they_are() -> None:
 
 
 def test_tokens_sampled_for_another_prompt_are_not_taken_as_own() -> None:
-    other = CHAT.prompt(sum_problem(5, 6).prompt)
+    other = CHAT.encode_prompt(sum_problem(5, 6).prompt)
     right, wrong = answer("3"), answer("4", Verdict.WRONG, is_own=True)
 
     [pair] = view([right, replace(wrong, prompt_tokens=other)], "correct").pairs
 
     prompt = pair.rejected.tokens[: pair.rejected.start]
-    np.testing.assert_array_equal(prompt, CHAT.prompt(right.problem.prompt))
+    np.testing.assert_array_equal(prompt, CHAT.encode_prompt(right.problem.prompt))
     assert view([right, replace(wrong, prompt_tokens=other)], "correct").faults == {}
 
 

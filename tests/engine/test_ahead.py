@@ -55,7 +55,7 @@ def test_rows_that_give_way_often_still_give_the_same_tokens() -> None:
 
     done = dict(engine.generate(requests))
 
-    assert engine.counts.preemptions >= 10
+    assert engine.stats.preemptions >= 10
     assert_same(done, expected)
 
 
@@ -73,7 +73,7 @@ def test_stops_found_a_window_late_leave_nothing_behind_in_memory() -> None:
             len(list(engine.generate(all_requests(_long_prompts(), 3, Sampling(max_tokens=40)))))
             == 24
         )
-        assert wasted_row_steps(engine.counts) > 0
+        assert wasted_row_steps(engine.stats) > 0
 
 
 def test_a_request_longer_than_the_whole_pool_is_refused_in_a_sentence() -> None:
@@ -97,7 +97,7 @@ def test_long_prompts_are_run_in_pieces(most: int) -> None:
 
     total = sum(len(prompt) for prompt in _long_prompts())
     assert (model.prefilled, model.passes) == (total, -(-total // most))
-    assert engine.counts.prefill_tokens == total
+    assert engine.stats.prefill_tokens == total
     assert_same(done, expected)
 
 
@@ -109,7 +109,7 @@ def test_the_host_looks_once_a_window_and_not_once_a_token(window: int) -> None:
 
     done = dict(engine.generate(all_requests(random_prompts(2), 4, Sampling(max_tokens=161))))
 
-    stats = engine.counts
+    stats = engine.stats
     assert sum(len(completion.tokens) for completion in done.values()) == stats.tokens == 8 * 161
     assert (stats.steps, stats.windows) == (160, 160 // window)
     assert stats.copies_to_host == stats.windows

@@ -156,7 +156,7 @@ def test_two_threads_give_what_one_gives() -> None:
         torch.set_num_threads(threads)
         engine = small_engine(slots=100)
         found.append(dict(engine.generate(requests)))
-        assert engine.counts.row_steps > 30 * MIN_ROWS_PER_THREAD
+        assert engine.stats.row_steps > 30 * MIN_ROWS_PER_THREAD
     torch.set_num_threads(before)
 
     assert_same(found[1], found[0])

@@ -24,7 +24,7 @@ from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
 from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model
-from whet.train.learner import score_examples
+from whet.train.learner import compute_logprobs
 from whet.types import Finish
 
 
@@ -67,7 +67,7 @@ def test_engine_and_learner_agree_on_a_thousand_sequences(
         )
         for request in requests
     ]
-    scored = score_examples(model, examples, 4096)
+    scored = compute_logprobs(model, examples, 4096)
     gaps = [
         np.abs(done[r.id].logprobs - found).max() for r, found in zip(requests, scored, strict=True)
     ]
@@ -304,7 +304,7 @@ def test_on_a_gpu_engine_and_learner_agree_too(window: int) -> None:
         )
         for request in requests
     ]
-    scored = score_examples(model, examples, 4096)
+    scored = compute_logprobs(model, examples, 4096)
     assert (
         max(
             np.abs(done[r.id].logprobs - found).max()

@@ -38,7 +38,7 @@ def _blocks(scheduler: Scheduler) -> PageAllocator:
 def _read_all(scheduler: Scheduler) -> None:
     """Read back all that was asked for, as if no row had stopped."""
     sequences, sequence_B = scheduler.sequences, scheduler.running_B.copy()
-    count_B = sequences.bound_S[sequence_B].copy()
+    count_B = sequences.scheduled_S[sequence_B].copy()
     shape = (len(sequence_B), int((count_B - sequences.count_S[sequence_B]).max(initial=0)))
     tokens, logprobs = np.full(shape, 7, dtype=np.int32), np.zeros(shape, dtype=np.float32)
     is_done_B = count_B >= sequences.limit_S[sequence_B]
@@ -167,7 +167,7 @@ def test_one_who_gave_way_is_not_taken_in_before_its_tokens_are_read() -> None:
     scheduler._waiting.append(youngest)
 
     assert scheduler.admit() is None
-    scheduler.sequences.count_S[youngest] = scheduler.sequences.bound_S[youngest]
+    scheduler.sequences.count_S[youngest] = scheduler.sequences.scheduled_S[youngest]
     assert scheduler.admit() is not None
 
 

@@ -30,4 +30,4 @@ def test_a_fetched_copy_does_not_follow_later_writes() -> None:
     wait = transfer.to_host(tensor)
     tensor.fill_(1.0)
 
-    assert wait().tolist() == [0, 0, 0] and transfer.counts.copies_to_host == 1
+    assert wait().tolist() == [0, 0, 0] and transfer.stats.copies_to_host == 1

@@ -17,7 +17,7 @@ from whet.evals.report_data import (
     pick_samples,
 )
 from whet.evals.stats import paired_difference
-from whet.evals.summary import solved_shares, summarise
+from whet.evals.summary import pass_rates, summarise
 from whet.types import Completion, Finish, Group, Message, Problem, Role, Rollout, Score, Verdict
 
 HANDS = (
@@ -134,7 +134,7 @@ def line_notes(rollout: Rollout) -> Sequence[AnswerLine]:
 def make_report() -> ReportData:
     before, after = make_groups(0.42, 1), make_groups(0.8, 2)
     first, last = summarise(before), summarise(after)
-    gain = paired_difference(solved_shares(before), solved_shares(after))
+    gain = paired_difference(pass_rates(before), pass_rates(after))
     greedy = [summarise([group[:1] for group in groups]) for groups in (before, after)]
     return ReportData(
         title="game24_cpu",
@@ -186,7 +186,7 @@ def make_curves() -> tuple[Curve, ...]:
             values=list(dev),
             low=list(dev - 0.025),
             high=list(dev + 0.025),
-            unit=Unit.SHARE,
+            unit=Unit.FRACTION,
         ),
         Curve(
             name="Length",
@@ -214,7 +214,7 @@ def make_curves() -> tuple[Curve, ...]:
             stage="RL",
             steps=steps,
             values=list(np.clip(noisy(0.06 * (1 - rise), 0.006), 0, 1)),
-            unit=Unit.SHARE,
+            unit=Unit.FRACTION,
         ),
         Curve(
             name="Loss", stage="SFT", steps=sft, values=noisy(0.6 + 2.2 * np.exp(-sft / 160), 0.03)

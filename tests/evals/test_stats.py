@@ -8,11 +8,11 @@ import pytest
 from scipy.stats import bootstrap
 
 from whet.errors import DataError
-from whet.evals.stats import Estimate, mean_estimate, paired_difference, share_estimate
+from whet.evals.stats import Estimate, fraction_estimate, mean_estimate, paired_difference
 
 
 def test_the_interval_of_a_large_sample_is_the_normal_one() -> None:
-    estimate = share_estimate([0.0, 1.0] * 200)
+    estimate = fraction_estimate([0.0, 1.0] * 200)
     assert estimate.mean == 0.5
     assert estimate.count == 400
     assert estimate.low == pytest.approx(
@@ -36,7 +36,7 @@ def test_ninety_five_in_a_hundred_intervals_hold_the_truth() -> None:
     trials, covered = 400, 0
     for trial in range(trials):
         chances = random.beta(0.6, 1.8, size=60)  # the mean over all problems is .6 / 2.4 = .25
-        estimate = share_estimate(random.binomial(8, chances) / 8, seed=trial)
+        estimate = fraction_estimate(random.binomial(8, chances) / 8, seed=trial)
         covered += estimate.low <= 0.25 <= estimate.high
     assert 0.92 <= covered / trials <= 0.975
 
@@ -53,19 +53,19 @@ def test_ninety_five_in_a_hundred_paired_intervals_hold_the_true_gain() -> None:
 
 
 def test_no_success_in_a_hundred_problems_leaves_the_exact_upper_end() -> None:
-    estimate = share_estimate([0.0] * 100)
+    estimate = fraction_estimate([0.0] * 100)
     assert (estimate.mean, estimate.low) == (0.0, 0.0)
     assert estimate.high == pytest.approx(0.03622, abs=1e-5)  # 1 - .025 ** (1 / 100)
 
 
 def test_only_successes_mirror_no_successes() -> None:
-    estimate = share_estimate([1.0] * 100)
+    estimate = fraction_estimate([1.0] * 100)
     assert (estimate.mean, estimate.high) == (1.0, 1.0)
     assert estimate.low == pytest.approx(1 - 0.03622, abs=1e-5)
 
 
 def test_equal_shares_between_the_ends_get_wilsons_interval() -> None:
-    estimate = share_estimate([0.5] * 10)
+    estimate = fraction_estimate([0.5] * 10)
     assert estimate.low == pytest.approx(0.2366, abs=1e-4)  # Wilson for 5 of 10
     assert estimate.high == pytest.approx(0.7634, abs=1e-4)
 
@@ -96,7 +96,7 @@ def test_pairing_is_by_problem_id_and_counts_the_shared_ones() -> None:
 def test_pairing_is_narrower_than_two_separate_intervals() -> None:
     before = {str(i): (i % 10) / 10 for i in range(200)}
     after = {key: min(1.0, share + 0.05 + 0.05 * (int(key) % 2)) for key, share in before.items()}
-    gain, alone = paired_difference(before, after), share_estimate(list(before.values()))
+    gain, alone = paired_difference(before, after), fraction_estimate(list(before.values()))
     assert gain.high - gain.low < (alone.high - alone.low) / 4
 
 
@@ -114,12 +114,12 @@ def test_evaluations_without_a_common_problem_are_refused() -> None:
 @pytest.mark.parametrize("shares", [[], [float("nan")], [[0.5]]])
 def test_nothing_finite_to_average_is_refused(shares: list[float]) -> None:
     with pytest.raises(ValueError, match="at least one problem"):
-        share_estimate(shares)
+        fraction_estimate(shares)
 
 
 def test_a_share_beyond_one_is_refused() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
-        share_estimate([0.5, 1.5])
+        fraction_estimate([0.5, 1.5])
 
 
 def test_ten_thousand_resamples_of_four_hundred_problems_take_under_a_third_of_a_second() -> None:
@@ -127,13 +127,13 @@ def test_ten_thousand_resamples_of_four_hundred_problems_take_under_a_third_of_a
     seconds = []
     for _ in range(3):
         start = perf_counter()
-        share_estimate(shares)
+        fraction_estimate(shares)
         seconds.append(perf_counter() - start)
     assert min(seconds) < 0.3
 
 
 def test_an_estimate_survives_json() -> None:
-    estimate = share_estimate([0.0, 1.0, 0.5])
+    estimate = fraction_estimate([0.0, 1.0, 0.5])
     assert Estimate.from_json(json.loads(json.dumps(estimate.to_json()))) == estimate
 
 

@@ -7,7 +7,7 @@ import pytest
 from report_fixture import make_groups, make_problem, make_rollout
 
 from whet.errors import DataError
-from whet.evals.summary import EvalSummary, level_fifth, solved_shares, summarise
+from whet.evals.summary import EvalSummary, level_fifth, pass_rates, summarise
 from whet.types import Finish, Group, Json, Problem, Verdict
 
 RIGHT, WRONG, NOTHING, UNSCORED = (
@@ -130,13 +130,13 @@ def test_a_problem_whose_answers_all_went_ungraded_is_in_no_pass_rate() -> None:
     found = summarise(groups)
     assert found.pass_at[1].count == 1
     assert set(found.by_level) == {"1"}
-    assert solved_shares(groups) == {kept.id: 1.0}
+    assert pass_rates(groups) == {kept.id: 1.0}
 
 
 def test_solved_shares_leave_unsolvable_problems_out() -> None:
     solvable, unsolvable = make_problem(0, level=0.1), make_problem(1, level=None, solvable=False)
     groups = [group(solvable, RIGHT, WRONG, WRONG, WRONG), group(unsolvable, RIGHT)]
-    assert solved_shares(groups) == {solvable.id: 0.25}
+    assert pass_rates(groups) == {solvable.id: 0.25}
 
 
 @pytest.mark.parametrize("groups", [[], [()]])

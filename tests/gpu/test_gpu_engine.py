@@ -14,7 +14,7 @@ from whet.models.config import SlidingWindow
 from whet.models.transformer import Transformer, init_weights
 from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model
-from whet.train.learner import score_examples
+from whet.train.learner import compute_logprobs
 from whet.types import Completion
 
 
@@ -28,7 +28,7 @@ def _assert_same_bits(found: dict[str, Completion], expected: dict[str, Completi
 def _assert_exact(model: Transformer, *, slots: int = 24) -> None:
     """Every log-probability of the engine is the learner's, bit for bit."""
     done, examples = sampled(native(model, slots=slots), requests())
-    scored = score_examples(model, examples, 4096)
+    scored = compute_logprobs(model, examples, 4096)
     for example, logprobs in zip(examples, scored, strict=True):
         np.testing.assert_array_equal(done[example.rollout_id].logprobs, logprobs)
 
@@ -68,8 +68,8 @@ def test_recorded_steps_give_what_steps_give_that_are_not() -> None:
     _pages(plain).graphs = None
     expected = dict(plain.generate(asked))
 
-    assert recorded.counts.captured_graphs > 0 and graph_bytes() >= 0
-    assert plain.counts.captured_graphs == 0
+    assert recorded.stats.captured_graphs > 0 and graph_bytes() >= 0
+    assert plain.stats.captured_graphs == 0
     _assert_same_bits(found, expected)
     _assert_same_bits(again, expected)
 
@@ -126,7 +126,7 @@ def test_a_cache_that_runs_short_changes_no_bit() -> None:
 
     completions = dict(short.generate(asked))
 
-    assert short.counts.preemptions > 0
+    assert short.stats.preemptions > 0
     _assert_same_bits(completions, dict(ample.generate(asked)))
 
 

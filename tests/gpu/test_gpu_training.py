@@ -18,10 +18,10 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_tokenizer
 from whet.train.checkpoint import load_training, save_training
-from whet.train.learner import LocalLearner, score_examples, weigh
+from whet.train.learner import LocalLearner, compute_logprobs, set_loss_weights
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, reference_of, set_determinism
+from whet.train.policy import Policy, make_reference, set_determinism
 
 CFG = TrainConfig(lr=1e-2, micro_tokens=256)
 
@@ -36,7 +36,7 @@ def deterministic() -> Iterator[None]:
 def _examples(seed: int = 0, longest: int = 60) -> list[Example]:
     lengths = range(8, longest, 7)
     made = [example(length=length, start=3, seed=100 * seed + length) for length in lengths]
-    return weigh(made, token_mean)
+    return set_loss_weights(made, token_mean)
 
 
 def _gradients(model: Transformer) -> dict[str, Tensor]:
@@ -82,12 +82,14 @@ def test_updates_in_bfloat16_lower_the_loss() -> None:
 def test_an_update_is_in_the_engine_at_once_and_bit_for_bit() -> None:
     policy = _policy(small_model())
     before = dict(policy.engine.generate(requests()))
-    policy.learner(CFG, steps=1).update(_examples(), sft_objective())
+    policy.make_learner(CFG, steps=1).update(_examples(), sft_objective())
 
     policy.publish(1)
 
     done, examples = sampled(policy.engine, requests())
-    for item, logprobs in zip(examples, score_examples(policy.model, examples, 4096), strict=True):
+    for item, logprobs in zip(
+        examples, compute_logprobs(policy.model, examples, 4096), strict=True
+    ):
         np.testing.assert_array_equal(done[item.rollout_id].logprobs, logprobs)
     assert {completion.version for completion in done.values()} == {1}
     assert any(len(before[id].tokens) != len(done[id].tokens) for id in done) or any(
@@ -123,21 +125,23 @@ def test_layers_that_run_twice_give_the_same_gradient_bit_for_bit(layers: int) -
 def test_a_reference_in_host_memory_scores_the_same_bits() -> None:
     model = small_model()
     near, far = (
-        reference_of(model, TrainConfig(micro_tokens=256)),
-        reference_of(model, TrainConfig(micro_tokens=256, offload_reference=True)),
+        make_reference(model, TrainConfig(micro_tokens=256)),
+        make_reference(model, TrainConfig(micro_tokens=256, offload_reference=True)),
     )
 
-    for mine, other in zip(near.logprobs(_examples()), far.logprobs(_examples()), strict=True):
+    for mine, other in zip(
+        near.compute_logprobs(_examples()), far.compute_logprobs(_examples()), strict=True
+    ):
         np.testing.assert_array_equal(mine, other)
 
 
 def test_fresh_adapters_change_no_bit() -> None:
     base = small_model()
-    expected = score_examples(base, _examples(), 256)
+    expected = compute_logprobs(base, _examples(), 256)
 
     adapted = LoraTransformer(base, LoraConfig(rank=4), base="", seed=0)
 
-    for mine, other in zip(score_examples(adapted, _examples(), 256), expected, strict=True):
+    for mine, other in zip(compute_logprobs(adapted, _examples(), 256), expected, strict=True):
         np.testing.assert_array_equal(mine, other)
 
 
@@ -145,7 +149,7 @@ def test_trained_adapters_are_in_the_engine_and_the_weights_below_stay() -> None
     adapted = LoraTransformer(small_model(), LoraConfig(rank=4), base="", seed=0)
     below = {n: w.clone() for n, w in adapted.named_parameters() if ".lora_" not in n}
     policy = _policy(adapted)
-    learner = policy.learner(CFG, steps=3)
+    learner = policy.make_learner(CFG, steps=3)
     for seed in range(3):
         learner.update(_examples(seed), sft_objective())
     policy.publish(3)
@@ -154,7 +158,7 @@ def test_trained_adapters_are_in_the_engine_and_the_weights_below_stay() -> None
 
     gaps = [
         np.abs(done[item.rollout_id].logprobs - logprobs).max()
-        for item, logprobs in zip(examples, score_examples(adapted, examples, 4096), strict=True)
+        for item, logprobs in zip(examples, compute_logprobs(adapted, examples, 4096), strict=True)
     ]
     assert max(gaps) < 0.25  # two bfloat16 sums of other shapes; other adapters are nats away
     moved = [
@@ -168,12 +172,12 @@ def test_trained_adapters_are_in_the_engine_and_the_weights_below_stay() -> None
 @pytest.mark.usefixtures("deterministic")
 def test_a_resumed_run_takes_the_same_steps_bit_for_bit(tmp_path: Path) -> None:
     policy = _policy(_sized())
-    learner = policy.learner(CFG, steps=6)
+    learner = policy.make_learner(CFG, steps=6)
     for seed in range(3):
         learner.update(_examples(seed), sft_objective())
     save_training(tmp_path, policy, learner, {})
     resumed = _policy(_sized(seed=1))
-    other = resumed.learner(CFG, steps=6)
+    other = resumed.make_learner(CFG, steps=6)
     load_training(tmp_path, resumed, other)
 
     for seed in range(3, 6):

@@ -15,7 +15,7 @@ from whet.models.config import ModelConfig
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model
-from whet.train.learner import score_batch, score_examples
+from whet.train.learner import compute_logprobs, forward_logprobs
 from whet.types import Tokens
 
 CAP = 2.0
@@ -54,8 +54,8 @@ def test_a_feature_of_the_logits_reaches_engine_and_learner() -> None:
 
     completions = [completion for _, completion in engine.generate(requests)]
 
-    scores = score_examples(model, [example(item.tokens) for item in completions], 4096)
-    plain = score_examples(tiny_model(), [example(item.tokens) for item in completions], 4096)
+    scores = compute_logprobs(model, [example(item.tokens) for item in completions], 4096)
+    plain = compute_logprobs(tiny_model(), [example(item.tokens) for item in completions], 4096)
     bound = logprob_bound(model)
     for item, capped, uncapped in zip(completions, scores, plain, strict=True):
         np.testing.assert_allclose(item.logprobs, capped, rtol=0, atol=bound)
@@ -66,7 +66,7 @@ def test_the_learner_scores_by_the_logits_of_the_model() -> None:
     model = capped_model()
     batch = to_batch([example(np.array([23, 42, 7], dtype=np.int32))], torch.device("cpu"))
 
-    logprob_M, entropy_M = score_batch(model, batch, entropy_gradient=True)
+    logprob_M, entropy_M = forward_logprobs(model, batch, entropy_gradient=True)
     (logprob_M.sum() + entropy_M.sum()).backward()
     found = [weight.grad.clone() for weight in model.parameters() if weight.grad is not None]
     model.zero_grad()

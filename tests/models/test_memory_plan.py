@@ -123,6 +123,6 @@ def test_running_layers_twice_costs_a_forward_pass_and_offloading_the_way_to_the
 def test_a_reference_in_host_memory_comes_over_once():
     given = {"sequences": 512, "length": 576, "scored": 512}
     near, far = (
-        estimate.score_seconds(SEVEN, H200, **given, offload=offload) for offload in (False, True)
+        estimate.logprob_seconds(SEVEN, H200, **given, offload=offload) for offload in (False, True)
     )
     assert far - near == pytest.approx(2 * SEVEN.parameters / 50e9)

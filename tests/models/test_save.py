@@ -16,7 +16,7 @@ from whet.errors import DataError, TrainError
 from whet.models.load import load_model, load_shards, load_weights, locate_tensors, resolve
 from whet.models.save import (
     WeightFile,
-    gather_share,
+    gather_own_tensors,
     plan_files,
     save_model,
     write_config,
@@ -42,7 +42,7 @@ def save_on(ranks: int, model: Transformer, folder: Path, *, limit: int = LIMIT)
     files = plan_files(sizes, size=ranks, limit=limit)
     written = []
     for rank in range(ranks):
-        share = gather_share(files, weights.__getitem__, rank=rank)
+        share = gather_own_tensors(files, weights.__getitem__, rank=rank)
         written += write_files(folder, files, share, rank=rank)
     write_index(folder, files)
     write_config(folder, model.cfg, model.dtype)

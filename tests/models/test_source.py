@@ -154,7 +154,7 @@ def test_a_base_model_without_a_template_reads_raw_prompts(tmp_path: Path) -> No
     chat = ChatFormat(open_with(tmp_path, "raw"))
 
     question = Message(role="user", content="1 + 2 =")
-    assert chat.message(chat.prompt([question])) == "1 + 2 ="
+    assert chat.decode_message(chat.encode_prompt([question])) == "1 + 2 ="
 
 
 @pytest.mark.parametrize(

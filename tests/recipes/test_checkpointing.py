@@ -83,7 +83,7 @@ def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointMa
         source, dtype=torch.float32, device=torch_device(), texts=[], seed=0
     )
     policy = build_policy(model, tokenizer, NativeConfig(), name="tiny")
-    learner = policy.learner(TrainConfig(), steps=10)
+    learner = policy.make_learner(TrainConfig(), steps=10)
     stateful = {"empty_steps": EmptyStepLimit()}
     return CheckpointManager(
         SaveConfig(every=3), run, policy, learner, validator, steps=10, stateful=stateful
@@ -228,8 +228,8 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
     with open_run(tmp_path / "run") as run:
         before = manager(tiny, run, Scripted([0.5, 0.5, 0.1], example))
         policy, learner = before.policy, before.learner
-        value_learner = policy.value_learner(TrainConfig(), steps=10)
-        critic = Critic(value_learner, CriticConfig(head_start=1))
+        make_value_learner = policy.make_value_learner(TrainConfig(), steps=10)
+        critic = Critic(make_value_learner, CriticConfig(head_start=1))
         guard = CollapseGuard(GuardConfig(restores=1), run, learner, before.validator.cfg)
         kept = CheckpointManager(
             SaveConfig(),
@@ -242,7 +242,7 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
             critic=critic,
         )
         kept.validate_first(0, Notes())
-        head, norm = value_learner.value_model.head.weight, policy.model.norm.weight
+        head, norm = make_value_learner.value_model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)
         critic.learner.num_steps, critic.num_updates = 2, 2
         kept.end_step(2, Notes())

@@ -15,8 +15,8 @@ from whet.store.run import RunStore
 from whet.testing.tiny import tiny_policy
 from whet.train.selftest import Exactness
 
-EXACT = Exactness(num_tokens=128, equal_share=1.0, largest_gap=0.0)
-CLOSE = Exactness(num_tokens=128, equal_share=0.5, largest_gap=2e-6)
+EXACT = Exactness(num_tokens=128, equal_fraction=1.0, largest_gap=0.0)
+CLOSE = Exactness(num_tokens=128, equal_fraction=0.5, largest_gap=2e-6)
 ALGO = AlgoConfig(minibatches=4)
 
 

@@ -6,7 +6,7 @@ import pytest
 from small import Pipeline, Said, check_clock, cut_after, whet, write
 
 from bench.kill_resume import facts
-from whet.data.problems import some_problems_of
+from whet.data.problems import load_problems
 from whet.engine.base import Sampling
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_results
@@ -499,7 +499,7 @@ def test_an_algorithm_that_needs_more_than_a_policy_is_refused_before_anything_i
 def test_a_problem_that_comes_again_is_varied_anew() -> None:
     cfg = RLConfig(task={"name": "game24"}, model=ModelSource(path="model"))
     task = build_task(cfg.task)
-    problem = some_problems_of(task, None, "rl")[0]
+    problem = load_problems(task, None, "rl")[0]
 
     prompts = {make_request(cfg, task.vary, step, 0, problem).problem.prompt for step in range(6)}
 

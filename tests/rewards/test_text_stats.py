@@ -11,7 +11,7 @@ from whet.rewards.text_stats import (
     is_think_answer_format,
     is_think_format,
     ngram_repetition,
-    repeated_share,
+    repeated_fraction,
     tag_count,
     words,
 )
@@ -53,7 +53,7 @@ def test_the_share_in_loops_equals_brute_force_on_random_texts() -> None:
             rng.choice([5, 5, 6, 7]),
         )
 
-        found = repeated_share(text, min_unit=unit, min_repeats=repeats)
+        found = repeated_fraction(text, min_unit=unit, min_repeats=repeats)
 
         assert found == pytest.approx(_brute_force(text, unit, repeats)), (text, unit, repeats)
 
@@ -79,28 +79,28 @@ def test_a_loop_in_the_middle_is_found_which_the_original_rule_misses() -> None:
     text = unit * 6 + tail
 
     assert not _has_loop_by_binary_search(text)
-    assert repeated_share(text) == pytest.approx(600 / 850, abs=0.01)
+    assert repeated_fraction(text) == pytest.approx(600 / 850, abs=0.01)
 
 
 def test_four_times_is_no_loop_and_five_times_is() -> None:
     unit = "we then try again, "
 
-    assert repeated_share(unit * 4 + "x" * 30, min_unit=10) == 0.0
+    assert repeated_fraction(unit * 4 + "x" * 30, min_unit=10) == 0.0
     # 5 × 19 of 125 characters
-    assert repeated_share(
+    assert repeated_fraction(
         unit * 5 + "0123456789ABCDEFGHIJKLMNOPQRST", min_unit=10
     ) == pytest.approx(95 / 125)
 
 
 def test_rulers_and_padding_shorter_than_five_units_are_no_loops() -> None:
-    assert repeated_share("-" * 99 + " a table") == 0.0
-    assert repeated_share("-" * 100) == 1.0
+    assert repeated_fraction("-" * 99 + " a table") == 0.0
+    assert repeated_fraction("-" * 100) == 1.0
 
 
 def test_empty_and_odd_texts_are_measured() -> None:
-    assert repeated_share("") == 0.0
-    assert repeated_share("\ud800" * 100) == 1.0
-    assert repeated_share("ab" * 3, min_unit=1) == 0.0
+    assert repeated_fraction("") == 0.0
+    assert repeated_fraction("\ud800" * 100) == 1.0
+    assert repeated_fraction("ab" * 3, min_unit=1) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_empty_and_odd_texts_are_measured() -> None:
 )
 def test_a_megabyte_takes_less_than_a_second(text: str) -> None:
     start = time.process_time()
-    share = repeated_share(text)
+    share = repeated_fraction(text)
 
     assert time.process_time() - start < 1.0
     assert share == 1.0
@@ -117,7 +117,7 @@ def test_a_megabyte_takes_less_than_a_second(text: str) -> None:
 def test_random_megabytes_take_less_than_a_second_and_hold_no_loop() -> None:
     text = "".join(random.Random(0).choices("ab", k=1_000_000))
     start = time.process_time()
-    share = repeated_share(text)
+    share = repeated_fraction(text)
 
     assert time.process_time() - start < 1.0
     assert share == 0.0
@@ -181,7 +181,7 @@ SENTENCE = "Let me check this once more. "
     ],
 )
 def test_a_running_number_does_not_hide_a_loop(text: str) -> None:
-    assert repeated_share(text) > 0.9
+    assert repeated_fraction(text) > 0.9
 
 
 @pytest.mark.parametrize(
@@ -198,14 +198,14 @@ def test_a_running_number_does_not_hide_a_loop(text: str) -> None:
     ],
 )
 def test_numbers_that_tell_something_new_are_no_loop(text: str) -> None:
-    assert repeated_share(text) == 0.0
+    assert repeated_fraction(text) == 0.0
 
 
 def test_a_loop_with_a_running_number_is_measured_in_characters_of_the_text() -> None:
     loop = "".join(f"{SENTENCE}{n} " for n in range(100, 110))
     new = "Quite another thing is told here, word by word, and never twice."
-    assert repeated_share(loop + new) == pytest.approx(len(loop) / len(loop + new), abs=0.02)
+    assert repeated_fraction(loop + new) == pytest.approx(len(loop) / len(loop + new), abs=0.02)
 
 
 def test_any_signs_may_stand_beside_numbers() -> None:
-    assert repeated_share("".join(f"\x00 {n} \ud800 ² ٣\n" for n in range(90))) == 0.0
+    assert repeated_fraction("".join(f"\x00 {n} \ud800 ² ٣\n" for n in range(90))) == 0.0

@@ -60,7 +60,7 @@ def test_every_problem_gets_its_group_of_scored_answers() -> None:
                 None,
             )
             np.testing.assert_array_equal(
-                rollout.prompt_tokens, CHAT.prompt(rollout.problem.prompt)
+                rollout.prompt_tokens, CHAT.encode_prompt(rollout.problem.prompt)
             )
 
 
@@ -105,7 +105,7 @@ def test_progress_hears_of_every_rollout() -> None:
     chat_engine = ChatEngine(engine=ScriptedEngine(_say_42), chat=CHAT, name="script")
 
     requests = [
-        GroupRequest(index=index, problem=problem, sampling=Sampling(), numbers=range(2))
+        GroupRequest(index=index, problem=problem, sampling=Sampling(), sample_ids=range(2))
         for index, problem in enumerate(PROBLEMS)
     ]
 
@@ -154,7 +154,7 @@ def test_a_clock_counts_the_tokens_and_row_steps_of_the_engine() -> None:
     tokens = sum(len(rollout.completion.tokens) for group in groups for rollout in group)
     metrics = clock.lap()
     assert metrics["engine/tokens_per_s"] * metrics["time/sample"] == pytest.approx(tokens)
-    assert metrics["engine/slots_busy"] == (tokens - 6) / chat_engine.engine.counts.row_steps
+    assert metrics["engine/slots_busy"] == (tokens - 6) / chat_engine.engine.stats.row_steps
 
 
 @pytest.mark.parametrize("slots", [1, 4])

@@ -23,7 +23,7 @@ from whet.rollout.collect import (
 from whet.testing.fakes import SumTask, group, rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
-from whet.types import Finish, Group, are_equal, rewards_of
+from whet.types import Finish, Group, all_equal, rewards_of
 
 CHAT = ChatFormat(tiny_tokenizer())
 
@@ -40,13 +40,13 @@ class Script:
         size = len(self.rows[0])
         return [
             GroupRequest(
-                index=i, problem=sum_problem(i, 1), sampling=Sampling(), numbers=range(size)
+                index=i, problem=sum_problem(i, 1), sampling=Sampling(), sample_ids=range(size)
             )
             for i in places
         ]
 
     def answer(self, requests: Sequence[GroupRequest]) -> list[Group]:
-        self.asked += [(request.index, request.numbers) for request in requests]
+        self.asked += [(request.index, request.sample_ids) for request in requests]
         return [
             tuple(
                 replace(
@@ -57,7 +57,7 @@ class Script:
                     ),
                     id=f"{request.index}/{number}",
                 )
-                for number in request.numbers
+                for number in request.sample_ids
             )
             for request in requests
         ]
@@ -66,7 +66,7 @@ class Script:
 def gathered(script: Script, cfg: GatherConfig, problems: int) -> list[Group]:
     """Ask as the recipe does."""
     groups: list[Group] = []
-    while count := cfg.num_to_ask(groups, problems):
+    while count := cfg.num_problems_needed(groups, problems):
         requests = script.new(len(groups), count)
         first = script.answer(cfg.first_requests(requests))
         groups += join_groups(first, script.answer(cfg.later_requests(requests, first)))
@@ -132,7 +132,7 @@ def test_the_rest_of_a_group_is_sampled_only_where_the_first_differ_or_one_was_n
 
     assert rewards(groups) == [[1, 1], [1, 0, 1, 1], [0, 0], [0, None, 0, 1]]
     assert script.asked[4:] == [(1, range(2, 4)), (3, range(2, 4))]
-    assert rewards(cfg.even(groups)) == [[1, 1], [1, 0], [0, 0], [0, None]]
+    assert rewards(cfg.first_answers(groups)) == [[1, 1], [1, 0], [0, 0], [0, None]]
     assert cfg.metrics(groups, 3, problems=4, samples=4) == {
         "sampling/lag": 3.0,
         "groups/stopped": 0.5,
@@ -163,7 +163,7 @@ def test_a_group_in_two_phases_is_the_group_of_one() -> None:
         return reward.apply(collect_groups(chat_engine, grader, requests, seed=7))
 
     requests = [
-        GroupRequest(index=i, problem=problem, sampling=Sampling(), numbers=range(4))
+        GroupRequest(index=i, problem=problem, sampling=Sampling(), sample_ids=range(4))
         for i, problem in enumerate(problems)
     ]
     cfg = GatherConfig(first=2)
@@ -197,4 +197,4 @@ def test_unfinished_answers_are_masked_where_asked_for() -> None:
     [([1, 1], True), ([1, 0], False), ([1, None], True), ([None, None], True), ([], True)],
 )
 def test_equal_is_a_group_without_a_better_answer(rewards: list[float | None], equal: bool) -> None:
-    assert are_equal(rewards_of(group(rewards))) is equal
+    assert all_equal(rewards_of(group(rewards))) is equal

@@ -117,7 +117,9 @@ def test_solutions_that_do_not_fit_are_left_out_and_never_cut() -> None:
         solved("", number=2),
     )
     lengths = [
-        len(VERIFIER.prompt(problem.prompt)) for each in group[:2] if (problem := JUDGE.mint(each))
+        len(VERIFIER.encode_prompt(problem.prompt))
+        for each in group[:2]
+        if (problem := JUDGE.mint(each))
     ]
 
     assert len(make_verifications([group], JUDGE, chat_engine, max(lengths))) == 2

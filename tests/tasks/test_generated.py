@@ -21,7 +21,7 @@ from whet.tasks.warmup.arithmetic import Arithmetic, ArithmeticConfig
 from whet.tasks.warmup.countdown import Countdown, CountdownConfig
 from whet.tasks.warmup.words import LastLetter, LastLetterConfig, Reverse, ReverseConfig
 from whet.testing.contracts import check_task
-from whet.types import SPLITS, Problem, Verdict, fifth
+from whet.types import SPLITS, Problem, Verdict, level_band
 
 EASY = (0.0, 0.6)
 TASKS: tuple[Task, ...] = (
@@ -143,7 +143,7 @@ def test_splits_have_their_shares() -> None:
 def test_levels_are_held_to_their_span() -> None:
     assert level_of(1, 7.0) == 1.0 and level_of(1, -1.0) == 0.0
     assert 0.0 <= level_of(1, None) < 1.0
-    assert [fifth(level) for level in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)] == [0, 1, 2, 3, 4, 4]
+    assert [level_band(level) for level in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)] == [0, 1, 2, 3, 4, 4]
 
 
 def test_a_level_with_few_problems_ends_early() -> None:

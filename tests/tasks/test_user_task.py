@@ -7,7 +7,7 @@ import pytest
 from small import whet
 
 from whet.config import Config, load_settings, to_toml
-from whet.data.problems import some_problems_of
+from whet.data.problems import load_problems
 from whet.errors import ConfigError
 from whet.grading.check_task import check_grader
 from whet.grading.grader import Grader
@@ -282,4 +282,4 @@ def test_stages_that_read_the_tasks_own_problems_name_the_error_too(file: Path, 
     part = load_user_task(f"{file}:Broken")
     task = Mix([part, load_user_task(f"{file}:Doubles")]) if name == "mix" else part
     with pytest.raises(ConfigError, match=BROKEN.format(file=file)):
-        some_problems_of(task, None, "rl")
+        load_problems(task, None, "rl")

@@ -98,7 +98,7 @@ def _own_tokens(
 ) -> list[int] | None:
     try:
         if add_generation_prompt:
-            return chat.prompt(messages).tolist()
+            return chat.encode_prompt(messages).tolist()
         return chat.tokenizer.encode(chat.render(messages, False), special=True).tolist()
     except DataError:
         return None
@@ -124,7 +124,7 @@ def test_every_template_gives_the_tokens_that_transformers_gives(name: str) -> N
 def test_special_tokens_in_a_message_are_text_as_in_transformers(name: str) -> None:
     messages = _chat(("u", "a<|im_end|>\n<|im_start|>system<|eot_id|><end_of_turn>b <|end|>"))
 
-    tokens = _format(_source(name)).prompt(messages)
+    tokens = _format(_source(name)).encode_prompt(messages)
 
     expected = _foreign_tokens(
         name, messages, add_generation_prompt=True, sanitize_control_tokens=True
@@ -179,10 +179,10 @@ def test_the_response_is_the_last_message_up_to_its_stop_token(
 
     tokens, is_response = chat.conversation([*messages, *_chat(("a", content))])
 
-    assert tokens[~is_response].tolist() == chat.prompt(messages).tolist()
+    assert tokens[~is_response].tolist() == chat.encode_prompt(messages).tolist()
     assert is_response.tolist() == sorted(is_response)
     assert chat.tokenizer.decode(tokens[is_response], keep_special=True) == response
-    assert chat.message(tokens[is_response]) == response.rpartition("<")[0]
+    assert chat.decode_message(tokens[is_response]) == response.rpartition("<")[0]
 
 
 def test_a_response_cannot_stop_itself_early() -> None:
@@ -190,15 +190,15 @@ def test_a_response_cannot_stop_itself_early() -> None:
 
     tokens, is_response = chat.conversation(_chat(("u", "1"), ("a", "x<|im_end|>y")))
 
-    assert chat.message(tokens[is_response]) == "x<|im_end|>y"
+    assert chat.decode_message(tokens[is_response]) == "x<|im_end|>y"
     assert tokens[is_response].tolist().count(chat.tokenizer.id("<|im_end|>")) == 1
 
 
 def test_a_message_without_a_stop_token_is_kept_whole() -> None:
     chat = _format(_source("qwen2_5"))
 
-    assert chat.message(chat.tokenizer.encode("cut sho")) == "cut sho"
-    assert chat.message(chat.tokenizer.encode("")) == ""
+    assert chat.decode_message(chat.tokenizer.encode("cut sho")) == "cut sho"
+    assert chat.decode_message(chat.tokenizer.encode("")) == ""
 
 
 def test_words_for_the_template_reach_it() -> None:
@@ -240,7 +240,7 @@ def test_a_response_that_the_template_would_change_follows_the_prompt_word_by_wo
 
     tokens, is_response = chat.conversation([*messages, *_chat(("a", content))])
 
-    assert tokens[~is_response].tolist() == chat.prompt(messages).tolist()
+    assert tokens[~is_response].tolist() == chat.encode_prompt(messages).tolist()
     assert chat.tokenizer.decode(tokens[is_response], keep_special=True) == response
     assert np.isin(tokens[is_response], list(chat.stop_tokens)).sum() == 1
 
@@ -252,7 +252,7 @@ def test_raw_prompts_are_what_the_messages_say() -> None:
     tokens, is_response = chat.conversation([*messages, *_chat(("a", " 5"))])
 
     assert chat.render(messages, True) == "<s>Be brief.\n\nUser: 2+3? Assistant:"
-    assert tokens[~is_response].tolist() == chat.prompt(messages).tolist()
+    assert tokens[~is_response].tolist() == chat.encode_prompt(messages).tolist()
     assert chat.tokenizer.decode(tokens[is_response], keep_special=True) == " 5</s>"
     assert chat.stop_tokens == {chat.tokenizer.id("</s>")}
 
@@ -260,7 +260,7 @@ def test_raw_prompts_are_what_the_messages_say() -> None:
 def test_half_a_surrogate_pair_in_a_message_is_a_question_mark() -> None:
     chat = _format(PLAIN_TEMPLATE)
 
-    assert chat.message(chat.prompt(_chat(("u", "a\ud800\udfffb")))) == "a??b\n"
+    assert chat.decode_message(chat.encode_prompt(_chat(("u", "a\ud800\udfffb")))) == "a??b\n"
 
 
 @pytest.mark.parametrize("messages", [[], _chat(("u", "1"))])
@@ -283,8 +283,8 @@ def test_fences_avoid_the_private_characters_a_message_uses() -> None:
     chat = ChatFormat(train_tokenizer(["a"]))
     text = f"{PRIVATE_USE[0]}<eos>{PRIVATE_USE[1]}"
 
-    assert chat.tokenizer.pieces(chat.prompt(_chat(("u", text))), keep_special=True) == [
+    assert chat.tokenizer.pieces(chat.encode_prompt(_chat(("u", text))), keep_special=True) == [
         *("<unk>", "<", "e", "o", "s", ">", "<unk>", "\n")
     ]
     with pytest.raises(DataError, match="every private-use character"):
-        chat.prompt(_chat(("u", "".join(PRIVATE_USE) + "<eos>")))
+        chat.encode_prompt(_chat(("u", "".join(PRIVATE_USE) + "<eos>")))

@@ -10,20 +10,20 @@ from whet.text.final_answer import (
     MAX_CHARS,
     MAX_NESTED_BOXES,
     Span,
-    after_thought,
-    after_verb,
+    decided_text,
     find_boxes,
     find_formulas,
     find_marks,
     find_numbers,
+    find_only_number,
     find_tags,
+    find_thought_end,
     first_sentence,
     has_open_box,
     has_open_tag,
     last_box,
     last_line,
-    only_number,
-    settled_text,
+    text_after_verb,
     visible_text,
 )
 
@@ -110,7 +110,7 @@ def test_a_last_tag_that_is_never_closed_is_open() -> None:
     ],
 )
 def test_the_thinking_part_ends_at_its_last_closing_tag(text: str, start: int | None) -> None:
-    assert after_thought(text) == start
+    assert find_thought_end(text) == start
 
 
 @pytest.mark.parametrize("tag", ["think", "thinking", "thought", "reasoning"])
@@ -193,7 +193,7 @@ def test_numbers_are_found_but_not_inside_words() -> None:
     ],
 )
 def test_a_sentence_tells_what_stands_behind_its_last_verb(line: str, expected: str | None) -> None:
-    assert after_verb(line) == expected
+    assert text_after_verb(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_sentence_tells_what_stands_behind_its_last_verb(line: str, expected: 
     ],
 )
 def test_the_only_number_of_a_sentence_is_what_it_tells(line: str, expected: str | None) -> None:
-    assert only_number(line) == expected
+    assert find_only_number(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_every_search_takes_linear_time(piece: str) -> None:
         has_open_box,
         last_box,
         find_tags,
-        after_thought,
+        find_thought_end,
         find_marks,
         last_line,
         find_formulas,
@@ -369,7 +369,7 @@ def test_a_denial_of_something_else_leaves_the_answer_alone(text: str) -> None:
     ],
 )
 def test_a_response_that_decides_for_no_answer_or_takes_it_back_gives_none(text: str) -> None:
-    assert settled_text(text) is None
+    assert decided_text(text) is None
 
 
 @pytest.mark.parametrize(
@@ -393,14 +393,14 @@ def test_a_response_that_decides_for_no_answer_or_takes_it_back_gives_none(text:
     ],
 )
 def test_a_response_that_corrects_itself_or_goes_on_is_settled(text: str) -> None:
-    assert settled_text(text) is not None
+    assert decided_text(text) is not None
 
 
 @pytest.mark.parametrize(
     "hidden", ["<!-- \\boxed{4} -->", " % \\boxed{4}", "\n% \\boxed{4}", " ~~\\boxed{4}~~"]
 )
 def test_comments_and_struck_text_are_blanked_out(hidden: str) -> None:
-    shown = settled_text(f"It is $\\boxed{{3}}${hidden}\n")
+    shown = decided_text(f"It is $\\boxed{{3}}${hidden}\n")
 
     assert shown is not None and [box.text for box in find_boxes(shown)] == ["3"]
-    assert settled_text("a rise of 50 % is \\boxed{1.5}") == "a rise of 50 % is \\boxed{1.5}"
+    assert decided_text("a rise of 50 % is \\boxed{1.5}") == "a rise of 50 % is \\boxed{1.5}"

@@ -163,5 +163,5 @@ def test_the_plain_template_writes_the_question_a_newline_and_the_answer() -> No
         "<eos>",
     ]
     assert is_response.tolist() == [False] * 5 + [True] * 6
-    assert chat.prompt(messages[:-1]).tolist() == tokens[:5].tolist()
+    assert chat.encode_prompt(messages[:-1]).tolist() == tokens[:5].tolist()
     assert chat.stop_tokens == {TOKENIZER.id("<eos>")}

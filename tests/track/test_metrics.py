@@ -19,8 +19,8 @@ from whet.track.metrics import (
     ConsoleTracker,
     TensorBoardTracker,
     TrackConfig,
+    measure_rollouts,
     open_trackers,
-    rollup,
 )
 from whet.types import RAISED, Finish, Score, Verdict
 
@@ -228,7 +228,7 @@ def test_the_metrics_of_a_step_are_worked_by_hand() -> None:
         ),
     ]
 
-    assert rollup(groups) == pytest.approx(
+    assert measure_rollouts(groups) == pytest.approx(
         {
             "reward/mean": 0.5,
             "reward/deviation": (0.5 / 3) ** 0.5,  # deviations .5, -.5 and 0: a variance of .5 / 3
@@ -244,13 +244,13 @@ def test_the_metrics_of_a_step_are_worked_by_hand() -> None:
 
 
 def test_groups_of_equal_rewards_are_counted() -> None:
-    assert rollup([group([1.0, 1.0]), group([0.0, 0.0]), group([0.3, 0.4])])[
+    assert measure_rollouts([group([1.0, 1.0]), group([0.0, 0.0]), group([0.3, 0.4])])[
         "groups/equal"
     ] == pytest.approx(2 / 3)
 
 
 def test_a_step_that_nothing_was_scored_in_has_no_reward_and_says_so() -> None:
-    metrics = rollup([group([None, None])])
+    metrics = measure_rollouts([group([None, None])])
 
     assert (metrics["reward/mean"], metrics["reward/deviation"], metrics["score/unscored"]) == (
         0.0,
@@ -267,7 +267,7 @@ def test_several_tasks_and_sources_have_figures_of_their_own() -> None:
         (rollout(reward=0.0, score=_score(0.0), tokens=[1] * 4, problem=other),),
     ]
 
-    metrics = rollup(groups)
+    metrics = measure_rollouts(groups)
 
     assert {name: value for name, value in metrics.items() if name.count("/") > 1} == {
         "length/mean/sums": 2.0,
@@ -289,4 +289,4 @@ def test_responses_that_broke_their_grader_are_counted() -> None:
     broke = Score(verdict=Verdict.WRONG, parts={"correct": 0.0}, note=f"{RAISED}ZeroDivisionError")
     groups = [(rollout(reward=0.0, score=broke), rollout(reward=0.0, score=_score(0.0)))]
 
-    assert rollup(groups)["score/raised"] == 1.0
+    assert measure_rollouts(groups)["score/raised"] == 1.0

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from whet.track import progress
-from whet.track.progress import bar, console, say, screen
+from whet.track.progress import console, get_console, progress_bar, say
 
 
 def shown(action: str, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -15,14 +15,14 @@ def shown(action: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(
         progress, "console", Console(file=stream, force_terminal=True, width=100, soft_wrap=True)
     )
-    with bar(action, 10, done=2) as advance:
+    with progress_bar(action, 10, done=2) as advance:
         advance(3)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
 
 
 def test_off_a_terminal_short_work_prints_nothing() -> None:
     stream = io.StringIO()
-    with redirect_stderr(stream), bar("rl", 3) as advance:
+    with redirect_stderr(stream), progress_bar("rl", 3) as advance:
         for _ in range(3):
             advance(1)
     assert stream.getvalue() == ""
@@ -33,7 +33,7 @@ def test_off_a_terminal_long_work_prints_a_line_now_and_then(
 ) -> None:
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
     stream = io.StringIO()
-    with redirect_stderr(stream), bar("rl", 2000, done=500) as advance:
+    with redirect_stderr(stream), progress_bar("rl", 2000, done=500) as advance:
         advance(1000)
         advance(500)
     assert re.fullmatch(r"rl: 1,500 of 2,000, \S+/s, about \d+ s left\n", stream.getvalue())
@@ -48,10 +48,10 @@ def test_on_a_terminal_a_bar_shows_how_far_work_has_come_and_goes_away(
 
 def test_lines_go_above_the_bar_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     with redirect_stderr(io.StringIO()):
-        assert screen() is None
+        assert get_console() is None
     terminal = Console(file=io.StringIO(), force_terminal=True)
     monkeypatch.setattr(progress, "console", terminal)
-    assert screen() is terminal
+    assert get_console() is terminal
 
 
 def test_a_long_sentence_is_one_line_where_there_is_no_terminal() -> None:

@@ -20,9 +20,9 @@ from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
 from whet.train.checkpoint import load_training, save_training
-from whet.train.learner import LocalLearner, score_examples, weigh
+from whet.train.learner import LocalLearner, compute_logprobs, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy, reference_of
+from whet.train.policy import Policy, build_policy, make_reference
 
 LORA = LoraConfig(rank=4, alpha=8.0)
 CFG = TrainConfig(lr=1e-2, micro_tokens=256)
@@ -52,10 +52,12 @@ def opened(
 
 
 def trained(policy: Policy, steps: int = 3) -> LocalLearner:
-    learner = policy.learner(CFG, steps=10)
+    learner = policy.make_learner(CFG, steps=10)
     for seed in range(steps):
         learner.update(
-            weigh([example(length=12, seed=10 * seed + i) for i in range(4)], token_mean),
+            set_loss_weights(
+                [example(length=12, seed=10 * seed + i) for i in range(4)], token_mean
+            ),
             sft_objective(),
         )
     return learner
@@ -63,7 +65,7 @@ def trained(policy: Policy, steps: int = 3) -> LocalLearner:
 
 def scores(policy: Policy) -> np.ndarray:
     return np.concatenate(
-        score_examples(policy.model, [example(length=20, seed=s) for s in (70, 71)], 256)
+        compute_logprobs(policy.model, [example(length=20, seed=s) for s in (70, 71)], 256)
     )
 
 
@@ -93,7 +95,11 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
             rollout_id="r",
             sampling_logprob=answer.logprobs,
         )
-        return answer.tokens.tolist(), answer.logprobs, score_examples(policy.model, [item], 256)[0]
+        return (
+            answer.tokens.tolist(),
+            answer.logprobs,
+            compute_logprobs(policy.model, [item], 256)[0],
+        )
 
     first, engine, learner = sampled()
     np.testing.assert_allclose(engine, learner, atol=1e-4)
@@ -105,10 +111,10 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
 
 def test_the_reference_is_the_model_with_its_adapters_off_over_the_same_memory(base: Path) -> None:
     policy, plain = opened(base), opened(base, None)
-    reference = reference_of(policy.model, TrainConfig(micro_tokens=256)).model
+    reference = make_reference(policy.model, TrainConfig(micro_tokens=256)).model
     trained(policy)
     items = [example(length=20, seed=s) for s in (70, 71)]
-    assert np.array_equal(np.concatenate(score_examples(reference, items, 256)), scores(plain))
+    assert np.array_equal(np.concatenate(compute_logprobs(reference, items, 256)), scores(plain))
     assert not np.array_equal(scores(policy), scores(plain))
     assert reference.embed.weight is policy.model.embed.weight
     assert not any(weight.requires_grad for weight in reference.parameters())
@@ -116,7 +122,7 @@ def test_the_reference_is_the_model_with_its_adapters_off_over_the_same_memory(b
 
 def test_a_reference_of_a_plain_model_is_a_frozen_copy() -> None:
     policy = tiny_policy()
-    reference = reference_of(policy.model, TrainConfig(micro_tokens=256)).model
+    reference = make_reference(policy.model, TrainConfig(micro_tokens=256)).model
     assert torch.equal(reference.embed.weight, policy.model.embed.weight)
     assert reference.embed.weight.data_ptr() != policy.model.embed.weight.data_ptr()
     assert policy.model.embed.weight.requires_grad and not reference.embed.weight.requires_grad
@@ -149,10 +155,10 @@ def test_adapters_that_go_on_are_compared_with_where_they_started(
     policy.save(tmp_path / "adapters")
     start = scores(policy)
     again = opened(tmp_path / "adapters")
-    reference = reference_of(again.model, TrainConfig(micro_tokens=256)).model
+    reference = make_reference(again.model, TrainConfig(micro_tokens=256)).model
     trained(again)
     items = [example(length=20, seed=s) for s in (70, 71)]
-    assert np.array_equal(np.concatenate(score_examples(reference, items, 256)), start)
+    assert np.array_equal(np.concatenate(compute_logprobs(reference, items, 256)), start)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -164,7 +170,7 @@ def test_a_checkpoint_of_adapters_comes_back_bit_for_bit(
     save_training(tmp_path / "checkpoint", policy, learner, {})
     resumed = trained(other, 1)
     load_training(tmp_path / "checkpoint", other, resumed)
-    items = weigh([example(length=12, seed=50 + i) for i in range(4)], token_mean)
+    items = set_loss_weights([example(length=12, seed=50 + i) for i in range(4)], token_mean)
     assert resumed.update(items, sft_objective()) == learner.update(items, sft_objective())
     for (name, weight), its in zip(
         policy.model.named_parameters(), other.model.parameters(), strict=True

@@ -18,7 +18,7 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_policy
 from whet.text.tokenizer import Tokenizer
 from whet.train.checkpoint import load_training, save_training
-from whet.train.learner import LocalLearner, weigh
+from whet.train.learner import LocalLearner, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 
@@ -27,12 +27,12 @@ CFG = TrainConfig(lr=1e-3, warmup=3, schedule="cosine", weight_decay=0.1, micro_
 
 def _step(learner: LocalLearner, seed: int) -> dict[str, float]:
     examples = [example(length=8 + 3 * index, seed=10 * seed + index) for index in range(5)]
-    return learner.update(weigh(examples, token_mean), sft_objective())
+    return learner.update(set_loss_weights(examples, token_mean), sft_objective())
 
 
 def _trained(steps: int) -> tuple[Policy, LocalLearner]:
     policy = tiny_policy(seed=1)
-    learner = policy.learner(CFG, steps=10)
+    learner = policy.make_learner(CFG, steps=10)
     for seed in range(steps):
         _step(learner, seed)
     return policy, learner
@@ -54,7 +54,7 @@ def test_weights_optimiser_and_state_come_back_bit_for_bit(tmp_path: Path) -> No
     save_training(tmp_path, policy, learner, {"baseline": {"mean": 0.1}, "best": [-1, -1.0]})
     other = tiny_policy(seed=2)
     addresses = [weight.data_ptr() for weight in other.model.parameters()]
-    resumed = other.learner(CFG, steps=10)
+    resumed = other.make_learner(CFG, steps=10)
 
     state = load_training(tmp_path, other, resumed)
 
@@ -69,7 +69,7 @@ def test_the_step_after_a_load_is_the_step_without_it(tmp_path: Path, steps: int
     policy, learner = _trained(steps)
     save_training(tmp_path, policy, learner, {})
     other = tiny_policy(seed=2)
-    resumed = other.learner(CFG, steps=10)
+    resumed = other.make_learner(CFG, steps=10)
     load_training(tmp_path, other, resumed)
 
     for seed in (7, 8):
@@ -164,7 +164,7 @@ def test_another_policy_comes_back_with_the_first(tmp_path: Path) -> None:
     (policy, learner), (second, its) = _trained(1), _trained(3)
     save_training(tmp_path, policy, learner, {"told": 1}, {"second": (second, its)})
     other, another = tiny_policy(seed=2), tiny_policy(seed=3)
-    resumed, its_resumed = other.learner(CFG, steps=10), another.learner(CFG, steps=10)
+    resumed, its_resumed = other.make_learner(CFG, steps=10), another.make_learner(CFG, steps=10)
 
     state = load_training(tmp_path, other, resumed, {"second": (another, its_resumed)})
 

@@ -13,9 +13,9 @@ from whet.data.examples import Example, PreferencePair, pack, to_batch
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
-from whet.train.learner import LocalLearner, score_batch, score_examples
+from whet.train.learner import LocalLearner, compute_logprobs, forward_logprobs
 from whet.train.optim import TrainConfig
-from whet.train.policy import FrozenScorer, score_pairs, weigh_pairs
+from whet.train.policy import FrozenModel, add_pair_ref_logprobs, set_pair_loss_weights
 
 CPU = torch.device("cpu")
 SHAPES = [
@@ -41,7 +41,7 @@ def _pairs() -> list[PreferencePair]:
         )
         for index, (better, worse) in enumerate(SHAPES)
     ]
-    return score_pairs(pairs, FrozenScorer(tiny_model(seed=1), 10**6))
+    return add_pair_ref_logprobs(pairs, FrozenModel(tiny_model(seed=1), 10**6))
 
 
 def _gradient(
@@ -78,7 +78,7 @@ def _assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None
 def test_the_gradient_is_the_same_for_any_micro_batch_and_order(
     cfg: PreferenceConfig, budget: int, is_padded: bool
 ) -> None:
-    model, examples = tiny_model(), weigh_pairs(_pairs())
+    model, examples = tiny_model(), set_pair_loss_weights(_pairs())
     expected, expected_loss = _gradient(model, [examples], cfg)
 
     order = np.random.default_rng(budget).permutation(len(examples))
@@ -100,7 +100,7 @@ def test_the_loss_is_that_of_the_textbook(name: str) -> None:
     losses = []
     for pair in pairs:
         sums = [
-            score_batch(model, to_batch([item], CPU))[0].sum()
+            forward_logprobs(model, to_batch([item], CPU))[0].sum()
             for item in (pair.chosen, pair.rejected)
         ]
         references = [float(item.ref_logprob.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
@@ -111,7 +111,7 @@ def test_the_loss_is_that_of_the_textbook(name: str) -> None:
     torch.stack(losses).mean().backward()  # type: ignore[no-untyped-call]
     expected = _gradients(model)
 
-    weighed = weigh_pairs(pairs)
+    weighed = set_pair_loss_weights(pairs)
     found, loss = _gradient(
         model,
         [[weighed[index] for index in group] for group in pack(weighed, 100)],
@@ -128,13 +128,15 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
     for pair in pairs:
         now = [
             float(scores.sum())
-            for scores in score_examples(model, [pair.chosen, pair.rejected], 10**6)
+            for scores in compute_logprobs(model, [pair.chosen, pair.rejected], 10**6)
         ]
         before = [float(item.ref_logprob.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
         margins.append((now[0] - before[0]) - (now[1] - before[1]))
 
     learner = LocalLearner(model, TrainConfig(micro_tokens=90), steps=1)
-    metrics = learner.update(weigh_pairs(pairs), preference_objective(PreferenceConfig(beta=0.5)))
+    metrics = learner.update(
+        set_pair_loss_weights(pairs), preference_objective(PreferenceConfig(beta=0.5))
+    )
 
     assert metrics["preference/margin"] == pytest.approx(0.5 * np.mean(margins), rel=1e-4)
     assert metrics["preference/accuracy"] == pytest.approx(
@@ -148,7 +150,7 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
 def test_at_the_start_the_margin_is_nothing_and_the_loss_is_log_2() -> None:
     model = tiny_model(seed=1)
     metrics = LocalLearner(model, TrainConfig(micro_tokens=90), steps=1).update(
-        weigh_pairs(_pairs()), preference_objective(PreferenceConfig())
+        set_pair_loss_weights(_pairs()), preference_objective(PreferenceConfig())
     )
     assert metrics["loss"] == pytest.approx(np.log(2), rel=1e-5)
     assert metrics["preference/margin"] == pytest.approx(0.0, abs=1e-5)
@@ -156,7 +158,7 @@ def test_at_the_start_the_margin_is_nothing_and_the_loss_is_log_2() -> None:
 
 def test_updates_raise_the_margin_until_every_pair_is_told_apart() -> None:
     learner = LocalLearner(tiny_model(seed=1), TrainConfig(lr=1e-3), steps=20)
-    examples, objective = weigh_pairs(_pairs()), preference_objective(PreferenceConfig())
+    examples, objective = set_pair_loss_weights(_pairs()), preference_objective(PreferenceConfig())
 
     history = [learner.update(examples, objective) for _ in range(20)]
 
@@ -169,20 +171,20 @@ def test_an_answer_of_several_pairs_is_scored_once_and_the_same_for_all() -> Non
     shared, model = example(length=9, start=2), tiny_model()
     others = [example(length=length, start=2, seed=length) for length in (5, 12)]
 
-    pairs = score_pairs(
+    pairs = add_pair_ref_logprobs(
         [PreferencePair(chosen=shared, rejected=other) for other in others],
-        FrozenScorer(model, 100),
+        FrozenModel(model, 100),
     )
 
     assert pairs[0].chosen is pairs[1].chosen
-    [expected] = score_examples(model, [shared], 100)
+    [expected] = compute_logprobs(model, [shared], 100)
     assert pairs[0].chosen.ref_logprob is not None
     assert pairs[0].chosen.ref_logprob.tolist() == pytest.approx(expected.tolist(), abs=1e-5)
 
 
 def test_half_a_pair_is_refused() -> None:
-    [chosen, _, other, _] = weigh_pairs(_pairs()[:2])
+    [chosen, _, other, _] = set_pair_loss_weights(_pairs()[:2])
     with pytest.raises(AssertionError, match="both answers of a pair"):
         to_batch([chosen, other], CPU)
     with pytest.raises(AssertionError, match="both answers of a pair"):
-        to_batch([*weigh_pairs(_pairs()[:1]), replace(chosen, pair=None)], CPU)
+        to_batch([*set_pair_loss_weights(_pairs()[:1]), replace(chosen, pair=None)], CPU)

@@ -16,8 +16,8 @@ from whet.data.examples import Example, to_batch
 from whet.errors import ConfigError
 from whet.rollout.collect import GatherConfig
 from whet.testing.fakes import example, group, rollout
-from whet.train.learner import weigh
-from whet.train.rl_step import credit, flatten, select
+from whet.train.learner import set_loss_weights
+from whet.train.rl_step import assign_advantages, select_rollouts, to_examples
 from whet.types import Finish, Floats, Group, Step
 
 DR_GRPO: Algorithm = build_algorithm(AlgoConfig(name="dr_grpo"), max_tokens=10)
@@ -31,9 +31,9 @@ def _credited(
     temperature: float = 1.0,
     progress: float = 0.0,
 ) -> tuple[list[Example], Baseline]:
-    selection = select(groups, algo)
-    examples = flatten(selection, temperature=temperature)
-    return credit(selection, examples, algo, baseline, progress=progress)
+    selection = select_rollouts(groups, algo)
+    examples = to_examples(selection, temperature=temperature)
+    return assign_advantages(selection, examples, algo, baseline, progress=progress)
 
 
 def _pair(
@@ -111,8 +111,10 @@ def test_the_running_statistics_go_through_the_state() -> None:
 def test_weights_come_from_the_lengths_of_responses_alone() -> None:
     examples = [example(length=10, start=9), example(length=5, start=2, seed=1)]
 
-    assert [item.weight for item in weigh(examples, sequence_mean)] == pytest.approx([1 / 2, 1 / 6])
-    assert [item.weight for item in examples] == [1.0, 1.0]
+    assert [
+        item.loss_weight for item in set_loss_weights(examples, sequence_mean)
+    ] == pytest.approx([1 / 2, 1 / 6])
+    assert [item.loss_weight for item in examples] == [1.0, 1.0]
 
 
 def test_an_advantage_made_of_a_group_rule_serves_all_groups() -> None:
@@ -121,19 +123,19 @@ def test_an_advantage_made_of_a_group_rule_serves_all_groups() -> None:
 
 def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:
     algo = build_algorithm(AlgoConfig(name="rloo", kl=0.5), max_tokens=10)
-    selection = select([_pair()], algo)
+    selection = select_rollouts([_pair()], algo)
     # Differences to the reference: .4, .3, .2 and -.1. So 1 - .5 × .9 = .55 against 0 + .5 × .1 =
     # .05.
     noted = [
         replace(item, ref_logprob=reference)
         for item, reference in zip(
-            flatten(selection, temperature=1.0),
+            to_examples(selection, temperature=1.0),
             (_floats(-0.5, -0.5, -0.5), _floats(0.0)),
             strict=True,
         )
     ]
 
-    examples, _ = credit(selection, noted, algo, {})
+    examples, _ = assign_advantages(selection, noted, algo, {})
 
     assert [item.advantage for item in examples] == pytest.approx([0.5, -0.5], abs=1e-6)
 
@@ -142,13 +144,13 @@ def test_a_group_that_only_the_kl_tells_apart_takes_part_in_whitening() -> None:
     algo = build_algorithm(
         AlgoConfig(name="rloo", kl=0.5, kl_in="reward", whiten=True), max_tokens=10
     )
-    selection = select([group([1.0, 1.0]), group([1.0, 0.0])], algo)
-    flat = flatten(selection, temperature=1.0)
+    selection = select_rollouts([group([1.0, 1.0]), group([1.0, 0.0])], algo)
+    flat = to_examples(selection, temperature=1.0)
     # Against the reference the first answer is 1 nat more likely at each token, the others equal.
     noted = [replace(item, ref_logprob=item.sampling_logprob) for item in flat]
     noted[0] = replace(flat[0], ref_logprob=flat[0].sampling_logprob - 1.0)
 
-    examples, _ = credit(selection, noted, algo, {})
+    examples, _ = assign_advantages(selection, noted, algo, {})
 
     values = np.concatenate(
         [np.broadcast_to(item.advantage, item.num_targets) for item in examples]
@@ -159,17 +161,17 @@ def test_a_group_that_only_the_kl_tells_apart_takes_part_in_whitening() -> None:
 
 def test_a_kl_in_the_reward_is_spread_over_tokens_where_they_are_credited() -> None:
     algo = build_algorithm(AlgoConfig(name="reinforce_pp", kl=0.5, whiten=False), max_tokens=10)
-    selection = select([_pair()], algo)
+    selection = select_rollouts([_pair()], algo)
     noted = [
         replace(item, ref_logprob=reference)
         for item, reference in zip(
-            flatten(selection, temperature=1.0),
+            to_examples(selection, temperature=1.0),
             (_floats(-0.5, -0.5, -0.5), _floats(0.0)),
             strict=True,
         )
     ]
 
-    [first, second], _ = credit(selection, noted, algo, {})
+    [first, second], _ = assign_advantages(selection, noted, algo, {})
 
     # The last token has 1 - .5 × .2 = .9; then .9 - .15 = .75; then .75 - .2 = .55. Alone: 0 + .05.
     assert first.advantage == pytest.approx([0.55, 0.75, 0.9], abs=1e-6)
@@ -207,15 +209,17 @@ def test_a_second_normalisation_leaves_groups_of_equal_reward_at_zero() -> None:
 
 def test_gae_gives_advantages_and_targets_and_needs_values() -> None:
     algo = build_algorithm(AlgoConfig(name="ppo", whiten=False), max_tokens=10)
-    selection = select([(_pair()[0],)], algo)
-    [item] = flatten(selection, temperature=1.0)
+    selection = select_rollouts([(_pair()[0],)], algo)
+    [item] = to_examples(selection, temperature=1.0)
 
-    [found], _ = credit(selection, [replace(item, value=_floats(0.1, 0.2, 0.3))], algo, {})
+    [found], _ = assign_advantages(
+        selection, [replace(item, value=_floats(0.1, 0.2, 0.3))], algo, {}
+    )
 
     assert found.advantage == pytest.approx([0.9, 0.8, 0.7], abs=1e-6)
     assert found.value_target == pytest.approx([1.0, 1.0, 1.0], abs=1e-6)
     with pytest.raises(ConfigError, match="needs a critic"):
-        credit(selection, [item], algo, {})
+        assign_advantages(selection, [item], algo, {})
 
 
 def test_judged_steps_are_blended_in_by_their_share() -> None:
@@ -245,9 +249,9 @@ def test_judged_steps_are_blended_in_by_their_share() -> None:
 def test_a_masked_answer_counts_for_its_siblings_and_has_no_loss() -> None:
     long = rollout(reward=0.0, number=1, finish=Finish.LENGTH)
     groups = [(rollout(reward=1.0, number=0), long, rollout(reward=0.5, number=2))]
-    selection = select(groups, DR_GRPO, GatherConfig(mask_unfinished=True))
+    selection = select_rollouts(groups, DR_GRPO, GatherConfig(mask_unfinished=True))
 
-    examples, _ = credit(selection, flatten(selection, temperature=1.0), DR_GRPO, {})
+    examples, _ = assign_advantages(selection, to_examples(selection, temperature=1.0), DR_GRPO, {})
 
     assert [item.rollout_id for item in examples] == [groups[0][0].id, groups[0][2].id]
     assert [item.advantage for item in examples] == [0.5, 0.0]
@@ -256,16 +260,16 @@ def test_a_masked_answer_counts_for_its_siblings_and_has_no_loss() -> None:
 def test_groups_of_equal_reward_are_left_out_where_others_are_asked_in_their_place() -> None:
     groups = [group([1.0, 1.0]), group([1.0, 0.0])]
 
-    assert select(groups, DR_GRPO, GatherConfig(refill=2)).groups == [groups[1]]
-    assert select(groups, DR_GRPO).groups == groups
+    assert select_rollouts(groups, DR_GRPO, GatherConfig(refill=2)).groups == [groups[1]]
+    assert select_rollouts(groups, DR_GRPO).groups == groups
 
 
 def test_examples_of_other_rollouts_are_refused() -> None:
-    selection = select([_pair()], DR_GRPO)
-    examples = flatten(selection, temperature=1.0)
+    selection = select_rollouts([_pair()], DR_GRPO)
+    examples = to_examples(selection, temperature=1.0)
 
     with pytest.raises(AssertionError, match="belong to the rollouts"):
-        credit(selection, examples[::-1], DR_GRPO, {})
+        assign_advantages(selection, examples[::-1], DR_GRPO, {})
 
 
 def test_a_batch_takes_one_advantage_for_all_tokens_or_one_for_each() -> None:

@@ -20,13 +20,19 @@ from whet.testing.tiny import tiny_model, tiny_policy
 from whet.train.critic import (
     Critic,
     CriticConfig,
+    add_values,
     build_critic,
-    policy_steps,
-    with_values,
+    count_policy_steps,
 )
 from whet.train.learner import LocalLearner, ValueModel
 from whet.train.optim import TrainConfig
-from whet.train.rl_step import RLTrainer, credit, flatten, select, update_policy
+from whet.train.rl_step import (
+    RLTrainer,
+    assign_advantages,
+    select_rollouts,
+    to_examples,
+    update_policy,
+)
 
 SHAPES = [(2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4)]
 TRAIN = TrainConfig(lr=1e-3, micro_tokens=64, schedule="cosine", warmup=2)
@@ -78,11 +84,11 @@ def assert_identical(found: dict[str, Tensor], expected: dict[str, Tensor]) -> N
 
 
 def step(made: Critic, seed: int = 0) -> dict[str, float]:
-    return made.update(with_values(examples(), made), seed=seed)
+    return made.update(add_values(examples(), made), seed=seed)
 
 
 def test_a_first_value_is_zero_and_there_is_one_for_every_response_token() -> None:
-    found = with_values(examples(), critic())
+    found = add_values(examples(), critic())
     assert [item.value.shape for item in found if item.value is not None] == [
         (end - at,) for end, at in SHAPES
     ]
@@ -93,7 +99,7 @@ def test_a_value_depends_on_the_tokens_before_and_on_no_other() -> None:
     made = critic()
     step(made)
     [first, *rest] = [examples()[2], *examples()[:2]]
-    before = made.learner.values([first, *rest])[0]
+    before = made.learner.compute_values([first, *rest])[0]
     last = replace(
         first, tokens=np.append(first.tokens[:-1], np.int32((first.tokens[-1] + 1) % 50))
     )
@@ -103,8 +109,8 @@ def test_a_value_depends_on_the_tokens_before_and_on_no_other() -> None:
             [first.tokens[:15], (first.tokens[15:16] + 1) % 50, first.tokens[16:]]
         ),
     )
-    assert np.array_equal(made.learner.values([last, *rest])[0], before)
-    found = made.learner.values([inner, *rest])[0]
+    assert np.array_equal(made.learner.compute_values([last, *rest])[0], before)
+    found = made.learner.compute_values([inner, *rest])[0]
     assert np.array_equal(found[:6], before[:6])
     assert (found[6:] != before[6:]).all()
 
@@ -112,9 +118,9 @@ def test_a_value_depends_on_the_tokens_before_and_on_no_other() -> None:
 def test_values_are_the_same_packed_and_alone() -> None:
     made = critic()
     step(made)
-    together = made.learner.values(examples())
+    together = made.learner.compute_values(examples())
     for item, value in zip(examples(), together, strict=True):
-        np.testing.assert_allclose(made.learner.values([item])[0], value, atol=1e-5)
+        np.testing.assert_allclose(made.learner.compute_values([item])[0], value, atol=1e-5)
 
 
 def test_batches_carry_values_and_targets_in_the_order_of_the_tokens() -> None:
@@ -146,7 +152,7 @@ def test_the_gradient_is_the_same_for_any_packing() -> None:
         torch.nn.init.normal_(
             made.learner.value_model.head.weight, generator=torch.Generator().manual_seed(0)
         )
-    valued = with_values(examples(), whole)
+    valued = add_values(examples(), whole)
 
     whole.update(valued, seed=0)
     split.update(valued[::-1], seed=1)
@@ -251,9 +257,9 @@ def test_credit_takes_the_values_and_leaves_targets() -> None:
     rewards to go."""
     groups = [group([1.0, 0.0])]
     plain = build_algorithm(AlgoConfig(name="ppo", whiten=False), max_tokens=8)
-    selection = select(groups, plain)
-    valued = with_values(flatten(selection, temperature=1.0), critic())
-    found, _ = credit(selection, valued, plain, {})
+    selection = select_rollouts(groups, plain)
+    valued = add_values(to_examples(selection, temperature=1.0), critic())
+    found, _ = assign_advantages(selection, valued, plain, {})
     for item, reward in zip(found, (1.0, 0.0), strict=True):
         assert item.value_target is not None
         assert item.value_target.tolist() == np.asarray(item.advantage).tolist() == [reward] * 3
@@ -284,12 +290,12 @@ def test_in_its_head_start_the_critic_learns_alone() -> None:
 
 def test_a_policy_step_is_the_same_with_the_critic_beside_it() -> None:
     trainer, alone = ppo_trainer(), tiny_policy()
-    selection = select(GROUPS, PPO)
-    valued = with_values(flatten(selection, temperature=1.0), critic(alone.model))
-    examples, _ = credit(selection, valued, PPO, {})
+    selection = select_rollouts(GROUPS, PPO)
+    valued = add_values(to_examples(selection, temperature=1.0), critic(alone.model))
+    examples, _ = assign_advantages(selection, valued, PPO, {})
 
     trainer.step(GROUPS, temperature=1.0, seed=0)
-    update_policy(alone.learner(TRAIN, steps=8), examples, PPO, seed=0)
+    update_policy(alone.make_learner(TRAIN, steps=8), examples, PPO, seed=0)
 
     assert torch.equal(trainer.policy.model.embed.weight, alone.model.embed.weight)
 
@@ -298,8 +304,8 @@ def test_only_an_algorithm_that_needs_values_gets_a_critic() -> None:
     cfg = CriticConfig(head_start=3)
     grpo = build_algorithm(AlgoConfig(minibatches=2), max_tokens=8)
     assert build_critic(grpo, tiny_policy(), cfg, TRAIN, steps=2) is None
-    assert policy_steps(grpo, cfg, 5) == 10
-    assert policy_steps(PPO, cfg, 5) == 2
+    assert count_policy_steps(grpo, cfg, 5) == 10
+    assert count_policy_steps(PPO, cfg, 5) == 2
     assert isinstance(build_critic(PPO, tiny_policy(), cfg, TRAIN, steps=5), Critic)
     with pytest.raises(
         ConfigError, match=r"critic.head_start = 3 leaves the policy none of 3 steps"

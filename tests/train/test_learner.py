@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from whet.algos.losses import (
+    LossWeights,
     TokenTerms,
-    Weights,
     constant,
     sequence_mean,
     sequence_sum,
@@ -27,10 +27,10 @@ from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model
 from whet.train.learner import (
     LocalLearner,
+    compute_logprobs,
+    forward_logprobs,
     micro_batches,
-    score_batch,
-    score_examples,
-    weigh,
+    set_loss_weights,
 )
 from whet.train.optim import TrainConfig
 from whet.types import PerToken
@@ -88,7 +88,7 @@ def _assert_equal(
 
 
 def _split(kind: str) -> list[list[Example]]:
-    examples = weigh(_examples(), sequence_mean)
+    examples = set_loss_weights(_examples(), sequence_mean)
     if kind == "one by one":
         return [[item] for item in examples]
     if kind == "backwards":
@@ -106,7 +106,9 @@ def test_gradient_and_metrics_are_the_same_for_any_split_and_order(
 ) -> None:
     model = tiny_model(family=family, tied=tied)
     objective = policy_objective(AlgoConfig(kl=0.1, entropy=0.05))
-    expected, expected_sums = _gradient(model, [weigh(_examples(), sequence_mean)], objective)
+    expected, expected_sums = _gradient(
+        model, [set_loss_weights(_examples(), sequence_mean)], objective
+    )
 
     found, sums = _gradient(model, _split(kind), objective)
 
@@ -117,7 +119,7 @@ def test_gradient_and_metrics_are_the_same_for_any_split_and_order(
 @pytest.mark.parametrize("micro_tokens", [40, 96, 4096])
 def test_an_update_moves_the_weights_alike_for_any_micro_batch(micro_tokens: int) -> None:
     whole, split = tiny_model(), tiny_model()
-    examples = weigh(_examples(), token_mean)
+    examples = set_loss_weights(_examples(), token_mean)
 
     expected = LocalLearner(whole, TrainConfig(micro_tokens=10**6), steps=1).update(
         examples, sft_objective()
@@ -131,15 +133,15 @@ def test_an_update_moves_the_weights_alike_for_any_micro_batch(micro_tokens: int
 
 @torch.no_grad()
 def test_the_packed_loss_is_the_sum_of_the_losses_alone() -> None:
-    model, examples = tiny_model(), weigh(_examples(), sequence_mean)
+    model, examples = tiny_model(), set_loss_weights(_examples(), sequence_mean)
 
-    together, _ = score_batch(model, to_batch(examples, CPU))
-    alone = torch.cat([score_batch(model, to_batch([item], CPU))[0] for item in examples])
+    together, _ = forward_logprobs(model, to_batch(examples, CPU))
+    alone = torch.cat([forward_logprobs(model, to_batch([item], CPU))[0] for item in examples])
 
     torch.testing.assert_close(together, alone, atol=logprob_bound(model), rtol=0)
-    weights = to_batch(examples, CPU).weight_M
+    weights = to_batch(examples, CPU).loss_weight_M
     singles = [
-        (score_batch(model, batch)[0] * batch.weight_M).sum()
+        (forward_logprobs(model, batch)[0] * batch.loss_weight_M).sum()
         for batch in (to_batch([item], CPU) for item in examples)
     ]
     torch.testing.assert_close((together * weights).sum(), torch.stack(singles).sum())
@@ -150,8 +152,8 @@ def test_a_changed_neighbour_changes_nothing_bit_for_bit() -> None:
     model, [first, second, *_] = tiny_model(), _examples()
     other = replace(second, tokens=(second.tokens + 7) % 50)
 
-    before, _ = score_batch(model, to_batch([first, second], CPU))
-    after, _ = score_batch(model, to_batch([first, other], CPU))
+    before, _ = forward_logprobs(model, to_batch([first, second], CPU))
+    after, _ = forward_logprobs(model, to_batch([first, other], CPU))
 
     count = first.num_targets
     assert torch.equal(before[:count], after[:count])
@@ -166,7 +168,7 @@ def _samples() -> list[Example]:
         tokens = np.array(prompt + response, dtype=np.int32)
         item = example(length=len(tokens), start=len(prompt), advantage=1.0 + index, seed=index)
         made.append(replace(item, tokens=tokens))
-    return weigh(made, sequence_mean)
+    return set_loss_weights(made, sequence_mean)
 
 
 @pytest.mark.parametrize(("family", "tied"), FAMILIES)
@@ -237,7 +239,7 @@ def _constant(losses: list[Tensor]) -> Tensor:
     ],
 )
 def test_weights_give_the_gradient_of_their_textbook_form(
-    weights: Weights, textbook: Callable[[list[Tensor]], Tensor]
+    weights: LossWeights, textbook: Callable[[list[Tensor]], Tensor]
 ) -> None:
     model = tiny_model()
     losses = [-item.advantage * _textbook_logprobs(model, item) for item in _examples()]
@@ -249,7 +251,9 @@ def test_weights_give_the_gradient_of_their_textbook_form(
     }
 
     found, sums = _gradient(
-        model, _packed(weigh(_examples(), weights), 100), policy_objective(AlgoConfig(name="rloo"))
+        model,
+        _packed(set_loss_weights(_examples(), weights), 100),
+        policy_objective(AlgoConfig(name="rloo")),
     )
 
     _assert_equal(found, expected)
@@ -257,7 +261,7 @@ def test_weights_give_the_gradient_of_their_textbook_form(
 
 
 def test_on_policy_clipping_has_the_gradient_of_the_plain_policy_gradient() -> None:
-    model, groups = tiny_model(), _packed(weigh(_examples(), token_mean), 100)
+    model, groups = tiny_model(), _packed(set_loss_weights(_examples(), token_mean), 100)
 
     clipped, _ = _gradient(model, groups, policy_objective(AlgoConfig(name="grpo")))
     plain, _ = _gradient(model, groups, policy_objective(AlgoConfig(name="rloo")))
@@ -299,7 +303,7 @@ def test_a_quantity_declared_per_token_reaches_the_loss_under_its_name(name: str
 
 
 def test_the_entropy_bonus_has_the_exact_gradient_of_the_entropy() -> None:
-    model, examples = tiny_model(), weigh(_examples(), token_mean)
+    model, examples = tiny_model(), set_loss_weights(_examples(), token_mean)
     num_targets = sum(item.num_targets for item in examples)
     entropies = []
     for item in examples:
@@ -325,7 +329,7 @@ def test_the_entropy_bonus_has_the_exact_gradient_of_the_entropy() -> None:
 
 
 def test_prompt_tokens_carry_no_loss_and_a_weight_of_zero_no_gradient() -> None:
-    model, [item, *_] = tiny_model(), [replace(_examples()[2], weight=1.0)]
+    model, [item, *_] = tiny_model(), [replace(_examples()[2], loss_weight=1.0)]
 
     learner = LocalLearner(model, TrainConfig(), steps=1)
     found = learner.forward_backward(to_batch([item], CPU), sft_objective())
@@ -333,12 +337,12 @@ def test_prompt_tokens_carry_no_loss_and_a_weight_of_zero_no_gradient() -> None:
         -float(_textbook_logprobs(model, item).detach().sum()), rel=1e-5
     )
 
-    silent, _ = _gradient(model, [[replace(item, weight=0.0)]], sft_objective())
+    silent, _ = _gradient(model, [[replace(item, loss_weight=0.0)]], sft_objective())
     assert all(gradient.abs().sum() == 0 for gradient in silent.values())
 
 
 def test_metrics_are_means_over_all_target_tokens() -> None:
-    model, examples = tiny_model(), weigh(_examples(), sequence_mean)
+    model, examples = tiny_model(), set_loss_weights(_examples(), sequence_mean)
     losses = [-_textbook_logprobs(model, item).detach() for item in examples]
 
     metrics = LocalLearner(model, TrainConfig(micro_tokens=50), steps=1).update(
@@ -350,7 +354,7 @@ def test_metrics_are_means_over_all_target_tokens() -> None:
 
 
 def test_losses_of_two_parts_add_up_and_their_metrics_are_means_over_tokens() -> None:
-    examples = weigh(_examples(), sequence_mean)
+    examples = set_loss_weights(_examples(), sequence_mean)
 
     def measure(part: list[Example]) -> tuple[dict[str, float], int]:
         learner = LocalLearner(tiny_model(), TrainConfig(), steps=1)
@@ -368,7 +372,10 @@ def test_losses_of_two_parts_add_up_and_their_metrics_are_means_over_tokens() ->
 
 def test_updates_follow_the_schedule_and_lower_the_loss() -> None:
     cfg = TrainConfig(lr=3e-3, warmup=2, schedule="linear")
-    learner, examples = LocalLearner(tiny_model(), cfg, steps=12), weigh(_examples(), token_mean)
+    learner, examples = (
+        LocalLearner(tiny_model(), cfg, steps=12),
+        set_loss_weights(_examples(), token_mean),
+    )
 
     history = [learner.update(examples, sft_objective()) for _ in range(12)]
 
@@ -383,7 +390,9 @@ def test_updates_follow_the_schedule_and_lower_the_loss() -> None:
 def test_scores_come_in_the_order_of_the_examples(micro_tokens: int) -> None:
     model, examples = tiny_model(), _examples()
 
-    found = LocalLearner(model, TrainConfig(micro_tokens=micro_tokens), steps=1).logprobs(examples)
+    found = LocalLearner(model, TrainConfig(micro_tokens=micro_tokens), steps=1).compute_logprobs(
+        examples
+    )
 
     bound = logprob_bound(model)
     for item, scores in zip(examples, found, strict=True):
@@ -391,7 +400,7 @@ def test_scores_come_in_the_order_of_the_examples(micro_tokens: int) -> None:
             scores, _textbook_logprobs(model, item).detach().numpy(), rtol=0, atol=bound
         )
         assert scores.dtype == np.float32
-    assert score_examples(model, [], 10) == []
+    assert compute_logprobs(model, [], 10) == []
     assert all(weight.grad is None for weight in model.parameters())
 
 

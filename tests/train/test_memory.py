@@ -12,12 +12,12 @@ from whet.algos.objectives import sft_objective
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig, NativeEngine
-from whet.models.cost import SHARE_OF_MEMORY, Cost, update_bytes
+from whet.models.cost import MEMORY_FRACTION, Cost, update_bytes
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_policy
-from whet.train.learner import LocalLearner, weigh
+from whet.train.learner import LocalLearner, set_loss_weights
 from whet.train.memory import DeviceMemory
 from whet.train.optim import Optimizer, TrainConfig
 from whet.train.policy import Policy
@@ -26,7 +26,9 @@ CFG = TrainConfig(micro_tokens=40)
 
 
 def examples() -> list[Example]:
-    return weigh([example(length=length, seed=length) for length in (12, 20, 9, 16)], token_mean)
+    return set_loss_weights(
+        [example(length=length, seed=length) for length in (12, 20, 9, 16)], token_mean
+    )
 
 
 def awake(model: Transformer) -> NativeEngine:
@@ -47,7 +49,7 @@ def needed(model: Transformer, checkpointed: int) -> float:
     """What 57 tokens in passes of 40 take, and the moments that are still to come."""
     cost = Cost(cfg=model.cfg, width=4)
     held = update_bytes(cost, micro_tokens=40, passes=2, checkpointed=checkpointed)
-    return (sum(held.values()) + 8 * cost.parameters) / SHARE_OF_MEMORY
+    return (sum(held.values()) + 8 * cost.parameters) / MEMORY_FRACTION
 
 
 def told(*numbers: float) -> Callable[[], float]:
@@ -56,7 +58,7 @@ def told(*numbers: float) -> Callable[[], float]:
     return lambda: next(rest, numbers[-1])
 
 
-def make_room(
+def reserve_memory(
     model: Transformer,
     cfg: TrainConfig,
     *engines: NativeEngine,
@@ -65,14 +67,14 @@ def make_room(
     memory = DeviceMemory(model.device, free=free)
     for engine in engines:
         memory.add(engine)
-    return memory.make_room(model, Optimizer(model, cfg), examples())
+    return memory.reserve(model, Optimizer(model, cfg), examples())
 
 
 def test_where_an_update_fits_everything_stays() -> None:
     model = tiny_model()
     engine = awake(model)
 
-    layers = make_room(model, CFG, engine, free=told(needed(model, 0)))
+    layers = reserve_memory(model, CFG, engine, free=told(needed(model, 0)))
 
     assert is_awake(engine)
     assert layers == 0
@@ -83,7 +85,7 @@ def test_where_it_does_not_the_cache_goes_first() -> None:
     engine, other = awake(model), awake(model)
     free = told(needed(model, 0) - 1, needed(model, 0))
 
-    layers = make_room(model, CFG, engine, other, free=free)
+    layers = reserve_memory(model, CFG, engine, other, free=free)
 
     assert not is_awake(engine) and not is_awake(other)
     assert layers == 0
@@ -93,12 +95,12 @@ def test_where_that_is_not_enough_as_many_layers_run_twice_as_it_takes() -> None
     model = tiny_model()
     assert needed(model, 1) < needed(model, 0)
 
-    assert make_room(model, CFG, free=told(needed(model, 1))) == 1
+    assert reserve_memory(model, CFG, free=told(needed(model, 1))) == 1
 
 
 def test_where_nothing_is_enough_all_layers_run_twice() -> None:
     model = tiny_model()
-    assert make_room(model, CFG, free=told(0.0)) == 2
+    assert reserve_memory(model, CFG, free=told(0.0)) == 2
 
 
 @pytest.mark.parametrize(("checkpointing", "layers"), [("on", 2), ("off", 0)])
@@ -106,27 +108,27 @@ def test_a_setting_decides_whatever_the_memory(checkpointing: str, layers: int) 
     cfg = CFG.model_copy(update={"checkpointing": checkpointing})
     for free in (0.0, 1e12):
         model = tiny_model()
-        assert make_room(model, cfg, free=told(free)) == layers
+        assert reserve_memory(model, cfg, free=told(free)) == layers
 
 
 def test_moments_count_until_they_are_there() -> None:
     model = tiny_model()
     optimizer, cost = Optimizer(model, CFG), Cost(cfg=model.cfg)
-    assert optimizer.bytes_to_come == 8 * cost.parameters
+    assert optimizer.unallocated_bytes == 8 * cost.parameters
 
     LocalLearner(model, CFG, steps=1)
     for weight in model.parameters():
         weight.grad = torch.ones_like(weight)
     optimizer.step(1e-3)
 
-    assert optimizer.bytes_to_come == 0
+    assert optimizer.unallocated_bytes == 0
 
 
 def test_on_a_cpu_there_is_always_room() -> None:
     model = tiny_model()
     engine = awake(model)
 
-    assert make_room(model, CFG, engine) == 0
+    assert reserve_memory(model, CFG, engine) == 0
     assert is_awake(engine)
 
 
@@ -135,13 +137,13 @@ def test_policies_on_one_device_share_its_memory() -> None:
     first, second = tiny_policy(), tiny_policy()
     engines = [awake(policy.model) for policy in (first, second)]
     learners = [
-        Policy(policy.model, policy.tokenizer, engine=engine, name="", memory=memory).learner(
+        Policy(policy.model, policy.tokenizer, engine=engine, name="", memory=memory).make_learner(
             CFG, steps=1
         )
         for policy, engine in zip((first, second), engines, strict=True)
     ]
 
-    learners[0].make_room(examples())
+    learners[0].reserve_memory(examples())
 
     assert [is_awake(engine) for engine in engines] == [False, False]
     assert [learner.model.num_checkpointed for learner in learners] == [2, 0]
@@ -186,7 +188,7 @@ def test_layers_that_run_twice_do_so_only_where_there_is_a_way_back() -> None:
     model.layers[0].register_forward_pre_hook(lambda *_: calls.append(1))
     learner = LocalLearner(model, TrainConfig(checkpointing="on"), steps=1)
 
-    learner.logprobs(examples())
+    learner.compute_logprobs(examples())
     assert len(calls) == 1
 
     learner.update(examples(), sft_objective())

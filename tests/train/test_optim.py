@@ -225,7 +225,7 @@ def test_large_weights_live_in_host_memory_and_move_to_the_same_place(dtype: tor
     settings = [TrainConfig(weight_decay=0.1, clip=0.5, offload=far) for far in (False, True)]
     near, far = (Optimizer(model, cfg) for model, cfg in zip(models, settings, strict=True))
     # 90,000 numbers are worth the way, four are not.
-    assert (near.bytes_to_come, far.bytes_to_come) == (8 * 90_004, 8 * 4)
+    assert (near.unallocated_bytes, far.unallocated_bytes) == (8 * 90_004, 8 * 4)
     places = set[int]()
     for pull in pulls:
         for model, optimizer in zip(models, (near, far), strict=True):
@@ -239,7 +239,7 @@ def test_large_weights_live_in_host_memory_and_move_to_the_same_place(dtype: tor
     for key, value in near.tensors().items():
         assert torch.equal(value, far.tensors()[key]), key
     assert len(places) == 1, "moments are made once"
-    assert far.bytes_to_come == 0
+    assert far.unallocated_bytes == 0
 
 
 def test_an_optimiser_goes_when_its_owner_lets_it_go() -> None:

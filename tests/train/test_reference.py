@@ -10,9 +10,9 @@ from whet.data.examples import Example
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
-from whet.train.learner import score_examples
+from whet.train.learner import compute_logprobs
 from whet.train.optim import TrainConfig
-from whet.train.policy import FrozenScorer, reference_of
+from whet.train.policy import FrozenModel, make_reference
 
 EXAMPLES = [example(length=length, seed=length) for length in (12, 20, 9)]
 
@@ -20,20 +20,20 @@ EXAMPLES = [example(length=length, seed=length) for length in (12, 20, 9)]
 @pytest.mark.parametrize("offload", [False, True])
 def test_a_reference_says_what_its_model_said_at_the_start(offload: bool) -> None:
     model = tiny_model()
-    expected = np.concatenate(score_examples(model, EXAMPLES, 64))
-    reference = reference_of(model, TrainConfig(micro_tokens=64, offload_reference=offload))
+    expected = np.concatenate(compute_logprobs(model, EXAMPLES, 64))
+    reference = make_reference(model, TrainConfig(micro_tokens=64, offload_reference=offload))
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(1.3)
 
     for _ in range(2):
-        assert np.array_equal(np.concatenate(reference.logprobs(EXAMPLES)), expected)
+        assert np.array_equal(np.concatenate(reference.compute_logprobs(EXAMPLES)), expected)
     assert not any(weight.requires_grad for weight in reference.model.parameters())
     assert all(weight.requires_grad for weight in model.parameters())
 
 
 def test_far_weights_are_elsewhere_during_a_pass_and_at_home_after_it() -> None:
-    reference = reference_of(tiny_model(), TrainConfig(micro_tokens=64, offload_reference=True))
+    reference = make_reference(tiny_model(), TrainConfig(micro_tokens=64, offload_reference=True))
     homes = [weight.data_ptr() for weight in reference.offloaded]
     seen = list[bool]()
     reference.model.layers[0].register_forward_pre_hook(
@@ -42,18 +42,18 @@ def test_far_weights_are_elsewhere_during_a_pass_and_at_home_after_it() -> None:
         )
     )
 
-    reference.logprobs(EXAMPLES)
+    reference.compute_logprobs(EXAMPLES)
 
     assert seen == [True] * len(seen) and seen
     assert [weight.data_ptr() for weight in reference.offloaded] == homes
 
 
 def test_weights_come_home_from_a_pass_that_failed() -> None:
-    reference = reference_of(tiny_model(), TrainConfig(micro_tokens=64, offload_reference=True))
+    reference = make_reference(tiny_model(), TrainConfig(micro_tokens=64, offload_reference=True))
     homes = [weight.data_ptr() for weight in reference.offloaded]
 
     with pytest.raises(IndexError):
-        reference.logprobs([_unknown()])
+        reference.compute_logprobs([_unknown()])
 
     assert [weight.data_ptr() for weight in reference.offloaded] == homes
 
@@ -65,7 +65,7 @@ def _unknown() -> Example:
 
 def test_only_what_is_its_own_is_sent_away() -> None:
     model = LoraTransformer(tiny_model(), LoraConfig(rank=4), base="", seed=1)
-    reference = reference_of(model, TrainConfig(micro_tokens=64, offload_reference=True))
+    reference = make_reference(model, TrainConfig(micro_tokens=64, offload_reference=True))
 
     assert reference.model.embed.weight is model.embed.weight
     assert {id(weight) for weight in reference.offloaded}.isdisjoint(
@@ -76,7 +76,7 @@ def test_only_what_is_its_own_is_sent_away() -> None:
 
 def test_a_model_as_it_is_can_be_a_reference() -> None:
     model = tiny_model()
-    found = FrozenScorer(model, 64).logprobs(EXAMPLES)
+    found = FrozenModel(model, 64).compute_logprobs(EXAMPLES)
     assert np.array_equal(
-        np.concatenate(found), np.concatenate(score_examples(model, EXAMPLES, 64))
+        np.concatenate(found), np.concatenate(compute_logprobs(model, EXAMPLES, 64))
     )

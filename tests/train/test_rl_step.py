@@ -38,7 +38,7 @@ def step(
     weights: dict[str, float] | None, groups: list[Group] = GROUPS, algo: AlgoConfig = ALGO
 ) -> Metrics:
     result = trainer(algo).step(
-        groups, temperature=1.0, seed=0, group_weights=weights, has_step_credit=False
+        groups, temperature=1.0, seed=0, advantage_factors=weights, has_step_credit=False
     )
     return result.metrics
 

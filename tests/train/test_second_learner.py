@@ -16,7 +16,7 @@ from whet.models.source import ModelSource
 from whet.recipes.rl import RLConfig, rl
 from whet.store.run import RunStore
 from whet.testing.contracts import check_learners
-from whet.train.learner import Learner, Sums
+from whet.train.learner import Learner, LossSums
 from whet.train.optim import TrainConfig
 from whet.train.policy import LEARNERS, LOCAL, LocalLearners, build_learners
 from whet.types import Floats, Metrics
@@ -30,10 +30,10 @@ exec(compile(BLOCKS["python"], "docs/add_a_learner.md", "exec"), RANKS.__dict__)
 class Averaging(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
     """Divides what the ranks summed by their number, as data parallelism does by default."""
 
-    def accumulate(self, examples: Sequence[Example], objective: object) -> Sums:
+    def accumulate(self, examples: Sequence[Example], objective: object) -> LossSums:
         sums = super().accumulate(examples, objective)
         halved = {name: value / 2 for name, value in sums.metrics.items()}
-        return Sums(loss=sums.loss / 2, num_losses=sums.num_losses, metrics=halved)
+        return LossSums(loss=sums.loss / 2, num_losses=sums.num_losses, metrics=halved)
 
 
 class Disordered(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
@@ -47,7 +47,7 @@ class Disordered(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
 class Partial(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
     """Trains on the share of one rank."""
 
-    def accumulate(self, examples: Sequence[Example], objective: object) -> Sums:
+    def accumulate(self, examples: Sequence[Example], objective: object) -> LossSums:
         share = [examples[index] for index in self._deal(examples)[0]]
         return super().accumulate(share, objective)  # type: ignore[no-any-return]
 
@@ -62,7 +62,7 @@ class Forgetful(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
 class Still(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
     """Keeps the gradient that is to be discarded."""
 
-    def discard(self) -> None:
+    def zero_grad(self) -> None:
         return
 
 
@@ -72,8 +72,8 @@ class Making(LocalLearners):
     def __init__(self, kind: type) -> None:
         self.kind = kind
 
-    def learner(self, *args: object, **kwargs: object) -> Learner:
-        made: Learner = self.kind(super().learner(*args, **kwargs), 2)  # type: ignore[arg-type]
+    def make_learner(self, *args: object, **kwargs: object) -> Learner:
+        made: Learner = self.kind(super().make_learner(*args, **kwargs), 2)  # type: ignore[arg-type]
         return made
 
 
@@ -108,7 +108,7 @@ def test_recipes_know_learners_by_their_protocols_alone() -> None:
     package = Path(__file__).parents[2] / "whet"
     makers = {package / "train" / f"{name}.py" for name in ("learner", "policy", "rank_learner")}
     files = {*package.glob("train/*.py"), *package.glob("recipes/*.py")} - makers
-    inside = re.compile(r"LocalLearner|FrozenScorer|learner\.(model|optimizer|cfg|device)\b")
+    inside = re.compile(r"LocalLearner|FrozenModel|learner\.(model|optimizer|cfg|device)\b")
     assert len(files) > 15
     assert [file.name for file in files if inside.search(file.read_text())] == []
 

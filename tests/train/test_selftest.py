@@ -12,8 +12,8 @@ from whet.engine.base import Request, Sampling
 from whet.testing.tiny import tiny_policy
 from whet.train.selftest import Exactness, check_exact, compare_logprobs
 
-EXACT = Exactness(num_tokens=128, equal_share=1.0, largest_gap=0.0)
-CLOSE = Exactness(num_tokens=128, equal_share=0.5, largest_gap=2e-6)
+EXACT = Exactness(num_tokens=128, equal_fraction=1.0, largest_gap=0.0)
+CLOSE = Exactness(num_tokens=128, equal_fraction=0.5, largest_gap=2e-6)
 
 
 def test_on_a_cpu_engine_and_learner_are_close() -> None:
@@ -22,7 +22,7 @@ def test_on_a_cpu_engine_and_learner_are_close() -> None:
 
     assert 64 < found.num_tokens <= 128
     assert found.largest_gap < 1e-4
-    assert found.is_exact == (found.equal_share == 1.0) == (found.largest_gap == 0.0)
+    assert found.is_exact == (found.equal_fraction == 1.0) == (found.largest_gap == 0.0)
 
 
 def test_the_same_policy_gives_the_same_answer_and_stays_as_it_was() -> None:
@@ -43,7 +43,7 @@ def test_an_engine_with_other_weights_is_not_close() -> None:
     found = check_exact(policy)
 
     assert found.largest_gap > 1.0
-    assert found.equal_share < 0.1
+    assert found.equal_fraction < 0.1
 
 
 def test_greedy_requests_are_scored_at_temperature_one() -> None:
@@ -82,7 +82,7 @@ def test_the_sentence_says_what_is_done() -> None:
     assert CLOSE.sentence(AlgoConfig(minibatches=4, old="engine")).endswith(
         "are the old ones by algo.old"
     )
-    assert replace(CLOSE, equal_share=0.9999).sentence(one).startswith("close: 99.9 %")
+    assert replace(CLOSE, equal_fraction=0.9999).sentence(one).startswith("close: 99.9 %")
 
 
 @pytest.mark.parametrize("found", [EXACT, CLOSE])
@@ -92,17 +92,17 @@ def test_the_sentence_is_true_of_the_algorithm(
     found: Exactness, minibatches: int, lag: int
 ) -> None:
     cfg = AlgoConfig(minibatches=minibatches)
-    needs_old, said = (
-        build_algorithm(found.apply(cfg, lag=lag), max_tokens=8).needs_old,
+    needs_old_logprobs, said = (
+        build_algorithm(found.apply(cfg, lag=lag), max_tokens=8).needs_old_logprobs,
         found.sentence(cfg, lag=lag),
     )
 
-    assert needs_old == ("computed" in said)
+    assert needs_old_logprobs == ("computed" in said)
     assert ("serve as the old ones" in said) == (found.apply(cfg, lag=lag).old == "engine")
 
 
 @pytest.mark.parametrize(
-    ("found", "minibatches", "lag", "old", "needs_old"),
+    ("found", "minibatches", "lag", "old", "needs_old_logprobs"),
     [
         (EXACT, 4, 0, "engine", False),
         (EXACT, 4, 1, "learner", True),
@@ -111,9 +111,9 @@ def test_the_sentence_is_true_of_the_algorithm(
     ],
 )
 def test_only_exact_log_probabilities_save_the_pass_for_old_ones(
-    found: Exactness, minibatches: int, lag: int, old: str, needs_old: bool
+    found: Exactness, minibatches: int, lag: int, old: str, needs_old_logprobs: bool
 ) -> None:
     cfg = found.apply(AlgoConfig(minibatches=minibatches), lag=lag)
 
     assert cfg.old == old
-    assert build_algorithm(cfg, max_tokens=8).needs_old == needs_old
+    assert build_algorithm(cfg, max_tokens=8).needs_old_logprobs == needs_old_logprobs

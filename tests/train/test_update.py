@@ -25,10 +25,10 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import UNIT, logprob_bound, rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_model
-from whet.train.learner import LocalLearner, Sums, score_examples, weigh
+from whet.train.learner import LocalLearner, LossSums, compute_logprobs, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.policy import FrozenScorer, with_reference
-from whet.train.rl_step import update_policy, with_old
+from whet.train.policy import FrozenModel, add_ref_logprobs
+from whet.train.rl_step import add_old_logprobs, update_policy
 
 CFG = TrainConfig(lr=1e-4, micro_tokens=64)
 ADVANTAGES = (1.0, 0.0, -0.5, 0.0, 2.0, 0.0)
@@ -102,15 +102,15 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
         return TokenLoss(-terms.logprob_M, {})
 
     class Spy(LocalLearner):
-        def accumulate(self, examples: object, objective: Objective) -> Sums:
+        def accumulate(self, examples: object, objective: Objective) -> LossSums:
             assert isinstance(examples, list)
-            seen.extend(item.weight for item in examples)
+            seen.extend(item.loss_weight for item in examples)
             return super().accumulate(examples, objective)
 
     algo = replace(
         build_algorithm(AlgoConfig(), max_tokens=32),
         objective=Objective(loss=loss),
-        weights=sequence_mean,
+        loss_weights=sequence_mean,
     )
     update_policy(Spy(tiny_model(), CFG, steps=1), _examples(), algo, seed=3)
 
@@ -141,7 +141,7 @@ def test_no_example_at_all_is_an_empty_step() -> None:
 
 @pytest.mark.parametrize("cfg", [AlgoConfig(kl=0.1), AlgoConfig(entropy=0.1)])
 def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
-    examples = with_reference(_examples((0.0,) * 4), FrozenScorer(tiny_model(seed=9), 64))
+    examples = add_ref_logprobs(_examples((0.0,) * 4), FrozenModel(tiny_model(seed=9), 64))
 
     weights, metrics = _updated(build_algorithm(cfg, max_tokens=32), examples)
 
@@ -182,12 +182,14 @@ def test_mini_batches_are_weighed_each_for_itself() -> None:
     totals: list[float] = []
 
     class Spy(LocalLearner):
-        def accumulate(self, examples: object, objective: Objective) -> Sums:
+        def accumulate(self, examples: object, objective: Objective) -> LossSums:
             assert isinstance(examples, list)
-            totals.append(sum(item.weight * item.num_targets for item in examples))
+            totals.append(sum(item.loss_weight * item.num_targets for item in examples))
             return super().accumulate(examples, objective)
 
-    algo = replace(build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), weights=token_mean)
+    algo = replace(
+        build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), loss_weights=token_mean
+    )
     update_policy(Spy(tiny_model(), CFG, steps=3), _examples((1.0,) * 6), algo, seed=3)
 
     assert totals == pytest.approx([1.0, 1.0, 1.0])
@@ -239,14 +241,14 @@ def test_the_seed_decides_the_mini_batches() -> None:
 
 def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
     examples, policy, reference = _examples(), tiny_model(), tiny_model(seed=9)
-    expected = score_examples(reference, examples, 4096)
+    expected = compute_logprobs(reference, examples, 4096)
 
-    noted = with_old(
-        with_reference(examples, FrozenScorer(reference, 64)), LocalLearner(policy, CFG, steps=1)
+    noted = add_old_logprobs(
+        add_ref_logprobs(examples, FrozenModel(reference, 64)), LocalLearner(policy, CFG, steps=1)
     )
 
     for item, theirs, own in zip(
-        noted, expected, score_examples(policy, examples, 4096), strict=True
+        noted, expected, compute_logprobs(policy, examples, 4096), strict=True
     ):
         assert item.ref_logprob is not None and item.old_logprob is not None
         np.testing.assert_allclose(item.ref_logprob, theirs, rtol=0, atol=logprob_bound(reference))
@@ -267,7 +269,7 @@ def _stale(seed: int = 5) -> list[Example]:
     near their own."""
     noise = np.random.default_rng(seed)
     examples = _examples()
-    own = score_examples(tiny_model(), examples, 4096)
+    own = compute_logprobs(tiny_model(), examples, 4096)
 
     def near(logprobs: np.ndarray) -> np.ndarray:
         return (logprobs + noise.normal(0, 0.2, len(logprobs))).astype(np.float32)
@@ -298,7 +300,9 @@ def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: 
     gradients, logged = [], []
     for micro_tokens in (40, 10**6):
         learner = LocalLearner(tiny_model(), _micro(micro_tokens), steps=1)
-        logged.append(learner.accumulate(weigh(_stale(), algo.weights), algo.objective).means)
+        logged.append(
+            learner.accumulate(set_loss_weights(_stale(), algo.loss_weights), algo.objective).means
+        )
         gradients.append(
             torch.cat(
                 [
@@ -338,7 +342,7 @@ def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
     passes: list[int] = []
 
     class Spy(LocalLearner):
-        def accumulate(self, examples: object, objective: Objective) -> Sums:
+        def accumulate(self, examples: object, objective: Objective) -> LossSums:
             assert isinstance(examples, list)
             passes.append(len(examples))
             return super().accumulate(examples, objective)

@@ -12,7 +12,7 @@ from statistics import fmean, pstdev, stdev
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.types import Floats, are_equal
+from whet.types import Floats, all_equal
 
 Rewards = Sequence[Sequence[float]]
 Baseline = dict[str, float]
@@ -43,7 +43,7 @@ def zscore(group: Sequence[float], *, ddof: int = 1, epsilon: float = EPSILON) -
     >>> [round(a, 4) for a in zscore([1.0, 0.0, 0.0, 1.0])]
     [0.866, -0.866, -0.866, 0.866]
     """
-    if are_equal(group):
+    if all_equal(group):
         return [0.0] * len(group)
     spread = stdev(group) if ddof == 1 else pstdev(group)
     return [centred / (spread + epsilon) for centred in center(group)]
@@ -136,7 +136,7 @@ def to_go(*, gamma: float) -> TokenAdvantage:
     return advantage
 
 
-def by_values(*, gamma: float, decay: float) -> TokenAdvantage:
+def gae_advantage(*, gamma: float, decay: float) -> TokenAdvantage:
     """Use GAE with a critic's values."""
 
     def advantage(reward: Array, value: Array | None) -> tuple[Array, Array | None]:

@@ -7,7 +7,7 @@ from functools import partial
 from whet.algos import advantages, losses, verifier
 from whet.algos.losses import EarlyStop, KlEstimator
 from whet.algos.objectives import Objective, policy_objective
-from whet.algos.presets import AdvantageName, Preset, WeightsName
+from whet.algos.presets import AdvantageName, LossWeightsName, Preset
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
 from whet.algos.user_functions import load_advantage, load_token_advantage
 from whet.user_code import is_reference
@@ -21,7 +21,7 @@ ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.Advan
 TOKEN_ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.TokenAdvantage]]
 TOKEN_ADVANTAGES = {
     "to_go": lambda cfg: advantages.to_go(gamma=cfg.gamma),
-    "gae": lambda cfg: advantages.by_values(gamma=cfg.gamma, decay=cfg.gae_decay),
+    "gae": lambda cfg: advantages.gae_advantage(gamma=cfg.gamma, decay=cfg.gae_decay),
 }
 
 
@@ -33,16 +33,16 @@ class Algorithm:
     whitens: bool
     step_credit: verifier.StepCredit | None
     alpha: Callable[[float], float]
-    """Share of step credit, by how much of the run is done."""
+    """Fraction of step credit, by how much of the run is done."""
     objective: Objective
-    weights: losses.Weights
+    loss_weights: losses.LossWeights
     kl_in_reward: float
     """Weight of the KL subtracted from the rewards; 0 where it is in the loss."""
     kl_estimator: KlEstimator
     needs_reference: bool
     needs_values: bool
-    needs_old: bool
-    """Whether the learner must score the examples before its first step."""
+    needs_old_logprobs: bool
+    """Whether the learner must compute log-probabilities before its first step."""
     trains_on_zero_advantage: bool
     """Whether a rollout of zero advantage still has a gradient: through the KL or the entropy."""
     minibatches: int
@@ -60,12 +60,12 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
         step_credit=verifier.step_credit(preset.step_rule) if preset.step_rule else None,
         alpha=partial(verifier.alpha_at, preset.alpha, cfg.steps),
         objective=policy_objective(cfg),
-        weights=_build_weights(preset.weights, max_tokens),
+        loss_weights=_build_loss_weights(preset.weights, max_tokens),
         kl_in_reward=0.0 if in_loss else cfg.kl,
         kl_estimator=resolve_kl_estimator(cfg),
         needs_reference=cfg.kl > 0,
         needs_values=preset.needs_values,
-        needs_old=cfg.minibatches > 1 and cfg.old == "learner",
+        needs_old_logprobs=cfg.minibatches > 1 and cfg.old == "learner",
         trains_on_zero_advantage=(cfg.kl > 0 and in_loss) or cfg.entropy != 0,
         minibatches=cfg.minibatches,
         early_stop=cfg.early_stop,
@@ -86,8 +86,8 @@ def _build_token_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.TokenA
     return None if build is None else build(cfg)
 
 
-def _build_weights(name: WeightsName, max_tokens: int) -> losses.Weights:
-    by_name: dict[WeightsName, losses.Weights] = {
+def _build_loss_weights(name: LossWeightsName, max_tokens: int) -> losses.LossWeights:
+    by_name: dict[LossWeightsName, losses.LossWeights] = {
         "token_mean": losses.token_mean,
         "sequence_mean": losses.sequence_mean,
         "sequence_sum": losses.sequence_sum,

@@ -313,14 +313,14 @@ def stop_statistic(ratio_M: Tensor, cfg: EarlyStop) -> Tensor:
     return (ratio_M.detach() > cfg.limit).float()
 
 
-def is_too_far(mean: Tensor | float, cfg: EarlyStop) -> bool:
+def exceeds_limit(mean: Tensor | float, cfg: EarlyStop) -> bool:
     """Whether the mean of `stop_statistic` is beyond the limit; NaN is."""
     assert cfg.limit is not None
     bounds = {"mean": cfg.limit, "kl": cfg.limit, "max": 0.0, "quantile": 1 - cfg.quantile}
     return not bool(mean <= bounds[cfg.statistic])
 
 
-Weights = Callable[[Sequence[int]], list[float]]
+LossWeights = Callable[[Sequence[int]], list[float]]
 """Lengths of all sequences of an optimiser step -> the weight of each token of each sequence."""
 
 
@@ -347,7 +347,7 @@ def sequence_sum(lengths: Sequence[int]) -> list[float]:
     return [1.0 / len(lengths)] * len(lengths)
 
 
-def constant(divisor: int) -> Weights:
+def constant(divisor: int) -> LossWeights:
     """Divide by a fixed length, and average sequences (Dr. GRPO): no length bias.
 
     >>> constant(10)([1, 3])

@@ -92,7 +92,7 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
         signal_M = losses.stop_statistic(token_M if stop.statistic == "kl" else moved_M, stop)
         metrics["policy/stop_signal"] = signal_M
         if stop.scope == "micro_batch":
-            is_zeroed = losses.is_too_far(signal_M.mean(), stop)
+            is_zeroed = losses.exceeds_limit(signal_M.mean(), stop)
             metrics["policy/zeroed"] = torch.full_like(loss_M, float(is_zeroed))
             loss_M = loss_M * 0.0 if is_zeroed else loss_M
         return TokenLoss(loss_M, metrics, signal_M)

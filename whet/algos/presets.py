@@ -32,7 +32,7 @@ AdvantageName = Literal["zscore", "center", "leave_one_out", "momentum", "to_go"
 RatioName = Literal["token", "sequence", "one"]
 """one is no ratio; none as a setting would leave it to the preset."""
 SurrogateName = Literal["clip", "cispo", "reinforce"]
-WeightsName = Literal["token_mean", "sequence_mean", "sequence_sum", "constant"]
+LossWeightsName = Literal["token_mean", "sequence_mean", "sequence_sum", "constant"]
 KlPlace = Literal["loss", "reward"]
 
 
@@ -45,7 +45,7 @@ class Preset:
     """Whether advantages are brought to mean 0 and deviation 1 over all tokens of the step."""
     ratio: RatioName = "token"
     surrogate: SurrogateName | str = "clip"
-    weights: WeightsName = "token_mean"
+    weights: LossWeightsName = "token_mean"
     clip_low: float = 0.2
     clip_high: float = 0.2
     kl_in: KlPlace = "loss"

@@ -12,10 +12,10 @@ from whet.algos.presets import (
     AdvantageName,
     AlgoName,
     KlPlace,
+    LossWeightsName,
     Preset,
     RatioName,
     SurrogateName,
-    WeightsName,
 )
 from whet.algos.verifier import StepCreditConfig
 from whet.config import CONSTANT, Config
@@ -69,7 +69,7 @@ class AlgoConfig(Config):
     dual_clip: float | None = Field(default=None, gt=1.0)
     """Upper bound on the loss of a token of negative advantage, in multiples of the advantage; none
     is no bound."""
-    weights: WeightsName | None = None
+    weights: LossWeightsName | None = None
     """How the losses of tokens are averaged: over all tokens of a step, within each sequence first
     (sequence_mean), summed within it (sequence_sum), or divided by the longest answer allowed
     (constant)."""

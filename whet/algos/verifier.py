@@ -39,11 +39,11 @@ class StepCreditConfig(Config):
     """How much of a token's advantage comes from judged steps, over a run."""
 
     alpha: float | None = Field(default=None, ge=0.0, le=1.0)
-    """Share at the start; none takes the algorithm's."""
+    """Fraction at the start; none takes the algorithm's."""
     final_alpha: float = Field(default=1e-3, ge=0.0, le=1.0)
-    """Share at the end."""
+    """Fraction at the end."""
     decay: Literal["exponential", "linear", "cosine", "none"] = "exponential"
-    """How the share falls from the first value to the last; none keeps the first."""
+    """How it falls from the first value to the last; none keeps the first."""
 
     @model_validator(mode="after")
     def _ends(self) -> "StepCreditConfig":
@@ -55,7 +55,7 @@ class StepCreditConfig(Config):
 
 
 def alpha_at(first: float, cfg: StepCreditConfig, progress: float) -> float:
-    """Return the share of step credit once `progress` (0 to 1) of the planned updates are done.
+    """Return the fraction of step credit once `progress` (0 to 1) of the planned updates are done.
 
     >>> cfg = StepCreditConfig()
     >>> [round(alpha_at(0.1, cfg, progress), 4) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
@@ -144,18 +144,18 @@ class Agreement:
         return (self.counts[True, True] + self.counts[False, False]) / max(self.total, 1)
 
     @property
-    def readable_share(self) -> float:
-        """The share of verdicts that could be read."""
+    def readable_fraction(self) -> float:
+        """The fraction of verdicts that could be read."""
         return 1 - (self.counts[True, None] + self.counts[False, None]) / max(self.total, 1)
 
     @property
     def base_rate(self) -> float:
-        """The share that is truly right."""
+        """The fraction that is truly right."""
         return self._truly(True) / max(self.total, 1)
 
     @property
-    def says_right(self) -> float | None:
-        """The share of readable verdicts that say right; None where there are none."""
+    def positive_rate(self) -> float | None:
+        """The fraction of readable verdicts that say right; None where there are none."""
         num_readable = self._num_verdicts(True) + self._num_verdicts(False)
         return self._num_verdicts(True) / num_readable if num_readable else None
 
@@ -179,10 +179,10 @@ class Agreement:
     @property
     def is_one_sided(self) -> bool:
         """Whether nearly all verdicts are the same and no better than a guess."""
-        share, accuracy = self.says_right, self.balanced_accuracy
-        if share is None:
+        rate, accuracy = self.positive_rate, self.balanced_accuracy
+        if rate is None:
             return True
-        return max(share, 1 - share) >= ONE_SIDED and (accuracy is None or accuracy < GUESSING)
+        return max(rate, 1 - rate) >= ONE_SIDED and (accuracy is None or accuracy < GUESSING)
 
     def _truly(self, kind: bool) -> int:
         return sum(count for (truth, _), count in self.counts.items() if truth is kind)
@@ -214,9 +214,9 @@ def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
         "verifier/precision": outcome.precision(True),
         "verifier/recall": outcome.recall(True),
         "verifier/f1": outcome.f1(True),
-        "verifier/says_correct": outcome.says_right,
+        "verifier/says_correct": outcome.positive_rate,
         "verifier/base_rate": outcome.base_rate,
-        "verifier/answered": outcome.readable_share,
+        "verifier/answered": outcome.readable_fraction,
         "verifier/step_f1": steps.f1(False) if steps.total else None,
         "verifier/step_balanced_accuracy": steps.balanced_accuracy,
     }

@@ -31,7 +31,7 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
 from whet.cluster.failure import ERROR_FILE, Failure, add_recorded, write_page
-from whet.cluster.launch import Launch, check_gpus, share_threads
+from whet.cluster.launch import Launch, check_gpus, divide_threads
 from whet.errors import TrainError
 from whet.track.progress import say
 
@@ -47,7 +47,7 @@ def run_ranks(
     """Run `whet` with these words on every rank of this node, and return their exit status."""
     if remark := check_gpus(layout.gpus, torch.cuda.device_count()):
         say(remark)
-    os.environ.update(share_threads(layout.gpus))
+    os.environ.update(divide_threads(layout.gpus))
     logging.disable(logging.ERROR)  # the agent's own remarks; the page says it better
     resume = [] if "--resume" in command else ["--resume"]
     flags = ["--gpus", str(layout.gpus)]

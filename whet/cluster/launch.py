@@ -122,7 +122,7 @@ def check_gpus(gpus: int, num_visible: int, environ: Mapping[str, str] = os.envi
     return None
 
 
-def share_threads(gpus: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def divide_threads(gpus: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Divide the cores among the processes, unless the user has said how many threads."""
     if "OMP_NUM_THREADS" in environ:
         return {}

@@ -57,7 +57,7 @@ class RankWorld(World):
         self._num_firsts = 0
         self._last = "the start"
         self.hosts = self.all_gather(socket.gethostname(), "the start")
-        self.is_restarted = self.on_first(lambda: shared.add("starts", 1), "the start") > 1
+        self.is_restarted = self.run_on_first(lambda: shared.add("starts", 1), "the start") > 1
         self.configure(cluster)
 
     def configure(self, cluster: ClusterConfig) -> None:
@@ -70,8 +70,8 @@ class RankWorld(World):
                     f"cluster.{name} = {count} does not divide {self.size} ranks: set it to one "
                     f"of {_list_divisors(self.size)}"
                 )
-        self.num_shares = self.size // self.sequence_size
-        self.share_index = self.rank // self.sequence_size
+        self.dp_size = self.size // self.sequence_size
+        self.dp_rank = self.rank // self.sequence_size
         self.mesh = self._build_mesh()
         self.shard_group = self.mesh.get_group(self.mesh.ndim - 1)
         self.sequence_group = self._build_groups(self.sequence_size)
@@ -92,11 +92,11 @@ class RankWorld(World):
         names = ("replicate", "shard")
         return init_device_mesh(device, (copies, self.shard_size), mesh_dim_names=names)
 
-    def all_gather(self, part: T, at: str) -> list[T]:
-        self._last = at
-        parts: list[tuple[str, T]] = [(at, part)] * self.size
+    def all_gather(self, part: T, tag: str) -> list[T]:
+        self._last = tag
+        parts: list[tuple[str, T]] = [(tag, part)] * self.size
         try:
-            dist.all_gather_object(parts, (at, part), group=self._objects)
+            dist.all_gather_object(parts, (tag, part), group=self._objects)
         except RuntimeError as error:
             raise self.explain(error) or error from None
         for rank, (place, _) in enumerate(parts):
@@ -108,13 +108,13 @@ class RankWorld(World):
                 )
         return [mine for _, mine in parts]
 
-    def on_first(self, act: Callable[[], T], at: str) -> T:
+    def run_on_first(self, act: Callable[[], T], tag: str) -> T:
         """Others wait on a store, not in a collective, as long as the first rank is alive."""
-        self._last = at
+        self._last = tag
         self._num_firsts += 1
         key = f"first/{self._num_firsts}"
         if not self.is_first:
-            theirs: T = self._await_first(key, at)
+            theirs: T = self._await_first(key, tag)
             return theirs
         result: T | None = None
         failure: Exception | None = None
@@ -125,12 +125,12 @@ class RankWorld(World):
                 failure = error
         is_ours = failure is None or isinstance(failure, WhetError)
         shared = failure if is_ours else TrainError(f"the first rank failed: {failure}")
-        self._store.set(key, pickle.dumps((at, result, shared)))  # type: ignore[arg-type]
+        self._store.set(key, pickle.dumps((tag, result, shared)))  # type: ignore[arg-type]
         if failure is not None:
             raise failure
         return result  # type: ignore[return-value]
 
-    def _await_first(self, key: str, at: str) -> Any:
+    def _await_first(self, key: str, tag: str) -> Any:
         beat = -1
         heard = time.monotonic()
         while not self._store.check([key]):
@@ -139,15 +139,15 @@ class RankWorld(World):
                 beat = now
                 heard = time.monotonic()
             if time.monotonic() - heard > self.timeout:
-                raise TrainError(self._silence([0], at))
+                raise TrainError(self._silence([0], tag))
             time.sleep(POLL_SECONDS)
         place, result, failure = pickle.loads(self._store.get(key))  # noqa: S301 - rank 0 wrote it
         if failure is not None:
             raise failure
-        if place != at:
+        if place != tag:
             raise TrainError(
                 f"the ranks are not at the same place: rank 0 is at {place!r}, rank {self.rank} "
-                f"on {self.hosts[self.rank]} at {at!r}; resume from the last checkpoint"
+                f"on {self.hosts[self.rank]} at {tag!r}; resume from the last checkpoint"
             )
         return result
 
@@ -183,11 +183,11 @@ class RankWorld(World):
             return TrainError(f"the ranks lost each other at {self._last!r} ({reason})")
         return TrainError(self._silence(silent, self._last))
 
-    def _silence(self, ranks: list[int], at: str) -> str:
+    def _silence(self, ranks: list[int], tag: str) -> str:
         names = ", ".join(f"{rank} on {self.hosts[rank]}" for rank in ranks)
         return (
             f"rank {names} did not answer within {self.timeout:g} s, or died, while the others "
-            f"were at {at!r}: look at its log; the same command with --resume goes on from the "
+            f"were at {tag!r}: look at its log; the same command with --resume goes on from the "
             "last checkpoint. If it was only slow, raise cluster.timeout"
         )
 

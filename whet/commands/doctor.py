@@ -182,7 +182,7 @@ def rank_proofs() -> tuple[Proof, ...]:
             claim="a sharded model gives the log-probabilities of the plain one, bit for bit",
             fault="sharded model computes another function",
             remedy="report the cards, torch and triton versions; ratios are off by the gap",
-            measure=rank_proofs.measure_sharded_scores,
+            measure=rank_proofs.measure_sharded_logprobs,
         ),
         Proof(
             name="whole",

@@ -17,7 +17,7 @@ from whet.store.files import atomic_path, check_target, read_rows, to_finite, to
 from whet.tasks.base import UNGRADABLE, Task
 from whet.tasks.registry import make_task
 from whet.tasks.user_task import load_user_task
-from whet.track.progress import bar, say
+from whet.track.progress import progress_bar, say
 from whet.types import RAISED, Json, Message, Problem, Role, Rollout, Score, Verdict
 from whet.user_code import is_reference
 
@@ -67,7 +67,7 @@ def grade_file(
     limits = Limits(workers=workers, unscored_share=1.0)
     with (
         Grader(list(tasks.values()), limits, num_answers=len(rows)) as grader,
-        bar("grading", len(rows)) as advance,
+        progress_bar("grading", len(rows)) as advance,
     ):
         for index, score in grader.grade(
             (index, row.problem, row.text) for index, row in enumerate(rows)

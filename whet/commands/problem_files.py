@@ -36,8 +36,8 @@ from whet.tasks.code.sandbox import describe
 from whet.tasks.generated import Generator
 from whet.tasks.registry import TASKS, make_task
 from whet.tasks.user_task import load_user_task
-from whet.track.progress import Advance, bar, printer, say
-from whet.types import SPLITS, Json, Problem, fifth
+from whet.track.progress import Advance, printer, progress_bar, say
+from whet.types import SPLITS, Json, Problem, level_band
 from whet.user_code import is_reference
 
 MAX_TEXT = 4000
@@ -56,7 +56,7 @@ def format_heading(problem: Problem) -> str:
     """Name a problem, with its level, split and source in one line."""
     level = "no level"
     if problem.level is not None:
-        level = f"level {fifth(problem.level) + 1} ({problem.level:.2f})"
+        level = f"level {level_band(problem.level) + 1} ({problem.level:.2f})"
     origin = " ".join(part for part in (problem.source, problem.source_id) if part)
     return visible(" · ".join(part for part in (problem.id, level, problem.split, origin) if part))
 
@@ -131,7 +131,7 @@ def import_file(
     if out.resolve() == file.resolve():
         raise ConfigError(f"--out {out} is the file to import: choose another name")
     plan = _choose_plan(format, map, task, split)
-    with bar("import", file.stat().st_size if file.is_file() else 0) as advance:
+    with progress_bar("import", file.stat().st_size if file.is_file() else 0) as advance:
         counts = import_rows(file, out, plan, is_strict=is_strict, advance=advance)
     _print_counts(counts, out)
     return counts
@@ -146,7 +146,7 @@ def make_problems(
         raise ConfigError(f"-n {n} should be at least 1")
     source = make_task(task)
     wanted = None if level is None else _parse_level(level)
-    with bar("make", n) as advance:
+    with progress_bar("make", n) as advance:
         write_rows(out, (problem.to_json() for problem in _draw(source, n, wanted, seed, advance)))
     say(f"{n:>7,} {task} problems in {out}")
     return n
@@ -250,7 +250,9 @@ def _draw(
 def _list_problems(task: Task, level: float | None, seed: int) -> Iterator[Problem]:
     problems = [problem for split in SPLITS for problem in list_problems(task, split)]
     if level is not None:
-        problems = [p for p in problems if p.level is not None and fifth(p.level) == fifth(level)]
+        problems = [
+            p for p in problems if p.level is not None and level_band(p.level) == level_band(level)
+        ]
     stream(seed, "make", task.name).shuffle(problems)
     yield from problems
 
@@ -344,7 +346,7 @@ def check_file(
 
 
 def _check_and_print(task: Task, problems: Sequence[Problem], workers: int | None) -> GraderReport:
-    with bar(task.name, 0) as advance:
+    with progress_bar(task.name, 0) as advance:
         proof = check_grader(task, problems, limits=Limits(workers=workers), progress=advance)
     rows: dict[str, list[Failure]] = {}
     for failure in proof.failures:

@@ -16,7 +16,7 @@ from whet.rng import derive
 from whet.store.checkpoints import check_model
 from whet.store.files import write_errors
 from whet.store.run import RunStore, model_folder, stage_folders
-from whet.tasks.base import Task, is_shipped, name_user_code, score_safely
+from whet.tasks.base import Task, explain_user_errors, grade_safely, is_builtin
 from whet.tasks.task_config import build_task, read_task_config
 from whet.track.progress import console
 from whet.train.policy import Policy, build_policy
@@ -48,7 +48,7 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
     task = _task(location)
     problem = _parse_question(task, question)
     messages = [Message(role="user", content=question)] if problem is None else problem.prompt
-    prompt = policy.chat.prompt(messages)
+    prompt = policy.chat.encode_prompt(messages)
     _check_question(question, len(prompt), policy)
 
     def request(number: int) -> Request:
@@ -59,11 +59,11 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
 
     answers = dict(policy.engine.generate(request(number) for number in range(samples)))
     for number in range(samples):
-        text = policy.chat.message(answers[str(number)].tokens)
+        text = policy.chat.decode_message(answers[str(number)].tokens)
         typer.echo(visible(text))
         if task is not None and problem is not None:
-            with name_user_code(task):
-                grade = partial(score_safely, task) if is_shipped(task) else task.score
+            with explain_user_errors(task):
+                grade = partial(grade_safely, task) if is_builtin(task) else task.score
                 score = grade(problem, text)
             console.print(
                 f"[{STYLES[score.verdict]}]{score.verdict.replace('_', ' ')}[/]: "
@@ -74,7 +74,7 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
 def _parse_question(task: Task | None, question: str) -> Problem | None:
     if task is None:
         return None
-    with name_user_code(task):
+    with explain_user_errors(task):
         return task.parse_question(question)
 
 

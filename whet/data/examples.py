@@ -20,7 +20,7 @@ from whet.errors import DataError
 from whet.types import Floats, PerToken, Tokens
 
 Indices = NDArray[np.int64]
-ExampleField = Literal["advantage", "weight", "old_logprob", "ref_logprob", "value"]
+ExampleField = Literal["advantage", "loss_weight", "old_logprob", "ref_logprob", "value"]
 _ROW_MULTIPLE = 8
 """Grid rows have a multiple of this many cells, which torch's attention runs faster."""
 
@@ -37,7 +37,7 @@ class Example(PerToken[Floats]):
     temperature: float = 1.0
     advantage: float | Floats = 0.0
     """One for the whole response, or one per response token."""
-    weight: float = 0.0
+    loss_weight: float = 0.0
     """Multiplies the loss of every response token, or of its pair."""
     pair: int | None = None
     """Number of its preference pair within an optimiser step."""
@@ -69,17 +69,17 @@ class Batch(PerToken[Tensor]):
     label_M: Tensor
     segment_M: Tensor
     temperature_M: Tensor
-    weight_M: Tensor
+    loss_weight_M: Tensor
     advantage_M: Tensor
     chosen_P: Tensor | None = None
     """The sequence of the better answer of each pair; None without pairs."""
     rejected_P: Tensor | None = None
-    weight_P: Tensor | None = None
+    loss_weight_P: Tensor | None = None
 
     @property
-    def weight(self) -> Tensor:
+    def loss_weight(self) -> Tensor:
         """The weight of each loss: per pair if there are pairs, else per token."""
-        return self.weight_M if self.weight_P is None else self.weight_P
+        return self.loss_weight_M if self.loss_weight_P is None else self.loss_weight_P
 
 
 def to_batch(examples: list[Example], device: torch.device) -> Batch:
@@ -119,11 +119,13 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
         label_M=longs(tokens[targets]),
         segment_M=longs(np.repeat(np.arange(len(examples)), counts)),
         temperature_M=floats([example.temperature for example in examples]),
-        weight_M=floats([example.weight for example in examples]),
+        loss_weight_M=floats([example.loss_weight for example in examples]),
         advantage_M=floats([example.advantage for example in examples]),
         chosen_P=longs(np.array([chosen for chosen, _ in pairs])) if pairs else None,
         rejected_P=longs(np.array([rejected for _, rejected in pairs])) if pairs else None,
-        weight_P=torch.tensor([examples[chosen].weight for chosen, _ in pairs], device=device)
+        loss_weight_P=torch.tensor(
+            [examples[chosen].loss_weight for chosen, _ in pairs], device=device
+        )
         if pairs
         else None,
         **{name: join(name) for name in (columns[0] if columns else ())},
@@ -219,8 +221,8 @@ def pack(
     longest_first = sorted(units, key=lambda unit: -_max_length(unit, lengths))
     if is_padded:
         if ranks > 1:  # else one micro-batch may hold everything, and the other ranks nothing
-            share = -(-sum(len(unit) * _max_length(unit, lengths) for unit in units) // ranks)
-            token_budget = min(token_budget, max(share, _max_grid(units, lengths)))
+            per_rank = -(-sum(len(unit) * _max_length(unit, lengths) for unit in units) // ranks)
+            token_budget = min(token_budget, max(per_rank, _max_grid(units, lengths)))
         groups = _pack_grid(_sort_by_prompt(longest_first, examples), lengths, token_budget)
     else:
         groups = _pack_tokens(longest_first, lengths, token_budget, ranks)

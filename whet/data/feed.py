@@ -23,7 +23,7 @@ class EpochSampler:
         self.seed = seed
         self._orders: dict[int, list[int]] = {}
 
-    def at(self, position: int) -> Problem:
+    def problem_at(self, position: int) -> Problem:
         epoch, index = divmod(position, len(self.problems))
         if epoch not in self._orders:
             order = list(range(len(self.problems)))
@@ -44,7 +44,7 @@ class CurriculumStage(Config):
     temperature: float | None = Field(default=None, gt=0.0)
     """None leaves it to sampling.temperature and final_temperature."""
 
-    def holds(self, problem: Problem) -> bool:
+    def contains(self, problem: Problem) -> bool:
         return problem.level is not None and self.min_level <= problem.level <= self.max_level
 
 
@@ -79,7 +79,7 @@ class Curriculum(Config):
         """Whether to ask a problem again, by the pass rate seen so far."""
         return True
 
-    def is_rested(self, rests: int) -> bool:
+    def is_rest_over(self, rests: int) -> bool:
         """Whether to ask an unwanted problem after all, at turn `rests` since its answers."""
         return True
 
@@ -155,7 +155,7 @@ class StagedCurriculum(Curriculum):
             return samplers
         stages = [self._scheduled(step, steps) for step in range(steps)]
         rows = [
-            sampler.at(position)
+            sampler.problem_at(position)
             for stage, sampler in enumerate(samplers)
             for position in range(stages.count(stage) * per_step)
         ]
@@ -163,7 +163,9 @@ class StagedCurriculum(Curriculum):
 
     def _pools(self, problems: Sequence[Problem]) -> list[list[Problem]]:
         """List the problems of each stage."""
-        pools = [[problem for problem in problems if stage.holds(problem)] for stage in self.stages]
+        pools = [
+            [problem for problem in problems if stage.contains(problem)] for stage in self.stages
+        ]
         for number, (stage, pool) in enumerate(zip(self.stages, pools, strict=True)):
             if not pool:
                 levels = sorted(problem.level for problem in problems if problem.level is not None)
@@ -224,7 +226,7 @@ class PassRateCurriculum(Curriculum):
     def is_wanted(self, rate: float) -> bool:
         return self.low < rate < self.high
 
-    def is_rested(self, rests: int) -> bool:
+    def is_rest_over(self, rests: int) -> bool:
         return rests > self.rest
 
     def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
@@ -236,8 +238,8 @@ CurriculumConfig = Annotated[
 ]
 
 
-MEMORY = 0.5
-"""Share of earlier groups in a problem's pass rate."""
+DECAY = 0.5
+"""Fraction of earlier groups in a problem's pass rate."""
 
 
 class Feed:
@@ -272,7 +274,7 @@ class Feed:
         stage = self.curriculum.stage_at(step, self.steps)
         taken: list[Problem] = []
         while len(taken) < count:
-            problem = self._samplers[stage].at(self._positions[stage])
+            problem = self._samplers[stage].problem_at(self._positions[stage])
             self._positions[stage] += 1
             if self._is_due(problem.id):
                 taken.append(problem)
@@ -288,7 +290,7 @@ class Feed:
             if graded:
                 id = group[0].problem.id
                 rate = graded.count(Verdict.CORRECT) / len(graded)
-                self._rates[id] = MEMORY * self._rates.get(id, rate) + (1 - MEMORY) * rate
+                self._rates[id] = DECAY * self._rates.get(id, rate) + (1 - DECAY) * rate
                 self._rests[id] = 0
 
     def metrics(self, step: int) -> dict[str, float]:
@@ -324,6 +326,6 @@ class Feed:
         if id not in self._rates or self.curriculum.is_wanted(self._rates[id]):
             return True
         self._rests[id] += 1
-        is_rested = self.curriculum.is_rested(self._rests[id])
-        self._num_passed_over += not is_rested
-        return is_rested
+        is_rest_over = self.curriculum.is_rest_over(self._rests[id])
+        self._num_passed_over += not is_rest_over
+        return is_rest_over

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from whet.errors import DataError
 from whet.store.files import read_rows, write_rows
-from whet.tasks.base import Task, list_problems, solvable
+from whet.tasks.base import Task, keep_solvable, list_problems
 from whet.types import Problem, Split
 
 
@@ -24,7 +24,7 @@ def read_problems(file: Path) -> list[Problem]:
     return problems
 
 
-def problems_of(task: Task, folder: str | None, split: Split) -> list[Problem]:
+def load_split(task: Task, folder: str | None, split: Split) -> list[Problem]:
     """Read a split from a folder of problems, or take it from the task if no folder is given."""
     if folder is None:
         return list(list_problems(task, split))
@@ -37,12 +37,12 @@ def problems_of(task: Task, folder: str | None, split: Split) -> list[Problem]:
     return read_problems(file)
 
 
-def some_problems_of(
+def load_problems(
     task: Task, folder: str | None, split: Split, *, unsolvable: bool = False
 ) -> list[Problem]:
     """Take the solvable problems of a split, or all; raise if there are none."""
-    problems = problems_of(task, folder, split)
-    kept = problems if unsolvable else solvable(problems)
+    problems = load_split(task, folder, split)
+    kept = problems if unsolvable else keep_solvable(problems)
     if kept:
         return kept
     if folder is None and not problems:

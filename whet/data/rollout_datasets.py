@@ -171,8 +171,8 @@ def _is_sampled_by(rollout: Rollout, chat: ChatFormat) -> bool:
     return (
         len(tokens) > 0
         and int(max(tokens.max(), rollout.prompt_tokens.max(initial=0))) < chat.tokenizer.vocab_size
-        and chat.message(tokens) == rollout.text
-        and np.array_equal(rollout.prompt_tokens, chat.prompt(rollout.problem.prompt))
+        and chat.decode_message(tokens) == rollout.text
+        and np.array_equal(rollout.prompt_tokens, chat.encode_prompt(rollout.problem.prompt))
     )
 
 
@@ -280,7 +280,7 @@ class _NotedStep:
 def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedStep]:
     """Find each noted line in the text, up to the next; a line cut at the limit is no step."""
     text, example = answer.rollout.text, answer.example
-    if chat.message(example.tokens[example.start :]) != text:
+    if chat.decode_message(example.tokens[example.start :]) != text:
         return []  # the template rewrites the answer: characters cannot be mapped to tokens
     starts: list[int] = []
     noted = list(notes(answer.rollout.problem, text))

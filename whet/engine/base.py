@@ -31,7 +31,7 @@ class Sampling(Config):
     """Draw from the smallest set of most likely tokens whose probability reaches p; 1 draws from
     all."""
     min_p: float = Field(default=0.0, ge=0.0, lt=1.0, json_schema_extra=CONSTANT)
-    """Drop tokens less likely than this share of the most likely one; 0 keeps all."""
+    """Drop tokens less likely than this fraction of the most likely one; 0 keeps all."""
     max_tokens: int = Field(default=256, ge=1)
     """Longest completion, stop token included."""
     stop: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def counts(self) -> EngineStats:
+    def stats(self) -> EngineStats:
         """Counters of the latest `generate` call so far."""
         ...
 

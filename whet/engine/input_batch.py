@@ -31,11 +31,11 @@ class HostTransfer:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.counts = EngineStats()
+        self.stats = EngineStats()
 
     def to_device(self, *arrays: NDArray[Any]) -> list[Tensor]:
         """Copy arrays to the device in one transfer."""
-        self.counts.copies_to_device += 1
+        self.stats.copies_to_device += 1
         if self.device.type == "cpu":
             return [torch.from_numpy(array) for array in arrays]
         packed = torch.from_numpy(pack(arrays)).pin_memory().to(self.device, non_blocking=True)
@@ -43,7 +43,7 @@ class HostTransfer:
 
     def to_host(self, tensor: Tensor) -> Callable[[], Tensor]:
         """Start a copy to the host; the function returned waits for it."""
-        self.counts.copies_to_host += 1
+        self.stats.copies_to_host += 1
         if self.device.type == "cpu":
             copied = tensor.clone()
             return lambda: copied
@@ -301,7 +301,7 @@ class CpuInputBatch(InputBatch):
         self._buffers = self._tokens_RW.numpy(), self._logprobs_RW.numpy()
 
     def fetch_output(self, sequence_B: Indices) -> Callable[[], WindowOutput]:
-        self.transfer.counts.copies_to_host += 1
+        self.transfer.stats.copies_to_host += 1
         used = slice(0, len(sequence_B))
         count_B = self._count[used].copy()
         tokens_BW, logprobs_BW = (out_RW[used].copy() for out_RW in self._buffers)

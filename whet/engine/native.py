@@ -24,7 +24,7 @@ from whet.engine.base import Detokenize, EngineConfig, EngineStats, Request, che
 from whet.engine.cpu.compiled_cache import build_cpu_cache
 from whet.engine.input_batch import CpuInputBatch, HostTransfer, InputBatch
 from whet.engine.kv_cache import BuildCache, KVCache
-from whet.engine.paged_cache import PAGE, SHARE_OF_FREE, build_paged_cache
+from whet.engine.paged_cache import FREE_MEMORY_FRACTION, PAGE, build_paged_cache
 from whet.engine.scheduler import (
     CacheAllocator,
     PrefillPass,
@@ -65,7 +65,7 @@ class NativeConfig(EngineConfig):
 
     def cache_bytes(self, token_bytes: int, *, context: int, free: float) -> float:
         full = (self.slots + 1) * math.ceil(context / PAGE) * PAGE * float(token_bytes)
-        return min(full, SHARE_OF_FREE * max(free, 0.0), (self.kv_gb or math.inf) * 2**30)
+        return min(full, FREE_MEMORY_FRACTION * max(free, 0.0), (self.kv_gb or math.inf) * 2**30)
 
 
 class NativeEngine:
@@ -105,8 +105,8 @@ class NativeEngine:
         self._is_running = False
 
     @property
-    def counts(self) -> EngineStats:
-        return self._transfer.counts
+    def stats(self) -> EngineStats:
+        return self._transfer.stats
 
     def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
         if self._is_running:
@@ -132,7 +132,7 @@ class NativeEngine:
                 "an earlier call of this engine still runs; read it to its end or close it first"
             )
         self._is_running = True
-        self._transfer.counts = EngineStats()
+        self._transfer.stats = EngineStats()
         try:
             for results in self._serve(requests):
                 yield from results
@@ -274,12 +274,12 @@ class EngineCore:
         self.batch.draw_uniforms(rows)
         is_truncated = bool(sequences.is_truncated_S[sequence_B].any())
         self.batch.append_tokens(rows, *self.batch.sample(rows, logits_BV, is_truncated))
-        self.transfer.counts.first_tokens += len(sequence_B)
+        self.transfer.stats.first_tokens += len(sequence_B)
 
     def _prefill(self, chunks: PrefillPass) -> None:
-        counts = self.transfer.counts
-        counts.prefills += 1
-        counts.prefill_tokens += len(chunks.tokens_T)
+        stats = self.transfer.stats
+        stats.prefills += 1
+        stats.prefill_tokens += len(chunks.tokens_T)
         attend = self.cache.prefill(chunks, self.transfer)
         tokens_T, positions_T, end_Q, row_Q = self.transfer.to_device(
             chunks.tokens_T, chunks.positions_T, chunks.end_Q, chunks.row_Q
@@ -291,7 +291,8 @@ class EngineCore:
         """Enqueue a window, or fewer steps if all rows end before."""
         sequences, sequence_B = self.sequences, self.scheduler.running_B
         steps = min(
-            self.window, int((sequences.limit_S - sequences.bound_S)[sequence_B].max(initial=0))
+            self.window,
+            int((sequences.limit_S - sequences.scheduled_S)[sequence_B].max(initial=0)),
         )
         if not steps:
             return
@@ -300,10 +301,10 @@ class EngineCore:
         size = self.cache.decode_window(
             self.batch, len(sequence_B), steps=steps, longest=longest, is_truncated=is_truncated
         )
-        counts = self.transfer.counts
-        counts.windows += 1
-        counts.steps += steps
-        counts.row_steps += steps * size
+        stats = self.transfer.stats
+        stats.windows += 1
+        stats.steps += steps
+        stats.row_steps += steps * size
 
     def _fetch_output(self) -> Callable[[], WindowOutput]:
         sequence_B = self.scheduler.running_B.copy()
@@ -336,8 +337,8 @@ class EngineCore:
             self.scheduler.drop_waiting(sequence)
             self.sequences.remove(sequence)
         self._ended_rows = self.scheduler.rows_of(ends)
-        self.transfer.counts.tokens += sum(ends.values())
-        self.transfer.counts.preemptions = self.scheduler.num_preempted
+        self.transfer.stats.tokens += sum(ends.values())
+        self.transfer.stats.preemptions = self.scheduler.num_preempted
         return results
 
     def _finish(self, sequence: int, length: int, is_stopped: bool) -> Result:

@@ -118,7 +118,7 @@ class PageAllocator:
 
 PAGE = 64
 """Tokens of a page: as many keys as the attention kernels read at a time."""
-SHARE_OF_FREE = 0.9
+FREE_MEMORY_FRACTION = 0.9
 """Share of free memory that a cache takes without `kv_gb`; the rest is for activations."""
 
 
@@ -189,7 +189,7 @@ class PagedCache:
                 step()
             else:
                 self.graphs.run((size, width, is_truncated), step)
-        batch.transfer.counts.captured_graphs = 0 if self.graphs is None else len(self.graphs)
+        batch.transfer.stats.captured_graphs = 0 if self.graphs is None else len(self.graphs)
         return size
 
     def decode(self, batch: InputBatch, size: int, longest: int) -> "PagedDecode":
@@ -256,7 +256,7 @@ def build_paged_cache(
     elif model.device.type == "cuda":
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(model.device)
-        pages = min(pages, int(SHARE_OF_FREE * free) // page_bytes)
+        pages = min(pages, int(FREE_MEMORY_FRACTION * free) // page_bytes)
     if pages < 1:
         raise EngineError(
             f"the cache has no room for {PAGE} tokens, which take {page_bytes} bytes; "

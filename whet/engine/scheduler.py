@@ -4,8 +4,8 @@ Rows in use are contiguous from row 0. When the cache runs out of pages, the you
 preempted: they keep their tokens, go to the head of the queue, and resume with a prefill of all
 they have. One extra row, the spare, caches the newest prompt for samples of it that start later.
 
-The device runs ahead of the host. `count_S` is the number of tokens read back so far, `bound_S` the
-number there will be after all enqueued steps, unless a stop token comes first.
+The device runs ahead of the host. `count_S` counts the tokens read back so far,
+`scheduled_S` those after all enqueued steps, unless a stop token comes first.
 
 Shapes: S sequences, or chunks of them in a prefill; C positions, T tokens of a prefill, R rows, B
 rows in use, W tokens of a window, Q a selection: rows that grow or move, chunks that end a context.
@@ -44,8 +44,8 @@ class Sequences:
 
     def __init__(self, sequences: int, width: int) -> None:
         self.request_S: list[Request | None] = [None] * sequences
-        self.start_S, self.limit_S, self.count_S, self.bound_S, self.number_S = np.zeros(
-            (5, sequences), dtype=np.int64
+        self.prompt_length_S, self.limit_S, self.count_S, self.scheduled_S, self.arrival_S = (
+            np.zeros((5, sequences), dtype=np.int64)
         )
         self.is_truncated_S, self.has_stops_S = np.zeros((2, sequences), dtype=bool)
         # Zeros take no memory until they are written, so rows may be as long as the context.
@@ -59,13 +59,13 @@ class Sequences:
         return bool(self._free)
 
     def add(self, request: Request, context: int) -> int:
-        """Add a request; `number_S` is the order of arrival."""
+        """Add a request; `arrival_S` is the order of arrival."""
         sequence = self._free.pop()
         self.request_S[sequence] = request
-        self.start_S[sequence] = len(request.prompt)
-        self.count_S[sequence] = self.bound_S[sequence] = 0
+        self.prompt_length_S[sequence] = len(request.prompt)
+        self.count_S[sequence] = self.scheduled_S[sequence] = 0
         self.limit_S[sequence] = min(request.sampling.max_tokens, context - len(request.prompt))
-        self.number_S[sequence] = self._next_number
+        self.arrival_S[sequence] = self._next_number
         self.is_truncated_S[sequence] = request.sampling.is_truncated
         self.has_stops_S[sequence] = bool(request.sampling.stop)
         self._next_number += 1
@@ -96,8 +96,8 @@ class Sequences:
 
     def cache_lengths(self, sequence_B: Indices, steps: int) -> Indices:
         """Count the tokens cached after `steps` more steps: all but the newest."""
-        newest_B = np.minimum(self.bound_S[sequence_B] + steps, self.limit_S[sequence_B])
-        return self.start_S[sequence_B] + newest_B - 1
+        newest_B = np.minimum(self.scheduled_S[sequence_B] + steps, self.limit_S[sequence_B])
+        return self.prompt_length_S[sequence_B] + newest_B - 1
 
     def append_output(self, output: WindowOutput) -> list[int]:
         """Store new tokens; return the sequences that have ended."""
@@ -193,7 +193,7 @@ class Scheduler:
             if self._free_cached_prompt():
                 continue
             assert len(row_Q) > 1, "a request that has all memory to itself fits"
-            youngest = int(np.argmax(self.sequences.number_S[self.sequence_R[row_Q]]))
+            youngest = int(np.argmax(self.sequences.arrival_S[self.sequence_R[row_Q]]))
             preempted.append(int(row_Q[youngest]))
             self.allocator.free(row_Q[youngest : youngest + 1])
             row_Q = np.delete(row_Q, youngest)
@@ -225,7 +225,7 @@ class Scheduler:
                 to_prefill.append(row)
             source_B.append(sources[key])
             self.sequence_R[row] = sequence
-            self.sequences.bound_S[sequence] += 1
+            self.sequences.scheduled_S[sequence] += 1
             self.num_rows += 1
         if not source_B:
             return None
@@ -240,16 +240,16 @@ class Scheduler:
 
     def advance(self, steps: int) -> int:
         """Advance all rows by `steps` tokens; return the longest cached length after them."""
-        running_B = self.running_B
         cached_B = self.sequences.cache_lengths(self.running_B, steps)
-        self.sequences.bound_S[running_B] = cached_B + 1 - self.sequences.start_S[running_B]
+        prompt_B = self.sequences.prompt_length_S[self.running_B]
+        self.sequences.scheduled_S[self.running_B] = cached_B + 1 - prompt_B
         return int(cached_B.max())
 
     def rows_at_limit(self) -> list[int]:
         """List the rows that are at their length limit after the steps enqueued so far."""
         running_B = self.running_B
         rows: list[int] = np.nonzero(
-            self.sequences.bound_S[running_B] >= self.sequences.limit_S[running_B]
+            self.sequences.scheduled_S[running_B] >= self.sequences.limit_S[running_B]
         )[0].tolist()
         return rows
 
@@ -282,13 +282,13 @@ class Scheduler:
         """Take the next sequence; None while tokens of the first one are not on the host yet."""
         if self._waiting:
             sequence = self._waiting[0]
-            is_read = self.sequences.bound_S[sequence] == self.sequences.count_S[sequence]
+            is_read = self.sequences.scheduled_S[sequence] == self.sequences.count_S[sequence]
             return self._waiting.popleft() if is_read else None
         request = next(self._source, None) if self.sequences.has_free else None
         return None if request is None else self.sequences.add(request, self.context)
 
     def _allocate(self, row: int, sequence: int, source: int | None) -> bool:
-        start = int(self.sequences.start_S[sequence])
+        start = int(self.sequences.prompt_length_S[sequence])
         count = int(self.sequences.count_S[sequence])
         max_tokens = start + int(self.sequences.limit_S[sequence]) - 1
         reserve = min(start + count + self.window, max_tokens)
@@ -303,7 +303,7 @@ class Scheduler:
             return None
         self._free_cached_prompt()
         sequence = int(self.sequence_R[prompts[-1]])
-        tokens = int(self.sequences.start_S[sequence])
+        tokens = int(self.sequences.prompt_length_S[sequence])
         if not self.allocator.allocate(
             self.spare, tokens=tokens, reserve=tokens, max_tokens=tokens, source=prompts[-1]
         ):

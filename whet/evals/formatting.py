@@ -8,13 +8,13 @@ MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
 
 
-def percent(share: float, digits: int = 0) -> str:
+def percent(fraction: float, digits: int = 0) -> str:
     """Write a share as a percentage.
 
     >>> percent(0.3412), percent(0.3412, 1)
     ('34\\xa0%', '34.1\\xa0%')
     """
-    return f"{number(100 * share, digits)}{SPACE}%"
+    return f"{number(100 * fraction, digits)}{SPACE}%"
 
 
 def percent_interval(estimate: Estimate, digits: int = 0) -> str:
@@ -92,7 +92,7 @@ def describe_change(
     new = percent_interval(after)
     low = after.low - before.high if difference is None else difference.low
     high = after.high - before.low if difference is None else difference.high
-    share = f"the share of {things} solved"
+    subject = f"the share of {things} solved"
     if low <= 0 <= high:
-        return f"{cause} did not measurably change {share}: {old} before, {new} after."
-    return f"{cause} {'raised' if low > 0 else 'lowered'} {share} from {old} to {new}."
+        return f"{cause} did not measurably change {subject}: {old} before, {new} after."
+    return f"{cause} {'raised' if low > 0 else 'lowered'} {subject} from {old} to {new}."

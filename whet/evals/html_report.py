@@ -306,12 +306,12 @@ class Plot:
 
     def x(self, step: float) -> float:
         start, end = self.points.span
-        share = (step - start) / (end - start) if end > start else 0.5
-        return round(self.left + share * (self.right - self.left), 1)
+        fraction = (step - start) / (end - start) if end > start else 0.5
+        return round(self.left + fraction * (self.right - self.left), 1)
 
     def y(self, value: float) -> float:
-        share = (value - self.y_ticks[0]) / (self.y_ticks[-1] - self.y_ticks[0])
-        return round(self.bottom - share * (self.bottom - self.top), 1)
+        fraction = (value - self.y_ticks[0]) / (self.y_ticks[-1] - self.y_ticks[0])
+        return round(self.bottom - fraction * (self.bottom - self.top), 1)
 
     def coordinates(self, values: Values) -> list[tuple[float, float]]:
         """Return the coordinates of the points of a line."""
@@ -337,7 +337,7 @@ def make_plot(curve: Curve) -> Plot | None:
 
 def _tick_texts(values: Sequence[float], unit: Unit) -> list[str]:
     """Write all ticks of an axis with as few decimals as tell them apart exactly."""
-    scale, sign = (100, f"{SPACE}%") if unit is Unit.SHARE else (1, "")
+    scale, sign = (100, f"{SPACE}%") if unit is Unit.FRACTION else (1, "")
     scaled = [round(scale * value, 12) for value in values]
     for digits in range(6):
         if all(round(value, digits) == value for value in scaled):
@@ -360,7 +360,7 @@ def _caption(curve: Curve, points: Series) -> list[str]:
 
 def _value_formatter(unit: Unit) -> Callable[[float], str]:
     match unit:
-        case Unit.SHARE:
+        case Unit.FRACTION:
             return lambda value: percent(value, 1).replace(".0", "")
         case Unit.TOKENS:
             return lambda value: number(value, 0)

@@ -20,7 +20,7 @@ class Unit(StrEnum):
     """How a curve's values are written: as a number, a percentage or a number of tokens."""
 
     NUMBER = "number"
-    SHARE = "share"
+    FRACTION = "fraction"
     TOKENS = "tokens"
 
 
@@ -142,9 +142,9 @@ def pick_samples(
 
     old = _first_answers(before)
     new = _first_answers(after)
-    shared = [key for key in (old or new) if key in (new or old)]
-    stream(seed, "samples").shuffle(shared)
-    problems = [(new.get(key) or old[key]).problem for key in shared]
+    common = [key for key in (old or new) if key in (new or old)]
+    stream(seed, "samples").shuffle(common)
+    problems = [(new.get(key) or old[key]).problem for key in common]
     return tuple(
         Sample(
             problem=_question(problem),

@@ -44,18 +44,18 @@ class Estimate:
             raise DataError(f"an estimate must be an object with {numbers}, not {row!r}") from error
 
 
-def share_estimate(shares: Sequence[float], *, seed: int = 0) -> Estimate:
-    """Estimate the mean of per-problem shares in [0, 1], such as each problem's pass@1.
+def fraction_estimate(fractions: Sequence[float], *, seed: int = 0) -> Estimate:
+    """Estimate the mean of per-problem fractions in [0, 1], such as each problem's pass@1.
 
     Where all problems agree there is nothing to resample, and the interval is that of as many
     single trials: exact (Clopper and Pearson 1934) at 0 and 1, Wilson's (1927) between.
 
-    >>> round(share_estimate([0.0] * 100).high, 4)
+    >>> round(fraction_estimate([0.0] * 100).high, 4)
     0.0362
     """
-    values = _to_array(shares)
+    values = _to_array(fractions)
     if values.min() < 0 or values.max() > 1:
-        raise ValueError("shares must lie between 0 and 1")
+        raise ValueError("fractions must lie between 0 and 1")
     if _is_constant(values):
         low, high = _binomial_interval(float(values[0]), len(values))
         return Estimate(mean=float(values[0]), low=low, high=high, count=len(values))
@@ -74,15 +74,15 @@ def mean_estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
 def paired_difference(
     before: Mapping[str, float], after: Mapping[str, float], *, seed: int = 0
 ) -> Estimate:
-    """Estimate how much the shares rose over the problems that both evaluations have.
+    """Estimate how much the fractions rose over the problems that both evaluations have.
 
     Pairing takes the difficulty of each problem out of the interval. `count` is the number of
     pairs.
     """
-    shared = sorted(before.keys() & after.keys())
-    if not shared:
+    common = sorted(before.keys() & after.keys())
+    if not common:
         raise ValueError("the two evaluations have no problem in common")
-    changes = _to_array([after[key] - before[key] for key in shared])
+    changes = _to_array([after[key] - before[key] for key in common])
     if _is_constant(changes):
         # Mapped to [0, 1] and back, so that a few equal changes do not pass for certainty.
         low, high = _binomial_interval((float(changes[0]) + 1) / 2, len(changes))
@@ -129,14 +129,14 @@ def _resampled_means(values: Values, seed: int) -> Values:
     return np.concatenate(means)
 
 
-def _binomial_interval(share: float, count: int) -> tuple[float, float]:
+def _binomial_interval(fraction: float, count: int) -> tuple[float, float]:
     tail = (1 - CONFIDENCE) / 2
     exact_bound = 1 - tail ** (1 / count)
-    if share in (0.0, 1.0):
-        return (0.0, exact_bound) if share == 0.0 else (1 - exact_bound, 1.0)
+    if fraction in (0.0, 1.0):
+        return (0.0, exact_bound) if fraction == 0.0 else (1 - exact_bound, 1.0)
     z2 = float(ndtri(1 - tail)) ** 2
-    middle = (share + z2 / (2 * count)) / (1 + z2 / count)
-    half = sqrt(z2 * share * (1 - share) / count + z2**2 / (4 * count**2)) / (1 + z2 / count)
+    middle = (fraction + z2 / (2 * count)) / (1 + z2 / count)
+    half = sqrt(z2 * fraction * (1 - fraction) / count + z2**2 / (4 * count**2)) / (1 + z2 / count)
     return middle - half, middle + half
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from whet.errors import DataError
-from whet.evals.stats import Estimate, mean_estimate, pass_at_k, share_estimate
+from whet.evals.stats import Estimate, fraction_estimate, mean_estimate, pass_at_k
 from whet.tasks.base import f1_half, is_solvable
-from whet.types import Finish, Group, Json, Rollout, Verdict, fifth
+from whet.types import Finish, Group, Json, Rollout, Verdict, level_band
 
 KS = (1, 4, 8)
 UNKNOWN = "unknown"
@@ -70,16 +70,16 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
             f"these {len(groups)} groups have none"
         )
 
-    def share(is_counted: Callable[[Rollout], bool]) -> Estimate:
-        return share_estimate(_means(rollouts, is_counted), seed=seed)
+    def fraction(is_counted: Callable[[Rollout], bool]) -> Estimate:
+        return fraction_estimate(_means(rollouts, is_counted), seed=seed)
 
     return EvalSummary(
         pass_at=_pass_at(rollouts, ks, seed),
         by_level=_by_level(rollouts, seed),
         unsolvable=_pass_at(unsolvable, [1], seed).get(1),
         tokens=mean_estimate(_means(rollouts, lambda r: len(r.completion.tokens)), seed=seed),
-        unfinished=share(lambda r: r.completion.finish is Finish.LENGTH),
-        no_answer=share(lambda r: _verdict(r) is Verdict.NO_ANSWER),
+        unfinished=fraction(lambda r: r.completion.finish is Finish.LENGTH),
+        no_answer=fraction(lambda r: _verdict(r) is Verdict.NO_ANSWER),
         num_problems=len(rollouts),
         num_rollouts=sum(len(siblings) for siblings in rollouts),
         num_unscored=sum(
@@ -89,17 +89,17 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
     )
 
 
-def solved_shares(groups: Sequence[Group]) -> dict[str, float]:
+def pass_rates(groups: Sequence[Group]) -> dict[str, float]:
     """Return each solvable problem's share of right answers by its id, for paired_difference.
 
     Problems without a graded answer are left out.
     """
-    shares = {}
+    rates = {}
     for key, rollouts in _by_problem(groups).items():
         n, correct = _count_correct(rollouts)
         if n and is_solvable(rollouts[0].problem):
-            shares[key] = correct / n
-    return shares
+            rates[key] = correct / n
+    return rates
 
 
 def level_fifth(level: float | None) -> str:
@@ -108,7 +108,7 @@ def level_fifth(level: float | None) -> str:
     >>> level_fifth(0.0), level_fifth(0.2), level_fifth(1.0), level_fifth(None)
     ('1', '2', '5', 'unknown')
     """
-    return UNKNOWN if level is None else str(max(fifth(level), 0) + 1)
+    return UNKNOWN if level is None else str(max(level_band(level), 0) + 1)
 
 
 def _by_problem(groups: Sequence[Group]) -> dict[str, list[Rollout]]:
@@ -139,8 +139,8 @@ def _pass_at(
     problems: Sequence[Sequence[Rollout]], ks: Sequence[int], seed: int
 ) -> dict[int, Estimate]:
     counts = [_count_correct(rollouts) for rollouts in problems]
-    shares = {k: [pass_at_k(n, correct, k) for n, correct in counts if n >= k] for k in ks}
-    return {k: share_estimate(values, seed=seed) for k, values in shares.items() if values}
+    rates = {k: [pass_at_k(n, correct, k) for n, correct in counts if n >= k] for k in ks}
+    return {k: fraction_estimate(values, seed=seed) for k, values in rates.items() if values}
 
 
 def _by_level(problems: Sequence[Sequence[Rollout]], seed: int) -> dict[str, Estimate]:

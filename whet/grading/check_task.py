@@ -22,7 +22,7 @@ from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.rng import stream
-from whet.tasks.base import Task, unscored_with
+from whet.tasks.base import Task, no_score
 from whet.types import Problem, Score, Verdict
 from whet.world import get_world
 
@@ -32,7 +32,7 @@ NUM_NEARBY = 30
 NUM_HUGE_ROWS = 4
 """Rows that texts of a million characters are tried on: one costs as much as hundreds of others."""
 NUM_RANDOM = 4
-MAX_CHANCE_SHARE = 0.2
+MAX_CHANCE_RATE = 0.2
 NUM_FIRST = 8
 """Problems that a grader is tried on before training."""
 HUGE = ("9" * 1_000_000, "(" * 1_000_000, "\\boxed{" * 140_000, "the answer is " * 70_000)
@@ -122,7 +122,7 @@ def precheck(task: Task, problems: Sequence[Problem], limits: Limits | None = No
     def check() -> tuple[Failure, ...]:
         return check_grader(task, problems[:NUM_FIRST], limits=limits).failures
 
-    if failures := get_world().on_first(check, "the check of the grader"):
+    if failures := get_world().run_on_first(check, "the check of the grader"):
         others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         raise DataError(f"the grader of {task.name} fails on its own data{others}: {failures[0]}")
 
@@ -225,7 +225,7 @@ def _write_golds(
             text = task.solve(problem, seed)
         except DataError as error:
             trial = _Trial(row=row, variant=Variant.GOLD, text="")
-            broken.append((trial, unscored_with(str(error))))
+            broken.append((trial, no_score(str(error))))
             continue
         if text is not None:
             golds[row] = _Trial(row=row, variant=Variant.GOLD, text=text)
@@ -268,7 +268,7 @@ def _list_faults(rules: _ChanceRules, results: Sequence[_Result]) -> Iterator[_R
     num_tried = Counter(trial.variant for trial, _ in results)
     right = [trial for trial, score in results if score.verdict is Verdict.CORRECT]
     num_right = Counter(trial.variant for trial in right)
-    common = {v for v in RARELY_RIGHT if num_right[v] > max(2, MAX_CHANCE_SHARE * num_tried[v])}
+    common = {v for v in RARELY_RIGHT if num_right[v] > max(2, MAX_CHANCE_RATE * num_tried[v])}
     for trial, score in results:
         is_right = score.verdict is Verdict.CORRECT
         if score.verdict is Verdict.UNSCORED:

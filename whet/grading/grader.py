@@ -20,8 +20,8 @@ from typing import TypeVar
 from whet.errors import DataError, TrainError
 from whet.grading.limits import Limits, extend_wall_limit
 from whet.grading.worker import WorkerState, encode_batch
-from whet.grading.worker_pool import BatchScored, WorkerDied, WorkerPool
-from whet.tasks.base import Task, blame_response, score_safely, unscored_with
+from whet.grading.worker_pool import BatchGraded, WorkerDied, WorkerPool
+from whet.tasks.base import Task, grade_safely, no_score, score_failure
 from whet.types import Problem, Score, Verdict
 
 K = TypeVar("K", bound=Hashable)
@@ -34,7 +34,7 @@ FEW_ANSWERS = 4
 """Up to this many are graded by one worker."""
 GATHER_SECONDS = 0.002
 """Answers that come slower than a batch in this time are sent as they come."""
-MAX_SUSPICIONS = 3
+MAX_CRASHES = 3
 FAILURE_WINDOW = 1000
 """Failures are counted over this many answers."""
 
@@ -44,7 +44,7 @@ class _Job:
     number: int
     problem: Problem
     text: str
-    suspicions: int = 0
+    num_crashes: int = 0
     """Workers that died with it but between answers. It is then sent alone, at most twice."""
 
 
@@ -115,7 +115,7 @@ class Grader:
         """
         if not self.workers:
             for key, problem, text in answers:
-                yield key, self._count(score_safely(self._task_of(problem), problem, text))
+                yield key, self._count(grade_safely(self._task_of(problem), problem, text))
             return
         assert not self._is_grading, "another call of grade is not read to its end, nor closed"
         self._is_grading = True
@@ -177,20 +177,20 @@ class Grader:
 
     def _take_batch(self, size: int) -> list[_Job]:
         jobs = [self._queue.popleft()]
-        is_alone = jobs[0].suspicions > 0
-        while not is_alone and len(jobs) < size and self._queue and not self._queue[0].suspicions:
+        is_alone = jobs[0].num_crashes > 0
+        while not is_alone and len(jobs) < size and self._queue and not self._queue[0].num_crashes:
             jobs.append(self._queue.popleft())
         return jobs
 
     def _handle_events(self, *, wait: bool) -> None:
         assert self._pool is not None, "the grader is closed"
         for event in self._pool.poll(wait=wait):
-            if isinstance(event, BatchScored):
+            if isinstance(event, BatchGraded):
                 self._handle_scores(event)
             else:
                 self._handle_death(event)
 
-    def _handle_scores(self, event: BatchScored) -> None:
+    def _handle_scores(self, event: BatchGraded) -> None:
         in_flight = self._in_flight[event.slot]
         for number, score in event.scores:
             del in_flight[number]
@@ -213,16 +213,16 @@ class Grader:
         blamed = event.job
         if blamed not in in_flight and event.slot not in self._exiting:
             in_flight = {
-                number: replace(job, suspicions=job.suspicions + 1)
+                number: replace(job, num_crashes=job.num_crashes + 1)
                 for number, job in in_flight.items()
             }
-            at_fault = (n for n, job in in_flight.items() if job.suspicions == MAX_SUSPICIONS)
+            at_fault = (n for n, job in in_flight.items() if job.num_crashes == MAX_CRASHES)
             blamed = next(at_fault, None)
         if blamed in in_flight:
             problem = in_flight.pop(blamed).problem
-            score = unscored_with(event.why)
+            score = no_score(event.why)
             if event.by_answer:
-                score = blame_response(self._task_of(problem), problem, event.why)
+                score = score_failure(self._task_of(problem), problem, event.why)
             self._finished.append((blamed, score))
         self._queue.extendleft(reversed(in_flight.values()))
         self.num_lost += event.slot not in self._exiting
@@ -235,11 +235,11 @@ class Grader:
         if self._failures[-1]:
             num = sum(self._failures)
             of = len(self._failures)
-            share = self.limits.unscored_share
-            if num >= self.limits.unscored_count and num > share * of:
+            limit = self.limits.unscored_share
+            if num >= self.limits.unscored_count and num > limit * of:
                 raise TrainError(
                     f"{num} of the last {of} answers could not be scored, this one because "
-                    f"{score.note}; fix that, or allow more than unscored_share = {share:g} of them"
+                    f"{score.note}; fix that, or allow more than unscored_share = {limit:g} of them"
                 )
         return score
 

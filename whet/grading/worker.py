@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from whet.grading.limits import Limits, address_space, start_cpu_clock, stop_cpu_clock
-from whet.tasks.base import NO_MEMORY, Task, score_safely
+from whet.tasks.base import NO_MEMORY, Task, grade_safely
 from whet.types import Json, Problem
 
 FLUSH_SECONDS = 0.005
@@ -74,7 +74,7 @@ def run_worker(
                     began = time.perf_counter()
                 clock.start(number)
                 start_cpu_clock(limits)
-                score = score_safely(tasks[problem.task], problem, text)
+                score = grade_safely(tasks[problem.task], problem, text)
                 clock.stop()
                 if os.getpid() != pid:  # a grader forked, and this is the copy
                     os._exit(0)

@@ -32,7 +32,7 @@ ENVIRONMENT |= {"PYTHONHASHSEED": "0"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchScored:
+class BatchGraded:
     """A worker graded some answers of its batch, in `seconds` together."""
 
     slot: int
@@ -117,10 +117,10 @@ class WorkerPool:
         except OSError:
             return
 
-    def poll(self, *, wait: bool) -> list[BatchScored | WorkerDied]:
+    def poll(self, *, wait: bool) -> list[BatchGraded | WorkerDied]:
         """Return new events; with `wait`, block until there is one."""
         while True:
-            events: list[BatchScored | WorkerDied] = []
+            events: list[BatchGraded | WorkerDied] = []
             timeout = self._max_silence if self._is_ready else SERVER_SECONDS
             ready = self._selector.select(timeout if wait else 0)
             if wait and not ready:
@@ -167,7 +167,7 @@ class WorkerPool:
         self._workers[slot] = _Channel(socket=ours, slot=slot)
         self._selector.register(ours, selectors.EVENT_READ, self._workers[slot])
 
-    def _read(self, channel: _Channel) -> list[BatchScored | WorkerDied]:
+    def _read(self, channel: _Channel) -> list[BatchGraded | WorkerDied]:
         try:
             lines = channel.read()
         except (BlockingIOError, ConnectionResetError):
@@ -182,7 +182,7 @@ class WorkerPool:
             )
         return [event for text in lines for event in self._handle_report(json.loads(text))]
 
-    def _handle_report(self, message: dict[str, object]) -> list[BatchScored | WorkerDied]:
+    def _handle_report(self, message: dict[str, object]) -> list[BatchGraded | WorkerDied]:
         if "failed" in message:
             raise ConfigError(f"the grading process cannot load its tasks: {message['failed']}")
         if "ready" in message:
@@ -197,10 +197,10 @@ class WorkerPool:
         died = WorkerDied(slot=slot, job=job, why=why, by_answer=by_answer)
         return [*self._replace(slot), died]
 
-    def _replace(self, slot: int) -> list[BatchScored | WorkerDied]:
+    def _replace(self, slot: int) -> list[BatchGraded | WorkerDied]:
         """Read the last messages of a dead worker, and fork another."""
         channel = self._workers.pop(slot)
-        last: list[BatchScored | WorkerDied] = []
+        last: list[BatchGraded | WorkerDied] = []
         channel.socket.setblocking(False)
         with suppress(BlockingIOError, ConnectionResetError):
             while (lines := channel.read()) is not None:
@@ -212,13 +212,13 @@ class WorkerPool:
         return last
 
 
-def _read_scores(slot: int, text: bytes) -> BatchScored:
+def _read_scores(slot: int, text: bytes) -> BatchGraded:
     message = json.loads(text)
     scores = tuple(
         (number, Score(verdict=Verdict(verdict), parts=parts, answer=answer, note=note))
         for number, verdict, parts, answer, note in message["scores"]
     )
-    return BatchScored(
+    return BatchGraded(
         slot=slot, scores=scores, seconds=message["seconds"], state=WorkerState(message["state"])
     )
 

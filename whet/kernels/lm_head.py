@@ -58,11 +58,12 @@ def token_logprobs(
     entropy: bool,
     chunk_elements: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Score each label under softmax(logits / temperature); the entropy too if wanted, else 0.
+    """Compute log-probabilities of labels under softmax(logits / temperature), and the entropy if
+    wanted, else 0.
 
     Both have gradients; detach inputs that should have none. The backward pass computes chunks of
     logits again, unless all fit in one chunk of the C kernel, which keeps them. A temperature of 0
-    scores like 1, as `sample_rows` does.
+    counts like 1, as `sample_rows` does.
     """
     elements = chunk_elements or (GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS)
     if not hidden_MH.is_cuda and len(hidden_MH) * len(weight_VH) <= elements:
@@ -73,10 +74,10 @@ def token_logprobs(
                 library, logits_MV, label_M, _scale(temperature_M), entropy=entropy
             )
     chunks = _chunks(len(hidden_MH), elements // len(weight_VH))
-    scores: tuple[Tensor, Tensor] = _ChunkedLogprobs.apply(
+    outputs: tuple[Tensor, Tensor] = _ChunkedLogprobs.apply(
         hidden_MH, weight_VH, label_M, temperature_M, chunks, entropy
     )
-    return scores
+    return outputs
 
 
 def torch_token_logprobs(
@@ -89,18 +90,18 @@ def torch_token_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """`token_logprobs` for any function from hidden states to float32 logits, with entropies."""
 
-    def score(at: slice) -> tuple[Tensor, Tensor]:
-        scores: tuple[Tensor, Tensor] = _LogitLogprobs.apply(
+    def forward_chunk(at: slice) -> tuple[Tensor, Tensor]:
+        outputs: tuple[Tensor, Tensor] = _LogitLogprobs.apply(
             to_logits(hidden_MH[at]), label_M[at], temperature_M[at]
         )
-        return scores
+        return outputs
 
     elements = GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS
-    chunk_scores = [
-        checkpoint(score, at, use_reentrant=False, preserve_rng_state=False)
+    chunks = [
+        checkpoint(forward_chunk, at, use_reentrant=False, preserve_rng_state=False)
         for at in _chunks(len(hidden_MH), elements // vocab)
     ]
-    logprob_M, entropy_M = (torch.cat(parts) for parts in zip(*chunk_scores, strict=True))
+    logprob_M, entropy_M = (torch.cat(parts) for parts in zip(*chunks, strict=True))
     return logprob_M, entropy_M
 
 
@@ -327,7 +328,8 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
 def c_token_logprobs(
     library: ctypes.CDLL, logits_MV: Tensor, label_M: Tensor, scale_M: Tensor, *, entropy: bool
 ) -> tuple[Tensor, Tensor]:
-    """Score each label under softmax(logits / scale); the entropy too if wanted, else 0.
+    """Compute log-probabilities of labels under softmax(logits / scale), and the entropy if wanted,
+    else 0.
 
     Both have gradients. The backward pass reads the logits again, so they must not be overwritten.
     """
@@ -336,8 +338,8 @@ def c_token_logprobs(
     )
     assert label_M.shape == scale_M.shape == logits_MV.shape[:1], "one label and one scale per row"
     inputs = logits_MV.contiguous(), label_M.to(torch.int64).contiguous(), _to_float32(scale_M)
-    scores: tuple[Tensor, Tensor] = _CTokenLogprobs.apply(library, *inputs, entropy)
-    return scores
+    outputs: tuple[Tensor, Tensor] = _CTokenLogprobs.apply(library, *inputs, entropy)
+    return outputs
 
 
 class _CTokenLogprobs(torch.autograd.Function):

@@ -70,21 +70,21 @@ def decode(
     width = table_BA.shape[1]
     q_BND = q_BND.contiguous()
     table_BA = table_BA.contiguous()
-    share = heads // groups
+    queries = heads // groups
     out_BND = torch.empty_like(q_BND)
     accs_BKND = scratch[2]
     chunks = triton.cdiv(width * page, CHUNK)
-    tile = max(16, triton.next_power_of_2(share))
+    tile = max(16, triton.next_power_of_2(queries))
     assert accs_BKND.shape[0] >= rows and accs_BKND.shape[1] == chunks, (
         "scratch memory of another size"
     )
     tensors = q_BND, keys_pages, values_pages, table_BA, length_B, out_BND, *scratch
-    sizes = groups, share, size, page, tile, BLOCK, CHUNK, window or 0
+    sizes = groups, queries, size, page, tile, BLOCK, CHUNK, window or 0
     _decode[(rows, groups, chunks)](
         *tensors, LOG2_E / math.sqrt(size), width, chunks, *sizes, **LAUNCH
     )
     if chunks > 1:
-        shape = groups, share, size, tile, CHUNK, window or 0
+        shape = groups, queries, size, tile, CHUNK, window or 0
         _combine_chunks[(rows, groups)](
             *scratch, length_B, out_BND, chunks, *shape, num_warps=2, enable_fp_fusion=False
         )
@@ -130,9 +130,9 @@ def _add_keys(q, k, v, mask, scale, row_max, total, acc, WINDOW: tl.constexpr):
     new_max = tl.maximum(row_max, tl.max(score, 1))
     base = _finite_max(new_max, WINDOW)
     rescale = tl.exp2(row_max - base)
-    share = tl.exp2(score - base[:, None])
-    total = tl.fma(total, rescale, _row_sum(share))
-    acc = tl.dot(share.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
+    prob = tl.exp2(score - base[:, None])
+    total = tl.fma(total, rescale, _row_sum(prob))
+    acc = tl.dot(prob.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
     return new_max, total, acc
 
 

@@ -160,8 +160,8 @@ def _combine_blocks(
     cell = row * blocks + lane
     is_real = lane < blocks
     block_max = tl.load(maxes + cell, mask=is_real, other=float("-inf"))
-    row_max, rescale, share = _rescale(block_max, tl.load(sums + cell, mask=is_real, other=0.0))
-    total = tl.sum(share, 0)
+    row_max, rescale, scaled = _rescale(block_max, tl.load(sums + cell, mask=is_real, other=0.0))
+    total = tl.sum(scaled, 0)
     lse = row_max + tl.log(total)
     tl.store(lses + row, lse)
     logit = tl.load(logits + row * width + tl.load(labels + row))
@@ -171,7 +171,9 @@ def _combine_blocks(
         # exp(m - M).
         term = tl.load(weighted + cell, mask=is_real, other=0.0)
         shift = tl.where(rescale > 0.0, block_max - row_max, 0.0)
-        tl.store(entropies + row, tl.log(total) - tl.sum(term * rescale + shift * share, 0) / total)
+        tl.store(
+            entropies + row, tl.log(total) - tl.sum(term * rescale + shift * scaled, 0) / total
+        )
 
 
 @triton.jit
@@ -184,9 +186,9 @@ def _pick_block(
     cell = row * blocks + lane
     is_real = lane < blocks
     block_max = tl.load(maxes + cell, mask=is_real, other=float("-inf"))
-    row_max, rescale, share = _rescale(block_max, tl.load(sums + cell, mask=is_real, other=0.0))
-    tl.store(lses + row, row_max + tl.log(tl.sum(share, 0)))
-    running = tl.cumsum(share.to(tl.float64), 0)
+    row_max, rescale, scaled = _rescale(block_max, tl.load(sums + cell, mask=is_real, other=0.0))
+    tl.store(lses + row, row_max + tl.log(tl.sum(scaled, 0)))
+    running = tl.cumsum(scaled.to(tl.float64), 0)
     total = tl.max(running, 0)
     # A product that rounds up to the total would point past the last likely token; 2**-52 less does
     # not.
@@ -252,11 +254,11 @@ def _logits_grad(
     temperature = tl.load(temperatures + row)
     logit = tl.load(logits + row * width + column, mask=is_real, other=float("-inf"))
     logprob = _scale(logit, temperature) - tl.load(lses + row)
-    share = tl.exp(logprob)
+    prob = tl.exp(logprob)
     d_logprob = tl.load(d_logprobs + row)
-    grad = -d_logprob * share
+    grad = -d_logprob * prob
     if HAS_ENTROPY:
-        excess = tl.where(share > 0.0, logprob, 0.0) + tl.load(entropies + row)
-        grad -= tl.load(d_entropies + row) * share * excess
+        excess = tl.where(prob > 0.0, logprob, 0.0) + tl.load(entropies + row)
+        grad -= tl.load(d_entropies + row) * prob * excess
     grad = _scale(grad + tl.where(column == tl.load(labels + row), d_logprob, 0.0), temperature)
     tl.store(grads + row * width + column, grad.to(grads.dtype.element_ty), mask=is_real)

@@ -1,7 +1,7 @@
 """The predicted cost of a model: parameters, operations, and time and memory on a card.
 
-The shares of the hardware's rates are fitted to runs of 0.5B, 1.5B and 7B models on one H200
-(docs/performance.md); on other cards the same shares are assumed. Memory is counted, not fitted.
+The fractions of the hardware's rates are fitted to runs of 0.5B, 1.5B and 7B models on one H200
+(docs/performance.md); on other cards the same fractions are assumed. Memory is counted, not fitted.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -73,18 +73,18 @@ class Cost:
         size = 2 * self.width + 4 if trains else self.width
         return self.width * (self.parameters - self.body) + 2.0 * size * layer
 
-    def forward_flops(self, length: int, scored: int) -> float:
-        """One sequence through the layers, and `scored` of its tokens through the head.
+    def forward_flops(self, length: int, num_targets: int) -> float:
+        """One sequence through the layers, and `num_targets` of its tokens through the head.
 
         Causal attention takes two products of half a square.
         """
         cfg = self.cfg
         attention = 2.0 * cfg.num_layers * cfg.num_heads * cfg.head_dim * length**2
-        return 2.0 * (self.body * length + self.head * scored) + attention
+        return 2.0 * (self.body * length + self.head * num_targets) + attention
 
-    def update_flops(self, length: int, scored: int) -> float:
+    def update_flops(self, length: int, num_targets: int) -> float:
         """Forward and backward: three times the forward pass."""
-        return 3 * self.forward_flops(length, scored)
+        return 3 * self.forward_flops(length, num_targets)
 
 
 GB = 1e9
@@ -109,7 +109,7 @@ class Card:
     @property
     def usable(self) -> float:
         """Memory without the driver's share and the gaps between tensors."""
-        return self.memory * SHARE_OF_MEMORY
+        return self.memory * MEMORY_FRACTION
 
 
 CARDS: Mapping[str, Card] = MappingProxyType(
@@ -173,7 +173,7 @@ _PASSES = 8
 _START_SECONDS = 0.02
 WAKE_SECONDS = 0.15
 """Time to free a cache and allocate, clear and record it again."""
-SHARE_OF_MEMORY = 0.95
+MEMORY_FRACTION = 0.95
 STAGING = 9 * 4.0 * 2**24
 """Memory for buffers that pass through the card to and from the host (`whet/train/offload.py`)."""
 LOGITS = 2**29
@@ -214,9 +214,9 @@ def ragged_rollout_seconds(
     full = step_seconds(cost, card, rows, prompt + longest / (tail + 2))
     seconds = _START_SECONDS + (requests / rows - 1) * mean * full
     for i in range(slices):
-        share = (i + 0.5) / slices
-        running = max(1.0, rows * (1 - share) ** tail)
-        context = prompt + share * longest
+        fraction = (i + 0.5) / slices
+        running = max(1.0, rows * (1 - fraction) ** tail)
+        context = prompt + fraction * longest
         seconds += longest / slices * step_seconds(cost, card, running, context)
     return seconds
 
@@ -227,7 +227,7 @@ def update_seconds(
     *,
     sequences: int,
     length: int,
-    scored: int,
+    num_targets: int,
     passes: int,
     checkpointed: int = 0,
     offload: bool = False,
@@ -237,7 +237,7 @@ def update_seconds(
     """Forward, backward and optimiser steps; `passes` is the number of micro-batches. On ranks,
     `sequences` are those of the ranks that share each of them."""
     # The head's logits are made again in the backward pass: a fourth product besides the three.
-    flops = cost.update_flops(length, scored) + 2.0 * cost.head * scored
+    flops = cost.update_flops(length, num_targets) + 2.0 * cost.head * num_targets
     flops += cost.forward_flops(length, 0) * checkpointed / cost.cfg.num_layers
     kept = cost.activation_bytes * length * _PASSES
     stepped = optimizer_steps * cost.parameters / layout.shard
@@ -257,22 +257,22 @@ def exchange_seconds(
     `passes` through the layers: before and after attention."""
     cfg = cost.cfg
     numbers = cfg.num_layers * (cfg.qkv_size + cfg.num_heads * cfg.head_dim)
-    share = (1 - 1 / layout.sequence) / layout.sequence
-    return passes * tokens * numbers * cost.width * share / card.link
+    fraction = (1 - 1 / layout.sequence) / layout.sequence
+    return passes * tokens * numbers * cost.width * fraction / card.link
 
 
-def score_seconds(
+def logprob_seconds(
     cost: Cost,
     card: Card,
     *,
     sequences: int,
     length: int,
-    scored: int,
+    num_targets: int,
     offload: bool,
     layout: RankLayout = ALONE,
 ) -> float:
     """Time one forward pass over all sequences, by a model that may wait in host memory."""
-    flops = cost.forward_flops(length, scored)
+    flops = cost.forward_flops(length, num_targets)
     kept = cost.activation_bytes * length * _PASSES / 3
     brought = cost.width * cost.parameters / layout.shard / card.host if offload else 0.0
     seconds = sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy)

@@ -88,15 +88,15 @@ def plan_files(
     if total <= limit:
         return [WeightFile(name=file, rank=0, tensors=tuple(num_bytes), num_bytes=total)]
     layers = {name: int(match[1]) for name in num_bytes if (match := _LAYER.search(name))}
-    shares: list[dict[str, int]] = [{} for _ in range(size)]
+    parts: list[dict[str, int]] = [{} for _ in range(size)]
     for name in sorted(num_bytes, key=lambda name: name not in layers):
-        loads = [sum(share.values()) for share in shares]
+        loads = [sum(part.values()) for part in parts]
         rank = layers[name] % size if name in layers else loads.index(min(loads))
-        shares[rank][name] = num_bytes[name]
+        parts[rank][name] = num_bytes[name]
     groups: list[tuple[int, list[str]]] = []
-    for rank, share in enumerate(shares):
+    for rank, part in enumerate(parts):
         filled = limit + 1
-        for name, count in share.items():
+        for name, count in part.items():
             if filled + count > limit:
                 groups.append((rank, []))
                 filled = 0
@@ -113,7 +113,7 @@ def plan_files(
     ]
 
 
-def gather_share(
+def gather_own_tensors(
     files: Iterable[WeightFile], gather: Callable[[str], Tensor | None], *, rank: int
 ) -> dict[str, Tensor]:
     """Copy the tensors that this rank writes to host memory.
@@ -121,27 +121,27 @@ def gather_share(
     All ranks call `gather` for all tensors in the same order, those of a layer together. It returns
     the whole tensor on the rank that writes it, or on all.
     """
-    share: dict[str, Tensor] = {}
+    part: dict[str, Tensor] = {}
     for file in files:
         for name in file.tensors:
             tensor = gather(name)
             if file.rank == rank:
                 assert tensor is not None, "the rank that writes a tensor has it"
-                share[name] = tensor.detach().to("cpu", copy=True)
-    return share
+                part[name] = tensor.detach().to("cpu", copy=True)
+    return part
 
 
 def write_files(
-    folder: Path, files: Sequence[WeightFile], share: Mapping[str, Tensor], *, rank: int = 0
+    folder: Path, files: Sequence[WeightFile], part: Mapping[str, Tensor], *, rank: int = 0
 ) -> list[Path]:
     """Write this rank's files and return their paths; once all ranks have, one adds the index.
 
-    A rank with the whole model may give all of it as its share.
+    A rank with the whole model may give all of it as its part.
     """
     own = [file for file in files if file.rank == rank]
-    check_finite((name, share[name]) for file in own for name in file.tensors)
+    check_finite((name, part[name]) for file in own for name in file.tensors)
     for file in own:
-        write_tensors(folder / file.name, {name: share[name] for name in file.tensors})
+        write_tensors(folder / file.name, {name: part[name] for name in file.tensors})
     return [folder / file.name for file in own]
 
 

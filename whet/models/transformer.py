@@ -4,7 +4,7 @@ Families differ in fields of ModelConfig. The decoder does not decide which toke
 passes the projections of each layer to `attend`, which applies rope and attention.
 
 Shapes: T tokens of all S sequences laid end to end, H hidden, N query heads, G key/value heads, D
-head size, X query, key and value heads of a token side by side, W tiles of queries, V vocabulary, U
+head size, X query, key and value heads of a token side by side, K tiles of queries, V vocabulary, U
 tokens with shared prefixes once, C cells of a grid with one line per sequence.
 """
 
@@ -143,10 +143,10 @@ class Transformer(nn.Module):
     def token_logprobs(
         self, hidden_MH: Tensor, label_M: Tensor, temperature_M: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Score each label under softmax(logits / temperature); the entropy too.
+        """Compute log-probabilities of labels under softmax(logits / temperature), and the entropy.
 
         The kernels multiply by the head themselves. A model with features that they do not support
-        is scored from its `logits`.
+        is computed from its `logits`.
         """
         targets = label_M, temperature_M
         if self.has_kernels:

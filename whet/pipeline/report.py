@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from whet.data.problems import problems_of
+from whet.data.problems import load_split
 from whet.evals.formatting import describe_change, percent_interval
 from whet.evals.html_report import write_report
 from whet.evals.report_data import (
@@ -23,31 +23,31 @@ from whet.evals.report_data import (
     pick_samples,
 )
 from whet.evals.stats import Estimate, paired_difference
-from whet.evals.summary import EvalSummary, solved_shares
+from whet.evals.summary import EvalSummary, pass_rates
 from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
 from whet.recipes.training import EXACTNESS_EVENT, StageConfig, TrainingConfig
-from whet.rollout.collect import siblings
+from whet.rollout.collect import group_rollouts
 from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
-from whet.tasks.base import name_user_code, solvable
+from whet.tasks.base import explain_user_errors, keep_solvable
 from whet.tasks.task_config import build_task
 from whet.track.metrics import TIMES
 from whet.types import Group, Json, Rollout
 
 CURVES: tuple[tuple[str, str, Unit], ...] = (
-    ("score/correct", "Solved while sampling", Unit.SHARE),
-    ("validation/pass@1", "Solved on dev problems", Unit.SHARE),
+    ("score/correct", "Solved while sampling", Unit.FRACTION),
+    ("validation/pass@1", "Solved on dev problems", Unit.FRACTION),
     ("reward/mean", "Reward", Unit.NUMBER),
     ("loss", "Loss", Unit.NUMBER),
     ("length/mean", "Answer length", Unit.TOKENS),
-    ("length/unfinished", "Answers cut at the limit", Unit.SHARE),
+    ("length/unfinished", "Answers cut at the limit", Unit.FRACTION),
     ("policy/entropy", "Entropy", Unit.NUMBER),
     ("policy/kl", "KL to the start", Unit.NUMBER),
-    ("policy/clip_fraction", "Clipped tokens", Unit.SHARE),
-    ("preference/accuracy", "Pairs told apart", Unit.SHARE),
+    ("policy/clip_fraction", "Clipped tokens", Unit.FRACTION),
+    ("preference/accuracy", "Pairs told apart", Unit.FRACTION),
     ("preference/margin", "Margin of pairs", Unit.NUMBER),
     ("distill/kl", "KL to the teacher", Unit.NUMBER),
-    ("groups/equal", "Groups of equal reward", Unit.SHARE),
+    ("groups/equal", "Groups of equal reward", Unit.FRACTION),
 )
 """Metrics drawn in the report, with their names there."""
 
@@ -98,7 +98,7 @@ def _question(stage: TrainingConfig, folders: Mapping[str, Path]) -> str:
     folder = stage.problems
     if folder is not None and folder.startswith("@"):
         folder = str(folders[folder[1:]])
-    problems = solvable(problems_of(build_task(stage.task), folder, stage.validation.split))
+    problems = keep_solvable(load_split(build_task(stage.task), folder, stage.validation.split))
     text = problems[0].prompt[-1].content if problems else ""
     return (
         text if re.fullmatch(r"[^\"$`\\!]{1,60}", text) and text.isprintable() else "YOUR QUESTION"
@@ -138,12 +138,12 @@ def _report(
         sampled, greedy = _summaries(runs[name].folder)
         evals.append(NamedEval(name=title, summary=sampled, is_greedy=False))
         evals.append(NamedEval(name=title, summary=greedy, is_greedy=True))
-        answers[name] = siblings(runs[name].rollouts("eval", SAMPLED))
+        answers[name] = group_rollouts(runs[name].rollouts("eval", SAMPLED))
     named = dict(zip(answers, evals[::2], strict=True))
-    shares = {name: solved_shares(groups) for name, groups in answers.items()}
-    benchmarks = _benchmarks(shares)
+    rates = {name: pass_rates(groups) for name, groups in answers.items()}
+    benchmarks = _benchmarks(rates)
     gains = [
-        paired_difference(shares[names[0]], shares[names[-1]]) if len(names) > 1 else None
+        paired_difference(rates[names[0]], rates[names[-1]]) if len(names) > 1 else None
         for names in benchmarks
     ]
     count = max(1, NUM_SAMPLES // max(1, len(benchmarks)))
@@ -173,12 +173,12 @@ def _report(
     )
 
 
-def _benchmarks(shares: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
+def _benchmarks(rates: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
     """Put evaluations that have problems in common together: only those can be compared."""
     benchmarks: list[list[str]] = []
-    for name, own in shares.items():
+    for name, own in rates.items():
         for names in benchmarks:
-            if own.keys() & shares[names[0]].keys():
+            if own.keys() & rates[names[0]].keys():
                 names.append(name)
                 break
         else:
@@ -201,7 +201,7 @@ def _samples(
     task = build_task(stage.task)
 
     def notes(rollout: Rollout) -> list[AnswerLine]:
-        with name_user_code(task):
+        with explain_user_errors(task):
             return [
                 AnswerLine(text=note.line, ok=note.ok, note=note.note)
                 for note in task.notes(rollout.problem, rollout.text)

@@ -23,9 +23,9 @@ class Job:
     """One model's share of a stage. `prompt` and `new` are the tokens of a sequence.
 
     `train` is None where nothing is trained, `engine` where nothing is sampled. `reader` is a
-    second model that scores the samples: a reference, or a teacher. `partner` is the job of the
-    other model of a stage that trains two; both stay on the card. On more than one rank the
-    `layout` says what a rank holds and does.
+    second model that computes log-probabilities of the samples: a reference, or a teacher.
+    `partner` is the job of the other model of a stage that trains two; both stay on the card. On
+    more than one rank the `layout` says what a rank holds and does.
     """
 
     cost: Cost
@@ -316,12 +316,12 @@ def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> StepPhase:
         "logits": 4.0 * min(estimate.LOGITS, tokens * cfg.vocab_size),
         "reference": job.reader_bytes / layout.shard,
     }
-    seconds = estimate.score_seconds(
+    seconds = estimate.logprob_seconds(
         reader,
         card,
         sequences=job.num_updated,
         length=length,
-        scored=job.new,
+        num_targets=job.new,
         offload=far,
         layout=layout,
     )
@@ -356,7 +356,7 @@ def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> StepPhase:
         card,
         sequences=job.num_updated,
         length=length,
-        scored=job.new,
+        num_targets=job.new,
         passes=job.num_passes,
         checkpointed=fit.checkpointed,
         offload=train.offload,

@@ -15,7 +15,7 @@ from torch import Tensor
 from whet.algos import algorithm, losses
 from whet.algos.losses import KlEstimator, TokenTerms
 from whet.algos.objectives import Objective, TokenLoss, policy_objective
-from whet.algos.presets import PRESETS, KlPlace, WeightsName
+from whet.algos.presets import PRESETS, KlPlace, LossWeightsName
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, to_batch
 from whet.evals import stats
@@ -25,7 +25,7 @@ from whet.proofs.base import Measurement, find_worst
 from whet.rng import stream
 from whet.train import learner as learner_module
 from whet.train import rl_step
-from whet.train.learner import LocalLearner, score_batch
+from whet.train.learner import LocalLearner, forward_logprobs
 from whet.train.optim import TrainConfig
 from whet.types import Group, Role, Rollout
 
@@ -39,7 +39,7 @@ def measure_divisor() -> Measurement:
     """Compare the weights of each rule with formulas over all lengths."""
     total = sum(LENGTHS)
     count = len(LENGTHS)
-    expected: dict[WeightsName, list[float]] = {
+    expected: dict[LossWeightsName, list[float]] = {
         "token_mean": [1 / total] * count,
         "sequence_mean": [1 / (count * length) for length in LENGTHS],
         "sequence_sum": [1 / count] * count,
@@ -48,8 +48,10 @@ def measure_divisor() -> Measurement:
     gap_by_name: dict[str, float] = {}
     for name, wanted in expected.items():
         algo = algorithm.build_algorithm(AlgoConfig(weights=name), max_tokens=DIVISOR)
-        weighed = learner_module.weigh(fixtures.make_examples(), algo.weights)
-        gap_by_name[name] = max(abs(e.weight / w - 1) for e, w in zip(weighed, wanted, strict=True))
+        weighed = learner_module.set_loss_weights(fixtures.make_examples(), algo.loss_weights)
+        gap_by_name[name] = max(
+            abs(e.loss_weight / w - 1) for e, w in zip(weighed, wanted, strict=True)
+        )
     worst, gap = find_worst(gap_by_name)
     text = f"weights of {len(gap_by_name)} rules over {total} tokens are off by {gap:.1e}"
     return Measurement(gap=gap, limit=1e-12, text=text + (f" ({worst})" if gap > 1e-12 else ""))
@@ -70,8 +72,8 @@ def measure_targets() -> Measurement:
 
         learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
         learner.accumulate(examples, Objective(loss=loss))
-        scored = sum(len(scores) for scores in learner.logprobs(examples))
-        missed = max(missed, abs(total - sum(seen)), abs(total - scored))
+        num_logprobs = sum(len(logprobs) for logprobs in learner.compute_logprobs(examples))
+        missed = max(missed, abs(total - sum(seen)), abs(total - num_logprobs))
     sizes = f"micro-batches of {MICRO_TOKENS[0]} to {MICRO_TOKENS[-1]:,} tokens"
     text = f"{missed} of {total} targets are missed or seen twice, {sizes}"
     return Measurement(gap=missed, limit=0, text=text)
@@ -103,12 +105,14 @@ SEQUENCES = AlgoConfig(name="gspo")
 
 @torch.no_grad()
 def measure_packing() -> Measurement:
-    """Score examples laid end to end and one by one."""
+    """Compute log-probabilities of examples laid end to end and one by one."""
     model = fixtures.make_model(dtype=torch.float32)
-    examples = learner_module.weigh(fixtures.make_examples(), _algo(PENALISED).weights)
-    together, losses = _scores(model, examples)
-    alone = [_scores(model, [example]) for example in examples]
-    apart = float((together - torch.cat([scores for scores, _ in alone])).abs().max())
+    examples = learner_module.set_loss_weights(
+        fixtures.make_examples(), _algo(PENALISED).loss_weights
+    )
+    together, losses = _forward(model, examples)
+    alone = [_forward(model, [example]) for example in examples]
+    apart = float((together - torch.cat([logprob_M for logprob_M, _ in alone])).abs().max())
     total = float(sum(loss for _, loss in alone))
     gap = abs(losses / total - 1) if apart <= FLOAT32_LIMIT else apart
     text = f"loss {losses:.6f} packed and {total:.6f} one by one"
@@ -122,7 +126,7 @@ def measure_splits() -> Measurement:
     model = fixtures.make_model(dtype=torch.float32)
     for cfg in (PENALISED, SEQUENCES):
         algo = _algo(cfg)
-        examples = learner_module.weigh(fixtures.make_examples(), algo.weights)
+        examples = learner_module.set_loss_weights(fixtures.make_examples(), algo.loss_weights)
         alone = [[example] for example in examples]
         expected = _gradient(model, alone, algo.objective, one_by_one=True)
         for name, parts, tokens in _list_splits(examples):
@@ -138,19 +142,21 @@ def measure_ratio() -> Measurement:
     """Take the first loss of every algorithm: with ratio 1 a clipped one is -advantage."""
     policy = fixtures.make_policy()
     examples = fixtures.sample_examples(policy)
-    learner = policy.learner(TrainConfig(micro_tokens=100), steps=1)
+    learner = policy.make_learner(TrainConfig(micro_tokens=100), steps=1)
     gap_by_name: dict[str, float] = {}
     names = [
         name for name, row in PRESETS.items() if row.step_rule is None and not row.needs_values
     ]
     for name in names:
         algo = algorithm.build_algorithm(AlgoConfig(name=name), max_tokens=16)
-        weighed = learner_module.weigh(examples, algo.weights)
+        weighed = learner_module.set_loss_weights(examples, algo.loss_weights)
         metrics = learner.accumulate(weighed, algo.objective).means
-        learner.discard()
+        learner.zero_grad()
         gap_by_name[name] = abs(metrics["policy/ratio"] - 1) + metrics["policy/step_kl"]
         if PRESETS[name].surrogate == "clip":
-            expected = -sum(e.weight * e.num_targets * float(np.mean(e.advantage)) for e in weighed)
+            expected = -sum(
+                e.loss_weight * e.num_targets * float(np.mean(e.advantage)) for e in weighed
+            )
             gap_by_name[name] = max(gap_by_name[name], abs(metrics["loss"] - expected) - 1e-5)
     worst, gap = find_worst(gap_by_name)
     text = f"first ratio of {len(names)} algorithms is off by {max(gap, 0):.1e}"
@@ -161,10 +167,10 @@ def _algo(cfg: AlgoConfig) -> algorithm.Algorithm:
     return algorithm.build_algorithm(cfg, max_tokens=16)
 
 
-def _scores(model: Transformer, examples: list[Example]) -> tuple[Tensor, float]:
+def _forward(model: Transformer, examples: list[Example]) -> tuple[Tensor, float]:
     batch = to_batch(examples, model.device)
-    logprob_M, _ = score_batch(model, batch)
-    return logprob_M, float(-(logprob_M * batch.weight_M).sum())
+    logprob_M, _ = forward_logprobs(model, batch)
+    return logprob_M, float(-(logprob_M * batch.loss_weight_M).sum())
 
 
 def _list_splits(examples: Sequence[Example]) -> Iterator[tuple[str, list[list[Example]], int]]:
@@ -239,13 +245,15 @@ def measure_kl() -> Measurement:
         exact_cfg = direct.model_copy(update={"kl_gradient": "exact"})
         gradient = _penalty_gradient(exact_cfg, theta_V, reference_V)
         gaps[f"gradient of {name}"] = _distance(gradient, BETA * exact_V)
-    shares = []
+    factors = []
     for place in KL_PLACES:
         gradient = _rloo_gradient(place, theta_V, reference_V) / BETA
         gaps[f"whole penalty in the {place}"] = _distance(gradient, exact_V)
-        shares.append(f"{float(gradient @ exact_V / (exact_V @ exact_V)):.4f} times in the {place}")
+        factors.append(
+            f"{float(gradient @ exact_V / (exact_V @ exact_V)):.4f} times in the {place}"
+        )
     worst, gap = find_worst(gaps)
-    text = f"the KL's gradient counts {' and '.join(shares)}; {worst} is off by {gap:.1e}"
+    text = f"the KL's gradient counts {' and '.join(factors)}; {worst} is off by {gap:.1e}"
     return Measurement(gap=gap, limit=RELATIVE_LIMIT, text=text)
 
 
@@ -267,20 +275,20 @@ def _rloo_gradient(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tens
     algo = algorithm.build_algorithm(cfg, max_tokens=1)
     logprob_V = theta_V.log_softmax(0)
     groups = _make_pairs(logprob_V.detach().tolist())
-    selection = rl_step.select(groups, algo)
-    examples = rl_step.flatten(selection, temperature=1.0)
+    selection = rl_step.select_rollouts(groups, algo)
+    examples = rl_step.to_examples(selection, temperature=1.0)
     tokens = [int(example.tokens[-1]) for example in examples]
     references = [np.array([float(reference_V[token])], dtype=np.float32) for token in tokens]
     examples = [
         replace(item, ref_logprob=known) for item, known in zip(examples, references, strict=True)
     ]
-    examples, _ = rl_step.credit(selection, examples, algo, {})
-    shares = learner_module.weigh(examples[:2], algo.weights)
+    examples, _ = rl_step.assign_advantages(selection, examples, algo, {})
+    weighted = learner_module.set_loss_weights(examples[:2], algo.loss_weights)
     advantage_M = torch.tensor(np.array([np.float64(example.advantage) for example in examples]))
     terms = _terms(logprob_V[tokens], advantage_M, reference_V[tokens])
     loss_M = algo.objective.loss(terms).loss
     chance_M = logprob_V.detach()[tokens].view(-1, 2).sum(1).exp().repeat_interleave(2)
-    return _kl_gradient((chance_M * shares[0].weight * loss_M).sum(), theta_V)
+    return _kl_gradient((chance_M * weighted[0].loss_weight * loss_M).sum(), theta_V)
 
 
 def _make_pairs(logprobs: Sequence[float]) -> list[Group]:

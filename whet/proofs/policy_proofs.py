@@ -70,10 +70,10 @@ class ScriptedEngine:
         self.answer = answer
         self.version = version
         self.context = context
-        self.counts = EngineStats()
+        self.stats = EngineStats()
 
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
-        self.counts = EngineStats()
+        self.stats = EngineStats()
         for request in requests:
             check_prompt(request, self.context, np.iinfo(np.int32).max)
             whole = self.answer(request)
@@ -81,7 +81,7 @@ class ScriptedEngine:
             tokens = np.asarray(whole[:limit], dtype=np.int32)
             finish = Finish.LENGTH if len(whole) > limit else Finish.STOP
             logprobs = np.zeros(len(tokens), dtype=np.float32)
-            self.counts.tokens += len(tokens)
+            self.stats.tokens += len(tokens)
             yield (
                 request.id,
                 Completion(tokens=tokens, logprobs=logprobs, finish=finish, version=self.version),
@@ -149,16 +149,18 @@ def measure_rewards() -> Measurement:
         )
     groups = RewardSpec().apply(groups)
     algo = build_algorithm(AlgoConfig(name="dr_grpo"), max_tokens=8)
-    selection = rl_step.select(groups, algo)
-    examples, _ = rl_step.credit(selection, rl_step.flatten(selection, temperature=1.0), algo, {})
+    selection = rl_step.select_rollouts(groups, algo)
+    examples, _ = rl_step.assign_advantages(
+        selection, rl_step.to_examples(selection, temperature=1.0), algo, {}
+    )
     wrong = len(IS_RIGHT) * samples - len(examples)
     for example in examples:
-        first, number = map(int, chat.message(example.tokens[example.start :]).split())
+        first, number = map(int, chat.decode_message(example.tokens[example.start :]).split())
         row = IS_RIGHT[first if first < len(IS_RIGHT) else 90 - first]
         expected = float(row[number]) - row.count("1") / samples
         wrong += abs(float(np.mean(example.advantage)) - expected) > 1e-6
-    share = f"{wrong} of {len(IS_RIGHT) * samples} answers, drawn out of order,"
-    return Measurement(gap=wrong, limit=0, text=f"{share} have another's reward or advantage")
+    count = f"{wrong} of {len(IS_RIGHT) * samples} answers, drawn out of order,"
+    return Measurement(gap=wrong, limit=0, text=f"{count} have another's reward or advantage")
 
 
 VERSION = 7
@@ -167,7 +169,8 @@ BF16_LIMIT = 0.25
 
 
 def measure_engine(user_policy: Policy | None = None) -> Measurement:
-    """Sample more requests than slots, some sharing a prompt, and score them packed.
+    """Sample more requests than slots, some sharing a prompt, and compute log-probabilities in
+    a packed batch.
 
     `user_policy` is a model of the user's.
     """
@@ -183,15 +186,15 @@ def measure_publish() -> Measurement:
     """Move the weights far, publish, and sample: engine and learner must agree."""
     policy = fixtures.make_policy()
     before = fixtures.sample_examples(policy)
-    learner = policy.learner(TrainConfig(lr=0.05), steps=1)
+    learner = policy.make_learner(TrainConfig(lr=0.05), steps=1)
     update_policy(learner, before, build_algorithm(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
-    change = np.concatenate(learner.logprobs(before)) - _engine_logprobs(before)
+    change = np.concatenate(learner.compute_logprobs(before)) - _engine_logprobs(before)
     moved = float(np.abs(change).mean())
     policy.publish(VERSION)
     asked = fixtures.make_requests(policy.model.cfg.vocab_size)
     versions = sorted({completion.version for _, completion in policy.engine.generate(asked)})
     after = fixtures.sample_examples(policy)
-    ours = np.concatenate(learner.logprobs(after))
+    ours = np.concatenate(learner.compute_logprobs(after))
     theirs = _engine_logprobs(after)
     gap = float(np.abs(ours - theirs).max())
     text = (
@@ -330,9 +333,9 @@ def measure_model_stops(chat: ChatFormat) -> Measurement:
         "an answer to learn from does not end with its stop token": is_stop[-1]
         and is_stop.sum() == 1,
         "the prompt of SFT is not that of sampling": np.array_equal(
-            tokens[~is_response], chat.prompt([QUESTION])
+            tokens[~is_response], chat.encode_prompt([QUESTION])
         ),
-        "an answer is read back otherwise": chat.message(response).endswith(ANSWER.content),
+        "an answer is read back otherwise": chat.decode_message(response).endswith(ANSWER.content),
     }
     broken = [name for name, holds in faults.items() if not holds]
     names = ", ".join(repr(chat.tokenizer.decode([stop], keep_special=True)) for stop in stops)
@@ -349,11 +352,11 @@ def _count_differences(family: Family) -> int:
     text = family.response.replace("ANSWER", ANSWER.content)
     tokens, is_response = chat.conversation([QUESTION, ANSWER])
     differs: list[bool] = [
-        chat.prompt([QUESTION]).tolist() != prompt,
+        chat.encode_prompt([QUESTION]).tolist() != prompt,
         tokens[~is_response].tolist() != prompt,
         tokens[is_response].tolist() != response,
         chat.stop_tokens != {stop, tokenizer.id(family.eos)},
-        chat.message(np.array(response, dtype=np.int32)) != text,
+        chat.decode_message(np.array(response, dtype=np.int32)) != text,
     ]
     return sum(differs)
 

@@ -14,7 +14,7 @@ from whet.models.source import torch_dtype
 from whet.models.transformer import Transformer, rope_table
 from whet.proofs import fixtures
 from whet.proofs.base import Measurement
-from whet.train.learner import LocalLearner, score_batch, weigh
+from whet.train.learner import LocalLearner, forward_logprobs, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.rank_learner import RankLearner
 from whet.train.shards import gather_rows, local_rows, rank_world, shard_model
@@ -28,7 +28,7 @@ def measure_rank_gradient() -> Measurement:
     float32 on a GPU, whose kernels know no float64."""
     is_cpu = fixtures.make_model().device.type == "cpu"
     model = fixtures.make_model(dtype=torch.float64 if is_cpu else torch.float32)
-    examples = weigh(fixtures.make_examples(), token_mean)
+    examples = set_loss_weights(fixtures.make_examples(), token_mean)
     one = LocalLearner(copy.deepcopy(model), CFG, steps=1)
     ranks = RankLearner(model, CFG, steps=1)
     for learner in (one, ranks):
@@ -45,7 +45,7 @@ def measure_rank_gradient() -> Measurement:
     )
 
 
-def measure_sharded_scores() -> Measurement:
+def measure_sharded_logprobs() -> Measurement:
     """Count log-probabilities that differ in any bit between a sharded model and the plain one."""
     model = _model()
     sharded = shard_model(model, rank_world())
@@ -58,7 +58,7 @@ def measure_gathered_weights() -> Measurement:
     the engine samples from."""
     model = _model()
     learner = RankLearner(model, CFG, steps=1)
-    examples = weigh(fixtures.make_examples(), token_mean)
+    examples = set_loss_weights(fixtures.make_examples(), token_mean)
     before = [weight.detach().clone() for weight in model.parameters()]
     learner.update(examples, sft_objective())
     is_moved = any(
@@ -80,7 +80,7 @@ def _count_different(
     plain: Transformer, sharded: Transformer, examples: Sequence[Example]
 ) -> float:
     batch = to_batch(list(examples), plain.device)
-    one, other = (score_batch(model, batch)[0] for model in (plain, sharded))
+    one, other = (forward_logprobs(model, batch)[0] for model in (plain, sharded))
     return float((one != other).sum())
 
 

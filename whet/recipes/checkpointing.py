@@ -241,13 +241,13 @@ class CheckpointManager:
             self.checkpoints.mark_best(self.best.step)
         self.checkpoints.delete_older(step)
         self.run.rewind(step)
-        for loss in self.run.find_losses(step):
+        for loss in self.run.list_lost_results(step):
             say(f"lost since the run began, and not made again: {loss}")
         console.print(f"going on from step {step:,}")
         return step
 
     @contextmanager
-    def stoppable(self) -> Iterator[None]:
+    def stop_on_signal(self) -> Iterator[None]:
         """Let a signal stop the run after the step it is in, with a checkpoint; the next, at once.
 
         In the middle of a step there is no state that a run could go on from.
@@ -303,7 +303,7 @@ class CheckpointManager:
         value = summary.pass_at[1].mean
         # The guard reads it on every rank.
         write = partial(self.run.write_eval, step, summary.to_json())
-        get_world().on_first(write, f"validation {step}")
+        get_world().run_on_first(write, f"validation {step}")
         mark = ""
         if can_be_best and value >= self.best.value:  # of equals the later has seen more
             self.best = BestValidation(step=step, value=value)

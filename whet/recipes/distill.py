@@ -6,7 +6,7 @@ from pydantic import Field
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import distill_objective
-from whet.data.problems import some_problems_of
+from whet.data.problems import load_problems
 from whet.models.source import ModelSource
 from whet.recipes.rl import vary_all
 from whet.recipes.training import (
@@ -20,10 +20,10 @@ from whet.recipes.training import (
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
-from whet.track.metrics import open_trackers, rollup
-from whet.track.progress import bar, screen
-from whet.train.learner import weigh
-from whet.train.policy import open_teacher, with_reference
+from whet.track.metrics import measure_rollouts, open_trackers
+from whet.track.progress import get_console, progress_bar
+from whet.train.learner import set_loss_weights
+from whet.train.policy import add_ref_logprobs, open_teacher
 from whet.train.rl_step import to_example
 from whet.types import Group, Problem
 
@@ -57,17 +57,17 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     session = open_session(cfg, run)
     policy, clock = session.policy, session.clock
     teacher = open_teacher(cfg.teacher, policy, cfg.train)
-    learner = policy.learner(cfg.train, steps=cfg.steps)
-    problems = session.trainable(some_problems_of(session.task, cfg.problems, "rl"))
+    learner = policy.make_learner(cfg.train, steps=cfg.steps)
+    problems = session.filter_trainable(load_problems(session.task, cfg.problems, "rl"))
     objective = distill_objective()
-    manager = session.manager(learner)
+    manager = session.build_manager(learner)
     start = manager.resume()
 
     with (
         session.grader,
-        open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
-        bar("distill", cfg.steps, done=start) as advance,
-        manager.stoppable(),
+        open_trackers(cfg.track, run, COLUMNS, console=get_console()) as tracker,
+        progress_bar("distill", cfg.steps, done=start) as advance,
+        manager.stop_on_signal(),
     ):
         manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
@@ -76,11 +76,11 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
             groups = sample(cfg, session, problems, step)
             rollouts = [rollout for group in groups for rollout in group]
             examples = [to_example(rollout, cfg.sampling.temperature) for rollout in rollouts]
-            learner.make_room(examples)
+            learner.reserve_memory(examples)
             with clock.measure("score"):
-                examples = with_reference(examples, teacher)
+                examples = add_ref_logprobs(examples, teacher)
             with clock.measure("update"):
-                metrics = learner.update(weigh(examples, token_mean), objective)
+                metrics = learner.update(set_loss_weights(examples, token_mean), objective)
             run.write_rollouts("train", step + 1, groups)
             tracker.log(step + 1, answer_metrics(groups) | metrics | clock.lap())
             advance(1)
@@ -104,5 +104,5 @@ def sample(cfg: DistillConfig, session: Session, problems: list[Problem], step: 
 
 def answer_metrics(groups: list[Group]) -> dict[str, float]:
     """Measure answers that have no reward."""
-    metrics = rollup(groups)
+    metrics = measure_rollouts(groups)
     return {name: metrics[name] for name in metrics if name.startswith(("score/", "length/"))}

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.config import Config
-from whet.data.problems import some_problems_of
+from whet.data.problems import load_problems
 from whet.data.rollout_datasets import Fault, PairRule, PreferencePairs, make_preference_pairs
 from whet.errors import DataError
 from whet.recipes.checkpointing import CollapseGuard, GuardConfig
@@ -23,8 +23,8 @@ from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
 from whet.track.metrics import open_trackers
-from whet.track.progress import bar, console, screen
-from whet.train.policy import score_pairs, weigh_pairs
+from whet.track.progress import console, get_console, progress_bar
+from whet.train.policy import add_pair_ref_logprobs, set_pair_loss_weights
 from whet.types import Rollout
 
 COLUMNS = {
@@ -93,9 +93,11 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     session = open_session(cfg, run)
     policy = session.policy
     clock = session.clock
-    learner = policy.learner(cfg.train, steps=cfg.steps)
+    learner = policy.make_learner(cfg.train, steps=cfg.steps)
     objective = preference_objective(cfg.loss)
-    manager = session.manager(learner, guard=CollapseGuard(cfg.guard, run, learner, cfg.validation))
+    manager = session.build_manager(
+        learner, guard=CollapseGuard(cfg.guard, run, learner, cfg.validation)
+    )
     with session.grader:
         rollouts = read_answers(cfg, session)
         view = make_preference_pairs(
@@ -109,21 +111,21 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         )
         check_pairs(view)
         # The starting model is the reference: score before a checkpoint replaces it.
-        pairs = score_pairs(view.pairs, learner)
+        pairs = add_pair_ref_logprobs(view.pairs, learner)
         start = manager.resume()
         if cfg.data is None:
             run.write_rollouts("train", 0, [tuple(rollouts)])
         with (
             open_trackers(
-                cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=screen()
+                cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=get_console()
             ) as tracker,
-            bar("dpo", cfg.steps, done=start) as advance,
-            manager.stoppable(),
+            progress_bar("dpo", cfg.steps, done=start) as advance,
+            manager.stop_on_signal(),
         ):
             manager.validate_first(start, tracker)
             for step in range(start, cfg.steps):
                 clock.start()
-                batch = weigh_pairs(take_batch(pairs, cfg.batch, step, cfg.seed))
+                batch = set_pair_loss_weights(take_batch(pairs, cfg.batch, step, cfg.seed))
                 with clock.measure("update"):
                     metrics = learner.update(batch, objective)
                 tracker.log(step + 1, metrics | clock.lap())
@@ -139,11 +141,11 @@ def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
         return read_data(cfg.data)
     if 0 in run.rollout_steps("train"):
         return run.rollouts("train", 0)
-    problems = some_problems_of(session.task, cfg.problems, cfg.own.split)[: cfg.own.problems]
+    problems = load_problems(session.task, cfg.problems, cfg.own.split)[: cfg.own.problems]
     groups = collect(
         session.policy.chat_engine,
         session.grader,
-        session.fitting(problems),
+        session.filter_fitting(problems),
         cfg.sampling,
         samples=cfg.own.samples,
         seed=derive(cfg.seed, "own"),

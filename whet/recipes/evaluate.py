@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from whet.data.problems import some_problems_of
+from whet.data.problems import load_problems
 from whet.evals.summary import EvalSummary, summarise
 from whet.grading.grader import Grader
 from whet.models.source import open_model, torch_device, torch_dtype
@@ -36,7 +36,7 @@ class EvalConfig(ModelStageConfig):
 def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     """Answer every problem by sampling and greedily; write the answers and their summaries."""
     task = build_task(cfg.task)
-    problems = some_problems_of(task, cfg.problems, cfg.split, unsolvable=True)
+    problems = load_problems(task, cfg.problems, cfg.split, unsolvable=True)
     model, tokenizer = open_model(
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
     )

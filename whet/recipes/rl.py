@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.feed import CurriculumConfig, Feed, MixedCurriculum
-from whet.data.problems import some_problems_of
+from whet.data.problems import load_problems
 from whet.engine.base import Sampling
 from whet.grading.check_task import precheck
 from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfig
@@ -23,10 +23,10 @@ from whet.rollout.collect import (
     join_groups,
 )
 from whet.store.run import RunStore
-from whet.tasks.base import name_user_code
+from whet.tasks.base import explain_user_errors
 from whet.tasks.task_config import build_task
-from whet.track.metrics import open_trackers, rollup
-from whet.track.progress import bar, screen
+from whet.track.metrics import measure_rollouts, open_trackers
+from whet.track.progress import get_console, progress_bar
 from whet.train.critic import CriticConfig
 from whet.train.rl_step import RLTrainer
 from whet.types import Group, Problem
@@ -113,10 +113,10 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of answers, and makes the better answers of each
     group more likely."""
     task = build_task(cfg.task)
-    problems = some_problems_of(task, cfg.problems, "rl")
+    problems = load_problems(task, cfg.problems, "rl")
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task)
-    feed = open_feed(cfg, session.trainable(problems))
+    feed = build_feed(cfg, session.filter_trainable(problems))
     policy, clock = session.policy, session.clock
     trainer = RLTrainer(
         policy,
@@ -126,16 +126,16 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         steps=cfg.steps,
         critic=cfg.critic,
     )
-    batches = RolloutQueue(
-        lambda step: sample(cfg, session, feed, step), steps=cfg.steps, lag=cfg.lag
+    queue = RolloutQueue(
+        lambda step: sample_step(cfg, session, feed, step), steps=cfg.steps, lag=cfg.lag
     )
-    guard = CollapseGuard(cfg.guard, run, trainer.learner, cfg.validation, then=batches.drop)
+    guard = CollapseGuard(cfg.guard, run, trainer.learner, cfg.validation, then=queue.drop)
     empty_limit = EmptyStepLimit()
-    manager = session.manager(
+    manager = session.build_manager(
         trainer.learner,
         stateful={
             "feed": feed,
-            "batches": batches,
+            "batches": queue,
             "empty_steps": empty_limit,
             "baseline": trainer,
         },
@@ -145,15 +145,15 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     start = manager.resume()
     with (
         session.grader,
-        open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
-        bar("rl", cfg.steps, done=start) as advance,
-        manager.stoppable(),
+        open_trackers(cfg.track, run, COLUMNS, console=get_console()) as tracker,
+        progress_bar("rl", cfg.steps, done=start) as advance,
+        manager.stop_on_signal(),
     ):
         manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
             clock.start()
             policy.publish(step)
-            groups = batches.take(step)
+            groups = queue.take(step)
             feed.observe(groups)
             result = trainer.step(
                 groups,
@@ -171,7 +171,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     finish(run, manager)
 
 
-def open_feed(cfg: RLConfig, problems: Sequence[Problem]) -> Feed:
+def build_feed(cfg: RLConfig, problems: Sequence[Problem]) -> Feed:
     """Put the problems in the order of the curriculum."""
     return Feed(
         problems,
@@ -182,24 +182,24 @@ def open_feed(cfg: RLConfig, problems: Sequence[Problem]) -> Feed:
     )
 
 
-def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group]:
+def sample_step(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group]:
     """Sample a step: take and vary problems, sample answers, score and reward them.
 
     `cfg.gather` says how many more problems to take, and which groups get more answers.
     """
     groups: list[Group] = []
-    while count := cfg.gather.num_to_ask(groups, cfg.problems_per_step):
+    while count := cfg.gather.num_problems_needed(groups, cfg.problems_per_step):
         requests = [
             make_request(cfg, partial(vary, session), step, index, problem)
             for index, problem in enumerate(feed.take(count, step), start=len(groups))
         ]
-        first = answer(cfg, session, step, cfg.gather.first_requests(requests))
-        later = answer(cfg, session, step, cfg.gather.later_requests(requests, first))
+        first = sample_groups(cfg, session, step, cfg.gather.first_requests(requests))
+        later = sample_groups(cfg, session, step, cfg.gather.later_requests(requests, first))
         groups += join_groups(first, later)
     return groups
 
 
-def answer(
+def sample_groups(
     cfg: RLConfig, session: Session, step: int, requests: Sequence[GroupRequest]
 ) -> list[Group]:
     """Sample, score and reward the answers that are requested."""
@@ -221,7 +221,8 @@ def step_metrics(cfg: RLConfig, groups: list[Group], step: int) -> dict[str, flo
         groups, step, problems=cfg.problems_per_step, samples=cfg.group_size
     )
     temperature = sampling_at(cfg, step).temperature
-    return rollup(cfg.gather.even(groups)) | gathered | {"sampling/temperature": temperature}
+    measured = measure_rollouts(cfg.gather.first_answers(groups))
+    return measured | gathered | {"sampling/temperature": temperature}
 
 
 def sampling_at(cfg: RLConfig, step: int) -> Sampling:
@@ -240,7 +241,7 @@ def make_request(
     sampling = sampling_at(cfg, step).model_copy(update={"max_tokens": limit})
     varied = vary(problem, derive(cfg.seed, "vary", step, index))
     return GroupRequest(
-        index=index, problem=varied, sampling=sampling, numbers=range(cfg.group_size)
+        index=index, problem=varied, sampling=sampling, sample_ids=range(cfg.group_size)
     )
 
 
@@ -252,9 +253,9 @@ def vary_all(session: Session, problems: Sequence[Problem], step: int) -> list[P
 
 def vary(session: Session, problem: Problem, seed: int) -> Problem:
     """Ask a problem in other words, unless those are too long for the policy."""
-    with name_user_code(session.task):
+    with explain_user_errors(session.task):
         varied = session.task.vary(problem, seed)
-    length = len(session.policy.chat.prompt(varied.prompt))
+    length = len(session.policy.chat.encode_prompt(varied.prompt))
     context = session.policy.engine.context
     longest = min(length + session.cfg.sampling.max_tokens, context)
     is_long = length >= context or longest > session.cfg.train.micro_tokens

@@ -19,8 +19,8 @@ from whet.recipes.training import (
 from whet.rng import derive
 from whet.store.run import RunStore
 from whet.track.metrics import open_trackers
-from whet.track.progress import bar, console, screen
-from whet.train.learner import weigh
+from whet.track.progress import console, get_console, progress_bar
+from whet.train.learner import set_loss_weights
 from whet.types import Rollout
 
 COLUMNS = {
@@ -66,20 +66,24 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
             f"train.micro_tokens = {cfg.train.micro_tokens} is below {longest}, the tokens of the "
             "longest example: raise it"
         )
-    learner = policy.learner(cfg.train, steps=cfg.steps)
-    manager = session.manager(learner)
+    learner = policy.make_learner(cfg.train, steps=cfg.steps)
+    manager = session.build_manager(learner)
     objective = sft_objective()
     start = manager.resume()
     with (
         session.grader,
-        open_trackers(cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=screen()) as tracker,
-        bar("sft", cfg.steps, done=start) as advance,
-        manager.stoppable(),
+        open_trackers(
+            cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=get_console()
+        ) as tracker,
+        progress_bar("sft", cfg.steps, done=start) as advance,
+        manager.stop_on_signal(),
     ):
         manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
             clock.start()
-            batch = weigh(take_batch(view.examples, cfg.batch, step, cfg.seed), token_mean)
+            batch = set_loss_weights(
+                take_batch(view.examples, cfg.batch, step, cfg.seed), token_mean
+            )
             with clock.measure("update"):
                 metrics = learner.update(batch, objective)
             tracker.log(step + 1, metrics | clock.lap())

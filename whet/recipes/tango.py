@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.algos.verifier import Agreement, BalanceRule, agreement, class_weights, verifier_metrics
 from whet.data.feed import Feed
-from whet.data.problems import some_problems_of
+from whet.data.problems import load_problems
 from whet.engine.base import Sampling
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
@@ -47,8 +47,8 @@ from whet.rollout.verification import (
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
-from whet.track.metrics import open_trackers, rollup
-from whet.track.progress import bar, say, screen
+from whet.track.metrics import measure_rollouts, open_trackers
+from whet.track.progress import get_console, progress_bar, say
 from whet.train.checkpoint import read_numbers
 from whet.train.optim import TrainConfig
 from whet.train.policy import build_learners, build_policy
@@ -162,13 +162,13 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     }
     stateful |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
     others = {"verifier": (verifier.policy, verifier.learner)}
-    manager = session.manager(generator.learner, others=others, stateful=stateful)
+    manager = session.build_manager(generator.learner, others=others, stateful=stateful)
     start = manager.resume()
     with (
         session.grader,
-        open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
-        bar("tango", cfg.steps, done=start) as advance,
-        manager.stoppable(),
+        open_trackers(cfg.track, run, COLUMNS, console=get_console()) as tracker,
+        progress_bar("tango", cfg.steps, done=start) as advance,
+        manager.stop_on_signal(),
     ):
         manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
@@ -250,10 +250,10 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         raise ConfigError(
             f"the task is named {task.name!r}, as the verifier's own is: give it another name"
         )
-    problems = some_problems_of(task, cfg.problems, "rl")
+    problems = load_problems(task, cfg.problems, "rl")
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task, judge=judge)
-    feed = Feed(session.trainable(problems), seed=derive(cfg.seed, "feed"))
+    feed = Feed(session.filter_trainable(problems), seed=derive(cfg.seed, "feed"))
     generator = RLTrainer(
         session.policy,
         check_exactness(cfg.algo, session.policy, run),
@@ -331,7 +331,9 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
         "steps/judged": fmean(num > 0 for num in num_judged),
         "steps/count": fmean(num_judged),
     }
-    metrics = rollup(solved) | result.metrics | step_metrics | verifier_metrics(outcome, steps)
+    metrics = (
+        measure_rollouts(solved) | result.metrics | step_metrics | verifier_metrics(outcome, steps)
+    )
     return Turn(groups=[*solved, *judged], metrics=metrics, is_stuck=result.is_empty)
 
 
@@ -349,14 +351,14 @@ def train_verifier(pair: TangoPair, step: int) -> Turn:
     result = pair.verifier.step(
         judged,
         temperature=cfg.verifier_sampling.temperature,
-        group_weights={
+        advantage_factors={
             group[0].group: weight for group, weight in zip(judged, weights, strict=True)
         },
         seed=derive(cfg.seed, "update", step),
         clock=pair.session.clock,
     )
     outcome, steps = _agreements(pair, solved, judged)
-    own = rollup(judged) | result.metrics
+    own = measure_rollouts(judged) | result.metrics
     metrics = {f"verifier_{name}": value for name, value in own.items()}
     metrics |= verifier_metrics(outcome, steps) | {
         "verifier/count_correct": counts["correct"],

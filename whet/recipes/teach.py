@@ -11,14 +11,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from whet.data.problems import some_problems_of
+from whet.data.problems import load_problems
 from whet.errors import DataError
 from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.run import RunStore
-from whet.tasks.base import Task, name_user_code
+from whet.tasks.base import Task, explain_user_errors
 from whet.tasks.task_config import build_task
-from whet.track.progress import bar, console
+from whet.track.progress import console, progress_bar
 from whet.types import Group, Problem, Rollout, Split, Verdict
 
 CHUNK = 16
@@ -42,11 +42,11 @@ class TeachConfig(StageConfig):
 
 def teach(cfg: TeachConfig, run: RunStore) -> None:
     """Write and grade the answers to every problem; a wrong one is a bug of the task."""
-    problems = some_problems_of(
+    problems = load_problems(
         build_task(cfg.task), cfg.problems, cfg.split, unsolvable=cfg.unsolvable
     )
     groups: list[Group] = []
-    with bar("traces", len(problems) * cfg.per_problem) as advance:
+    with progress_bar("traces", len(problems) * cfg.per_problem) as advance:
         for group in _write_all(cfg, problems):
             groups.append(group)
             advance(cfg.per_problem)
@@ -101,7 +101,7 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
         rows: dict[tuple[str, str], Rollout] = {}
         for number in range(cfg.per_problem):
             seed = derive(cfg.seed, "teach", problem.id, number)
-            with name_user_code(task):
+            with explain_user_errors(task):
                 varied = task.vary(problem, seed)
                 text = task.solve(varied, seed)
             if text is None:
@@ -117,7 +117,7 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
 
 
 def _grade(task: Task, row: Rollout) -> Rollout:
-    with name_user_code(task):
+    with explain_user_errors(task):
         score = task.score(row.problem, row.text)
     if score.verdict is not Verdict.CORRECT:
         raise DataError(

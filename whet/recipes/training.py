@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from whet.algos.settings import AlgoConfig
 from whet.config import Config
-from whet.data.problems import problems_of
+from whet.data.problems import load_split
 from whet.engine.base import Sampling
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError, DataError
@@ -151,20 +151,20 @@ class Session:
     grader: Grader
     clock: Clock
 
-    def fitting(self, problems: Sequence[Problem]) -> list[Problem]:
+    def filter_fitting(self, problems: Sequence[Problem]) -> list[Problem]:
         """Leave out the problems whose prompts are too long for the policy."""
         return leave_out_long(problems, self.policy.chat_engine, self.run)
 
-    def trainable(self, problems: Sequence[Problem]) -> list[Problem]:
+    def filter_trainable(self, problems: Sequence[Problem]) -> list[Problem]:
         """Leave out long prompts, and refuse micro-batches that cannot hold the longest answer.
 
         Such an answer would end the run in the middle.
         """
-        kept = self.fitting(problems)
+        kept = self.filter_fitting(problems)
         micro_tokens = self.cfg.train.micro_tokens
         context = self.policy.engine.context
         if context > micro_tokens:
-            prompt = max(len(self.policy.chat.prompt(problem.prompt)) for problem in kept)
+            prompt = max(len(self.policy.chat.encode_prompt(problem.prompt)) for problem in kept)
             longest = min(prompt + self.cfg.sampling.max_tokens, context)
             if longest > micro_tokens:
                 raise ConfigError(
@@ -175,7 +175,7 @@ class Session:
                 )
         return kept
 
-    def manager(
+    def build_manager(
         self,
         learner: Learner,
         *,
@@ -186,8 +186,8 @@ class Session:
     ) -> CheckpointManager:
         """Build the checkpoint manager, with a validator."""
         cfg = self.cfg
-        problems = problems_of(self.task, cfg.problems, cfg.validation.split)
-        problems = self.fitting(problems) if problems else []
+        problems = load_split(self.task, cfg.problems, cfg.validation.split)
+        problems = self.filter_fitting(problems) if problems else []
         validator = Validator(cfg.validation, self.grader, problems, cfg.sampling, seed=cfg.seed)
         return CheckpointManager(
             cfg.save,
@@ -264,7 +264,7 @@ def leave_out_long(
     kept = []
     too_long = []
     for problem in problems:
-        length = len(chat_engine.chat.prompt(problem.prompt))
+        length = len(chat_engine.chat.encode_prompt(problem.prompt))
         if length < context:
             kept.append(problem)
         else:
@@ -289,7 +289,7 @@ def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int
     if policy.model.device.type != "cuda":
         return algo
     everywhere = get_world().all_gather(check_exact(policy), "the test of exactness")
-    exactness = min(everywhere, key=lambda one: one.equal_share)
+    exactness = min(everywhere, key=lambda one: one.equal_fraction)
     policy.engine.sleep()
     return record_exactness(exactness, algo, policy.chat_engine.name, run, lag=lag)
 
@@ -305,7 +305,7 @@ def record_exactness(
         model=name,
         exact=exactness.is_exact,
         tokens=exactness.num_tokens,
-        equal_share=exactness.equal_share,
+        equal_share=exactness.equal_fraction,
         largest_gap=exactness.largest_gap,
         said=sentence,
     )

@@ -7,11 +7,11 @@ from pydantic import Field
 
 from whet.config import CONSTANT, Config
 from whet.engine.base import Sampling
-from whet.evals.summary import EvalSummary, solved_shares, summarise
+from whet.evals.summary import EvalSummary, pass_rates, summarise
 from whet.grading.grader import Grader
 from whet.rng import derive
 from whet.rollout.collect import ChatEngine, collect
-from whet.tasks.base import solvable
+from whet.tasks.base import keep_solvable
 from whet.track.metrics import split_by_origin
 from whet.types import Group, Problem, Split
 
@@ -45,7 +45,7 @@ class Validator:
         self.grader = grader
         self.seed = derive(seed, "exam")
         self.sampling = sampling.model_copy(update={"temperature": cfg.temperature})
-        self.problems = solvable(problems)
+        self.problems = keep_solvable(problems)
 
     @property
     def is_due_first(self) -> bool:
@@ -75,9 +75,9 @@ def by_origin(groups: Sequence[Group]) -> dict[str, float]:
     """Compute the figures of a validation for each task and source, where there are several."""
     metrics = {}
     for label, of_origin in split_by_origin(groups).items():
-        shares = solved_shares(of_origin)
-        if shares:
-            metrics[f"validation/pass@1/{label}"] = fmean(shares.values())
+        rates = pass_rates(of_origin)
+        if rates:
+            metrics[f"validation/pass@1/{label}"] = fmean(rates.values())
         lengths = [len(rollout.completion.tokens) for group in of_origin for rollout in group]
         metrics[f"validation/tokens/{label}"] = fmean(lengths)
     return metrics

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from whet.data.problems import some_problems_of
+from whet.data.problems import load_problems
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.models.source import open_model, torch_device, torch_dtype
@@ -45,7 +45,7 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     """Sample solutions, and write one verification of each that can be judged."""
     task = build_task(cfg.task)
     judge = Verify(cfg.verify)
-    problems = some_problems_of(task, cfg.problems, cfg.split)
+    problems = load_problems(task, cfg.problems, cfg.split)
     model, tokenizer = open_model(
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
     )

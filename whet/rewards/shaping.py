@@ -127,7 +127,7 @@ class WeightedTags(Shaping):
 
 
 class Repeat(Shaping):
-    """The share of the text in loops; with a threshold, 1 where the share is above it."""
+    """The fraction of the text in loops; with a threshold, 1 where the fraction is above it."""
 
     kind: Literal["repeat"]
     min_unit: int = Field(default=text_stats.MIN_UNIT, ge=1)
@@ -135,17 +135,17 @@ class Repeat(Shaping):
     min_repeats: int = Field(default=text_stats.MIN_REPEATS, ge=5)
     """Fewest repeats in a row that make a loop."""
     threshold: float | None = None
-    """0 makes any loop count in full, as NPG-Muse does; None takes the share itself."""
+    """0 makes any loop count in full, as NPG-Muse does; None takes the fraction itself."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
-        share = text_stats.repeated_share(
+        fraction = text_stats.repeated_fraction(
             rollout.text, min_unit=self.min_unit, min_repeats=self.min_repeats
         )
-        return share if self.threshold is None else float(share > self.threshold)
+        return fraction if self.threshold is None else float(fraction > self.threshold)
 
 
 class Ngrams(Shaping):
-    """The share of n-grams that occur earlier (TRL over tokens, Open R1 over lower-case words)."""
+    """The fraction of n-grams that came before (TRL over tokens, Open R1 over lower-case words)."""
 
     kind: Literal["ngram_words", "ngram_tokens"]
     size: int = Field(default=3, ge=1)

@@ -84,9 +84,10 @@ class RewardSpec(Config):
         """Divide the weight among the steps by the sign of their marks; idempotent."""
         if self.step_weight is None:
             return steps
-        share = self.step_weight / max(len(steps), 1)
+        per_step = self.step_weight / max(len(steps), 1)
         return tuple(
-            replace(step, reward=share * ((step.reward > 0) - (step.reward < 0))) for step in steps
+            replace(step, reward=per_step * ((step.reward > 0) - (step.reward < 0)))
+            for step in steps
         )
 
 

@@ -22,14 +22,16 @@ Codes = NDArray[np.uint32]
 Hashes = NDArray[np.uint64]
 
 
-def repeated_share(text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MIN_REPEATS) -> float:
+def repeated_fraction(
+    text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MIN_REPEATS
+) -> float:
     """Measure the share of characters in units written `min_repeats` times or more in a row.
 
     Units that differ in one running number, which goes by the same step each time, are alike.
     One numpy pass for each doubling of the unit's length, so a megabyte takes a fraction of a
     second.
 
-    >>> repeated_share(6 * "so it is. " + "Then: 4", min_unit=10)
+    >>> repeated_fraction(6 * "so it is. " + "Then: 4", min_unit=10)
     0.8955223880597015
     """
     assert min_repeats >= 5, "only five-fold repeats are sure to hold an anchor of the search"

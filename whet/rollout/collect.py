@@ -22,7 +22,7 @@ from whet.rng import derive
 from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.text.chat import ChatFormat
 from whet.track.metrics import Clock
-from whet.track.progress import bar
+from whet.track.progress import progress_bar
 from whet.types import (
     Completion,
     Finish,
@@ -31,7 +31,7 @@ from whet.types import (
     Problem,
     Role,
     Rollout,
-    are_equal,
+    all_equal,
     rewards_of,
 )
 from whet.world import get_world
@@ -53,7 +53,7 @@ class GroupRequest:
     index: int
     problem: Problem
     sampling: Sampling
-    numbers: range
+    sample_ids: range
 
 
 def collect(
@@ -68,14 +68,13 @@ def collect(
     label: str | None = None,
 ) -> list[Group]:
     """Sample `samples` answers to each problem, with a progress bar where it has a label."""
-    numbers = range(samples)
     requests = [
-        GroupRequest(index=i, problem=p, sampling=sampling, numbers=numbers)
+        GroupRequest(index=i, problem=p, sampling=sampling, sample_ids=range(samples))
         for i, p in enumerate(problems)
     ]
     if label is None:
         return collect_groups(chat_engine, grader, requests, seed=seed, clock=clock)
-    with bar(label, len(problems) * samples) as advance:
+    with progress_bar(label, len(problems) * samples) as advance:
         return collect_groups(
             chat_engine, grader, requests, seed=seed, progress=advance, clock=clock
         )
@@ -92,17 +91,17 @@ def collect_groups(
 ) -> list[Group]:
     """Sample the requested answers; each is graded while others are still being sampled.
 
-    An answer depends only on the seed, its problem, index and number, and the weights: not on the
+    An answer depends only on the seed, its problem, index and sample, and the weights: not on the
     order in which answers finish, nor on the other requests or the rank that samples it. `progress`
     is called with the number of rollouts just graded. A clock adds up the engine's work, and counts
     as grading the seconds from its last answer to the last score.
     """
     clock = clock or Clock()
     world = get_world()
-    own = world.take_share(list(requests))
+    own = world.split_between_ranks(list(requests))
     sampler = _Sampler(chat_engine, own)
     rollout_by_id: dict[str, Rollout] = {}
-    at = f"answers to {len(requests)} problems (checksum {_checksum(requests):08x}), seed {seed}"
+    tag = f"answers to {len(requests)} problems (checksum {_checksum(requests):08x}), seed {seed}"
     with clock.measure("sample"):
         with ExitStack() as after_sampling:
             for id, score in grader.grade(sampler.sample(seed, clock, after_sampling)):
@@ -110,13 +109,13 @@ def collect_groups(
                 if progress is not None:
                     progress(world.size)
         groups = [
-            tuple(rollout_by_id[_id(request, number)] for number in request.numbers)
+            tuple(rollout_by_id[_id(request, sample_id)] for sample_id in request.sample_ids)
             for request in own
         ]
-        for counts in world.all_gather(chat_engine.engine.counts, at):
-            useful = counts.tokens - counts.first_tokens
-            clock.count_sampling(tokens=counts.tokens, row_steps=counts.row_steps, useful=useful)
-        return world.gather_shares(groups, at)
+        for stats in world.all_gather(chat_engine.engine.stats, tag):
+            useful = stats.tokens - stats.first_tokens
+            clock.count_sampling(tokens=stats.tokens, row_steps=stats.row_steps, useful=useful)
+        return world.merge_from_ranks(groups, tag)
 
 
 class _Sampler:
@@ -126,7 +125,8 @@ class _Sampler:
         self.chat_engine = chat_engine
         self.requests = requests
         self.prompts = {
-            request.index: chat_engine.chat.prompt(request.problem.prompt) for request in requests
+            request.index: chat_engine.chat.encode_prompt(request.problem.prompt)
+            for request in requests
         }
         self.rollout_by_id: dict[str, Rollout] = {}
 
@@ -135,7 +135,9 @@ class _Sampler:
     ) -> Iterator[tuple[str, Problem, str]]:
         """Yield answers to grade; once the engine is done, time counts as grading."""
         request_by_id = {
-            _id(request, number): request for request in self.requests for number in request.numbers
+            _id(request, sample_id): request
+            for request in self.requests
+            for sample_id in request.sample_ids
         }
         engine = self.chat_engine.engine
         for id, completion in engine.generate(self._engine_requests(seed)):
@@ -146,12 +148,12 @@ class _Sampler:
 
     def _engine_requests(self, seed: int) -> Iterator[Request]:
         for request in self.requests:
-            for number in request.numbers:
+            for sample_id in request.sample_ids:
                 yield Request(
-                    id=_id(request, number),
+                    id=_id(request, sample_id),
                     prompt=self.prompts[request.index],
                     sampling=request.sampling,
-                    seed=derive(seed, request.problem.id, request.index, number),
+                    seed=derive(seed, request.problem.id, request.index, sample_id),
                 )
 
     def _rollout(self, request: GroupRequest, id: str, completion: Completion) -> Rollout:
@@ -163,21 +165,21 @@ class _Sampler:
             model=self.chat_engine.name,
             prompt_tokens=self.prompts[request.index],
             completion=completion,
-            text=self.chat_engine.chat.message(completion.tokens),
+            text=self.chat_engine.chat.decode_message(completion.tokens),
         )
 
 
 def _checksum(requests: Sequence[GroupRequest]) -> int:
     """Tell whether ranks were asked for the same answers."""
-    wanted = [(r.index, r.problem.id, r.problem.prompt, r.sampling, r.numbers) for r in requests]
+    wanted = [(r.index, r.problem.id, r.problem.prompt, r.sampling, r.sample_ids) for r in requests]
     return crc32(repr(wanted).encode(errors="replace"))
 
 
-def _id(request: GroupRequest, number: int) -> str:
-    return f"{request.index}/{number}"
+def _id(request: GroupRequest, sample_id: int) -> str:
+    return f"{request.index}/{sample_id}"
 
 
-def siblings(rollouts: Iterable[Rollout]) -> list[Group]:
+def group_rollouts(rollouts: Iterable[Rollout]) -> list[Group]:
     """Put stored rollouts back into their groups, in order."""
     groups: dict[str, list[Rollout]] = {}
     for rollout in rollouts:
@@ -198,7 +200,7 @@ class GatherConfig(Config):
     """Leave answers cut at the length limit out of the loss; their rewards still count for their
     siblings."""
 
-    def num_to_ask(self, groups: Sequence[Group], problems: int) -> int:
+    def num_problems_needed(self, groups: Sequence[Group], problems: int) -> int:
         """Return how many problems a step of `problems` asks next, after `groups`.
 
         First it asks all, then others in place of groups of equal reward, within the budget.
@@ -211,7 +213,9 @@ class GatherConfig(Config):
 
     def first_requests(self, requests: Sequence[GroupRequest]) -> list[GroupRequest]:
         """Return the requests for the answers to sample first."""
-        return [replace(request, numbers=request.numbers[: self.first]) for request in requests]
+        return [
+            replace(request, sample_ids=request.sample_ids[: self.first]) for request in requests
+        ]
 
     def later_requests(
         self, requests: Sequence[GroupRequest], groups: Sequence[Group]
@@ -220,16 +224,16 @@ class GatherConfig(Config):
         if self.first is None:
             return []
         return [
-            replace(request, numbers=request.numbers[self.first :])
+            replace(request, sample_ids=request.sample_ids[self.first :])
             for request, group in zip(requests, groups, strict=True)
-            if not are_equal(rewards_of(group)) or len(rewards_of(group)) < len(group)
+            if not all_equal(rewards_of(group)) or len(rewards_of(group)) < len(group)
         ]
 
     def choose_groups(self, groups: Sequence[Group]) -> list[Group]:
         """Choose the groups to train on."""
         if self.refill is None:
             return list(groups)
-        return [group for group in groups if not are_equal(rewards_of(group))]
+        return [group for group in groups if not all_equal(rewards_of(group))]
 
     def masked_ids(self, groups: Sequence[Group]) -> set[str]:
         """Return the ids of rollouts without a loss of their own."""
@@ -238,7 +242,7 @@ class GatherConfig(Config):
             r.id for r in rollouts if self.mask_unfinished and r.completion.finish is Finish.LENGTH
         }
 
-    def even(self, groups: Sequence[Group]) -> list[Group]:
+    def first_answers(self, groups: Sequence[Group]) -> list[Group]:
         """Cut all groups to the first answers, so that completed ones do not bias metrics."""
         return [group[: self.first] for group in groups]
 
@@ -304,7 +308,7 @@ class RolloutQueue:
                 f"checkpoint {folder} does not say how many batches wait: begin the run again"
             )
         self._waiting = deque(
-            siblings(read_rollouts(_file(folder, index))) for index in range(state)
+            group_rollouts(read_rollouts(_file(folder, index))) for index in range(state)
         )
 
 

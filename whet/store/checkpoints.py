@@ -39,7 +39,7 @@ class Checkpoints:
         self.folder = folder
         self._keep_last = keep_last
         self._warn = warn
-        get_world().on_first(self._open, f"checkpoints in {folder.name}")
+        get_world().run_on_first(self._open, f"checkpoints in {folder.name}")
 
     def _open(self) -> None:
         with write_errors(self.folder):
@@ -68,7 +68,7 @@ class Checkpoints:
             new.mkdir()
 
         with write_errors(self._path(step)):
-            get_world().on_first(make, f"the start of checkpoint {step}")
+            get_world().run_on_first(make, f"the start of checkpoint {step}")
             try:
                 yield new
             except BaseException:
@@ -97,9 +97,9 @@ class Checkpoints:
             try:
                 world.all_gather(None, f"the files of checkpoint {step}")
                 files = sorted(path for path in new.rglob("*") if path.is_file())
-                own = [_sync_and_hash(path) for path in world.take_share(files)]
-                hashes = world.gather_shares(own, f"the hashes of checkpoint {step}")
-                world.on_first(move, f"the end of checkpoint {step}")
+                own = [_sync_and_hash(path) for path in world.split_between_ranks(files)]
+                hashes = world.merge_from_ranks(own, f"the hashes of checkpoint {step}")
+                world.run_on_first(move, f"the end of checkpoint {step}")
             except BaseException:
                 self._discard(new)
                 raise
@@ -110,7 +110,7 @@ class Checkpoints:
 
     def latest(self) -> tuple[int, Path] | None:
         """Find the newest intact checkpoint; damaged ones are skipped with a warning."""
-        return get_world().on_first(self._latest, "the newest checkpoint")
+        return get_world().run_on_first(self._latest, "the newest checkpoint")
 
     def _latest(self) -> tuple[int, Path] | None:
         for step in reversed(self.steps()):
@@ -126,7 +126,7 @@ class Checkpoints:
 
     def best(self) -> tuple[int, Path] | None:
         """Find the checkpoint marked best; None if none is, or if it is damaged."""
-        return get_world().on_first(self._best, "the best checkpoint")
+        return get_world().run_on_first(self._best, "the best checkpoint")
 
     def _best(self) -> tuple[int, Path] | None:
         step = self._best_step()

@@ -10,7 +10,7 @@ from whet.types import Group, Json
 from whet.world import get_world
 
 
-class FollowedRun(RunStore):
+class ReadOnlyRun(RunStore):
     """A run that the first rank writes; everything another rank would write is left out."""
 
     def pin_inputs(self, hashes: Mapping[str, str]) -> None: ...
@@ -26,7 +26,7 @@ class FollowedRun(RunStore):
 
     def rewind(self, step: int) -> None: ...
 
-    def find_losses(self, step: int) -> list[str]:
+    def list_lost_results(self, step: int) -> list[str]:
         return []
 
     def finish(self, summary: Mapping[str, Json]) -> None: ...
@@ -48,8 +48,8 @@ def open_run(
         nonlocal store
         store = RunStore.open(folder, config, origin, resume=resume, ignore=ignore)
 
-    world.on_first(start, f"the run in {folder.name}")
-    return store or FollowedRun(folder, lock=None)
+    world.run_on_first(start, f"the run in {folder.name}")
+    return store or ReadOnlyRun(folder, lock=None)
 
 
 @contextmanager

@@ -190,7 +190,7 @@ class RunStore:
         """Read every evaluation by its step, in order."""
         return {step: read_object(path) for step, path in _find_steps(self.folder / "evals", EVAL)}
 
-    def find_losses(self, step: int) -> list[str]:
+    def list_lost_results(self, step: int) -> list[str]:
         """Describe missing or unreadable results up to `step`; nothing depends on them.
 
         The ends of rollout files are read, not the rollouts.

@@ -12,13 +12,13 @@ from typing import TypeVar
 
 from whet.text.doubt import CONTRACTION, DENIAL, FALSE, TURN, any_of, is_denied, is_doubtful
 from whet.text.final_answer import (
-    after_verb,
+    decided_text,
     find_tags,
     has_open_box,
     has_open_tag,
     last_box,
     last_line,
-    settled_text,
+    text_after_verb,
 )
 from whet.types import Score, Verdict
 
@@ -95,7 +95,7 @@ def candidates(text: str) -> tuple[str, ...]:
     >>> candidates("<answer>4")
     ()
     """
-    visible = settled_text(text)
+    visible = decided_text(text)
     stated = () if visible is None else map(_strip_dress, _strongest(cut_remarks(visible)))
     spans = [span for span in stated if 0 < len(span) <= MAX_ANSWER_CHARS]
     spans += [
@@ -248,7 +248,7 @@ def _in_plain_text(text: str) -> tuple[str, ...]:
     value = _VALUE.search(line.text)
     if value and is_denied(line.text, value.start(), line.end - line.start):
         return ()
-    rest = after_verb(line.text.rstrip()) or ""
+    rest = text_after_verb(line.text.rstrip()) or ""
     start = line.text.rfind(rest)
     is_claimed = not is_denied(line.text, start, start + len(rest))
     return text, tail, line.text, strip_lead(line.text), rest if is_claimed else ""

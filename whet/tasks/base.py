@@ -115,7 +115,7 @@ class FileTask(ConfiguredTask):
 def list_problems(task: Task, split: Split) -> Iterator[Problem]:
     """Yield the problems of a split; a mistake in a user's task is one sentence."""
     check_split(split)
-    with name_user_code(task):
+    with explain_user_errors(task):
         for problem in task.problems(split):
             if not isinstance(problem, Problem):
                 raise TypeError(f"problems should yield whet.types.Problem, not {problem!r:.60}")
@@ -123,7 +123,7 @@ def list_problems(task: Task, split: Split) -> Iterator[Problem]:
 
 
 @contextmanager
-def name_user_code(task: Task) -> Iterator[None]:
+def explain_user_errors(task: Task) -> Iterator[None]:
     """Turn an exception of a user's task into one sentence that names its file, task and line.
 
     Those of whet's own tasks are bugs, and pass.
@@ -140,38 +140,38 @@ def name_user_code(task: Task) -> Iterator[None]:
         raise explain_exception(label, error, files) from error
 
 
-def unscored_with(note: str) -> Score:
+def no_score(note: str) -> Score:
     return Score(verdict=Verdict.UNSCORED, parts={}, note=note)
 
 
-def score_safely(task: Task, problem: Problem, text: str) -> Score:
+def grade_safely(task: Task, problem: Problem, text: str) -> Score:
     """Score an answer, whatever the grader does; the note has the reason for a failure."""
     try:
         return _check_score(task.score(problem, text))
     except DataError as error:
-        return unscored_with(f"{UNGRADABLE}{error}")
+        return no_score(f"{UNGRADABLE}{error}")
     except MemoryError:
         reason = NO_MEMORY
     except (Exception, SystemExit) as error:
         reason = f"the grader raised {type(error).__name__}: {_first_line(error)}"
-    return blame_response(task, problem, reason)
+    return score_failure(task, problem, reason)
 
 
-def is_shipped(task: Task) -> bool:
+def is_builtin(task: Task) -> bool:
     """Whether a task is whet's own."""
     return type(task).__module__.partition(".")[0] == "whet"
 
 
-def blame_response(task: Task, problem: Problem, reason: str) -> Score:
+def score_failure(task: Task, problem: Problem, reason: str) -> Score:
     """Score a response that a grader failed on: WRONG where the grader is whet's own and can grade
     the problem, or else a policy could learn to have no verdict. A user's task that fails is
     UNSCORED."""
-    if not is_shipped(task):
-        return unscored_with(reason)
+    if not is_builtin(task):
+        return no_score(reason)
     try:
         usual = _check_score(task.score(problem, task.solve(problem, 0) or ""))
     except (Exception, SystemExit):
-        return unscored_with(reason)
+        return no_score(reason)
     if usual.verdict is Verdict.UNSCORED:
         return usual
     parts = dict.fromkeys(usual.parts, 0.0)
@@ -234,7 +234,7 @@ def f1_half(problem: Problem) -> tuple[str, str] | None:
     return str(declared.get("subset", "")), str(declared.get("half", ""))
 
 
-def solvable(problems: Iterable[Problem]) -> list[Problem]:
+def keep_solvable(problems: Iterable[Problem]) -> list[Problem]:
     """Leave out problems that are known to have no solution."""
     return [problem for problem in problems if is_solvable(problem)]
 

@@ -17,7 +17,7 @@ from whet.config import Config
 from whet.rng import stream
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import ConfiguredTask, Task
-from whet.text.final_answer import Span, after_thought
+from whet.text.final_answer import Span, find_thought_end
 from whet.text.steps import StepLayout, Verification, rate_verification, read_verification, steps_of
 from whet.types import Message, Problem, Rollout, Score, Split, Verdict, content_id
 
@@ -172,7 +172,7 @@ def _quote(text: str, mark: str) -> str:
 
 def _after_thinking(text: str) -> str:
     """Cut off the thinking part; nothing is left where it does not end, or the text is too long."""
-    start = after_thought(text) if len(text) <= MAX_CHARS else None
+    start = find_thought_end(text) if len(text) <= MAX_CHARS else None
     return "" if start is None else text[start:]
 
 

@@ -68,8 +68,8 @@ def check_engine(
     for id, completion in first.items():
         _check_completion(id, completion, max_tokens)
     tokens = sum(len(completion.tokens) for completion in first.values())
-    assert engine.counts.tokens == tokens, (
-        f"counts.tokens is {engine.counts.tokens} after a call that gave {tokens}"
+    assert engine.stats.tokens == tokens, (
+        f"stats.tokens is {engine.stats.tokens} after a call that gave {tokens}"
     )
     engine.sleep()
     again = _generate(engine, requests[::-1])
@@ -79,7 +79,7 @@ def check_engine(
             "weights, prompt, sampling and seed alone"
         )
     assert list(engine.generate([])) == [], "no request, no answer"
-    assert engine.counts.tokens == 0, "counts are those of the latest call, also of an empty one"
+    assert engine.stats.tokens == 0, "stats are those of the latest call, also of an empty one"
     _check_seeds(prompts, first)
     greedy = _check_greedy(engine, prompts, first, max_tokens)
     _check_truncation(engine, prompts, greedy, max_tokens)
@@ -93,10 +93,10 @@ def check_engine(
 
 
 def check_learners(learners: LearnerFactory, folder: Path) -> None:
-    """Check every promise of `LearnerFactory`, `Learner` and `Scorer`, by comparing with those of
-    one device; `folder` is for checkpoints."""
+    """Check every promise of `LearnerFactory`, `Learner` and `LogprobModel`, by comparing with
+    those of one device; `folder` is for checkpoints."""
     examples = [
-        example(length=5 + seed, start=2, weight=0.05 * seed, advantage=seed - 2.5, seed=seed)
+        example(length=5 + seed, start=2, loss_weight=0.05 * seed, advantage=seed - 2.5, seed=seed)
         for seed in range(1, 6)
     ]
     _check_training(learners, examples, policy_objective(AlgoConfig()), folder / "policy")
@@ -111,8 +111,12 @@ def check_learners(learners: LearnerFactory, folder: Path) -> None:
         for item in examples
     ]
     _check_training(learners, valued, ValueObjective(clip=None), folder / "critic")
-    scorer = learners.scorer(tiny_model().requires_grad_(False), TrainConfig())
-    _check_arrays(scorer.logprobs(examples), _learner(LOCAL)[1].logprobs(examples), "a scorer's")
+    frozen = learners.make_frozen_model(tiny_model().requires_grad_(False), TrainConfig())
+    _check_arrays(
+        frozen.compute_logprobs(examples),
+        _learner(LOCAL)[1].compute_logprobs(examples),
+        "a frozen model's",
+    )
 
 
 def check_task(task: Task, *, problems_per_split: int = 25, seed: int = 0) -> None:
@@ -322,13 +326,17 @@ def _check_training(
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(2):
         if is_value:
-            _check_arrays(learner.values(examples), local.values(examples), "values")
+            _check_arrays(
+                learner.compute_values(examples), local.compute_values(examples), "values"
+            )
         else:
-            _check_arrays(learner.logprobs(examples), local.logprobs(examples), "logprobs")
+            _check_arrays(
+                learner.compute_logprobs(examples), local.compute_logprobs(examples), "logprobs"
+            )
         assert learner.scale_lr(0.5**number) == local.scale_lr(0.5**number), "scale_lr"
-        learner.make_room(examples)
+        learner.reserve_memory(examples)
         learner.accumulate(examples, objective)
-        learner.discard()
+        learner.zero_grad()
         sums, expected = (item.accumulate(examples[:2], objective) for item in (learner, local))
         assert sums.num_losses == expected.num_losses, "accumulate counts losses of all examples"
         _check_metrics(sums.means, expected.means)
@@ -353,7 +361,7 @@ def _learner(
     learners: LearnerFactory, *, is_value: bool = False
 ) -> tuple[Transformer | ValueModel, Learner]:
     model = ValueModel(tiny_model()) if is_value else tiny_model()
-    return model, learners.learner(model, TrainConfig(lr=LR, warmup=0), steps=4, memory=None)
+    return model, learners.make_learner(model, TrainConfig(lr=LR, warmup=0), steps=4, memory=None)
 
 
 def _check_arrays(arrays: Sequence[Floats], expected: Sequence[Floats], name: str) -> None:

@@ -86,7 +86,7 @@ class ChatFormat:
         fixed["add_generation_prompt"] = add_generation_prompt
         return self._template.render({**self.tokenizer.named, **fixed, **kwargs})
 
-    def prompt(self, messages: Sequence[Message], **kwargs: Json) -> Tokens:
+    def encode_prompt(self, messages: Sequence[Message], **kwargs: Json) -> Tokens:
         """Encode messages and the opening of the assistant's turn, for an engine to continue."""
         fence = self._choose_fence(messages)
         text = self.render(self._fence_specials(messages, fence), True, **kwargs)
@@ -120,7 +120,7 @@ class ChatFormat:
         is_response = np.repeat([False, True], [len(prompt), len(answer)])
         return np.concatenate([prompt, answer]), is_response
 
-    def message(self, tokens: Tokens) -> str:
+    def decode_message(self, tokens: Tokens) -> str:
         """Decode an answer, without the stop token it ended with."""
         return self.tokenizer.decode(self._drop_stop(tokens))
 

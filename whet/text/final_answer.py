@@ -99,12 +99,12 @@ class Span:
         return replace(self, start=self.start + offset, end=self.end + offset)
 
 
-def cut(text: str, start: int, end: int) -> Span:
+def make_span(text: str, start: int, end: int) -> Span:
     """Cut a piece out of a text."""
     return Span(text=text[start:end], start=start, end=end)
 
 
-def after_thought(text: str) -> int | None:
+def find_thought_end(text: str) -> int | None:
     """Find where the thought ends: 0 without one, None where one is opened and never closed."""
     if "think" not in text and "thought>" not in text and "reasoning>" not in text:
         return 0
@@ -115,7 +115,7 @@ def after_thought(text: str) -> int | None:
 
 def visible_text(text: str) -> str | None:
     """Cut off the thought; None where it is never closed or the response is too long."""
-    start = after_thought(text) if len(text) <= MAX_CHARS else None
+    start = find_thought_end(text) if len(text) <= MAX_CHARS else None
     return None if start is None else text[start:]
 
 
@@ -125,7 +125,7 @@ def is_same_text(one: str, other: str) -> bool:
     return len({*plain}) == 1
 
 
-def settled_text(
+def decided_text(
     text: str,
     *,
     same: Callable[[str, str], bool] = is_same_text,
@@ -137,8 +137,8 @@ def settled_text(
     back. `same` compares two answers, `is_part` tells from what stands between two whether they are
     parts of one.
 
-    >>> settled_text("<answer>3</answer> or <answer>4</answer>")
-    >>> settled_text("<answer>3</answer> No, wait: <answer>4</answer>") is not None
+    >>> decided_text("<answer>3</answer> or <answer>4</answer>")
+    >>> decided_text("<answer>3</answer> No, wait: <answer>4</answer>") is not None
     True
     """
     shown = visible_text(text)
@@ -217,7 +217,7 @@ def find_tags(text: str, tag: str = "answer") -> list[Span]:
     while (end := text.find(closing, start)) >= 0:
         opened = text.rfind(opening, start, end)
         if opened >= 0:
-            spans.append(cut(text, opened + len(opening), end))
+            spans.append(make_span(text, opened + len(opening), end))
         start = end + len(closing)
     return spans
 
@@ -305,7 +305,7 @@ def find_marks(text: str) -> list[Span]:
     for match in deque(_MARK.finditer(text, start), maxlen=MAX_MARKS):
         limit = min(match.end() + MAX_MARKED, len(text))
         end = text.find("\n", match.end(), limit)
-        span = cut(text, match.end(), limit if end < 0 else end)
+        span = make_span(text, match.end(), limit if end < 0 else end)
         if span.text.strip(" *$:"):
             spans.append(span)
     return spans
@@ -317,22 +317,23 @@ def last_line(text: str) -> Span | None:
     if end == 0:
         return None
     stop = text.find("\n", end)
-    return cut(text, text.rfind("\n", 0, end) + 1, len(text) if stop < 0 else stop)
+    return make_span(text, text.rfind("\n", 0, end) + 1, len(text) if stop < 0 else stop)
 
 
 def first_sentence(span: Span) -> Span:
     """Cut a span after its first sentence; a point inside a number or formula ends none."""
     for match in _SENTENCE_END.finditer(span.text):
         if match.group() == "\n" or span.text.count("$", 0, match.start()) % 2 == 0:
-            return cut(span.text, 0, match.start()).shift(span.start)
+            return make_span(span.text, 0, match.start()).shift(span.start)
     return span
 
 
-def after_verb(line: str) -> str | None:
+def text_after_verb(line: str) -> str | None:
     """Take what stands after the last verb of the last sentence; None where the line doubts.
 
-    >>> after_verb("So the letters are **nda**."), after_verb("It is not nda."), after_verb("nda")
-    ('nda', None, None)
+    >>> text_after_verb("So the letters are **nda**."), text_after_verb("nda")
+    ('nda', None)
+    >>> text_after_verb("It is not nda.")
     """
     if len(line) > MAX_SENTENCE or is_doubtful(line):
         return None
@@ -343,7 +344,7 @@ def after_verb(line: str) -> str | None:
     return sentence[verbs[-1].end() :].strip().rstrip(".!").strip(" *`") or None
 
 
-def only_number(line: str) -> str | None:
+def find_only_number(line: str) -> str | None:
     """Take the one number of a sentence and what follows it: `It was highest in 2008.`"""
     if len(line) > MAX_SENTENCE or is_doubtful(line):
         return None
@@ -368,7 +369,7 @@ def find_formulas(text: str) -> list[Span]:
         if opening is None:
             opening = None if sign in ("\\)", "\\]") else (sign, match.end())
         elif sign == {"\\(": "\\)", "\\[": "\\]"}.get(opening[0], opening[0]):
-            spans.append(cut(text, opening[1], match.start()))
+            spans.append(make_span(text, opening[1], match.start()))
             opening = None
     return spans
 
@@ -377,4 +378,4 @@ def find_numbers(text: str) -> Iterator[Span]:
     """List the numbers and simple fractions, in order."""
     for match in _NUMBER.finditer(text):
         if match.group():
-            yield cut(text, match.start(), match.end())
+            yield make_span(text, match.start(), match.end())

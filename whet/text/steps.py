@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from whet.text.final_answer import Span, cut, find_tags
+from whet.text.final_answer import Span, find_tags, make_span
 
 StepLayout = Literal["lines", "paragraphs", "tags"]
 """A step is a line, a paragraph (between blank lines), or the text inside <step>…</step>."""
@@ -42,7 +42,7 @@ def steps_of(text: str, layout: StepLayout) -> list[Span]:
         parts = find_tags(text, "step")
     else:
         pattern = _LINE if layout == "lines" else _PARAGRAPH
-        parts = [cut(text, *match.span()) for match in pattern.finditer(text)]
+        parts = [make_span(text, *match.span()) for match in pattern.finditer(text)]
     return [step for part in parts if (step := _strip(part)).text]
 
 

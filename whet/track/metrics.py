@@ -30,7 +30,7 @@ from whet.types import (
     Rollout,
     Score,
     Verdict,
-    are_equal,
+    all_equal,
     rewards_of,
 )
 from whet.world import get_world
@@ -145,7 +145,7 @@ def _peak_resident_bytes() -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # Linux counts in KiB
 
 
-def rollup(groups: Sequence[Group]) -> dict[str, float]:
+def measure_rollouts(groups: Sequence[Group]) -> dict[str, float]:
     """Average rewards, scores and lengths over all rollouts, and count groups without a signal.
 
     Where a step has problems of several tasks or sources, the main figures are also given for each
@@ -161,7 +161,7 @@ def rollup(groups: Sequence[Group]) -> dict[str, float]:
         "score/raised": float(sum(score.note.startswith(RAISED) for score in graded)),
         "length/mean": fmean(len(r.completion.tokens) for r in rollouts),
         "length/unfinished": fmean(r.completion.finish == Finish.LENGTH for r in rollouts),
-        "groups/equal": fmean(are_equal(rewards_of(group)) for group in groups),
+        "groups/equal": fmean(all_equal(rewards_of(group)) for group in groups),
     }
     for name in sorted({name for score in graded for name in score.parts}):
         metrics[f"score/{name}"] = fmean(score.parts.get(name, 0.0) for score in graded)

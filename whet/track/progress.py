@@ -46,13 +46,13 @@ def say(sentence: str) -> None:
     console.print(visible(sentence), markup=False)
 
 
-def screen() -> Console | None:
+def get_console() -> Console | None:
     """Return the console of the bars, so that lines appear above them; None without a terminal."""
     return console if console.is_terminal else None
 
 
 @contextmanager
-def bar(label: str, total: int, *, done: int = 0) -> Iterator[Advance]:
+def progress_bar(label: str, total: int, *, done: int = 0) -> Iterator[Advance]:
     """Show the progress of work; call the yielded function with the amount just done."""
     if console.is_terminal and not console.quiet:
         label_column = TextColumn("{task.description:<9}")

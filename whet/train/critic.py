@@ -17,7 +17,7 @@ from whet.config import Config
 from whet.data.examples import Example, split_minibatches, with_field
 from whet.errors import ConfigError, DataError
 from whet.rng import stream
-from whet.train.learner import Learner, average, weigh
+from whet.train.learner import Learner, average_metrics, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 from whet.types import Json, Metrics
@@ -48,7 +48,7 @@ class Critic:
         self.num_updates = 0
 
     @property
-    def is_alone(self) -> bool:
+    def is_warming_up(self) -> bool:
         """Whether the critic is still in its head start, after as many updates as it has had."""
         return self.num_updates <= self.cfg.head_start
 
@@ -62,9 +62,9 @@ class Critic:
         if not examples:
             return {}
         batches = split_minibatches(examples, self.minibatches, stream(seed, "critic"))
-        collected = [self._step(weigh(batch, token_mean)) for batch in batches]
+        collected = [self._step(set_loss_weights(batch, token_mean)) for batch in batches]
         self.num_updates += 1
-        return average(collected) | {
+        return average_metrics(collected) | {
             "value/explained_variance": explained_variance(values, targets)
         }
 
@@ -108,17 +108,17 @@ def build_critic(
             f"critic.head_start = {cfg.head_start} leaves the policy none of {steps} steps; "
             "lower it"
         )
-    learner = policy.value_learner(
+    learner = policy.make_value_learner(
         train.model_copy(update={"lr": cfg.lr}), steps=steps * algo.minibatches
     )
     return Critic(learner, cfg, minibatches=algo.minibatches)
 
 
-def policy_steps(algo: Algorithm, cfg: CriticConfig, steps: int) -> int:
+def count_policy_steps(algo: Algorithm, cfg: CriticConfig, steps: int) -> int:
     """Count the policy's optimiser steps, which exclude the critic's head start."""
     return (steps - cfg.head_start if algo.needs_values else steps) * algo.minibatches
 
 
-def with_values(examples: Sequence[Example], critic: Critic) -> list[Example]:
+def add_values(examples: Sequence[Example], critic: Critic) -> list[Example]:
     """Add the critic's value at each token."""
-    return with_field(examples, "value", critic.learner.values(examples))
+    return with_field(examples, "value", critic.learner.compute_values(examples))

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from whet.algos.losses import TokenTerms, Weights
+from whet.algos.losses import LossWeights, TokenTerms
 from whet.algos.objectives import Objective, TokenLoss, ValueObjective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
 from whet.environment import keep_freed_memory
@@ -33,7 +33,7 @@ CPU_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
+class LossSums:
     """The sums of `Learner.accumulate`; those of several ranks add up."""
 
     loss: float
@@ -57,10 +57,10 @@ class Sums:
     def _mean(self, total: float) -> float:
         return total / max(self.num_losses, 1)
 
-    def __add__(self, other: "Sums") -> "Sums":
+    def __add__(self, other: "LossSums") -> "LossSums":
         names = self.metrics.keys() | other.metrics.keys()
         signals = [s.stop_signal for s in (self, other) if s.stop_signal is not None]
-        return Sums(
+        return LossSums(
             loss=self.loss + other.loss,
             num_losses=self.num_losses + other.num_losses,
             metrics={
@@ -71,14 +71,14 @@ class Sums:
         )
 
 
-class Scorer(Protocol):
-    """Scores tokens by one model, wherever the weights are."""
+class LogprobModel(Protocol):
+    """Computes log-probabilities under one model, wherever its weights are."""
 
-    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+    def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         """Compute the log-probabilities of each example's response tokens, without gradient."""
 
 
-class Learner(Scorer, Protocol):
+class Learner(LogprobModel, Protocol):
     """Trains one model, wherever its weights are.
 
     docs/add_a_learner.md lists the guarantees of each method.
@@ -87,12 +87,12 @@ class Learner(Scorer, Protocol):
     num_steps: int
     """Optimiser steps taken, which is the position in the schedule."""
 
-    def make_room(self, examples: Sequence[Example]) -> None:
+    def reserve_memory(self, examples: Sequence[Example]) -> None:
         """Free enough memory of the device for an update on the examples."""
 
     def accumulate(
         self, examples: Sequence[Example], objective: Objective | ValueObjective
-    ) -> Sums:
+    ) -> LossSums:
         """Add the gradient of all examples, without a step.
 
         Values are trained by the learner of a value model.
@@ -101,10 +101,10 @@ class Learner(Scorer, Protocol):
     def optim_step(self) -> Metrics:
         """Move the weights by the gradient added so far."""
 
-    def discard(self) -> None:
+    def zero_grad(self) -> None:
         """Set the gradient added so far to zero."""
 
-    def values(self, examples: Sequence[Example]) -> list[Floats]:
+    def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
         """Compute a value model's value of the state before each response token."""
 
     def scale_lr(self, factor: float) -> float:
@@ -184,16 +184,16 @@ class LocalLearner(Learner):
     def build_optimizer(self, model: Transformer | ValueModel) -> Optimizer:
         return Optimizer(model, self.cfg)
 
-    def make_room(self, examples: Sequence[Example]) -> None:
+    def reserve_memory(self, examples: Sequence[Example]) -> None:
         layers = self.model.cfg.num_layers if self.cfg.checkpointing == "on" else 0
         if self.memory is not None:
-            layers = self.memory.make_room(self.model, self.optimizer, examples)
+            layers = self.memory.reserve(self.model, self.optimizer, examples)
         self.model.num_checkpointed = layers
 
     def accumulate(
         self, examples: Sequence[Example], objective: Objective | ValueObjective
-    ) -> Sums:
-        self.make_room(examples)
+    ) -> LossSums:
+        self.reserve_memory(examples)
         return self.add_gradients(
             (
                 [examples[index] for index in indices]
@@ -204,16 +204,16 @@ class LocalLearner(Learner):
 
     def add_gradients(
         self, groups: Iterable[list[Example]], objective: Objective | ValueObjective
-    ) -> Sums:
+    ) -> LossSums:
         """Add the gradients of micro-batches of examples."""
         num_losses = 0
         done: list[TokenLoss] = []
         for group in groups:
             batch = to_batch(group, self.device)
             done.append(self.forward_backward(batch, objective))
-            num_losses += len(batch.weight)
+            num_losses += len(batch.loss_weight)
         signals = [sums.stop_signal for sums in done if sums.stop_signal is not None]
-        return Sums(
+        return LossSums(
             loss=_add(sums.loss for sums in done),
             num_losses=num_losses,
             metrics={
@@ -231,22 +231,22 @@ class LocalLearner(Learner):
             assert batch.value is not None and batch.value_target is not None, (
                 "a critic learns from valued and credited examples"
             )
-            token_loss = objective.loss(self.value(batch), batch.value, batch.value_target)
+            token_loss = objective.loss(self.forward_values(batch), batch.value, batch.value_target)
         else:
-            scores = self.score(batch, entropy_gradient=objective.needs_entropy_gradient)
-            token_loss = objective.loss(token_terms(batch, *scores))
-        assert token_loss.loss.shape == batch.weight.shape, (
+            out = self.forward_logprobs(batch, entropy_gradient=objective.needs_entropy_gradient)
+            token_loss = objective.loss(token_terms(batch, *out))
+        assert token_loss.loss.shape == batch.loss_weight.shape, (
             "an objective has a loss for each token, or for each pair"
         )
-        loss = (token_loss.loss * batch.weight).sum()
+        loss = (token_loss.loss * batch.loss_weight).sum()
         loss.backward()  # type: ignore[no-untyped-call]
         metrics = {name: value.detach().sum() for name, value in token_loss.metrics.items()}
         signal = token_loss.stop_signal
         return TokenLoss(loss.detach(), metrics, None if signal is None else signal.detach().sum())
 
-    def score(self, batch: Batch, *, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+    def forward_logprobs(self, batch: Batch, *, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
         """Compute log-probability and entropy at each target, with a gradient."""
-        return score_batch(self.model, batch, entropy_gradient=entropy_gradient)
+        return forward_logprobs(self.model, batch, entropy_gradient=entropy_gradient)
 
     def optim_step(self) -> Metrics:
         lr = learning_rate(self.cfg, self.num_steps, self.steps, factor=self.lr_factor)
@@ -254,16 +254,16 @@ class LocalLearner(Learner):
         self.num_steps += 1
         return {"train/lr": lr, "train/grad_norm": norm}
 
-    def discard(self) -> None:
-        self.optimizer.forget()
+    def zero_grad(self) -> None:
+        self.optimizer.zero_grad()
 
-    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
-        return score_examples(self.model, examples, self.cfg.micro_tokens)
+    def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+        return compute_logprobs(self.model, examples, self.cfg.micro_tokens)
 
-    def values(self, examples: Sequence[Example]) -> list[Floats]:
-        return read_tokens(self.model, examples, self.cfg.micro_tokens, self.value)
+    def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
+        return compute_per_token(self.model, examples, self.cfg.micro_tokens, self.forward_values)
 
-    def value(self, batch: Batch) -> Tensor:
+    def forward_values(self, batch: Batch) -> Tensor:
         """Compute the value at each target, with a gradient."""
         assert self.value_model is not None, "values are those of a value model"
         value_M: Tensor = self.value_model(batch)
@@ -318,7 +318,7 @@ def micro_batches(
     return pack(examples, tokens, ranks=ranks, is_padded=model.device.type not in TRITON_DEVICES)
 
 
-def score_batch(
+def forward_logprobs(
     model: Transformer, batch: Batch, *, entropy_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Run the model over a packed batch; log-probability and entropy at each target."""
@@ -347,48 +347,51 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
     return hidden_UH.index_select(0, node_T[batch.source_M])
 
 
-def score_examples(
+def compute_logprobs(
     model: Transformer, examples: Sequence[Example], micro_tokens: int
 ) -> list[Floats]:
     """Compute the log-probabilities of each example's response tokens, in the order given."""
-    return read_tokens(model, examples, micro_tokens, lambda batch: score_batch(model, batch)[0])
+    return compute_per_token(
+        model, examples, micro_tokens, lambda batch: forward_logprobs(model, batch)[0]
+    )
 
 
 @torch.no_grad()
-def read_tokens(
+def compute_per_token(
     model: Transformer,
     examples: Sequence[Example],
     micro_tokens: int,
-    read: Callable[[Batch], Tensor],
+    forward: Callable[[Batch], Tensor],
 ) -> list[Floats]:
-    """Apply `read` to micro-batches, and return its value per response token of each example."""
+    """Apply `forward` to micro-batches, and return its value per response token of each example."""
     groups = micro_batches(model, examples, micro_tokens)
-    arrays = read_groups(model, examples, groups, read)
+    arrays = compute_micro_batches(model, examples, groups, forward)
     return [arrays[index] for index in range(len(examples))]
 
 
-def read_groups(
+def compute_micro_batches(
     model: Transformer,
     examples: Sequence[Example],
     groups: Sequence[list[int]],
-    read: Callable[[Batch], Tensor],
+    forward: Callable[[Batch], Tensor],
 ) -> dict[int, Floats]:
-    """Apply `read` to some micro-batches; return its values by the position of the example."""
+    """Apply `forward` to some micro-batches; return its values by the position of the example."""
     arrays: dict[int, Floats] = {}
     for indices in groups:
         batch = to_batch([examples[index] for index in indices], model.device)
         ends = np.cumsum([examples[index].num_targets for index in indices])
-        rows = np.split(read(batch).cpu().numpy(), ends[:-1])
+        rows = np.split(forward(batch).cpu().numpy(), ends[:-1])
         arrays |= dict(zip(indices, rows, strict=True))
     return arrays
 
 
-def weigh(examples: Sequence[Example], weights: Weights) -> list[Example]:
+def set_loss_weights(examples: Sequence[Example], weights: LossWeights) -> list[Example]:
     """Set the weight of each example's tokens; takes all examples of an optimiser step."""
-    return with_field(examples, "weight", weights([example.num_targets for example in examples]))
+    lengths = [example.num_targets for example in examples]
+    return with_field(examples, "loss_weight", weights(lengths))
 
 
-def average(collected: Sequence[Metrics]) -> Metrics:
+def average_metrics(collected: Sequence[Metrics]) -> Metrics:
     """Average each metric over the mini-batches that have it."""
     columns: dict[str, list[float]] = {}
     for metrics in collected:

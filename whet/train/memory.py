@@ -13,7 +13,7 @@ import torch
 from whet.data.examples import Example
 from whet.engine.base import Engine
 from whet.engine.graphs import graph_bytes
-from whet.models.cost import SHARE_OF_MEMORY, Cost, layers_to_checkpoint, update_bytes
+from whet.models.cost import MEMORY_FRACTION, Cost, layers_to_checkpoint, update_bytes
 from whet.models.transformer import Transformer
 from whet.train.optim import Optimizer
 
@@ -33,9 +33,7 @@ class DeviceMemory:
         """Allow freeing an engine's cache for updates on this device."""
         self.engines.append(engine)
 
-    def make_room(
-        self, model: Transformer, optimizer: Optimizer, examples: Sequence[Example]
-    ) -> int:
+    def reserve(self, model: Transformer, optimizer: Optimizer, examples: Sequence[Example]) -> int:
         """Free caches where an update would not fit; return how many layers to checkpoint.
 
         Optimiser state that the first step allocates is counted from the start, so that all steps
@@ -46,7 +44,7 @@ class DeviceMemory:
         tokens = sum(len(example.tokens) for example in examples)
         size = min(cfg.micro_tokens, max(tokens, 1))
         cost = Cost(cfg=model.cfg, width=model.dtype.itemsize)
-        trained = sum(weight.numel() for weight in optimizer.weights.values())
+        trained = sum(param.numel() for param in optimizer.params.values())
 
         def need(checkpointed: int) -> float:
             held = update_bytes(
@@ -56,7 +54,7 @@ class DeviceMemory:
                 checkpointed=checkpointed,
                 trained=trained,
             )
-            return (sum(held.values()) + optimizer.bytes_to_come) / SHARE_OF_MEMORY
+            return (sum(held.values()) + optimizer.unallocated_bytes) / MEMORY_FRACTION
 
         at_least = layers if cfg.checkpointing == "on" else 0
         if need(at_least) > self._free():
@@ -67,7 +65,7 @@ class DeviceMemory:
         )
 
     def _ask_device(self) -> float:
-        """Count free memory and the allocator's unused share, less the part of CUDA graphs."""
+        """Count free memory and the allocator's unused part, less the part of CUDA graphs."""
         if self.device.type != "cuda":
             return math.inf
         free, _ = torch.cuda.mem_get_info(self.device)

@@ -93,8 +93,8 @@ def learning_rate(cfg: TrainConfig, step: int, steps: int, *, factor: float = 1.
         return peak * (step + 1) / cfg.warmup
     if cfg.schedule == "constant":
         return peak
-    share = min(1.0, (step - cfg.warmup) / max(1, steps - cfg.warmup))
-    left = 1 - share if cfg.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * share))
+    progress = min(1.0, (step - cfg.warmup) / max(1, steps - cfg.warmup))
+    left = 1 - progress if cfg.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
     return final + (peak - final) * left
 
 
@@ -107,24 +107,24 @@ class Optimizer:
 
     def __init__(self, model: nn.Module, cfg: TrainConfig) -> None:
         self.cfg = cfg
-        self.weights = self.list_weights(model)
-        self.masters = {name: self._master(weight) for name, weight in self.weights.items()}
+        self.params = self.list_params(model)
+        self.masters = {name: self._master(param) for name, param in self.params.items()}
         self.moments: dict[str, Moments] = {}
         self._gradients: dict[str, Tensor] = {}
-        device = next(iter(self.weights.values())).device
+        device = next(iter(self.params.values())).device
         self._streamer = StateStreamer(device) if cfg.offload else None
-        for name, weight in self.weights.items():
-            if self.masters[name] is not weight:
+        for name, param in self.params.items():
+            if self.masters[name] is not param:
                 hook = _accumulate_into(self._gradients, name)
-                weight.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+                param.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
-    def list_weights(self, model: nn.Module) -> dict[str, nn.Parameter]:
-        """List the trainable weights by their names in checkpoints, without the module of a
+    def list_params(self, model: nn.Module) -> dict[str, nn.Parameter]:
+        """List the trainable parameters by their names in checkpoints, without the module of a
         feed-forward."""
         return {
-            name.replace(".mlp.", "."): weight
-            for name, weight in model.named_parameters()
-            if weight.requires_grad
+            name.replace(".mlp.", "."): param
+            for name, param in model.named_parameters()
+            if param.requires_grad
         }
 
     @torch.no_grad()
@@ -139,7 +139,7 @@ class Optimizer:
                 "from the last checkpoint"
             )
         torch._foreach_mul_(list(gradients.values()), min(1.0, self.cfg.clip / (norm + 1e-6)))
-        offloaded = [name for name in gradients if self._is_offloaded(self.weights[name])]
+        offloaded = [name for name in gradients if self._is_offloaded(self.params[name])]
         resident = [name for name in gradients if name not in offloaded]
         for names in (
             [name for name in resident if self._decay(name)],
@@ -154,7 +154,7 @@ class Optimizer:
         return norm
 
     @torch.no_grad()
-    def forget(self) -> None:
+    def zero_grad(self) -> None:
         """Set the gradients to zero; a step then only decays the moments."""
         for gradient in self.gradients().values():
             gradient.zero_()
@@ -162,8 +162,8 @@ class Optimizer:
     def clear(self) -> None:
         """Drop the gradients."""
         self._gradients.clear()
-        for weight in self.weights.values():
-            weight.grad = None
+        for param in self.params.values():
+            param.grad = None
 
     def total_norm(self, gradients: Mapping[str, Tensor]) -> float:
         return float(torch.nn.utils.get_total_norm(list(gradients.values())))
@@ -174,7 +174,7 @@ class Optimizer:
             self._streamer.wait()
         out = {}
         for name, master in self.masters.items():
-            if master is not self.weights[name]:
+            if master is not self.params[name]:
                 out[f"master/{name}"] = master.detach()
             if name in self.moments:
                 for key, value in zip(MOMENTS, self.moments[name], strict=True):
@@ -200,24 +200,24 @@ class Optimizer:
                 self._moments(name)[MOMENTS.index(kind)].copy_(value)
 
     @property
-    def bytes_to_come(self) -> int:
+    def unallocated_bytes(self) -> int:
         """Count the device memory that the first step will allocate for moments."""
-        fresh = [weight for name, weight in self.weights.items() if name not in self.moments]
-        return sum(8 * weight.numel() for weight in fresh if not self._is_offloaded(weight))
+        fresh = [param for name, param in self.params.items() if name not in self.moments]
+        return sum(8 * param.numel() for param in fresh if not self._is_offloaded(param))
 
     def gradients(self) -> dict[str, Tensor]:
         """Return the gradients so far, by name."""
         full_precision = {
-            name: weight.grad for name, weight in self.weights.items() if weight.grad is not None
+            name: param.grad for name, param in self.params.items() if param.grad is not None
         }
         return {
             name: gradient
-            for name in self.weights
+            for name in self.params
             if (gradient := full_precision.get(name, self._gradients.get(name))) is not None
         }
 
     def _step_together(self, names: list[str], gradients: list[Tensor], lr: float) -> None:
-        """Update weights of the same decay in one launch."""
+        """Update parameters of the same decay in one launch."""
         if not names:
             return
         masters = [self.masters[name] for name in names]
@@ -226,25 +226,25 @@ class Optimizer:
         )
         self._adamw(masters, gradients, firsts, seconds, counts, lr=lr, decay=self._decay(names[0]))
         for name, master in zip(names, masters, strict=True):
-            if master is not self.weights[name]:
-                self.weights[name].copy_(master)
+            if master is not self.params[name]:
+                self.params[name].copy_(master)
 
     def _step_offloaded(self, name: str, gradient: Tensor, lr: float) -> None:
-        """Update one weight whose moments, and master if any, are in host memory."""
+        """Update one parameter whose moments, and master if any, are in host memory."""
         *moments, count = self._moments(name)
-        weight = self.weights[name].view(-1)
+        param = self.params[name].view(-1)
         master = self.masters[name]
-        is_own = master is self.weights[name]
+        is_own = master is self.params[name]
         whole = gradient.reshape(-1)
         decay = self._decay(name)
 
         def act(at: slice, device: list[Tensor]) -> None:
-            target = weight[at] if is_own else device[2]
+            target = param[at] if is_own else device[2]
             self._adamw(
                 [target], [whole[at]], [device[0]], [device[1]], [count.clone()], lr=lr, decay=decay
             )
             if not is_own:
-                weight[at].copy_(target)
+                param[at].copy_(target)
 
         assert self._streamer is not None
         self._streamer.stream(
@@ -274,44 +274,44 @@ class Optimizer:
         )
 
     def _decay(self, name: str) -> float:
-        return self.cfg.weight_decay if self.weights[name].dim() > 1 else 0.0
+        return self.cfg.weight_decay if self.params[name].dim() > 1 else 0.0
 
     def _moments(self, name: str) -> Moments:
         if name not in self.moments:
-            weight = self.weights[name]
+            param = self.params[name]
             # Fused AdamW counts its steps on the device where it works.
-            count = torch.zeros((), device=weight.device)
-            self.moments[name] = self._zeros(weight), self._zeros(weight), count
+            count = torch.zeros((), device=param.device)
+            self.moments[name] = self._zeros(param), self._zeros(param), count
         return self.moments[name]
 
-    def _master(self, weight: nn.Parameter) -> Tensor:
-        is_precise = weight.dtype.itemsize >= torch.float32.itemsize
-        return weight if is_precise else self._zeros(weight).copy_(weight.detach())
+    def _master(self, param: nn.Parameter) -> Tensor:
+        is_precise = param.dtype.itemsize >= torch.float32.itemsize
+        return param if is_precise else self._zeros(param).copy_(param.detach())
 
-    def _zeros(self, weight: Tensor) -> Tensor:
-        """Allocate float32 zeros of a weight's shape, where masters and moments are kept."""
-        if self._is_offloaded(weight):
-            return host_zeros(weight.shape)
-        return torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
+    def _zeros(self, param: Tensor) -> Tensor:
+        """Allocate float32 zeros of a parameter's shape, where masters and moments are kept."""
+        if self._is_offloaded(param):
+            return host_zeros(param.shape)
+        return torch.zeros(param.shape, dtype=torch.float32, device=param.device)
 
-    def _is_offloaded(self, weight: Tensor) -> bool:
-        return self.cfg.offload and weight.numel() >= MIN_OFFLOADED
+    def _is_offloaded(self, param: Tensor) -> bool:
+        return self.cfg.offload and param.numel() >= MIN_OFFLOADED
 
 
 def _accumulate_into(gradients: dict[str, Tensor], name: str) -> Callable[[Tensor], None]:
     """Make a hook that adds a low-precision gradient to the float32 one after a backward pass.
 
-    A weight keeps its hook alive, so the hook refers to the gradients only and not to the
+    A parameter keeps its hook alive, so the hook refers to the gradients only and not to the
     optimiser, which can then be freed.
     """
 
-    def hook(weight: Tensor) -> None:
-        assert weight.grad is not None
+    def hook(param: Tensor) -> None:
+        assert param.grad is not None
         total = gradients.get(name)
         if total is None:
-            gradients[name] = weight.grad.float()
+            gradients[name] = param.grad.float()
         else:
-            total.add_(weight.grad)
-        weight.grad = None
+            total.add_(param.grad)
+        param.grad = None
 
     return hook

@@ -1,7 +1,7 @@
 """A policy: a model, the learner that trains it, and the engine that samples from it.
 
-Also models that only score tokens: the starting policy of a KL or a preference, or a teacher. They
-can be kept in host memory between passes.
+Also models that only compute log-probabilities: the starting policy of a KL or a preference, or a
+teacher. They can be kept in host memory between passes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
-from whet.train.learner import Learner, LocalLearner, Scorer, ValueModel, score_examples
+from whet.train.learner import Learner, LocalLearner, LogprobModel, ValueModel, compute_logprobs
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.offload import host_zeros
 from whet.train.optim import TrainConfig
@@ -32,12 +32,12 @@ from whet.world import get_world
 
 
 class LearnerFactory(Protocol):
-    """Builds the learners and scorers of a model, and so decides on their devices.
+    """Builds the learners and frozen models of a model, and so decides on their devices.
 
     Every learner, critic, reference and teacher of a run comes from the factory of its policy.
     """
 
-    def learner(
+    def make_learner(
         self,
         model: Transformer | ValueModel,
         cfg: TrainConfig,
@@ -50,16 +50,16 @@ class LearnerFactory(Protocol):
         Updates on a device may free the caches of the engines that share its `memory`.
         """
 
-    def scorer(
+    def make_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
-    ) -> Scorer:
-        """Make a scorer of a frozen model; weights in `offloaded` wait in host memory."""
+    ) -> LogprobModel:
+        """Wrap a frozen model; weights in `offloaded` wait in host memory."""
 
 
 class LocalLearners(LearnerFactory):
-    """Trains and scores each model on the device where it is."""
+    """Runs each model on the device where it is."""
 
-    def learner(
+    def make_learner(
         self,
         model: Transformer | ValueModel,
         cfg: TrainConfig,
@@ -69,16 +69,16 @@ class LocalLearners(LearnerFactory):
     ) -> Learner:
         return LocalLearner(model, cfg, steps=steps, memory=memory)
 
-    def scorer(
+    def make_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
-    ) -> Scorer:
-        return FrozenScorer(model, cfg.micro_tokens, offloaded=offloaded)
+    ) -> LogprobModel:
+        return FrozenModel(model, cfg.micro_tokens, offloaded=offloaded)
 
 
 class FSDPLearners(LearnerFactory):
-    """Trains and scores each model over all ranks, in shards (`whet/train/rank_learner.py`)."""
+    """Runs each model over all ranks, in shards (`whet/train/rank_learner.py`)."""
 
-    def learner(
+    def make_learner(
         self,
         model: Transformer | ValueModel,
         cfg: TrainConfig,
@@ -91,12 +91,12 @@ class FSDPLearners(LearnerFactory):
 
         return RankLearner(model, cfg, steps=steps, memory=memory)
 
-    def scorer(
+    def make_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
-    ) -> Scorer:
-        from whet.train.rank_learner import RankScorer  # noqa: PLC0415
+    ) -> LogprobModel:
+        from whet.train.rank_learner import FrozenShardedModel  # noqa: PLC0415
 
-        return RankScorer(model, cfg.micro_tokens, offload=bool(offloaded))
+        return FrozenShardedModel(model, cfg.micro_tokens, offload=bool(offloaded))
 
 
 LOCAL = LocalLearners()
@@ -105,7 +105,7 @@ LEARNERS: dict[str, LearnerFactory] = {"local": LOCAL, "fsdp": FSDPLearners()}
 
 
 def build_learners(cfg: TrainConfig) -> LearnerFactory:
-    """Return the factory of all learners and scorers of a policy.
+    """Return the factory of all learners and frozen models of a policy.
 
     Another kind is one more entry of `LEARNERS`, or a class of the user's own; see
     docs/add_a_learner.md.
@@ -156,18 +156,18 @@ class Policy:
             self.memory.add(engine)
         self.chat_engine = ChatEngine(engine=engine, chat=self.chat, name=name)
 
-    def learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
+    def make_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of the same weights, whose updates may free the engine's cache."""
-        return self.learners.learner(self.model, cfg, steps=steps, memory=self.memory)
+        return self.learners.make_learner(self.model, cfg, steps=steps, memory=self.memory)
 
-    def value_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
+    def make_value_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of a critic that starts from a copy of the weights."""
         critic = ValueModel(self.model)
-        return self.learners.learner(critic, cfg, steps=steps, memory=self.memory)
+        return self.learners.make_learner(critic, cfg, steps=steps, memory=self.memory)
 
-    def reference(self, cfg: TrainConfig) -> Scorer:
-        """Make a scorer that keeps the present weights."""
-        return reference_of(self.model, cfg, self.learners)
+    def make_reference(self, cfg: TrainConfig) -> LogprobModel:
+        """Make a frozen model that keeps the present weights."""
+        return make_reference(self.model, cfg, self.learners)
 
     def publish(self, version: int) -> None:
         """Hand the weights to the engine, whose next completions carry this version."""
@@ -214,8 +214,8 @@ def set_determinism(deterministic: bool) -> None:
     torch.use_deterministic_algorithms(deterministic)
 
 
-class FrozenScorer(Scorer):
-    """A model that scores tokens and is not trained.
+class FrozenModel(LogprobModel):
+    """A model that computes log-probabilities and is not trained.
 
     The weights in `offloaded` are kept in host memory between passes. They are copied to the device
     all at once, since they need no more memory than the gradients that follow.
@@ -231,9 +231,9 @@ class FrozenScorer(Scorer):
         for weight in self.offloaded:
             weight.data = host_zeros(weight.shape, weight.dtype).copy_(weight.detach())
 
-    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+    def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         with self._on_device():
-            return score_examples(self.model, examples, self.micro_tokens)
+            return compute_logprobs(self.model, examples, self.micro_tokens)
 
     @contextmanager
     def _on_device(self) -> Iterator[None]:
@@ -247,20 +247,22 @@ class FrozenScorer(Scorer):
                 weight.data = tensor
 
 
-def reference_of(model: Transformer, cfg: TrainConfig, learners: LearnerFactory = LOCAL) -> Scorer:
+def make_reference(
+    model: Transformer, cfg: TrainConfig, learners: LearnerFactory = LOCAL
+) -> LogprobModel:
     """Copy the starting policy: weights that train are copied and frozen, the others shared."""
     copied = copy_trainable(model).requires_grad_(False)
     shared = {id(weight) for weight in model.parameters()}
     own = [weight for weight in copied.parameters() if id(weight) not in shared]
-    return learners.scorer(copied, cfg, offloaded=own if cfg.offload_reference else ())
+    return learners.make_frozen_model(copied, cfg, offloaded=own if cfg.offload_reference else ())
 
 
-def with_reference(examples: Sequence[Example], reference: Scorer) -> list[Example]:
+def add_ref_logprobs(examples: Sequence[Example], reference: LogprobModel) -> list[Example]:
     """Add the log-probability that the reference gives each token."""
-    return with_field(examples, "ref_logprob", reference.logprobs(examples))
+    return with_field(examples, "ref_logprob", reference.compute_logprobs(examples))
 
 
-def open_teacher(source: ModelSource, policy: Policy, cfg: TrainConfig) -> Scorer:
+def open_teacher(source: ModelSource, policy: Policy, cfg: TrainConfig) -> LogprobModel:
     """Load a teacher, and check that it can read everything the policy writes."""
     teacher, tokenizer = open_model(
         source, dtype=torch_dtype(cfg.dtype), device=policy.model.device, texts=[], seed=0
@@ -278,23 +280,26 @@ def open_teacher(source: ModelSource, policy: Policy, cfg: TrainConfig) -> Score
         )
     teacher.requires_grad_(False)
     offloaded = [*teacher.parameters()] if cfg.offload_reference else ()
-    return policy.learners.scorer(teacher, cfg, offloaded=offloaded)
+    return policy.learners.make_frozen_model(teacher, cfg, offloaded=offloaded)
 
 
-def score_pairs(pairs: Sequence[PreferencePair], reference: Scorer) -> list[PreferencePair]:
-    """Add the reference's log-probabilities; an answer that is in several pairs is scored once."""
+def add_pair_ref_logprobs(
+    pairs: Sequence[PreferencePair], reference: LogprobModel
+) -> list[PreferencePair]:
+    """Add the reference's log-probabilities, computed once for an answer of several pairs."""
     examples = list(dict.fromkeys(item for pair in pairs for item in (pair.chosen, pair.rejected)))
-    scored = dict(zip(examples, with_reference(examples, reference), strict=True))
+    with_logprobs = dict(zip(examples, add_ref_logprobs(examples, reference), strict=True))
     return [
-        PreferencePair(chosen=scored[pair.chosen], rejected=scored[pair.rejected]) for pair in pairs
+        PreferencePair(chosen=with_logprobs[pair.chosen], rejected=with_logprobs[pair.rejected])
+        for pair in pairs
     ]
 
 
-def weigh_pairs(pairs: Sequence[PreferencePair]) -> list[Example]:
+def set_pair_loss_weights(pairs: Sequence[PreferencePair]) -> list[Example]:
     """Number the pairs of an optimiser step, give each the same weight, and list their examples."""
-    weight = 1.0 / len(pairs)
+    loss_weight = 1.0 / len(pairs)
     return [
-        replace(item, pair=number, is_chosen=is_chosen, weight=weight)
+        replace(item, pair=number, is_chosen=is_chosen, loss_weight=loss_weight)
         for number, pair in enumerate(pairs)
         for item, is_chosen in ((pair.chosen, True), (pair.rejected, False))
     ]

@@ -1,4 +1,4 @@
-"""The learner of several ranks: every rank has a share of the examples, and a shard of the weights.
+"""The learner of several ranks: every rank has a part of the examples, and a shard of the weights.
 
 Weights come before ranks: the weights of a step's tokens are set from all of its examples, so what
 ranks compute is added and divided by nothing.
@@ -25,12 +25,12 @@ from whet.train import ulysses
 from whet.train.learner import (
     VALUE_HEAD,
     LocalLearner,
-    Scorer,
-    Sums,
+    LogprobModel,
+    LossSums,
     ValueModel,
+    compute_micro_batches,
+    forward_logprobs,
     micro_batches,
-    read_groups,
-    score_batch,
 )
 from whet.train.memory import DeviceMemory
 from whet.train.optim import OPTIMIZER, TrainConfig, optimizer_files
@@ -70,19 +70,19 @@ class RankLearner(LocalLearner):
         optimizer.has_masters = self.dtype.itemsize < torch.float32.itemsize
         return optimizer
 
-    def make_room(self, examples: Sequence[Example]) -> None:
-        super().make_room(examples[self.world.share_index :: self.world.num_shares])
+    def reserve_memory(self, examples: Sequence[Example]) -> None:
+        super().reserve_memory(examples[self.world.dp_rank :: self.world.dp_size])
         if self.memory is not None:  # the ranks decide alike
             layers = self.world.all_gather(self.model.num_checkpointed, "room for an update")
             self.model.num_checkpointed = max(layers)
 
     def accumulate(
         self, examples: Sequence[Example], objective: Objective | ValueObjective
-    ) -> Sums:
-        at = f"update {self.num_steps + 1}, on {describe_examples(examples)}"
-        self.world.all_gather(None, at)  # before ranks that disagree wait for each other in a pass
-        self.make_room(examples)
-        groups = _share(self.model, examples, self.cfg.micro_tokens, self.world)
+    ) -> LossSums:
+        tag = f"update {self.num_steps + 1}, on {describe_examples(examples)}"
+        self.world.all_gather(None, tag)  # before ranks that disagree wait for each other in a pass
+        self.reserve_memory(examples)
+        groups = _own_micro_batches(self.model, examples, self.cfg.micro_tokens, self.world)
         own = [[examples[index] for index in indices] for indices in groups if indices]
         sums = self.add_gradients(self._keep_gathered(own), objective)
         if isinstance(self.model, FSDPModule):
@@ -90,24 +90,24 @@ class RankLearner(LocalLearner):
             if self.world.shard_size == 1:  # ranks meet in their last pass only
                 num_missing = 0 if own else 1
             for _ in range(num_missing):
-                self.forward_backward(to_batch(_smallest(examples), self.device), objective)
+                self.forward_backward(to_batch(_dummy_examples(examples), self.device), objective)
         # Ranks that share a sequence have the same sums.
-        first, *others = self.world.all_gather(sums, at)[:: self.world.sequence_size]
+        first, *others = self.world.all_gather(sums, tag)[:: self.world.sequence_size]
         return sum(others, start=first)
 
-    def score(self, batch: Batch, *, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+    def forward_logprobs(self, batch: Batch, *, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
         group = self.world.sequence_group
         if group is None:
-            return super().score(batch, entropy_gradient=entropy_gradient)
-        return ulysses.score_batch(self.model, batch, group, entropy_gradient=entropy_gradient)
+            return super().forward_logprobs(batch, entropy_gradient=entropy_gradient)
+        return ulysses.forward_logprobs(self.model, batch, group, entropy_gradient=entropy_gradient)
 
-    def value(self, batch: Batch) -> Tensor:
+    def forward_values(self, batch: Batch) -> Tensor:
         group = self.world.sequence_group
         if group is None:
-            return super().value(batch)
+            return super().forward_values(batch)
         assert self.value_model is not None, "values are those of a value model"
         head = self.value_model.head
-        return ulysses.read_targets(
+        return ulysses.forward_targets(
             self.model,
             batch,
             group,
@@ -132,20 +132,20 @@ class RankLearner(LocalLearner):
             gather_weights(self.model, self.whole, self.world)
         return metrics
 
-    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+    def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         model = self.whole or self.model
-        return read_shared(
+        return compute_on_ranks(
             self.world,
             model,
             examples,
             self.cfg.micro_tokens,
-            lambda batch: score_batch(model, batch)[0],
+            lambda batch: forward_logprobs(model, batch)[0],
         )
 
-    def values(self, examples: Sequence[Example]) -> list[Floats]:
+    def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
         # Each rank values batches of its own, even where ranks share a sequence in training.
-        read = super().value
-        return read_shared(self.world, self.model, examples, self.cfg.micro_tokens, read)
+        forward = super().forward_values
+        return compute_on_ranks(self.world, self.model, examples, self.cfg.micro_tokens, forward)
 
     def save(self, folder: Path) -> None:
         if self.value_model is not None:
@@ -184,8 +184,9 @@ class RankLearner(LocalLearner):
         critic.head.load_state_dict(load_file(folder / VALUE_HEAD))
 
 
-class RankScorer(Scorer):
-    """A frozen model in shards that scores tokens; every rank scores a share of the examples."""
+class FrozenShardedModel(LogprobModel):
+    """A frozen model in shards; every rank computes the log-probabilities of a part of the
+    examples."""
 
     def __init__(self, model: Transformer, micro_tokens: int, *, offload: bool) -> None:
         self.world = rank_world()
@@ -193,37 +194,39 @@ class RankScorer(Scorer):
         is_adapted = isinstance(model, LoraTransformer)
         self.model = model if is_adapted else shard_model(model, self.world, offload=offload)
 
-    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
-        return read_shared(
+    def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+        return compute_on_ranks(
             self.world,
             self.model,
             examples,
             self.micro_tokens,
-            lambda batch: score_batch(self.model, batch)[0],
+            lambda batch: forward_logprobs(self.model, batch)[0],
         )
 
 
 @torch.no_grad()
-def read_shared(
+def compute_on_ranks(
     world: RankWorld,
     model: Transformer,
     examples: Sequence[Example],
     micro_tokens: int,
-    read: Callable[[Batch], Tensor],
+    forward: Callable[[Batch], Tensor],
 ) -> list[Floats]:
-    """Apply `read` to this rank's share of the examples, and return the values of all."""
+    """Apply `forward` to this rank's part of the examples, and return the values of all."""
     ranks = world.size
-    at = f"scores of {describe_examples(examples)}"
-    world.all_gather(None, at)
+    tag = f"log-probabilities of {describe_examples(examples)}"
+    world.all_gather(None, tag)
     groups = micro_batches(model, examples, micro_tokens, ranks=ranks)[world.rank :: ranks]
-    arrays = read_groups(model, examples, [indices for indices in groups if indices], read)
+    arrays = compute_micro_batches(
+        model, examples, [indices for indices in groups if indices], forward
+    )
     if isinstance(model, FSDPModule):
         for indices in groups:
             if not indices:  # ranks run as many passes, or they wait for each other
-                read(to_batch(_smallest(examples), model.device))
+                forward(to_batch(_dummy_examples(examples), model.device))
         model.reshard()
     merged: dict[int, Floats] = {}
-    for part in world.all_gather(arrays, at):
+    for part in world.all_gather(arrays, tag):
         merged |= part
     return [merged[index] for index in range(len(examples))]
 
@@ -236,21 +239,21 @@ def describe_examples(examples: Sequence[Example]) -> str:
     return f"{len(examples)} examples (checksum {checksum:08x})"
 
 
-def _share(
+def _own_micro_batches(
     model: Transformer, examples: Sequence[Example], micro_tokens: int, world: RankWorld
 ) -> list[list[int]]:
     """Return this rank's micro-batches, some of which may be empty."""
-    ranks = world.num_shares
-    return micro_batches(model, examples, micro_tokens, ranks=ranks)[world.share_index :: ranks]
+    ranks = world.dp_size
+    return micro_batches(model, examples, micro_tokens, ranks=ranks)[world.dp_rank :: ranks]
 
 
-def _smallest(examples: Sequence[Example]) -> list[Example]:
+def _dummy_examples(examples: Sequence[Example]) -> list[Example]:
     """Return a small example without weight, with the other of its pair, for a pass that adds
     nothing."""
     shortest = min(examples, key=lambda example: len(example.tokens))
     is_paired = shortest.pair is not None
     chosen = [e for e in examples if e.pair == shortest.pair] if is_paired else [shortest]
-    return [replace(example, weight=0.0) for example in chosen]
+    return [replace(example, loss_weight=0.0) for example in chosen]
 
 
 def _plain_copy(sharded: Transformer, dtype: torch.dtype) -> Transformer:

@@ -1,7 +1,7 @@
 """One RL step after sampling: rewarded groups become examples with advantages, and an update.
 
-`RLTrainer.step` calls the functions below it in this order: `select`, `flatten`, `credit`,
-`update_policy`.
+`RLTrainer.step` calls the functions below it in this order: `select_rollouts`, `to_examples`,
+`assign_advantages`, `update_policy`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ import torch
 
 from whet.algos.advantages import Array, Baseline, whiten
 from whet.algos.algorithm import Algorithm, build_algorithm
-from whet.algos.losses import is_too_far, kl
+from whet.algos.losses import exceeds_limit, kl
 from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import blend
 from whet.data.examples import Example, split_minibatches, with_field
@@ -22,11 +22,11 @@ from whet.rng import stream
 from whet.rollout.collect import GatherConfig
 from whet.track.metrics import Clock
 from whet.train.checkpoint import read_numbers
-from whet.train.critic import CriticConfig, build_critic, policy_steps, with_values
-from whet.train.learner import Learner, average, weigh
+from whet.train.critic import CriticConfig, add_values, build_critic, count_policy_steps
+from whet.train.learner import Learner, average_metrics, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, with_reference
-from whet.types import Group, Json, Metrics, Rollout, are_equal, rewards_of
+from whet.train.policy import Policy, add_ref_logprobs
+from whet.types import Group, Json, Metrics, Rollout, all_equal, rewards_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +64,11 @@ class RLTrainer:
         critic = critic or CriticConfig()
         self.policy = policy
         self.algo = build_algorithm(algo, max_tokens=max_tokens)
-        self.reference = policy.reference(train) if self.algo.needs_reference else None
+        self.reference = policy.make_reference(train) if self.algo.needs_reference else None
         self.critic = build_critic(self.algo, policy, critic, train, steps=steps)
-        self.learner = policy.learner(train, steps=policy_steps(self.algo, critic, steps))
+        self.learner = policy.make_learner(
+            train, steps=count_policy_steps(self.algo, critic, steps)
+        )
         self.baseline: Baseline = {}
 
     def step(
@@ -78,37 +80,37 @@ class RLTrainer:
         progress: float = 0.0,
         gather: GatherConfig | None = None,
         has_step_credit: bool = True,
-        group_weights: Mapping[str, float] | None = None,
+        advantage_factors: Mapping[str, float] | None = None,
         clock: Clock | None = None,
     ) -> StepResult:
         """Take one update on rewarded groups.
 
-        `progress`, from 0 to 1, is how much of the run is done. `group_weights` multiply
+        `progress`, from 0 to 1, is how much of the run is done. `advantage_factors` multiply
         advantages, by the name of the group.
         """
         clock = clock or Clock()
         algo = self.algo if has_step_credit else replace(self.algo, step_credit=None)
-        selection = select(groups, algo, gather)
-        examples = flatten(selection, temperature=temperature)
-        self.learner.make_room(examples)
+        selection = select_rollouts(groups, algo, gather)
+        examples = to_examples(selection, temperature=temperature)
+        self.learner.reserve_memory(examples)
         with clock.measure("score"):
             if self.reference is not None:
-                examples = with_reference(examples, self.reference)
+                examples = add_ref_logprobs(examples, self.reference)
             if self.critic is not None:
-                examples = with_values(examples, self.critic)
-        examples, self.baseline = credit(
+                examples = add_values(examples, self.critic)
+        examples, self.baseline = assign_advantages(
             selection, examples, algo, self.baseline, progress=progress
         )
-        if group_weights is not None:
+        if advantage_factors is not None:
             examples = [
-                replace(example, advantage=example.advantage * group_weights[example.group_id])
+                replace(example, advantage=example.advantage * advantage_factors[example.group_id])
                 for example in examples
             ]
         with clock.measure("update"):
             if self.critic is None:
                 return update_policy(self.learner, examples, algo, seed=seed)
             metrics = self.critic.update(examples, seed=seed)
-            if self.critic.is_alone:
+            if self.critic.is_warming_up:
                 return StepResult(update=metrics)
             result = update_policy(self.learner, examples, algo, seed=seed)
             return replace(result, update=metrics | result.update)
@@ -133,7 +135,7 @@ class Selection:
         return [rollout for group in self.groups for rollout in group]
 
 
-def select(
+def select_rollouts(
     groups: Sequence[Group], algo: Algorithm, gather: GatherConfig | None = None
 ) -> Selection:
     """Choose the rollouts a step trains on; nothing is left out anywhere else.
@@ -143,15 +145,15 @@ def select(
     """
     gather = gather or GatherConfig()
     fewest = 1 if algo.advantage is None else 2
-    scored = [
+    rewarded = [
         tuple(rollout for rollout in group if rollout.reward is not None)
         for group in gather.choose_groups(groups)
     ]
-    usable = [group for group in scored if len(group) >= fewest]
+    usable = [group for group in rewarded if len(group) >= fewest]
     return Selection(groups=usable, masked=frozenset(gather.masked_ids(usable)))
 
 
-def flatten(selection: Selection, *, temperature: float) -> list[Example]:
+def to_examples(selection: Selection, *, temperature: float) -> list[Example]:
     """Turn each rollout into an example, without an advantage yet."""
     return [to_example(rollout, temperature) for rollout in selection.rollouts]
 
@@ -169,7 +171,7 @@ def to_example(rollout: Rollout, temperature: float) -> Example:
     )
 
 
-def credit(
+def assign_advantages(
     selection: Selection,
     examples: Sequence[Example],
     algo: Algorithm,
@@ -177,10 +179,10 @@ def credit(
     *,
     progress: float = 0.0,
 ) -> tuple[list[Example], Baseline]:
-    """Give each example of `flatten` its advantage; return those that have a loss, and the next
+    """Give each example of `to_examples` its advantage; return those that have a loss, and the next
     running baseline.
 
-    `progress`, from 0 to 1, is how much of the run is done; it lowers the share of step credit.
+    `progress`, from 0 to 1, is how much of the run is done; it lowers the fraction of step credit.
     """
     assert [item.rollout_id for item in examples] == [item.id for item in selection.rollouts], (
         "examples belong to the rollouts of their groups, in order"
@@ -213,7 +215,7 @@ def _credit_outcome(
     Also tells for each example whether its group has something to learn from.
     """
     rewards = [rewards_of(group) for group in groups]
-    penalties = [_penalty(example, algo) for example in examples]
+    penalties = [_kl_penalty(example, algo) for example in examples]
     if algo.advantage is None:
         flat = [reward for group in rewards for reward in group]
         credited = [
@@ -226,7 +228,7 @@ def _credit_outcome(
     advantages, baseline = algo.advantage(totals, baseline)
     flat = [value for group in advantages for value in group]
     credited = with_field(examples, "advantage", flat)
-    return credited, [not are_equal(group) for group in totals for _ in group], baseline
+    return credited, [not all_equal(group) for group in totals for _ in group], baseline
 
 
 def _credit_tokens(example: Example, reward: float, penalty: Array, algo: Algorithm) -> Example:
@@ -247,7 +249,7 @@ def _credit_tokens(example: Example, reward: float, penalty: Array, algo: Algori
     )
 
 
-def _penalty(example: Example, algo: Algorithm) -> Array:
+def _kl_penalty(example: Example, algo: Algorithm) -> Array:
     """Compute the KL to the reference that is subtracted from the reward of each token."""
     if algo.kl_in_reward == 0:
         return np.zeros(example.num_targets)
@@ -277,8 +279,8 @@ def update_policy(
     Where an advantage of zero means a gradient of zero, those examples are skipped, but still count
     in the divisors. Updates that the early stop skips are counted.
     """
-    if algo.needs_old:
-        examples = with_old(examples, learner)
+    if algo.needs_old_logprobs:
+        examples = add_old_logprobs(examples, learner)
     collected: list[Metrics] = []
     source = stream(seed, "minibatches") if algo.minibatches > 1 else None
     batches = split_minibatches(examples, algo.minibatches, source)
@@ -286,12 +288,12 @@ def update_policy(
     for index, batch in enumerate(batches):
         live = [
             example
-            for example in weigh(batch, algo.weights)
+            for example in set_loss_weights(batch, algo.loss_weights)
             if np.any(example.advantage) or algo.trains_on_zero_advantage
         ]
         if not live:
             continue
-        metrics, is_skipped = _step(learner, live, algo)
+        metrics, is_skipped = _step_minibatch(learner, live, algo)
         collected.append(metrics)
         num_skipped += is_skipped
         if is_skipped and algo.early_stop.action == "stop":
@@ -300,21 +302,23 @@ def update_policy(
     if not collected:
         return StepResult(update={}, is_empty=True)
     skipped = {"step/skipped": float(num_skipped)} if algo.early_stop.limit is not None else {}
-    return StepResult(update=average(collected) | skipped)
+    return StepResult(update=average_metrics(collected) | skipped)
 
 
-def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
+def add_old_logprobs(examples: Sequence[Example], learner: Learner) -> list[Example]:
     """Add the log-probabilities at the start of a step, with which ratios compare."""
-    return with_field(examples, "old_logprob", learner.logprobs(examples))
+    return with_field(examples, "old_logprob", learner.compute_logprobs(examples))
 
 
-def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tuple[Metrics, bool]:
+def _step_minibatch(
+    learner: Learner, examples: Sequence[Example], algo: Algorithm
+) -> tuple[Metrics, bool]:
     """Take the optimiser step of a mini-batch, unless the early stop skips it; tell if it does."""
     sums = learner.accumulate(examples, algo.objective)
     stop = algo.early_stop
     signal = sums.mean_stop_signal
-    if signal is None or stop.scope == "micro_batch" or not is_too_far(signal, stop):
+    if signal is None or stop.scope == "micro_batch" or not exceeds_limit(signal, stop):
         return sums.means | learner.optim_step(), False
-    learner.discard()
+    learner.zero_grad()
     moved = learner.optim_step() if stop.action == "zero" else {}
     return sums.means | moved, True

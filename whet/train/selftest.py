@@ -24,18 +24,18 @@ class Exactness:
     """How engine and learner compare, token by token."""
 
     num_tokens: int
-    equal_share: float
+    equal_fraction: float
     largest_gap: float
 
     @property
     def is_exact(self) -> bool:
-        return self.equal_share == 1.0
+        return self.equal_fraction == 1.0
 
     @property
     def summary(self) -> str:
-        share = math.floor(1000 * self.equal_share) / 10  # all of them is all of them
+        percent = math.floor(1000 * self.equal_fraction) / 10  # all of them is all of them
         return (
-            f"{share} % of {self.num_tokens} log-probabilities have the same bits, "
+            f"{percent} % of {self.num_tokens} log-probabilities have the same bits, "
             f"the largest gap is {self.largest_gap:.1e}"
         )
 
@@ -63,7 +63,10 @@ class Exactness:
 
 
 def check_exact(policy: Policy) -> Exactness:
-    """Sample a few tokens for prompts of mixed lengths, and score them again; about a second."""
+    """Sample a few tokens for prompts of mixed lengths, and compute their log-probabilities again.
+
+    It takes about a second.
+    """
     size = policy.model.cfg.vocab_size
     room = max(1, min(LONGEST_PROMPT, policy.engine.context - NEW_TOKENS))
     requests = []
@@ -80,7 +83,7 @@ def check_exact(policy: Policy) -> Exactness:
 
 
 def compare_logprobs(policy: Policy, requests: Sequence[Request]) -> Exactness:
-    """Sample all requests, score the completions in packed batches, and compare."""
+    """Sample all requests, compute their log-probabilities in packed batches, and compare."""
     done = dict(policy.engine.generate(requests))
     examples = [
         Example(
@@ -92,11 +95,11 @@ def compare_logprobs(policy: Policy, requests: Sequence[Request]) -> Exactness:
         )
         for request in requests
     ]
-    scorer = policy.learners.scorer(policy.model, TrainConfig(micro_tokens=MICRO_TOKENS))
-    ours = np.concatenate(scorer.logprobs(examples))
+    frozen = policy.learners.make_frozen_model(policy.model, TrainConfig(micro_tokens=MICRO_TOKENS))
+    ours = np.concatenate(frozen.compute_logprobs(examples))
     theirs = np.concatenate([done[request.id].logprobs for request in requests])
     return Exactness(
         num_tokens=len(ours),
-        equal_share=float(np.mean(ours == theirs)),
+        equal_fraction=float(np.mean(ours == theirs)),
         largest_gap=float(np.abs(ours - theirs).max()),
     )

@@ -30,7 +30,7 @@ from whet.cluster.ranks import RankWorld
 from whet.errors import ConfigError
 from whet.models.save import (
     MAX_FILE_BYTES,
-    gather_share,
+    gather_own_tensors,
     plan_files,
     write_files,
     write_index,
@@ -161,8 +161,8 @@ class RankOptimizer(Optimizer):
         self.sharded: dict[str, DTensor] = {}
         super().__init__(model, cfg)
 
-    def list_weights(self, model: nn.Module) -> dict[str, nn.Parameter]:
-        weights = super().list_weights(model)
+    def list_params(self, model: nn.Module) -> dict[str, nn.Parameter]:
+        weights = super().list_params(model)
         self.sharded = {n: weight for n, weight in weights.items() if isinstance(weight, DTensor)}
         own = {name: nn.Parameter(local_rows(shard)) for name, shard in self.sharded.items()}
         return weights | own
@@ -173,7 +173,7 @@ class RankOptimizer(Optimizer):
         for name, shard in self.sharded.items():
             if shard.grad is not None:
                 gradients[name] = local_rows(shard.grad)
-        return {name: gradients[name] for name in self.weights if name in gradients}
+        return {name: gradients[name] for name in self.params if name in gradients}
 
     def step(self, lr: float) -> float:
         self._add_whole_gradients()
@@ -199,8 +199,8 @@ class RankOptimizer(Optimizer):
         num_bytes = {key: self._whole_shape(key, own).numel() * 4 for key in own}
         files = plan_files(num_bytes, size=self.world.size, limit=limit, file=file.name)
         rank = self.world.rank
-        share = gather_share(files, lambda key: self._gather(key, own[key]), rank=rank)
-        write_files(file.parent, files, share, rank=rank)
+        tensors = gather_own_tensors(files, lambda key: self._gather(key, own[key]), rank=rank)
+        write_files(file.parent, files, tensors, rank=rank)
         if self.world.is_first:
             write_index(file.parent, files)
 
@@ -255,18 +255,18 @@ class RankOptimizer(Optimizer):
     def _bind(self) -> None:
         """Point at the memory of the shards, which FSDP may move before its first pass."""
         for name, shard in self.sharded.items():
-            self.weights[name].data = local_rows(shard)
+            self.params[name].data = local_rows(shard)
 
     @torch.no_grad()
     def _add_whole_gradients(self) -> None:
         """Add up over ranks the gradients of weights that all ranks have whole."""
-        names = [name for name in self.weights if name not in self.sharded]
+        names = [name for name in self.params if name not in self.sharded]
         if not names or self.world.size == 1:
             return
         own = super().gradients()
         for name in names:
             if name not in own:
-                weight = self.weights[name]
+                weight = self.params[name]
                 own[name] = torch.zeros_like(weight, dtype=torch.float32)
                 if self.masters[name] is weight:
                     weight.grad = own[name]

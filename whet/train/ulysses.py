@@ -3,12 +3,12 @@
 
 Each rank computes embeddings, norms, feed-forward layers and the head for its part of the tokens.
 Around attention an all-to-all exchanges tokens for heads, so that a rank has all tokens of its
-share of the heads. Numbers move between ranks, and none are added but gradients of repeated heads.
+part of the heads. Numbers move between ranks, and none are added but gradients of repeated heads.
 
-Every rank of the group has the whole batch, and gets the scores of all its targets: losses may
-compare tokens of a sequence or of a pair. Only the parameters' gradients are those of a part; their
-sum over the ranks is the gradient of the loss that each of them has. A loss or metric is therefore
-counted on one rank of the group.
+Every rank of the group has the whole batch, and gets the log-probabilities of all its targets:
+losses may compare tokens of a sequence or of a pair. Only the parameters' gradients are those of a
+part; their sum over the ranks is the gradient of the loss that each of them has. A loss or metric
+is therefore counted on one rank of the group.
 """
 
 from collections.abc import Callable
@@ -38,34 +38,35 @@ def check_sequence(cfg: ModelConfig, size: int) -> None:
         )
 
 
-def score_batch(
+def forward_logprobs(
     model: Transformer,
     batch: Batch,
     group: dist.ProcessGroup,
     *,
     entropy_gradient: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Compute log-probability and entropy at each target, as `learner.score_batch` does alone."""
+    """Compute log-probability and entropy at each target, as `whet/train/learner.py` does alone."""
 
-    def score(hidden_MH: Tensor, mine_M: Tensor) -> Tensor:
+    def apply_head(hidden_MH: Tensor, mine_M: Tensor) -> Tensor:
         targets = batch.label_M[mine_M], batch.temperature_M[mine_M]
         logprob_M, entropy_M = model.token_logprobs(hidden_MH, *targets)
         return torch.stack([logprob_M, entropy_M if entropy_gradient else entropy_M.detach()])
 
-    logprob_M, entropy_M = read_targets(model, batch, group, score)
+    logprob_M, entropy_M = forward_targets(model, batch, group, apply_head)
     return logprob_M, entropy_M
 
 
-def read_targets(
+def forward_targets(
     model: Transformer,
     batch: Batch,
     group: dist.ProcessGroup,
-    read: Callable[[Tensor, Tensor], Tensor],
+    apply_head: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Run the model on this rank's part of the tokens, and return what `read` makes of all targets.
+    """Run the model on this rank's part of the tokens; return the outputs of `apply_head` for all
+    targets.
 
-    `read` gets the hidden states of this rank's targets, and their indices among all M. Its last
-    dimension is that of the targets.
+    `apply_head` gets the hidden states of this rank's targets, and their indices among all M. Its
+    last dimension is that of the targets.
     """
     rank = dist.get_rank(group)
     tokens = len(batch.tokens_T)
@@ -77,7 +78,7 @@ def read_targets(
         F.pad(batch.tokens_T, padding)[own], F.pad(batch.positions_T, padding)[own], attend
     )
     mine_M = torch.nonzero(batch.source_M // part == rank)[:, 0]
-    values = read(hidden_TH[batch.source_M[mine_M] - rank * part], mine_M)
+    values = apply_head(hidden_TH[batch.source_M[mine_M] - rank * part], mine_M)
     gathered: Tensor = _GatherTargets.apply(values, mine_M, len(batch.source_M), group)
     return gathered
 
@@ -103,8 +104,8 @@ class UlyssesAttention:
         heads = [q_TND, *(x.repeat_interleave(repeats, dim=1) for x in (k_TGD, v_TGD))]
         counts = [x.shape[1] // size for x in heads]
         by_rank = torch.cat([x.unflatten(1, (size, -1)) for x in heads], dim=2).transpose(0, 1)
-        shared = _AllToAll.apply(by_rank, self.group).flatten(0, 1)[: self.tokens]
-        q_TND, k_TGD, v_TGD = (x.contiguous() for x in shared.split(counts, dim=1))
+        exchanged = _AllToAll.apply(by_rank, self.group).flatten(0, 1)[: self.tokens]
+        q_TND, k_TGD, v_TGD = (x.contiguous() for x in exchanged.split(counts, dim=1))
         mixed_TND = self.packed.attend(q_TND, k_TGD, v_TGD, spec.options)
         padding = 0, 0, 0, 0, 0, size * self.part - self.tokens
         by_rank = F.pad(mixed_TND, padding).unflatten(0, (size, self.part))

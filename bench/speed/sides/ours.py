@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from whet.environment import share_cores
+from whet.environment import limit_thread_spinning
 
-share_cores()
+limit_thread_spinning()
 
 import numpy as np  # noqa: E402 - threads are set up before the first import that starts them
 import torch  # noqa: E402
@@ -23,7 +23,7 @@ from whet.engine.base import Request, Sampling  # noqa: E402
 from whet.engine.native import NativeConfig, NativeEngine  # noqa: E402
 from whet.models.load import load_model  # noqa: E402
 from whet.models.transformer import Transformer  # noqa: E402
-from whet.train.learner import LocalLearner, score_examples  # noqa: E402
+from whet.train.learner import LocalLearner, compute_logprobs  # noqa: E402
 from whet.train.memory import DeviceMemory  # noqa: E402
 from whet.train.optim import TrainConfig  # noqa: E402
 from whet.train.rl_step import update_policy  # noqa: E402
@@ -85,7 +85,7 @@ def update_round(spec: Spec, model: Transformer) -> Round:
         )
         for index, (prompt, response) in enumerate(zip(prompts, responses, strict=True))
     ]
-    found = learner.logprobs(unscored)
+    found = learner.compute_logprobs(unscored)
     examples = [
         replace(example, sampling_logprob=logprob)
         for example, logprob in zip(unscored, found, strict=True)
@@ -94,7 +94,7 @@ def update_round(spec: Spec, model: Transformer) -> Round:
 
     def round_of(number: int) -> dict[str, float]:
         began = time.perf_counter()
-        learner.make_room(examples)
+        learner.reserve_memory(examples)
         update_policy(learner, examples, algo, seed=number)
         tokens = float(sum(len(example.tokens) for example in examples))
         return {"seconds": elapsed(spec, began), "tokens": tokens} | memory(spec)
@@ -113,7 +113,7 @@ def rl_step_round(spec: Spec, model: Transformer) -> Round:
         done = dict(engine.generate(requests))
         sampled = elapsed(spec, began)
         examples = credited(spec, requests, done)
-        learner.make_room(examples)
+        learner.reserve_memory(examples)
         metrics = update_policy(learner, examples, algo, seed=number).metrics
         engine.load_weights([], engine.version + 1)
         row = {"seconds": elapsed(spec, began), "rollout_seconds": sampled}
@@ -191,7 +191,7 @@ def checked(
     """How far the engine's log-probabilities are from those of a packed forward pass over the same
     tokens."""
     examples = [example_of(request, done[request.id]) for request in requests[:NUM_CHECKED]]
-    again = score_examples(model, examples, 16 * spec.work.context)
+    again = compute_logprobs(model, examples, 16 * spec.work.context)
     gaps = [
         np.abs(new - e.sampling_logprob).max()
         for new, e in zip(again, examples, strict=True)

@@ -20,10 +20,10 @@ from whet.tasks.algorithms.clrs import (
     ClrsConfig,
     Item,
     format_value,
+    fraction_right,
     has_one_way,
     parse,
     printout_of,
-    share_right,
 )
 from whet.types import Message, Problem, Verdict
 
@@ -125,7 +125,7 @@ def test_arrays_are_read_and_written_back() -> None:
         items = parse(text)
         assert items is not None and len(items) == 1
     assert format_value([[0.5, 1], [2, 3]]) == "[[0.5 1], [2 3]]"
-    assert share_right((), ()) == 1.0
+    assert fraction_right((), ()) == 1.0
     assert parse("[" * 5 + "]" * 5) is None and parse("1" * 100_000) is None
 
 

@@ -7,7 +7,7 @@ import pytest
 from code_rows import make, read
 
 from whet.errors import DataError
-from whet.tasks.base import score_safely
+from whet.tasks.base import grade_safely
 from whet.tasks.code.code_stdin import (
     CodeStdin,
     CodeStdinConfig,
@@ -180,7 +180,7 @@ def test_a_row_without_cases_is_refused_and_left_unscored() -> None:
     empty = make("code_stdin", {"cases": []})
 
     assert unsupported_reason("", empty) == "there are no cases of input and output"
-    assert score_safely(CodeStdin(), empty, fence("print(1)")).verdict == Verdict.UNSCORED
+    assert grade_safely(CodeStdin(), empty, fence("print(1)")).verdict == Verdict.UNSCORED
 
 
 @pytest.mark.parametrize(

@@ -259,10 +259,10 @@ class DenseDecode:
     def _build_bias(self, window: int | None) -> Tensor | None:
         prompt_length_B1 = torch.from_numpy(self.by_prompt.prompt_length_B)[:, None]
         column_B1 = self.column_B[:, None]
-        are_equal = bool((prompt_length_B1 == self.prompt_length).all()) and bool(
+        all_equal = bool((prompt_length_B1 == self.prompt_length).all()) and bool(
             (self.prompt_length + column_B1 == self.end - 1).all()
         )
-        if are_equal and window is None:
+        if all_equal and window is None:
             return None
         prompt_C = torch.arange(self.prompt_length)
         added_C = torch.arange(self.num_blocks * BLOCK)
@@ -302,10 +302,10 @@ class DenseDecode:
         return mixed_BGYD.view(q_BND.shape)
 
     def _probs(self, layer: int, q_BGYD: Tensor, bias_B11C: Tensor | None) -> Tensor:
-        rows, groups, share, size = q_BGYD.shape
-        scores_BGYC = q_BGYD.new_empty(rows, groups, share, self.total)
-        scores_ZYC = scores_BGYC.view(rows * groups, share, -1)
-        q_ZYD = q_BGYD.view(-1, share, size)
+        rows, groups, queries, size = q_BGYD.shape
+        scores_BGYC = q_BGYD.new_empty(rows, groups, queries, self.total)
+        scores_ZYC = scores_BGYC.view(rows * groups, queries, -1)
+        q_ZYD = q_BGYD.view(-1, queries, size)
         for keys_ZCD, columns in self._row_blocks(layer, 0, rows):
             scores_ZYC[:, :, columns] = torch.bmm(q_ZYD, keys_ZCD.transpose(1, 2))
         shared_ZQC = torch.bmm(self._to_lines(q_BGYD), self._prompt_cache(layer, 0).transpose(1, 2))
@@ -333,14 +333,14 @@ class DenseDecode:
 
     def _to_lines(self, x_BGYD: Tensor) -> Tensor:
         """Gather rows by prompt, one matrix per prompt and key head: [S G, Q Y, D]."""
-        _, groups, share, size = x_BGYD.shape
+        _, groups, queries, size = x_BGYD.shape
         lines, width = self.by_prompt.lines, self.by_prompt.width
         if self.cell_B is not None:
-            x_BGYD = x_BGYD.new_zeros(lines * width, groups, share, size).index_copy_(
+            x_BGYD = x_BGYD.new_zeros(lines * width, groups, queries, size).index_copy_(
                 0, self.cell_B, x_BGYD
             )
-        x_SQGYD = x_BGYD.reshape(lines, width, groups, share, size)
-        return x_SQGYD.transpose(1, 2).reshape(lines * groups, width * share, size)
+        x_SQGYD = x_BGYD.reshape(lines, width, groups, queries, size)
+        return x_SQGYD.transpose(1, 2).reshape(lines * groups, width * queries, size)
 
     def _to_rows(self, x_ZQD: Tensor, groups: int) -> Tensor:
         """Undo `_to_lines`: [B, G, Y, D]."""

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from whet.tasks.algorithms import textbook
 from whet.tasks.algorithms.textbook import Array, Matrix
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade
-from whet.types import Json, Problem, Score, Split, fifth
+from whet.types import Json, Problem, Score, Split, level_band
 
 Item = Decimal | tuple["Item", ...]
 """A number, or an array: 0 for square and 1 for round brackets, then its elements."""
@@ -157,11 +157,11 @@ def graph(
 ) -> Matrix:
     """Draw a graph with about `degree` edges per node, by default half of all; weights differ."""
     weights = iter(rng.sample(range(1, 1000), size * size))
-    share = 0.5 if degree is None else min(0.5, degree / size)
+    probability = 0.5 if degree is None else min(0.5, degree / size)
     matrix: Matrix = [[0.0 if is_weighted else 0] * size for _ in range(size)]
     for a, b in combinations(range(size), 2):
         for start, end in ((a, b), (b, a))[: 1 + is_directed]:
-            if rng.random() < share:
+            if rng.random() < probability:
                 matrix[start][end] = next(weights) / 1000 if is_weighted else 1
                 if not is_directed:
                     matrix[end][start] = matrix[start][end]
@@ -291,7 +291,7 @@ class Clrs(GeneratedTask):
         return None if problem.answer is None else problem.answer.strip()
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        least, most = _SIZES[fifth(level)]
+        least, most = _SIZES[level_band(level)]
         known = {
             name: algorithm
             for name, algorithm in (TRACED if self.config.trace else ALGORITHMS).items()
@@ -361,7 +361,7 @@ def parse(text: str) -> tuple[Item, ...] | None:
     return tuple(levels[0][1]) if len(levels) == 1 else None
 
 
-def share_right(items: tuple[Item, ...], gold: tuple[Item, ...]) -> float:
+def fraction_right(items: tuple[Item, ...], gold: tuple[Item, ...]) -> float:
     """Give the share of right items, of the longer of the two; 1 if both are empty."""
     longer = max(len(items), len(gold))
     return sum(a == b for a, b in zip(items, gold, strict=False)) / longer if longer else 1.0
@@ -371,6 +371,6 @@ def _compare(answer: Printout, gold: Printout) -> tuple[dict[str, float], str]:
     parts = {"output": float(answer.output == gold.output)}
     note = "the output is right" if parts["output"] else "not the output"
     if gold.trace is not None:
-        parts["trace"] = 0.0 if answer.trace is None else share_right(answer.trace, gold.trace)
+        parts["trace"] = 0.0 if answer.trace is None else fraction_right(answer.trace, gold.trace)
         note += f", {parts['trace']:.0%} of the trace is right"
     return parts, note

@@ -356,9 +356,9 @@ class Approx:
 
     def _is_close(self, actual: complex, expected: complex) -> bool:
         least = 1e-12 if self._abs is None else self._abs
-        share = (1e-6 if self._abs is None else 0.0) if self._rel is None else self._rel
+        relative = (1e-6 if self._abs is None else 0.0) if self._rel is None else self._rel
         distance = abs(actual - expected)
-        return math.isfinite(distance) and distance <= max(share * abs(expected), least)
+        return math.isfinite(distance) and distance <= max(relative * abs(expected), least)
 
 
 def _collect(names: Mapping[str, object]) -> Iterator[tuple[str, Callable[[], object]]]:

@@ -78,12 +78,12 @@ def winning_plays() -> dict[Hand, Plays]:
 def _deal_splits(start: int, end: int) -> list[Split]:
     """Deal each split its share of the ranks from start to end; 1,362 ranks get the counts."""
     whole = sum(SOLVABLE_COUNTS.values())
-    share = 0
+    total = 0
     num_before = 0
     labels: list[Split] = []
     for split, count in SOLVABLE_COUNTS.items():
-        share += count
-        num = round(share * end / whole) - round(share * start / whole)
+        total += count
+        num = round(total * end / whole) - round(total * start / whole)
         labels += [split] * (num - num_before)
         num_before = num
     return labels

@@ -38,7 +38,7 @@ from whet.tasks.game24.lines import (
 )
 from whet.tasks.game24.traces import NO_SOLUTION, Format, Length
 from whet.text.doubt import is_denied
-from whet.text.final_answer import after_thought, settled_text
+from whet.text.final_answer import decided_text, find_thought_end
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
 MAX_CHARS = 1 << 16
@@ -226,9 +226,9 @@ def grade(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
     """Grade a response to the four numbers of a hand."""
     if len(text) > MAX_CHARS:
         return _no_answer(f"a response of more than {MAX_CHARS} characters is not read")
-    if after_thought(text) is None:
+    if find_thought_end(text) is None:
         return _no_answer("the thinking part does not end")
-    shown = settled_text(text)
+    shown = decided_text(text)
     if shown is None:
         return _no_answer("the response does not settle on an answer")
     lines = lines_of(cut_remarks(shown))

@@ -15,7 +15,7 @@ from unicodedata import normalize
 
 from whet.tasks.answers import MAX_LIST_CHARS, candidates, write_in_line
 from whet.text.doubt import CHOICE, TURN, any_of, is_denied
-from whet.text.final_answer import Span, cut, find_tags, last_box, settled_text
+from whet.text.final_answer import Span, decided_text, find_tags, last_box, make_span
 
 MAX_CHARS = 1 << 16
 """Only the end of a longer response is read."""
@@ -86,7 +86,7 @@ def final_part(text: str, question: str = "") -> str:
     """Leave out the question repeated and the thought, and keep the end of what follows it."""
     if question:
         text = text.replace(question, " ")
-    return (settled_text(text) or "")[-MAX_CHARS:]
+    return (decided_text(text) or "")[-MAX_CHARS:]
 
 
 def read_names(text: str, names: Sequence[str]) -> Reply | None:
@@ -210,7 +210,7 @@ def _brackets(text: str) -> list[Span]:
             start = opened.pop()
             if match.start() - start < MAX_LIST_CHARS:
                 pairs.append((start, match.start()))
-    return [cut(text, start, end) for start, end in pairs[-_MAX_LISTS:]]
+    return [make_span(text, start, end) for start, end in pairs[-_MAX_LISTS:]]
 
 
 def _claimed(text: str, *, in_pairs: bool = False) -> list[Span]:

@@ -28,7 +28,7 @@ from whet.tasks.graphs.questions import (
     report_missing,
 )
 from whet.text.doubt import is_denied
-from whet.text.final_answer import cut, last_box
+from whet.text.final_answer import last_box, make_span
 
 Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
 
@@ -335,9 +335,9 @@ def _closing_parts(text: str) -> Iterator[str]:
     parts = [box] if box else []
     if "<answer>" in text:
         start = text.rfind("<answer>") + len("<answer>")
-        parts.append(cut(text, start, len(text) if ends < 0 else ends))
+        parts.append(make_span(text, start, len(text) if ends < 0 else ends))
     if "###" in text:
-        heading = cut(text, text.rfind("###") + 3, len(text))
+        heading = make_span(text, text.rfind("###") + 3, len(text))
         is_last = all("\n" not in text[heading.start : part.start].strip() for part in parts)
         parts = [heading, *parts] if is_last else parts
     for part in parts:

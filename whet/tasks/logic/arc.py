@@ -15,7 +15,7 @@ from typing import Literal
 
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade, split_of
 from whet.tasks.literals import Tree, parse
-from whet.types import Json, Problem, Score, Split, fifth
+from whet.types import Json, Problem, Score, Split, level_band
 
 Grid = tuple[tuple[int, ...], ...]
 Move = Callable[[Grid], Grid]
@@ -52,7 +52,7 @@ class Arc(GeneratedTask):
         return grade(problem, text, grid_of, _compare, needs="a grid")
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        depth, low, high, moves = _SHAPES[fifth(level)]
+        depth, low, high, moves = _SHAPES[level_band(level)]
         inputs = [_draw_grid(rng, low, high) for _ in range(_NUM_PAIRS + 1)]
         core = _json(inputs[-1])
         if split not in (None, split_of(self.name, core)):

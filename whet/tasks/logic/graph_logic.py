@@ -16,7 +16,7 @@ from typing import Literal
 
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade
 from whet.tasks.logic.vocabulary import PEOPLE, invent_adjectives
-from whet.types import Json, Problem, Score, Split, fifth
+from whet.types import Json, Problem, Score, Split, level_band
 
 Edge = tuple[str, str]
 
@@ -50,7 +50,7 @@ class GraphLogic(GeneratedTask):
         return grade(problem, text, word_of, _compare, needs="one word")
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        ahead, num_chains, num_more = _SHAPES[fifth(level)]
+        ahead, num_chains, num_more = _SHAPES[level_band(level)]
         words = invent_adjectives(rng, 1 + ahead * num_chains + num_more)
         start = words[0]
         chains = [words[1 + i * ahead :][:ahead] for i in range(num_chains)]

@@ -21,7 +21,7 @@ from whet.tasks.answers import strip_text_commands
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade
 from whet.tasks.literals import parse_markdown
 from whet.tasks.logic.vocabulary import PEOPLE
-from whet.types import Json, Problem, Score, Split, fifth
+from whet.types import Json, Problem, Score, Split, level_band
 
 _SIZES = ((2, 2), (3, 3), (4, 5), (6, 7), (8, 10))
 """Fewest and most people in each fifth of difficulty."""
@@ -86,9 +86,11 @@ class Knights(GeneratedTask):
         return grade(problem, text, roles_of, _compare, needs="`NAME is a knight` lines")
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        n = rng.randint(*_SIZES[fifth(level)])
+        n = rng.randint(*_SIZES[level_band(level)])
         names = rng.sample(PEOPLE, n)
-        statements = [_draw_statement(person, n, _DEPTHS[fifth(level)], rng) for person in range(n)]
+        statements = [
+            _draw_statement(person, n, _DEPTHS[level_band(level)], rng) for person in range(n)
+        ]
         payload: dict[str, Json] = {"names": list(names), "statements": statements}
         worlds = solutions(statements)
         if worlds.bit_count() != 1:

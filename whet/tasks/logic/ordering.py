@@ -16,7 +16,7 @@ from whet.tasks.literals import parse, plain
 from whet.tasks.logic.clue_choice import clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import CATEGORIES
-from whet.types import Json, Problem, Score, Split, fifth
+from whet.types import Json, Problem, Score, Split, level_band
 
 _SIZES = ((3, 3), (4, 5), (6, 6), (7, 8), (9, 10))
 """Fewest and most things in each fifth of difficulty."""
@@ -67,14 +67,14 @@ class Ordering(GeneratedTask):
         return grade(problem, text, order_of, _compare, needs="a list of names")
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        n = rng.randint(*_SIZES[fifth(level)])
+        n = rng.randint(*_SIZES[level_band(level)])
         plural = rng.choice(sorted(CATEGORIES))
         names = rng.sample(CATEGORIES[plural], n)
         solution = draw_arrangement(n, 1, rng)
         order = [names[item] for item in solution.items[0]]
         if split not in (None, split_of(self.name, list(order))):
             return None
-        clues = clues_for(solution, _KINDS[fifth(level)], rng)
+        clues = clues_for(solution, _KINDS[level_band(level)], rng)
         assert clues is not None, "the clues left of and right of tell any two orders apart"
         items = [name if plural == "people" else f"the {name}" for name in names]
         lines = [f"{n}. {_write_clue(clue, plural, items)}" for n, clue in enumerate(clues, 1)]

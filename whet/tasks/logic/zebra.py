@@ -29,7 +29,7 @@ from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangemen
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import PHRASES, VALUES
 from whet.text.doubt import is_denied
-from whet.types import Json, Problem, Score, Split, Verdict, fifth
+from whet.types import Json, Problem, Score, Split, Verdict, level_band
 
 Cells = dict[tuple[str, str], str]
 """Values by position (or house) and attribute."""
@@ -113,7 +113,7 @@ class Zebra(GeneratedTask):
         return no_answer("cells") if final is None else compare_cells(*final, gold)
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        n, m = rng.choice(_SIZES[fifth(level)])
+        n, m = rng.choice(_SIZES[level_band(level)])
         values = draw_values(sorted(rng.sample(sorted(VALUES), m)), n, rng)
         solution = draw_arrangement(n, m, rng)
         header = ["Position", *values]
@@ -276,7 +276,7 @@ class ZebraLogic(GeneratedTask):
         return problem.answer and f'{{"reasoning": "", "solution": {problem.answer}}}'
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        n, m = rng.choice(_HOUSE_SIZES[fifth(level)])
+        n, m = rng.choice(_HOUSE_SIZES[level_band(level)])
         labels = ["Name", *sorted(rng.sample(sorted(VALUES.keys() - {"Name"}), m - 1))]
         values = draw_values(labels, n, rng)
         solution = draw_arrangement(n, m, rng)
@@ -286,7 +286,7 @@ class ZebraLogic(GeneratedTask):
         }
         if split not in (None, split_of(self.name, houses)):
             return None
-        clues = clues_for(solution, _HARD_KINDS if fifth(level) > 2 else _HOUSE_KINDS, rng)
+        clues = clues_for(solution, _HARD_KINDS if level_band(level) > 2 else _HOUSE_KINDS, rng)
         if clues is None:
             return None
         prompt = _write_question(values, clues, n)

@@ -9,7 +9,7 @@ import re
 
 from whet.tasks.math.prose import are_same, find_in_words, meaning_of
 from whet.text.doubt import CONTRACTION, DENIAL, TURN, any_of
-from whet.text.final_answer import Span, find_boxes, find_tags, settled_text
+from whet.text.final_answer import Span, decided_text, find_boxes, find_tags
 
 MAX_GAP = 80
 MAX_GAP_WORDS = 5
@@ -59,7 +59,7 @@ def find_answer(text: str, *, in_parts: bool = False) -> Span | None:
     def is_part(gap: str) -> bool:
         return bool(in_parts and _PART.search(gap)) or _joins(gap)
 
-    visible = settled_text(text, same=are_same, is_part=is_part)
+    visible = decided_text(text, same=are_same, is_part=is_part)
     if visible is None:
         return None
     start = len(text) - len(visible)

@@ -29,13 +29,13 @@ from whet.text.doubt import (
 )
 from whet.text.final_answer import (
     Span,
-    cut,
     find_formulas,
     find_marks,
     find_numbers,
     first_sentence,
     is_same_text,
     last_line,
+    make_span,
 )
 
 MAX_BARE = 600
@@ -190,7 +190,7 @@ def _in_object(text: str) -> Span | None:
         return None
     values = list(_VALUE.finditer(text, whole.start(), whole.end()))
     if len(values) != 1:
-        return cut(text, whole.start(), whole.start())
+        return make_span(text, whole.start(), whole.start())
     start, end = values[0].span(1)
     return Span(text=text[start:end].replace("\\\\", "\\").strip('"'), start=start, end=end)
 
@@ -202,7 +202,7 @@ def _in_last_line(text: str) -> Span | None:
     line = last_line(text[: display.start()] if display else text)
     if line is None:
         return None
-    line = cut(text, max(line.start, line.end - MAX_LINE), line.end)
+    line = make_span(text, max(line.start, line.end - MAX_LINE), line.end)
     is_open = _OPEN_QUESTION.search(line.text) or _QUESTION.fullmatch(line.text)
     if is_open or _CODE.search(line.text):
         return None
@@ -210,7 +210,7 @@ def _in_last_line(text: str) -> Span | None:
         return answer
     word = _LAST_WORD.search(line.text)
     if word and not _NO_LAST_WORD.search(line.text):
-        return cut(line.text, *word.span(1 if word[1] else 2)).shift(line.start)
+        return make_span(line.text, *word.span(1 if word[1] else 2)).shift(line.start)
     return line if len(line.text) <= MAX_BARE else None
 
 
@@ -240,7 +240,7 @@ def _in_line(text: str, line: Span, *, is_first: bool) -> Span | None:
     if is_first:
         part = first_sentence(line)
     elif (aside := _ASIDE.search(line.text)) and _pieces(line.text[: aside.start()]):
-        part = cut(line.text, 0, aside.start()).shift(line.start)
+        part = make_span(line.text, 0, aside.start()).shift(line.start)
     is_whole = readings(part.text) or (is_first and _OPTION.fullmatch(part.text))
     answer = part if is_whole else _choose_piece(part, is_first=is_first)
     if answer is None:
@@ -299,7 +299,7 @@ def _pieces(text: str) -> list[Span]:
     formulas = find_formulas(text)
     for match in _BOLD.finditer(text):
         if "$" not in match[1] and "\\(" not in match[1]:
-            formulas.append(cut(text, *match.span(1)))
+            formulas.append(make_span(text, *match.span(1)))
     pieces = [piece for piece in formulas if readings(piece.text)]
     spans = [(piece.start, piece.end) for piece in pieces]
     reached = 0
@@ -310,7 +310,7 @@ def _pieces(text: str) -> list[Span]:
         reached = more.end() if more else number.end
         if unit := _UNIT.match(text, reached):
             reached = unit.end()
-        pieces.append(cut(text, number.start, reached))
+        pieces.append(make_span(text, number.start, reached))
     return sorted(pieces, key=lambda piece: piece.start)
 
 

@@ -111,7 +111,7 @@ class Math(FileTask):
         if in_parts:
             answer = drop_labels(answer)
             rules = _replace_rule(rules, "order", "fixed")
-        if rules.percent == "unit" and _is_share(answer, golds, prompt):
+        if rules.percent == "unit" and _is_percent(answer, golds, prompt):
             rules = _replace_rule(rules, "percent", "value")
         gold = next((gold for gold in golds if is_same(gold, answer, rules)), None)
         if gold is None and prompt:
@@ -170,7 +170,7 @@ def _prompt_text(problem: Problem) -> str:
     return "\n".join(message.content for message in problem.prompt)
 
 
-def _is_share(answer: str, golds: list[str], prompt: str) -> bool:
+def _is_percent(answer: str, golds: list[str], prompt: str) -> bool:
     """Whether a percent sign of an answer means hundredths: nobody else speaks of percent."""
     if not prompt or not _has_percent(answer) or any(map(_has_percent, golds)):
         return False

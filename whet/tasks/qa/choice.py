@@ -21,7 +21,7 @@ from whet.tasks.answers import no_answer, strip_lead, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import LOOSE, MAX_SPAN, Statement, statements, strip_markup
 from whet.text.doubt import CHOICE, TURN, any_of, is_denied
-from whet.text.final_answer import settled_text
+from whet.text.final_answer import decided_text
 from whet.types import Problem, Score
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -162,7 +162,7 @@ def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked 
         picked = pick(statement.text, options, must_be_whole=statement.form in LOOSE)
         if picked is not None or statement.is_explicit:
             return statement, picked
-    return _first_line(settled_text(text) or "", options)
+    return _first_line(decided_text(text) or "", options)
 
 
 def _first_line(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:
@@ -354,7 +354,7 @@ def last_word(text: str) -> tuple[str, Word | None] | None:
         word = read_word(statement.text, must_be_whole=statement.form == "conclusion")
         if word is not None or statement.is_explicit:
             return statement.text, word
-    shown = (settled_text(text) or "").strip()
+    shown = (decided_text(text) or "").strip()
     opening = shown.partition("\n")[0]
     word = None if is_denied(shown, 0, len(opening)) else read_word(opening, must_be_whole=False)
     return None if word is None else (opening, word)

@@ -20,7 +20,7 @@ from whet.tasks.answers import no_answer, read_final, strip_lead, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.literals import parse
 from whet.text.doubt import is_denied, is_doubtful
-from whet.text.final_answer import find_tags, has_open_tag, last_line, settled_text
+from whet.text.final_answer import decided_text, find_tags, has_open_tag, last_line
 from whet.types import Problem, Score
 
 Kind = Literal["words", "groups", "mapping", "text"]
@@ -60,11 +60,11 @@ class LiveBench(FileTask):
         if kind == "text":
             return _score_text(problem, shown)
         if kind == "mapping":
-            return _score(problem, read_final(shown, read_pairs), read_pairs, share_of_pairs)
+            return _score(problem, read_final(shown, read_pairs), read_pairs, compare_pairs)
         if kind not in ("words", "groups"):
             raise data_error(problem, "a kind: words, groups, mapping or text", kind)
         answer = _read_bold(shown) or read_final(shown, read_words)
-        compare = share_of_words if kind == "words" else share_of_groups
+        compare = compare_words if kind == "words" else compare_groups
         return _score(problem, answer, read_words, compare)
 
 
@@ -101,12 +101,12 @@ def read_pairs(span: str) -> Pairs | None:
     return {key: value for key, value in pairs.items() if isinstance(value, str)}
 
 
-def share_of_words(answer: list[str], gold: list[str]) -> float:
+def compare_words(answer: list[str], gold: list[str]) -> float:
     num_right = sum(left == right for left, right in zip(answer, gold, strict=False))
     return num_right / max(len(gold), len(answer))
 
 
-def share_of_groups(answer: list[str], gold: list[str]) -> float:
+def compare_groups(answer: list[str], gold: list[str]) -> float:
     groups = [frozenset(gold[start : start + GROUP]) for start in range(0, len(gold), GROUP)]
     given = {frozenset(answer[start : start + GROUP]) for start in range(0, len(answer), GROUP)}
     if len(answer) != len(gold):
@@ -114,7 +114,7 @@ def share_of_groups(answer: list[str], gold: list[str]) -> float:
     return sum(group in given for group in groups) / len(groups)
 
 
-def share_of_pairs(answer: Pairs, gold: Pairs) -> float:
+def compare_pairs(answer: Pairs, gold: Pairs) -> float:
     num_right = len(answer.items() & gold.items())
     return 2 * num_right / max(len(answer) + len(gold), 1)
 
@@ -130,16 +130,16 @@ def _score(
         raise data_error(problem, "an answer of its kind", problem.answer)
     if answer is None:
         return no_answer("share")
-    share = compare(answer[1], gold)
-    note = "agrees with the answer" if share == 1 else f"{share:.2f} of the answer is right"
-    return to_score(share == 1, {"share": share}, answer[0], note)
+    fraction = compare(answer[1], gold)
+    note = "agrees with the answer" if fraction == 1 else f"{fraction:.2f} of the answer is right"
+    return to_score(fraction == 1, {"share": fraction}, answer[0], note)
 
 
 def _score_text(problem: Problem, text: str) -> Score:
     gold = " ".join((problem.answer or "").split())
     if not gold:
         raise data_error(problem, "a text as its answer", problem.answer)
-    visible = settled_text(text)
+    visible = decided_text(text)
     if visible is None or not visible.strip() or has_open_tag(visible):
         return no_answer("share")
     tags = find_tags(visible)
@@ -155,7 +155,7 @@ def _score_text(problem: Problem, text: str) -> Score:
 
 def _read_bold(text: str) -> tuple[str, list[str]] | None:
     """Read what the last line has in bold, where nothing stands in tags or boxes."""
-    visible = settled_text(text)
+    visible = decided_text(text)
     line = None if visible is None else last_line(visible)
     if visible is None or line is None or "answer>" in visible or "boxed" in visible:
         return None

@@ -13,12 +13,12 @@ from typing import Literal
 from whet.tasks.answers import cut_remarks
 from whet.text.doubt import DENIAL, REFERENCE, any_of, is_denied
 from whet.text.final_answer import (
+    decided_text,
     find_boxes,
     find_tags,
     has_open_box,
     has_open_tag,
     last_line,
-    settled_text,
 )
 
 MAX_SPAN = 4096
@@ -97,7 +97,7 @@ def statements(text: str) -> list[Statement]:
     >>> [one.text for one in statements("<think>B?</think>The answer is B. No: \\\\boxed{C}")]
     ['B. No: \\\\boxed{C}', 'C']
     """
-    visible = settled_text(text)
+    visible = decided_text(text)
     if visible is None or has_open_tag(visible) or has_open_box(visible):
         return []
     boxes = find_boxes(visible, nested=True)

@@ -19,7 +19,7 @@ from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.choice import last_word
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
 from whet.text.doubt import CHOICE, FALSE, TURN, any_of, is_denied, is_doubtful
-from whet.text.final_answer import after_verb, only_number, settled_text
+from whet.text.final_answer import decided_text, find_only_number, text_after_verb
 from whet.types import Problem, Score, read_number
 
 MAX_NUMBER_CHARS = 64
@@ -188,7 +188,7 @@ def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
         return word is not None and word[1] == gold.strip().lower()
     if len(split_list(gold)) < 2:
         return False
-    listing = _LISTING.search((settled_text(text) or "")[-MAX_SPAN:].rstrip())
+    listing = _LISTING.search((decided_text(text) or "")[-MAX_SPAN:].rstrip())
     if listing is None or is_doubtful(listing["heading"] + listing["items"][-1]):
         return False
     return agrees(gold, write_in_line(listing["items"]), rule)
@@ -218,19 +218,19 @@ def _read_sentence(span: str) -> str:
     if verb is None:
         span = strip_lead(span)
         is_sentence = _IN.match(span) or _NEEDS.search(span)
-        return only_number(span) or span if is_sentence else span
+        return find_only_number(span) or span if is_sentence else span
     is_quantity = quantity(span) is not None or quantity(span[: verb.start()]) is not None
     if is_quantity or is_denied(span, verb.end(), verb.end()):
         return span
-    rest = after_verb(span)
-    number = _VERB.split(only_number(span) or "")[0].strip()
+    rest = text_after_verb(span)
+    number = _VERB.split(find_only_number(span) or "")[0].strip()
     is_name = rest is not None and (not rest[:1].islower() or quantity(rest) is not None)
     return number if quantity(number) is not None and not is_name else rest or span
 
 
 def _is_whole(gold: str, text: str) -> bool:
     """Whether the reference is a sentence or a long listing, and the response says just that."""
-    response = (settled_text(text) or "")[: MAX_SPAN + 1].strip()
+    response = (decided_text(text) or "")[: MAX_SPAN + 1].strip()
     is_short = _VERB.search(gold) is None and len(gold) <= _MAX_LINE
     if is_short or len(response) > MAX_SPAN:
         return False

@@ -17,7 +17,7 @@ from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote
 from whet.tasks.game24.lines import SIGNS, combine, parse, read
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, read_gold
-from whet.types import Json, Problem, Score, Split, fifth
+from whet.types import Json, Problem, Score, Split, level_band
 
 _SHAPES = (
     (2, 2, 9, "+-"),
@@ -60,7 +60,7 @@ class Arithmetic(GeneratedTask):
         in any order it allows; false, idle and repeated ones count against it.
         """
         gold = read_gold(problem, _whole, "a whole number")
-        steps = _share_done(problem.payload.get("expression"), self.notes(problem, text))
+        steps = _fraction_done(problem.payload.get("expression"), self.notes(problem, text))
         answer = read_final(text, _whole)
         if answer is None:
             return replace(no_answer(), parts={"correct": 0.0, "steps": steps})
@@ -77,7 +77,7 @@ class Arithmetic(GeneratedTask):
         return [_note(line) for line in text[: 1 << 16].splitlines() if line.strip()]
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        fewest, most, highest, symbols = _SHAPES[fifth(level)]
+        fewest, most, highest, symbols = _SHAPES[level_band(level)]
         tree = _tree(rng, rng.randint(fewest, most), highest, symbols)
         if tree is None:
             return None
@@ -135,7 +135,7 @@ def _note(line: str) -> StepNote:
     return StepNote(line=line, ok=is_right, note="right" if is_right else "false arithmetic")
 
 
-def _share_done(expression: Json, notes: Sequence[StepNote]) -> float:
+def _fraction_done(expression: Json, notes: Sequence[StepNote]) -> float:
     """Work the expression off by the true lines, and count those that did a part of it."""
     rest = _to_reducible(expression)
     needed = _num_numbers(rest) - 1

@@ -15,7 +15,7 @@ from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
 from whet.tasks.game24.lines import SIGNS, SYMBOLS, Expression, Value, combine, parse
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
-from whet.types import Json, Problem, Score, Split, fifth
+from whet.types import Json, Problem, Score, Split, level_band
 
 Use = Literal["all", "some"]
 Term = tuple[Value, str]
@@ -86,7 +86,7 @@ class Countdown(GeneratedTask):
         raise data_error(problem, "payload.numbers and payload.target", dict(problem.payload))
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        fewest, most, highest, top = _SHAPES[fifth(level)]
+        fewest, most, highest, top = _SHAPES[level_band(level)]
         numbers = [rng.randint(1, highest) for _ in range(rng.randint(fewest, most))]
         use = self.config.use
         has_spare = use == "some" and len(numbers) > 3

@@ -20,8 +20,8 @@ from whet.tasks.answers import no_answer, read_final, strip_lead, to_score
 from whet.tasks.base import StepNote, data_error
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
-from whet.text.final_answer import after_verb
-from whet.types import Json, Problem, Score, Split, fifth
+from whet.text.final_answer import text_after_verb
+from whet.types import Json, Problem, Score, Split, level_band
 
 Unit = Literal["letters", "words"]
 
@@ -84,7 +84,7 @@ class LastLetter(GeneratedTask):
         return [_note(line, words) for line in _lines(text)]
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        words = rng.sample(_POOL, rng.randint(*_SIZES[fifth(level)]))
+        words = rng.sample(_POOL, rng.randint(*_SIZES[level_band(level)]))
         asked = _ASK.format(words=" ".join(words))
         answer = "".join(word[-1] for word in words)
         payload: dict[str, Json] = {"words": list(words), "steps": [*steps_of(words)]}
@@ -200,7 +200,7 @@ class Reverse(GeneratedTask):
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         unit = self.config.unit
-        low, high = _LENGTHS[unit][fifth(level)]
+        low, high = _LENGTHS[unit][level_band(level)]
         text = _draw_text(rng, rng.randint(low, high), unit)
         answer = text[::-1] if unit == "letters" else " ".join(text.split()[::-1])
         if answer.casefold() == text.casefold():
@@ -227,6 +227,6 @@ def _unquote(span: str, *, keeps_stop: bool) -> str | None:
     if match := _QUOTED_END.fullmatch(span):
         return match[2]
     if _SENTENCE.match(span):
-        return after_verb(span)
+        return text_after_verb(span)
     is_quoted = len(span) > 2 and span[0] == span[-1] and span[0] in _QUOTES
     return span[1:-1] if is_quoted else span
