@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whet.algos.advantages import gae, gae_advantage, rewards_to_go, to_go, whiten
+from whet.algos.advantages import gae, gae_advantage, rewards_to_go, to_go_advantage, whiten
 
 
 def test_rewards_to_go_discount_what_comes_later() -> None:
@@ -37,7 +37,7 @@ def test_gae_with_decay_zero_looks_one_token_ahead() -> None:
 def test_only_gae_needs_and_gives_values() -> None:
     rewards = np.array([0.0, 1.0])
 
-    assert to_go(gamma=1.0)(rewards, None)[1] is None
+    assert to_go_advantage(gamma=1.0)(rewards, None)[1] is None
     with pytest.raises(AssertionError, match="critic"):
         gae_advantage(gamma=1.0, decay=1.0)(rewards, None)
 

@@ -9,9 +9,9 @@ from whet.algos.verifier import (
     JudgedAnswer,
     StepCreditConfig,
     alpha_at,
-    blend,
+    blend_advantages,
+    spread_over_tokens,
     step_credit,
-    to_tokens,
 )
 from whet.types import Step
 
@@ -25,12 +25,12 @@ GROUP = [_answer(6, (0, 2, 0.5), (2, 5, -0.5)), _answer(3, (0, 3, 1.0))]
 
 
 def test_tokens_are_worth_the_steps_that_end_with_them_or_later() -> None:
-    assert to_tokens(GROUP[0], [1.0, 10.0]).tolist() == [11.0, 11.0, 10.0, 10.0, 10.0, 0.0]
+    assert spread_over_tokens(GROUP[0], [1.0, 10.0]).tolist() == [11.0, 11.0, 10.0, 10.0, 10.0, 0.0]
 
 
 def test_a_step_beyond_its_answer_is_refused() -> None:
     with pytest.raises(AssertionError, match="step 1:4 is not within 3 tokens"):
-        to_tokens(_answer(3, (1, 4, 1.0)), [1.0])
+        spread_over_tokens(_answer(3, (1, 4, 1.0)), [1.0])
 
 
 def test_steps_are_normalised_over_all_answers_of_the_group() -> None:
@@ -74,7 +74,10 @@ def test_no_steps_or_one_give_no_credit(rule: str) -> None:
 
 
 def test_the_blend_is_a_weighted_mean() -> None:
-    assert blend(np.array([1.0, 1.0]), np.array([-1.0, 3.0]), 0.25).tolist() == [0.5, 1.5]
+    assert blend_advantages(np.array([1.0, 1.0]), np.array([-1.0, 3.0]), 0.25).tolist() == [
+        0.5,
+        1.5,
+    ]
 
 
 @pytest.mark.parametrize(

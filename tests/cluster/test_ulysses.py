@@ -1,4 +1,4 @@
-"""Ranks that share the tokens of a batch have the scores, losses and gradients of one alone."""
+"""Ranks that share the tokens of a batch have the numbers and gradients of one alone."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -75,13 +75,13 @@ def largest_gap(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
 
 
 def compare_with_one_rank(names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """The gaps of scores and of the summed gradient, by model."""
+    """The gaps of log-probabilities and of the summed gradient, by model."""
     gaps = {}
     batch = make_batch()
     for name in names:
         alone = make_model(name)
-        scores = learner.forward_logprobs(alone, batch, entropy_gradient=True)
-        loss_of(batch, *scores).backward()
+        outputs = learner.forward_logprobs(alone, batch, entropy_gradient=True)
+        loss_of(batch, *outputs).backward()
         model = make_model(name)
         ulysses.check_sequence(model.cfg, dist.get_world_size())
         shared = ulysses.forward_logprobs(model, batch, dist.group.WORLD, entropy_gradient=True)
@@ -90,7 +90,7 @@ def compare_with_one_rank(names: Sequence[str]) -> dict[str, tuple[float, float]
         for grad in summed.values():
             dist.all_reduce(grad)
         score_gap = max(
-            float((x - y).detach().abs().max()) for x, y in zip(shared, scores, strict=True)
+            float((x - y).detach().abs().max()) for x, y in zip(shared, outputs, strict=True)
         )
         gaps[name] = score_gap, largest_gap(summed, gradient(alone))
     return gaps
@@ -142,8 +142,8 @@ def _train_two_by_two(name: str) -> float:
     batches = [make_batch(), make_batch(seed=50, lengths=(33, 4, 21))]
     alone = make_model(name)
     for batch in batches:
-        scores = learner.forward_logprobs(alone, batch, entropy_gradient=True)
-        loss_of(batch, *scores).backward()
+        outputs = learner.forward_logprobs(alone, batch, entropy_gradient=True)
+        loss_of(batch, *outputs).backward()
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "sequence"))
     model = make_model(name)
     everyone = init_device_mesh("cpu", (4,))

@@ -67,9 +67,10 @@ def test_engine_and_learner_agree_on_a_thousand_sequences(
         )
         for request in requests
     ]
-    scored = compute_logprobs(model, examples, 4096)
+    logprobs = compute_logprobs(model, examples, 4096)
     gaps = [
-        np.abs(done[r.id].logprobs - found).max() for r, found in zip(requests, scored, strict=True)
+        np.abs(done[r.id].logprobs - found).max()
+        for r, found in zip(requests, logprobs, strict=True)
     ]
     assert max(gaps) <= 1e-4
 
@@ -304,11 +305,11 @@ def test_on_a_gpu_engine_and_learner_agree_too(window: int) -> None:
         )
         for request in requests
     ]
-    scored = compute_logprobs(model, examples, 4096)
+    logprobs = compute_logprobs(model, examples, 4096)
     assert (
         max(
             np.abs(done[r.id].logprobs - found).max()
-            for r, found in zip(requests, scored, strict=True)
+            for r, found in zip(requests, logprobs, strict=True)
         )
         <= 1e-4
     )

@@ -28,8 +28,8 @@ def _assert_same_bits(found: dict[str, Completion], expected: dict[str, Completi
 def _assert_exact(model: Transformer, *, slots: int = 24) -> None:
     """Every log-probability of the engine is the learner's, bit for bit."""
     done, examples = sampled(native(model, slots=slots), requests())
-    scored = compute_logprobs(model, examples, 4096)
-    for example, logprobs in zip(examples, scored, strict=True):
+    recomputed = compute_logprobs(model, examples, 4096)
+    for example, logprobs in zip(examples, recomputed, strict=True):
         np.testing.assert_array_equal(done[example.rollout_id].logprobs, logprobs)
 
 

@@ -54,10 +54,10 @@ def test_a_feature_of_the_logits_reaches_engine_and_learner() -> None:
 
     completions = [completion for _, completion in engine.generate(requests)]
 
-    scores = compute_logprobs(model, [example(item.tokens) for item in completions], 4096)
+    logprobs = compute_logprobs(model, [example(item.tokens) for item in completions], 4096)
     plain = compute_logprobs(tiny_model(), [example(item.tokens) for item in completions], 4096)
     bound = logprob_bound(model)
-    for item, capped, uncapped in zip(completions, scores, plain, strict=True):
+    for item, capped, uncapped in zip(completions, logprobs, plain, strict=True):
         np.testing.assert_allclose(item.logprobs, capped, rtol=0, atol=bound)
         assert np.abs(item.logprobs - uncapped).max() > 0.1
 

@@ -22,7 +22,7 @@ def test_rollouts_take_what_was_measured(cost, seconds):
 @pytest.mark.parametrize(("cost", "passes", "seconds"), [(HALF, 9, 2.17), (MIDDLE, 18, 5.55)])
 def test_updates_take_what_was_measured(cost, passes, seconds):
     found = estimate.update_seconds(
-        cost, H200, sequences=512, length=576, scored=512, passes=passes
+        cost, H200, sequences=512, length=576, num_targets=512, passes=passes
     )
     assert found == pytest.approx(seconds, rel=0.15)
 
@@ -111,7 +111,7 @@ def test_as_many_layers_run_twice_as_it_takes_or_as_is_said(checkpointing, layer
 
 
 def test_running_layers_twice_costs_a_forward_pass_and_offloading_the_way_to_the_host():
-    given = {"sequences": 512, "length": 576, "scored": 512, "passes": 18}
+    given = {"sequences": 512, "length": 576, "num_targets": 512, "passes": 18}
     plain = estimate.update_seconds(SEVEN, H200, **given)
     twice = estimate.update_seconds(SEVEN, H200, **given, checkpointed=28)
     assert twice - plain == pytest.approx(512 * SEVEN.forward_flops(576, 0) / (0.75 * H200.matmul))
@@ -121,7 +121,7 @@ def test_running_layers_twice_costs_a_forward_pass_and_offloading_the_way_to_the
 
 
 def test_a_reference_in_host_memory_comes_over_once():
-    given = {"sequences": 512, "length": 576, "scored": 512}
+    given = {"sequences": 512, "length": 576, "num_targets": 512}
     near, far = (
         estimate.logprob_seconds(SEVEN, H200, **given, offload=offload) for offload in (False, True)
     )

@@ -86,7 +86,7 @@ def model_of(run: Path) -> Path:
     return run / str(RunStore.view(run).summary()["model"])
 
 
-def scores(place: Path, lora: LoraConfig | None) -> np.ndarray:
+def logprobs(place: Path, lora: LoraConfig | None) -> np.ndarray:
     model, _ = open_model(
         ModelSource(path=str(place), lora=lora),
         dtype=torch.float32,
@@ -124,8 +124,8 @@ def test_an_export_is_a_plain_model_with_the_same_probabilities(
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
     ]  # fmt: skip
-    own = scores(model_of(adapted / "02-rl"), LoraConfig(rank=4, alpha=8.0))
-    np.testing.assert_allclose(scores(tmp_path / "model", None), own, atol=1e-5)
+    own = logprobs(model_of(adapted / "02-rl"), LoraConfig(rank=4, alpha=8.0))
+    np.testing.assert_allclose(logprobs(tmp_path / "model", None), own, atol=1e-5)
     assert whet("try", tmp_path / "model", "4 6 8 1").code == 0
 
 

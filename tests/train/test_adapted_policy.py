@@ -63,7 +63,7 @@ def trained(policy: Policy, steps: int = 3) -> LocalLearner:
     return learner
 
 
-def scores(policy: Policy) -> np.ndarray:
+def logprobs(policy: Policy) -> np.ndarray:
     return np.concatenate(
         compute_logprobs(policy.model, [example(length=20, seed=s) for s in (70, 71)], 256)
     )
@@ -114,8 +114,8 @@ def test_the_reference_is_the_model_with_its_adapters_off_over_the_same_memory(b
     reference = make_reference(policy.model, TrainConfig(micro_tokens=256)).model
     trained(policy)
     items = [example(length=20, seed=s) for s in (70, 71)]
-    assert np.array_equal(np.concatenate(compute_logprobs(reference, items, 256)), scores(plain))
-    assert not np.array_equal(scores(policy), scores(plain))
+    assert np.array_equal(np.concatenate(compute_logprobs(reference, items, 256)), logprobs(plain))
+    assert not np.array_equal(logprobs(policy), logprobs(plain))
     assert reference.embed.weight is policy.model.embed.weight
     assert not any(weight.requires_grad for weight in reference.parameters())
 
@@ -138,12 +138,12 @@ def test_a_saved_folder_opens_merged_or_goes_on_with_its_adapters(
         "adapter_config.json", "adapter_model.safetensors", "tokenizer.json", "tokenizer_config.json",
     ]  # fmt: skip
     again, merged = opened(tmp_path / "adapters", seed=9), opened(tmp_path / "adapters", None)
-    assert np.array_equal(scores(again), scores(policy))
+    assert np.array_equal(logprobs(again), logprobs(policy))
     assert isinstance(again.model, LoraTransformer) and again.model.base == str(base)
     assert not isinstance(merged.model, LoraTransformer)
     assert all(weight.requires_grad for weight in merged.model.parameters())
     np.testing.assert_allclose(
-        scores(merged), scores(policy), rtol=0, atol=logprob_bound(merged.model)
+        logprobs(merged), logprobs(policy), rtol=0, atol=logprob_bound(merged.model)
     )
 
 
@@ -153,7 +153,7 @@ def test_adapters_that_go_on_are_compared_with_where_they_started(
     policy = opened(base)
     trained(policy)
     policy.save(tmp_path / "adapters")
-    start = scores(policy)
+    start = logprobs(policy)
     again = opened(tmp_path / "adapters")
     reference = make_reference(again.model, TrainConfig(micro_tokens=256)).model
     trained(again)
@@ -202,7 +202,9 @@ def test_a_merged_folder_has_the_type_of_its_base(tmp_path: Path, dtype: torch.d
     tensors = load_file(tmp_path / "merged" / "model.safetensors")
     assert {tensor.dtype for tensor in tensors.values()} == {dtype}
     near = logprob_bound(policy.model) if dtype == torch.float32 else 0.1
-    np.testing.assert_allclose(scores(opened(tmp_path / "merged", None)), scores(policy), atol=near)
+    np.testing.assert_allclose(
+        logprobs(opened(tmp_path / "merged", None)), logprobs(policy), atol=near
+    )
 
 
 def test_mistakes_are_one_sentence(base: Path, tmp_path: Path) -> None:

@@ -127,8 +127,8 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
     margins = []
     for pair in pairs:
         now = [
-            float(scores.sum())
-            for scores in compute_logprobs(model, [pair.chosen, pair.rejected], 10**6)
+            float(logprobs.sum())
+            for logprobs in compute_logprobs(model, [pair.chosen, pair.rejected], 10**6)
         ]
         before = [float(item.ref_logprob.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
         margins.append((now[0] - before[0]) - (now[1] - before[1]))

@@ -395,11 +395,11 @@ def test_scores_come_in_the_order_of_the_examples(micro_tokens: int) -> None:
     )
 
     bound = logprob_bound(model)
-    for item, scores in zip(examples, found, strict=True):
+    for item, logprobs in zip(examples, found, strict=True):
         np.testing.assert_allclose(
-            scores, _textbook_logprobs(model, item).detach().numpy(), rtol=0, atol=bound
+            logprobs, _textbook_logprobs(model, item).detach().numpy(), rtol=0, atol=bound
         )
-        assert scores.dtype == np.float32
+        assert logprobs.dtype == np.float32
     assert compute_logprobs(model, [], 10) == []
     assert all(weight.grad is None for weight in model.parameters())
 

@@ -1,4 +1,4 @@
-"""A reference scores as the model it was made of, wherever its weights wait."""
+"""A reference has the log-probabilities of the model it was made of, wherever its weights wait."""
 
 from dataclasses import replace
 

@@ -127,7 +127,7 @@ def gae(
     return advantage, advantage + value
 
 
-def to_go(*, gamma: float) -> TokenAdvantage:
+def to_go_advantage(*, gamma: float) -> TokenAdvantage:
     """Use rewards to go as advantages, without values."""
 
     def advantage(reward: Array, value: Array | None) -> tuple[Array, Array | None]:

@@ -20,7 +20,7 @@ ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.Advan
 }
 TOKEN_ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.TokenAdvantage]]
 TOKEN_ADVANTAGES = {
-    "to_go": lambda cfg: advantages.to_go(gamma=cfg.gamma),
+    "to_go": lambda cfg: advantages.to_go_advantage(gamma=cfg.gamma),
     "gae": lambda cfg: advantages.gae_advantage(gamma=cfg.gamma, decay=cfg.gae_decay),
 }
 

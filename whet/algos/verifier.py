@@ -70,7 +70,7 @@ def alpha_at(first: float, cfg: StepCreditConfig, progress: float) -> float:
     return cfg.final_alpha + (first - cfg.final_alpha) * left
 
 
-def blend(outcome: Array, step: Array, alpha: float) -> Array:
+def blend_advantages(outcome: Array, step: Array, alpha: float) -> Array:
     """Mix outcome and step advantages, each normalised separately before."""
     return (1 - alpha) * outcome + alpha * step
 
@@ -82,11 +82,11 @@ def step_credit(rule: StepRule) -> StepCredit:
     return _pool_groups(zscore) if rule == "zscore" else _pool_groups(_scaled_leave_one_out)
 
 
-def to_tokens(answer: JudgedAnswer, rewards: Sequence[float]) -> Array:
+def spread_over_tokens(answer: JudgedAnswer, rewards: Sequence[float]) -> Array:
     """Give each token the rewards of the steps that end with it or after it.
 
     >>> steps = [Step(start=0, end=2, reward=0), Step(start=2, end=3, reward=0)]
-    >>> to_tokens((steps, 4), [1.0, 0.5]).tolist()
+    >>> spread_over_tokens((steps, 4), [1.0, 0.5]).tolist()
     [1.5, 1.5, 0.5, 0.0]
     """
     steps, length = answer
@@ -109,12 +109,12 @@ def _pool_groups(rule: GroupRule) -> StepCredit:
 def _of_group(group: Sequence[JudgedAnswer], rule: GroupRule) -> list[Array]:
     pool = [step.reward for steps, _ in group for step in steps]
     credits = iter(rule(pool) if len(pool) > 1 else [0.0] * len(pool))
-    return [to_tokens(answer, [next(credits) for _ in answer[0]]) for answer in group]
+    return [spread_over_tokens(answer, [next(credits) for _ in answer[0]]) for answer in group]
 
 
 def _whiten_steps(groups: Sequence[Sequence[JudgedAnswer]]) -> list[list[Array]]:
     answers = [answer for group in groups for answer in group]
-    raw = [to_tokens(answer, [step.reward for step in answer[0]]) for answer in answers]
+    raw = [spread_over_tokens(answer, [step.reward for step in answer[0]]) for answer in answers]
     credits = iter(whiten(raw, [bool(steps) for steps, _ in answers]))
     return [[next(credits) for _ in group] for group in groups]
 
@@ -151,7 +151,7 @@ class Agreement:
     @property
     def base_rate(self) -> float:
         """The fraction that is truly right."""
-        return self._truly(True) / max(self.total, 1)
+        return self._num_true(True) / max(self.total, 1)
 
     @property
     def positive_rate(self) -> float | None:
@@ -162,7 +162,7 @@ class Agreement:
     @property
     def balanced_accuracy(self) -> float | None:
         """The mean of the recalls of right and wrong; None unless both occur."""
-        if not self._truly(True) or not self._truly(False):
+        if not self._num_true(True) or not self._num_true(False):
             return None
         return (self.recall(True) + self.recall(False)) / 2
 
@@ -170,11 +170,11 @@ class Agreement:
         return self.counts[kind, kind] / max(self._num_verdicts(kind), 1)
 
     def recall(self, kind: bool) -> float:
-        return self.counts[kind, kind] / max(self._truly(kind), 1)
+        return self.counts[kind, kind] / max(self._num_true(kind), 1)
 
     def f1(self, kind: bool) -> float:
         """The harmonic mean of precision and recall."""
-        return 2 * self.counts[kind, kind] / max(self._num_verdicts(kind) + self._truly(kind), 1)
+        return 2 * self.counts[kind, kind] / max(self._num_verdicts(kind) + self._num_true(kind), 1)
 
     @property
     def is_one_sided(self) -> bool:
@@ -184,7 +184,7 @@ class Agreement:
             return True
         return max(rate, 1 - rate) >= ONE_SIDED and (accuracy is None or accuracy < GUESSING)
 
-    def _truly(self, kind: bool) -> int:
+    def _num_true(self, kind: bool) -> int:
         return sum(count for (truth, _), count in self.counts.items() if truth is kind)
 
     def _num_verdicts(self, kind: bool) -> int:

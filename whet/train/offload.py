@@ -18,8 +18,8 @@ PIECE = 2**24
 NUM_BUFFERS, WIDTH = 3, 3
 """Pieces in flight at a time, and tensors in each."""
 
-Act = Callable[[slice, list[Tensor]], None]
-Mark = torch.cuda.Event | None
+UpdatePiece = Callable[[slice, list[Tensor]], None]
+Event = torch.cuda.Event | None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -27,7 +27,7 @@ class StagingBuffer:
     """Device memory for one piece of each tensor, and an event after which it is free."""
 
     rows: Tensor
-    free: Mark
+    free: Event
 
 
 class StateStreamer:
@@ -36,78 +36,78 @@ class StateStreamer:
     def __init__(self, device: torch.device, *, piece: int = PIECE) -> None:
         self.device = device
         self.piece = piece
-        self._inward = _Queue.new(device)
-        self._outward = _Queue.new(device)
+        self._inward = _Stream.new(device)
+        self._outward = _Stream.new(device)
         self._buffers: list[StagingBuffer] = []
         self._count = 0
 
-    def stream(self, host: Sequence[Tensor], act: Act) -> None:
-        """Copy flat tensors to the device piece by piece, let `act` change each, copy it back.
+    def stream(self, host: Sequence[Tensor], update: UpdatePiece) -> None:
+        """Copy flat tensors to the device piece by piece, let `update` change each, copy it back.
 
-        `act` gets the slice and the pieces; it runs in the current stream, without waiting.
+        `update` gets the slice and the pieces; it runs in the current stream, without waiting.
         """
-        main = _Queue.current(self.device)
+        main = _Stream.current(self.device)
         for start in range(0, len(host[0]), self.piece):
             at = slice(start, min(start + self.piece, len(host[0])))
             buffer = self._next_buffer(main)
             pieces = [tensor[at] for tensor in host]
             device = [row[: len(piece)] for row, piece in zip(buffer.rows, pieces, strict=False)]
-            with self._inward.after(buffer.free):
+            with self._inward.wait_event(buffer.free):
                 _copy(pieces, device)
-            with main.after(self._inward.mark()):
-                act(at, device)
-            with self._outward.after(main.mark()):
+            with main.wait_event(self._inward.record_event()):
+                update(at, device)
+            with self._outward.wait_event(main.record_event()):
                 _copy(device, pieces)
-            buffer.free = self._outward.mark()
+            buffer.free = self._outward.record_event()
 
     def join(self) -> None:
         """Let later copies to the device wait for all copies back so far."""
-        self._inward.after(self._outward.mark())
+        self._inward.wait_event(self._outward.record_event())
 
     def wait(self) -> None:
         """Let the host wait until everything is copied back."""
-        self._outward.finish()
+        self._outward.synchronize()
 
-    def _next_buffer(self, main: "_Queue") -> StagingBuffer:
+    def _next_buffer(self, main: "_Stream") -> StagingBuffer:
         if not self._buffers:
             memory = [
                 torch.empty(WIDTH, self.piece, dtype=torch.float32, device=self.device)
                 for _ in range(NUM_BUFFERS)
             ]
             # Earlier work in the current stream may still read this memory.
-            self._buffers = [StagingBuffer(rows=rows, free=main.mark()) for rows in memory]
+            self._buffers = [StagingBuffer(rows=rows, free=main.record_event()) for rows in memory]
         self._count += 1
         return self._buffers[self._count % NUM_BUFFERS]
 
 
-class _Queue:
+class _Stream:
     """A CUDA stream; on a CPU, work is done at once."""
 
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
         self.stream = stream
 
     @staticmethod
-    def new(device: torch.device) -> "_Queue":
+    def new(device: torch.device) -> "_Stream":
         if device.type != "cuda":
-            return _Queue(None)
-        return _Queue(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+            return _Stream(None)
+        return _Stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
     @staticmethod
-    def current(device: torch.device) -> "_Queue":
-        return _Queue(torch.cuda.current_stream(device) if device.type == "cuda" else None)
+    def current(device: torch.device) -> "_Stream":
+        return _Stream(torch.cuda.current_stream(device) if device.type == "cuda" else None)
 
-    def mark(self) -> Mark:
+    def record_event(self) -> Event:
         """Record an event after the work queued so far."""
         return None if self.stream is None else self.stream.record_event()
 
-    def after(self, mark: Mark) -> AbstractContextManager[None]:
+    def wait_event(self, event: Event) -> AbstractContextManager[None]:
         """Let later work wait for an event; within the context, work goes to this stream."""
-        if self.stream is None or mark is None:
+        if self.stream is None or event is None:
             return nullcontext()
-        self.stream.wait_event(mark)
+        self.stream.wait_event(event)
         return torch.cuda.stream(self.stream)
 
-    def finish(self) -> None:
+    def synchronize(self) -> None:
         if self.stream is not None:
             self.stream.synchronize()
 

@@ -15,7 +15,7 @@ from whet.algos.advantages import Array, Baseline, whiten
 from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import exceeds_limit, kl
 from whet.algos.settings import AlgoConfig
-from whet.algos.verifier import blend
+from whet.algos.verifier import blend_advantages
 from whet.data.examples import Example, split_minibatches, with_field
 from whet.errors import ConfigError
 from whet.rng import stream
@@ -201,7 +201,7 @@ def assign_advantages(
         steps = [array for group in algo.step_credit(answers) for array in group]
         alpha = algo.alpha(progress)
         credited = [
-            _with_advantage(item, blend(_per_token(item), step, alpha))
+            _with_advantage(item, blend_advantages(_per_token(item), step, alpha))
             for item, step in zip(credited, steps, strict=True)
         ]
     return [item for item in credited if item.rollout_id not in selection.masked], baseline
