@@ -8,7 +8,8 @@ import pytest
 from qa_rows import Row, fuzz, needs_data, problem, read
 
 from whet.errors import DataError
-from whet.tasks.qa.table import Table, TableConfig, quantity, split_list
+from whet.tasks.qa.quantity import quantity
+from whet.tasks.qa.table import Table, TableConfig, split_list
 from whet.types import Json, Message, Verdict
 
 TASK = Table()
@@ -174,6 +175,33 @@ def test_a_reference_that_restates_the_question_is_an_answer(text: str, is_right
         "Rex keeps eating the food of Champ. Which dog's weight has changed the most?\n\nReason."
     )
     row = replace(problem("table", "Champ"), prompt=(Message(role="user", content=asked),))
+
+    assert (TASK.score(row, text).verdict is Verdict.CORRECT) is is_right
+
+
+@pytest.mark.parametrize(
+    ("gold", "text", "is_right"),
+    [
+        ("Brunel | Telford", "Brunel |A Telford", False),
+        ("Telford", r"\boxed{A. Telford}", False),
+        ("Telford", "A Telford has grown the most.", False),
+        ("Minh", "An Minh", False),
+        ("elephant", "An Elephant", True),
+        ("Elephant", "An elephant", True),
+        ("A Tale of Two Cities", "a tale of two cities", True),
+        ("A Tale of Two Cities", "Tale of Two Cities", True),
+        ("Harlequins", "The Harlequins", True),
+        ("Who", "The Who", False),
+        ("The Who", "Who", False),
+        ("The Who", "the who", True),
+        ("Guess", "The Guess", True),
+    ],
+)
+def test_an_article_may_be_left_out_where_no_other_name_comes_of_it(
+    gold: str, text: str, is_right: bool
+) -> None:
+    asked = "| band | year |\n| The Who | 1964 |\n| Who | 1999 |\nWhich of the Harlequins has grown the most?"
+    row = replace(problem("table", gold), prompt=(Message(role="user", content=asked),))
 
     assert (TASK.score(row, text).verdict is Verdict.CORRECT) is is_right
 
