@@ -17,9 +17,8 @@ from whet.text.final_answer import (
     has_open_box,
     has_open_tag,
     last_box,
-    last_line,
-    text_after_verb,
 )
+from whet.text.sentences import last_line, text_after_verb
 from whet.types import Score, Verdict
 
 T = TypeVar("T")

@@ -116,7 +116,7 @@ _DENIED_AFTER = re.compile(
     re.IGNORECASE,
 )
 """Behind an answer it takes the answer back, makes it a bound or sets a condition."""
-_SENTENCE_WINDOW = 240
+SENTENCE_WINDOW = 240
 _WORDS_WINDOW = 80
 
 
@@ -129,7 +129,7 @@ def is_denied(text: str, start: int, end: int) -> bool:
     ...  for text in ("It is 4.", "It is not 4.", "If it were 4, no.", "At least 4.", "4, not 5")]
     [False, True, True, True, False]
     """
-    window = max(start - _SENTENCE_WINDOW, 0)
+    window = max(start - SENTENCE_WINDOW, 0)
     before = text[max(text.rfind("\n", 0, start) + 1, window) : start]
     return (
         _DENIED_BEFORE.search(before, max(len(before) - _WORDS_WINDOW, 0)) is not None
@@ -215,79 +215,3 @@ _CHOOSES_LAST = re.compile(
 def decides_for_last(rest: str) -> bool:
     """Whether what follows several answers decides for the last of them, or concludes."""
     return _CHOOSES_LAST.search(rest[:_MAX_GAP]) is not None
-
-
-_NO_GOOD = (
-    r"(?:void|false|wrong|incorrect|invalid|untrue|bogus|nonsense|mistaken|impossible|rubbish"
-    r"|an? (?:\w+ )?(?:mistake|error|joke|trap|guess|sample|example|illustration|placeholder"
-    r"|template|dummy|decoy)|(?:only|just|merely) (?:an?|the) (?:\w+ )?(?:sample|example"
-    r"|illustration|placeholder|template|format)|to be (?:ignored|disregarded)"
-    r"|not (?:right|correct|true|valid|it|mine"
-    r"|(?:my|our|the)(?: \w+)? (?:answer|solution|reply)))\b"
-)
-_THIS = (
-    r"(?:that|this|it|which|(?:the |my )?(?:line|list|answer|result|box|tag|one|value)?(?: ?above)"
-    r"|the (?:line|list|answer|result|box|one)|my (?:answer|result|list|solution))(?: \w+)?"
-)
-_WITHDRAWN_AFTER = re.compile(
-    rf"\b(?:{_THIS} (?:"
-    rf"(?:is|was|are)(?: (?:also|clearly|obviously|certainly|just|actually|now))? {_NO_GOOD}"
-    r"|(?:can(?:not|['’]t| not)|could(?:n['’]t| not)) be (?:right|correct|true|it|the)\b)"
-    r"|(?:I|we)(?: hereby| must| have to| would| now)?(?: (?:take|took) (?:it|that|this|\w+ \w+)"
-    r" back| (?:retract|withdraw|disown|reject|discard)\b)"
-    r"|(?:ignore|disregard|forget|strike|scrap|delete)"
-    r" (?:that|this|it|the (?:above|line|answer))\b"
-    r"|not my (?:own )?(?:answer|solution|reply|result|conclusion|submission)\b"
-    r"|(?:no|any) (?:answer|solution|reply|result) of my own\b"
-    r"|marked (?:as )?(?:wrong|incorrect|false)\b|cannot (?:confirm|vouch)\b"
-    r"|(?:leads? to|is|gives|yields|reach|get|have) an? contradiction\b"
-    r"|is what (?:the|an?|my|some|another)\b[^\n]{0,40}\b(?:wrote|said|claimed|got|gave|had)\b"
-    r"|(?:I|we) (?:could|can|did|do)(?: not|n['’]t|not) (?:find|have|get) (?:one|an?y?|it)\b)"
-    r"|\A\W{0,12}(?:alternatively|equally)\b[^\n\\\[]{0,60}\["
-    r"|\A\W{0,12}(?:false|wrong|incorrect|void|erratum|not true)\b"
-    r"|以上(?:答案)?(?:是)?(?:错|不对)|(?:错误|不对|不正确)",
-    re.IGNORECASE,
-)
-"""Behind the last answer of a response it takes the answer back."""
-_GOES_ON = re.compile(r":|\n\s*\S|[0-9]|\b(?:answer|it|result|value|solution) (?:is|should)\b")
-"""Behind that it goes on, perhaps with another answer."""
-_WITHDRAWN_BEFORE = re.compile(
-    r"(?:\b(?:(?:(?:anything|everything|all) but|(?:every(?:one|body|thing)|all|any(?:one|thing))"
-    r"(?: \w+){0,3} (?:except|excluding|other than))\b(?![^\n]*, (?:so|thus|hence|therefore)\b)"
-    r"|(?:mistake|wrong|error|incorrect|false|tempting|premature) to"
-    r" (?:conclude|say|answer|write|claim|think|state|give|submit)\b"
-    r"|(?:sample|example|illustration|template) of (?:the |an? )?(?:\S+ )?"
-    r"(?:format|layout|reply|answer|response|output)\b|contradiction\b"
-    r"|(?:told|heard|rumou?r|allegedly|supposedly|somebody|someone)\b"
-    r"|(?:wrong|incorrect|rejected|discarded|false) (?:answer|list|solution|result|reply)\b"
-    r"|(?:following|below|next)\b[^\n]{0,30}\b(?:is|are) (?:wrong|incorrect|false|not)\b)"
-    r"|(?:错误|不是|并非|不正确)(?![^\n]*而是))[^\n.!?。]{0,60}\Z",
-    re.IGNORECASE,
-)
-"""Before an answer, in the words that lead to it, it says that the answer is another."""
-_WITHDRAWING = (
-    *(" but", "except", "excluding", "other than", "mistake", "wrong", "error", "incorrect"),
-    *("false", "tempting", "premature", "sample", "example", "illustration", "template"),
-    *("contradiction", "told", "heard", "rumo", "allegedly", "supposedly", "somebody", "someone"),
-    *("rejected", "discarded", "following", "below", "next", "错误", "不是", "并非", "不正确"),
-)
-"""Without one of these, in lower case, there is nothing to match: a check that costs little."""
-
-
-def is_withdrawn(text: str, start: int, end: int) -> bool:
-    r"""Whether the words before or behind the last answer, end exclusive, take it back.
-
-    >>> [is_withdrawn(text, 0, 1) for text in ("4\n\nI take it back.", "4. This is a maximum.")]
-    [True, False]
-    """
-    lead = text[max(start - _SENTENCE_WINDOW, 0) : start].removesuffix("<answer>")
-    lead = lead.rstrip(" \t\r\n*$`:：#")
-    lead = lead[lead.rfind("\n") + 1 :]
-    lower = lead.lower()
-    if any(word in lower for word in _WITHDRAWING) and _WITHDRAWN_BEFORE.search(lead):
-        return True
-    tail = text[end : end + 2 * _SENTENCE_WINDOW].removeprefix("</answer>")
-    if not _WORD.search(tail):
-        return False
-    ends = [match.end() for match in _WITHDRAWN_AFTER.finditer(tail, 0, _SENTENCE_WINDOW)]
-    return bool(ends) and not _GOES_ON.search(tail, ends[-1])

@@ -18,8 +18,8 @@ from whet.text.final_answer import (
     find_tags,
     has_open_box,
     has_open_tag,
-    last_line,
 )
+from whet.text.sentences import last_line
 
 MAX_SPAN = 4096
 """Longer answers are not read."""

@@ -19,7 +19,8 @@ from whet.tasks.qa.choice import last_word
 from whet.tasks.qa.quantity import Quantity, plain_text, quantity, unit_words
 from whet.tasks.qa.stated import MAX_SPAN, statements
 from whet.text.doubt import CHOICE, FALSE, TURN, any_of, is_denied, is_doubtful
-from whet.text.final_answer import decided_text, find_only_number, text_after_verb
+from whet.text.final_answer import decided_text
+from whet.text.sentences import find_only_number, text_after_verb
 from whet.types import Problem, Score, read_number
 
 _VERB = re.compile(
