@@ -10,13 +10,16 @@ import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from whet.text.doubt import SENTENCE_WINDOW, decides_for_last, is_denied, is_doubtful, leaves_open
 
 MAX_CHARS = 1 << 22
 """Longer responses are not read."""
 MAX_MARKS = 20
+MAX_BOXES = 1024
 MAX_NESTED_BOXES = 64
+"""Of more boxes than these the last are read."""
 MAX_BOX = 1 << 16
 """Longer boxes are not read where boxes may stand in boxes."""
 
@@ -118,7 +121,7 @@ def decided_text(
     shown = visible_text(text)
     if shown is None:
         return None
-    if _COMMENT.search(shown) or any(sign in shown for sign in _HIDING):
+    if _COMMENT.search(shown) or any(map(shown.__contains__, _HIDING)):
         shown = _HIDDEN.sub(lambda match: " " * len(match[0]), shown)
     finals = _find_finals(shown)
     if not finals:
@@ -130,7 +133,7 @@ def decided_text(
 
 def _find_finals(text: str) -> list[Span]:
     """List the last answers of the strongest form: tags, boxes, or else lines of their own."""
-    spans = (find_tags(text) or find_boxes(text, most=MAX_MARKS))[-MAX_MARKS:]
+    spans = (find_tags(text) or find_boxes(text))[-MAX_MARKS:]
     if spans:
         return [span for span in spans if not _BLANK.fullmatch(span.text)]
     return _find_lines(text[-_MAX_TAIL:], max(len(text) - _MAX_TAIL, 0))[-MAX_MARKS:]
@@ -201,19 +204,20 @@ def has_open_tag(text: str) -> bool:
     return text.rfind("<answer>") > text.rfind("</answer>")
 
 
-def find_boxes(text: str, *, nested: bool = False, most: int | None = None) -> list[Span]:
+@lru_cache(2)  # a response is asked for its boxes twice: whether it stands by one, and for which
+def find_boxes(text: str, *, nested: bool = False) -> Sequence[Span]:
     r"""List what `\boxed{...}` and its kin hold, in order; a span takes in the command.
 
     Boxes that are never closed are left out, and so are boxes inside others, unless they are asked
-    for: then the last few boxes are listed. With `most` only the last ones are looked at.
+    for: then the last few boxes are listed.
 
     >>> [box.text for box in find_boxes(r"so \boxed{\frac{1}{2}} and \boxed 3")]
     ['\\frac{1}{2}', '3']
     """
     if "box" not in text:
-        return []
+        return ()
     first = max(text.find("box") - len("\\frame"), 0)
-    commands = deque(_BOX.finditer(text, first), maxlen=MAX_NESTED_BOXES if nested else most)
+    commands = deque(_BOX.finditer(text, first), maxlen=MAX_NESTED_BOXES if nested else MAX_BOXES)
     closing = match_braces(text, commands[0].start()) if commands else {}
     boxes: list[Span] = []
     end = 0
@@ -227,7 +231,7 @@ def find_boxes(text: str, *, nested: bool = False, most: int | None = None) -> l
         elif text[inside].isalnum() and text[start] == "\\" and text[inside - 1] == " ":
             end = inside + 1
             boxes.append(Span(text=text[inside:end], start=start, end=end))
-    return boxes
+    return tuple(boxes)
 
 
 def last_box(text: str) -> Span | None:
@@ -333,7 +337,7 @@ def is_withdrawn(text: str, start: int, end: int) -> bool:
     lead = lead.rstrip(" \t\r\n*$`:：#")
     lead = lead[lead.rfind("\n") + 1 :]
     lower = lead.lower()
-    if any(word in lower for word in _WITHDRAWING) and _WITHDRAWN_BEFORE.search(lead):
+    if any(map(lower.__contains__, _WITHDRAWING)) and _WITHDRAWN_BEFORE.search(lead):
         return True
     tail = text[end : end + 2 * SENTENCE_WINDOW].removeprefix("</answer>")
     if not _LETTER.search(tail):
