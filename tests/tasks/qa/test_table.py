@@ -124,6 +124,9 @@ def test_a_tolerance_holds_only_where_it_is_declared() -> None:
     assert not _is_right("100", "100.11", tolerance=0.001)
     assert not _is_right("100", "100.1")
     assert not _is_right("0", "0.0001", tolerance=0.001)
+    # A tenth of 100, not of the answer; 0.3 is three tenths, not the float below it.
+    assert _is_right("100", "110", tolerance=0.1) and not _is_right("100", "111.1", tolerance=0.1)
+    assert _is_right("10", "13", tolerance=0.3)
 
 
 def test_the_order_of_a_list_is_free_where_the_payload_says_so() -> None:
@@ -221,8 +224,9 @@ def test_random_text_never_raises_and_is_never_right() -> None:
 def test_a_problem_needs_an_answer_and_a_sound_tolerance() -> None:
     with pytest.raises(DataError, match="needs an answer, not None"):
         TASK.score(problem("table", None), "5")
-    with pytest.raises(DataError, match="needs a tolerance from 0 to 1, not 7"):
-        TASK.score(problem("table", "5", tolerance=7), "5")
+    for tolerance in (7, 1, -0.1, True, "1%"):
+        with pytest.raises(DataError, match=f"needs a tolerance from 0 to 1, not '?{tolerance}"):
+            TASK.score(problem("table", "5", tolerance=tolerance), "5")
 
 
 def _payload(name: str, row: Row) -> dict[str, Json]:
