@@ -239,7 +239,7 @@ class LocalLearner(Learner):
             "an objective has a loss for each token, or for each pair"
         )
         loss = (token_loss.loss * batch.loss_weight).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        (loss * self.optimizer.loss_scale).backward()  # type: ignore[no-untyped-call]
         metrics = {name: value.detach().sum() for name, value in token_loss.metrics.items()}
         signal = token_loss.stop_signal
         return TokenLoss(loss.detach(), metrics, None if signal is None else signal.detach().sum())
