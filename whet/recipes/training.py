@@ -337,15 +337,16 @@ def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int
     if policy.model.device.type != "cuda":
         return algo
     everywhere = get_world().all_gather(check_exact(policy), "the test of exactness")
-    exactness = min(everywhere, key=lambda one: one.equal_fraction)
     policy.engine.sleep()
-    return record_exactness(exactness, algo, policy.chat_engine.name, run, lag=lag)
+    return record_exactness(everywhere, algo, policy.chat_engine.name, run, lag=lag)
 
 
 def record_exactness(
-    exactness: Exactness, algo: AlgoConfig, name: str, run: RunStore, *, lag: int = 0
+    results: Sequence[Exactness], algo: AlgoConfig, name: str, run: RunStore, *, lag: int = 0
 ) -> AlgoConfig:
-    """Print the result, write it to the run's ledger, and return the settings to train with."""
+    """Print the worst result of all ranks, write it to the run's ledger, and return the settings to
+    train with."""
+    exactness = min(results, key=lambda one: one.equal_fraction)
     sentence = exactness.sentence(algo, lag=lag)
     say(f"{name}: {sentence}")
     run.log_event(
