@@ -218,3 +218,18 @@ def test_free_memory_is_what_a_new_tensor_can_have() -> None:
     after = memory._free()
 
     assert before - after == pytest.approx(held.numel(), abs=2**22)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_float16_samples_and_updates_like_float32_up_to_rounding(family: str) -> None:
+    models = [small_model(family, dtype=dtype) for dtype in (torch.float32, torch.float16)]
+    settings = [CFG, CFG.model_copy(update={"dtype": "float16"})]
+
+    whole, half = (
+        LocalLearner(model, cfg, steps=1).update(_examples(), sft_objective())
+        for model, cfg in zip(models, settings, strict=True)
+    )
+
+    assert 0 < half["train/grad_norm"] == pytest.approx(whole["train/grad_norm"], rel=0.02)
+    completions, _ = sampled(native(models[1]), requests((65,), new=8))
+    assert all(np.isfinite(one.logprobs).all() for one in completions.values())
