@@ -225,11 +225,13 @@ def test_float16_samples_and_updates_like_float32_up_to_rounding(family: str) ->
     models = [small_model(family, dtype=dtype) for dtype in (torch.float32, torch.float16)]
     settings = [CFG, CFG.model_copy(update={"dtype": "float16"})]
 
-    whole, half = (
-        LocalLearner(model, cfg, steps=1).update(_examples(), sft_objective())
-        for model, cfg in zip(models, settings, strict=True)
-    )
+    norms = []
+    for model, cfg in zip(models, settings, strict=True):
+        learner = LocalLearner(model, cfg, steps=4)
+        updates = (learner.update(_examples(), sft_objective()) for _ in range(4))
+        # The first steps in float16 are left out until the scale of the loss fits.
+        norms.append(next(norm for update in updates if (norm := update["train/grad_norm"])))
 
-    assert 0 < half["train/grad_norm"] == pytest.approx(whole["train/grad_norm"], rel=0.02)
+    assert norms[1] == pytest.approx(norms[0], rel=0.02)
     completions, _ = sampled(native(models[1]), requests((65,), new=8))
     assert all(np.isfinite(one.logprobs).all() for one in completions.values())

@@ -19,6 +19,7 @@ from whet.types import Dtype
 OPTIMIZER = Path("optimizer", "state.safetensors")
 """In a folder of its own: vLLM refuses a model folder that holds another safetensors file."""
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+SCALE = "scale"
 Moments = tuple[Tensor, Tensor, Tensor]
 FIRST_LOSS_SCALE = 2.0**16
 SCALE_STEPS = 2000
@@ -193,7 +194,7 @@ class Optimizer:
             self._streamer.wait()
         out = {}
         if self.cfg.dtype == "float16":
-            out["scale/loss"] = torch.tensor([self.loss_scale, self._num_finite])
+            out[f"{SCALE}/loss"] = torch.tensor([self.loss_scale, self._num_finite])
         for name, master in self.masters.items():
             if master is not self.params[name]:
                 out[f"master/{name}"] = master.detach()
@@ -210,7 +211,7 @@ class Optimizer:
         self.moments.clear()
         for key, value in tensors:
             kind, name = key.split("/", 1)
-            if kind == "scale":
+            if kind == SCALE:
                 self.loss_scale, num_finite = value.tolist()
                 self._num_finite = int(num_finite)
                 continue
