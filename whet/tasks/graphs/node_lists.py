@@ -15,13 +15,7 @@ from unicodedata import normalize
 
 from whet.tasks.answers import MAX_LIST_CHARS, candidates, write_in_line
 from whet.text.doubt import CHOICE, TURN, any_of, is_denied
-from whet.text.final_answer import (
-    Span,
-    decided_text,
-    find_tags,
-    last_box,
-    make_span,
-)
+from whet.text.final_answer import Span, decided_text, find_tags, last_box, make_span
 
 MAX_CHARS = 1 << 16
 """Only the end of a longer response is read."""
