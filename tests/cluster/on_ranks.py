@@ -168,6 +168,27 @@ def copies(folder: Path) -> Json:
     return max(float((a - b).abs().max().detach()) for a, b in zipped)
 
 
+def updates(folder: Path) -> Json:
+    """Names of the weights whose bits differ between ranks and one device after five updates of
+    deterministic training, in which the gradient is clipped."""
+    cfg = CFG.model_copy(update={"deterministic": True, "clip": 0.1, "weight_decay": 0.1})
+    differing: dict[str, Json] = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        for family, is_tied in (("qwen3", True), ("qwen2", False)):
+            states = []
+            for make in (LocalLearner, RankLearner):
+                model = tiny_model(family=family, tied=is_tied).to(dtype)
+                model.rope_CD = tiny_model(family=family).rope_CD
+                learner = make(model, cfg, steps=5)
+                for count in (11, 11, 11, 1, 7):
+                    learner.update(uneven_examples(count), sft_objective())
+                states.append(dict(model.named_parameters()))
+            one, ranks = states
+            names = [name for name in one if not torch.equal(one[name], ranks[name])]
+            differing[f"{family} {dtype}"] = names
+    return differing
+
+
 def skipping(folder: Path) -> Json:
     """The sentence that ends a run in which a rank skips an update."""
     learner = RankLearner(tiny_model(), CFG, steps=5)
@@ -233,6 +254,7 @@ CHECKS = {
         contract,
         adapters,
         copies,
+        updates,
         skipping,
         differing,
         counts,

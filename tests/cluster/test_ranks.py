@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHECKS = "contract,gradients,sequences,bits,adapters,copies,failing,counts,skipping,differing"
+CHECKS = (
+    "contract,gradients,sequences,bits,adapters,copies,updates,failing,counts,skipping,differing"
+)
 
 
 def run_ranks(count: int, *args: str, env: dict[str, str] | None = None) -> str:
@@ -76,6 +78,11 @@ def test_adapters_train_on_ranks_as_on_one_device(seen: dict[str, Any]) -> None:
 
 def test_two_copies_of_the_shards_train_as_one_device(seen: dict[str, Any]) -> None:
     assert seen["copies"] <= 1e-5
+
+
+def test_the_number_of_ranks_changes_no_bit_of_deterministic_training(seen: dict[str, Any]) -> None:
+    assert len(seen["updates"]) == 4
+    assert not any(seen["updates"].values()), seen["updates"]
 
 
 def test_an_error_of_the_first_rank_is_raised_on_all(seen: dict[str, Any]) -> None:

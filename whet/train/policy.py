@@ -96,7 +96,7 @@ class FSDPLearners(LearnerFactory):
     ) -> LogprobModel:
         from whet.train.rank_learner import FrozenShardedModel  # noqa: PLC0415
 
-        return FrozenShardedModel(model, cfg.micro_tokens, offload=bool(offloaded))
+        return FrozenShardedModel(model, cfg, offload=bool(offloaded))
 
 
 LOCAL = LocalLearners()

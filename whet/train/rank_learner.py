@@ -58,7 +58,7 @@ class RankLearner(LocalLearner):
         self.whole = None if isinstance(model, ValueModel) else model
         trained: Transformer | ValueModel = model
         if not isinstance(body, LoraTransformer):
-            sharded = shard_model(body, self.world)
+            sharded = shard_model(body, self.world, is_ordered=cfg.deterministic)
             if isinstance(model, ValueModel):
                 model.body = sharded
             else:
@@ -82,7 +82,9 @@ class RankLearner(LocalLearner):
         tag = f"update {self.num_steps + 1}, on {describe_examples(examples)}"
         self.world.all_gather(None, tag)  # before ranks that disagree wait for each other in a pass
         self.reserve_memory(examples)
-        groups = _own_micro_batches(self.model, examples, self.cfg.micro_tokens, self.world)
+        groups = _own_micro_batches(
+            self.model, examples, self.cfg, rank=self.world.dp_rank, ranks=self.world.dp_size
+        )
         own = [[examples[index] for index in indices] for indices in groups if indices]
         sums = self.add_gradients(self._keep_gathered(own), objective)
         if isinstance(self.model, FSDPModule):
@@ -138,14 +140,14 @@ class RankLearner(LocalLearner):
             self.world,
             model,
             examples,
-            self.cfg.micro_tokens,
+            self.cfg,
             lambda batch: forward_logprobs(model, batch)[0],
         )
 
     def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
         # Each rank values batches of its own, even where ranks share a sequence in training.
         forward = super().forward_values
-        return compute_on_ranks(self.world, self.model, examples, self.cfg.micro_tokens, forward)
+        return compute_on_ranks(self.world, self.model, examples, self.cfg, forward)
 
     def save(self, folder: Path) -> None:
         if self.value_model is not None:
@@ -188,9 +190,9 @@ class FrozenShardedModel(LogprobModel):
     """A frozen model in shards; every rank computes the log-probabilities of a part of the
     examples."""
 
-    def __init__(self, model: Transformer, micro_tokens: int, *, offload: bool) -> None:
+    def __init__(self, model: Transformer, cfg: TrainConfig, *, offload: bool) -> None:
         self.world = rank_world()
-        self.micro_tokens = micro_tokens
+        self.cfg = cfg
         is_adapted = isinstance(model, LoraTransformer)
         self.model = model if is_adapted else shard_model(model, self.world, offload=offload)
 
@@ -199,7 +201,7 @@ class FrozenShardedModel(LogprobModel):
             self.world,
             self.model,
             examples,
-            self.micro_tokens,
+            self.cfg,
             lambda batch: forward_logprobs(self.model, batch)[0],
         )
 
@@ -209,14 +211,13 @@ def compute_on_ranks(
     world: RankWorld,
     model: Transformer,
     examples: Sequence[Example],
-    micro_tokens: int,
+    cfg: TrainConfig,
     forward: Callable[[Batch], Tensor],
 ) -> list[Floats]:
     """Apply `forward` to this rank's part of the examples, and return the values of all."""
-    ranks = world.size
     tag = f"log-probabilities of {describe_examples(examples)}"
     world.all_gather(None, tag)
-    groups = micro_batches(model, examples, micro_tokens, ranks=ranks)[world.rank :: ranks]
+    groups = _own_micro_batches(model, examples, cfg, rank=world.rank, ranks=world.size)
     arrays = compute_micro_batches(
         model, examples, [indices for indices in groups if indices], forward
     )
@@ -240,11 +241,18 @@ def describe_examples(examples: Sequence[Example]) -> str:
 
 
 def _own_micro_batches(
-    model: Transformer, examples: Sequence[Example], micro_tokens: int, world: RankWorld
+    model: Transformer, examples: Sequence[Example], cfg: TrainConfig, *, rank: int, ranks: int
 ) -> list[list[int]]:
-    """Return this rank's micro-batches, some of which may be empty."""
-    ranks = world.dp_size
-    return micro_batches(model, examples, micro_tokens, ranks=ranks)[world.dp_rank :: ranks]
+    """Return this rank's micro-batches, some of which may be empty.
+
+    In deterministic training they are those of one process, dealt out.
+    """
+    if cfg.deterministic:
+        groups = micro_batches(model, examples, cfg.micro_tokens)
+        groups += [[] for _ in range(-len(groups) % ranks)]
+    else:
+        groups = micro_batches(model, examples, cfg.micro_tokens, ranks=ranks)
+    return groups[rank::ranks]
 
 
 def _dummy_examples(examples: Sequence[Example]) -> list[Example]:

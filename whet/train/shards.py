@@ -5,6 +5,10 @@ are written from it; after each optimiser step it is filled from the shards. Sha
 serve as masters; a layer is gathered in the type that the model computes in, so that a sharded
 model computes the same bits. No reduction over ranks touches a logit.
 
+In deterministic training gradients are added in the order in which one process adds them
+(`OrderedReduceScatter`), and the norm is that of whole gradients, so that the number of ranks
+changes no bit of an update.
+
 Adapters (LoRA) are small, and their frozen weights are whole for the engine anyway: such a model is
 not sharded, and its gradients are added up before each step.
 """
@@ -24,6 +28,7 @@ from torch.distributed.fsdp import (
     OffloadPolicy,
     fully_shard,
 )
+from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
 from torch.distributed.tensor import DTensor
 
 from whet.cluster.ranks import RankWorld
@@ -56,10 +61,13 @@ def rank_world() -> RankWorld:
     return world
 
 
-def shard_model(model: Transformer, world: RankWorld, *, offload: bool = False) -> Transformer:
+def shard_model(
+    model: Transformer, world: RankWorld, *, offload: bool = False, is_ordered: bool = False
+) -> Transformer:
     """Copy a model into shards, each rank's being its rows of every weight.
 
-    With `offload` shards wait in host memory.
+    With `offload` shards wait in host memory; with `is_ordered` one copy of shards adds gradients
+    in the order of ranks.
     """
     is_low = model.dtype.itemsize < torch.float32.itemsize
     dtype = torch.float32 if is_low else model.dtype
@@ -86,11 +94,53 @@ def shard_model(model: Transformer, world: RankWorld, *, offload: bool = False) 
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
     sharded.to_empty(device="cpu" if is_offloaded else model.device)
+    if is_ordered and world.shard_size == world.size > 1:
+        for module in sharded.modules():
+            if isinstance(module, FSDPModule):  # each has its first weight: a layer, or the rest
+                reducer = OrderedReduceScatter(next(module.parameters()), model.dtype)
+                module.set_custom_reduce_scatter(reducer)
     sharded.rope_CD = model.rope_CD
     sharded.compute_dtype = model.dtype
     sharded.requires_grad_(any(weight.requires_grad for weight in model.parameters()))
     fill_shards(sharded, model, world)
     return sharded
+
+
+class OrderedReduceScatter(ReduceScatter):
+    """Adds the gradients of a pass to those before, one rank after the other, as one process adds
+    those of its micro-batches.
+
+    They are sent in the type that they were computed in. FSDP would add the output to the gradient
+    so far, which is another order: then the output is zero, and the gradient changes in place.
+    """
+
+    def __init__(self, weight: Tensor, dtype: torch.dtype) -> None:
+        """`weight` is one of those whose gradients are added; it has none when a sum begins."""
+        self.weight = weight
+        self.dtype = dtype
+        self.total: Tensor | None = None
+
+    def allocate(
+        self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
+    ) -> Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: dist.ProcessGroup,
+        op: object,
+        async_op: bool = False,
+    ) -> None:
+        parts = input_tensor.to(self.dtype)
+        received = torch.empty_like(parts)
+        dist.all_to_all_single(received, parts, group=group)
+        output_tensor.zero_()
+        if self.weight.grad is None or self.total is None:
+            self.total = output_tensor
+        for rows in received.chunk(group.size()):
+            self.total.add_(rows)
 
 
 @torch.no_grad()
@@ -188,10 +238,22 @@ class RankOptimizer(Optimizer):
         """Add up the squares of one set of shards; whole gradients are counted once."""
         if not self.sharded or self.world.shard_size == 1:
             return super().total_norm(gradients)
+        if self.cfg.deterministic:
+            return self._whole_norm(gradients)
         is_counted = self.world.rank % self.world.shard_size == 0
         own = {n: grad for n, grad in gradients.items() if is_counted or n in self.sharded}
         norms = self.world.all_gather(super().total_norm(own), "the norm of the gradient")
         return math.sqrt(sum(norm * norm for norm in norms[: self.world.shard_size]))
+
+    def _whole_norm(self, gradients: Mapping[str, Tensor]) -> float:
+        """Compute the norm from whole gradients, which has the bits of one process."""
+        norms: list[Tensor] = []
+        for name, own in gradients.items():
+            whole = own
+            if name in self.sharded:
+                whole = next(gather_rows([own], [self.sharded[name].shape], self.world))
+            norms += torch._foreach_norm([whole])
+        return float(torch.linalg.vector_norm(torch.stack(norms)))
 
     def save(self, file: Path, *, limit: int = MAX_FILE_BYTES) -> None:
         """Write the state: one file, or where it is large a share of the layers by each rank."""
