@@ -117,8 +117,10 @@ def compare(args: argparse.Namespace) -> int:
             seconds["plain"].append(elapse(partial(plain.update, examples, sft_objective())))
         seconds["ranks"].append(elapse(partial(ranks.update, examples, sft_objective())))
         if policy is not None:
+            ranks.sync_model()
             exact.append(check_exact(policy))
             policy.engine.sleep()
+    seconds["sync"] = [elapse(ranks.sync_model)] * 2
     row: dict[str, object] = {"model": args.model, "ranks": get_world().size, "length": args.length}
     row |= {
         f"{name}_s": round(statistics.median(taken[1:]), 4)

@@ -33,7 +33,13 @@ from whet.testing.contracts import check_learners
 from whet.testing.fakes import SumTask, example, sum_problem
 from whet.testing.tiny import tiny_model, tiny_policy
 from whet.track.metrics import Clock
-from whet.train.learner import LocalLearner, ValueModel, forward_logprobs, set_loss_weights
+from whet.train.learner import (
+    Learner,
+    LocalLearner,
+    ValueModel,
+    forward_logprobs,
+    set_loss_weights,
+)
 from whet.train.optim import TrainConfig
 from whet.train.policy import FSDPLearners
 from whet.train.rank_learner import RankLearner
@@ -139,11 +145,12 @@ def adapters(folder: Path) -> Json:
     """The largest gap of adapters after five steps on all ranks and on one device."""
     examples = uneven_examples()
 
-    def train(make: Callable[..., LocalLearner]) -> Transformer:
+    def train(make: Callable[..., Learner]) -> Transformer:
         model = LoraTransformer(tiny_model(), LoraConfig(rank=2), base="x", seed=3)
         learner = make(model, CFG, steps=5)
         for _ in range(5):
             learner.update(examples, sft_objective())
+        learner.sync_model()
         return model
 
     one = train(LocalLearner)
@@ -158,11 +165,13 @@ def copies(folder: Path) -> Json:
         ClusterConfig(shard=rank_world().size // 2 if rank_world().size % 2 == 0 else 1)
     )
     models = []
-    for make in (LocalLearner, RankLearner):
+    makers: tuple[Callable[..., Learner], ...] = (LocalLearner, RankLearner)
+    for make in makers:
         model = tiny_model()
         learner = make(model, CFG, steps=5)
         for count in (11, 11, 11, 1, 11):  # a single example leaves the other ranks none
             learner.update(uneven_examples(count), sft_objective())
+        learner.sync_model()
         models.append(model)
     zipped = zip(models[0].parameters(), models[1].parameters(), strict=True)
     return max(float((a - b).abs().max().detach()) for a, b in zipped)
@@ -182,6 +191,7 @@ def updates(folder: Path) -> Json:
                 learner = make(model, cfg, steps=5)
                 for count in (11, 11, 11, 1, 7):
                     learner.update(uneven_examples(count), sft_objective())
+                learner.sync_model()
                 states.append(dict(model.named_parameters()))
             one, ranks = states
             names = [name for name in one if not torch.equal(one[name], ranks[name])]
@@ -232,6 +242,20 @@ def counts(folder: Path) -> Json:
     return [tokens, counted, metrics["memory/peak_gb"]]
 
 
+def nesting(folder: Path) -> Json:
+    """The sentence about ranks that are asked for while the first acts alone."""
+    world = get_world()
+
+    def act() -> str:
+        try:
+            world.all_gather(None, "an exchange")
+        except AssertionError as error:
+            return str(error)
+        return "went on"
+
+    return world.run_on_first(act, "a write")
+
+
 def failing(folder: Path) -> Json:
     """What the ranks see of an error of the first."""
 
@@ -259,6 +283,7 @@ CHECKS = {
         differing,
         counts,
         failing,
+        nesting,
     )
 }
 

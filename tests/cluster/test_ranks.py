@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHECKS = (
-    "contract,gradients,sequences,bits,adapters,copies,updates,failing,counts,skipping,differing"
-)
+CHECKS = "contract,gradients,sequences,bits,adapters,copies,updates,failing,nesting,counts,skipping,differing"
 
 
 def run_ranks(count: int, *args: str, env: dict[str, str] | None = None) -> str:
@@ -87,6 +85,13 @@ def test_the_number_of_ranks_changes_no_bit_of_deterministic_training(seen: dict
 
 def test_an_error_of_the_first_rank_is_raised_on_all(seen: dict[str, Any]) -> None:
     assert seen["failing"] == ["there is no room"] * seen["size"]
+
+
+def test_nothing_asks_for_all_ranks_while_the_first_acts_alone(seen: dict[str, Any]) -> None:
+    assert seen["nesting"] == (
+        "the first rank is alone at 'a write', so that 'an exchange' would wait for ranks that "
+        "wait for it"
+    )
 
 
 def test_ranks_that_disagree_end_in_a_sentence(seen: dict[str, Any]) -> None:

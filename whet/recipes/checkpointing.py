@@ -14,7 +14,7 @@ from whet.config import Config
 from whet.errors import ConfigError, DataError, TrainError
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
-from whet.models.load import check_finite, defer_writes
+from whet.models.load import defer_writes
 from whet.recipes.validation import ValidationConfig, Validator, by_origin
 from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
@@ -280,7 +280,7 @@ class CheckpointManager:
         is_due = step in self.validation_steps
         if is_due:
             for policy in (self.policy, *(policy for policy, _ in self.others.values())):
-                check_finite(policy.model.named_parameters())
+                policy.check_finite()
             self._validate(step, tracker)
         # A signal may reach one rank before another, or one alone. One that comes during the
         # exchange is for the next step: `stop_signal` keeps it.

@@ -1,7 +1,7 @@
 """A model in shards over the ranks (FSDP2), and the optimiser of the shards.
 
 The policy's own model stays whole on every rank, since its engine samples from it and checkpoints
-are written from it; after each optimiser step it is filled from the shards. Shards are float32 and
+are written from it; before either it is filled from the shards. Shards are float32 and
 serve as masters; a layer is gathered in the type that the model computes in, so that a sharded
 model computes the same bits. No reduction over ranks touches a logit.
 
@@ -33,10 +33,12 @@ from torch.distributed.tensor import DTensor
 
 from whet.cluster.ranks import RankWorld
 from whet.errors import ConfigError
+from whet.models.load import load_shards, locate_tensors
 from whet.models.save import (
     MAX_FILE_BYTES,
     gather_own_tensors,
     plan_files,
+    write_config,
     write_files,
     write_index,
 )
@@ -90,8 +92,10 @@ def shard_model(
         )
     for module in sharded.modules():
         if isinstance(module, FSDPModule):
-            # Both are needed: the loss is a sum over all ranks, not a mean.
-            module.set_gradient_divide_factor(1.0)
+            # Both are needed: the loss is a sum over all ranks, not a mean. A rank that is alone
+            # would divide by 1, and copy its gradients for it.
+            if world.size > 1:
+                module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
     sharded.to_empty(device="cpu" if is_offloaded else model.device)
     if is_ordered and world.shard_size == world.size > 1:
@@ -151,6 +155,40 @@ def fill_shards(sharded: Transformer, whole: Transformer, world: RankWorld) -> N
 
 
 @torch.no_grad()
+def load_own_rows(sharded: Transformer, folder: Path, world: RankWorld) -> None:
+    """Load this rank's rows of a Hugging Face folder, and read no others."""
+    shards = {
+        name: (local_rows(shard), row_range(len(shard), world).start)
+        for name, shard in sharded.named_parameters()
+    }
+    load_shards(sharded.cfg, shards, folder)
+
+
+@torch.no_grad()
+def save_shards(sharded: Transformer, folder: Path, world: RankWorld) -> None:
+    """Write a Hugging Face folder; a rank gathers only what it writes."""
+    locations = locate_tensors(sharded.cfg)
+    shards = dict(sharded.named_parameters())
+    num_bytes = {
+        name: location.shape.numel() * sharded.dtype.itemsize
+        for name, location in locations.items()
+    }
+
+    def gather(name: str) -> Tensor:
+        parameter, start, shape = locations[name]
+        rows = local_rows(shards[parameter]).to(sharded.dtype)
+        whole = next(gather_rows([rows], [shards[parameter].shape], world))
+        return whole[start : start + shape[0]]
+
+    files = plan_files(num_bytes, size=world.size, limit=MAX_FILE_BYTES)
+    tensors = gather_own_tensors(files, gather, rank=world.rank)
+    write_files(folder, files, tensors, rank=world.rank)
+    if world.is_first:
+        write_index(folder, files)
+        write_config(folder, sharded.cfg, sharded.dtype)
+
+
+@torch.no_grad()
 def gather_weights(sharded: Transformer, whole: Transformer, world: RankWorld) -> None:
     """Fill a whole model from the shards of all ranks, many weights in one exchange."""
     pairs = list(zip(sharded.parameters(), whole.parameters(), strict=True))
@@ -206,8 +244,12 @@ def row_range(count: int, world: RankWorld) -> slice:
 class RankOptimizer(Optimizer):
     """Updates the shards of this rank, and weights that all ranks have whole, such as adapters."""
 
-    def __init__(self, model: nn.Module, cfg: TrainConfig, world: RankWorld) -> None:
+    def __init__(
+        self, model: nn.Module, cfg: TrainConfig, world: RankWorld, *, has_masters: bool
+    ) -> None:
+        """`has_masters` tells whether the model computes in a lower precision than its shards."""
         self.world = world
+        self.has_masters = has_masters
         self.sharded: dict[str, DTensor] = {}
         super().__init__(model, cfg)
 
@@ -287,9 +329,6 @@ class RankOptimizer(Optimizer):
             return rows
         shard = self.sharded[key.split("/", 1)[1]]
         return next(gather_rows([rows.to(local_rows(shard).device)], [shard.shape], self.world))
-
-    has_masters = False
-    """Whether the model computes in a lower precision than its shards have."""
 
     def load(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         self._bind()
