@@ -45,7 +45,7 @@ from whet.train.policy import FSDPLearners
 from whet.train.rank_learner import RankLearner
 from whet.train.shards import rank_world, shard_model
 from whet.types import Json
-from whet.world import ClusterConfig, get_world
+from whet.world import ClusterConfig, World, get_world, set_world
 
 CFG = TrainConfig(lr=1e-3, micro_tokens=120)
 
@@ -242,6 +242,31 @@ def counts(folder: Path) -> Json:
     return [tokens, counted, metrics["memory/peak_gb"]]
 
 
+def groups(folder: Path) -> Json:
+    """Whether two groups have the answers of one process, and how many tokens each rank sampled."""
+    world = get_world()
+    policy = tiny_policy(slots=2)
+
+    def sample() -> list[list[int]]:
+        problems = [sum_problem(1, other) for other in range(2)]
+        made = collect(
+            policy.chat_engine,
+            Grader(SumTask()),
+            problems,
+            Sampling(max_tokens=4),
+            samples=5,
+            seed=1,
+        )
+        return [rollout.completion.tokens.tolist() for group in made for rollout in group]
+
+    together = sample()
+    num_tokens = world.all_gather(policy.chat_engine.engine.stats.tokens, "tokens of the ranks")
+    set_world(World())
+    alone = sample()
+    set_world(world)
+    return [together == alone, *num_tokens]
+
+
 def nesting(folder: Path) -> Json:
     """The sentence about ranks that are asked for while the first acts alone."""
     world = get_world()
@@ -282,6 +307,7 @@ CHECKS = {
         skipping,
         differing,
         counts,
+        groups,
         failing,
         nesting,
     )

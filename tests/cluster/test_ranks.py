@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHECKS = "contract,gradients,sequences,bits,adapters,copies,updates,failing,nesting,counts,skipping,differing"
+CHECKS = "contract,gradients,sequences,bits,adapters,copies,updates,failing,nesting,groups,counts,skipping,differing"
 
 
 def run_ranks(count: int, *args: str, env: dict[str, str] | None = None) -> str:
@@ -92,6 +92,12 @@ def test_nothing_asks_for_all_ranks_while_the_first_acts_alone(seen: dict[str, A
         "the first rank is alone at 'a write', so that 'an exchange' would wait for ranks that "
         "wait for it"
     )
+
+
+def test_every_rank_samples_where_problems_are_fewer_than_ranks(seen: dict[str, Any]) -> None:
+    is_same, *num_tokens = seen["groups"]
+    assert is_same
+    assert len(num_tokens) == seen["size"] and min(num_tokens) > 0
 
 
 def test_ranks_that_disagree_end_in_a_sentence(seen: dict[str, Any]) -> None:
