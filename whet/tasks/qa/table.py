@@ -14,11 +14,11 @@ from fractions import Fraction
 from typing import Literal
 
 from whet.config import Config
-from whet.tasks.answers import cut_remarks, no_answer, strip_lead, to_score, write_in_line
+from whet.tasks.answers import no_answer, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.choice import last_word
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
-from whet.text.doubt import CHOICE, FALSE, TURN, any_of, is_denied, is_doubtful
+from whet.text import doubt
 from whet.text.final_answer import decided_text, find_only_number, text_after_verb
 from whet.types import Problem, Score, read_number
 
@@ -46,10 +46,13 @@ _VERB = re.compile(
     r"\b(?:is|are|was|were|be|equals|will|would|can|should|must|has|have|had|does|did)\b"
 )
 """In small letters: `What Is Love` is a name."""
-_TAKEN_BACK = re.compile(any_of(TURN, FALSE, CHOICE, "but") + r"|[0-9?]", re.IGNORECASE)
+_TAKEN_BACK = re.compile(
+    doubt.any_of(doubt.TURN, doubt.FALSE, doubt.CHOICE, "but") + r"|[0-9?]", re.IGNORECASE
+)
 """With it the sentence behind a number may speak of another one."""
 _TAKES_BACK = re.compile(
-    any_of(TURN, FALSE, "should|must|is|are|was") + r"|[=?]|^\W*[$£€]?[0-9]", re.IGNORECASE
+    doubt.any_of(doubt.TURN, doubt.FALSE, "should|must|is|are|was") + r"|[=?]|^\W*[$£€]?[0-9]",
+    re.IGNORECASE,
 )
 """With it the line behind a box may state another answer."""
 _IN = re.compile(r"(?:in|on|by|at|for|during)\s", re.IGNORECASE)
@@ -175,7 +178,7 @@ def read_answer(text: str) -> str | None:
     if not last.text.strip() or len(last.text) > longest:
         return None
     bare = last.text.strip().strip("#").strip().removeprefix("=").strip()
-    return bare if last.is_explicit else _read_sentence(cut_remarks(bare))
+    return bare if last.is_explicit else _read_sentence(doubt.cut_remarks(bare))
 
 
 def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
@@ -189,7 +192,7 @@ def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
     if len(split_list(gold)) < 2:
         return False
     listing = _LISTING.search((decided_text(text) or "")[-MAX_SPAN:].rstrip())
-    if listing is None or is_doubtful(listing["heading"] + listing["items"][-1]):
+    if listing is None or doubt.is_doubtful(listing["heading"] + listing["items"][-1]):
         return False
     return agrees(gold, write_in_line(listing["items"]), rule)
 
@@ -204,7 +207,7 @@ def _restates(question: str, gold: str, answer: str) -> bool:
     name = text_form(gold).split()
     words = text_form(plain_text(answer).replace("'s", "")).split()
     rest = words[len(name) :]
-    if not asked or not rest or words[: len(name)] != name or is_doubtful(plain_text(answer)):
+    if not asked or not rest or words[: len(name)] != name or doubt.is_doubtful(plain_text(answer)):
         return False
     known = text_form(plain_text(asked[-1]).replace("'s", "")).split()
     return _VERB.search(plain_text(answer)) is not None and known[-len(rest) :] == rest
@@ -216,11 +219,11 @@ def _read_sentence(span: str) -> str:
         return first
     verb = _VERB.search(span)
     if verb is None:
-        span = strip_lead(span)
+        span = doubt.strip_lead(span)
         is_sentence = _IN.match(span) or _NEEDS.search(span)
         return find_only_number(span) or span if is_sentence else span
     is_quantity = quantity(span) is not None or quantity(span[: verb.start()]) is not None
-    if is_quantity or is_denied(span, verb.end(), verb.end()):
+    if is_quantity or doubt.is_denied(span, verb.end(), verb.end()):
         return span
     rest = text_after_verb(span)
     number = _VERB.split(find_only_number(span) or "")[0].strip()
@@ -317,7 +320,7 @@ def quantity(text: str) -> Quantity | None:
     if value is None or (after.strip() and not _UNIT.fullmatch(after.strip())):
         return None
     scale, rest = _read_scale(after.strip())
-    if _NO_UNIT.search(rest) or is_doubtful(rest):
+    if _NO_UNIT.search(rest) or doubt.is_doubtful(rest):
         return None
     is_glued = bool(after) and after[0].isalpha() and scale == 1
     unit = unit_words(f"{match['currency'] or ''} {rest}")
