@@ -1,6 +1,6 @@
 """Two ranks on one GPU against one process: GRPO of the 24-game model and of the 0.5B shape.
 
-    python bench/two_ranks_one_card.py --out runs/card [--only game24 0.5b] [--steps 8]
+    python bench/two_ranks_one_card.py --out runs/card [--only game24 0.5b] [--steps 6]
 
 Both train in bfloat16 with `train.deterministic`, where the number of ranks changes no bit of an
 update, so that every sampled token must be the same. A row per model says how many answers of how
@@ -75,7 +75,7 @@ save = {{ every = 1000 }}
 """
 CASES = {
     "tiny": {"new": "tiny", "first_steps": 20, "batch": 16, "max_tokens": 64, "lr": 1e-4},
-    "game24": {"new": "medium", "first_steps": 150, "batch": 256, "max_tokens": 320, "lr": 1e-4},
+    "game24": {"new": "medium", "first_steps": 100, "batch": 128, "max_tokens": 320, "lr": 1e-4},
     "0.5b": {"new": "tiny", "first_steps": 1, "batch": 16, "max_tokens": 128, "lr": 1e-5},
 }
 
@@ -86,7 +86,7 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, required=True, help="a folder for the runs")
     parser.add_argument("--only", nargs="*", choices=CASES, default=["game24", "0.5b"])
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=6)
     args = parser.parse_args()
     print(
         f"{'model':<10}{'steps':>6}{'updates':>9}{'same answers':>16}{'weight gap':>12}"
@@ -114,7 +114,7 @@ def compare(name: str, out: Path, steps: int) -> bool:
     micro = 4096 if torch_device().type == "cuda" else 1536
     file.write_text(text + RL.format(start=start, steps=steps, lr=case["lr"], micro=micro))
     run([], file, out / "run")
-    stage = next(path for path in (out / "run").iterdir() if path.name.endswith("-rl"))
+    (stage,) = (out / "run").glob("[0-9]*-rl")
     alone = out / "alone"
     shutil.rmtree(alone, ignore_errors=True)
     stage.rename(alone)
@@ -147,7 +147,7 @@ def compare(name: str, out: Path, steps: int) -> bool:
 
 def write_random_model(name: str, folder: Path, run_folder: Path) -> None:
     """Write a model of a published shape with random weights, and the tokenizer of a small one."""
-    stage = next(path for path in run_folder.iterdir() if path.name.endswith("-first"))
+    (stage,) = run_folder.glob("[0-9]*-first")
     checkpoint = max(RunStore.view(stage).checkpoint_folder.glob("[0-9]*"))
     model = Transformer(QWEN[name], device=str(torch_device()))
     init_weights(model, 0)
