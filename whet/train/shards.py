@@ -119,10 +119,9 @@ class OrderedReduceScatter(ReduceScatter):
     """
 
     def __init__(self, weight: Tensor, dtype: torch.dtype) -> None:
-        """`weight` is one of those whose gradients are added; it has none when a sum begins."""
+        """`weight` is the first of those whose gradients are added; it has none at first."""
         self.weight = weight
         self.dtype = dtype
-        self.total: Tensor | None = None
 
     def allocate(
         self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
@@ -141,10 +140,11 @@ class OrderedReduceScatter(ReduceScatter):
         received = torch.empty_like(parts)
         dist.all_to_all_single(received, parts, group=group)
         output_tensor.zero_()
-        if self.weight.grad is None or self.total is None:
-            self.total = output_tensor
+        total = output_tensor
+        if self.weight.grad is not None:  # gradients are views of the first output
+            total = local_rows(self.weight.grad).as_strided(output_tensor.shape, (1,), 0)
         for rows in received.chunk(group.size()):
-            self.total.add_(rows)
+            total.add_(rows)
 
 
 @torch.no_grad()
