@@ -1,4 +1,5 @@
-"""Words that cast doubt on an answer, and whether those around an answer deny it.
+"""Words around an answer: whether they cast doubt on it or deny it, and those that only lead to it
+or follow it.
 
 The words come in groups, of which each reader picks those it heeds. A group is a pattern of words
 with bars between them, to be matched without regard to case. The regular expressions have nothing
@@ -215,3 +216,64 @@ _CHOOSES_LAST = re.compile(
 def decides_for_last(rest: str) -> bool:
     """Whether what follows several answers decides for the last of them, or concludes."""
     return _CHOOSES_LAST.search(rest[:_MAX_GAP]) is not None
+
+
+_LEAD = re.compile(
+    r"[\s*]*(?:"
+    r"(?:(?:my |the )?(?:final |correct )?(?:answer|ans|result|output|solution|value|conclusion)"
+    r"|final|A)[\s*]{0,3}(?::|：|=>|=|→|->|–|—|-(?=\s))"
+    r"|(?:so|thus|therefore|hence|finally|overall|all in all|to (?:sum up|conclude)"
+    r"|in (?:short|total|conclusion|summary))[\s*]{0,3}(?:[,:]|(?=\s))"
+    r"|(?:I|we) (?:get|obtain|have)|(?:this|that) (?:gives|yields|makes)|it['’]s(?=\s)"
+    r")[\s:*]*(?=\S)",
+    re.IGNORECASE,
+)
+
+
+def strip_lead(line: str) -> str:
+    """Cut off the words that only introduce an answer; a line that doubts stays as it is.
+
+    >>> strip_lead("So we get **7**."), strip_lead("Result = 7"), strip_lead("So 7 or 8")
+    ('7**.', '7', 'So 7 or 8')
+    """
+    bare = line
+    for _ in range(2):
+        lead = _LEAD.match(bare)
+        bare = bare[lead.end() :] if lead else bare
+    return line if is_doubtful(line) else bare
+
+
+_REMARK = re.compile(
+    r"[\s*_]*(?:[-*_—]{3,}|∎|■|✓|✅|q\.?e\.?d\.?|done"
+    r"|(?:I )?hope (?:this|that|it) helps[^\n]*|(?:please )?let me know[^\n]*|feel free[^\n]*"
+    r"|happy to [^\n]*|(?:sanity check|verification|check)\b[:—–-][^\n]*"
+    r"|(?:I|we)(?: have|['’]ve)?(?: also| now)? (?:double-)?(?:verified|checked)\b[^\n]*"
+    r"|(?:this|that|it|everything)(?: all)? (?:checks out|works(?: out)?|fits|holds)\b[^\n]*"
+    r"|<\|[a-z_]{1,20}\|>|</s>)[\s.!*_]*",
+    re.IGNORECASE,
+)
+_SENTENCE_START = re.compile(r"(?:(?<=[.!]) |\n|(?=[∎■✓✅<]))[\s*_]*(?=\S)")
+_NO_REMARK = re.compile(
+    rf"[0-9?]|{any_of(TURN, FALSE, DENIAL, 'no|but|mistake|error')}|{CONTRACTION}", re.IGNORECASE
+)
+"""With it a sentence behind an answer is more than a remark."""
+_MAX_REMARK = 300
+
+
+def cut_remarks(text: str) -> str:
+    """Cut off what is said after an answer and neither changes nor doubts it.
+
+    >>> cut_remarks("It is 7. I checked this twice.\\n\\nHope this helps!")
+    'It is 7.'
+    """
+    text = text.rstrip()
+    for _ in range(3):
+        window = max(len(text) - _MAX_REMARK, 0)
+        for start in _SENTENCE_START.finditer(text, window):
+            remark = text[start.end() :]
+            if _REMARK.fullmatch(remark) and not _NO_REMARK.search(remark):
+                text = text[: start.start()].rstrip()
+                break
+        else:
+            break
+    return text

@@ -72,7 +72,8 @@ class TrainConfig(Config):
     update to fit on the GPU. It changes memory and speed, never the result."""
     deterministic: bool = False
     """On CUDA, use only deterministic kernels, so that a resumed run equals an uninterrupted
-    one."""
+    one. On several ranks, take the micro-batches of one process and add their gradients in its
+    order, so that the number of ranks changes no bit; ranks without a micro-batch wait."""
 
     def without_effect(self) -> dict[str, str]:
         reason = 'schedule = "constant" stays at lr'

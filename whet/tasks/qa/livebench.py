@@ -19,10 +19,10 @@ from difflib import get_close_matches
 from typing import Literal, TypeVar
 
 from whet.config import Config
-from whet.tasks.answers import no_answer, read_final, strip_lead, to_score
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.literals import parse
-from whet.text.doubt import is_denied, is_doubtful
+from whet.text.doubt import is_denied, is_doubtful, strip_lead
 from whet.text.final_answer import decided_text, find_tags, has_open_tag
 from whet.text.sentences import last_line
 from whet.types import Problem, Score

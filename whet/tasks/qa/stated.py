@@ -10,8 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
-from whet.tasks.answers import cut_remarks
-from whet.text.doubt import DENIAL, REFERENCE, any_of, is_denied
+from whet.text.doubt import DENIAL, REFERENCE, any_of, cut_remarks, is_denied
 from whet.text.final_answer import (
     decided_text,
     find_boxes,

@@ -13,12 +13,12 @@ from fractions import Fraction
 from typing import Literal
 
 from whet.config import Config
-from whet.tasks.answers import cut_remarks, no_answer, strip_lead, to_score, write_in_line
+from whet.tasks.answers import no_answer, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.choice import last_word
 from whet.tasks.qa.quantity import Quantity, plain_text, quantity, unit_words
 from whet.tasks.qa.stated import MAX_SPAN, statements
-from whet.text.doubt import CHOICE, FALSE, TURN, any_of, is_denied, is_doubtful
+from whet.text import doubt
 from whet.text.final_answer import decided_text
 from whet.text.sentences import find_only_number, text_after_verb
 from whet.types import Problem, Score, read_number
@@ -27,10 +27,13 @@ _VERB = re.compile(
     r"\b(?:is|are|was|were|be|equals|will|would|can|should|must|has|have|had|does|did)\b"
 )
 """In small letters: `What Is Love` is a name."""
-_TAKEN_BACK = re.compile(any_of(TURN, FALSE, CHOICE, "but") + r"|[0-9?]", re.IGNORECASE)
+_TAKEN_BACK = re.compile(
+    doubt.any_of(doubt.TURN, doubt.FALSE, doubt.CHOICE, "but") + r"|[0-9?]", re.IGNORECASE
+)
 """With it the sentence behind a number may speak of another one."""
 _TAKES_BACK = re.compile(
-    any_of(TURN, FALSE, "should|must|is|are|was") + r"|[=?]|^\W*[$£€]?[0-9]", re.IGNORECASE
+    doubt.any_of(doubt.TURN, doubt.FALSE, "should|must|is|are|was") + r"|[=?]|^\W*[$£€]?[0-9]",
+    re.IGNORECASE,
 )
 """With it the line behind a box may state another answer."""
 _IN = re.compile(r"(?:in|on|by|at|for|during)\s", re.IGNORECASE)
@@ -142,7 +145,7 @@ def read_answer(text: str) -> str | None:
     if not last.text.strip() or len(last.text) > longest:
         return None
     bare = last.text.strip().strip("#").strip().removeprefix("=").strip()
-    return bare if last.is_explicit else _read_sentence(cut_remarks(bare))
+    return bare if last.is_explicit else _read_sentence(doubt.cut_remarks(bare))
 
 
 def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
@@ -156,7 +159,7 @@ def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
     if len(split_list(gold)) < 2:
         return False
     listing = _LISTING.search((decided_text(text) or "")[-MAX_SPAN:].rstrip())
-    if listing is None or is_doubtful(listing["heading"] + listing["items"][-1]):
+    if listing is None or doubt.is_doubtful(listing["heading"] + listing["items"][-1]):
         return False
     return agrees(gold, write_in_line(listing["items"]), rule)
 
@@ -171,7 +174,7 @@ def _restates(question: str, gold: str, answer: str) -> bool:
     name = text_form(gold).split()
     words = text_form(plain_text(answer).replace("'s", "")).split()
     rest = words[len(name) :]
-    if not asked or not rest or words[: len(name)] != name or is_doubtful(plain_text(answer)):
+    if not asked or not rest or words[: len(name)] != name or doubt.is_doubtful(plain_text(answer)):
         return False
     if _adds_initial(gold, answer):
         return False
@@ -185,11 +188,11 @@ def _read_sentence(span: str) -> str:
         return first
     verb = _VERB.search(span)
     if verb is None:
-        span = strip_lead(span)
+        span = doubt.strip_lead(span)
         is_sentence = _IN.match(span) or _NEEDS.search(span)
         return find_only_number(span) or span if is_sentence else span
     is_quantity = quantity(span) is not None or quantity(span[: verb.start()]) is not None
-    if is_quantity or is_denied(span, verb.end(), verb.end()):
+    if is_quantity or doubt.is_denied(span, verb.end(), verb.end()):
         return span
     rest = text_after_verb(span)
     number = _VERB.split(find_only_number(span) or "")[0].strip()
