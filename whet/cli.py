@@ -270,7 +270,8 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
 
     _expect(file, kind)
     loaded = load_settings(KINDS[kind], file, args)
-    folder = out or Path("runs") / file.stem
+    named = out or Path("runs") / file.stem
+    folder = loaded.config.run_folder(named)
     with cli_cluster.join_ranks([loaded.config]):
         say(show_settings(loaded))
         goes_on = resume or cli_cluster.is_restarted()
@@ -278,9 +279,10 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
         with run:
             if get_world().run_on_first(lambda: run.is_finished, "whether the run is done"):
                 say(f"{folder} is finished; nothing to do")
-                return
-            run_stage(loaded.config, run)
-        say(f"results in {folder}")
+            else:
+                run_stage(loaded.config, run)
+                say(f"results in {folder}")
+        loaded.config.end_run(named)
 
 
 def _expect(file: Path, kind: str) -> None:

@@ -61,6 +61,14 @@ class StageConfig(Config):
     task: TaskConfig
     """The task: its problems and its grader."""
 
+    def run_folder(self, folder: Path) -> Path:
+        """Return where this run writes, in the folder that the user named."""
+        return folder
+
+    def end_run(self, folder: Path) -> None:
+        """Do what is left to do in the folder that the user named, after the run."""
+        return
+
     @property
     def inputs(self) -> dict[str, str]:
         """Inputs of the stage, by the setting that names them: folders, files, models, `@stage`."""
