@@ -34,7 +34,8 @@ STAGES = {
     "dpo": "Train a model to prefer the better of two answers.",
     "distill": "Bring a model closer to a teacher, on answers of its own.",
     "tango": "Train a generator and a verifier of its steps together.",
-    "teach": "Write worked answers for a model to imitate.",
+    "teach": "Write answers for a model to imitate, or ask a larger model for them. "
+    "`whet teach status RUN` shows how far it is.",
     "eval": "Measure a model, with intervals.",
 }
 """Kinds of stages that have a command of their own; the others stand in pipelines only."""
@@ -105,8 +106,26 @@ def run_on_ranks(
         _run_alone(ctx.command.name or "", file, ctx.args, out, resume)
 
 
+def teach(
+    ctx: typer.Context,
+    file: Annotated[Path, _argument(help="A TOML file, or `status` and a run folder.")],
+    out: Out = None,
+    resume: Resume = False,
+) -> None:
+    """Run a file of kind teach, or print how far one is."""
+    if str(file) != "status":
+        run_alone(ctx, file, out, resume)
+        return
+    from whet.commands.teach_status import print_status
+
+    if len(ctx.args) != 1:
+        raise ConfigError("`whet teach status` takes one run folder")
+    print_status(Path(ctx.args[0]))
+
+
 for _kind, _meaning in STAGES.items():
     _run = run_on_ranks if _kind in cli_cluster.ON_RANKS else run_alone
+    _run = teach if _kind == "teach" else _run
     app.command(_kind, help=_meaning, context_settings=SETTINGS)(_run)
 
 

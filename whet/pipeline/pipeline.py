@@ -33,6 +33,7 @@ from whet.recipes.rl import RLConfig, rl
 from whet.recipes.sft import SFTConfig, sft
 from whet.recipes.tango import TangoConfig, tango
 from whet.recipes.teach import TeachConfig, teach
+from whet.recipes.teachers import TRANSPORT
 from whet.recipes.training import ModelStageConfig, StageConfig
 from whet.recipes.verifications import VerificationsConfig, write_verifications
 from whet.store.files import find_damage, read_json, sha256, write_json
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     AnyStage = StageConfig
 else:
     AnyStage = Annotated[Union[tuple(RECIPES)], Field(discriminator="kind")]  # noqa: UP007
-IGNORED = ("track", "cluster")
+IGNORED = ("track", "cluster", *(f"teacher.{key}" for key in TRANSPORT))
 """Settings that may differ when a run goes on."""
 OUT_OF_HOST_MEMORY = (
     "can't allocate memory",
@@ -331,6 +332,9 @@ def _hash_stage(stage: StageConfig, keys: dict[str, str]) -> str:
     """Hash a stage's settings, the user's files they name, and the stages it refers to."""
     ignored = _ignored_settings(stage)
     table = {name: item for name, item in to_table(stage).items() if name not in ignored}
+    if isinstance(teacher := table.get("teacher"), dict):
+        kept = {key: item for key, item in teacher.items() if f"teacher.{key}" not in ignored}
+        table["teacher"] = kept
     used = {name: keys[name] for name in _references(stage)}
     files = {name: hash_code(name) for name in find_references(table)}
     text = json.dumps([table, used, *([files] if files else [])], sort_keys=True, default=str)

@@ -20,7 +20,7 @@ from whet.rng import derive
 from whet.store.answers import AnswerLedger, Key, StoredAnswer
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
-from whet.store.teach_progress import TeachProgress, beat
+from whet.store.teach_progress import TeachProgress, beat, write_progress
 from whet.tasks.base import Task, explain_user_errors
 from whet.track.progress import progress_bar, say
 from whet.types import Group, Problem, Rollout, Score, Split
@@ -214,7 +214,8 @@ def _finish(lesson: Lesson, ledger: AnswerLedger, tally: _Tally, run: RunStore) 
     tally.kept = kept
     tally.finished = True
     progress = tally.progress()
-    _report(lesson, progress, ledger)
+    _report(lesson, progress)
+    write_progress(run.folder, progress)
     run.finish(
         {
             "problems": len(lesson.problems),
@@ -245,7 +246,7 @@ def _read_group(lesson: Lesson, ledger: AnswerLedger, problem: Problem) -> Group
     return tuple(rows)
 
 
-def _report(lesson: Lesson, progress: TeachProgress, ledger: AnswerLedger) -> None:
+def _report(lesson: Lesson, progress: TeachProgress) -> None:
     rule = " and ".join(lesson.keep.parts) or "graded"
     asked = f"{progress.graded:,} answers to {len(lesson.problems):,} problems"
     cost = f", cost {progress.cost:,.2f}" if progress.cost else ""

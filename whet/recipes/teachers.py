@@ -14,7 +14,7 @@ from whet.errors import ConfigError, DataError
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.recipes.training import NEW_MODEL, leave_out_long
 from whet.rollout.collect import ChatEngine
-from whet.serving.client import Client, EndpointConfig, Reply, make_body, run_blocking
+from whet.serving.client import Client, EndpointConfig, Reply, check_reachable, make_body
 from whet.serving.http import HttpError
 from whet.serving.stream import stream_replies
 from whet.store.answers import Key, StoredAnswer
@@ -24,6 +24,18 @@ from whet.types import Dtype, Json, Problem
 
 LASTING = frozenset((401, 403, 404))
 """Statuses that every request would have."""
+TRANSPORT = (
+    "url",
+    "key_env",
+    "in_flight",
+    "timeout",
+    "tries",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "price_in",
+    "price_out",
+)
+"""Settings of a server that change no answer, and may differ when a run goes on."""
 MAX_FAILURES = 16
 """Requests that fail one after the other before the run stops."""
 
@@ -136,9 +148,8 @@ def _sample(
 
 def open_server_teacher(cfg: ServerTeacher) -> Ask:
     """Make sure that the server is there, and return what asks it."""
-    client = Client(cfg)
     try:
-        run_blocking(client.get("models"))
+        check_reachable(Client(cfg))
     except HttpError as error:
         raise ConfigError(f"teacher.url = {cfg.url!r} cannot be reached: {error}") from error
 

@@ -160,17 +160,20 @@ class Client:
         self._count(reply, body, content)
         return reply
 
-    async def get(self, path: str) -> HttpReply:
-        """Get a page below the server's address, such as "models"; raise an HttpError."""
+    async def check_reachable(self) -> None:
+        """Raise an HttpError where no server replies; what it replies does not matter."""
         try:
             async with asyncio.timeout(self.cfg.timeout):
-                return await self._request("GET", path, b"")
+                await self._request("GET", "models", b"")
         except TimeoutError:
             raise HttpError("it did not reply in time") from None
 
-    def close(self) -> None:
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         if self._origin is not None:
-            self._origin.close()
+            await self._origin.close()
 
     async def _request(self, method: str, path: str, content: bytes) -> HttpReply:
         if self._origin is None:
@@ -315,6 +318,16 @@ def read_wait(text: str) -> float | None:
         return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
     except (ValueError, TypeError, OverflowError):
         return None
+
+
+def check_reachable(client: Client) -> None:
+    """Raise an HttpError where no server replies, from plain code."""
+
+    async def work() -> None:
+        async with client:
+            await client.check_reachable()
+
+    run_blocking(work())
 
 
 def run_blocking(work: Coroutine[object, object, T]) -> T:

@@ -136,9 +136,10 @@ class Origin:
     def _tls(self) -> ssl.SSLContext:
         return ssl.create_default_context()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         while self._free:
             self._free.pop().close()
+        await asyncio.sleep(0)  # asyncio closes sockets in its next round
 
 
 class _Connection:
@@ -165,7 +166,7 @@ class _Connection:
         while isinstance(response, h11.InformationalResponse):
             response = await self._next_event(STALL_SECONDS)
         if not isinstance(response, h11.Response):
-            raise EOFError("the connection was closed without a reply")
+            raise EOFError("it sent no reply")
         content = bytearray()
         while isinstance(part := await self._next_event(STALL_SECONDS), h11.Data):
             content += part.data
@@ -188,6 +189,8 @@ class _Connection:
                     data = await self._reader.read(READ_BYTES)
             except TimeoutError:
                 raise HttpError(f"the reply stalled for {stall:g} s") from None
+            if not data and stall is None:
+                raise EOFError("it closed the connection without a reply")
             self._protocol.receive_data(data)
         return event
 

@@ -69,7 +69,6 @@ class _Stream(Generic[K]):
         except BaseExceptionGroup as group:
             self.queue.put(group.exceptions[0])
         finally:
-            self.client.close()
             self._loop.close()
 
     def stop(self) -> None:
@@ -78,7 +77,7 @@ class _Stream(Generic[K]):
             self._loop.call_soon_threadsafe(self._main.cancel)
 
     async def _ask_all(self) -> None:
-        async with asyncio.TaskGroup() as group:
+        async with self.client, asyncio.TaskGroup() as group:
             for _ in range(self.client.cfg.in_flight):
                 group.create_task(self._ask_some())
 

@@ -1,6 +1,7 @@
 """An OpenAI-style server on the loopback, on a thread of its own, whose answers a test decides.
 
-It can answer late, stall in the middle, drip, close connections and send anything at all.
+It can answer late, stall in the middle, drip, close connections and send anything at all. A GET,
+which only looks whether a server is there, has an empty answer and is not counted.
 """
 
 import asyncio
@@ -73,6 +74,7 @@ class FakeServer:
         port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}/v1"
         self.asked: list[Asked] = []
+        self.num_connections = 0
         self.num_in_flight = 0
         self.most_in_flight = 0
 
@@ -95,12 +97,13 @@ class FakeServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         protocol = h11.Connection(h11.SERVER)
+        self.num_connections += 1
         with suppress(OSError, h11.ProtocolError, asyncio.CancelledError):
             while (asked := await self._read(protocol, reader)) is not None:
                 self.num_in_flight += 1
                 self.most_in_flight = max(self.most_in_flight, self.num_in_flight)
                 try:
-                    answer = self._answer(asked)
+                    answer = self._answer(asked) if asked.body else Answer(body=b"{}")
                     if answer.seconds:
                         await asyncio.sleep(answer.seconds)
                     if answer.closes:
@@ -137,7 +140,8 @@ class FakeServer:
             body=json.loads(content) if content else {},
             key=headers.get(b"authorization"),
         )
-        self.asked.append(asked)
+        if asked.body:
+            self.asked.append(asked)
         return asked
 
     async def _write(

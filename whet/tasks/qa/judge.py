@@ -19,7 +19,14 @@ from pydantic import Field, field_validator
 
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.serving.client import Client, EndpointConfig, Reply, check_url, run_blocking
+from whet.serving.client import (
+    Client,
+    EndpointConfig,
+    Reply,
+    check_reachable,
+    check_url,
+    run_blocking,
+)
 from whet.serving.http import HttpError
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask
@@ -90,7 +97,7 @@ class Judge(FileTask):
             return
         client = _make_client(endpoint, endpoint.url)
         try:
-            run_blocking(client.get("models"))
+            check_reachable(client)
         except HttpError as error:
             raise ConfigError(f"the judge at {endpoint.url} cannot be reached: {error}") from error
 
@@ -213,14 +220,12 @@ def ask(config: JudgeEndpoint, messages: list[dict[str, Json]], deadline: float)
         client = _make_client(config, config.url)
     except ConfigError as error:
         return Reply(fault=str(error))
-    return run_blocking(_ask_and_close(client, body, deadline))
 
+    async def work() -> Reply:
+        async with client:
+            return await client.ask(body, deadline)
 
-async def _ask_and_close(client: Client, body: dict[str, Json], deadline: float) -> Reply:
-    try:
-        return await client.ask(body, deadline)
-    finally:
-        client.close()
+    return run_blocking(work())
 
 
 def _make_client(config: JudgeEndpoint, url: str) -> Client:
