@@ -7,7 +7,7 @@ which only looks whether a server is there, has an empty answer and is not count
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -62,10 +62,13 @@ def chat_answer(text: str, *, tokens: int = 7, seconds: float = 0.0) -> Answer:
     return Answer(body=body, seconds=seconds)
 
 
+Decide = Callable[[Asked], Answer | Awaitable[Answer]]
+
+
 class FakeServer:
     """The server: where it listens, and what it was asked."""
 
-    def __init__(self, answer: Callable[[Asked], Answer]) -> None:
+    def __init__(self, answer: Decide) -> None:
         self._answer = answer
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -90,6 +93,7 @@ class FakeServer:
 
     async def _stop(self) -> None:
         self._server.close()
+        await asyncio.sleep(0)  # connections that were just accepted have their tasks then
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
@@ -103,7 +107,7 @@ class FakeServer:
                 self.num_in_flight += 1
                 self.most_in_flight = max(self.most_in_flight, self.num_in_flight)
                 try:
-                    answer = self._answer(asked) if asked.body else Answer(body=b"{}")
+                    answer = await self._decide(asked)
                     if answer.seconds:
                         await asyncio.sleep(answer.seconds)
                     if answer.closes:
@@ -115,6 +119,12 @@ class FakeServer:
                     break
                 protocol.start_next_cycle()
         writer.transport.abort()
+
+    async def _decide(self, asked: Asked) -> Answer:
+        if not asked.body:
+            return Answer(body=b"{}")
+        answer = self._answer(asked)
+        return answer if isinstance(answer, Answer) else await answer
 
     async def _read(self, protocol: h11.Connection, reader: asyncio.StreamReader) -> Asked | None:
         request: h11.Request | None = None
@@ -164,7 +174,7 @@ class FakeServer:
 
 
 @contextmanager
-def serve(answer: Callable[[Asked], Answer]) -> Iterator[FakeServer]:
+def serve(answer: Decide) -> Iterator[FakeServer]:
     """Serve answers to requests until the block ends."""
     server = FakeServer(answer)
     try:
