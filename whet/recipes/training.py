@@ -30,6 +30,7 @@ from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import TaskConfig, build_task
+from whet.text.prompt import NO_PROMPT, PromptConfig
 from whet.track.metrics import Clock, TrackConfig
 from whet.track.progress import say
 from whet.train.checkpoint import Others
@@ -93,6 +94,8 @@ class ModelStageConfig(StageConfig):
     """Folder of problems; None takes the task's own."""
     model: ModelSource
     """Where the weights come from."""
+    prompt: PromptConfig = NO_PROMPT
+    """How problems are put to the model."""
     sampling: Sampling = Sampling()
     """How answers are sampled."""
     engine: AnyEngineConfig = DEFAULT_ENGINE
@@ -164,7 +167,7 @@ class Session:
         micro_tokens = self.cfg.train.micro_tokens
         context = self.policy.engine.context
         if context > micro_tokens:
-            prompt = max(len(self.policy.chat.encode_prompt(problem.prompt)) for problem in kept)
+            prompt = max(len(self.policy.chat.encode_problem(problem)) for problem in kept)
             longest = min(prompt + self.cfg.sampling.max_tokens, context)
             if longest > micro_tokens:
                 raise ConfigError(
@@ -240,7 +243,12 @@ def open_session(
         seed=cfg.seed if model_seed is None else model_seed,
     )
     policy = build_policy(
-        model, tokenizer, cfg.engine, name=run.folder.name, learners=build_learners(cfg.train)
+        model,
+        tokenizer,
+        cfg.engine,
+        name=run.folder.name,
+        prompt=cfg.prompt,
+        learners=build_learners(cfg.train),
     )
     task = build_task(cfg.task) if task is None else task
     return Session(
@@ -264,7 +272,7 @@ def leave_out_long(
     kept = []
     too_long = []
     for problem in problems:
-        length = len(chat_engine.chat.encode_prompt(problem.prompt))
+        length = len(chat_engine.chat.encode_problem(problem))
         if length < context:
             kept.append(problem)
         else:

@@ -49,7 +49,8 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     model, tokenizer = open_model(
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
     )
-    chat_engine = build_policy(model, tokenizer, cfg.engine, name=run.folder.name).chat_engine
+    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name, prompt=cfg.prompt)
+    chat_engine = policy.chat_engine
     with Grader(task, cfg.grading) as grader:
         solved = collect(
             chat_engine,
