@@ -63,6 +63,12 @@ class StageConfig(Config):
     """The task: its problems and its grader."""
 
     @property
+    def answer_prompt(self) -> PromptConfig | None:
+        """The prompt of the model and the answers that the stage makes; None where no model reads
+        problems."""
+        return None
+
+    @property
     def inputs(self) -> dict[str, str]:
         """Inputs of the stage, by the setting that names them: folders, files, models, `@stage`."""
         inputs: dict[str, str] = {}
@@ -104,6 +110,10 @@ class ModelStageConfig(StageConfig):
     """Limits of grading an answer."""
     cluster: ClusterConfig = ClusterConfig()
     """How ranks share the model, where there are several."""
+
+    @property
+    def answer_prompt(self) -> PromptConfig | None:
+        return self.prompt
 
     @model_validator(mode="after")
     def _can_answer(self) -> Self:

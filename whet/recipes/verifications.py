@@ -40,6 +40,11 @@ class VerificationsConfig(ModelStageConfig):
     """Verdicts on the steps of wrong solutions: at random (lot), or the task's labels (exact), with
     right where it has none."""
 
+    @property
+    def answer_prompt(self) -> None:
+        """Verifications are put in their own words."""
+        return None
+
 
 def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     """Sample solutions, and write one verification of each that can be judged."""
