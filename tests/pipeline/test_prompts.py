@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from small import whet, write
 
+from whet.commands.try_model import open_policy
 from whet.data.problems import write_problems
 from whet.store.run import RunStore, find_run
 from whet.tasks.base import list_problems
@@ -72,6 +73,10 @@ def test_rl_and_evaluation_put_problems_by_the_template(
 def test_the_tokenizer_of_a_new_model_knows_the_template(pipeline: Path) -> None:
     tokenizer = Tokenizer.load(pipeline / "02-sft" / "checkpoints" / "000001")
     assert len(tokenizer.encode("Make 24 of")) == 3
+
+
+def test_a_question_typed_at_a_trained_model_is_put_by_its_prompt(pipeline: Path) -> None:
+    assert open_policy(str(pipeline), slots=1).chat.prompt.template == "Make 24 of {question}!"
 
 
 def evaluate(model: Path | str, folder: Path, *flags: str) -> str:

@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from whet import toml
+from whet.commands.show_prompts import read_run_prompt
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError, visible
@@ -18,9 +19,11 @@ from whet.store.files import write_errors
 from whet.store.run import RunStore, model_folder, stage_folders
 from whet.tasks.base import Task, explain_user_errors, grade_safely, is_builtin
 from whet.tasks.task_config import build_task, read_task_config
+from whet.text.prompt import PromptConfig
 from whet.track.progress import console
 from whet.train.policy import Policy, build_policy
 from whet.types import Message, Problem, Verdict
+from whet.user_code import read_settings
 
 STYLES = {
     Verdict.CORRECT: "bold green",
@@ -47,8 +50,11 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
     policy = open_policy(location, slots=samples)
     task = _task(location)
     problem = _parse_question(task, question)
-    messages = [Message(role="user", content=question)] if problem is None else problem.prompt
-    prompt = policy.chat.encode_prompt(messages)
+    if problem is None:
+        own = [Message(role="user", content=question)]
+        prompt = policy.chat.encode_prompt(policy.chat.prompt.wrap(own))
+    else:
+        prompt = policy.chat.encode_problem(problem)
     _check_question(question, len(prompt), policy)
 
     def request(number: int) -> Request:
@@ -79,7 +85,7 @@ def _parse_question(task: Task | None, question: str) -> Problem | None:
 
 
 def open_policy(location: str, *, slots: int) -> Policy:
-    """Load a model from a run folder, a model folder or the hub."""
+    """Load a model from a run folder, with its prompt, a model folder or the hub."""
     model, tokenizer = open_model(
         ModelSource(path=location),
         dtype=torch_dtype("auto"),
@@ -87,7 +93,9 @@ def open_policy(location: str, *, slots: int) -> Policy:
         texts=[],
         seed=0,
     )
-    return build_policy(model, tokenizer, NativeConfig(slots=slots), name=location)
+    prompt = read_settings(PromptConfig, read_run_prompt(location))
+    engine = NativeConfig(slots=slots)
+    return build_policy(model, tokenizer, engine, name=location, prompt=prompt)
 
 
 def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
