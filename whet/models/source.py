@@ -188,7 +188,8 @@ def merge_adapters(adapters: Path, out: Path) -> None:
     dtype = stored_dtype(resolve(base))
     source = ModelSource(path=str(adapters))
     model, tokenizer = open_model(source, dtype=dtype, device=torch_device(), texts=[], seed=0)
-    save_model(model, out, eos_tokens=sorted(ChatFormat(tokenizer).stop_tokens))
+    stops = sorted(ChatFormat(tokenizer).stop_tokens)
+    save_model(model, out, eos_tokens=stops, generation=tokenizer.generation)
     tokenizer.save(out)
 
 

@@ -181,7 +181,9 @@ class Policy:
 
     def save(self, folder: str | Path) -> None:
         """Write a Hugging Face folder, or one of adapters; ranks call it together."""
-        save_trained(self.model, Path(folder), eos_tokens=sorted(self.chat.stop_tokens))
+        stops = sorted(self.chat.stop_tokens)
+        generation = self.tokenizer.generation
+        save_trained(self.model, Path(folder), eos_tokens=stops, generation=generation)
         if get_world().is_first:
             self.tokenizer.save(Path(folder))
 
