@@ -135,6 +135,12 @@ class Tokenizer:
         """Every token's text with its id, added ones included."""
         return self._core.get_vocab(with_added_tokens=True)
 
+    @property
+    def adds_bos(self) -> bool:
+        """Whether other tools, which add special tokens, begin every text with bos_token."""
+        bos = self.named.get("bos_token")
+        return bos is not None and self._core.encode("a").ids[:1] == [self.id(bos)]
+
     def id(self, token: str) -> int:
         """Look up one token by its text in the vocabulary."""
         index = self._core.token_to_id(token)
