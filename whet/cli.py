@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from whet import cli_cluster, cli_data
+from whet import cli_cluster, cli_data, cli_model
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
@@ -42,6 +42,7 @@ STAGES = {
 tasks = typer.Typer(help="Problems and graders by name.", rich_markup_mode=None)
 app.add_typer(tasks, name="tasks")
 app.add_typer(cli_data.data, name="data")
+app.add_typer(cli_model.model, name="model")
 cli_cluster.add_to(app)
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
@@ -198,11 +199,14 @@ def try_(
 def export(
     location: Annotated[Path, _argument(help="A run folder.")],
     out: Annotated[Path, _argument(help="A new folder for the model.")],
+    dtype: Annotated[
+        str | None, typer.Option(help="bfloat16, float16 or float32; as it is by default.")
+    ] = None,
 ) -> None:
     """Write the model of a run as a Hugging Face folder."""
-    from whet.commands.try_model import export_model
+    from whet.commands.export_model import export_model
 
-    export_model(location, out)
+    export_model(location, out, dtype)
 
 
 @app.command()

@@ -169,6 +169,9 @@ def _changes(stage: Table, target: Path) -> Iterator[tuple[str, Json]]:
         yield key, REPLACED[key]
     if values.get("teacher.kind", "task") != "task":
         yield from ASKED.items()
+    if "prompt" in stage:  # the template of stand-ins has neither system messages nor options
+        yield "prompt.system", None
+        yield "prompt.chat_options", {}
     if stage["kind"] == "make":
         for split, most in NUM_MADE.items():
             yield f"most.{split}", min(most, read_integer(values.get(f"most.{split}", most)))
@@ -185,6 +188,8 @@ def _changes(stage: Table, target: Path) -> Iterator[tuple[str, Json]]:
             yield key, str(target / file)
     for key in MODELS:
         path = values.get(f"{key}.path", "@")
+        if values.get(f"{key}.chat_template") == "chatml":  # their tokenizers lack its tokens
+            yield f"{key}.chat_template", "plain"
         if isinstance(values.get(f"{key}.new"), str):
             yield f"{key}.new", "tiny"
         elif _is_outside(path):

@@ -36,6 +36,7 @@ from whet.rng import derive
 from whet.store.run import RunStore
 from whet.tasks.base import Task, explain_user_errors, grade_safely
 from whet.tasks.task_config import build_task
+from whet.text.prompt import NO_PROMPT, PromptConfig
 from whet.toml import Table
 from whet.track.progress import console, progress_bar, say
 from whet.types import Group, Json, Problem, Rollout, Split, Verdict
@@ -55,6 +56,8 @@ class TeachConfig(StageConfig):
     """The split of the problems."""
     teacher: AnyTeacher = TaskTeacher()
     """Who answers: task, data, model or server, by `kind`."""
+    prompt: PromptConfig = NO_PROMPT
+    """How problems are put to a model or a server."""
     per_problem: int = Field(default=33, ge=1)
     """Answers per problem; 4 by default where a model is asked. Repeats of an answer are
     dropped."""
@@ -95,6 +98,11 @@ class TeachConfig(StageConfig):
             reason = 'the teacher is "data", and nobody is asked'
             reasons |= {"per_problem": reason, "solutions": reason}
         return reasons
+
+    @property
+    def answer_prompt(self) -> PromptConfig | None:
+        is_asked = isinstance(self.teacher, ModelTeacher | ServerTeacher)
+        return self.prompt if is_asked else None
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -170,9 +178,9 @@ def _ask_teacher(cfg: TeachConfig, task: Task, listed: list[Problem], run: RunSt
     ask: Ask | None = None
     prices = (0.0, 0.0)
     if isinstance(cfg.teacher, ModelTeacher):
-        ask, problems = open_model_teacher(cfg.teacher, run, problems)
+        ask, problems = open_model_teacher(cfg.teacher, cfg.prompt, run, problems)
     elif isinstance(cfg.teacher, ServerTeacher):
-        ask = open_server_teacher(cfg.teacher)
+        ask = open_server_teacher(cfg.teacher, cfg.prompt)
         prices = (cfg.teacher.price_in, cfg.teacher.price_out)
     lesson = Lesson(
         task=task,

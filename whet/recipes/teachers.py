@@ -19,6 +19,7 @@ from whet.serving.http import HttpError
 from whet.serving.stream import stream_replies
 from whet.store.answers import Key, StoredAnswer
 from whet.store.run import RunStore
+from whet.text.prompt import PromptConfig
 from whet.train.policy import build_policy
 from whet.types import Dtype, Json, Problem
 
@@ -103,14 +104,15 @@ Ask = Callable[[Iterator[Question], Store], Iterator[tuple[Question, StoredAnswe
 
 
 def open_model_teacher(
-    cfg: ModelTeacher, run: RunStore, problems: list[Problem]
+    cfg: ModelTeacher, prompt: PromptConfig, run: RunStore, problems: list[Problem]
 ) -> tuple[Ask, list[Problem]]:
     """Load a model that answers; return also the problems whose prompts fit its context."""
     model, tokenizer = open_model(
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=0
     )
     name = cfg.model.path or ""
-    chat_engine = build_policy(model, tokenizer, cfg.engine, name=name).chat_engine
+    policy = build_policy(model, tokenizer, cfg.engine, name=name, prompt=prompt)
+    chat_engine = policy.chat_engine
     kept = leave_out_long(problems, chat_engine, run)
 
     def ask(questions: Iterator[Question], store: Store) -> Iterator[tuple[Question, StoredAnswer]]:
@@ -127,7 +129,7 @@ def _sample(
     def requests() -> Iterator[Request]:
         for question in questions:
             id = f"{question.problem.id}:{question.sample}"
-            prompt = chat_engine.chat.encode_prompt(question.problem.prompt)
+            prompt = chat_engine.chat.encode_problem(question.problem)
             asked[id] = question, len(prompt)
             yield Request(id=id, prompt=prompt, sampling=sampling, seed=question.seed)
 
@@ -146,21 +148,28 @@ def _sample(
         yield question, answer
 
 
-def open_server_teacher(cfg: ServerTeacher) -> Ask:
+def open_server_teacher(cfg: ServerTeacher, prompt: PromptConfig) -> Ask:
     """Make sure that the server is there, and return what asks it."""
     try:
         check_reachable(Client(cfg))
     except HttpError as error:
         raise ConfigError(f"teacher.url = {cfg.url!r} cannot be reached: {error}") from error
+    if prompt.chat_options:
+        extra = {"chat_template_kwargs": prompt.chat_options} | cfg.extra
+        cfg = cfg.model_copy(update={"extra": extra})
 
     def ask(questions: Iterator[Question], store: Store) -> Iterator[tuple[Question, StoredAnswer]]:
-        return _ask_server(Client(cfg), cfg.sampling, questions, store)
+        return _ask_server(Client(cfg), cfg.sampling, prompt, questions, store)
 
     return ask
 
 
 def _ask_server(
-    client: Client, sampling: Sampling, questions: Iterator[Question], store: Store
+    client: Client,
+    sampling: Sampling,
+    prompt: PromptConfig,
+    questions: Iterator[Question],
+    store: Store,
 ) -> Iterator[tuple[Question, StoredAnswer]]:
     failures = 0
     answers: dict[Key, StoredAnswer] = {}
@@ -169,7 +178,7 @@ def _ask_server(
         for question in questions:
             body = make_body(
                 client.cfg,
-                question.problem.prompt,
+                prompt.apply(question.problem),
                 max_tokens=sampling.max_tokens,
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,

@@ -30,6 +30,7 @@ from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import TaskConfig, build_task
+from whet.text.prompt import NO_PROMPT, PromptConfig
 from whet.track.metrics import Clock, TrackConfig
 from whet.track.progress import say
 from whet.train.checkpoint import Others
@@ -70,6 +71,12 @@ class StageConfig(Config):
         return
 
     @property
+    def answer_prompt(self) -> PromptConfig | None:
+        """The prompt of the model and the answers that the stage makes; None where no model reads
+        problems."""
+        return None
+
+    @property
     def inputs(self) -> dict[str, str]:
         """Inputs of the stage, by the setting that names them: folders, files, models, `@stage`."""
         inputs: dict[str, str] = {}
@@ -101,6 +108,8 @@ class ModelStageConfig(StageConfig):
     """Folder of problems; None takes the task's own."""
     model: ModelSource
     """Where the weights come from."""
+    prompt: PromptConfig = NO_PROMPT
+    """How problems are put to the model."""
     sampling: Sampling = Sampling()
     """How answers are sampled."""
     engine: AnyEngineConfig = DEFAULT_ENGINE
@@ -109,6 +118,10 @@ class ModelStageConfig(StageConfig):
     """Limits of grading an answer."""
     cluster: ClusterConfig = ClusterConfig()
     """How ranks share the model, where there are several."""
+
+    @property
+    def answer_prompt(self) -> PromptConfig | None:
+        return self.prompt
 
     @model_validator(mode="after")
     def _can_answer(self) -> Self:
@@ -172,7 +185,7 @@ class Session:
         micro_tokens = self.cfg.train.micro_tokens
         context = self.policy.engine.context
         if context > micro_tokens:
-            prompt = max(len(self.policy.chat.encode_prompt(problem.prompt)) for problem in kept)
+            prompt = max(len(self.policy.chat.encode_problem(problem)) for problem in kept)
             longest = min(prompt + self.cfg.sampling.max_tokens, context)
             if longest > micro_tokens:
                 raise ConfigError(
@@ -248,7 +261,12 @@ def open_session(
         seed=cfg.seed if model_seed is None else model_seed,
     )
     policy = build_policy(
-        model, tokenizer, cfg.engine, name=run.folder.name, learners=build_learners(cfg.train)
+        model,
+        tokenizer,
+        cfg.engine,
+        name=run.folder.name,
+        prompt=cfg.prompt,
+        learners=build_learners(cfg.train),
     )
     task = build_task(cfg.task) if task is None else task
     return Session(
@@ -272,7 +290,7 @@ def leave_out_long(
     kept = []
     too_long = []
     for problem in problems:
-        length = len(chat_engine.chat.encode_prompt(problem.prompt))
+        length = len(chat_engine.chat.encode_problem(problem))
         if length < context:
             kept.append(problem)
         else:

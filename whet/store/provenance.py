@@ -1,4 +1,4 @@
-"""Where a run comes from: versions, machine, command line, commit, time."""
+"""The provenance of a run: versions, machine, command line, commit, seed, start."""
 
 import os
 import platform

@@ -346,6 +346,20 @@ def model_folder(location: str) -> Path:
     return path
 
 
+def find_run(location: str) -> Path | None:
+    """Find the run folder that a model, a checkpoint or a file of rollouts belongs to, if any."""
+    path = Path(location)
+    if not (path / "config.toml").is_file():
+        try:
+            path = model_folder(location)
+        except DataError:
+            return None
+        if path.parent.name not in ("checkpoints", "rollouts"):
+            return None
+        path = path.parent.parent
+    return path if (path / "config.toml").is_file() else None
+
+
 def _read_own_rows(path: Path) -> list[Row]:
     return files.read_rows(path, repair=True) if path.exists() else []
 
