@@ -87,6 +87,21 @@ def test_right_answers_are_kept_once_and_the_others_are_stored_as_rejected(
     assert {r.model for r in rejected} == {"big"}
 
 
+def test_the_prompt_of_the_stage_is_put_to_the_server(tmp_path: Path, problems: str) -> None:
+    prompt: Json = {"system": "Add.", "chat_options": {"enable_thinking": False}}
+    with serve(add) as server:
+        cfg = config(server.url, problems, per_problem=1, prompt=prompt)
+        run = run_teacher(cfg, tmp_path / "run")
+
+    body = server.asked[0].body
+    assert body["messages"] == [
+        {"role": "system", "content": "Add."},
+        {"role": "user", "content": server.asked[0].prompt},
+    ]
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+    assert run.rollouts("rejected", 0)[0].problem.prompt[0].role == "user"
+
+
 def test_tokens_have_their_price(tmp_path: Path, problems: str) -> None:
     with serve(add) as server:
         cfg = config(server.url, problems)
@@ -220,7 +235,9 @@ def test_a_server_that_only_fails_stops_the_run(tmp_path: Path, problems: str) -
 def test_a_server_that_is_not_there_is_noticed_at_the_start(tmp_path: Path, problems: str) -> None:
     with serve(add) as server:
         url = server.url
-    with pytest.raises(ConfigError, match=r"teacher.url = .* cannot be reached: Connection refused"):
+    with pytest.raises(
+        ConfigError, match=r"teacher.url = .* cannot be reached: Connection refused"
+    ):
         run_teacher(config(url, problems), tmp_path / "run")
 
 

@@ -14,7 +14,7 @@ COLUMNS = (
     "answers",
     "kept",
     "failed",
-    "answers/s",
+    "per second",
     "time left",
     "tokens",
     "cost",

@@ -207,7 +207,8 @@ class _Connection:
 
 def _explain(error: Exception) -> str:
     code = error.errno if isinstance(error, OSError) else None
-    if code is not None and code in errno.errorcode:
+    is_system_error = code in errno.errorcode and not isinstance(error, ssl.SSLError)
+    if code is not None and is_system_error:
         return os.strerror(code)
     return str(error) or type(error).__name__
 
