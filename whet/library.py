@@ -46,7 +46,8 @@ class RunTables:
     metrics: pa.Table
     """One row per logged step; a metric that a step does not have is null."""
     rollouts: pa.Table
-    """One row per answer: `step`, `kind` (train or eval), and the columns of the rollout files."""
+    """One row per answer: `step`, `kind` (train, eval or rejected), and the columns of the rollout
+    files."""
     evals: dict[int, Row]
     """Every evaluation by its step."""
 
@@ -200,7 +201,7 @@ def read_run(folder: str | Path) -> RunTables:
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: pa.array([row.get(name) for row in rows], pa.float64()) for name in names}
     tables = []
-    for kind in ("train", "eval"):
+    for kind in ("train", "eval", "rejected"):
         for step in run.rollout_steps(kind):
             table = read_columns(run.rollout_file(kind, step))
             labels = pa.table({"step": [step] * len(table), "kind": [kind] * len(table)})

@@ -282,9 +282,9 @@ def test_a_dead_shard_is_told_from_one_that_runs(tmp_path: Path, problems: str) 
     with serve(add) as server:
         run = run_teacher(config(server.url, problems), tmp_path / "run")
     progress = read_progress(run.folder)
-    assert progress is not None and progress.finished and progress.kept == 6
+    assert progress is not None and progress.state == "finished" and progress.kept == 6
 
-    halted = progress.model_copy(update={"finished": False, "time": progress.time - 100})
+    halted = progress.model_copy(update={"state": "running", "time": progress.time - 100})
     write(run.folder / "progress.json", halted.model_dump_json())
     said = whet("teach", "status", run.folder)
     assert "dead for 1 min" in said.out and "start each again" in said.out

@@ -37,11 +37,11 @@ def print_status(folder: Path) -> None:
         printer.print(visible(line.rstrip()), markup=False)
     if missing:
         printer.print(f"not begun: {', '.join(missing)}")
-    dead = [name for name, row in progress.items() if row.is_dead(now)]
-    if dead:
+    ended = [n for n, row in progress.items() if row.is_dead(now) or row.state == "stopped"]
+    if ended:
         printer.print(
-            f"dead: {', '.join(dead)}; start each again, on any machine, with --resume and its "
-            "--shard"
+            f"dead or stopped: {', '.join(ended)}; start each again, on any machine, with --resume "
+            "and its --shard"
         )
 
 
@@ -60,13 +60,11 @@ def read_shards(folder: Path) -> tuple[dict[str, TeachProgress], list[str]]:
 
 
 def state_of(row: TeachProgress, now: float) -> str:
-    if row.finished:
-        return "finished"
-    return f"dead for {_duration(now - row.time)}" if row.is_dead(now) else "running"
+    return f"dead for {_duration(now - row.time)}" if row.is_dead(now) else row.state
 
 
 def _add_up(rows: list[TeachProgress], now: float) -> TeachProgress:
-    alive = [row for row in rows if not row.finished and not row.is_dead(now)]
+    alive = [row for row in rows if row.state == "running" and not row.is_dead(now)]
     return TeachProgress(
         wanted=sum(row.wanted for row in rows),
         done=sum(row.done for row in rows),
@@ -76,7 +74,7 @@ def _add_up(rows: list[TeachProgress], now: float) -> TeachProgress:
         tokens=sum(row.tokens for row in rows),
         cost=sum(row.cost for row in rows),
         rate=sum(row.rate for row in alive),
-        finished=all(row.finished for row in rows),
+        state="running" if alive else "stopped",
     )
 
 
@@ -86,8 +84,8 @@ def _cells(row: TeachProgress, state: str, host: str) -> list[str]:
         f"{row.done:,}/{row.wanted:,}",
         f"{row.kept:,}",
         f"{row.failed:,}",
-        "" if row.finished else f"{row.rate:.2f}",
-        "" if row.finished else _duration(row.left),
+        f"{row.rate:.2f}" if row.state == "running" else "",
+        _duration(row.left) if row.state == "running" else "",
         f"{row.tokens:,}",
         f"{row.cost:,.2f}" if row.cost else "",
         host,

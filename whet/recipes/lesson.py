@@ -135,7 +135,6 @@ class _Tally:
     ledger: AnswerLedger
     graded: int = 0
     kept: int = 0
-    finished: bool = False
     started: float = field(default_factory=time.monotonic)
     _kept_by_problem: Counter[str] = field(default_factory=Counter)
     _answers_before: int = 0
@@ -179,7 +178,6 @@ class _Tally:
             cost=cost,
             rate=(ledger.num_answers - self._answers_before) / seconds,
             token_rate=(ledger.num_tokens - self._tokens_before) / seconds,
-            finished=self.finished,
         )
 
     def describe(self) -> str:
@@ -212,8 +210,7 @@ def _finish(lesson: Lesson, ledger: AnswerLedger, tally: _Tally, run: RunStore) 
             run.write_rollouts("rejected", number, others)
         kept += len(ids)
     tally.kept = kept
-    tally.finished = True
-    progress = tally.progress()
+    progress = tally.progress().model_copy(update={"state": "finished"})
     _report(lesson, progress)
     write_progress(run.folder, progress)
     run.finish(

@@ -26,7 +26,8 @@ from whet.serving.rates import PerMinute
 from whet.types import Finish, Json, Message
 
 T = TypeVar("T")
-MAX_REPLY_BYTES = 1 << 24
+MAX_REPLY_BYTES = 1 << 23
+"""An answer of 131,072 tokens has half as many, were every letter written as its escape."""
 AGAIN = frozenset((408, 409, 425, 429))
 """Statuses below 500 of faults that may pass."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
@@ -188,10 +189,10 @@ class Client:
 
     async def _try(self, content: bytes, deadline: float) -> Reply:
         seconds = max(min(self.cfg.timeout, deadline - self._clock()), 0.001)
-        path = "chat/completions" if self.cfg.api == "chat" else "completions"
+        prefix = "chat/" if self.cfg.api == "chat" else ""
         try:
             async with asyncio.timeout(seconds):
-                reply = await self._request("POST", path, content)
+                reply = await self._request("POST", f"{prefix}completions", content)
         except TimeoutError:
             return Reply(fault=f"{self.name} did not reply in time", may_pass=True)
         except HttpError as error:

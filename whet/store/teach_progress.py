@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -41,7 +42,7 @@ class TeachProgress(Config):
     rate: float = 0.0
     """Answers per second since the start of this attempt."""
     token_rate: float = 0.0
-    finished: bool = False
+    state: Literal["running", "stopped", "finished"] = "running"
     time: float = Field(default_factory=time.time)
     """Seconds since 1970, when this was written."""
     host: str = Field(default_factory=socket.gethostname)
@@ -54,7 +55,7 @@ class TeachProgress(Config):
         return missing / self.rate if self.rate else float("inf")
 
     def is_dead(self, now: float) -> bool:
-        return not self.finished and now - self.time > DEAD_SECONDS
+        return self.state == "running" and now - self.time > DEAD_SECONDS
 
 
 def read_progress(folder: Path) -> TeachProgress | None:
@@ -74,7 +75,8 @@ def write_progress(folder: Path, progress: TeachProgress) -> None:
 
 @contextmanager
 def beat(folder: Path, look: Callable[[], TeachProgress]) -> Iterator[None]:
-    """Write the progress now, every few seconds, and at the end, from a thread."""
+    """Write the progress now and every few seconds, from a thread; after the block it has
+    stopped."""
     is_over = threading.Event()
 
     def write() -> None:
@@ -89,4 +91,4 @@ def beat(folder: Path, look: Callable[[], TeachProgress]) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
-        write_progress(folder, look())
+        write_progress(folder, look().model_copy(update={"state": "stopped"}))

@@ -78,6 +78,7 @@ class FakeServer:
         self.url = f"http://127.0.0.1:{port}/v1"
         self.asked: list[Asked] = []
         self.num_connections = 0
+        self._tasks: set[asyncio.Task[None] | None] = set()
         self.num_in_flight = 0
         self.most_in_flight = 0
 
@@ -102,6 +103,7 @@ class FakeServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         protocol = h11.Connection(h11.SERVER)
         self.num_connections += 1
+        self._tasks.add(asyncio.current_task())  # asyncio itself holds tasks weakly
         with suppress(OSError, h11.ProtocolError, asyncio.CancelledError):
             while (asked := await self._read(protocol, reader)) is not None:
                 self.num_in_flight += 1
@@ -119,6 +121,7 @@ class FakeServer:
                     break
                 protocol.start_next_cycle()
         writer.transport.abort()
+        self._tasks.discard(asyncio.current_task())
 
     async def _decide(self, asked: Asked) -> Answer:
         if not asked.body:
