@@ -8,11 +8,11 @@ import pytest
 from small import whet, write
 
 from whet.data.problems import problem_file, write_problems
+from whet.data.rollout_datasets import read_data
 from whet.errors import ConfigError, DataError
 from whet.pipeline.pipeline import IGNORED
 from whet.recipes.keep import KeepConfig
 from whet.recipes.teach import TeachConfig, teach
-from whet.recipes.training import read_data
 from whet.store.answers import AnswerLedger, StoredAnswer
 from whet.store.rollouts import write_rollouts
 from whet.store.run import RunStore

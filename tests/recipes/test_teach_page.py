@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small import whet, write
 
-from whet.recipes.training import read_data
+from whet.data.rollout_datasets import read_data
 from whet.testing.server import Answer, Asked, chat_answer, serve
 
 PAGE = (Path(__file__).parents[2] / "docs" / "teach.md").read_text()
