@@ -257,12 +257,14 @@ def test_shards_gather_what_one_run_would_have(tmp_path: Path, problems: str) ->
         status = whet("teach", "status", out)
         again = whet("teach", file, "--out", out, "--shard", "2/2", "--resume")
         other = whet("teach", file, "--out", out, "--shard", "1/3")
+        unsharded = whet("teach", file, "--out", out)
         last = whet("teach", file, "--out", out, "--shard", "1/2")
         whole = whet("teach", file, "--out", tmp_path / "whole")
         done = whet("teach", "status", out)
 
     assert (first.code, again.code, last.code, whole.code) == (0, 0, 0, 0), first.err
     assert other.code == 2 and "has shards of 2, not of 3" in other.last
+    assert unsharded.code == 2 and "has shards of 2: give --shard" in unsharded.last
     assert "002-of-002 finished 12/12" in " ".join(status.out.split())
     assert "not begun: 001-of-002" in status.out
     assert "all 2 shards are finished" in last.err
@@ -270,6 +272,18 @@ def test_shards_gather_what_one_run_would_have(tmp_path: Path, problems: str) ->
     assert texts(job) == texts(alone) and texts(job, "rejected") == texts(alone, "rejected")
     assert {k: v for k, v in job.summary().items() if k != "shards"} == alone.summary()
     assert "all 24/24" in " ".join(done.out.split())
+
+
+def test_shards_of_different_problems_are_not_gathered(tmp_path: Path, problems: str) -> None:
+    with serve(add) as server:
+        file = file_of(tmp_path, server.url, problems)
+        out = tmp_path / "job"
+        first = whet("teach", file, "--out", out, "--shard", "1/2")
+        write_problems(Path(problems), "sft", [sum_problem(left, 2, "sft") for left in range(6)])
+        second = whet("teach", file, "--out", out, "--shard", "2/2")
+
+    assert (first.code, second.code) == (0, 2)
+    assert "have read different problems" in second.last
 
 
 def test_a_shard_in_a_pipeline_is_refused(tmp_path: Path, problems: str) -> None:

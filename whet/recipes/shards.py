@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from whet.config import Config
-from whet.errors import ConfigError
+from whet.errors import ConfigError, DataError
+from whet.recipes.teachers import TRANSPORT
 from whet.store.files import atomic_path
 from whet.store.run import RolloutSet, RunStore
 from whet.track.progress import say
 from whet.types import Json
 
 T = TypeVar("T")
+MAY_DIFFER = tuple(f"teacher.{key}" for key in TRANSPORT)
 TOTALS = ("problems", "answers", "traces", "failed", "prompt_tokens", "tokens", "cost")
 
 
@@ -71,13 +73,28 @@ def check_count(folder: Path, shard: Shard) -> None:
         )
 
 
+def check_no_shards(folder: Path) -> None:
+    """Refuse to answer everything next to shards that are at work."""
+    shards = shard_folders(folder)
+    if shards and not RunStore(folder, lock=None).is_finished:
+        raise ConfigError(
+            f"{folder} has shards of {shards[0][0].count}: give --shard to continue one, "
+            "or choose another folder"
+        )
+
+
 def gather(folder: Path, config: Config, shard: Shard) -> None:
     """Make one run of all shards, once each is finished; only one process does it."""
     shards = [RunStore(path, lock=None) for _, path in shard_folders(folder)]
     if len(shards) < shard.count or not all(run.is_finished for run in shards):
         return
+    inputs = {
+        str([row["files"] for row in run.events() if row["event"] == "inputs"]) for run in shards
+    }
+    if len(inputs) > 1:
+        raise DataError(f"the shards in {folder} have read different problems: begin again")
     try:
-        run = RunStore.open(folder, config, {}, resume=True)
+        run = RunStore.open(folder, config, {}, resume=True, ignore=MAY_DIFFER)
     except ConfigError as error:
         say(f"the shards are not gathered here: {error}")
         return

@@ -20,7 +20,7 @@ from whet.errors import ConfigError, DataError
 from whet.grading.limits import Limits
 from whet.recipes.keep import KeepConfig
 from whet.recipes.lesson import Lesson, collect_answers, find_solutions
-from whet.recipes.shards import Shard, check_count, gather
+from whet.recipes.shards import Shard, check_count, check_no_shards, gather
 from whet.recipes.teachers import (
     AnyTeacher,
     Ask,
@@ -124,6 +124,7 @@ class TeachConfig(StageConfig):
     def run_folder(self, folder: Path) -> Path:
         """Return the folder of the run, or of the shard in it."""
         if self.shard is None:
+            check_no_shards(folder)
             return folder
         shard = Shard.parse(self.shard)
         check_count(folder, shard)
@@ -152,16 +153,16 @@ def teach(cfg: TeachConfig, run: RunStore) -> None:
 
 def _check_parts(keep: KeepConfig, task: Task, problems: Sequence[Problem]) -> None:
     """Refuse a part that no score of the task has, before anyone is asked."""
-    known = {"correct"}
-    for problem in problems[:1]:
-        for text in ("", task.solve(problem, 0) or ""):
-            known |= grade_safely(task, problem, text).parts.keys()
-    for part in keep.parts:
-        if problems and part not in known:
-            raise ConfigError(
-                f"keep.parts has {part!r}, which is no part of {task.name}'s scores; "
-                f"those are {', '.join(sorted(known))}"
-            )
+    if set(keep.parts) <= {"correct"} or not problems:
+        return
+    with explain_user_errors(task):
+        texts = ("", task.solve(problems[0], 0) or "")
+    known = {part for text in texts for part in grade_safely(task, problems[0], text).parts}
+    if unknown := set(keep.parts) - known - {"correct"}:
+        raise ConfigError(
+            f"keep.parts has {min(unknown)!r}, which is no part of {task.name}'s scores; "
+            f"those are {', '.join(sorted(known))}"
+        )
 
 
 def _ask_teacher(cfg: TeachConfig, task: Task, listed: list[Problem], run: RunStore) -> None:
