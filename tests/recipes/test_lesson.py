@@ -10,7 +10,7 @@ from small import whet, write
 from whet.data.problems import problem_file, write_problems
 from whet.data.rollout_datasets import read_data
 from whet.errors import ConfigError, DataError
-from whet.pipeline.pipeline import IGNORED
+from whet.pipeline.pipeline import IGNORED, load_pipeline
 from whet.recipes.keep import KeepConfig
 from whet.recipes.teach import TeachConfig, teach
 from whet.store.answers import AnswerLedger, StoredAnswer
@@ -454,3 +454,26 @@ def test_a_model_gives_the_same_answers_whatever_stops_it(
     assert texts(run) == texts(whole)
     assert len({text for _, text in texts(run)}) > 6
     assert run.summary() == whole.summary() and run.summary()["answers"] == 36
+
+
+def test_settings_that_a_pipeline_shares_reach_a_teacher_too(tmp_path: Path) -> None:
+    text = """kind = "run"
+task = "countdown"
+keep = "all"
+grading = { workers = 1 }
+prompt = { system = "Think." }
+[stages.own]
+kind = "teach"
+[stages.asked]
+kind = "teach"
+teacher = { kind = "server", url = "http://127.0.0.1:9/v1", model = "big" }
+[stages.sft]
+kind = "sft"
+data = "@asked"
+model = { new = "tiny" }
+"""
+    stages = load_pipeline(write(tmp_path / "p.toml", text), []).config.stages
+    own, asked = stages["own"], stages["asked"]
+    assert isinstance(own, TeachConfig) and isinstance(asked, TeachConfig)
+    assert own.keep.parts == asked.keep.parts == ()
+    assert (own.per_problem, asked.per_problem) == (33, 4)

@@ -316,19 +316,20 @@ def test_closing_a_stream_drops_what_is_in_flight() -> None:
 def test_replies_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whet.serving.stream.MAX_UNREAD", 5)
     stored: list[int] = []
-    is_full = threading.Event()
+    is_full, is_too_full = threading.Event(), threading.Event()
 
     def store(key: int, reply: Reply) -> None:
         stored.append(key)
         if len(stored) == 7:
             is_full.set()
+        if len(stored) == 9:
+            is_too_full.set()
 
     with serve(lambda asked: chat_answer("")) as server:
         cfg = endpoint(server.url, in_flight=2)
         replies = stream_replies(Client(cfg), numbered(40), store)
         next(replies)
-        assert is_full.wait(10)
-        assert len(stored) <= 8
+        assert is_full.wait(10) and not is_too_full.wait(0.1)
         assert len(list(replies)) == 39
 
 

@@ -62,7 +62,7 @@ class TeachConfig(StageConfig):
     """Answers per problem; 4 by default where a model is asked. Repeats of an answer are
     dropped."""
     keep: KeepConfig = KeepConfig()
-    """Which answers are kept."""
+    """Which answers are kept; "correct" and "all" are short for a table."""
     solutions: bool = True
     """Also keep worked solutions that came with the problems, by the same rule."""
     unsolvable: bool = False
@@ -70,7 +70,7 @@ class TeachConfig(StageConfig):
     workers: int = Field(default=2, ge=1)
     """Processes that write answers of the task."""
     grading: Limits = Limits()
-    """Limits of grading an answer."""
+    """Limits of grading an answer of others than the task."""
     shard: str | None = None
     """Answer one part of the problems, such as 3/64, next to others; None answers all."""
 
@@ -80,6 +80,8 @@ class TeachConfig(StageConfig):
         teacher = table.get("teacher")
         if isinstance(teacher, dict) and teacher.get("kind") in ("model", "server"):
             table.setdefault("per_problem", ASKED_PER_PROBLEM)
+        if table.get("keep") in ("correct", "all"):  # as `keep` of sft, which a pipeline may share
+            table["keep"] = {"parts": ["correct"] if table["keep"] == "correct" else []}
         return table
 
     @field_validator("shard")
@@ -91,8 +93,7 @@ class TeachConfig(StageConfig):
 
     def without_effect(self) -> dict[str, str]:
         if isinstance(self.teacher, TaskTeacher):
-            reason = "the task's own answers are graded as they are written"
-            return {"grading": reason, "solutions": 'it is for other teachers; see kind = "data"'}
+            return {"solutions": 'it is for other teachers; see kind = "data"'}
         reasons = {"workers": "the task writes no answers here"}
         if isinstance(self.teacher, DataTeacher):
             reason = 'the teacher is "data", and nobody is asked'
