@@ -401,16 +401,15 @@ def compare_clients() -> int:
     ) as server:
         assert server.stdout is not None and server.stdin is not None
         url = server.stdout.readline().strip()
-        for in_flight, count in ((200, 2000), (1000, 5000), (2000, 10_000)):
+        for in_flight, count in ((200, 1000), (2000, 4000)):
             for name, ask in (("whet", ask_whet), ("httpx", ask_httpx)):
-                if name == "httpx" and in_flight == 2000:
-                    count = 4000
                 began, processor = time.monotonic(), time.process_time()
                 ask(url, count, in_flight)
                 seconds = time.monotonic() - began
-                each = (time.process_time() - processor) / count
+                each = 1e6 * (time.process_time() - processor) / count
                 print(
-                    f"{name}: {in_flight} in flight, {count / seconds:.0f} requests/s, {1e6 * each:.0f} µs of processor each",
+                    f"{name}: {in_flight} in flight, {count / seconds:.0f} requests/s, "
+                    f"{each:.0f} µs of processor time each",
                     flush=True,
                 )
         server.stdin.close()
