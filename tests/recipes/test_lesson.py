@@ -102,6 +102,17 @@ def test_the_prompt_of_the_stage_is_put_to_the_server(tmp_path: Path, problems: 
     assert run.rollouts("rejected", 0)[0].problem.prompt[0].role == "user"
 
 
+def test_many_problems_are_written_in_parts(
+    tmp_path: Path, problems: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whet.recipes.lesson.PART_PROBLEMS", 4)
+    with serve(add) as server:
+        run = run_teacher(config(server.url, problems), tmp_path / "run")
+
+    assert run.rollout_steps("train") == run.rollout_steps("rejected") == [0, 1]
+    assert texts(run) == {(sum_problem(n, 1).id, str(n + 1)) for n in range(6)}
+
+
 def test_tokens_have_their_price(tmp_path: Path, problems: str) -> None:
     with serve(add) as server:
         cfg = config(server.url, problems)

@@ -3,6 +3,7 @@ once."""
 
 import asyncio
 import json
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from whet.serving.client import (
 )
 from whet.serving.http import HttpError
 from whet.serving.rates import PerMinute
-from whet.serving.stream import stream_replies
+from whet.serving.stream import allow_open_files, stream_replies
 from whet.testing.server import Answer, Asked, FakeServer, chat_answer, serve
 from whet.types import Finish, Json, Message
 
@@ -287,6 +288,20 @@ def test_requests_are_in_flight_together_and_connections_are_kept() -> None:
     assert texts == {number: str(number) for number in range(300)}
     assert 25 <= server.most_in_flight <= 50
     assert num_connections <= 50
+
+
+def test_a_process_may_hold_as_many_connections_as_the_system_lets_it() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
+    try:
+        allow_open_files(100)
+        raised, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with pytest.raises(ConfigError, match=f"this process may have {hard:,}: set it to"):
+            allow_open_files(hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert raised == 356
 
 
 def test_what_storing_raises_ends_the_stream() -> None:

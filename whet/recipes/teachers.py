@@ -16,7 +16,7 @@ from whet.recipes.training import NEW_MODEL, leave_out_long
 from whet.rollout.collect import ChatEngine
 from whet.serving.client import Client, EndpointConfig, Reply, check_reachable, make_body
 from whet.serving.http import HttpError
-from whet.serving.stream import stream_replies
+from whet.serving.stream import allow_open_files, stream_replies
 from whet.store.answers import Key, StoredAnswer
 from whet.store.run import RunStore
 from whet.text.prompt import PromptConfig
@@ -150,6 +150,7 @@ def _sample(
 
 def open_server_teacher(cfg: ServerTeacher, prompt: PromptConfig) -> Ask:
     """Make sure that the server is there, and return what asks it."""
+    allow_open_files(cfg.in_flight)
     try:
         check_reachable(Client(cfg))
     except HttpError as error:

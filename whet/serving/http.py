@@ -1,8 +1,8 @@
 """HTTP/1.1 requests over asyncio, thousands at a time: replies of bounded size, kept connections.
 
 h11, which is below both httpx and httpx2, reads and writes the protocol; sockets are asyncio's.
-httpx itself searches its list of connections for every request: with 2,000 in flight it takes 7.6 ms
-of processor time each, this module 0.4 ms (`bench/teach.py --client`), and its package has two
+httpx itself searches its list of connections for every request: with 2,000 in flight it takes 7.6
+ms of processor time each, this module 0.4 ms (`bench/teach.py --client`); and its package has two
 names. Redirects are not followed: the key is for the address in the settings alone.
 """
 

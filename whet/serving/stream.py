@@ -5,12 +5,14 @@ reader is at work on others.
 """
 
 import asyncio
+import resource
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
+from whet.errors import ConfigError
 from whet.serving.client import Client, Reply
 from whet.types import Json
 
@@ -18,6 +20,8 @@ K = TypeVar("K")
 MAX_UNREAD = 20_000
 """Replies that wait for their reader before no more are asked for."""
 POLL_SECONDS = 0.05
+OTHER_FILES = 256
+"""Files that a process has open besides its connections."""
 
 
 def stream_replies(
@@ -43,6 +47,19 @@ def stream_replies(
     finally:
         stream.stop()
         thread.join()
+
+
+def allow_open_files(count: int) -> None:
+    """Let this process hold so many connections; refuse where the system does not."""
+    needed = count + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise ConfigError(
+            f"in_flight = {count:,} needs as many open files, and this process may have {hard:,}: "
+            f"set it to {hard - OTHER_FILES:,} at most, or raise `ulimit -n`"
+        )
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 class _Stream(Generic[K]):
