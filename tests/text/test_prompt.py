@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from whet.config import load_settings
+from whet.config import Config, load_settings, to_table, to_toml
 from whet.errors import ConfigError, DataError
 from whet.testing.fakes import sum_problem
 from whet.testing.tiny import tiny_tokenizer
@@ -21,6 +21,13 @@ CHATML = (
     "{% if enable_thinking is defined and enable_thinking is false %}{{ '(no thought)' }}{% endif %}"
     "{% endif %}"
 )
+
+
+class Holder(Config):
+    """A stage with a prompt."""
+
+    prompt: PromptConfig = NO_PROMPT
+    """The prompt."""
 
 
 def said(cfg: PromptConfig, problem: Problem) -> list[tuple[str, str]]:
@@ -159,6 +166,19 @@ def test_an_option_that_the_template_does_not_read_is_refused() -> None:
 def test_a_system_prompt_that_the_template_drops_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"prompt\.system has no effect"):
         ChatFormat(tiny_tokenizer(), PromptConfig(system="Think."))
+
+
+def test_the_settings_of_a_run_hold_the_whole_prompt(tmp_path: Path) -> None:
+    cfg = PromptConfig(
+        system='Say "5".\n{x}',
+        template="{question}\n\\boxed{}",
+        examples=(PromptExample(question="1 + 1\n?", answer="<think>\n2</think>"),),
+        chat_options={"enable_thinking": False, "tools_in": ["a", 1], "deep": {"x": 0.5}},
+    )
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(Holder(prompt=cfg)))
+    assert load_settings(Holder, file, []).config.prompt == cfg
+    assert to_table(Holder()) == {} and to_toml(Holder()) == ""
 
 
 def test_prompts_are_compared_by_their_words() -> None:
