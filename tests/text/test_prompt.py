@@ -8,12 +8,13 @@ import pytest
 from pydantic import ValidationError
 
 from whet.config import Config, load_settings, to_table, to_toml
+from whet.data.rollout_datasets import make_preference_pairs, make_sft_examples
 from whet.errors import ConfigError, DataError
 from whet.testing.fakes import sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
 from whet.text.prompt import NO_PROMPT, PromptConfig, PromptExample
-from whet.types import Message, Problem
+from whet.types import Message, Problem, Rollout, Score, Verdict
 
 CHATML = (
     "{% for message in messages %}{{ '<' + message.role + '>' + message.content + eos_token }}"
@@ -155,6 +156,23 @@ def test_chat_options_reach_the_template_in_prompts_and_in_training() -> None:
     assert tokenizer.decode(prompt).endswith("<assistant>(no thought)")
     assert tokens[~is_response].tolist() == prompt.tolist()
     assert tokenizer.decode(tokens[is_response]) == "5"
+
+
+def test_training_begins_with_the_prompt_that_is_sampled() -> None:
+    chat = ChatFormat(tiny_tokenizer(), PromptConfig(template="Q: {question}"))
+    problem = sum_problem(2, 3)
+    answers = [
+        Rollout.from_text(problem, text, model="t", score=Score(verdict=verdict, parts={}))
+        for text, verdict in (("5", Verdict.CORRECT), ("6", Verdict.WRONG))
+    ]
+    pairs = make_preference_pairs(
+        answers, chat, ["correct"], notes=lambda *_: (), max_tokens=64, per_problem=1, seed=0
+    ).pairs
+    example = make_sft_examples(answers[:1], chat, 64).examples[0]
+    for item in (example, pairs[0].chosen, pairs[0].rejected):
+        prompt = item.tokens[: item.start]
+        assert chat.tokenizer.decode(prompt) == "Q: 2 + 3\n"
+        assert prompt.tolist() == chat.encode_problem(problem).tolist()
 
 
 def test_an_option_that_the_template_does_not_read_is_refused() -> None:
