@@ -104,11 +104,19 @@ def load_model(
     """Load a model from a folder, a run or the hub, or draw a new one of a size such as "tiny".
 
     A new model has random weights, a context of `positions` tokens, and a tokenizer made from the
-    problems and solutions of `task`. A folder that is named like a size is written "./tiny".
+    problems and solutions of `task`. A folder that is named like a size is written "./tiny". The
+    model of a run is asked by the run's prompt.
     """
     from whet.data.rollout_datasets import list_texts
     from whet.engine.native import NativeConfig
-    from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
+    from whet.models.source import (
+        ModelSource,
+        open_model,
+        read_run_prompt,
+        torch_device,
+        torch_dtype,
+    )
+    from whet.text.prompt import PromptConfig
     from whet.train.policy import build_policy
 
     name = str(model)
@@ -127,7 +135,8 @@ def load_model(
     transformer, tokenizer = open_model(
         source, dtype=torch_dtype("auto"), device=torch_device(), texts=known_texts, seed=seed
     )
-    return build_policy(transformer, tokenizer, NativeConfig(), name=name)
+    prompt = read_settings(PromptConfig, read_run_prompt(name) if name not in SIZES else {})
+    return build_policy(transformer, tokenizer, NativeConfig(), name=name, prompt=prompt)
 
 
 def sample(
@@ -174,7 +183,9 @@ def generate(
     requests = [
         Request(
             id=f"{index}/{number}",
-            prompt=policy.chat.encode_prompt([Message(role="user", content=prompt)]),
+            prompt=policy.chat.encode_prompt(
+                policy.chat.prompt.wrap([Message(role="user", content=prompt)])
+            ),
             sampling=sampling,
             seed=derive(seed, "generate", index, number),
         )

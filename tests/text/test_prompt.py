@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from whet.config import load_settings
+from whet.config import Config, load_settings, to_table, to_toml
+from whet.data.rollout_datasets import make_preference_pairs, make_sft_examples
 from whet.errors import ConfigError, DataError
 from whet.testing.fakes import sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
 from whet.text.prompt import NO_PROMPT, PromptConfig, PromptExample
-from whet.types import Message, Problem
+from whet.types import Message, Problem, Rollout, Score, Verdict
 
 CHATML = (
     "{% for message in messages %}{{ '<' + message.role + '>' + message.content + eos_token }}"
@@ -21,6 +22,13 @@ CHATML = (
     "{% if enable_thinking is defined and enable_thinking is false %}{{ '(no thought)' }}{% endif %}"
     "{% endif %}"
 )
+
+
+class Holder(Config):
+    """A stage with a prompt."""
+
+    prompt: PromptConfig = NO_PROMPT
+    """The prompt."""
 
 
 def said(cfg: PromptConfig, problem: Problem) -> list[tuple[str, str]]:
@@ -150,6 +158,23 @@ def test_chat_options_reach_the_template_in_prompts_and_in_training() -> None:
     assert tokenizer.decode(tokens[is_response]) == "5"
 
 
+def test_training_begins_with_the_prompt_that_is_sampled() -> None:
+    chat = ChatFormat(tiny_tokenizer(), PromptConfig(template="Q: {question}"))
+    problem = sum_problem(2, 3)
+    answers = [
+        Rollout.from_text(problem, text, model="t", score=Score(verdict=verdict, parts={}))
+        for text, verdict in (("5", Verdict.CORRECT), ("6", Verdict.WRONG))
+    ]
+    pairs = make_preference_pairs(
+        answers, chat, ["correct"], notes=lambda *_: (), max_tokens=64, per_problem=1, seed=0
+    ).pairs
+    example = make_sft_examples(answers[:1], chat, 64).examples[0]
+    for item in (example, pairs[0].chosen, pairs[0].rejected):
+        prompt = item.tokens[: item.start]
+        assert chat.tokenizer.decode(prompt) == "Q: 2 + 3\n"
+        assert prompt.tolist() == chat.encode_problem(problem).tolist()
+
+
 def test_an_option_that_the_template_does_not_read_is_refused() -> None:
     tokenizer = tiny_tokenizer().with_template(CHATML)
     with pytest.raises(ConfigError, match="reads no think; the options it reads: enable_thinking"):
@@ -159,6 +184,19 @@ def test_an_option_that_the_template_does_not_read_is_refused() -> None:
 def test_a_system_prompt_that_the_template_drops_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"prompt\.system has no effect"):
         ChatFormat(tiny_tokenizer(), PromptConfig(system="Think."))
+
+
+def test_the_settings_of_a_run_hold_the_whole_prompt(tmp_path: Path) -> None:
+    cfg = PromptConfig(
+        system='Say "5".\n{x}',
+        template="{question}\n\\boxed{}",
+        examples=(PromptExample(question="1 + 1\n?", answer="<think>\n2</think>"),),
+        chat_options={"enable_thinking": False, "tools_in": ["a", 1], "deep": {"x": 0.5}},
+    )
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(Holder(prompt=cfg)))
+    assert load_settings(Holder, file, []).config.prompt == cfg
+    assert to_table(Holder()) == {} and to_toml(Holder()) == ""
 
 
 def test_prompts_are_compared_by_their_words() -> None:

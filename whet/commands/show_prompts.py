@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
 
-from whet import toml
 from whet.config import Config, load_settings
 from whet.data.import_rows import stream_problems
 from whet.errors import ConfigError, DataError, visible
-from whet.models.source import ModelSource, read_tokenizer
+from whet.models.source import ModelSource, read_run_prompt, read_tokenizer
 from whet.store.rollouts import read_rollouts
-from whet.store.run import RunStore, find_run
 from whet.text.chat import ChatFormat
 from whet.text.prompt import NO_PROMPT, PromptConfig
 from whet.text.tokenizer import Tokenizer
@@ -43,15 +41,6 @@ class Shown:
     name: str
     tokens: Tokens
     is_response: NDArray[np.bool_]
-
-
-def read_run_prompt(location: str) -> Table:
-    """Read the prompt table of the run that a model belongs to; empty if there is none."""
-    folder = find_run(location)
-    if folder is None:
-        return {}
-    table = toml.read(RunStore.view(folder).config_file).get("prompt")
-    return dict(table) if isinstance(table, dict) else {}
 
 
 def show_prompts(

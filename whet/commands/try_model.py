@@ -7,11 +7,10 @@ import typer
 from rich.markup import escape
 
 from whet import toml
-from whet.commands.show_prompts import read_run_prompt
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, visible
-from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
+from whet.models.source import ModelSource, open_model, read_run_prompt, torch_device, torch_dtype
 from whet.rng import derive
 from whet.store.run import RunStore, stage_folders
 from whet.tasks.base import Task, explain_user_errors, grade_safely, is_builtin

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from pydantic import field_validator, model_validator
 
+from whet import toml
 from whet.config import Config
 from whet.errors import ConfigError, DataError
 from whet.models.config import ModelConfig
@@ -17,9 +18,10 @@ from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, init_weights, rope_table
 from whet.rng import derive
 from whet.store.checkpoints import check_model
-from whet.store.run import model_folder
+from whet.store.run import RunStore, find_run, model_folder
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer, train_tokenizer
+from whet.toml import Table
 from whet.types import Dtype
 
 CHAT_TEMPLATES: Mapping[str, str] = {
@@ -154,6 +156,15 @@ def read_tokenizer(source: ModelSource) -> tuple[ModelConfig, Tokenizer]:
     tokenizer = Tokenizer.load(folder if has_own else base)
     shape = read_shape(str(base))
     return shape, with_chat_template(tokenizer, source.chat_template)
+
+
+def read_run_prompt(location: str) -> Table:
+    """Read the prompt table of the run that a model belongs to; empty if there is none."""
+    folder = find_run(location)
+    if folder is None:
+        return {}
+    table = toml.read(RunStore.view(folder).config_file).get("prompt")
+    return dict(table) if isinstance(table, dict) else {}
 
 
 def with_chat_template(tokenizer: Tokenizer, name: str | None) -> Tokenizer:

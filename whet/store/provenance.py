@@ -1,4 +1,4 @@
-"""The provenance of a run: versions, machine, command line, commit, seed, start."""
+"""The facts of a process that its run keeps: versions, machine, command line, commit."""
 
 import os
 import platform

@@ -29,10 +29,9 @@ def write_rollouts(path: Path, groups: Iterable[Group]) -> None:
         pq.write_table(pa.table(columns), new, compression="zstd")
 
 
-def read_rollouts(path: Path, *, limit: int | None = None) -> list[Rollout]:
-    """Read rollouts of a file in their order, all or the first `limit`; equal problems are one
-    object."""
-    table = read_columns(path, limit=limit)
+def read_rollouts(path: Path, limit: int | None = None) -> list[Rollout]:
+    """Read rollouts of a file in their order, the first `limit` or all; equal problems are one."""
+    table = read_columns(path, limit)
     try:
         return _from_table(table)
     except (KeyError, TypeError, ValueError, DataError) as error:
@@ -116,12 +115,14 @@ def _read_scores(table: pa.Table) -> list[Score | None]:
     ]
 
 
-def read_columns(path: Path, *, limit: int | None = None) -> pa.Table:
-    """Read a file as a table, all rows or the first ones, without parsing its cells."""
+def read_columns(path: Path, limit: int | None = None) -> pa.Table:
+    """Read a file as a table, or its first rows, without parsing its cells."""
     with _open_parquet(path) as file:
         if limit is None:
             return file.read()
-        return pa.Table.from_batches(islice(file.iter_batches(limit), 1), file.schema_arrow)
+        return pa.Table.from_batches(
+            islice(file.iter_batches(batch_size=limit), 1), file.schema_arrow
+        )
 
 
 def check_parquet(path: Path) -> None:
