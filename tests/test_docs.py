@@ -113,7 +113,7 @@ def verbs() -> TyperGroup:
 
 def parsed(words: list[str]) -> tuple[object, list[str]]:
     """Parse a command without running it; the file it names, if any, and the settings behind it."""
-    if words[0].startswith("-"):
+    if words[0].startswith("-") or words[:2] == ["teach", "status"]:
         return None, []
     # A mention such as `whet try` in the running text is of the verb alone.
     context = (

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from whet import cli_cluster, cli_data
+from whet import cli_cluster, cli_data, cli_model
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
@@ -34,13 +34,15 @@ STAGES = {
     "dpo": "Train a model to prefer the better of two answers.",
     "distill": "Bring a model closer to a teacher, on answers of its own.",
     "tango": "Train a generator and a verifier of its steps together.",
-    "teach": "Write worked answers for a model to imitate.",
+    "teach": "Write answers for a model to imitate, or ask a larger model for them. "
+    "`whet teach status RUN` shows how far it is.",
     "eval": "Measure a model, with intervals.",
 }
 """Kinds of stages that have a command of their own; the others stand in pipelines only."""
 tasks = typer.Typer(help="Problems and graders by name.", rich_markup_mode=None)
 app.add_typer(tasks, name="tasks")
 app.add_typer(cli_data.data, name="data")
+app.add_typer(cli_model.model, name="model")
 cli_cluster.add_to(app)
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
@@ -105,8 +107,26 @@ def run_on_ranks(
         _run_alone(ctx.command.name or "", file, ctx.args, out, resume)
 
 
+def teach(
+    ctx: typer.Context,
+    file: Annotated[Path, _argument(help="A TOML file, or `status` and a run folder.")],
+    out: Out = None,
+    resume: Resume = False,
+) -> None:
+    """Run a file of kind teach, or print how far one is."""
+    if str(file) != "status":
+        run_alone(ctx, file, out, resume)
+        return
+    from whet.commands.teach_status import print_status
+
+    if len(ctx.args) != 1:
+        raise ConfigError("`whet teach status` takes one run folder")
+    print_status(Path(ctx.args[0]))
+
+
 for _kind, _meaning in STAGES.items():
     _run = run_on_ranks if _kind in cli_cluster.ON_RANKS else run_alone
+    _run = teach if _kind == "teach" else _run
     app.command(_kind, help=_meaning, context_settings=SETTINGS)(_run)
 
 
@@ -179,11 +199,14 @@ def try_(
 def export(
     location: Annotated[Path, _argument(help="A run folder.")],
     out: Annotated[Path, _argument(help="A new folder for the model.")],
+    dtype: Annotated[
+        str | None, typer.Option(help="bfloat16, float16 or float32; as it is by default.")
+    ] = None,
 ) -> None:
     """Write the model of a run as a Hugging Face folder."""
-    from whet.commands.try_model import export_model
+    from whet.commands.export_model import export_model
 
-    export_model(location, out)
+    export_model(location, out, dtype)
 
 
 @app.command()
@@ -270,7 +293,8 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
 
     _expect(file, kind)
     loaded = load_settings(KINDS[kind], file, args)
-    folder = out or Path("runs") / file.stem
+    named = out or Path("runs") / file.stem
+    folder = loaded.config.run_folder(named)
     with cli_cluster.join_ranks([loaded.config]):
         say(show_settings(loaded))
         goes_on = resume or cli_cluster.is_restarted()
@@ -278,9 +302,10 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
         with run:
             if get_world().run_on_first(lambda: run.is_finished, "whether the run is done"):
                 say(f"{folder} is finished; nothing to do")
-                return
-            run_stage(loaded.config, run)
-        say(f"results in {folder}")
+            else:
+                run_stage(loaded.config, run)
+                say(f"results in {folder}")
+        loaded.config.end_run(named)
 
 
 def _expect(file: Path, kind: str) -> None:

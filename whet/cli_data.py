@@ -2,9 +2,12 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from whet.toml import Table
 
 data = typer.Typer(
     help="Problems in files: import, make, show.", no_args_is_help=True, rich_markup_mode=None
@@ -52,12 +55,47 @@ def make(
     make_problems(task, n, out=out, level=level, seed=seed)
 
 
-@data.command("show")
+@data.command("show", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def show_data(
+    ctx: typer.Context,
     file: Annotated[Path, _argument(help="A file of problems.")],
     n: Annotated[int, typer.Option("-n", help="How many.")] = 3,
+    model: Annotated[
+        str | None, typer.Option(help="Show the tokens of this model: a run, a folder, a hub id.")
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="Take model and prompt from this experiment.")
+    ] = None,
 ) -> None:
-    """Print problems as a person would want to read them."""
-    from whet.commands.problem_files import show_problems
+    """Print problems as a person would want to read them, or with `--model` as that model sees
+    them. `--prompt.system TEXT` and other settings of `prompt` change what it sees."""
+    if model is not None or settings is not None:
+        from whet.commands.show_prompts import show_prompts
 
+        tables = _read_prompt(settings) if settings is not None else {}
+        tables |= {} if model is None else {"model": {"path": model}}
+        show_prompts(file, n, tables, ctx.args)
+        return
+    from whet.commands.problem_files import show_problems
+    from whet.errors import ConfigError
+
+    if ctx.args:
+        raise ConfigError(f"{ctx.args[0]} needs --model, whose prompts it is about")
     show_problems(file, n)
+
+
+def _read_prompt(settings: Path) -> "Table":
+    """Read the prompt of the first stage in which a model reads problems, and the first model that
+    no stage makes."""
+    from whet.config import to_table
+    from whet.pipeline.pipeline import load_stages
+
+    tables = [to_table(stage) for stage in load_stages(settings, []).values()]
+    tables = [table for table in tables if "model" in table]
+    given: Table = {"prompt": tables[0].get("prompt", {})} if tables else {}
+    for table in tables:
+        model = table["model"]
+        if isinstance(model, dict) and not str(model.get("path") or "@").startswith("@"):
+            template = {"chat_template": model["chat_template"]} if "chat_template" in model else {}
+            return {**given, "model": {"path": model["path"], **template}}
+    return given

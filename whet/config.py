@@ -41,6 +41,7 @@ def _forbid_coercion(schema: object) -> None:
             _forbid_coercion(part)
 
 
+UNSET = "nothing in it is set"
 CONSTANT: dict[str, JsonValue] = {"constant": True}
 """Marks a field that code may set and that is no setting: `Field(json_schema_extra=CONSTANT)`."""
 
@@ -56,6 +57,8 @@ class Config(BaseModel):
 
     shared_with: ClassVar[str] = ""
     """The field whose tables also inherit the settings above them, as a pipeline's stages do."""
+    left_out_by_default: ClassVar[bool] = False
+    """Whether a table in which nothing is set is neither shown nor stored."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -338,7 +341,7 @@ def _settings(
             value=value,
             default=None if field is None else _default(field),
             meaning=words,
-            reason=reasons.get(name),
+            reason=reasons.get(name, UNSET if _is_left_out(value) else None),
         )
         below = {
             k.removeprefix(f"{name}."): v for k, v in reasons.items() if k.startswith(f"{name}.")
@@ -352,6 +355,11 @@ def _first_sentence(text: str) -> str:
 
 def _is_constant(field: FieldInfo) -> bool:
     return field.json_schema_extra is CONSTANT
+
+
+def _is_left_out(value: object) -> bool:
+    is_optional = isinstance(value, Config) and value.left_out_by_default
+    return is_optional and value == type(value)()
 
 
 def _always(field: FieldInfo) -> str:

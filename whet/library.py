@@ -46,7 +46,8 @@ class RunTables:
     metrics: pa.Table
     """One row per logged step; a metric that a step does not have is null."""
     rollouts: pa.Table
-    """One row per answer: `step`, `kind` (train or eval), and the columns of the rollout files."""
+    """One row per answer: `step`, `kind` (train, eval or rejected), and the columns of the rollout
+    files."""
     evals: dict[int, Row]
     """Every evaluation by its step."""
 
@@ -103,11 +104,19 @@ def load_model(
     """Load a model from a folder, a run or the hub, or draw a new one of a size such as "tiny".
 
     A new model has random weights, a context of `positions` tokens, and a tokenizer made from the
-    problems and solutions of `task`. A folder that is named like a size is written "./tiny".
+    problems and solutions of `task`. A folder that is named like a size is written "./tiny". The
+    model of a run is asked by the run's prompt.
     """
     from whet.data.rollout_datasets import list_texts
     from whet.engine.native import NativeConfig
-    from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
+    from whet.models.source import (
+        ModelSource,
+        open_model,
+        read_run_prompt,
+        torch_device,
+        torch_dtype,
+    )
+    from whet.text.prompt import PromptConfig
     from whet.train.policy import build_policy
 
     name = str(model)
@@ -126,7 +135,8 @@ def load_model(
     transformer, tokenizer = open_model(
         source, dtype=torch_dtype("auto"), device=torch_device(), texts=known_texts, seed=seed
     )
-    return build_policy(transformer, tokenizer, NativeConfig(), name=name)
+    prompt = read_settings(PromptConfig, read_run_prompt(name) if name not in SIZES else {})
+    return build_policy(transformer, tokenizer, NativeConfig(), name=name, prompt=prompt)
 
 
 def sample(
@@ -173,7 +183,9 @@ def generate(
     requests = [
         Request(
             id=f"{index}/{number}",
-            prompt=policy.chat.encode_prompt([Message(role="user", content=prompt)]),
+            prompt=policy.chat.encode_prompt(
+                policy.chat.prompt.wrap([Message(role="user", content=prompt)])
+            ),
             sampling=sampling,
             seed=derive(seed, "generate", index, number),
         )
@@ -200,7 +212,7 @@ def read_run(folder: str | Path) -> RunTables:
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: pa.array([row.get(name) for row in rows], pa.float64()) for name in names}
     tables = []
-    for kind in ("train", "eval"):
+    for kind in ("train", "eval", "rejected"):
         for step in run.rollout_steps(kind):
             table = read_columns(run.rollout_file(kind, step))
             labels = pa.table({"step": [step] * len(table), "kind": [kind] * len(table)})

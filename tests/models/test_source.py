@@ -115,7 +115,8 @@ def test_a_template_of_ones_own_is_a_file_and_stays_with_the_checkpoint(tmp_path
 def test_a_template_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     tiny_policy().save(tmp_path)
     with pytest.raises(
-        ConfigError, match=r"model.chat_template = 'gone.jinja' is neither raw, think nor a jinja"
+        ConfigError,
+        match=r"model.chat_template = 'gone.jinja' is neither raw, plain, chatml, think nor",
     ):
         opened(tmp_path, chat_template="gone.jinja")
 
@@ -155,6 +156,24 @@ def test_a_base_model_without_a_template_reads_raw_prompts(tmp_path: Path) -> No
 
     question = Message(role="user", content="1 + 2 =")
     assert chat.decode_message(chat.encode_prompt([question])) == "1 + 2 ="
+
+
+def test_the_plain_template_has_turns_without_special_tokens(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+
+    chat = opened(tmp_path, chat_template="plain")
+
+    assert chat.render(CHAT[:2], True) == "Add.\n\nUser: 1 + 2\n\nAssistant:"
+    tokens, is_response = chat.conversation(CHAT)
+    assert tokens[~is_response].tolist() == chat.encode_prompt(CHAT[:2]).tolist()
+    answer = chat.tokenizer.decode(tokens[is_response], keep_special=True)
+    assert answer == " <think>\n3?\n</think>\n\n3<eos>"
+
+
+def test_chatml_is_for_tokenizers_that_have_its_tokens(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+    with pytest.raises(ConfigError, match=r'lacks: set it to "plain"'):
+        opened(tmp_path, chat_template="chatml")
 
 
 @pytest.mark.parametrize(

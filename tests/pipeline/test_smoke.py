@@ -233,3 +233,22 @@ def test_a_second_smoke_run_repeats_nothing(file: Path, tmp_path: Path) -> None:
 
     assert (first.code, second.code) == (0, 0), first.err
     assert second.err.count("done before") == 3
+
+
+def test_a_teacher_that_would_be_asked_is_the_task_itself(tmp_path: Path) -> None:
+    teacher = '{ kind = "server", url = "http://127.0.0.1:9/v1", model = "big" }'
+    text = f"""kind = "run"
+task = "math"
+[stages.lesson]
+kind = "teach"
+problems = "data/mine"
+teacher = {teacher}
+[stages.sft]
+kind = "sft"
+data = "@lesson"
+problems = "data/mine"
+model = {{ path = "Qwen/Qwen3-8B" }}
+"""
+    file = write(tmp_path / "served.toml", text)
+    said = whet("run", file, "--smoke", "--out", tmp_path / "run")
+    assert said.code == 0, said.err

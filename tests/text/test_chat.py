@@ -2,6 +2,7 @@
 text."""
 
 import re
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from importlib.util import find_spec
@@ -15,7 +16,10 @@ from transformers import PreTrainedTokenizerFast
 
 from whet.errors import DataError
 from whet.models.source import CHAT_TEMPLATES
+from whet.testing.fakes import sum_problem
 from whet.text.chat import PRIVATE_USE, ChatFormat
+from whet.text.prompt import PromptConfig
+from whet.text.template import Template
 from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer, train_tokenizer
 from whet.types import Message
 
@@ -116,6 +120,41 @@ def test_every_template_gives_the_tokens_that_transformers_gives(name: str) -> N
             assert expected is not None or (
                 name.startswith("gemma") and messages[0].role == "system"
             )
+
+
+OPTIONAL = [name for name in NAMES if "enable_thinking" in Template(_source(name)).variables]
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+@pytest.mark.parametrize("thinks", [False, True])
+def test_options_of_a_template_give_the_tokens_that_transformers_gives(
+    name: str, thinks: bool
+) -> None:
+    tokenizer = Tokenizer(Core.from_str(_core().to_str()), NAMED, _source(name))
+    prompt = PromptConfig(system="Be brief.", chat_options={"enable_thinking": thinks})
+    problem = replace(sum_problem(2, 3), prompt=tuple(_chat(("u", "2+3?"))))
+
+    tokens = ChatFormat(tokenizer, prompt).encode_problem(problem)
+
+    rows = _chat(("s", "Be brief."), ("u", "2+3?"))
+    options = {"add_generation_prompt": True, "enable_thinking": thinks}
+    assert tokens.tolist() == _foreign_tokens(name, rows, **options)
+
+
+@pytest.mark.parametrize("name", ["plain", "chatml"])
+def test_templates_of_our_own_are_ones_that_transformers_renders_alike(name: str) -> None:
+    source = CHAT_TEMPLATES[name]
+    for messages in CHATS:
+        rows = [{"role": message.role, "content": message.content} for message in messages]
+        for opens in (True, False):
+            expected = _foreign().apply_chat_template(
+                rows, chat_template=source, tokenize=False, add_generation_prompt=opens
+            )
+            assert _format(source).render(messages, opens) == expected
+    turns = _chat(("u", "2+3?"), ("a", "5"))
+    tokens, is_response = _format(source).conversation(turns)
+    assert tokens[~is_response].tolist() == _format(source).encode_prompt(turns[:1]).tolist()
+    assert int(tokens[-1]) in _format(source).stop_tokens
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from whet.errors import DataError
-from whet.text.chat import Template
+from whet.text.template import Template
 
 
 def _render(source: str, **variables: str) -> str:

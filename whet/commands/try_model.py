@@ -1,6 +1,5 @@
-"""Use a trained model: ask it something, or take it away as a Hugging Face folder."""
+"""Ask a trained model something."""
 
-import shutil
 from functools import partial
 from pathlib import Path
 
@@ -10,17 +9,17 @@ from rich.markup import escape
 from whet import toml
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
-from whet.errors import ConfigError, DataError, visible
-from whet.models.source import ModelSource, merge_adapters, open_model, torch_device, torch_dtype
+from whet.errors import ConfigError, visible
+from whet.models.source import ModelSource, open_model, read_run_prompt, torch_device, torch_dtype
 from whet.rng import derive
-from whet.store.checkpoints import check_model
-from whet.store.files import write_errors
-from whet.store.run import RunStore, model_folder, stage_folders
+from whet.store.run import RunStore, stage_folders
 from whet.tasks.base import Task, explain_user_errors, grade_safely, is_builtin
 from whet.tasks.task_config import build_task, read_task_config
+from whet.text.prompt import PromptConfig
 from whet.track.progress import console
 from whet.train.policy import Policy, build_policy
 from whet.types import Message, Problem, Verdict
+from whet.user_code import read_settings
 
 STYLES = {
     Verdict.CORRECT: "bold green",
@@ -28,15 +27,6 @@ STYLES = {
     Verdict.NO_ANSWER: "bold yellow",
     Verdict.UNSCORED: "dim",
 }
-TRAINING_FILES = (
-    "optimizer",
-    "state.json",
-    "manifest.json",
-    "critic",
-    "others",
-    "waiting-*",
-)
-ADAPTERS = "adapter_config.json"
 
 
 def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
@@ -47,8 +37,11 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
     policy = open_policy(location, slots=samples)
     task = _task(location)
     problem = _parse_question(task, question)
-    messages = [Message(role="user", content=question)] if problem is None else problem.prompt
-    prompt = policy.chat.encode_prompt(messages)
+    if problem is None:
+        own = [Message(role="user", content=question)]
+        prompt = policy.chat.encode_prompt(policy.chat.prompt.wrap(own))
+    else:
+        prompt = policy.chat.encode_problem(problem)
     _check_question(question, len(prompt), policy)
 
     def request(number: int) -> Request:
@@ -79,7 +72,7 @@ def _parse_question(task: Task | None, question: str) -> Problem | None:
 
 
 def open_policy(location: str, *, slots: int) -> Policy:
-    """Load a model from a run folder, a model folder or the hub."""
+    """Load a model from a run folder, with its prompt, a model folder or the hub."""
     model, tokenizer = open_model(
         ModelSource(path=location),
         dtype=torch_dtype("auto"),
@@ -87,7 +80,9 @@ def open_policy(location: str, *, slots: int) -> Policy:
         texts=[],
         seed=0,
     )
-    return build_policy(model, tokenizer, NativeConfig(slots=slots), name=location)
+    prompt = read_settings(PromptConfig, read_run_prompt(location))
+    engine = NativeConfig(slots=slots)
+    return build_policy(model, tokenizer, engine, name=location, prompt=prompt)
 
 
 def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
@@ -119,34 +114,3 @@ def _task(location: str) -> Task | None:
         if file.is_file() and isinstance(table := toml.read(file).get("task"), dict):
             return build_task(read_task_config(table))
     return None
-
-
-def export_model(location: Path, out: Path) -> None:
-    """Copy a run's model, without its training, into a new folder: all of it or nothing. Adapters
-    are merged."""
-    source = model_folder(str(location))
-    if out.is_file() or (out.is_dir() and any(out.iterdir())):
-        raise ConfigError(f"{out} is not empty; give a new folder")
-    is_adapted = (source / ADAPTERS).is_file()
-    if not is_adapted and (
-        not (source / "config.json").is_file() or not any(source.glob("model*.safetensors"))
-    ):
-        raise DataError(
-            f"{location} holds no model: give a run folder, "
-            "or one with config.json and model.safetensors"
-        )
-    check_model(source.absolute())
-    new = out.absolute().with_name(f".{out.absolute().name}.new")
-    with write_errors(out):
-        try:
-            if is_adapted:
-                merge_adapters(source, new)
-            else:
-                shutil.copytree(
-                    source, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*TRAINING_FILES)
-                )
-            new.rename(out)
-        except BaseException:
-            shutil.rmtree(new, ignore_errors=True)
-            raise
-    typer.echo(f"{out} is a Hugging Face folder: config.json, model.safetensors, tokenizer.json")

@@ -22,7 +22,8 @@ from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.base import StepNote
 from whet.text.chat import ChatFormat
-from whet.types import Finish, Message, Problem, Rollout, Verdict
+from whet.text.prompt import NO_PROMPT, PromptConfig
+from whet.types import Finish, Problem, Rollout, Verdict
 
 T = TypeVar("T")
 
@@ -97,9 +98,9 @@ def make_sft_examples(
     return SftExamples(examples=kept, num_too_long=len(examples) - len(kept))
 
 
-def list_texts(rollouts: Sequence[Rollout]) -> list[str]:
-    """List every text in these rollouts, for training a tokenizer."""
-    prompts = {message.content for rollout in rollouts for message in rollout.problem.prompt}
+def list_texts(rollouts: Sequence[Rollout], prompt: PromptConfig = NO_PROMPT) -> list[str]:
+    """List every text that a model sees of these rollouts, for training a tokenizer."""
+    prompts = {message.content for row in rollouts for message in prompt.apply(row.problem)}
     return [*sorted(prompts), *(rollout.text for rollout in rollouts)]
 
 
@@ -214,7 +215,7 @@ def _is_sampled_by(rollout: Rollout, chat: ChatFormat) -> bool:
         len(tokens) > 0
         and int(max(tokens.max(), rollout.prompt_tokens.max(initial=0))) < chat.tokenizer.vocab_size
         and chat.decode_message(tokens) == rollout.text
-        and np.array_equal(rollout.prompt_tokens, chat.encode_prompt(rollout.problem.prompt))
+        and np.array_equal(rollout.prompt_tokens, chat.encode_problem(rollout.problem))
     )
 
 
@@ -225,8 +226,7 @@ def _from_tokens(rollout: Rollout) -> Example:
 
 
 def _from_text(rollout: Rollout, chat: ChatFormat) -> Example:
-    answer = Message(role="assistant", content=rollout.text)
-    tokens, is_response = chat.conversation([*rollout.problem.prompt, answer])
+    tokens, is_response = chat.encode_answer(rollout.problem, rollout.text)
     start = int(np.argmax(is_response))
     return Example(tokens=tokens, start=start, group_id=rollout.group, rollout_id=rollout.id)
 

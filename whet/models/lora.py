@@ -7,9 +7,10 @@ Shapes: T tokens, I inputs, O outputs; the rank has no letter.
 """
 
 import copy
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, get_args
 
 import torch
@@ -29,7 +30,7 @@ from whet.models.load import (
     read_shapes,
     write_tensors,
 )
-from whet.models.save import save_model
+from whet.models.save import save_model, write_generation
 from whet.models.transformer import Layer, Transformer
 from whet.store.files import write_json
 from whet.text.tokenizer import read_json
@@ -287,12 +288,19 @@ def load_adapters(model: LoraTransformer, folder: Path) -> None:
         raise DataError(f"{str(folder / WEIGHTS)!r} lacks the tensor {min(wanted)}")
 
 
-def save_trained(model: Transformer, folder: Path, *, eos_tokens: Collection[int] = ()) -> None:
+def save_trained(
+    model: Transformer,
+    folder: Path,
+    *,
+    eos_tokens: Collection[int] = (),
+    generation: Mapping[str, Json] = MappingProxyType({}),
+) -> None:
     """Write a Hugging Face folder, or one of adapters in peft's format; ranks call it together."""
     if not isinstance(model, LoraTransformer):
-        save_model(model, folder, eos_tokens=eos_tokens)
+        save_model(model, folder, eos_tokens=eos_tokens, generation=generation)
     elif get_world().is_first:
         save_adapters(model, folder)
+        write_generation(folder, eos_tokens, generation)
 
 
 def load_trained(model: Transformer, folder: Path) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -20,6 +21,9 @@ from whet.world import get_world
 
 MAX_FILE_BYTES = 5 * 10**9
 """A larger model is written as several files, as transformers does."""
+GENERATION = "generation_config.json"
+IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+"""Settings of generation that `config.json` has too."""
 _LAYER = re.compile(r"\blayers\.(\d+)\.")
 _PART = re.compile(r"(-\d{5}-of-\d{5})?\.safetensors")
 
@@ -29,10 +33,12 @@ def save_model(
     folder: Path,
     *,
     eos_tokens: Collection[int] = (),
+    generation: Mapping[str, Json] = MappingProxyType({}),
     limit: int = MAX_FILE_BYTES,
 ) -> None:
     """Write a folder that transformers and vLLM load; the tokenizer saves itself beside it.
 
+    `generation` are its settings for others that sample from the model, such as a temperature.
     Ranks that all have the model write it together.
     """
     world = get_world()
@@ -48,19 +54,32 @@ def save_model(
     write_files(folder, files, own, rank=world.rank)
     if world.is_first:
         write_index(folder, files)
-        write_config(folder, model.cfg, model.dtype, eos_tokens)
+        write_config(
+            folder, model.cfg, model.dtype, write_generation(folder, eos_tokens, generation)
+        )
 
 
 def write_config(
-    folder: Path, cfg: ModelConfig, dtype: torch.dtype, eos_tokens: Collection[int] = ()
+    folder: Path,
+    cfg: ModelConfig,
+    dtype: torch.dtype,
+    generation: Mapping[str, Json] = MappingProxyType({}),
 ) -> None:
-    """Write `config.json`; `eos_tokens` go to `generation_config.json` too, so that others stop."""
+    """Write `config.json`, with the token ids that `generation_config.json` has too."""
     config: dict[str, Json] = {**to_json(cfg), "torch_dtype": str(dtype).removeprefix("torch.")}
+    ids = {key: generation[key] for key in IDS if key in generation}
+    write_json(folder / CONFIG, config | ids)
+
+
+def write_generation(
+    folder: Path, eos_tokens: Collection[int], generation: Mapping[str, Json]
+) -> dict[str, Json]:
+    """Write `generation_config.json`, so that others stop where we do; return what is in it."""
     stops: list[Json] = [int(token) for token in sorted(eos_tokens)]
-    if stops:
-        config["eos_token_id"] = stops
-        write_json(folder / "generation_config.json", {"eos_token_id": stops})
-    write_json(folder / CONFIG, config)
+    settings = dict(generation) | ({"eos_token_id": stops} if stops else {})
+    if settings:
+        write_json(folder / GENERATION, settings)
+    return settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

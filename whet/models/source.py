@@ -7,18 +7,21 @@ from pathlib import Path
 import torch
 from pydantic import field_validator, model_validator
 
+from whet import toml
 from whet.config import Config
 from whet.errors import ConfigError, DataError
-from whet.models.load import load_model, resolve, stored_dtype
+from whet.models.config import ModelConfig
+from whet.models.load import load_model, read_shape, resolve, resolve_light, stored_dtype
 from whet.models.lora import LoraConfig, LoraTransformer, is_adapter, load_adapters, read_adapter
 from whet.models.save import save_model
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, init_weights, rope_table
 from whet.rng import derive
 from whet.store.checkpoints import check_model
-from whet.store.run import model_folder
+from whet.store.run import RunStore, find_run, model_folder
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer, train_tokenizer
+from whet.toml import Table
 from whet.types import Dtype
 
 CHAT_TEMPLATES: Mapping[str, str] = {
@@ -26,6 +29,18 @@ CHAT_TEMPLATES: Mapping[str, str] = {
         "{{ bos_token }}{% for message in messages %}{{ message.content }}"
         "{% if message.role == 'assistant' %}{{ eos_token }}"
         "{% elif message.role == 'system' %}{{ '\\n\\n' }}{% endif %}{% endfor %}"
+    ),
+    "plain": (
+        "{{ bos_token }}{% for message in messages %}"
+        "{% if message.role == 'user' %}{{ 'User: ' + message.content + '\\n\\n' }}"
+        "{% elif message.role == 'assistant' %}{{ 'Assistant: ' + message.content + eos_token }}"
+        "{% else %}{{ message.content + '\\n\\n' }}{% endif %}"
+        "{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
+    ),
+    "chatml": (
+        "{% for message in messages %}"
+        "{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
     ),
     "think": (
         "{% if messages[0].role != 'system' %}"
@@ -37,8 +52,10 @@ CHAT_TEMPLATES: Mapping[str, str] = {
         "{{ '<think>' }}{% endif %}"
     ),
 }
-"""Chat templates by name. raw is the text alone, for base models and prompts that are ready. think
-is Qwen's, and opens the thought (Reasoning360)."""
+"""Chat templates by name. raw is the text alone, for base models and prompts that are ready. plain
+is DeepSeek LLM's, which needs no special tokens. chatml is Qwen's without a system prompt of its
+own; think is Qwen's, and opens the thought (Reasoning360)."""
+CHATML_TOKENS = ("<|im_start|>", "<|im_end|>")
 
 
 class ModelSource(Config):
@@ -53,8 +70,9 @@ class ModelSource(Config):
     max_pieces: int = 1024
     """Most whole pieces in a new model's tokenizer."""
     chat_template: str | None = None
-    """How messages become text: none is the model's own template, raw the text alone, think Qwen's
-    with an open thought; anything else is a jinja file. Checkpoints keep it."""
+    """How messages become text: none is the model's own template, raw the text alone, plain turns
+    of "User:" and "Assistant:", chatml Qwen's, think Qwen's with an open thought; anything else is
+    a jinja file. Checkpoints keep it."""
     lora: LoraConfig | None = None
     """Freeze the weights and train adapters on them; None trains the weights themselves."""
 
@@ -101,11 +119,11 @@ def open_model(
     if device.type != "cpu":
         gc.collect()  # a model of an earlier stage may still hold the GPU's memory
     if source.path is not None:
-        template = _read_template(source.chat_template)
+        _read_template(source.chat_template)  # fails before the weights are loaded
         model, tokenizer = _open_folder(
             source.path, source.lora, dtype=dtype, device=str(device), seed=seed
         )
-        return model, tokenizer if template is None else tokenizer.with_template(template)
+        return model, with_chat_template(tokenizer, source.chat_template)
     assert source.new is not None, "a source has a path or a size"
     if not texts:
         raise ConfigError(
@@ -120,6 +138,46 @@ def open_model(
     with device:  # in float32 and on the device, bit for bit as `load_model` makes it
         model.rope_CD = rope_table(shape)
     return model, tokenizer
+
+
+def read_tokenizer(source: ModelSource) -> tuple[ModelConfig, Tokenizer]:
+    """Read the shape and the tokenizer of a model that is there, without its weights.
+
+    Of a hub id that is not in the cache, only these small files are fetched.
+    """
+    assert source.path is not None, "a model that starts from random weights has no files yet"
+    folder = resolve_light(str(model_folder(source.path)))
+    base = folder
+    if is_adapter(folder):
+        name, stored = read_adapter(folder)
+        _check_lora(source.lora, stored, folder)
+        base = resolve_light(name)
+    has_own = (folder / "tokenizer.json").is_file()
+    tokenizer = Tokenizer.load(folder if has_own else base)
+    shape = read_shape(str(base))
+    return shape, with_chat_template(tokenizer, source.chat_template)
+
+
+def read_run_prompt(location: str) -> Table:
+    """Read the prompt table of the run that a model belongs to; empty if there is none."""
+    folder = find_run(location)
+    if folder is None:
+        return {}
+    table = toml.read(RunStore.view(folder).config_file).get("prompt")
+    return dict(table) if isinstance(table, dict) else {}
+
+
+def with_chat_template(tokenizer: Tokenizer, name: str | None) -> Tokenizer:
+    """Give a tokenizer the template of a name or file; None keeps its own."""
+    template = _read_template(name)
+    if template is None:
+        return tokenizer
+    if name == "chatml" and not tokenizer.vocabulary.keys() >= set(CHATML_TOKENS):
+        raise ConfigError(
+            f'model.chat_template = "chatml" needs the tokens {" and ".join(CHATML_TOKENS)}, which '
+            'the model\'s tokenizer lacks: set it to "plain"'
+        )
+    return tokenizer.with_template(template)
 
 
 def _read_template(name: str | None) -> str | None:
@@ -141,7 +199,8 @@ def merge_adapters(adapters: Path, out: Path) -> None:
     dtype = stored_dtype(resolve(base))
     source = ModelSource(path=str(adapters))
     model, tokenizer = open_model(source, dtype=dtype, device=torch_device(), texts=[], seed=0)
-    save_model(model, out, eos_tokens=sorted(ChatFormat(tokenizer).stop_tokens))
+    stops = sorted(ChatFormat(tokenizer).stop_tokens)
+    save_model(model, out, eos_tokens=stops, generation=tokenizer.generation)
     tokenizer.save(out)
 
 
@@ -174,15 +233,19 @@ def _open_adapters(
         raise DataError(
             f"{str(folder)!r} adapts {base!r}, which holds adapters itself; export that one first"
         )
+    _check_lora(lora, stored, folder)
+    model = LoraTransformer(load_model(base_folder, dtype=dtype, device=device), stored, base=base)
+    load_adapters(model, folder)
+    tokenizer = Tokenizer.load(folder if (folder / "tokenizer.json").is_file() else base_folder)
+    return (model.merge() if lora is None else model), tokenizer
+
+
+def _check_lora(lora: LoraConfig | None, stored: LoraConfig, folder: Path) -> None:
     if lora is not None and lora != stored:
         raise ConfigError(
             f"model.lora is {_describe_lora(lora)}, but the adapters in {folder} have "
             f"{_describe_lora(stored)}"
         )
-    model = LoraTransformer(load_model(base_folder, dtype=dtype, device=device), stored, base=base)
-    load_adapters(model, folder)
-    tokenizer = Tokenizer.load(folder if (folder / "tokenizer.json").is_file() else base_folder)
-    return (model.merge() if lora is None else model), tokenizer
 
 
 def _describe_lora(lora: LoraConfig) -> str:

@@ -22,6 +22,7 @@ from rich.markup import escape
 
 from whet.config import Config, Loaded, kind_of, load_settings, show_settings, to_table
 from whet.errors import ConfigError, DataError, TrainError
+from whet.pipeline.prompts import check_prompt
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.smoke import shrink, write_smoke_inputs
 from whet.plan.requirements import check_needs
@@ -33,11 +34,12 @@ from whet.recipes.rl import RLConfig, rl
 from whet.recipes.sft import SFTConfig, sft
 from whet.recipes.tango import TangoConfig, tango
 from whet.recipes.teach import TeachConfig, teach
+from whet.recipes.teachers import TRANSPORT
 from whet.recipes.training import ModelStageConfig, StageConfig
 from whet.recipes.verifications import VerificationsConfig, write_verifications
 from whet.store.files import find_damage, read_json, sha256, write_json
 from whet.store.follow import one_writer, open_run
-from whet.store.run import RunStore
+from whet.store.run import RunStore, find_run
 from whet.toml import Table, flatten, merge
 from whet.track.progress import console
 from whet.types import Json
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
     AnyStage = StageConfig
 else:
     AnyStage = Annotated[Union[tuple(RECIPES)], Field(discriminator="kind")]  # noqa: UP007
-IGNORED = ("track", "cluster")
+IGNORED = ("track", "cluster", *(f"teacher.{key}" for key in TRANSPORT))
 """Settings that may differ when a run goes on."""
 OUT_OF_HOST_MEMORY = (
     "can't allocate memory",
@@ -260,6 +262,7 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
     """Run the recipe that the settings belong to; running out of memory is one sentence."""
     world = get_world()
     recipe = partial(RECIPES[type(cfg)], cfg, run)
+    world.run_on_first(lambda: check_prompt(cfg, partial(_find_maker, {})), "the prompt")
     world.run_on_first(lambda: run.pin_inputs(_hash_inputs(cfg)), "the hashes of the inputs")
     try:
         if isinstance(cfg, ModelStageConfig):
@@ -331,6 +334,9 @@ def _hash_stage(stage: StageConfig, keys: dict[str, str]) -> str:
     """Hash a stage's settings, the user's files they name, and the stages it refers to."""
     ignored = _ignored_settings(stage)
     table = {name: item for name, item in to_table(stage).items() if name not in ignored}
+    if isinstance(teacher := table.get("teacher"), dict):
+        kept = {key: item for key, item in teacher.items() if f"teacher.{key}" not in ignored}
+        table["teacher"] = kept
     used = {name: keys[name] for name in _references(stage)}
     files = {name: hash_code(name) for name in find_references(table)}
     text = json.dumps([table, used, *([files] if files else [])], sort_keys=True, default=str)
@@ -358,6 +364,22 @@ def _check_references(stages: Mapping[str, StageConfig]) -> None:
                     f"earlier ones: {known}"
                 )
         earlier.append(name)
+        check_prompt(stage, partial(_find_maker, stages))
+
+
+def _find_maker(stages: Mapping[str, StageConfig], location: str) -> StageConfig | None:
+    """Find the settings of the stage or run that made a model or answers; None if there is none,
+    or if another version of whet wrote them."""
+    if location.startswith("@"):
+        return stages[location[1:]]
+    folder = find_run(location)
+    if folder is None:
+        return None
+    file = RunStore.view(folder).config_file
+    try:
+        return load_settings(KINDS[kind_of(file)], file, []).config
+    except (ConfigError, KeyError):
+        return None
 
 
 def _resolve(stage: StageConfig, folders: Mapping[str, Path]) -> StageConfig:

@@ -78,6 +78,8 @@ REPLACED: Mapping[str, Json] = {
     "verifier_engine.context": None,
 }
 """Settings that are replaced in a smoke run."""
+ASKED: Mapping[str, Json] = {"teacher": {"kind": "task", "bare": True}, "workers": 1}
+"""In place of a teacher that is asked: random weights would answer nothing right."""
 NUM_MADE: Mapping[Split, int] = {"sft": 24, "rl": 24, "dev": 6, "test": 6}
 """Problems that a `make` stage writes per split; 24 random problems cover all levels."""
 NUM_PROBLEMS = 2
@@ -165,6 +167,11 @@ def _changes(stage: Table, target: Path) -> Iterator[tuple[str, Json]]:
             yield key, min(value, cap)
     for key in REPLACED.keys() & values.keys():
         yield key, REPLACED[key]
+    if values.get("teacher.kind", "task") != "task":
+        yield from ASKED.items()
+    if "prompt" in stage:  # the template of stand-ins has neither system messages nor options
+        yield "prompt.system", None
+        yield "prompt.chat_options", {}
     if stage["kind"] == "make":
         for split, most in NUM_MADE.items():
             yield f"most.{split}", min(most, read_integer(values.get(f"most.{split}", most)))
@@ -181,6 +188,8 @@ def _changes(stage: Table, target: Path) -> Iterator[tuple[str, Json]]:
             yield key, str(target / file)
     for key in MODELS:
         path = values.get(f"{key}.path", "@")
+        if values.get(f"{key}.chat_template") == "chatml":  # their tokenizers lack its tokens
+            yield f"{key}.chat_template", "plain"
         if isinstance(values.get(f"{key}.new"), str):
             yield f"{key}.new", "tiny"
         elif _is_outside(path):

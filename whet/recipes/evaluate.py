@@ -40,7 +40,10 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     model, tokenizer = open_model(
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
     )
-    chat_engine = build_policy(model, tokenizer, cfg.engine, name=cfg.model.path or "").chat_engine
+    policy = build_policy(
+        model, tokenizer, cfg.engine, name=cfg.model.path or "", prompt=cfg.prompt
+    )
+    chat_engine = policy.chat_engine
     problems = leave_out_long(problems, chat_engine, run)
     greedy = cfg.sampling.model_copy(update={"temperature": 0.0})
     summaries = {}

@@ -251,7 +251,7 @@ def vary(session: Session, problem: Problem, seed: int) -> Problem:
     """Ask a problem in other words, unless those are too long for the policy."""
     with explain_user_errors(session.task):
         varied = session.task.vary(problem, seed)
-    length = len(session.policy.chat.encode_prompt(varied.prompt))
+    length = len(session.policy.chat.encode_problem(varied))
     context = session.policy.engine.context
     longest = min(length + session.cfg.sampling.max_tokens, context)
     is_long = length >= context or longest > session.cfg.train.micro_tokens

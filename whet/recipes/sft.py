@@ -57,7 +57,8 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     """Fine-tune a model on stored answers: tokenise, shuffle, step, validate, save."""
     rollouts = read_answers(cfg)
     model_seed = derive(cfg.seed, "model")
-    session = open_session(cfg, run, texts=list_texts(rollouts), model_seed=model_seed)
+    texts = list_texts(rollouts, cfg.prompt)
+    session = open_session(cfg, run, texts=texts, model_seed=model_seed)
     policy = session.policy
     clock = session.clock
     view = make_sft_examples(rollouts, policy.chat, policy.engine.context)

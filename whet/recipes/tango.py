@@ -1,8 +1,7 @@
 """Co-training of a generator and a verifier (RL-Tango): the RL step, twice, in turns.
 
-A generator's turn samples groups of solutions, lets the verifier judge their steps, and learns from
-outcome and steps. A verifier's turn samples one solution a problem and several verifications of it,
-and learns to agree with the truth.
+In its turn, the generator learns from the outcome and from the verifier's verdicts on steps. The
+verifier judges one solution a problem several times, and learns to agree with the truth.
 """
 
 from collections.abc import Sequence
@@ -264,6 +263,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         tokenizer,
         cfg.verifier_engine,
         name=f"{run.folder.name}-verifier",
+        prompt=cfg.prompt,
         learners=build_learners(cfg.verifier_train),
         memory=session.policy.memory,
     )

@@ -1,54 +1,210 @@
-"""Write teacher rollouts: several worked answers to each problem of a split, for SFT to imitate."""
+"""Write teacher rollouts: several answers to each problem of a split, for SFT to imitate.
+
+The task writes them, or a model here or behind a server is asked (`whet/recipes/lesson.py`).
+"""
 
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from whet.data.problems import load_problems
-from whet.errors import DataError
+from whet.errors import ConfigError, DataError
+from whet.grading.limits import Limits
+from whet.recipes.keep import KeepConfig
+from whet.recipes.lesson import Lesson, collect_answers, find_solutions
+from whet.recipes.shards import Shard, check_count, check_no_shards, gather
+from whet.recipes.teachers import (
+    AnyTeacher,
+    Ask,
+    DataTeacher,
+    ModelTeacher,
+    ServerTeacher,
+    TaskTeacher,
+    open_model_teacher,
+    open_server_teacher,
+)
 from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.run import RunStore
-from whet.tasks.base import Task, explain_user_errors
+from whet.tasks.base import Task, explain_user_errors, grade_safely
 from whet.tasks.task_config import build_task
-from whet.track.progress import console, progress_bar
-from whet.types import Group, Problem, Rollout, Split, Verdict
+from whet.text.prompt import NO_PROMPT, PromptConfig
+from whet.toml import Table
+from whet.track.progress import console, progress_bar, say
+from whet.types import Group, Json, Problem, Rollout, Split, Verdict
 
 CHUNK = 16
+ASKED_PER_PROBLEM = 4
+"""Answers asked of a model by default; they cost more than the task's own."""
 
 
 class TeachConfig(StageConfig):
-    """Which problems are answered, how often; the task itself writes the answers."""
+    """Which problems are answered, by whom, how often, and which answers are kept."""
 
     kind: Literal["teach"] = "teach"
     problems: str | None = None
     """Folder of problems; None takes the task's own."""
     split: Split = "sft"
     """The split of the problems."""
+    teacher: AnyTeacher = TaskTeacher()
+    """Who answers: task, data, model or server, by `kind`."""
+    prompt: PromptConfig = NO_PROMPT
+    """How problems are put to a model or a server."""
     per_problem: int = Field(default=33, ge=1)
-    """Answers written per problem; repeats of the same answer are dropped."""
+    """Answers per problem; 4 by default where a model is asked. Repeats of an answer are
+    dropped."""
+    keep: KeepConfig = KeepConfig()
+    """Which answers are kept; "correct" and "all" are short for a table."""
+    solutions: bool = True
+    """Also keep worked solutions that came with the problems, by the same rule."""
     unsolvable: bool = False
     """Also answer problems that are known to have no solution."""
     workers: int = Field(default=2, ge=1)
-    """Processes that write answers."""
+    """Processes that write answers of the task."""
+    grading: Limits = Limits()
+    """Limits of grading an answer of others than the task."""
+    shard: str | None = None
+    """Answer one part of the problems, such as 3/64, next to others; None answers all."""
+
+    @classmethod
+    def expand_table(cls, given: Mapping[str, Json]) -> Table:
+        table = dict(given)
+        teacher = table.get("teacher")
+        if isinstance(teacher, dict) and teacher.get("kind") in ("model", "server"):
+            table.setdefault("per_problem", ASKED_PER_PROBLEM)
+        if table.get("keep") in ("correct", "all"):  # as `keep` of sft, which a pipeline may share
+            table["keep"] = {"parts": ["correct"] if table["keep"] == "correct" else []}
+        return table
+
+    @field_validator("shard")
+    @classmethod
+    def _is_shard(cls, shard: str | None) -> str | None:
+        if shard is not None:
+            Shard.parse(shard)
+        return shard
+
+    def without_effect(self) -> dict[str, str]:
+        if isinstance(self.teacher, TaskTeacher):
+            return {"solutions": 'it is for other teachers; see kind = "data"'}
+        reasons = {"workers": "the task writes no answers here"}
+        if isinstance(self.teacher, DataTeacher):
+            reason = 'the teacher is "data", and nobody is asked'
+            reasons |= {"per_problem": reason, "solutions": reason}
+        return reasons
+
+    @property
+    def answer_prompt(self) -> PromptConfig | None:
+        is_asked = isinstance(self.teacher, ModelTeacher | ServerTeacher)
+        return self.prompt if is_asked else None
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        inputs = super().inputs
+        if isinstance(self.teacher, ModelTeacher) and self.teacher.model.path is not None:
+            inputs["teacher.model.path"] = self.teacher.model.path
+        return inputs
+
+    def with_inputs(self, inputs: Mapping[str, str]) -> Self:
+        others = dict(inputs)
+        path = others.pop("teacher.model.path", None)
+        changed = super().with_inputs(others)
+        if path is None or not isinstance(self.teacher, ModelTeacher):
+            return changed
+        model = self.teacher.model.model_copy(update={"path": path})
+        teacher = self.teacher.model_copy(update={"model": model})
+        return changed.model_copy(update={"teacher": teacher})
+
+    def run_folder(self, folder: Path) -> Path:
+        """Return the folder of the run, or of the shard in it."""
+        if self.shard is None:
+            check_no_shards(folder)
+            return folder
+        shard = Shard.parse(self.shard)
+        check_count(folder, shard)
+        return RunStore(folder, lock=None).shard_folder / shard.name
+
+    def end_run(self, folder: Path) -> None:
+        """Gather the shards of a run in its folder, where this was the last."""
+        if self.shard is not None:
+            gather(folder, self.model_copy(update={"shard": None}), Shard.parse(self.shard))
 
 
 def teach(cfg: TeachConfig, run: RunStore) -> None:
-    """Write and grade the answers to every problem; a wrong one is a bug of the task."""
-    problems = load_problems(
-        build_task(cfg.task), cfg.problems, cfg.split, unsolvable=cfg.unsolvable
+    """Write or ask for the answers to every problem, and keep those that the rule accepts."""
+    task = build_task(cfg.task)
+    problems = load_problems(task, cfg.problems, cfg.split, unsolvable=cfg.unsolvable)
+    shard = None if cfg.shard is None else Shard.parse(cfg.shard)
+    if shard is not None and run.folder.name != shard.name:
+        raise ConfigError("shard is for `whet teach` by itself; a pipeline answers all problems")
+    problems = problems if shard is None else shard.take(problems)
+    _check_parts(cfg.keep, task, problems)
+    if isinstance(cfg.teacher, TaskTeacher):
+        _write_own(cfg, task, problems, run)
+    else:
+        _ask_teacher(cfg, task, problems, run)
+
+
+def _check_parts(keep: KeepConfig, task: Task, problems: Sequence[Problem]) -> None:
+    """Refuse a part that no score of the task has, before anyone is asked."""
+    if set(keep.parts) <= {"correct"} or not problems:
+        return
+    with explain_user_errors(task):
+        texts = ("", task.solve(problems[0], 0) or "")
+    known = {part for text in texts for part in grade_safely(task, problems[0], text).parts}
+    if unknown := set(keep.parts) - known - {"correct"}:
+        raise ConfigError(
+            f"keep.parts has {min(unknown)!r}, which is no part of {task.name}'s scores; "
+            f"those are {', '.join(sorted(known))}"
+        )
+
+
+def _ask_teacher(cfg: TeachConfig, task: Task, listed: list[Problem], run: RunStore) -> None:
+    problems = list({problem.id: problem for problem in listed}.values())
+    if len(problems) < len(listed):
+        say(f"{len(listed) - len(problems):,} problems are repeats of others, and left out")
+    is_data = isinstance(cfg.teacher, DataTeacher)
+    solutions = find_solutions(cfg.problems, cfg.split, problems) if cfg.solutions else []
+    if is_data and not solutions:
+        raise DataError(
+            f"problems = {cfg.problems!r} has no worked solutions to its {cfg.split} problems: "
+            f"problems-{cfg.split}.rollouts.parquet is missing, or answers others"
+        )
+    ask: Ask | None = None
+    prices = (0.0, 0.0)
+    if isinstance(cfg.teacher, ModelTeacher):
+        ask, problems = open_model_teacher(cfg.teacher, cfg.prompt, run, problems)
+    elif isinstance(cfg.teacher, ServerTeacher):
+        ask = open_server_teacher(cfg.teacher, cfg.prompt)
+        prices = (cfg.teacher.price_in, cfg.teacher.price_out)
+    lesson = Lesson(
+        task=task,
+        problems=problems,
+        per_problem=cfg.per_problem,
+        seed=cfg.seed,
+        keep=cfg.keep,
+        grading=cfg.grading,
+        ask=ask,
+        price_in=prices[0],
+        price_out=prices[1],
     )
+    collect_answers(lesson, solutions, run)
+
+
+def _write_own(cfg: TeachConfig, task: Task, problems: Sequence[Problem], run: RunStore) -> None:
+    """Write and grade the task's own answers; a wrong one is a bug of the task."""
+    _refuse_bare(cfg, task, problems)
     groups: list[Group] = []
     with progress_bar("traces", len(problems) * cfg.per_problem) as advance:
         for group in _write_all(cfg, problems):
-            groups.append(group)
+            groups.append(tuple(cfg.keep.choose(group)))
             advance(cfg.per_problem)
     run.write_rollouts("train", 0, groups)
     rows = sum(len(group) for group in groups)
@@ -57,6 +213,22 @@ def teach(cfg: TeachConfig, run: RunStore) -> None:
         "repeats left out"
     )
     run.finish({"problems": len(groups), "traces": rows})
+
+
+def _refuse_bare(cfg: TeachConfig, task: Task, problems: Sequence[Problem]) -> None:
+    """Refuse to teach bare references, from which a model would learn not to reason."""
+    bare = {one.name for one in task.subtasks if not one.has_worked_answers}
+    named = {problem.task for problem in problems} & bare
+    if not named or not isinstance(cfg.teacher, TaskTeacher) or cfg.teacher.bare:
+        return
+    example = next(problem for problem in problems if problem.task in named)
+    answer = (task.solve(example, 0) or "nothing")[:60]
+    raise ConfigError(
+        f"{', '.join(sorted(named))} knows the answers to these problems and not the way to them: "
+        f"it would teach {answer!r}, and a model to answer without reasoning. Set teacher to a "
+        'model or a server that solves them, or teacher.kind = "data" for worked solutions that '
+        "came with them (docs/teach.md); teacher.bare = true teaches the bare answers"
+    )
 
 
 def _write_all(cfg: TeachConfig, problems: Sequence[Problem]) -> Iterator[Group]:

@@ -24,6 +24,7 @@ from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import TaskConfig, build_task
+from whet.text.prompt import NO_PROMPT, PromptConfig
 from whet.track.metrics import Clock, TrackConfig, open_trackers
 from whet.track.progress import get_console, progress_bar, say
 from whet.train.checkpoint import Others
@@ -54,6 +55,20 @@ class StageConfig(Config):
     """Decides every random choice."""
     task: TaskConfig
     """The task: its problems and its grader."""
+
+    def run_folder(self, folder: Path) -> Path:
+        """Return where this run writes, in the folder that the user named."""
+        return folder
+
+    def end_run(self, folder: Path) -> None:
+        """Do what is left to do in the folder that the user named, after the run."""
+        return
+
+    @property
+    def answer_prompt(self) -> PromptConfig | None:
+        """The prompt of the model and the answers that the stage makes; None where no model reads
+        problems."""
+        return None
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -87,6 +102,8 @@ class ModelStageConfig(StageConfig):
     """Folder of problems; None takes the task's own."""
     model: ModelSource
     """Where the weights come from."""
+    prompt: PromptConfig = NO_PROMPT
+    """How problems are put to the model."""
     sampling: Sampling = Sampling()
     """How answers are sampled."""
     engine: AnyEngineConfig = DEFAULT_ENGINE
@@ -95,6 +112,10 @@ class ModelStageConfig(StageConfig):
     """Limits of grading an answer."""
     cluster: ClusterConfig = ClusterConfig()
     """How ranks share the model, where there are several."""
+
+    @property
+    def answer_prompt(self) -> PromptConfig | None:
+        return self.prompt
 
     @model_validator(mode="after")
     def _can_answer(self) -> Self:
@@ -158,7 +179,7 @@ class Session:
         micro_tokens = self.cfg.train.micro_tokens
         context = self.policy.engine.context
         if context > micro_tokens:
-            prompt = max(len(self.policy.chat.encode_prompt(problem.prompt)) for problem in kept)
+            prompt = max(len(self.policy.chat.encode_problem(problem)) for problem in kept)
             longest = min(prompt + self.cfg.sampling.max_tokens, context)
             if longest > micro_tokens:
                 raise ConfigError(
@@ -261,7 +282,12 @@ def open_session(
         seed=cfg.seed if model_seed is None else model_seed,
     )
     policy = build_policy(
-        model, tokenizer, cfg.engine, name=run.folder.name, learners=build_learners(cfg.train)
+        model,
+        tokenizer,
+        cfg.engine,
+        name=run.folder.name,
+        prompt=cfg.prompt,
+        learners=build_learners(cfg.train),
     )
     task = build_task(cfg.task) if task is None else task
     return Session(
@@ -285,7 +311,7 @@ def leave_out_long(
     kept = []
     too_long = []
     for problem in problems:
-        length = len(chat_engine.chat.encode_prompt(problem.prompt))
+        length = len(chat_engine.chat.encode_problem(problem))
         if length < context:
             kept.append(problem)
         else:

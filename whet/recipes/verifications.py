@@ -40,6 +40,11 @@ class VerificationsConfig(ModelStageConfig):
     """Verdicts on the steps of wrong solutions: at random (lot), or the task's labels (exact), with
     right where it has none."""
 
+    @property
+    def answer_prompt(self) -> None:
+        """Verifications are put in their own words."""
+        return None
+
 
 def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     """Sample solutions, and write one verification of each that can be judged."""
@@ -49,7 +54,8 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     model, tokenizer = open_model(
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
     )
-    chat_engine = build_policy(model, tokenizer, cfg.engine, name=run.folder.name).chat_engine
+    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name, prompt=cfg.prompt)
+    chat_engine = policy.chat_engine
     with Grader(task, cfg.grading) as grader:
         solved = collect(
             chat_engine,

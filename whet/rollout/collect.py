@@ -140,8 +140,7 @@ class _Sampler:
         self.chat_engine = chat_engine
         self.requests = requests
         self.prompts = {
-            request.index: chat_engine.chat.encode_prompt(request.problem.prompt)
-            for request in requests
+            request.index: chat_engine.chat.encode_problem(request.problem) for request in requests
         }
         self.rollout_by_id: dict[str, Rollout] = {}
 

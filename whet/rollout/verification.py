@@ -41,7 +41,7 @@ def make_verifications(
     return [
         problem
         for problem in problems
-        if problem is not None and len(chat_engine.chat.encode_prompt(problem.prompt)) <= room
+        if problem is not None and len(chat_engine.chat.encode_problem(problem)) <= room
     ]
 
 

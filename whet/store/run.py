@@ -1,19 +1,17 @@
-"""The run folder: its layout, its lock, and the provenance of a run.
+"""The run folder: its layout and its lock.
 
 Only this file knows the layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl, logs/,
 summary.json, report.html, stage.json, rollouts/{train,eval}-000120.parquet, checkpoints/000120/,
-failure.txt, evals/000120.json. A pipeline's folder holds a run folder per stage (`stage_folders`).
+failure.txt, evals/000120.json; of a teacher also answers/, progress.json, shards/003-of-064/. A
+pipeline's folder holds a run folder per stage (`stage_folders`).
 """
 
 import fcntl
 import os
-import platform
 import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from math import inf
 from pathlib import Path
 from typing import Literal
@@ -22,13 +20,25 @@ from whet.config import Config, Loaded, differences, load_settings, show_setting
 from whet.errors import ConfigError, DataError
 from whet.store import files
 from whet.store.files import Row, read_object, to_finite, write_atomic, write_errors, write_json
+from whet.store.provenance import collect_provenance, utc_now
 from whet.store.rollouts import check_parquet, read_rollouts, write_rollouts
 from whet.types import Group, Json, Rollout
 
-RolloutSet = Literal["train", "eval"]
+RolloutSet = Literal["train", "eval", "rejected"]
+"""rejected: answers of a teacher that its rule does not keep."""
 EVAL = r"(\d+)\.json"
-FIRST_FILES = {".lock", "provenance.json", "config.toml", "ledger.jsonl", "logs", "failure.txt"}
-"""Files of a run before its first step, and what processes printed in starting it."""
+FIRST_FILES = {
+    ".lock",
+    "provenance.json",
+    "config.toml",
+    "ledger.jsonl",
+    "logs",
+    "failure.txt",
+    "shards",
+    "progress.json",
+}
+"""Files of a run before its first step, what processes printed in starting it, and parts of a
+lesson that are gathered here."""
 
 
 class Lock:
@@ -86,6 +96,8 @@ class RunStore:
         self.stage_file = folder / "stage.json"
         self.metrics_file = folder / "metrics.jsonl"
         self.summary_file = folder / "summary.json"
+        self.answer_folder = folder / "answers"
+        self.shard_folder = folder / "shards"
         self._ledger = folder / "ledger.jsonl"
 
     @staticmethod
@@ -334,54 +346,18 @@ def model_folder(location: str) -> Path:
     return path
 
 
-def collect_provenance(seed: int | None) -> Row:
-    """Collect the facts of this process, without importing or running anything for it."""
-    return {
-        "whet": _version("whet"),
-        "python": platform.python_version(),
-        "torch": _version("torch"),
-        "numpy": _version("numpy"),
-        "platform": platform.platform(),
-        "cpus": os.cpu_count(),
-        "command": shlex.join(sys.argv),
-        "commit": read_commit(Path(__file__).parents[2]),
-        "seed": seed,
-        "started": utc_now(),
-    }
-
-
-def utc_now() -> str:
-    """Return the time in UTC, to the second, as ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def read_commit(repository: Path) -> str | None:
-    """Read the commit that a checkout is at; None if there is no repository."""
-    git = repository / ".git"
-    try:
-        if git.is_file():  # a linked worktree
-            git = repository / git.read_text().removeprefix("gitdir:").strip()
-        head = (git / "HEAD").read_text().strip()
-        if not head.startswith("ref: "):
-            return head or None
-        return _read_ref(git, head.removeprefix("ref: "))
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _read_ref(git: Path, ref: str) -> str | None:
-    shared = git / (git / "commondir").read_text().strip() if (git / "commondir").is_file() else git
-    if (shared / ref).is_file():
-        return (shared / ref).read_text().strip()
-    lines = (shared / "packed-refs").read_text().splitlines()
-    return next((line.split()[0] for line in lines if line.endswith(f" {ref}")), None)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+def find_run(location: str) -> Path | None:
+    """Find the run folder that a model, a checkpoint or a file of rollouts belongs to, if any."""
+    path = Path(location)
+    if not (path / "config.toml").is_file():
+        try:
+            path = model_folder(location)
+        except DataError:
+            return None
+        if path.parent.name not in ("checkpoints", "rollouts"):
+            return None
+        path = path.parent.parent
+    return path if (path / "config.toml").is_file() else None
 
 
 def _read_own_rows(path: Path) -> list[Row]:

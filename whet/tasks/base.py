@@ -38,6 +38,8 @@ class Task(Protocol):
     """Grading any text takes little time and memory, so that it needs no process to be killed."""
     has_one_answer: bool = True
     """Two different answers are never both right; False for a set, a route, a program."""
+    has_worked_answers: bool = True
+    """`solve` writes what a model should imitate; False where it writes the bare reference."""
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
@@ -103,6 +105,8 @@ class ConfiguredTask(Task):
 
 class FileTask(ConfiguredTask):
     """A task whose problems come from files."""
+
+    has_worked_answers = False
 
     def problems(self, split: Split) -> Iterable[Problem]:
         check_split(split)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import tokenizers
@@ -26,6 +27,8 @@ from whet.errors import ConfigError, DataError
 from whet.types import Json, Tokens
 
 NAMED = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
+WRITTEN = ("bos_token", "pad_token")
+"""Named tokens whose ids are written with a model; those that stop are the chat format's."""
 PAD = "<pad>"
 EOS = "<eos>"
 UNKNOWN = "<unk>"
@@ -52,7 +55,8 @@ class Tokenizer:
 
     `settings` is the content of `tokenizer_config.json`, kept so that `save` writes all of it back.
     `vocab_size` is the number of ids a model needs, added tokens included; `eos_tokens` are all ids
-    that end a generation: `eos_token` and the ones of `generation_config.json`.
+    that end a generation: `eos_token` and the ones of `generation_config.json`. `generation` is the
+    content of that file, with the ids of the other named tokens, for whoever writes the model.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Tokenizer:
         settings: Mapping[str, Json],
         chat_template: str | None = None,
         eos_tokens: Iterable[int] = (),
+        generation: Mapping[str, Json] = MappingProxyType({}),
     ) -> None:
         core.no_truncation()
         core.no_padding()
@@ -81,6 +86,8 @@ class Tokenizer:
         self.vocab_size = 1 + max(core.get_vocab(with_added_tokens=True).values())
         self._decoder = type(core.decoder).__name__
         self._special_ids = frozenset(self.id(text) for text in self.special_texts)
+        ids = {f"{key}_id": self.id(self.named[key]) for key in WRITTEN if key in self.named}
+        self.generation: dict[str, Json] = {**ids, **generation}
 
     @staticmethod
     def load(folder: Path) -> "Tokenizer":
@@ -94,8 +101,9 @@ class Tokenizer:
             raise DataError(f"{str(file)!r} is not a tokenizer.json: {error}") from error
         settings = _read_if_there(folder / "tokenizer_config.json")
         template = _read_template(folder, settings)
-        eos = _read_eos(folder / "generation_config.json")
-        tokenizer = Tokenizer(core, settings, template, eos)
+        file = folder / "generation_config.json"
+        eos = _read_eos(file)
+        tokenizer = Tokenizer(core, settings, template, eos, _read_if_there(file))
         if eos and max(eos) >= tokenizer.vocab_size:
             raise DataError(
                 f"{str(folder / 'generation_config.json')!r}: eos_token_id {max(eos)} is no token "
@@ -126,6 +134,12 @@ class Tokenizer:
     def vocabulary(self) -> dict[str, int]:
         """Every token's text with its id, added ones included."""
         return self._core.get_vocab(with_added_tokens=True)
+
+    @property
+    def adds_bos(self) -> bool:
+        """Whether other tools, which add special tokens, begin every text with bos_token."""
+        bos = self.named.get("bos_token")
+        return bos is not None and self._core.encode("a").ids[:1] == [self.id(bos)]
 
     def id(self, token: str) -> int:
         """Look up one token by its text in the vocabulary."""

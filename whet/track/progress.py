@@ -52,19 +52,30 @@ def get_console() -> Console | None:
 
 
 @contextmanager
-def progress_bar(label: str, total: int, *, done: int = 0) -> Iterator[Advance]:
-    """Show the progress of work; call the yielded function with the amount just done."""
+def progress_bar(
+    label: str, total: int, *, done: int = 0, note: Callable[[], str] | None = None
+) -> Iterator[Advance]:
+    """Show the progress of work; call the yielded function with the amount just done.
+
+    `note` adds words of the moment, such as what the work has cost so far.
+    """
     if console.is_terminal and not console.quiet:
-        label_column = TextColumn("{task.description:<9}")
-        columns = (label_column, BarColumn(), MofNCompleteColumn(), RateColumn())
-        with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-            task = progress.add_task(label, total=total, completed=done)
-            yield lambda count: progress.update(task, advance=count)
+        columns = (
+            TextColumn("{task.description:<9}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            RateColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task(label, total=total, completed=done, note="")
+            yield lambda count: progress.update(task, advance=count, note=note() if note else "")
     else:
-        yield _plain_progress(label, total, done)
+        yield _plain_progress(label, total, done, note)
 
 
-def _plain_progress(label: str, total: int, done: int) -> Advance:
+def _plain_progress(label: str, total: int, done: int, note: Callable[[], str] | None) -> Advance:
     start = last = time.monotonic()
     first = done
 
@@ -76,8 +87,9 @@ def _plain_progress(label: str, total: int, done: int) -> Advance:
             last = now
             speed = (done - first) / (now - start)
             left = (total - done) / speed if speed else float("inf")
-            line = f"{label}: {done:,} of {total:,}, {_format_rate(speed)}, about {left:.0f} s left"
-            console.print(line)
+            words = f", {note()}" if note is not None else ""
+            rate = _format_rate(speed)
+            console.print(f"{label}: {done:,} of {total:,}, {rate}{words}, about {left:.0f} s left")
 
     return advance
 

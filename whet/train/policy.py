@@ -22,6 +22,7 @@ from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
 from whet.text.chat import ChatFormat
+from whet.text.prompt import NO_PROMPT, PromptConfig
 from whet.text.tokenizer import Tokenizer
 from whet.train.learner import Learner, LocalLearner, LogprobModel, ValueModel, compute_logprobs
 from whet.train.memory import DeviceMemory, device_memory
@@ -144,12 +145,13 @@ class Policy:
         *,
         engine: Engine,
         name: str,
+        prompt: PromptConfig = NO_PROMPT,
         learners: LearnerFactory = LOCAL,
         memory: DeviceMemory | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
-        self.chat = ChatFormat(tokenizer)
+        self.chat = ChatFormat(tokenizer, prompt)
         self.engine = engine
         self.learners = learners
         self.memory = memory or device_memory(model.device)
@@ -193,7 +195,9 @@ class Policy:
     def save(self, folder: str | Path) -> None:
         """Write a Hugging Face folder, or one of adapters; ranks call it together."""
         self._sync_model()
-        save_trained(self.model, Path(folder), eos_tokens=sorted(self.chat.stop_tokens))
+        stops = sorted(self.chat.stop_tokens)
+        generation = self.tokenizer.generation
+        save_trained(self.model, Path(folder), eos_tokens=stops, generation=generation)
         if get_world().is_first:
             self.tokenizer.save(Path(folder))
 
@@ -208,13 +212,22 @@ def build_policy(
     engine: EngineConfig,
     *,
     name: str,
+    prompt: PromptConfig = NO_PROMPT,
     learners: LearnerFactory = LOCAL,
     memory: DeviceMemory | None = None,
 ) -> Policy:
     """Build the engine that the settings name, hand it the weights, and make a policy of both."""
-    stop_tokens = ChatFormat(tokenizer).stop_tokens
+    stop_tokens = ChatFormat(tokenizer, prompt).stop_tokens
     built = engine.build(model, stop_tokens=stop_tokens, detokenize=tokenizer.decode)
-    policy = Policy(model, tokenizer, engine=built, name=name, learners=learners, memory=memory)
+    policy = Policy(
+        model,
+        tokenizer,
+        engine=built,
+        name=name,
+        prompt=prompt,
+        learners=learners,
+        memory=memory,
+    )
     policy.publish(0)
     return policy
 

@@ -14,7 +14,7 @@ from qa_rows import fuzz, problem
 
 from whet import config
 from whet.errors import ConfigError
-from whet.tasks.qa.judge import EndpointConfig, Judge, JudgeConfig, messages, read_verdict
+from whet.tasks.qa.judge import Judge, JudgeConfig, JudgeEndpoint, messages, read_verdict
 from whet.types import Json, Score, Verdict
 
 GOLD = problem("judge", "photosynthesis", answers=["the photosynthetic process"])
@@ -91,9 +91,7 @@ def _server(answer: Callable[[Asked, int], Answer]) -> Iterator[tuple[str, list[
 
 
 def _score(url: str | None, text: str = SAID, **settings: Json) -> Score:
-    endpoint = EndpointConfig.model_validate(
-        {"url": url, "budget": 5.0, "timeout": 2.0, **settings}
-    )
+    endpoint = JudgeEndpoint.model_validate({"url": url, "budget": 5.0, "timeout": 2.0, **settings})
     return Judge(JudgeConfig(endpoint=endpoint)).score(GOLD, text)
 
 
@@ -248,7 +246,7 @@ def test_what_is_no_chat_completion_is_unscored(content: bytes) -> None:
 
     assert (score.verdict, score.note) == (
         Verdict.UNSCORED,
-        "the judge's reply is not a chat completion",
+        "the judge's reply is not a completion",
     )
 
 
@@ -304,7 +302,7 @@ def test_the_answer_stands_between_the_marks_and_nowhere_else() -> None:
 
 def verify(url: str, text: str = SAID) -> Score:
     """Ask a server that is a general-verifier."""
-    endpoint = EndpointConfig(url=url, budget=5.0, timeout=2.0)
+    endpoint = JudgeEndpoint(url=url, budget=5.0, timeout=2.0)
     return Judge(JudgeConfig(endpoint=endpoint, prompt="general_verifier")).score(GOLD, text)
 
 
@@ -353,9 +351,9 @@ def test_an_answer_in_the_form_of_a_general_verifiers_prompt_is_wrong_unasked(fo
 
 def test_a_judge_that_is_not_there_is_noticed_before_the_first_answer() -> None:
     with _server(lambda *_: _chat("")) as (url, _):
-        Judge(JudgeConfig(endpoint=EndpointConfig(url=url))).warm()
+        Judge(JudgeConfig(endpoint=JudgeEndpoint(url=url))).warm()
     with pytest.raises(ConfigError, match=rf"the judge at {url} cannot be reached: .*refused"):
-        Judge(JudgeConfig(endpoint=EndpointConfig(url=url))).warm()
+        Judge(JudgeConfig(endpoint=JudgeEndpoint(url=url))).warm()
     Judge().warm()
 
 

@@ -65,6 +65,7 @@ class IFEvalConfig(Config):
 class IFEval(FileTask):
     """Grades whether a response follows instructions; its problems come from files."""
 
+    has_worked_answers = True
     name = "ifeval"
     has_one_answer = False
     config: IFEvalConfig

@@ -9,22 +9,25 @@ does not answer in that form, is `UNSCORED`, never a zero. Asking takes at most 
 never raises.
 """
 
-import http.client
-import json
-import os
 import re
 import secrets
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field, field_validator
 
 from whet.config import Config
 from whet.errors import ConfigError
+from whet.serving.client import (
+    Client,
+    EndpointConfig,
+    Reply,
+    check_reachable,
+    check_url,
+    run_blocking,
+)
+from whet.serving.http import HttpError
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask
 from whet.tasks.qa.stated import MAX_SPAN, statements
@@ -36,7 +39,6 @@ MAX_REPLY_BYTES = 1 << 20
 _DECISION = re.compile(r"final decision:[\s*]*(yes|no)\b", re.IGNORECASE)
 _FORGED = re.compile(r"final\s*decision|#\s*(?:question|ground\s*truth|student)", re.IGNORECASE)
 """What an answer says only to be taken for a part of general-verifier's prompt or reply."""
-_AGAIN = frozenset((408, 409, 425, 429))
 _MAX_QUESTION = 1 << 14
 _SYSTEM = (
     "You check answers. You get a question, one or more reference answers, and a student's answer. "
@@ -47,7 +49,7 @@ _SYSTEM = (
 )
 
 
-class EndpointConfig(Config):
+class JudgeEndpoint(Config):
     url: str | None = None
     """Where the judge listens, with the version: `http://localhost:8000/v1`; None has no judge."""
     model: str = "judge"
@@ -66,14 +68,12 @@ class EndpointConfig(Config):
     @field_validator("url")
     @classmethod
     def _is_web(cls, url: str | None) -> str | None:
-        if url is not None and not url.startswith(("http://", "https://")):
-            raise ValueError("should start with http:// or https://")
-        return url
+        return None if url is None else check_url(url)
 
 
 class JudgeConfig(Config):
     name: Literal["judge"] = "judge"
-    endpoint: EndpointConfig = EndpointConfig()
+    endpoint: JudgeEndpoint = JudgeEndpoint()
     """Where the judging model answers."""
     prompt: Literal["nonce", "general_verifier"] = "nonce"
     """What it is asked: "nonce" for any chat model, "general_verifier" for TIGER-Lab's model, whose
@@ -95,14 +95,11 @@ class Judge(FileTask):
         endpoint = self.config.endpoint
         if endpoint.url is None:
             return
-        address = f"{endpoint.url.rstrip('/')}/models"
+        client = _make_client(endpoint, endpoint.url)
         try:
-            _OPENER.open(address, timeout=endpoint.timeout).close()
-        except urllib.error.HTTPError as error:
-            error.close()
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            raise ConfigError(f"the judge at {endpoint.url} cannot be reached: {reason}") from error
+            check_reachable(client)
+        except HttpError as error:
+            raise ConfigError(f"the judge at {endpoint.url} cannot be reached: {error}") from error
 
     def score(self, problem: Problem, text: str) -> Score:
         """State what the judge says. Parts: `correct`, and `asked`, 1 where a judge was needed."""
@@ -209,102 +206,34 @@ def read_decision(reply: str) -> bool | None:
     return decisions == {"yes"} if len(decisions) == 1 else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """The judge's text, or why there is none."""
-
-    text: str | None = None
-    fault: str = ""
-    may_pass: bool = False
-    """Whether asking again could help."""
-    wait: float = 0.0
-    """Seconds the server asks to wait."""
-
-
-def ask(config: EndpointConfig, messages: list[dict[str, Json]], deadline: float) -> Reply:
+def ask(config: JudgeEndpoint, messages: list[dict[str, Json]], deadline: float) -> Reply:
     """Ask until there is a reply, the tries are used up, or the deadline has passed."""
     if config.url is None:
         return Reply(fault="no judge is set: url is none")
-    key = os.environ.get(config.key_env, "") if config.key_env else ""
-    if config.key_env and not key:
-        return Reply(fault=f"the environment variable {config.key_env} is not set")
-    reply = Reply(fault="the time budget is used up")
-    for number in range(config.tries):
-        if time.monotonic() >= deadline:
-            break
-        reply = _try(config, messages, key, deadline)
-        if reply.text is not None or not reply.may_pass:
-            break
-        pause = max(min(0.25 * 2**number, 8.0), reply.wait)
-        if time.monotonic() + pause >= deadline or number == config.tries - 1:
-            break
-        time.sleep(pause)
-    return reply
-
-
-def _try(
-    config: EndpointConfig, messages: list[dict[str, Json]], key: str, deadline: float
-) -> Reply:
     body: dict[str, Json] = {
         "model": config.model,
         "messages": list(messages),
         "temperature": 0,
         "max_tokens": config.max_tokens,
     }
-    headers = {"Content-Type": "application/json; charset=utf-8"}
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    seconds = max(min(config.timeout, deadline - time.monotonic()), 0.001)
-    end = time.monotonic() + seconds
-    address = f"{(config.url or '').rstrip('/')}/chat/completions"
     try:
-        request = urllib.request.Request(address, json.dumps(body).encode(), headers)  # noqa: S310
-        with _OPENER.open(request, timeout=seconds) as response:
-            return _read_reply(_read_body(response, end))
-    except urllib.error.HTTPError as error:
-        with error:
-            fault = f"the judge answers {error.code} {error.reason}"[:200]
-            may_pass = error.code in _AGAIN or error.code >= 500
-            wait = (error.headers.get("Retry-After") or "").strip() if error.headers else ""
-            seconds = float(wait) if re.fullmatch("[0-9]{1,5}", wait) else 0.0
-            return Reply(fault=fault, may_pass=may_pass, wait=seconds)
-    except TimeoutError:
-        return Reply(fault="the judge did not reply in time", may_pass=True)
-    except (OSError, http.client.HTTPException) as error:
-        reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        return Reply(fault=f"the judge cannot be reached: {reason}"[:200], may_pass=True)
-    except ValueError as error:
-        return Reply(fault=f"the judge's address cannot be used: {error}"[:200])
+        client = _make_client(config, config.url)
+    except ConfigError as error:
+        return Reply(fault=str(error))
+
+    async def work() -> Reply:
+        async with client:
+            return await client.ask(body, deadline)
+
+    return run_blocking(work())
 
 
-def _read_body(response: http.client.HTTPResponse, end: float) -> bytes:
-    """Read what arrives in time, however slowly it drips, up to a byte more than is allowed."""
-    body = bytearray()
-    while len(body) <= MAX_REPLY_BYTES and (part := response.read1(1 << 16)):
-        body += part
-        if time.monotonic() >= end:
-            raise TimeoutError
-    return bytes(body)
-
-
-def _read_reply(body: bytes) -> Reply:
-    try:
-        content = json.loads(body)["choices"][0]["message"]["content"]
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
-        content = None
-    if isinstance(content, str) and len(body) <= MAX_REPLY_BYTES:
-        return Reply(text=content)
-    return Reply(fault="the judge's reply is not a chat completion", may_pass=True)
-
-
-_OPENER = urllib.request.OpenerDirector()
-"""Follows no redirect: the key is for the address in the settings alone."""
-for _handler in (
-    urllib.request.ProxyHandler,
-    urllib.request.UnknownHandler,
-    urllib.request.HTTPHandler,
-    urllib.request.HTTPSHandler,
-    urllib.request.HTTPDefaultErrorHandler,
-    urllib.request.HTTPErrorProcessor,
-):
-    _OPENER.add_handler(_handler())
+def _make_client(config: JudgeEndpoint, url: str) -> Client:
+    endpoint = EndpointConfig(
+        url=url,
+        model=config.model,
+        key_env=config.key_env,
+        timeout=config.timeout,
+        tries=config.tries,
+    )
+    return Client(endpoint, name="the judge", max_bytes=MAX_REPLY_BYTES)

@@ -1,0 +1,254 @@
+"""Ask a teacher for every answer that is not stored yet, grade the answers, and keep some by rule.
+
+Every answer is in the ledger before anything else happens to it: after a kill only the requests
+that were in flight are repeated. Seeds come from the problem and the number of the answer.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from whet.data.problems import problem_file
+from whet.errors import DataError
+from whet.grading.grader import Grader
+from whet.grading.limits import Limits
+from whet.recipes.keep import KeepConfig
+from whet.recipes.teachers import Ask, Question
+from whet.rng import derive
+from whet.store.answers import AnswerLedger, Key, StoredAnswer
+from whet.store.rollouts import read_rollouts
+from whet.store.run import RunStore
+from whet.store.teach_progress import TeachProgress, beat, write_progress
+from whet.tasks.base import Task, explain_user_errors
+from whet.track.progress import progress_bar, say
+from whet.types import Group, Problem, Rollout, Score, Split
+
+PART_PROBLEMS = 1000
+"""Problems whose answers are written to one file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lesson:
+    """What is asked, who answers, and which answers are kept."""
+
+    task: Task
+    problems: Sequence[Problem]
+    per_problem: int
+    seed: int
+    keep: KeepConfig
+    grading: Limits
+    ask: Ask | None
+    """Who answers; None takes only solutions that came with the data."""
+    price_in: float = 0.0
+    price_out: float = 0.0
+
+    def question(self, problem: Problem, sample: int) -> Question:
+        """Ask a problem as the task varies it for this answer."""
+        seed = derive(self.seed, "teach", problem.id, sample)
+        with explain_user_errors(self.task):
+            varied = self.task.vary(problem, seed) if sample >= 0 else problem
+        return Question(problem=varied, sample=sample, seed=seed)
+
+
+def find_solutions(folder: str | None, split: Split, problems: Sequence[Problem]) -> list[Rollout]:
+    """Read the worked solutions beside a file of problems, for the problems that it has."""
+    path = None if folder is None else problem_file(Path(folder), split)
+    file = None if path is None else path.with_suffix(".rollouts.parquet")
+    if file is None or not file.is_file():
+        return []
+    by_id = {problem.id: problem for problem in problems}
+    rollouts = read_rollouts(file)
+    known = [
+        replace(row, problem=by_id[row.problem.id]) for row in rollouts if row.problem.id in by_id
+    ]
+    if len(known) < len(rollouts):
+        others = f"{len(rollouts) - len(known):,} of {len(rollouts):,} solutions in {file}"
+        say(f"{others} answer other problems than those asked here, and are left out")
+    return known
+
+
+def collect_answers(lesson: Lesson, solutions: Sequence[Rollout], run: RunStore) -> None:
+    """Ask, grade and store until every answer is there, and write those that are kept."""
+    with AnswerLedger(run.answer_folder) as ledger:
+        _add_solutions(ledger, solutions)
+        tally = _Tally(lesson=lesson, ledger=ledger)
+        with (
+            Grader(lesson.task, lesson.grading) as grader,
+            beat(run.folder, tally.progress),
+            progress_bar("teach", tally.wanted, done=tally.done, note=tally.describe) as advance,
+        ):
+            by_id = {problem.id: problem for problem in lesson.problems}
+            for key, score in grader.grade(_answers(lesson, ledger, by_id)):
+                ledger.add_score(key, score)
+                tally.count(key, score)
+                advance(key[1] >= 0)
+        _refuse_missing(tally)
+        _finish(lesson, ledger, tally, run)
+
+
+def _add_solutions(ledger: AnswerLedger, solutions: Sequence[Rollout]) -> None:
+    """Store the solutions that came with the data as answers with numbers below 0."""
+    numbers: Counter[str] = Counter()
+    for row in solutions:
+        numbers[row.problem.id] += 1
+        key = (row.problem.id, -numbers[row.problem.id])
+        if key not in ledger:
+            ledger.add(
+                StoredAnswer(
+                    problem=key[0],
+                    sample=key[1],
+                    text=row.text,
+                    model=row.model,
+                    finish=row.completion.finish,
+                )
+            )
+
+
+def _answers(
+    lesson: Lesson, ledger: AnswerLedger, by_id: dict[str, Problem]
+) -> Iterator[tuple[Key, Problem, str]]:
+    """Yield what is to be graded: answers of an earlier attempt, then new ones as they come."""
+    for answer in ledger.ungraded():
+        if answer.problem in by_id and answer.text is not None:
+            question = lesson.question(by_id[answer.problem], answer.sample)
+            yield answer.key, question.problem, answer.text
+    if lesson.ask is None:
+        return
+    wanted = (
+        lesson.question(problem, sample)
+        for problem in lesson.problems
+        for sample in range(lesson.per_problem)
+        if (problem.id, sample) not in ledger
+    )
+    for question, answer in lesson.ask(wanted, ledger.add):
+        if answer.text is not None:
+            yield answer.key, question.problem, answer.text
+
+
+@dataclass(slots=True, eq=False)
+class _Tally:
+    """What is done so far, for the progress line and the progress file."""
+
+    lesson: Lesson
+    ledger: AnswerLedger
+    graded: int = 0
+    kept: int = 0
+    started: float = field(default_factory=time.monotonic)
+    _kept_by_problem: Counter[str] = field(default_factory=Counter)
+    _answers_before: int = 0
+    _tokens_before: int = 0
+
+    def __post_init__(self) -> None:
+        for key, score in self.ledger.scores():
+            self.count(key, score)
+        self._answers_before = self.ledger.num_answers
+        self._tokens_before = self.ledger.num_tokens
+
+    @property
+    def wanted(self) -> int:
+        is_asked = self.lesson.ask is not None
+        return len(self.lesson.problems) * self.lesson.per_problem if is_asked else 0
+
+    @property
+    def done(self) -> int:
+        return self.ledger.num_answers + self.ledger.num_failed
+
+    def count(self, key: Key, score: Score) -> None:
+        self.graded += 1
+        most = self.lesson.keep.most
+        if self.lesson.keep.accepts(score):
+            self._kept_by_problem[key[0]] += 1
+            self.kept += most is None or self._kept_by_problem[key[0]] <= most
+
+    def progress(self) -> TeachProgress:
+        ledger = self.ledger
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        price_in, price_out = self.lesson.price_in, self.lesson.price_out
+        cost = (price_in * ledger.num_prompt_tokens + price_out * ledger.num_tokens) / 1e6
+        return TeachProgress(
+            wanted=self.wanted,
+            done=ledger.num_answers,
+            failed=ledger.num_failed,
+            graded=self.graded,
+            kept=self.kept,
+            prompt_tokens=ledger.num_prompt_tokens,
+            tokens=ledger.num_tokens,
+            cost=cost,
+            rate=(ledger.num_answers - self._answers_before) / seconds,
+            token_rate=(ledger.num_tokens - self._tokens_before) / seconds,
+        )
+
+    def describe(self) -> str:
+        now = self.progress()
+        cost = f", cost {now.cost:,.2f}" if now.cost else ""
+        return f"{now.kept:,} kept, {now.token_rate:,.0f} tokens/s{cost}"
+
+
+def _refuse_missing(tally: _Tally) -> None:
+    """Stop where requests have failed that may succeed later; the second time they are given up."""
+    if missing := tally.wanted - tally.done:
+        raise DataError(
+            f"{missing:,} of {tally.wanted:,} answers are missing, the last because "
+            f"{tally.ledger.last_fault}; the same command with --resume asks for them once more"
+        )
+
+
+def _finish(lesson: Lesson, ledger: AnswerLedger, tally: _Tally, run: RunStore) -> None:
+    """Write the kept answers and the others as rollouts, and the summary."""
+    kept = 0
+    for number, start in enumerate(range(0, len(lesson.problems), PART_PROBLEMS)):
+        problems = lesson.problems[start : start + PART_PROBLEMS]
+        groups = [_read_group(lesson, ledger, problem) for problem in problems]
+        chosen = [tuple(lesson.keep.choose(group)) for group in groups]
+        ids = {row.id for group in chosen for row in group}
+        others = [tuple(row for row in group if row.id not in ids) for group in groups]
+        if any(chosen):
+            run.write_rollouts("train", number, chosen)
+        if any(others):
+            run.write_rollouts("rejected", number, others)
+        kept += len(ids)
+    tally.kept = kept
+    progress = tally.progress().model_copy(update={"state": "finished"})
+    _report(lesson, progress)
+    write_progress(run.folder, progress)
+    run.finish(
+        {
+            "problems": len(lesson.problems),
+            "answers": progress.done,
+            "traces": kept,
+            "failed": progress.failed,
+            "prompt_tokens": progress.prompt_tokens,
+            "tokens": progress.tokens,
+            "cost": progress.cost,
+        }
+    )
+
+
+def _read_group(lesson: Lesson, ledger: AnswerLedger, problem: Problem) -> Group:
+    rows = []
+    for answer in ledger.answers(problem.id):
+        if answer.text is None:
+            continue
+        question = lesson.question(problem, answer.sample)
+        made = Rollout.from_text(
+            question.problem,
+            answer.text,
+            model=answer.model,
+            number=answer.sample,
+            score=ledger.score(answer.key),
+        )
+        rows.append(replace(made, completion=replace(made.completion, finish=answer.finish)))
+    return tuple(rows)
+
+
+def _report(lesson: Lesson, progress: TeachProgress) -> None:
+    rule = " and ".join(lesson.keep.parts) or "graded"
+    asked = f"{progress.graded:,} answers to {len(lesson.problems):,} problems"
+    cost = f", cost {progress.cost:,.2f}" if progress.cost else ""
+    say(f"{progress.kept:>7,} of {asked} kept ({rule}); {progress.tokens:,} tokens{cost}")
+    if progress.failed:
+        say(f"{progress.failed:,} requests failed for good; answers.jsonl says why")
+    if not progress.kept:
+        say("no answer was kept: look at the rejected ones, or change keep.parts or the teacher")

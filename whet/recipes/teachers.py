@@ -1,0 +1,222 @@
+"""Who answers for `teach`: the task itself, the data, a model here, or a model behind a server."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from whet.config import Config
+from whet.engine.base import Request, Sampling
+from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
+from whet.errors import ConfigError, DataError
+from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
+from whet.recipes.training import NEW_MODEL, leave_out_long
+from whet.rollout.collect import ChatEngine
+from whet.serving.client import Client, EndpointConfig, Reply, check_reachable, make_body
+from whet.serving.http import HttpError
+from whet.serving.stream import allow_open_files, stream_replies
+from whet.store.answers import Key, StoredAnswer
+from whet.store.run import RunStore
+from whet.text.prompt import PromptConfig
+from whet.train.policy import build_policy
+from whet.types import Dtype, Json, Problem
+
+LASTING = frozenset((401, 403, 404))
+"""Statuses that every request would have."""
+TRANSPORT = (
+    "url",
+    "key_env",
+    "in_flight",
+    "timeout",
+    "tries",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "price_in",
+    "price_out",
+)
+"""Settings of a server that change no answer, and may differ when a run goes on."""
+MAX_FAILURES = 16
+"""Requests that fail one after the other before the run stops."""
+
+
+class TaskTeacher(Config):
+    """The task writes the answers itself."""
+
+    kind: Literal["task"] = "task"
+    bare: bool = False
+    """Also take answers that are the bare reference, without the way to it."""
+
+
+class DataTeacher(Config):
+    """The worked solutions that came with the problems are the answers; nobody is asked."""
+
+    kind: Literal["data"] = "data"
+
+
+class ModelTeacher(Config):
+    """A model answers, sampled by the engine in this process."""
+
+    kind: Literal["model"] = "model"
+    model: ModelSource
+    """Where the weights come from."""
+    sampling: Sampling = Sampling(max_tokens=2048)
+    """How answers are sampled."""
+    engine: AnyEngineConfig = DEFAULT_ENGINE
+    """How many answers are sampled at once, in how much memory."""
+    dtype: Dtype = "auto"
+    """Compute type; auto is bfloat16 on a GPU and float32 elsewhere."""
+
+    def without_effect(self) -> dict[str, str]:
+        return {"model.new": NEW_MODEL, "model.lora": "nothing is trained here"}
+
+
+class ServerTeacher(EndpointConfig):
+    """A model behind an OpenAI-style server answers."""
+
+    kind: Literal["server"] = "server"
+    sampling: Sampling = Sampling(max_tokens=2048)
+    """How answers are sampled."""
+
+
+AnyTeacher = Annotated[
+    TaskTeacher | DataTeacher | ModelTeacher | ServerTeacher, Field(discriminator="kind")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Question:
+    """An answer that is wanted: to which problem, as it is asked, and with which seed."""
+
+    problem: Problem
+    sample: int
+    seed: int
+
+    @property
+    def key(self) -> Key:
+        return self.problem.id, self.sample
+
+
+Store = Callable[[StoredAnswer], None]
+Ask = Callable[[Iterator[Question], Store], Iterator[tuple[Question, StoredAnswer]]]
+"""Answers questions as they are pulled, and stores each answer before it is yielded."""
+
+
+def open_model_teacher(
+    cfg: ModelTeacher, prompt: PromptConfig, run: RunStore, problems: list[Problem]
+) -> tuple[Ask, list[Problem]]:
+    """Load a model that answers; return also the problems whose prompts fit its context."""
+    model, tokenizer = open_model(
+        cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=0
+    )
+    name = cfg.model.path or ""
+    policy = build_policy(model, tokenizer, cfg.engine, name=name, prompt=prompt)
+    chat_engine = policy.chat_engine
+    kept = leave_out_long(problems, chat_engine, run)
+
+    def ask(questions: Iterator[Question], store: Store) -> Iterator[tuple[Question, StoredAnswer]]:
+        return _sample(chat_engine, cfg.sampling, questions, store)
+
+    return ask, kept
+
+
+def _sample(
+    chat_engine: ChatEngine, sampling: Sampling, questions: Iterator[Question], store: Store
+) -> Iterator[tuple[Question, StoredAnswer]]:
+    asked: dict[str, tuple[Question, int]] = {}
+
+    def requests() -> Iterator[Request]:
+        for question in questions:
+            id = f"{question.problem.id}:{question.sample}"
+            prompt = chat_engine.chat.encode_problem(question.problem)
+            asked[id] = question, len(prompt)
+            yield Request(id=id, prompt=prompt, sampling=sampling, seed=question.seed)
+
+    for id, completion in chat_engine.engine.generate(requests()):
+        question, prompt_tokens = asked.pop(id)
+        answer = StoredAnswer(
+            problem=question.problem.id,
+            sample=question.sample,
+            text=chat_engine.chat.decode_message(completion.tokens),
+            model=chat_engine.name,
+            finish=completion.finish,
+            prompt_tokens=prompt_tokens,
+            tokens=len(completion.tokens),
+        )
+        store(answer)
+        yield question, answer
+
+
+def open_server_teacher(cfg: ServerTeacher, prompt: PromptConfig) -> Ask:
+    """Make sure that the server is there, and return what asks it."""
+    allow_open_files(cfg.in_flight)
+    try:
+        check_reachable(Client(cfg))
+    except HttpError as error:
+        raise ConfigError(f"teacher.url = {cfg.url!r} cannot be reached: {error}") from error
+    if prompt.chat_options:
+        extra = {"chat_template_kwargs": prompt.chat_options} | cfg.extra
+        cfg = cfg.model_copy(update={"extra": extra})
+
+    def ask(questions: Iterator[Question], store: Store) -> Iterator[tuple[Question, StoredAnswer]]:
+        return _ask_server(Client(cfg), cfg.sampling, prompt, questions, store)
+
+    return ask
+
+
+def _ask_server(
+    client: Client,
+    sampling: Sampling,
+    prompt: PromptConfig,
+    questions: Iterator[Question],
+    store: Store,
+) -> Iterator[tuple[Question, StoredAnswer]]:
+    failures = 0
+    answers: dict[Key, StoredAnswer] = {}
+
+    def requests() -> Iterator[tuple[Question, dict[str, Json]]]:
+        for question in questions:
+            body = make_body(
+                client.cfg,
+                prompt.apply(question.problem),
+                max_tokens=sampling.max_tokens,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                stop=sampling.stop,
+                seed=question.seed,
+            )
+            yield question, body
+
+    def receive(question: Question, reply: Reply) -> None:
+        nonlocal failures
+        if reply.status in LASTING:
+            raise ConfigError(f"{reply.fault} (teacher.url = {client.cfg.url!r})")
+        answer = _to_answer(question, reply, client.cfg.model)
+        store(answer)
+        answers[question.key] = answer
+        failures = 0 if reply.text is not None else failures + 1
+        if failures == MAX_FAILURES:
+            raise DataError(
+                f"{failures} requests in a row have failed, the last because {reply.fault}; the "
+                "same command with --resume goes on from here"
+            )
+
+    with closing(stream_replies(client, requests(), receive)) as replies:
+        for question, _ in replies:
+            yield question, answers.pop(question.key)
+
+
+def _to_answer(question: Question, reply: Reply, model: str) -> StoredAnswer:
+    return StoredAnswer(
+        problem=question.problem.id,
+        sample=question.sample,
+        text=reply.text,
+        model=model,
+        finish=reply.finish,
+        prompt_tokens=reply.prompt_tokens,
+        tokens=reply.tokens,
+        fault=reply.fault,
+        may_pass=reply.may_pass,
+    )
