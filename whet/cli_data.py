@@ -12,6 +12,7 @@ data = typer.Typer(
 
 _argument = partial(typer.Argument, show_default=False)
 _required = partial(typer.Option, show_default=False)
+_Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
 
 @data.command("import", context_settings={"allow_extra_args": True})
@@ -30,12 +31,14 @@ def import_(
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop at a row that cannot be read.")
     ] = False,
+    force: _Force = False,
 ) -> None:
     """Turn rows of any known layout into problems."""
     from whet.commands.problem_files import import_file
 
     pairs = [*(map or ()), *ctx.args]
-    import_file(file, out, format=format, map=pairs, task=task, split=split, is_strict=strict)
+    how = {"format": format, "task": task, "split": split}
+    import_file(file, out, map=pairs, is_strict=strict, force=force, **how)
 
 
 @data.command()
@@ -45,11 +48,12 @@ def make(
     n: Annotated[int, typer.Option("-n", help="How many.")] = 100,
     level: Annotated[float | None, typer.Option(help="1 to 5, or a fraction.")] = None,
     seed: Annotated[int, typer.Option(help="Other seeds make other problems.")] = 0,
+    force: _Force = False,
 ) -> None:
     """Make new problems."""
     from whet.commands.problem_files import make_problems
 
-    make_problems(task, n, out=out, level=level, seed=seed)
+    make_problems(task, n, out=out, level=level, seed=seed, force=force)
 
 
 @data.command("show")

@@ -12,6 +12,7 @@ from whet.data.importers.base import (
     show,
     to_level,
     user,
+    worked_answer,
 )
 from whet.errors import DataError
 from whet.tasks.qa import ifeval
@@ -45,7 +46,10 @@ LABELS = {"proved": "True", "disproved": "False", "unknown": "Uncertain"}
 
 def aqua(row: Fields) -> ParsedRow:
     """Read options such as `A)21`."""
-    return choice(row.text("question"), _split_labels(row.texts("options")), row.text("correct"))
+    letter = row.text("correct")
+    parsed = choice(row.text("question"), _split_labels(row.texts("options")), letter)
+    rationale = row.optional_text("rationale")
+    return replace(parsed, answers=(worked_answer(rationale, letter),) if rationale else ())
 
 
 def sat_math(row: Fields) -> ParsedRow:
@@ -240,6 +244,8 @@ def tabmwp(row: Fields) -> ParsedRow:
     unit = row.optional_text("unit")
     payload: dict[str, Json] = {"unit": unit} if unit else {}
     choices = row.texts("choices") if row.get("choices") else []
+    solution = row.optional_text("solution")
+    gold = row.scalar("answer")
     return ParsedRow(
         task="table",
         prompt=user(
@@ -250,8 +256,9 @@ def tabmwp(row: Fields) -> ParsedRow:
             f"Choose one of: {'; '.join(choices)}" if choices else "",
             BOXED,
         ),
-        answer=row.scalar("answer"),
+        answer=gold,
         payload=payload,
+        answers=(worked_answer(solution, gold),) if solution else (),
         level=to_level(row.number("grade"), 8) if row.get("grade") is not None else None,
     )
 
