@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 data = typer.Typer(
-    help="Problems in files: import, make, show.", no_args_is_help=True, rich_markup_mode=None
+    help="Problems in files: prepare, import, make, show.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 _argument = partial(typer.Argument, show_default=False)
@@ -54,6 +56,33 @@ def make(
     from whet.commands.problem_files import make_problems
 
     make_problems(task, n, out=out, level=level, seed=seed, force=force)
+
+
+@data.command()
+def prepare(
+    source: Annotated[
+        str | None, _argument(help="A source that --list lists, or a file my_source.toml.")
+    ] = None,
+    out: Annotated[Path | None, _required(help="The folder to write; data/SOURCE.")] = None,
+    file: Annotated[
+        list[str] | None, typer.Option(help="A raw file, PATH or SPLIT=PATH; as often as needed.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Stop reading a file after this many problems.")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the sources.")] = False,
+    force: _Force = False,
+) -> None:
+    """Make a folder of problems from a training or evaluation set."""
+    from whet.commands import prepare_source
+    from whet.errors import ConfigError
+
+    if list_:
+        prepare_source.print_sources()
+    elif source is None:
+        raise ConfigError("name a source: `whet data prepare --list` lists them")
+    else:
+        prepare_source.prepare(source, out=out, files=file or (), limit=limit, force=force)
 
 
 @data.command("show")

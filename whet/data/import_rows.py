@@ -75,11 +75,11 @@ def import_rows(
         with new.open("wb") as lines, stream_rollouts(rollout_file(out)) as add_rollouts:
             for row in iterate_rows(file, advance=advance):
                 try:
-                    problem, parsed, line = _parse_row(file, row, plan)
+                    problem, parsed, line = parse_row(file, row, plan)
                 except (ConfigError, DataError) as error:
                     if is_strict:
                         raise DataError(f"{file} {row.location}: {error}") from error
-                    id = _locate(file, row)
+                    id = locate_row(file, row)
                     bad = Unsupported(place=row.location, source_id=id, reason=str(error))
                     counts.unsupported.append(bad)
                     continue
@@ -136,7 +136,7 @@ def unsupported_file(out: Path) -> Path:
     return out.with_suffix(".unsupported.jsonl")
 
 
-def _parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, ParsedRow, bytes]:
+def parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, ParsedRow, bytes]:
     """Read a row into a problem, and the line of strict JSON that is written for it."""
     source = plan.source or file.name
     try:
@@ -145,7 +145,7 @@ def _parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, P
             split=plan.default_split,
             override=plan.split,
             source=source,
-            location=_locate(file, row),
+            location=locate_row(file, row),
         )
         if parsed.unsupported is not None:
             return problem, parsed, b""
@@ -162,7 +162,7 @@ def _parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, P
         ) from error
 
 
-def _locate(file: Path, row: SourceRow) -> str:
+def locate_row(file: Path, row: SourceRow) -> str:
     return f"{file.name}:{row.location.split()[-1]}"
 
 

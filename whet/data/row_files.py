@@ -110,10 +110,13 @@ def _to_row(file: Path, location: str, value: Json) -> SourceRow:
 
 
 def _read_json(file: Path, advance: Advance) -> Iterator[SourceRow]:
-    """Read a list of objects or lists; a file that starts with an object is read as JSON lines."""
+    """Read a list of objects or lists, one object over several lines, or JSON lines."""
     with file.open("rb") as binary:
-        first = binary.read(_CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if first != b"[":
+        start = binary.read(_CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] == b"{" and start.partition(b"\n")[0].strip() == b"{":
+        yield _read_object(file, advance)
+        return
+    if start[:1] != b"[":
         yield from _read_json_lines(file, advance)
         return
     with file.open("rb") as binary:
@@ -122,6 +125,14 @@ def _read_json(file: Path, advance: Advance) -> Iterator[SourceRow]:
             name = "values" if isinstance(value, list) else "text"
             fields: Json = {name: value} if isinstance(value, list | str) else value
             yield _to_row(file, f"row {number}", fields)
+
+
+def _read_object(file: Path, advance: Advance) -> SourceRow:
+    size = file.stat().st_size
+    if size > MAX_ROW_BYTES:
+        raise DataError(f"{file} is one object of more than {MAX_ROW_BYTES >> 20} MiB, not a list")
+    advance(size)
+    return _parse(file, "row 1", file.read_text(encoding="utf-8-sig"))
 
 
 def _read_csv(file: Path, advance: Advance, *, delimiter: str = ",") -> Iterator[SourceRow]:

@@ -82,6 +82,37 @@ def atomic_path(path: Path) -> Iterator[Path]:
             raise
 
 
+@contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder to fill; it replaces `folder` once it is complete and on disk."""
+    new = folder.with_name(f".{folder.name}.new")
+    old = folder.with_name(f".{folder.name}.old")
+    with write_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if old.exists() and not folder.exists():  # killed between the two renames below
+            old.rename(folder)
+        _remove_folder(new)
+        new.mkdir()
+        try:
+            yield new
+            for path in (*new.iterdir(), new):
+                sync(path)
+            _remove_folder(old)
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
+            sync(folder.parent)
+        except BaseException:
+            _remove_folder(new)
+            raise
+        _remove_folder(old)
+
+
+def _remove_folder(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a file so that a reader sees the old content or the new, never a part of either."""
     with atomic_path(path) as new:
