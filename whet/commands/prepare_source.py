@@ -1,10 +1,8 @@
 """Prepare a source for training or evaluation, and list the sources that there are."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-
-from rich.markup import escape
-from rich.table import Column, Table
 
 from whet.data.import_rows import rollout_file
 from whet.data.problems import problem_file
@@ -78,18 +76,11 @@ def _print_counts(counts: PrepareCounts, folder: Path) -> None:
 
 
 def print_sources() -> None:
-    """Print the sources with their tasks, splits, origin, and what is known of their rows."""
-    table = Table(*_COLUMNS, box=None, pad_edge=False)
+    """Print the sources, one a line: splits, what is known of the rows, where they are."""
+    print_line = partial(printer.print, markup=False, soft_wrap=True)
+    print_line(f"{'source':<20} {'splits':<14} {'known':<8} {'from':<46} rows")
     for name in list_sources():
         source, _ = load_source(name)
-        origin = source.hub or next((file.hub for file in source.files if file.hub), "files")
-        table.add_row(
-            *(name, ", ".join(source.splits), source.seen, escape(origin), escape(source.about))
-        )
-    printer.print(table)
-
-
-_COLUMNS = (
-    *(Column(name, no_wrap=True) for name in ("source", "splits", "known", "hub")),
-    Column("rows", no_wrap=True, overflow="ellipsis"),
-)
+        hubs = dict.fromkeys(file.hub or source.hub or "files" for file in source.files)
+        splits = ", ".join(source.splits)
+        print_line(f"{name:<20} {splits:<14} {source.seen:<8} {', '.join(hubs):<46} {source.about}")

@@ -15,6 +15,7 @@ from whet.data.importers.base import (
     worked_answer,
 )
 from whet.errors import DataError
+from whet.rng import stream
 from whet.tasks.qa import ifeval
 from whet.tasks.qa import livebench as exact
 from whet.types import Json
@@ -78,6 +79,21 @@ def mmlu(row: Fields) -> ParsedRow:
             f"field 'answer' should be an index below {len(options)}, not {row['answer']}"
         )
     return choice(row.text("question"), options, LETTERS[int(index)])
+
+
+def gpqa(row: Fields) -> ParsedRow:
+    """Put the right answer among the wrong ones, in an order that depends on the question alone."""
+    right = row.text("Correct Answer").strip()
+    options = [right, *(row.text(f"Incorrect Answer {number}").strip() for number in (1, 2, 3))]
+    question = row.text("Question").strip()
+    stream(0, "gpqa", question).shuffle(options)
+    return choice(question, by_letter(options), LETTERS[options.index(right)])
+
+
+def supergpqa(row: Fields) -> ParsedRow:
+    """Read up to ten options, in the order of the row."""
+    options = by_letter(row.texts("options"))
+    return choice(row.text("question").strip(), options, row.text("answer_letter"))
 
 
 def gaokao_qa(row: Fields) -> ParsedRow:
@@ -285,6 +301,8 @@ READERS: dict[str, Reader] = {
     "aqua": aqua,
     "sat_math": sat_math,
     "mmlu_stem": mmlu,
+    "gpqa": gpqa,
+    "supergpqa": supergpqa,
     "gaokao_math_qa": gaokao_qa,
     "gaokao2024_mix": mixed_exam,
     "cn_middle_school": mixed_exam,

@@ -73,6 +73,12 @@ def gsm8k(row: Fields) -> ParsedRow:
     return math_problem(row.text("question"), gold, solutions=[_CALCULATION.sub("", steps)])
 
 
+def livemathbench(row: Fields) -> ParsedRow:
+    """Read LiveMathBench, whose questions of choice have their options beside them."""
+    options = row.texts("options") if row.get("options") else []
+    return math_problem(" ".join([row.text("question"), *options]), row.scalar("answer"))
+
+
 def cloze(row: Fields) -> ParsedRow:
     """Read several blanks, separated by semicolons, as one answer."""
     return math_problem(row.text("question"), row.reference("answer").replace(";", ", "))
@@ -164,6 +170,7 @@ READERS: dict[str, Reader] = {
     "bigmath": question("problem"),
     "minerva_math": question("problem", answer="solution", extract=last_box_text),
     "olympiadbench": olympiadbench,
+    "livemathbench": livemathbench,
     "gaokao2023en": question("question"),
     "gaokao_math_cloze": cloze,
     "cmath": question("question", level="grade", grades=6),
