@@ -509,6 +509,7 @@ def test_the_document_lists_every_format_field_and_source() -> None:
     text = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
     for name, layout in FORMATS.items():
         may = f"[{', '.join(layout.optional)}]" if layout.optional else ""
+        may = "[*]" if layout.optional is None else may
         fields = " ".join(part for part in (", ".join(layout.required), may) if part)
         assert f"| `{name}` | {layout.about} | {fields} |\n" in text, name
     for name, about in FIELDS.items():

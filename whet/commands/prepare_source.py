@@ -43,6 +43,9 @@ def prepare(
         if not force:
             raise ConfigError(f"{folder} is there already: add --force to replace it")
     raw_files = find_raw_files(source, RAW / own, files)
+    for file in source.files:
+        if not any(raw.file is file for raw in raw_files):
+            say(f"no raw file is there for {' or '.join(file.names)}: it is left out")
     total = sum(raw.path.stat().st_size for raw in raw_files)
     with progress_bar("prepare", total) as advance:
         counts = prepare_source(
@@ -64,6 +67,8 @@ def _print_counts(counts: PrepareCounts, folder: Path) -> None:
             say(f"{counts.problems[split]:>9,} problems in {file}")
         if counts.answers[split]:
             say(f"{counts.answers[split]:>9,} answers in {rollout_file(file)}")
+    if counts.num_added:
+        say(f"{counts.num_added:>9,} rows add answers to the problems of earlier rows")
     if not counts.left_out:
         return
     listed = f"; {counts.num_listed:,} are listed in {folder / LEFT_OUT}" * bool(counts.num_listed)

@@ -176,8 +176,9 @@ def _read_grid(value: Json, name: str) -> Json:
 
 
 def _read_cell(cell: Json) -> int | None:
-    is_number = isinstance(cell, int | float) and not isinstance(cell, bool)
-    return int(cell) if is_number and float(cell).is_integer() else None
+    if isinstance(cell, bool) or not isinstance(cell, int | float):
+        return None
+    return int(cell) if float(cell).is_integer() else None
 
 
 def clrs(row: Fields) -> ParsedRow:

@@ -109,11 +109,11 @@ def load_source(name: str) -> tuple[Source, Path]:
             "of your own such as my_source.toml is one too"
         )
     path = Path(name).expanduser() if is_path else FOLDER / f"{name}.toml"
-    source = load_settings(Source, path, ()).config
     try:
+        source = load_settings(Source, path, ()).config
         _check(source)
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(str(error) if path.name in str(error) else f"{path}: {error}") from error
     return source, path
 
 

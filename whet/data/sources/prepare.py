@@ -38,6 +38,8 @@ LEFT_OUT = "left_out.jsonl"
 only counted."""
 MAX_REASONS = 1000
 """Different reasons that are counted one by one."""
+MAX_BAD = 100
+"""Rows at the beginning of a file that may be unreadable; with as many it is of another schema."""
 OTHER = "other reasons"
 REPEAT = "repeats the problem of an earlier row"
 
@@ -56,6 +58,8 @@ class PrepareCounts:
     firsts: dict[str, str] = field(default_factory=dict)
     """The first row that was left out for a reason."""
     num_listed: int = 0
+    num_added: int = 0
+    """Rows that add an answer to the problem of an earlier row."""
 
     def leave_out(self, reason: str, place: str) -> None:
         if reason not in self.left_out and len(self.left_out) >= MAX_REASONS:
@@ -84,8 +88,8 @@ def prepare_source(
     with atomic_folder(out) as folder:
         with ExitStack() as stack:
             run = _Run(source, name, folder, counts, stack)
-            for raw in raw_files:
-                run.read(raw, limit, advance)
+            for file in source.files:
+                run.read_all([raw for raw in raw_files if raw.file is file], limit, advance)
             run.finish()
         if not counts.problems:
             raise DataError(_explain_empty(name, counts))
@@ -104,6 +108,14 @@ def check_replaceable(out: Path) -> None:
         )
 
 
+@dataclass
+class _FileResult:
+    """How many rows of a file could be read, and the first reason why one could not."""
+
+    num_read: int = 0
+    first_error: str = ""
+
+
 class _Run:
     """One preparation: the files it writes, and what it has seen."""
 
@@ -120,26 +132,36 @@ class _Run:
         self._splits: dict[str, Split] = {}
         self._answered = AnsweredProblems()
 
-    def read(self, raw: RawFile, limit: int | None, advance: Advance | None) -> None:
-        """Write the problems of a file's rows."""
+    def read_all(self, raws: list[RawFile], limit: int | None, advance: Advance | None) -> None:
+        """Write the problems of files that are read alike; refuse them where no row can be read.
+
+        So is one of several files, if it has more than a few rows.
+        """
+        results = [self._read(raw, limit, advance) for raw in raws]
+        broken = [result for result in results if result.first_error and not result.num_read]
+        if broken and not any(result.num_read for result in results):
+            raise DataError(f"none of its rows can be read; the first, {broken[0].first_error}")
+
+    def _read(self, raw: RawFile, limit: int | None, advance: Advance | None) -> "_FileResult":
         plan = make_plan(self._source, self._name, raw.file)
-        num_read = num_kept = 0
-        first = ""
-        rows = iterate_rows(raw.path, advance=advance)
-        for row in islice(rows, raw.file.rows):
+        result = _FileResult()
+        num_kept = num_bad = 0
+        for row in islice(iterate_rows(raw.path, advance=advance), raw.file.rows):
             self._counts.rows += 1
             try:
-                is_new = self._add(raw, row, plan)
+                num_kept += self._add(raw, row, plan)
+                result.num_read += 1
             except (ConfigError, DataError) as error:
-                first = first or f"{raw.path} {row.location}: {error}"
+                num_bad += 1
+                result.first_error = result.first_error or f"{raw.path} {row.location}: {error}"
                 self._list(raw, row, str(error))
-                continue
-            num_read += 1
-            num_kept += is_new
+                if num_bad == MAX_BAD and not result.num_read:
+                    raise DataError(
+                        f"none of the first {MAX_BAD} rows can be read: {result.first_error}"
+                    ) from error
             if limit is not None and num_kept >= limit:
                 break
-        if first and not num_read:
-            raise DataError(f"none of its rows can be read; the first, {first}")
+        return result
 
     def finish(self) -> None:
         """Write what the samples hold, and count what is in the files."""
@@ -153,7 +175,7 @@ class _Run:
                 self._counts.left_out[reason] = writer.num_beyond
 
     def _add(self, raw: RawFile, row: SourceRow, plan: ImportPlan) -> bool:
-        """Write a row's problem if it is to be kept; say whether it was."""
+        """Write a row's problem if it is to be kept; say whether it is a new one."""
         place = locate_row(raw.path, row)
         fields = _attach(self._source, raw, row.fields)
         for rule in self._source.keep:
@@ -170,16 +192,17 @@ class _Run:
         if problem.id in self._splits and not parsed.has_replies:
             self._counts.leave_out(REPEAT, place)
             return False
-        self._write(problem, line, parsed.answers)
-        return True
+        return self._write(problem, line, parsed.answers)
 
-    def _write(self, problem: Problem, line: bytes, answers: tuple[Answer, ...]) -> None:
+    def _write(self, problem: Problem, line: bytes, answers: tuple[Answer, ...]) -> bool:
         is_new = problem.id not in self._splits
+        self._counts.num_added += not is_new
         split = self._splits.setdefault(problem.id, problem.split)
         if split not in self._writers:
             self._writers[split] = self._open(split)
         rollouts = self._answered.add(problem, answers)
         self._writers[split].add(problem, line if is_new else None, rollouts)
+        return is_new
 
     def _open(self, split: Split) -> SplitWriter:
         file = problem_file(self._folder, split)
@@ -271,9 +294,10 @@ def _describe(
         "limit": limit,
         "raw_files": facts,
         "rows": counts.rows,
-        "problems": dict(counts.problems),
-        "answers": dict(+counts.answers),
+        "problems": {str(split): count for split, count in counts.problems.items()},
+        "answers": {str(split): count for split, count in counts.answers.items() if count},
         "tasks": dict(counts.tasks),
+        "rows_with_more_answers": counts.num_added,
         "left_out": dict(counts.left_out.most_common()),
     }
 
