@@ -3,6 +3,7 @@ sentence for every mistake."""
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -189,6 +190,14 @@ def test_rows_that_cannot_be_read_are_listed_and_counted(
     assert "2 rows left out; 2 are listed in data/mine/left_out.jsonl" in capsys.readouterr().err
 
 
+def test_one_of_several_files_of_another_schema_is_refused(home: Path) -> None:
+    write_raw([{"question": "1 + 1?", "answer": "It is 2.\n#### 2"}], "gsm8k_test.jsonl")
+    write_raw([{"problem": "1 + 1?", "answer": "It is 2.\n#### 2"}], "gsm8k_train.jsonl")
+    with pytest.raises(DataError, match=r"gsm8k_train\.jsonl line 1: has no field 'question'"):
+        prepare("gsm8k", files=["gsm8k_test.jsonl", "gsm8k_train.jsonl"])
+    assert not Path("data").exists() or list(Path("data").iterdir()) == []
+
+
 def test_a_long_file_of_another_schema_is_refused_after_its_first_rows(home: Path) -> None:
     write_raw(sums(100, rate="often", extra=1), "data/raw/mine/sums.jsonl")
     Path("mine.toml").write_text(MINE.replace('"worked"', '"solved"'))
@@ -264,6 +273,8 @@ def test_files_are_told_by_their_split_or_their_name(
     counts = prepare("gsm8k", files=["gsm8k_test.jsonl", "rl=rows.jsonl"])
     assert counts.problems["test"] == 1
     assert counts.problems["rl"] + counts.problems["dev"] == 1, "a test problem is not trained on"
+    assert counts.left_out["repeats the problem of an earlier row"] == 1
+    assert counts.answers.total() == 2
     prepare("gsm8k", files=["gsm8k_test.jsonl"], force=True)
     assert "no raw file is there for main/train-*.parquet or" in capsys.readouterr().err
 
@@ -327,15 +338,15 @@ class Hub(BaseHTTPRequestHandler):
             self._send(
                 self.files[name], with_body, f'"{hashlib.sha256(name.encode()).hexdigest()}"'
             )
-        elif self.path.startswith("/api/datasets/openai/gsm8k/tree/"):
+        elif re.match(r"/api/datasets/openai/[\w-]+/tree/", self.path):
             entries = [
                 {"type": "file", "path": path, "size": len(body), "oid": "0" * 40}
                 for path, body in self.files.items()
             ]
             self._send(json.dumps(entries).encode(), with_body)
-        elif self.path.startswith("/api/datasets/openai/gsm8k/revision/main"):
+        elif match := re.match(r"/api/datasets/(openai/[\w-]+)/revision/main", self.path):
             siblings = [{"rfilename": path} for path in self.files]
-            about = {"id": "openai/gsm8k", "sha": self.commit, "siblings": siblings}
+            about = {"id": match[1], "sha": self.commit, "siblings": siblings}
             self._send(json.dumps(about).encode(), with_body)
         else:
             self.send_error(404)
@@ -379,6 +390,14 @@ def test_a_source_is_downloaded_from_the_hub_with_its_commit(home: Path, hub: No
     assert isinstance(raw_files, list)
     origins = [file["origin"] for file in raw_files if isinstance(file, dict)]
     assert origins == [f"openai/gsm8k@{Hub.commit}"] * 2
+
+    files = [f'{{ names = ["test.jsonl"], split = "test", hub = "openai/{n}" }}' for n in "ab"]
+    two = f'about = "two"\ntasks = ["math"]\nformat = "gsm8k_test"\nfiles = [{", ".join(files)}]\n'
+    Path("two.toml").write_text(two)
+    subprocess.run([*command, "two.toml"], check=True)
+    facts = read_json(Path("data/two/source.json"))
+    assert isinstance(facts, dict)
+    assert facts["rows"] == 2, "a file of one repository is not taken for that of another"
 
     missing = subprocess.run([*command, "deepmath"], capture_output=True, text=True, check=False)
 
