@@ -118,6 +118,17 @@ def test_a_source_of_ones_own_is_filtered_prompted_split_and_sampled(
     assert "is beyond the sample of 2 of the split test" in said
 
 
+@pytest.mark.parametrize("name", ["rows/sums.jsonl", "rows/*.jsonl", "{home}/rows/sums.jsonl"])
+def test_names_in_a_source_of_ones_own_may_be_paths_from_its_folder(home: Path, name: str) -> None:
+    text = MINE.replace("sums.jsonl", name.format(home=home)).replace('where = "my own disk"', "")
+    (home / "deep").mkdir()
+    (home / "deep" / "mine.toml").write_text(text)
+    with pytest.raises(DataError, match=r"put .* into data/raw/mine, or name files with --file$"):
+        prepare("deep/mine.toml")
+    write_raw(sums(4), "rows/sums.jsonl" if "{" in name else "deep/rows/sums.jsonl")
+    assert prepare("deep/mine.toml").rows == 4
+
+
 def test_new_rows_change_neither_the_split_of_old_ones_nor_the_order_of_a_sample(
     home: Path,
 ) -> None:
@@ -284,7 +295,6 @@ def test_files_are_told_by_their_split_or_their_name(
     [
         ("about =", 'abuot = "x"\nabout =', 'did you mean "about"?'),
         ('["math"]', '["maths"]', "there is no task 'maths'"),
-        ('where = "my own disk"', "", "give hub, or say in where the files can be had"),
         ('prompt = "q"', 'question = "q"', "there is no field 'question'"),
         ("{prompt} Box", "Box", "prompt.template should have {prompt}"),
         ("rl = 0.5", "rl = 0.6", "should add up to 1, not to 1.1"),

@@ -42,7 +42,8 @@ def prepare(
         check_replaceable(folder)
         if not force:
             raise ConfigError(f"{folder} is there already: add --force to replace it")
-    raw_files = find_raw_files(source, RAW / own, files)
+    beside = definition.parent if name != own else None
+    raw_files = find_raw_files(source, RAW / own, files, beside=beside)
     for file in source.files:
         if not any(raw.file is file for raw in raw_files):
             say(f"no raw file is there for {' or '.join(file.names)}: it is left out")

@@ -30,7 +30,8 @@ class SourceFile(Config):
     """Files of rows that are read alike."""
 
     names: tuple[str, ...] = Field(min_length=1)
-    """Patterns of their paths, in the hub's repository or in the folder of raw files."""
+    """Patterns of their paths: in the hub's repository, in the folder of raw files, or from the
+    folder of a source of one's own."""
     split: Split | Mapping[Split, float] | None = None
     """The split of the rows, or fractions by the hash of their prompt; None takes the rows' own."""
     hub: str | None = None
@@ -132,8 +133,6 @@ def _check(source: Source) -> None:
             find_format(layout)
         if isinstance(file.split, Mapping):
             split_by_hash("", file.split, source.seed)
-        if file.hub is None and source.hub is None and not source.where:
-            raise ConfigError("give hub, or say in where the files can be had")
     if source.map:
         parse_mapping([f"{field}={column}" for field, column in source.map.items()], "math")
     if "{prompt}" not in source.prompt.template:

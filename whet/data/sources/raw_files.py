@@ -1,4 +1,5 @@
-"""Find the raw files of a source: those a user names, a folder of them, or the hub's.
+"""Find the raw files of a source: those a user names, a folder of them, those beside a source of
+the user's own, or the hub's.
 
 Without them, one sentence says which files to put where.
 """
@@ -35,11 +36,18 @@ class RawFile:
     """The hub's repository and commit, or the folder's path."""
 
 
-def find_raw_files(source: Source, folder: Path, given: Sequence[str]) -> list[RawFile]:
-    """Take the files that are given, else those in the folder, else download them."""
+def find_raw_files(
+    source: Source, folder: Path, given: Sequence[str] = (), *, beside: Path | None = None
+) -> list[RawFile]:
+    """Take the files that are given, else those in the folder, else download them.
+
+    Names in a source of the user's own may be paths from the folder `beside`, where its file is.
+    """
     if given:
         return [raw for text in given for raw in _match_given(source, text)]
     if found := list(_search(source, folder, str(folder))):
+        return found
+    if beside is not None and (found := list(_look_beside(source, beside))):
         return found
     return [raw for hub in _list_hubs(source, folder) for raw in _download(source, hub, folder)]
 
@@ -80,6 +88,16 @@ def _search(source: Source, folder: Path, origin: str, hub: str | None = None) -
                 yield RawFile(path=path, file=file, folder=folder, origin=origin)
 
 
+def _look_beside(source: Source, folder: Path) -> Iterator[RawFile]:
+    for file in source.files:
+        for name in file.names:
+            root = Path("/") if Path(name).is_absolute() else folder
+            for path in sorted(root.glob(name.lstrip("/"))):
+                if path.is_file() and file_ending(path):
+                    origin = str(path.parent)
+                    yield RawFile(path=path, file=file, folder=folder, origin=origin)
+
+
 def _matches(file: SourceFile, path: str) -> bool:
     name = path.rpartition("/")[2]
     return any(fnmatch(path, pattern) or fnmatch(name, pattern) for pattern in file.names)
@@ -89,7 +107,8 @@ def _list_hubs(source: Source, folder: Path) -> list[str]:
     hubs = [file.hub or source.hub for file in source.files]
     known = list(dict.fromkeys(hub for hub in hubs if hub is not None))
     if not known:
-        raise DataError(f"{_ask_for(source, source.files, folder)}; {source.where}")
+        where = f"; {source.where}" if source.where else ""
+        raise DataError(f"{_ask_for(source, source.files, folder)}{where}")
     return known
 
 
