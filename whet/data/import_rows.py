@@ -208,7 +208,12 @@ class AnsweredProblems:
         problem = replace(problem, source_id=source_id, level=level, split=split)
         first = self._counts[problem.id]
         self._counts[problem.id] += len(answers)
-        return [_to_rollout(problem, answer, n) for n, answer in enumerate(answers, start=first)]
+        return to_rollouts(problem, answers, first=first)
+
+
+def to_rollouts(problem: Problem, answers: Sequence[Answer], *, first: int = 0) -> list[Rollout]:
+    """Make rollouts of answers to a problem, numbered from `first`."""
+    return [_to_rollout(problem, answer, n) for n, answer in enumerate(answers, start=first)]
 
 
 def _to_rollout(problem: Problem, answer: Answer, number: int) -> Rollout:

@@ -18,9 +18,10 @@ from whet.data.import_rows import (
     locate_row,
     parse_row,
     rollout_file,
+    to_rollouts,
 )
 from whet.data.importers import find_format
-from whet.data.importers.base import Answer, Fields, ParsedRow
+from whet.data.importers.base import Fields, ParsedRow
 from whet.data.importers.mapped import parse_mapping
 from whet.data.problems import problem_file
 from whet.data.row_files import Advance, Row, SourceRow, iterate_rows
@@ -30,7 +31,7 @@ from whet.data.sources.sampling import SplitWriter
 from whet.data.splits import split_by_hash
 from whet.errors import ConfigError, DataError
 from whet.store.files import atomic_folder, hash_file, read_json, sha256, to_line, write_json
-from whet.types import Json, Message, Problem, Split
+from whet.types import Json, Message, Problem, Rollout, Split
 
 PROVENANCE = "source.json"
 LEFT_OUT = "left_out.jsonl"
@@ -192,15 +193,18 @@ class _Run:
         if problem.id in self._splits and not parsed.has_replies:
             self._counts.leave_out(REPEAT, place)
             return False
-        return self._write(problem, line, parsed.answers)
+        if parsed.has_replies:
+            rollouts = self._answered.add(problem, parsed.answers)
+        else:
+            rollouts = to_rollouts(problem, parsed.answers)
+        return self._write(problem, line, rollouts)
 
-    def _write(self, problem: Problem, line: bytes, answers: tuple[Answer, ...]) -> bool:
+    def _write(self, problem: Problem, line: bytes, rollouts: list[Rollout]) -> bool:
         is_new = problem.id not in self._splits
         self._counts.num_added += not is_new
         split = self._splits.setdefault(problem.id, problem.split)
         if split not in self._writers:
             self._writers[split] = self._open(split)
-        rollouts = self._answered.add(problem, answers)
         self._writers[split].add(problem, line if is_new else None, rollouts)
         return is_new
 
