@@ -37,6 +37,7 @@ LIVEBENCH: dict[str, exact.Kind] = {
     "connections": "groups",
     "tablejoin": "mapping",
     "typos": "text",
+    "plot_unscrambling": "order",
 }
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
