@@ -20,6 +20,7 @@ from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.cli import app
 from whet.config import Config, kind_of, load_settings
+from whet.data.sources import load_source
 from whet.grading.check_task import check_grader
 from whet.grading.limits import Limits
 from whet.pipeline.pipeline import KINDS, PipelineConfig
@@ -158,7 +159,10 @@ def test_make_commands_name_targets_of_the_makefile() -> None:
 def test_an_experiment_in_the_documents_loads(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
     file.write_text(block.text)
-    load_settings(CLASSES[kind_of(file)], file, [])
+    if block.place.startswith("sources.md"):
+        load_source(str(file))
+    else:
+        load_settings(CLASSES[kind_of(file)], file, [])
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)

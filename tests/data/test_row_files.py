@@ -214,3 +214,22 @@ def test_a_row_that_would_fill_the_memory_is_refused(
         rows(file)
     with pytest.raises(DataError, match=r"a\.jsonl line 2 is longer than"):
         rows(written(tmp_path, "a.jsonl", '{"a": 1}\n' + "x" * 1001))
+
+
+def test_an_object_of_rows_by_number_is_a_list_of_rows(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_text('{"7": {"q": "a"}, "8": {"q": "b", "id": "own"}}')
+    rows = [(row.location, row.fields) for row in iterate_rows(file)]
+    assert rows == [("row 1", {"id": "7", "q": "a"}), ("row 2", {"id": "own", "q": "b"})]
+    file.write_text('{"7": {"q": "a"}, "8": 5}')
+    with pytest.raises(DataError, match="row 2 holds 5, which should be an object"):
+        list(iterate_rows(file))
+
+
+def test_an_object_over_several_lines_is_one_row(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_text('{\n  "train": [1],\n  "test": 2\n}\n')
+    assert [row.fields for row in iterate_rows(file)] == [{"train": [1], "test": 2}]
+    file.write_text('{\n  "train": [1],\n')
+    with pytest.raises(DataError, match="broken JSON"):
+        list(iterate_rows(file))

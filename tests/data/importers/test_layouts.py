@@ -317,7 +317,7 @@ def test_no_row_can_raise_anything_but_a_data_error(name: str) -> None:
     for _ in range(150):
         row = {
             field: rng.choice(JUNK)
-            for field in (*layout.required, *layout.optional)
+            for field in (*layout.required, *(layout.optional or ()))
             if rng.random() < 0.9
         }
         if "data_source" in row:
