@@ -12,6 +12,7 @@ data = typer.Typer(
 
 _argument = partial(typer.Argument, show_default=False)
 _required = partial(typer.Option, show_default=False)
+_Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
 
 @data.command("import", context_settings={"allow_extra_args": True})
@@ -61,3 +62,47 @@ def show_data(
     from whet.commands.problem_files import show_problems
 
     show_problems(file, n)
+
+
+_Files = Annotated[list[Path], _argument(help="Files of problems.")]
+
+
+@data.command()
+def clean(
+    files: _Files,
+    out: Annotated[Path, _required(help="The file of problems to write.")],
+    near: Annotated[
+        float, typer.Option(help="Jaccard similarity of near duplicates; 1 leaves them in.")
+    ] = 0.8,
+    any_answer: Annotated[
+        bool, typer.Option("--any-answer", help="Near duplicates may have other answers.")
+    ] = False,
+    against: Annotated[
+        list[Path] | None, typer.Option(help="An evaluation file, or a folder of them.")
+    ] = None,
+    ngram: Annotated[int, typer.Option(help="Words in a row that make an overlap.")] = 13,
+    model: Annotated[
+        str | None, typer.Option(help="A model, whose tokens are counted for --max-tokens.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Longest prompt to keep.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="An HTML page of statistics to write.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that read; as many as processors by default.")
+    ] = None,
+    force: _Force = False,
+) -> None:
+    """Leave out long prompts, duplicates, and overlap with evaluations."""
+    from whet.commands.clean_files import CleanOptions, clean_problems
+
+    options = CleanOptions(
+        near=near,
+        is_any_answer=any_answer,
+        against=tuple(against or ()),
+        ngram=ngram,
+        model=model,
+        max_tokens=max_tokens,
+        workers=workers,
+    )
+    clean_problems(files, out, options, report=report, force=force)

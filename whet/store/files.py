@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from math import isfinite, isinf
 from pathlib import Path
 
-from whet.errors import DataError
+from whet.errors import ConfigError, DataError
 from whet.types import Json, compact
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -56,6 +56,13 @@ def check_target(path: Path) -> None:
     if not stat.S_ISREG(mode):
         what = "a folder" if stat.S_ISDIR(mode) else "no plain file"
         raise DataError(f"cannot write {path}: it is {what}; choose another --out")
+
+
+def check_overwrite(path: Path, *, force: bool) -> None:
+    """Refuse to replace a file that is there, unless that is asked for; see `check_target`."""
+    check_target(path)
+    if path.exists() and not force:
+        raise ConfigError(f"{path} is there already: add --force to replace it")
 
 
 @contextmanager
