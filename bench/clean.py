@@ -137,7 +137,7 @@ def change_words(words: list[str], vocabulary: list[str], numbers: random.Random
 
 
 def jaccard(first: list[str], second: list[str]) -> float:
-    one, two = (set(zip(words, words[1:], words[2:])) for words in (first, second))
+    one, two = (set(zip(words, words[1:], words[2:], strict=False)) for words in (first, second))
     return len(one & two) / len(one | two)
 
 

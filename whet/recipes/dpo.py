@@ -6,7 +6,6 @@ from pydantic import Field
 
 from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.config import Config
-from whet.data.problems import load_problems
 from whet.data.rollout_datasets import Fault, PairRule, PreferencePairs, make_preference_pairs
 from whet.errors import DataError
 from whet.recipes.checkpointing import CollapseGuard, GuardConfig
@@ -15,7 +14,10 @@ from whet.recipes.training import (
     Session,
     TrainingConfig,
     finish,
+    leave_out_held,
+    load_training,
     open_session,
+    problem_of,
     read_data,
     take_batch,
 )
@@ -138,10 +140,10 @@ def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
     """Read the answers to compare; without `data`, sample them from the starting model."""
     run = session.run
     if cfg.data is not None:
-        return read_data(cfg.data)
+        return leave_out_held(read_data(cfg.data), cfg, session.task, problem_of)
     if 0 in run.rollout_steps("train"):
         return run.rollouts("train", 0)
-    problems = load_problems(session.task, cfg.problems, cfg.own.split)[: cfg.own.problems]
+    problems = load_training(cfg, session.task, cfg.own.split)[: cfg.own.problems]
     groups = collect(
         session.policy.chat_engine,
         session.grader,

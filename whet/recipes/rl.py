@@ -8,11 +8,17 @@ from pydantic import Field, model_validator
 
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.feed import CurriculumConfig, Feed, MixedCurriculum
-from whet.data.problems import load_problems
 from whet.engine.base import Sampling
 from whet.grading.check_task import precheck
 from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfig
-from whet.recipes.training import Session, TrainingConfig, check_exactness, finish, open_session
+from whet.recipes.training import (
+    Session,
+    TrainingConfig,
+    check_exactness,
+    finish,
+    load_training,
+    open_session,
+)
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import (
@@ -113,7 +119,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of answers, and makes the better answers of each
     group more likely."""
     task = build_task(cfg.task)
-    problems = load_problems(task, cfg.problems, "rl")
+    problems = load_training(cfg, task)
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task)
     feed = build_feed(cfg, session.filter_trainable(problems))

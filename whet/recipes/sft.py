@@ -12,12 +12,15 @@ from whet.recipes.training import (
     STEPS_PER_LINE,
     TrainingConfig,
     finish,
+    leave_out_held,
     open_session,
+    problem_of,
     read_data,
     take_batch,
 )
 from whet.rng import derive
 from whet.store.run import RunStore
+from whet.tasks.task_config import build_task
 from whet.track.metrics import open_trackers
 from whet.track.progress import console, get_console, progress_bar
 from whet.train.learner import set_loss_weights
@@ -50,9 +53,10 @@ class SFTConfig(TrainingConfig):
 
 def sft(cfg: SFTConfig, run: RunStore) -> None:
     """Fine-tune a model on stored answers: tokenise, shuffle, step, validate, save."""
-    rollouts = read_answers(cfg)
+    task = build_task(cfg.task)
+    rollouts = leave_out_held(read_answers(cfg), cfg, task, problem_of)
     model_seed = derive(cfg.seed, "model")
-    session = open_session(cfg, run, texts=list_texts(rollouts), model_seed=model_seed)
+    session = open_session(cfg, run, task=task, texts=list_texts(rollouts), model_seed=model_seed)
     policy = session.policy
     clock = session.clock
     view = make_sft_examples(rollouts, policy.chat, policy.engine.context)

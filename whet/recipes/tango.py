@@ -16,7 +16,6 @@ from pydantic import Field, model_validator
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.algos.verifier import Agreement, BalanceRule, agreement, class_weights, verifier_metrics
 from whet.data.feed import Feed
-from whet.data.problems import load_problems
 from whet.engine.base import Sampling
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
@@ -31,6 +30,7 @@ from whet.recipes.training import (
     TrainingConfig,
     check_exactness,
     finish,
+    load_training,
     open_session,
 )
 from whet.rewards.spec import RewardSpec
@@ -250,7 +250,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         raise ConfigError(
             f"the task is named {task.name!r}, as the verifier's own is: give it another name"
         )
-    problems = load_problems(task, cfg.problems, "rl")
+    problems = load_training(cfg, task)
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task, judge=judge)
     feed = Feed(session.filter_trainable(problems), seed=derive(cfg.seed, "feed"))

@@ -1,6 +1,6 @@
 """Shared by recipes: the settings of a stage, and how training opens, reads its data and ends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from whet.algos.settings import AlgoConfig
 from whet.config import Config
-from whet.data.problems import load_split
+from whet.data.problems import ask_text, load_problems, load_validation
 from whet.engine.base import Sampling
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError, DataError
@@ -39,7 +39,7 @@ from whet.train.memory import peak_counter
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_learners, build_policy, set_determinism
 from whet.train.selftest import Exactness, check_exact
-from whet.types import Json, Problem, Rollout
+from whet.types import Json, Problem, Rollout, Split
 from whet.world import ClusterConfig, get_world
 
 T = TypeVar("T")
@@ -186,7 +186,7 @@ class Session:
     ) -> CheckpointManager:
         """Build the checkpoint manager, with a validator."""
         cfg = self.cfg
-        problems = load_split(self.task, cfg.problems, cfg.validation.split)
+        problems = load_held_out(cfg, self.task)
         problems = self.filter_fitting(problems) if problems else []
         validator = Validator(cfg.validation, self.grader, problems, cfg.sampling, seed=cfg.seed)
         return CheckpointManager(
@@ -251,6 +251,47 @@ def open_session(
         grader=Grader([task] if judge is None else [task, judge], cfg.grading),
         clock=Clock(peak_bytes=peak_counter(model.device)),
     )
+
+
+def load_training(cfg: TrainingConfig, task: Task, split: Split = "rl") -> list[Problem]:
+    """Load the problems to train on, without those that are held out for validation."""
+    problems = load_problems(task, cfg.problems, split)
+    return leave_out_held(problems, cfg, task, lambda problem: problem)
+
+
+def leave_out_held(
+    items: Sequence[T], cfg: TrainingConfig, task: Task, problem_of: Callable[[T], Problem]
+) -> list[T]:
+    """Leave out what asks the same as problems that are held out, and say how many these are.
+
+    A folder of problems that has a file for validation, or a run without one, holds none out.
+    """
+    held_out, is_made = load_validation(
+        task, cfg.problems, cfg.validation.split, is_needed=cfg.validation.every > 0
+    )
+    if not is_made:
+        return list(items)
+    say(
+        f"{cfg.problems} has no problems-{cfg.validation.split}.jsonl: {len(held_out):,} of its "
+        "problems are held out of training, to validate on"
+    )
+    texts = {ask_text(problem) for problem in held_out}
+    kept = [item for item in items if ask_text(problem_of(item)) not in texts]
+    if not kept:
+        raise DataError(f"{cfg.problems} has too few problems to train and to validate on")
+    return kept
+
+
+def problem_of(rollout: Rollout) -> Problem:
+    return rollout.problem
+
+
+def load_held_out(cfg: TrainingConfig, task: Task) -> list[Problem]:
+    """Load the problems to validate on; none where there are none and none are needed."""
+    problems, _ = load_validation(
+        task, cfg.problems, cfg.validation.split, is_needed=cfg.validation.every > 0
+    )
+    return problems
 
 
 def leave_out_long(
