@@ -7,11 +7,15 @@ from typing import Annotated
 import typer
 
 data = typer.Typer(
-    help="Problems in files: import, make, show.", no_args_is_help=True, rich_markup_mode=None
+    help="Problems in files: import, make, clean, split, mix, show.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 _argument = partial(typer.Argument, show_default=False)
 _required = partial(typer.Option, show_default=False)
+_BINS = typer.Option(help="Words from easy to hard, edges, or a number of equal parts.")
+_REVERSE = typer.Option("--reverse", help="Low numbers are hard, as pass rates are.")
 _Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
 
@@ -31,12 +35,26 @@ def import_(
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop at a row that cannot be read.")
     ] = False,
+    level: Annotated[str | None, typer.Option(help="The column that levels are made of.")] = None,
+    bins: Annotated[str | None, _BINS] = None,
+    reverse: Annotated[bool, _REVERSE] = False,
 ) -> None:
     """Turn rows of any known layout into problems."""
     from whet.commands.problem_files import import_file
 
     pairs = [*(map or ()), *ctx.args]
-    import_file(file, out, format=format, map=pairs, task=task, split=split, is_strict=strict)
+    import_file(
+        file,
+        out,
+        format=format,
+        map=pairs,
+        task=task,
+        split=split,
+        level=level,
+        bins=bins,
+        is_reversed=reverse,
+        is_strict=strict,
+    )
 
 
 @data.command()
@@ -55,13 +73,17 @@ def make(
 
 @data.command("show")
 def show_data(
-    file: Annotated[Path, _argument(help="A file of problems.")],
+    file: Annotated[Path, _argument(help="A file of problems, or of rollouts (.parquet).")],
     n: Annotated[int, typer.Option("-n", help="How many.")] = 3,
 ) -> None:
-    """Print problems as a person would want to read them."""
+    """Print problems, or answers to them, as a person would want to read them."""
     from whet.commands.problem_files import show_problems
+    from whet.commands.show_rollouts import has_rollouts, show_rollouts
 
-    show_problems(file, n)
+    if has_rollouts(file):
+        show_rollouts(file, n)
+    else:
+        show_problems(file, n)
 
 
 _Files = Annotated[list[Path], _argument(help="Files of problems.")]
@@ -106,3 +128,70 @@ def clean(
         workers=workers,
     )
     clean_problems(files, out, options, report=report, force=force)
+
+
+@data.command()
+def split(
+    files: _Files,
+    out: Annotated[Path, _required(help="The folder to write problems-SPLIT.jsonl into.")],
+    fractions: Annotated[
+        str, typer.Option(help="The share of each split.")
+    ] = "rl=0.9,dev=0.05,test=0.05",
+    seed: Annotated[int, typer.Option(help="Other seeds split otherwise.")] = 0,
+    force: _Force = False,
+) -> None:
+    """Split problems by what they ask; added rows move no old ones."""
+    from whet.commands.mix_files import split_problems
+
+    split_problems(files, out, fractions=fractions, seed=seed, force=force)
+
+
+@data.command()
+def mix(
+    inputs: Annotated[list[str], _argument(help="Files of problems, each FILE or FILE=WEIGHT.")],
+    out: Annotated[Path, _required(help="The file of problems to write.")],
+    n: Annotated[int | None, typer.Option("-n", help="How many; all by default.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Deal evenly over task, level, source or split: task,level.")
+    ] = None,
+    quota: Annotated[
+        list[str] | None, typer.Option(help="VALUE=ROWS, the most of a value of the first --by.")
+    ] = None,
+    order: Annotated[str, typer.Option(help="shuffle, or level for a curriculum.")] = "shuffle",
+    level: Annotated[
+        str | None, typer.Option(help="The column that levels are made of: payload.difficulty.")
+    ] = None,
+    bins: Annotated[str | None, _BINS] = None,
+    reverse: Annotated[bool, _REVERSE] = False,
+    seed: Annotated[int, typer.Option(help="Other seeds take other rows.")] = 0,
+    force: _Force = False,
+) -> None:
+    """Take a volume of problems, dealt over inputs, tasks and levels."""
+    from whet.commands.mix_files import MixOptions, mix_problems
+
+    options = MixOptions(
+        n=n,
+        by=by,
+        quotas=tuple(quota or ()),
+        order=order,
+        seed=seed,
+        level=level,
+        bins=bins,
+        is_reversed=reverse,
+    )
+    mix_problems(inputs, out, options, force=force)
+
+
+@data.command()
+def stats(
+    files: _Files,
+    model: Annotated[
+        str | None, typer.Option(help="Count the tokens of prompts to this model.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="An HTML page to write.")] = None,
+    force: _Force = False,
+) -> None:
+    """Count problems by task, source, level, split and length."""
+    from whet.commands.problem_stats import count_problems
+
+    count_problems(files, model=model, report=report, force=force)

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from whet.commands.problem_stats import make_page
 from whet.data.clean.cleaning import CleanPlan, Outcome, Reason, decide, write_outcome
 from whet.data.clean.near import MIN_THRESHOLD
 from whet.data.clean.overlap import MIN_WORDS
+from whet.data.stats import ProblemStats
 from whet.errors import ConfigError, DataError
+from whet.evals.data_page import write_page
 from whet.models.load import resolve
 from whet.store.files import check_overwrite
 from whet.store.run import model_folder
@@ -55,8 +58,12 @@ def clean_problems(
     outcome = decide(files, plan, progress_bar)
     if not outcome.num_kept:
         raise DataError(f"no row would be left: {_join_counts(outcome)}; nothing is written")
-    write_outcome(outcome, out, left_out, progress_bar)
+    stats = ProblemStats(unit="words" if plan.tokenizer is None else "tokens")
+    on_kept = None if report is None else stats.add
+    write_outcome(outcome, out, left_out, progress_bar, on_kept=on_kept)
     _print_outcome(outcome, out, left_out)
+    if report is not None:
+        write_page(make_page(out.name, stats, outcome), report)
     return outcome
 
 

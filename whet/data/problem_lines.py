@@ -73,7 +73,7 @@ class ProblemLines:
         handles = [file.open("rb") for file in self.files]
         try:
             for row in rows:
-                handle = handles[self._file_of(row)]
+                handle = handles[self.file_of(row)]
                 handle.seek(self._offsets[row])
                 yield handle.readline(MAX_ROW_BYTES + 1)
         finally:
@@ -82,7 +82,7 @@ class ProblemLines:
 
     def locate(self, row: int) -> str:
         """Name the file and line of a row."""
-        return f"{self.files[self._file_of(row)]} line {self._line_numbers[row]}"
+        return f"{self.files[self.file_of(row)]} line {self._line_numbers[row]}"
 
     def parse(self, row: int, line: bytes) -> Problem:
         return parse_problem(line, self.locate(row))
@@ -93,7 +93,8 @@ class ProblemLines:
             if _version(file) != version:
                 raise DataError(f"{file} has changed while it was read: run the command again")
 
-    def _file_of(self, row: int) -> int:
+    def file_of(self, row: int) -> int:
+        """Return the number of a row's file, also while it is scanned."""
         return min(bisect_right(self._first_rows, row), len(self.files)) - 1
 
 

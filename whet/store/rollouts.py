@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,9 +29,9 @@ def write_rollouts(path: Path, groups: Iterable[Group]) -> None:
         pq.write_table(pa.table(columns), new, compression="zstd")
 
 
-def read_rollouts(path: Path) -> list[Rollout]:
-    """Read all rollouts of a file in their order; equal problems are one object."""
-    table = read_columns(path)
+def read_rollouts(path: Path, limit: int | None = None) -> list[Rollout]:
+    """Read rollouts of a file in their order, the first `limit` or all; equal problems are one."""
+    table = read_columns(path, limit)
     try:
         return _from_table(table)
     except (KeyError, TypeError, ValueError, DataError) as error:
@@ -115,10 +115,20 @@ def _read_scores(table: pa.Table) -> list[Score | None]:
     ]
 
 
-def read_columns(path: Path) -> pa.Table:
-    """Read a file as a table, without parsing its cells."""
+def read_columns(path: Path, limit: int | None = None) -> pa.Table:
+    """Read a file as a table, or its first rows, without parsing its cells."""
     with _open_parquet(path) as file:
-        return file.read()
+        if limit is None:
+            return file.read()
+        return pa.Table.from_batches(
+            islice(file.iter_batches(batch_size=limit), 1), file.schema_arrow
+        )
+
+
+def is_rollout_file(path: Path) -> bool:
+    """Whether a Parquet file has the columns of rollouts."""
+    with _open_parquet(path) as file:
+        return {"problem", "prompt_tokens", "text"} <= set(file.schema_arrow.names)
 
 
 def check_parquet(path: Path) -> None:

@@ -58,7 +58,7 @@ class Mapped:
     task: str | None
 
     def parse(self, row: Mapping[str, Json]) -> ParsedRow:
-        fields = Fields({name: _column(row, column) for name, column in self.columns.items()})
+        fields = Fields({name: read_column(row, column) for name, column in self.columns.items()})
         payload = {
             name.removeprefix("payload."): value
             for name, value in fields.items()
@@ -194,7 +194,7 @@ def _level(fields: Fields) -> float | None:
     return level
 
 
-def _column(row: Mapping[str, Json], path: str) -> Json:
+def read_column(row: Mapping[str, Json], path: str) -> Json:
     """Read a column by its name, or by a path with dots."""
     if path in row:
         return row[path]
