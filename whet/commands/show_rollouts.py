@@ -30,8 +30,10 @@ def show_rollouts(file: Path, n: int = 3, *, console: Console | None = None) -> 
                 Text(f"{title}\n", style="bold").append(content, style="not bold")
                 for title, content in sections
             ]
-            title = Text(format_rollout_heading(rollout))
-            console.print(Panel(Group(*parts), title=title, title_align="left", border_style="dim"))
+            heading = Text(format_rollout_heading(rollout))
+            console.print(
+                Panel(Group(*parts), title=heading, title_align="left", border_style="dim")
+            )
         else:
             lines = [format_rollout_heading(rollout)]
             for title, content in sections:

@@ -29,7 +29,7 @@ class ProblemStats:
     sources: Counter[str] = field(default_factory=Counter)
     splits: Counter[str] = field(default_factory=Counter)
     levels: Counter[str] = field(default_factory=Counter)
-    lengths: array[int] = field(default_factory=lambda: array("i"))
+    lengths: "array[int]" = field(default_factory=lambda: array("i"))
 
     def add(self, problem: Problem, length: int) -> None:
         self.num_problems += 1

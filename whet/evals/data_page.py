@@ -1,4 +1,4 @@
-"""A page of statistics: a static HTML file of bars, in the style of the report, without a script."""
+"""A page of statistics: a static HTML file of bars, in the style of the report, with no script."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from whet.data.clean.near import choose_band_size, find_near_duplicates, pair_candidates
 from whet.data.clean.overlap import NGRAM, EvalIndex, build_index, hash_text, list_eval_files
 from whet.data.clean.scan import MIN_SHARED_BYTES, ChunkScan, ScanPlan, hash_answer, scan_chunks
-from whet.data.clean.words import Hashes, Indices, Words, hash_words, normalise
+from whet.data.clean.words import Hashes, Indices, Words, hash_words, list_words, normalise
 from whet.data.problem_lines import ProblemLines, to_question
 from whet.errors import DataError
 from whet.store.files import atomic_path, to_line
@@ -82,6 +82,8 @@ class Outcome:
     """Exact duplicates with another answer, counted as they are written."""
     counts: Counter[Reason] = field(default_factory=Counter)
     overlap_files: Counter[str] = field(default_factory=Counter)
+    shared: dict[int, str] = field(default_factory=dict)
+    """The first words that a row shares with an evaluation question."""
 
     @property
     def num_kept(self) -> int:
@@ -197,21 +199,37 @@ def _leave_out_overlap(
     with progress("compare", len(suspects)) as advance:
         for start in range(0, len(suspects), BATCH):
             rows = suspects[start : start + BATCH]
-            texts = _read_texts(outcome.lines, rows.tolist())
-            hashes = np.array([hash_text(text) for text in texts], dtype=np.uint64)
-            places, ngrams = index.find(hash_words(texts), hashes)
-            owners = Counter[tuple[int, int]](
-                (place, int(index.owners[ngram]))
-                for place, ngram in zip(places.tolist(), ngrams.tolist(), strict=True)
-                if not is_common[ngram]
-            )
-            best = dict[int, int]()
-            for (place, owner), _ in reversed(owners.most_common()):
-                best[place] = owner
-            outcome.leave_out(rows[list(best)], Reason.OVERLAP)
-            outcome.partners[rows[list(best)]] = list(best.values())
-            outcome.overlap_files.update(index.texts[owner].file for owner in best.values())
+            _compare_batch(outcome, index, rows, is_common)
             advance(len(rows))
+
+
+def _compare_batch(
+    outcome: Outcome, index: EvalIndex, rows: Indices, is_common: NDArray[np.bool_]
+) -> None:
+    """Leave out rows that share an n-gram with a question; the one that shares most is named."""
+    texts = _read_texts(outcome.lines, rows.tolist())
+    hashes = np.array([hash_text(text) for text in texts], dtype=np.uint64)
+    matches = index.find(hash_words(texts), hashes)
+    is_rare = ~is_common[matches.ngrams]
+    shared: dict[int, Counter[int]] = {}
+    first: dict[int, tuple[int, int]] = {}
+    for text, ngram, word in zip(
+        matches.texts[is_rare].tolist(),
+        matches.ngrams[is_rare].tolist(),
+        matches.words[is_rare].tolist(),
+        strict=True,
+    ):
+        shared.setdefault(text, Counter())[int(index.owners[ngram])] += 1
+        first.setdefault(text, (word, int(index.lengths[ngram])))
+    outcome.leave_out(rows[list(shared)], Reason.OVERLAP)
+    for text, owners in shared.items():
+        ((owner, _),) = owners.most_common(1)
+        row = int(rows[text])
+        outcome.partners[row] = owner
+        outcome.overlap_files[index.texts[owner].file] += 1
+        start, length = first[text]
+        words = list_words(texts[text])
+        outcome.shared[row] = " ".join(words[start : start + length] if length else words)
 
 
 def _leave_out_exact(outcome: Outcome, hashes: Hashes) -> None:
@@ -258,7 +276,7 @@ def _describe(outcome: Outcome, row: int, line: bytes) -> dict[str, Json]:
     elif reason is Reason.OVERLAP:
         assert outcome.index is not None, "an overlap is with an indexed text"
         text = outcome.index.texts[partner]
-        fields |= {"partner": text.id, "partner_at": str(text)}
+        fields |= {"partner": text.id, "partner_at": str(text), "shared": outcome.shared[row]}
     else:
         kept = lines.parse(partner, next(lines.read([partner])))
         fields |= {"partner": kept.id, "partner_at": lines.locate(partner)}

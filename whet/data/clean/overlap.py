@@ -43,6 +43,16 @@ class EvalText:
         return f"{self.file} {self.location}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Matches:
+    """Where texts and the index agree: for each place the text, the number of the n-gram, and the
+    first of its words in the text."""
+
+    texts: Indices
+    ngrams: Indices
+    words: Indices
+
+
 class EvalIndex:
     """The n-grams of evaluation questions, sorted by hash, each with a question that has it."""
 
@@ -50,14 +60,16 @@ class EvalIndex:
         self,
         hashes: Hashes,
         owners: Indices,
+        lengths: Indices,
         *,
-        sizes: Sequence[int],
         texts: Sequence[EvalText],
         num_rows: int,
     ) -> None:
         self.hashes = hashes
         self.owners = owners
-        self.sizes = tuple(sizes)
+        self.lengths = lengths
+        """Words of each n-gram; 0 for the whole of a short text."""
+        self.sizes = [size for size in np.unique(lengths).tolist() if size]
         self.texts = tuple(texts)
         self.num_rows = num_rows
         # One lookup in a sparse table tells most hashes that are not there from the others.
@@ -66,17 +78,17 @@ class EvalIndex:
         self._is_possible = np.zeros(size, dtype=np.bool_)
         self._is_possible[hashes & self._mask] = True
 
-    def find(self, words: Words, text_hashes: Hashes) -> tuple[Indices, Indices]:
-        """Return where texts and the index agree: the text, and the number of the n-gram."""
-        whole = self._look_up(text_hashes)
-        texts = [whole[0]]
-        grams = [whole[1]]
+    def find(self, words: Words, text_hashes: Hashes) -> Matches:
+        """Find what texts share with evaluation questions."""
+        texts, ngrams = self._look_up(text_hashes)
+        parts = [(texts, ngrams, np.zeros_like(texts))]
         for size in self.sizes:
             own = hash_ngrams(words, size)
-            places, numbers = self._look_up(own.hashes)
-            texts.append(np.searchsorted(own.starts, places, side="right") - 1)
-            grams.append(numbers)
-        return np.concatenate(texts), np.concatenate(grams)
+            places, ngrams = self._look_up(own.hashes)
+            texts = np.searchsorted(own.starts, places, side="right") - 1
+            parts.append((texts, ngrams, places - own.starts[texts]))
+        texts, ngrams, first = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Matches(texts=texts, ngrams=ngrams, words=first)
 
     def _look_up(self, hashes: Hashes) -> tuple[Indices, Indices]:
         """Return the places of hashes that are in the index, and their numbers there."""
@@ -105,32 +117,24 @@ def build_index(files: Sequence[Path], n: int, advance: Advance) -> EvalIndex:
     """Index the questions of evaluation files; equal questions are one."""
     seen: set[int] = set()
     texts: list[EvalText] = []
-    parts: list[tuple[Hashes, Indices]] = []
-    sizes: set[int] = set()
+    parts: list[tuple[Hashes, Indices, Indices]] = []
     num_rows = 0
     for batch in _batch(_read_all(files, advance)):
         num_rows += len(batch)
         new = {key: pair for pair in batch if (key := hash_text(pair[0])) not in seen}
         keys = np.fromiter(new, dtype=np.uint64, count=len(new))
-        hashes, owners, found_sizes = _list_ngrams([text for text, _ in new.values()], keys, n)
-        parts.append((hashes, owners + len(texts)))
+        hashes, owners, lengths = _list_ngrams([text for text, _ in new.values()], keys, n)
+        parts.append((hashes, owners + len(texts), lengths))
         texts += [place for _, place in new.values()]
         seen.update(new)
-        sizes |= found_sizes
     if not texts:
         raise DataError(f"--against {', '.join(map(str, files))}: there is no question in it")
-    hashes = np.concatenate([part[0] for part in parts])
-    owners = np.concatenate([part[1] for part in parts])
+    hashes, owners, lengths = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((owners, hashes))
     hashes, first, counts = np.unique(hashes[order], return_index=True, return_counts=True)
-    is_rare = counts <= MAX_QUESTIONS
-    return EvalIndex(
-        hashes[is_rare],
-        owners[order][first[is_rare]],
-        sizes=sorted(sizes),
-        texts=texts,
-        num_rows=num_rows,
-    )
+    rare = counts <= MAX_QUESTIONS
+    kept = order[first[rare]]
+    return EvalIndex(hashes[rare], owners[kept], lengths[kept], texts=texts, num_rows=num_rows)
 
 
 def hash_text(text: str) -> int:
@@ -139,22 +143,20 @@ def hash_text(text: str) -> int:
     return int.from_bytes(digest, "little")
 
 
-def _list_ngrams(texts: Sequence[str], keys: Hashes, n: int) -> tuple[Hashes, Indices, set[int]]:
-    """List the n-grams of texts and their owners, each once; the whole of shorter texts."""
+def _list_ngrams(texts: Sequence[str], keys: Hashes, n: int) -> tuple[Hashes, Indices, Indices]:
+    """List the n-grams of texts, their owners and lengths, each once; the whole of short texts."""
     words = hash_words(texts)
-    counts = words.counts
-    hashes = [keys[counts < MIN_WORDS]]
-    owners = [np.flatnonzero(counts < MIN_WORDS)]
-    sizes = {min(int(count), n) for count in np.unique(counts) if count >= MIN_WORDS}
-    for size in sizes:
+    sizes = np.where(words.counts < MIN_WORDS, 0, np.minimum(words.counts, n))
+    short = np.flatnonzero(sizes == 0)
+    parts = [(keys[short], short, np.zeros_like(short))]
+    for size in set(sizes.tolist()) - {0}:
         grams = hash_ngrams(words, size)
-        owner = np.repeat(np.arange(len(texts)), grams.counts)
-        is_own = np.minimum(counts, n)[owner] == size
-        hashes.append(grams.hashes[is_own])
-        owners.append(owner[is_own])
-    both = np.stack([np.concatenate(hashes), np.concatenate(owners).astype(np.uint64)])
-    both = np.unique(both, axis=1)
-    return both[0], both[1].astype(np.int64), sizes
+        owners = np.repeat(np.arange(len(texts)), grams.counts)
+        own = sizes[owners] == size
+        parts.append((grams.hashes[own], owners[own], np.full(int(own.sum()), size)))
+    hashes, owners, lengths = (np.concatenate(column) for column in zip(*parts, strict=True))
+    _, once = np.unique(np.stack([hashes, owners.astype(np.uint64)]), axis=1, return_index=True)
+    return hashes[once], owners[once], lengths[once]
 
 
 def _batch(pairs: Iterator[tuple[str, EvalText]]) -> Iterator[list[tuple[str, EvalText]]]:

@@ -84,8 +84,8 @@ class Scanner:
             bands = hash_bands(words, self._salts(problems), self.plan.band_size)
         rows = ngrams = np.zeros(0, dtype=np.int64)
         if self.plan.index is not None:
-            rows, ngrams = self.plan.index.find(words, text_hashes)
-            rows, ngrams = np.unique(np.stack([rows, ngrams]), axis=1)
+            matches = self.plan.index.find(words, text_hashes)
+            rows, ngrams = np.unique(np.stack([matches.texts, matches.ngrams]), axis=1)
         lengths = words.counts
         if self._chat is not None:
             lengths = np.array([len(self._chat.encode_prompt(p.prompt)) for p in problems])

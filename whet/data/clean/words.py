@@ -22,6 +22,7 @@ MAX_CHARACTERS = 1 << 20
 _SIGNS = b"+-/=<>^"
 _WIDE = re.compile("([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff])")
 _NO_WORD = re.compile(r"[^\w+\-/=<>^]+")
+_WORD = re.compile(r"[a-z0-9\u0080-\U0010ffff]+|[+\-/=<>^]")
 _SEPARATOR, _LETTER, _SIGN = 0, 1, 2
 _ODD = np.uint64(1)
 
@@ -65,6 +66,15 @@ def hash_words(texts: Sequence[str]) -> Words:
     _, inverses = _powers(_table_size(len(data)))
     hashes = (sums[np.append(first[1:], len(data))[: len(first)]] - sums[first]) * inverses[first]
     return Words(hashes=mix_hashes(hashes), starts=starts)
+
+
+def list_words(text: str) -> list[str]:
+    """List the words of a normalised text, those that `hash_words` hashes.
+
+    >>> list_words("is x+1 = 2, or not?")
+    ['is', 'x', '+', '1', '=', '2', 'or', 'not']
+    """
+    return _WORD.findall(_to_bytes(text).decode())
 
 
 def hash_ngrams(words: Words, n: int, *, is_short_whole: bool = False) -> Words:
