@@ -3,9 +3,9 @@
     python bench/clean.py [--rows 1000000] [--against ../shared/data]
 
 Planted are rows with words replaced, inserted or deleted, at Jaccard similarities of 0.8 to 0.95,
-exact copies in other cases and spaces, and rows that hold a passage of an evaluation question. The
+exact copies in other cases, and rows that hold an evaluation question or a passage of it. The
 similarity is counted here, in Python sets of three words. A row left out that was not planted is a
-false alarm. Memory is that of all processes of the command together.
+false alarm. A passage that is in more than ten questions is a frame, and is missed. Memory is that of all processes of the command together.
 """
 
 import argparse
@@ -29,7 +29,7 @@ VOCABULARY = 50_000
 PLANTED = 0.02
 """Share of the rows, of each kind that is planted."""
 PASSAGE = (13, 30)
-"""Words of an evaluation question in a contaminated row."""
+"""Words of an evaluation question in every second contaminated row; others hold all of it."""
 MEMORY = 5000
 """Earlier rows that copies are made of."""
 
@@ -110,7 +110,9 @@ def make_row(
     words = numbers.choices(vocabulary, k=WORDS)
     if draw < 3 * PLANTED:
         question = numbers.choice(questions)
-        length = min(numbers.randint(*PASSAGE), len(question))
+        length = len(question)
+        if draw < 2.5 * PLANTED:
+            length = min(numbers.randint(*PASSAGE), length)
         start = numbers.randrange(len(question) - length + 1)
         place = numbers.randrange(WORDS)
         return [*words[:place], *question[start : start + length], *words[place:]], "0", "overlap"
