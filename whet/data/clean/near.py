@@ -70,8 +70,8 @@ def pair_candidates(bands: Hashes, rows: Indices) -> Indices:
         keys = band[rows]
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
-        is_same = np.concatenate([[False], keys[1:] == keys[:-1]])
         index = np.arange(len(keys))
+        is_same = (index > 0) & (keys == np.roll(keys, 1))
         first = np.maximum.accumulate(np.where(is_same, 0, index))
         for partner in (first, index - 1):
             earlier = rows[order[partner[is_same]]].astype(np.uint64)
