@@ -129,6 +129,13 @@ def test_words_that_most_rows_share_are_a_frame_and_no_overlap(tmp_path: Path) -
     assert row["at"] == f"{tmp_path}/in.jsonl line 13"
 
 
+def test_a_question_that_many_rows_repeat_is_no_frame(tmp_path: Path) -> None:
+    (tmp_path / "eval.jsonl").write_text(json.dumps({"question": OTHER}))
+    rows = [problem(f"{OTHER} {number}") for number in range(12)]
+    left_out = clean(tmp_path, [*rows, problem("new")], against=(tmp_path / "eval.jsonl",))
+    assert [row["reason"] for row in left_out] == ["overlap"] * 12
+
+
 def test_a_row_left_out_for_another_reason_is_no_partner_of_a_duplicate(tmp_path: Path) -> None:
     evals = tmp_path / "evals.jsonl"
     evals.write_text(json.dumps({"question": " ".join(long_text().split()[12:25])}))

@@ -25,7 +25,7 @@ from whet.types import Json, Problem
 
 COMMON_ROWS = 10
 COMMON_FRACTION = 0.01
-"""An n-gram in more than 10 rows and 1 % of all belongs to a prompt's frame, and is ignored."""
+"""N-grams in more than 10 rows and 1 % of all may belong to a prompt's frame."""
 BATCH = 1000
 Advance = Callable[[int], None]
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
@@ -195,12 +195,23 @@ def _leave_out_overlap(
     suspects = suspects[is_suspect[suspects]]
     if index is None or not len(suspects):
         return
-    is_common = counts > max(COMMON_ROWS, COMMON_FRACTION * len(outcome.lines))
+    is_common = _find_frames(index, counts, len(outcome.lines))
     with progress("compare", len(suspects)) as advance:
         for start in range(0, len(suspects), BATCH):
             rows = suspects[start : start + BATCH]
             _compare_batch(outcome, index, rows, is_common)
             advance(len(rows))
+
+
+def _find_frames(index: EvalIndex, counts: Indices, num_rows: int) -> NDArray[np.bool_]:
+    """Find the n-grams of prompts' frames: common ones of questions that have others too.
+
+    A question of which all n-grams are common is a question that many rows repeat.
+    """
+    is_common = counts > max(COMMON_ROWS, COMMON_FRACTION * num_rows)
+    num_common = np.bincount(index.owners[is_common], minlength=len(index.texts))
+    num_ngrams = np.bincount(index.owners, minlength=len(index.texts))
+    return is_common & (num_common < num_ngrams)[index.owners]
 
 
 def _compare_batch(
