@@ -5,7 +5,8 @@
 Planted are rows with words replaced, inserted or deleted, at Jaccard similarities of 0.8 to 0.95,
 exact copies in other cases, and rows that hold an evaluation question or a passage of it. The
 similarity is counted here, in Python sets of three words. A row left out that was not planted is a
-false alarm. A passage that is in more than ten questions is a frame, and is missed. Memory is that of all processes of the command together.
+false alarm. A passage that is in more than ten questions is a frame, and is missed. Memory is that
+of all processes of the command together.
 """
 
 import argparse
@@ -106,7 +107,8 @@ def make_row(
         words, answer = earlier[numbers.randrange(MEMORY)]
         if draw < PLANTED:
             return [word.upper() for word in words], answer, "exact"
-        return change_words(words, vocabulary, numbers), answer, "near"
+        changed = change_words(words, vocabulary, numbers)
+        return changed, answer, "near at 0.80" if jaccard(words, changed) < 0.82 else "near"
     words = numbers.choices(vocabulary, k=WORDS)
     if draw < 3 * PLANTED:
         question = numbers.choice(questions)
@@ -181,15 +183,14 @@ def measure(left_out: Path, planted: Counter[str]) -> None:
         for line in rows:
             row = json.loads(line)
             found[row["reason"].removesuffix("_duplicate"), row["problem"]["source_id"]] += 1
-    for kind in ("exact", "near", "overlap"):
-        alarms = sum(count for (reason, _), count in found.items() if reason == kind)
-        recall = found[kind, kind] / planted[kind]
-        precision = found[kind, kind] / alarms if alarms else 1.0
-        print(
-            f"{kind:<8} recall {recall:.2%} of {planted[kind]:,}, "
-            f"precision {precision:.2%} of {alarms:,}"
-        )
-    print(dict(found))
+    for kind in sorted(planted.keys() - {""}):
+        recall = sum(count for (_, own), count in found.items() if own == kind) / planted[kind]
+        print(f"{kind:<12} recall {recall:.2%} of {planted[kind]:,}")
+    for name in ("exact", "near", "overlap"):
+        alarms = {own: count for (reason, own), count in found.items() if reason == name}
+        right = sum(count for own, count in alarms.items() if own.startswith(name))
+        total = sum(alarms.values())
+        print(f"{name:<12} precision {right / total:.2%} of {total:,}")
 
 
 if __name__ == "__main__":
