@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.commands.problem_stats import make_page
+from whet.commands.problem_stats import find_tokenizer, make_page
 from whet.data.clean.cleaning import CleanPlan, Outcome, Reason, decide, write_outcome
 from whet.data.clean.near import MIN_THRESHOLD
 from whet.data.clean.overlap import MIN_WORDS
 from whet.data.stats import ProblemStats
 from whet.errors import ConfigError, DataError
 from whet.evals.data_page import write_page
-from whet.models.load import resolve
 from whet.store.files import check_overwrite
-from whet.store.run import model_folder
 from whet.track.progress import progress_bar, say
 
 MAX_WORKERS = 16
@@ -106,7 +104,7 @@ def _make_plan(options: CleanOptions) -> CleanPlan:
         is_any_answer=options.is_any_answer,
         against=options.against,
         ngram=options.ngram,
-        tokenizer=None if options.model is None else resolve(str(model_folder(options.model))),
+        tokenizer=None if options.model is None else find_tokenizer(options.model),
         max_tokens=options.max_tokens,
         workers=options.workers or processors,
     )

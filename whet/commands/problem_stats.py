@@ -9,7 +9,6 @@ from whet.data.problem_lines import ProblemLines, to_question
 from whet.data.stats import ProblemStats
 from whet.errors import DataError, visible
 from whet.evals.data_page import BarChart, DataPage, write_page
-from whet.models.load import resolve
 from whet.store.files import check_overwrite
 from whet.store.run import model_folder
 from whet.text.chat import ChatFormat
@@ -37,7 +36,7 @@ def count_problems(
     lines = ProblemLines(files)
     chat = None
     if model is not None:
-        chat = ChatFormat(Tokenizer.load(resolve(str(model_folder(model)))))
+        chat = ChatFormat(Tokenizer.load(find_tokenizer(model)))
     stats = ProblemStats(unit="words" if chat is None else "tokens")
     row = 0
     with progress_bar("read", lines.num_bytes) as advance:
@@ -52,6 +51,13 @@ def count_problems(
     if report is not None:
         write_page(make_page(", ".join(file.name for file in files), stats), report)
     return stats
+
+
+def find_tokenizer(model: str) -> Path:
+    """Find the folder of a model whose tokens are counted."""
+    from whet.models.load import resolve  # loads torch, which nothing else here needs
+
+    return resolve(str(model_folder(model)))
 
 
 def print_stats(stats: ProblemStats) -> None:
