@@ -55,7 +55,7 @@ def count_problems(
 
 def find_tokenizer(model: str) -> Path:
     """Find the folder of a model whose tokens are counted."""
-    from whet.models.load import resolve  # loads torch, which nothing else here needs
+    from whet.models.load import resolve  # noqa: PLC0415 - loads torch, for this alone
 
     return resolve(str(model_folder(model)))
 

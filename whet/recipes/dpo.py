@@ -6,26 +6,29 @@ from pydantic import Field
 
 from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.config import Config
-from whet.data.rollout_datasets import Fault, PairRule, PreferencePairs, make_preference_pairs
+from whet.data.rollout_datasets import (
+    Fault,
+    PairRule,
+    PreferencePairs,
+    make_preference_pairs,
+    read_data,
+    take_batch,
+)
 from whet.errors import DataError
 from whet.recipes.checkpointing import CollapseGuard, GuardConfig
+from whet.recipes.held_out import leave_out_held, load_training
 from whet.recipes.training import (
     STEPS_PER_LINE,
     Session,
     TrainingConfig,
     finish,
-    leave_out_held,
-    load_training,
+    open_loop,
     open_session,
-    problem_of,
-    read_data,
-    take_batch,
 )
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
-from whet.track.metrics import open_trackers
-from whet.track.progress import console, get_console, progress_bar
+from whet.track.progress import console
 from whet.train.policy import add_pair_ref_logprobs, set_pair_loss_weights
 from whet.types import Rollout
 
@@ -114,25 +117,14 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         check_pairs(view)
         # The starting model is the reference: score before a checkpoint replaces it.
         pairs = add_pair_ref_logprobs(view.pairs, learner)
-        start = manager.resume()
-        if cfg.data is None:
-            run.write_rollouts("train", 0, [tuple(rollouts)])
-        with (
-            open_trackers(
-                cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=get_console()
-            ) as tracker,
-            progress_bar("dpo", cfg.steps, done=start) as advance,
-            manager.stop_on_signal(),
-        ):
-            manager.validate_first(start, tracker)
-            for step in range(start, cfg.steps):
-                clock.start()
+        with open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
+            if cfg.data is None:
+                run.write_rollouts("train", 0, [tuple(rollouts)])
+            for step in loop:
                 batch = set_pair_loss_weights(take_batch(pairs, cfg.batch, step, cfg.seed))
                 with clock.measure("update"):
                     metrics = learner.update(batch, objective)
-                tracker.log(step + 1, metrics | clock.lap())
-                advance(1)
-                manager.end_step(step + 1, tracker)
+                loop.log(step, metrics)
     finish(run, manager)
 
 
@@ -140,7 +132,7 @@ def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
     """Read the answers to compare; without `data`, sample them from the starting model."""
     run = session.run
     if cfg.data is not None:
-        return leave_out_held(read_data(cfg.data), cfg, session.task, problem_of)
+        return leave_out_held(read_data(cfg.data), cfg, session.task)
     if 0 in run.rollout_steps("train"):
         return run.rollouts("train", 0)
     problems = load_training(cfg, session.task, cfg.own.split)[: cfg.own.problems]
