@@ -160,7 +160,7 @@ def test_rows_are_written_as_they_were(tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     row = problem("1 + 1").to_json()
     text = json.dumps(row, indent=None, separators=(" , ", " : "))
-    file.write_bytes(b"\xef\xbb\xbf\n" + text.encode() + b"\r\n\n" + text.encode())
+    file.write_bytes(b"\xef\xbb\xbf" + text.encode() + b"\r\n\n" + text.encode())
     clean_problems([file], tmp_path / "out.jsonl", CleanOptions())
     assert (tmp_path / "out.jsonl").read_text() == text + "\n"
 

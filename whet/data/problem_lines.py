@@ -4,8 +4,10 @@ import json
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 from whet.data.row_files import MAX_ROW_BYTES, Advance, parse_constant
 from whet.errors import ConfigError, DataError
@@ -70,15 +72,12 @@ class ProblemLines:
 
     def read(self, rows: Iterable[int]) -> Iterator[bytes]:
         """Read rows that have been scanned, in the order given."""
-        handles = [file.open("rb") for file in self.files]
-        try:
+        with ExitStack() as stack:
+            handles = [stack.enter_context(_open(file)) for file in self.files]
             for row in rows:
                 handle = handles[self.file_of(row)]
                 handle.seek(self._offsets[row])
                 yield handle.readline(MAX_ROW_BYTES + 1)
-        finally:
-            for handle in handles:
-                handle.close()
 
     def locate(self, row: int) -> str:
         """Name the file and line of a row."""
@@ -98,6 +97,13 @@ class ProblemLines:
         return min(bisect_right(self._first_rows, row), len(self.files)) - 1
 
 
+def _open(file: Path) -> BinaryIO:
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise DataError(f"cannot read {file}: {error.strerror}") from error
+
+
 def _version(file: Path) -> tuple[int, int]:
     facts = file.stat()
     return facts.st_size, facts.st_mtime_ns
@@ -106,7 +112,7 @@ def _version(file: Path) -> tuple[int, int]:
 def _read_lines(file: Path) -> Iterator[tuple[int, int, bytes]]:
     """Read the lines that are not blank, each with its number and where it begins."""
     offset = 0
-    with file.open("rb") as handle:
+    with _open(file) as handle:
         for number in count(1):
             line = handle.readline(MAX_ROW_BYTES + 1)
             if not line:
