@@ -10,7 +10,8 @@ from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.feed import CurriculumConfig, Feed, MixedCurriculum
 from whet.engine.base import Sampling
 from whet.grading.check_task import precheck
-from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfig
+from whet.recipes.checkpointing import EmptyStepLimit
+from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.held_out import load_training
 from whet.recipes.training import (
     Session,
