@@ -10,13 +10,15 @@ if TYPE_CHECKING:
     from whet.toml import Table
 
 data = typer.Typer(
-    help="Problems in files: prepare, import, make, show.",
+    help="Problems in files: prepare, import, make, clean, split, mix, show.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 _argument = partial(typer.Argument, show_default=False)
 _required = partial(typer.Option, show_default=False)
+_BINS = typer.Option(help="Words from easy to hard, edges, or a number of equal parts.")
+_REVERSE = typer.Option("--reverse", help="Low numbers are hard, as pass rates are.")
 _Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
 
@@ -37,13 +39,27 @@ def import_(
         bool, typer.Option("--strict", help="Stop at a row that cannot be read.")
     ] = False,
     force: _Force = False,
+    level: Annotated[str | None, typer.Option(help="The column that levels are made of.")] = None,
+    bins: Annotated[str | None, _BINS] = None,
+    reverse: Annotated[bool, _REVERSE] = False,
 ) -> None:
     """Turn rows of any known layout into problems."""
     from whet.commands.problem_files import import_file
 
     pairs = [*(map or ()), *ctx.args]
-    how = {"format": format, "task": task, "split": split}
-    import_file(file, out, map=pairs, is_strict=strict, force=force, **how)
+    import_file(
+        file,
+        out,
+        format=format,
+        map=pairs,
+        task=task,
+        split=split,
+        level=level,
+        bins=bins,
+        is_reversed=reverse,
+        is_strict=strict,
+        force=force,
+    )
 
 
 @data.command()
@@ -91,7 +107,7 @@ def prepare(
 @data.command("show", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def show_data(
     ctx: typer.Context,
-    file: Annotated[Path, _argument(help="A file of problems.")],
+    file: Annotated[Path, _argument(help="A file of problems, or of rollouts (.parquet).")],
     n: Annotated[int, typer.Option("-n", help="How many.")] = 3,
     model: Annotated[
         str | None, typer.Option(help="Show the tokens of this model: a run, a folder, a hub id.")
@@ -100,8 +116,8 @@ def show_data(
         Path | None, typer.Option(help="Take model and prompt from this experiment.")
     ] = None,
 ) -> None:
-    """Print problems as a person would want to read them, or with `--model` as that model sees
-    them. `--prompt.system TEXT` and other settings of `prompt` change what it sees."""
+    """Print problems, or answers to them, for a person to read, or with `--model` as that model
+    sees them. `--prompt.system TEXT` and other settings of `prompt` change what it sees."""
     if model is not None or settings is not None:
         from whet.commands.show_prompts import show_prompts
 
@@ -110,11 +126,15 @@ def show_data(
         show_prompts(file, n, tables, ctx.args)
         return
     from whet.commands.problem_files import show_problems
+    from whet.commands.show_rollouts import has_rollouts, show_rollouts
     from whet.errors import ConfigError
 
     if ctx.args:
         raise ConfigError(f"{ctx.args[0]} needs --model, whose prompts it is about")
-    show_problems(file, n)
+    if has_rollouts(file):
+        show_rollouts(file, n)
+    else:
+        show_problems(file, n)
 
 
 def _read_prompt(settings: Path) -> "Table":
@@ -132,3 +152,114 @@ def _read_prompt(settings: Path) -> "Table":
             template = {"chat_template": model["chat_template"]} if "chat_template" in model else {}
             return {**given, "model": {"path": model["path"], **template}}
     return given
+
+
+_Files = Annotated[list[Path], _argument(help="Files of problems.")]
+
+
+@data.command()
+def clean(
+    files: _Files,
+    out: Annotated[Path, _required(help="The file of problems to write.")],
+    near: Annotated[
+        float, typer.Option(help="Jaccard similarity of near duplicates; 1 leaves them in.")
+    ] = 0.8,
+    any_answer: Annotated[
+        bool, typer.Option("--any-answer", help="Near duplicates may have other answers.")
+    ] = False,
+    against: Annotated[
+        list[Path] | None, typer.Option(help="An evaluation file, or a folder of them.")
+    ] = None,
+    ngram: Annotated[int, typer.Option(help="Words in a row that make an overlap.")] = 13,
+    model: Annotated[
+        str | None, typer.Option(help="A model, whose tokens are counted for --max-tokens.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Longest prompt to keep.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="An HTML page of statistics to write.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that read; as many as processors by default.")
+    ] = None,
+    force: _Force = False,
+) -> None:
+    """Leave out long prompts, duplicates, and overlap with evaluations."""
+    from whet.commands.clean_files import CleanOptions, clean_problems
+
+    options = CleanOptions(
+        near=near,
+        is_any_answer=any_answer,
+        against=tuple(against or ()),
+        ngram=ngram,
+        model=model,
+        max_tokens=max_tokens,
+        workers=workers,
+    )
+    clean_problems(files, out, options, report=report, force=force)
+
+
+@data.command()
+def split(
+    files: _Files,
+    out: Annotated[Path, _required(help="The folder to write problems-SPLIT.jsonl into.")],
+    fractions: Annotated[
+        str, typer.Option(help="The share of each split.")
+    ] = "rl=0.9,dev=0.05,test=0.05",
+    seed: Annotated[int, typer.Option(help="Other seeds split otherwise.")] = 0,
+    force: _Force = False,
+) -> None:
+    """Split problems by what they ask; added rows move no old ones."""
+    from whet.commands.mix_files import split_problems
+
+    split_problems(files, out, fractions=fractions, seed=seed, force=force)
+
+
+@data.command()
+def mix(
+    inputs: Annotated[list[str], _argument(help="Files of problems, each FILE or FILE=WEIGHT.")],
+    out: Annotated[Path, _required(help="The file of problems to write.")],
+    n: Annotated[int | None, typer.Option("-n", help="How many; all by default.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Deal evenly over task, level, source or split: task,level.")
+    ] = None,
+    quota: Annotated[
+        list[str] | None, typer.Option(help="VALUE=ROWS, the most of a value of the first --by.")
+    ] = None,
+    order: Annotated[str, typer.Option(help="shuffle, or level for a curriculum.")] = "shuffle",
+    level: Annotated[
+        str | None, typer.Option(help="The column that levels are made of: payload.difficulty.")
+    ] = None,
+    bins: Annotated[str | None, _BINS] = None,
+    reverse: Annotated[bool, _REVERSE] = False,
+    seed: Annotated[int, typer.Option(help="Other seeds take other rows.")] = 0,
+    force: _Force = False,
+) -> None:
+    """Take a volume of problems, dealt over inputs, tasks and levels."""
+    from whet.commands.mix_files import MixOptions, mix_problems
+
+    options = MixOptions(
+        n=n,
+        by=by,
+        quotas=tuple(quota or ()),
+        order=order,
+        seed=seed,
+        level=level,
+        bins=bins,
+        is_reversed=reverse,
+    )
+    mix_problems(inputs, out, options, force=force)
+
+
+@data.command()
+def stats(
+    files: _Files,
+    model: Annotated[
+        str | None, typer.Option(help="Count the tokens of prompts to this model.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="An HTML page to write.")] = None,
+    force: _Force = False,
+) -> None:
+    """Count problems by task, source, level, split and length."""
+    from whet.commands.problem_stats import count_problems
+
+    count_problems(files, model=model, report=report, force=force)

@@ -546,3 +546,42 @@ def test_what_an_earlier_import_wrote_beside_a_file_goes_with_it(tmp_path: Path)
     pairs = ["prompt=q", "answer=gold"]
     import_file(plain, out, map=pairs, task="math", force=True)
     assert names & {path.name for path in tmp_path.iterdir()} == {"p.jsonl"}
+
+
+def import_levels(folder: Path, values: list[Json], **options: object) -> list[float | None]:
+    rows = [{"q": f"{n} + 1?", "a": n + 1, "d": value} for n, value in enumerate(values)]
+    file, out = lines(folder / "rows.jsonl", *rows), folder / "p.jsonl"
+    pairs = ["prompt=q", "answer=a"]
+    import_file(file, out, map=pairs, task="math", level="d", **options)  # type: ignore[arg-type]
+    return [problem.level for problem in read_problems(out)]
+
+
+def test_levels_are_made_of_words_in_order(tmp_path: Path) -> None:
+    levels = import_levels(tmp_path, ["HARD", "easy", "medium"], bins="easy,medium,hard")
+    assert levels == pytest.approx([5 / 6, 1 / 6, 0.5])
+
+
+def test_levels_are_equal_parts_of_any_numbers_and_low_ones_may_be_hard(tmp_path: Path) -> None:
+    numbers: list[Json] = [100, 7, "3.5", -2]
+    assert import_levels(tmp_path, numbers, bins="2") == [0.75, 0.75, 0.25, 0.25]
+    (tmp_path / "p.jsonl").unlink()
+    assert import_levels(tmp_path, numbers, bins="2", is_reversed=True) == [0.25, 0.25, 0.75, 0.75]
+
+
+def test_levels_are_parted_by_edges(tmp_path: Path) -> None:
+    assert import_levels(tmp_path, [1, 3, 5], bins="3,4") == pytest.approx([1 / 6, 0.5, 5 / 6])
+
+
+def test_a_row_without_a_level_of_the_column_is_left_out_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert import_levels(tmp_path, ["easy", None, "simple"], bins="easy,hard") == [0.25]
+    said = capsys.readouterr().err
+    assert '1 has the level "simple", which is none of easy, hard (first: line 3' in said
+
+
+def test_a_column_of_one_number_has_no_levels(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="all rows have the same number, 4"):
+        import_levels(tmp_path, [4, 4], bins="2")
+    with pytest.raises(DataError, match="no row has a number to make levels of"):
+        import_levels(tmp_path, ["a", "b"], bins="2")

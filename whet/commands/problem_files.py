@@ -18,6 +18,7 @@ from whet.commands.grade_file import MakeTask, make_tasks
 from whet.data.import_rows import (
     ImportCounts,
     ImportPlan,
+    add_levels,
     import_rows,
     rollout_file,
     stream_problems,
@@ -25,6 +26,7 @@ from whet.data.import_rows import (
 )
 from whet.data.importers import FORMATS, find_format
 from whet.data.importers.mapped import parse_mapping
+from whet.data.levels import LevelColumn
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, visible
 from whet.grading.check_task import Failure, GraderReport, check_grader
@@ -121,8 +123,13 @@ def import_file(
     split: str | None = None,
     is_strict: bool = False,
     force: bool = False,
+    level: str | None = None,
+    bins: str | None = None,
+    is_reversed: bool = False,
 ) -> ImportCounts:
     """Turn the rows of a file into problems: by the name of a layout, or by `field=column` pairs.
+
+    `level` is a column that levels are made of, by `bins` (`whet/data/levels.py`).
 
     Rows that cannot be read are left out, or with `is_strict` nothing is written. Answers that came
     with the rows go into a rollout file beside it. Files are replaced only by `force`.
@@ -133,6 +140,8 @@ def import_file(
         raise ConfigError(f"--out {out} is the file to import: choose another name")
     check_overwrite(out, force=force)
     plan = _choose_plan(format, map, task, split)
+    if levels := LevelColumn.parse(level, bins, is_reversed=is_reversed):
+        plan = add_levels(plan, levels, file)
     with progress_bar("import", file.stat().st_size if file.is_file() else 0) as advance:
         counts = import_rows(file, out, plan, is_strict=is_strict, advance=advance)
     _print_counts(counts, out)

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from whet.data.importers.base import Answer, ParsedRow
+from whet.data.levels import LevelColumn
 from whet.data.row_files import Advance, Row, SourceRow, iterate_rows
 from whet.errors import ConfigError, DataError
 from whet.store.files import atomic_path, write_rows
@@ -233,3 +234,13 @@ def stream_problems(file: Path) -> Iterator[Problem]:
             yield Problem.from_json(row.fields)
         except DataError as error:
             raise DataError(f"{file} {row.location}: {error}") from error
+
+
+def add_levels(plan: ImportPlan, levels: LevelColumn, file: Path) -> ImportPlan:
+    """Make a plan take the level of each row from a column."""
+    resolved = levels.resolve(row.fields for row in iterate_rows(file))
+
+    def read(row: Row) -> ParsedRow:
+        return replace(plan.read(row), level=resolved.read(row))
+
+    return replace(plan, read=read)

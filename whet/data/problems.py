@@ -1,12 +1,20 @@
 """Problems on disk: a folder with one JSON lines file per split."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from whet.data.clean.words import normalise
+from whet.data.problem_lines import to_question
+from whet.data.splits import split_by_hash
 from whet.errors import DataError
 from whet.store.files import read_rows, write_rows
 from whet.tasks.base import Task, keep_solvable, list_problems
 from whet.types import Problem, Split
+
+HELD_OUT_FRACTION = 0.05
+MAX_HELD_OUT = 500
+"""How many training problems are held out for validation where a folder has none for it."""
+_TRAINING_SPLITS: tuple[Split, ...] = ("rl", "sft")
 
 
 def write_problems(folder: Path, split: Split, problems: Iterable[Problem]) -> None:
@@ -55,6 +63,41 @@ def load_problems(
         source = str(problem_file(Path(folder), split))
     kind = "problem that has a solution" if problems else "problem"
     raise DataError(f"{source} holds no {kind}: give another")
+
+
+def load_validation(
+    task: Task, folder: str | None, split: Split, *, is_needed: bool
+) -> tuple[list[Problem], bool]:
+    """Load the problems to validate on, and say whether they are held out of the training ones.
+
+    That is so in a folder without a file for them. If they are not needed, there are none then.
+    """
+    if folder is None or problem_file(Path(folder), split).is_file():
+        return load_split(task, folder, split), False
+    if not is_needed:
+        return [], False
+    for training in _TRAINING_SPLITS:
+        if problem_file(Path(folder), training).is_file():
+            return hold_out(load_split(task, folder, training), folder), True
+    return load_split(task, folder, split), False
+
+
+def hold_out(problems: Sequence[Problem], folder: str) -> list[Problem]:
+    """Choose problems to validate on by the hash of what they ask: added rows move few of them."""
+    fraction = min(HELD_OUT_FRACTION, MAX_HELD_OUT / max(len(problems), 1))
+    fractions: dict[Split, float] = {"rl": 1 - fraction, "dev": fraction}
+    held_out = [p for p in problems if split_by_hash(ask_text(p), fractions, seed=0) == "dev"]
+    if not held_out:
+        raise DataError(
+            f"validation.every needs problems to validate on, and {folder} has too few to hold "
+            "some out of training: add problems-dev.jsonl or leave validation.every out"
+        )
+    return held_out
+
+
+def ask_text(problem: Problem) -> str:
+    """Return the text by which problems are split: what is asked, without case and spaces."""
+    return normalise(to_question(problem))
 
 
 def problem_file(folder: Path, split: Split) -> Path:

@@ -58,15 +58,15 @@ def write_report(data: ReportData, path: Path) -> None:
 
 def render_report(data: ReportData) -> str:
     """Render the document; its content security policy names its style and script by hash."""
-    style = _read_static("report.css")
-    script = _read_static("report.js")
-    sources = f"style-src '{_csp_hash(style)}'; script-src '{_csp_hash(script)}'"
+    style = read_static("report.css")
+    script = read_static("report.js")
+    sources = f"style-src '{csp_hash(style)}'; script-src '{csp_hash(script)}'"
     overall = _overall_rows(data.evals)
     levels = _level_rows(data.evals)
     highs = [estimate.high for row in overall + levels for _, estimate in row.bars]
     names = list(dict.fromkeys(item.name for item in data.evals))
     return (
-        _environment()
+        build_environment()
         .get_template("report.html")
         .render(
             data=data,
@@ -92,9 +92,10 @@ def render_report(data: ReportData) -> str:
     )
 
 
-def _environment() -> Environment:
+def build_environment() -> Environment:
+    """Build the environment of pages: everything is escaped, and hidden characters are shown."""
     environment = Environment(
-        loader=FunctionLoader(_read_static),
+        loader=FunctionLoader(read_static),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -187,11 +188,13 @@ def _truncate(text: str) -> str:
     return f"{text[:MAX_CHARACTERS]} … {excess:,} more characters" if excess > 0 else text
 
 
-def _read_static(name: str) -> str:
+def read_static(name: str) -> str:
+    """Read a template, style or script."""
     return files("whet.evals").joinpath("static", name).read_text(encoding="utf-8")
 
 
-def _csp_hash(text: str) -> str:
+def csp_hash(text: str) -> str:
+    """Hash a style or script, for the content security policy to name it by."""
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from whet.data.problems import load_split
+from whet.data.problems import load_validation
 from whet.evals.formatting import describe_change, percent_interval
 from whet.evals.html_report import write_report
 from whet.evals.report_data import (
@@ -98,7 +98,10 @@ def _question(stage: TrainingConfig, folders: Mapping[str, Path]) -> str:
     folder = stage.problems
     if folder is not None and folder.startswith("@"):
         folder = str(folders[folder[1:]])
-    problems = keep_solvable(load_split(build_task(stage.task), folder, stage.validation.split))
+    held_out, _ = load_validation(
+        build_task(stage.task), folder, stage.validation.split, is_needed=stage.validation.every > 0
+    )
+    problems = keep_solvable(held_out)
     text = problems[0].prompt[-1].content if problems else ""
     return (
         text if re.fullmatch(r"[^\"$`\\!]{1,60}", text) and text.isprintable() else "YOUR QUESTION"

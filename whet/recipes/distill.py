@@ -6,9 +6,9 @@ from pydantic import Field
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import distill_objective
-from whet.data.problems import load_problems
 from whet.data.rollout_datasets import take_batch
 from whet.models.source import ModelSource
+from whet.recipes.held_out import load_training
 from whet.recipes.rl import vary_all
 from whet.recipes.training import (
     NEW_MODEL,
@@ -58,7 +58,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     policy, clock = session.policy, session.clock
     teacher = open_teacher(cfg.teacher, policy, cfg.train)
     learner = policy.make_learner(cfg.train, steps=cfg.steps)
-    problems = session.filter_trainable(load_problems(session.task, cfg.problems, "rl"))
+    problems = session.filter_trainable(load_training(cfg, session.task))
     objective = distill_objective()
     manager = session.build_manager(learner)
     with session.grader, open_loop(session, manager, COLUMNS) as loop:

@@ -6,7 +6,6 @@ from pydantic import Field
 
 from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.config import Config
-from whet.data.problems import load_problems
 from whet.data.rollout_datasets import (
     Fault,
     PairRule,
@@ -17,6 +16,7 @@ from whet.data.rollout_datasets import (
 )
 from whet.errors import DataError
 from whet.recipes.guard import CollapseGuard, GuardConfig
+from whet.recipes.held_out import leave_out_held, load_training
 from whet.recipes.training import (
     STEPS_PER_LINE,
     Session,
@@ -132,10 +132,10 @@ def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
     """Read the answers to compare; without `data`, sample them from the starting model."""
     run = session.run
     if cfg.data is not None:
-        return read_data(cfg.data)
+        return leave_out_held(read_data(cfg.data), cfg, session.task)
     if 0 in run.rollout_steps("train"):
         return run.rollouts("train", 0)
-    problems = load_problems(session.task, cfg.problems, cfg.own.split)[: cfg.own.problems]
+    problems = load_training(cfg, session.task, cfg.own.split)[: cfg.own.problems]
     groups = collect(
         session.policy.chat_engine,
         session.grader,

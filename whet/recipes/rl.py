@@ -8,11 +8,11 @@ from pydantic import Field, model_validator
 
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.feed import CurriculumConfig, Feed, MixedCurriculum
-from whet.data.problems import load_problems
 from whet.engine.base import Sampling
 from whet.grading.check_task import precheck
 from whet.recipes.checkpointing import EmptyStepLimit
 from whet.recipes.guard import CollapseGuard, GuardConfig
+from whet.recipes.held_out import load_training
 from whet.recipes.training import (
     Session,
     TrainingConfig,
@@ -120,7 +120,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of answers, and makes the better answers of each
     group more likely."""
     task = build_task(cfg.task)
-    problems = load_problems(task, cfg.problems, "rl")
+    problems = load_training(cfg, task)
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task)
     feed = build_feed(cfg, session.filter_trainable(problems))

@@ -15,6 +15,7 @@ from whet.data.rollout_datasets import (
     take_batch,
 )
 from whet.errors import ConfigError, DataError
+from whet.recipes.held_out import leave_out_held
 from whet.recipes.training import (
     STEPS_PER_LINE,
     TrainingConfig,
@@ -24,6 +25,7 @@ from whet.recipes.training import (
 )
 from whet.rng import derive
 from whet.store.run import RunStore
+from whet.tasks.task_config import build_task
 from whet.track.progress import console
 from whet.train.learner import set_loss_weights
 from whet.types import Rollout
@@ -55,10 +57,11 @@ class SFTConfig(TrainingConfig):
 
 def sft(cfg: SFTConfig, run: RunStore) -> None:
     """Fine-tune a model on stored answers: tokenise, shuffle, step, validate, save."""
-    rollouts = read_answers(cfg)
+    task = build_task(cfg.task)
+    rollouts = leave_out_held(read_answers(cfg), cfg, task)
     model_seed = derive(cfg.seed, "model")
     texts = list_texts(rollouts, cfg.prompt)
-    session = open_session(cfg, run, texts=texts, model_seed=model_seed)
+    session = open_session(cfg, run, task=task, texts=texts, model_seed=model_seed)
     policy = session.policy
     clock = session.clock
     view = make_sft_examples(rollouts, policy.chat, policy.engine.context)

@@ -15,13 +15,13 @@ from pydantic import Field, model_validator
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.algos.verifier import Agreement, BalanceRule, agreement, class_weights, verifier_metrics
 from whet.data.feed import Feed
-from whet.data.problems import load_problems
 from whet.engine.base import Sampling
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
 from whet.grading.check_task import precheck
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.recipes.checkpointing import EmptyStepLimit, Stateful
+from whet.recipes.held_out import load_training
 from whet.recipes.rl import vary_all
 from whet.recipes.training import (
     NEW_MODEL,
@@ -240,7 +240,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         raise ConfigError(
             f"the task is named {task.name!r}, as the verifier's own is: give it another name"
         )
-    problems = load_problems(task, cfg.problems, "rl")
+    problems = load_training(cfg, task)
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task, judge=judge)
     feed = Feed(session.filter_trainable(problems), seed=derive(cfg.seed, "feed"))

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from whet.algos.settings import AlgoConfig
 from whet.config import Config
-from whet.data.problems import load_split
+from whet.data.problems import load_validation
 from whet.engine.base import Sampling
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError, DataError
@@ -201,7 +201,9 @@ class Session:
     ) -> CheckpointManager:
         """Build the checkpoint manager, with a validator."""
         cfg = self.cfg
-        problems = load_split(self.task, cfg.problems, cfg.validation.split)
+        problems, _ = load_validation(
+            self.task, cfg.problems, cfg.validation.split, is_needed=cfg.validation.every > 0
+        )
         problems = self.filter_fitting(problems) if problems else []
         validator = Validator(cfg.validation, self.grader, problems, cfg.sampling, seed=cfg.seed)
         return CheckpointManager(

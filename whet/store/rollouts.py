@@ -161,6 +161,12 @@ def read_columns(path: Path, limit: int | None = None) -> pa.Table:
         )
 
 
+def is_rollout_file(path: Path) -> bool:
+    """Whether a Parquet file has the columns of rollouts."""
+    with _open_parquet(path) as file:
+        return {"problem", "prompt_tokens", "text"} <= set(file.schema_arrow.names)
+
+
 def check_parquet(path: Path) -> None:
     """Refuse a file that is cut or no Parquet at all, without reading its rows."""
     with _open_parquet(path):

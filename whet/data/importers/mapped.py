@@ -189,7 +189,8 @@ def _level(fields: Fields) -> float | None:
         level = -1.0
     if not 0 <= level <= 1:
         raise DataError(
-            f"level should be a number from 0 (easiest) to 1 (hardest), not {show(fields['level'])}"
+            "level should be a number from 0 (easiest) to 1 (hardest), not "
+            f"{show(fields['level'])}; --level COLUMN --bins makes levels of words or numbers"
         )
     return level
 

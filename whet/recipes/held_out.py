@@ -1,0 +1,44 @@
+"""Problems held out of training, to validate on, where a folder of problems has none for that."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from whet.data.problems import ask_text, load_problems, load_validation
+from whet.errors import DataError
+from whet.recipes.training import TrainingConfig
+from whet.tasks.base import Task
+from whet.track.progress import say
+from whet.types import Problem, Rollout, Split
+
+T = TypeVar("T")
+
+
+def load_training(cfg: TrainingConfig, task: Task, split: Split = "rl") -> list[Problem]:
+    """Load the problems to train on, without those that are held out for validation."""
+    problems = load_problems(task, cfg.problems, split)
+    return _leave_out(problems, cfg, task, lambda problem: problem)
+
+
+def leave_out_held(rollouts: Sequence[Rollout], cfg: TrainingConfig, task: Task) -> list[Rollout]:
+    """Leave out answers to problems that are held out for validation."""
+    return _leave_out(rollouts, cfg, task, lambda rollout: rollout.problem)
+
+
+def _leave_out(
+    items: Sequence[T], cfg: TrainingConfig, task: Task, problem_of: Callable[[T], Problem]
+) -> list[T]:
+    """Leave out what asks the same as problems that are held out, and say how many these are."""
+    held_out, is_made = load_validation(
+        task, cfg.problems, cfg.validation.split, is_needed=cfg.validation.every > 0
+    )
+    if not is_made:
+        return list(items)
+    say(
+        f"{cfg.problems} has no problems-{cfg.validation.split}.jsonl: {len(held_out):,} of its "
+        "problems are held out of training, to validate on"
+    )
+    texts = {ask_text(problem) for problem in held_out}
+    kept = [item for item in items if ask_text(problem_of(item)) not in texts]
+    if not kept:
+        raise DataError(f"{cfg.problems} has too few problems to train and to validate on")
+    return kept
