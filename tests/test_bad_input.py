@@ -318,16 +318,21 @@ def test_a_problem_that_lacks_a_field_is_named_by_file_and_number(
 
 def test_a_folder_without_problems_is_named(tiny: Pipeline, tmp_path: Path) -> None:
     said = rl(tmp_path, tiny.folder / "03-sft", "--problems", tmp_path)
-    assert is_one_sentence(said)
-    assert f"{tmp_path} has no problems-rl.jsonl" in said.last
+    assert said.code == 2 and "Traceback" not in said.err
+    first, *lines = said.err.splitlines()
+    assert first == "whet: this cannot run here:"
+    assert [line.partition(":")[0] for line in lines] == [
+        f"- {tmp_path} has no problems-rl.jsonl",
+        f"- {tmp_path} has no problems-dev.jsonl",
+    ]
 
 
 def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
     said = rl(tmp_path, tiny.folder / "03-sft", "--engine.context", 4)
-    assert is_one_sentence(said)
-    assert "leaves no room in a context of 4" in said.last
+    assert said.code == 2 and "Traceback" not in said.err
+    assert said.err.count("- every prompt leaves no room in a context of 4 tokens: game24/") == 2
 
 
 def test_data_longer_than_the_context_leave_nothing_to_learn_from(

@@ -70,14 +70,16 @@ def test_show_of_a_pipeline_prints_every_stage(tiny: Pipeline) -> None:
     assert re.search(r"^seed +=  ?8 +# cli$", said.out, re.MULTILINE)
 
 
-def test_a_single_stage_prints_its_settings_and_where_the_result_is(tmp_path: Path) -> None:
+def test_a_single_stage_says_where_its_settings_and_its_result_are(tmp_path: Path) -> None:
     file = write(
         tmp_path / "t.toml",
         'kind = "teach"\ntask.name = "game24"\nsplit = "dev"\nper_problem = 1\nworkers = 1\n',
     )
     said = whet("teach", file, "--out", tmp_path / "run")
     assert said.code == 0
-    assert re.search(r'^split +=  ?"dev" +# t\.toml$', said.err, re.MULTILINE)
+    config = tmp_path / "run" / "config.toml"
+    assert said.err.splitlines()[0] == f"teach, with the settings in {config}"
+    assert re.search(r'^# split +=  ?"dev" +# t\.toml$', config.read_text(), re.MULTILINE)
     assert said.last == f"results in {tmp_path / 'run'}"
 
 

@@ -159,6 +159,17 @@ def plan(
         raise typer.Exit(1)
 
 
+@app.command("check", context_settings=SETTINGS)
+def check_file(ctx: typer.Context, file: File, out: Out = None) -> None:
+    """Look over a file before it runs: settings, data, template, grader, lengths, memory, disk.
+    Exits with 2 where something is wrong."""
+    from whet.pipeline.check_file import check
+
+    with _stoppable():
+        if not check(file, ctx.args, out):
+            raise typer.Exit(2)
+
+
 @app.command("try")
 def try_(
     location: Annotated[str, _argument(help="A run folder, a model folder, or a hub id.")],
@@ -263,8 +274,9 @@ def check(
 
 
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
-    from whet.config import load_settings, show_settings
+    from whet.config import load_settings
     from whet.pipeline.pipeline import IGNORED, KINDS, run_stage
+    from whet.preflight.preflight import check_before_run
     from whet.store.follow import open_run
     from whet.world import get_world
 
@@ -272,13 +284,15 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
     loaded = load_settings(KINDS[kind], file, args)
     folder = out or Path("runs") / file.stem
     with cli_cluster.join_ranks([loaded.config]):
-        say(show_settings(loaded))
         goes_on = resume or cli_cluster.is_restarted()
+        if not cli_cluster.is_restarted():
+            check_before_run({kind: loaded.config}, folder, is_pipeline=False)
         run = open_run(folder, loaded.config, loaded.origin, resume=goes_on, ignore=IGNORED)
         with run:
             if get_world().run_on_first(lambda: run.is_finished, "whether the run is done"):
                 say(f"{folder} is finished; nothing to do")
                 return
+            say(f"{kind}, with the settings in {run.config_file}")
             run_stage(loaded.config, run)
         say(f"results in {folder}")
 

@@ -30,6 +30,8 @@ CONFIG = "config.json"
 ADAPTER_CONFIG = "adapter_config.json"
 DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
 """Files downloaded for a hub id. Pickled weights are never downloaded."""
+LIGHT = DOWNLOADED[1:]
+"""Those of them that hold no weights."""
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _ROPE = re.compile(r".*\.rotary_emb\.inv_freq")
@@ -51,6 +53,13 @@ def resolve(model: str) -> Path:
     if not (folder / CONFIG).is_file() or not weight_files(folder):
         raise DataError(f"model folder {str(folder)!r} needs a config.json and safetensors weights")
     return folder
+
+
+def resolve_light(model: str) -> Path:
+    """Find the folder of a model, by `resolve` if it is one; of a hub id only settings and
+    tokenizer are fetched."""
+    is_hub_id = not Path(model).expanduser().is_dir() and HUB_ID.fullmatch(model)
+    return _download(model, LIGHT) if is_hub_id else resolve(model)
 
 
 def read_shape(model: str) -> ModelConfig:

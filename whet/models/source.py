@@ -9,7 +9,8 @@ from pydantic import field_validator, model_validator
 
 from whet.config import Config
 from whet.errors import ConfigError, DataError
-from whet.models.load import load_model, resolve, stored_dtype
+from whet.models.config import ModelConfig
+from whet.models.load import load_model, read_shape, resolve, resolve_light, stored_dtype
 from whet.models.lora import LoraConfig, LoraTransformer, is_adapter, load_adapters, read_adapter
 from whet.models.save import save_model
 from whet.models.sizes import SIZES, new_config
@@ -122,6 +123,25 @@ def open_model(
     return model, tokenizer
 
 
+def read_tokenizer(source: ModelSource) -> tuple[ModelConfig, Tokenizer]:
+    """Read the shape and the tokenizer of a model that is there, without its weights.
+
+    Of a hub id that is not in the cache, only these small files are fetched.
+    """
+    assert source.path is not None, "a model that starts from random weights has no files yet"
+    template = _read_template(source.chat_template)
+    folder = resolve_light(str(model_folder(source.path)))
+    base = folder
+    if is_adapter(folder):
+        name, stored = read_adapter(folder)
+        _check_lora(source.lora, stored, folder)
+        base = resolve_light(name)
+    has_own = (folder / "tokenizer.json").is_file()
+    tokenizer = Tokenizer.load(folder if has_own else base)
+    shape = read_shape(str(base))
+    return shape, tokenizer if template is None else tokenizer.with_template(template)
+
+
 def _read_template(name: str | None) -> str | None:
     """Return the text of a chat template by its name or file."""
     if name is None or name in CHAT_TEMPLATES:
@@ -174,15 +194,19 @@ def _open_adapters(
         raise DataError(
             f"{str(folder)!r} adapts {base!r}, which holds adapters itself; export that one first"
         )
+    _check_lora(lora, stored, folder)
+    model = LoraTransformer(load_model(base_folder, dtype=dtype, device=device), stored, base=base)
+    load_adapters(model, folder)
+    tokenizer = Tokenizer.load(folder if (folder / "tokenizer.json").is_file() else base_folder)
+    return (model.merge() if lora is None else model), tokenizer
+
+
+def _check_lora(lora: LoraConfig | None, stored: LoraConfig, folder: Path) -> None:
     if lora is not None and lora != stored:
         raise ConfigError(
             f"model.lora is {_describe_lora(lora)}, but the adapters in {folder} have "
             f"{_describe_lora(stored)}"
         )
-    model = LoraTransformer(load_model(base_folder, dtype=dtype, device=device), stored, base=base)
-    load_adapters(model, folder)
-    tokenizer = Tokenizer.load(folder if (folder / "tokenizer.json").is_file() else base_folder)
-    return (model.merge() if lora is None else model), tokenizer
 
 
 def _describe_lora(lora: LoraConfig) -> str:

@@ -24,7 +24,7 @@ from whet.config import Config, Loaded, kind_of, load_settings, show_settings, t
 from whet.errors import ConfigError, DataError, TrainError
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.smoke import shrink, write_smoke_inputs
-from whet.plan.requirements import check_needs
+from whet.preflight.preflight import check_before_run
 from whet.recipes.distill import DistillConfig, distill
 from whet.recipes.dpo import DPOConfig, dpo
 from whet.recipes.evaluate import EvalConfig, evaluate_model
@@ -164,8 +164,9 @@ def run_file(
     """Run a file's pipeline, or its smoke form, in a folder named for it."""
     if not smoke:
         loaded = load_pipeline(file, overrides)
-        check_needs(loaded.config.stages, ranks=get_world().size)
-        run_pipeline(loaded, out or Path("runs") / file.stem, resume=resume)
+        folder = out or Path("runs") / file.stem
+        check_before_run(loaded.config.stages, folder, is_pipeline=True)
+        run_pipeline(loaded, folder, resume=resume)
         return
     folder = out or Path("runs") / f"{file.stem}-smoke"
     loaded = load_smoke(file, overrides, folder / STAND_INS)
