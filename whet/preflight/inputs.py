@@ -6,9 +6,8 @@ problems to the task of the `make` stage that will list them.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from whet.config import to_toml
@@ -33,8 +32,10 @@ from whet.types import Problem, Split
 Stages = Mapping[str, StageConfig]
 NUM_SAMPLED = 32
 """Rows of a split that the fast preflight reads."""
-MAX_SECONDS = 20.0
-"""How long `whet check` reads the rows of a split; it says so where some are left."""
+NUM_FIRST = 4
+"""Rows that are read of every split, however long that takes."""
+SECONDS = {False: 5.0, True: 25.0}
+"""How long rows are read in all, before a run and by `whet check`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,31 +64,32 @@ class InputReader:
     def __init__(self, stages: Stages, *, is_thorough: bool) -> None:
         self.stages = stages
         self.is_thorough = is_thorough
+        self._end = time.monotonic() + SECONDS[is_thorough]
         self._tasks: dict[str, Task] = {}
         self._rows: dict[tuple[str, str | None, Split], SplitRows] = {}
         self._models: dict[str, ModelText] = {}
 
     def open_task(self, stage: StageConfig) -> Task:
         """Build the task of a stage; that of the `make` stage which lists its problems, if any."""
-        problems = stage.inputs.get("problems", "")
-        maker = self.stages.get(problems[1:]) if problems.startswith("@") else None
-        source = maker if isinstance(maker, MakeConfig) else stage
+        source = self._find_maker(stage) or stage
         key = to_toml(source.task)
         if key not in self._tasks:
             self._tasks[key] = build_task(source.task)
         return self._tasks[key]
 
+    def find_folder(self, stage: StageConfig) -> str | None:
+        """Find the folder of a stage's problems; None where they are the task's own."""
+        return None if self._find_maker(stage) else stage.inputs.get("problems")
+
     def read_split(self, stage: StageConfig, split: Split) -> SplitRows | None:
         """Read rows of a split; None where an earlier stage has yet to write them."""
-        folder = stage.inputs.get("problems")
+        folder = self.find_folder(stage)
         if folder is not None and folder.startswith("@"):
-            if not isinstance(self.stages.get(folder[1:]), MakeConfig):
-                return None
-            folder = None
+            return None
         task = self.open_task(stage)
         key = (f"{task!r}", folder, split)
         if key not in self._rows:
-            self._rows[key] = self._take(_iterate(task, folder, split))
+            self._rows[key] = self._take(_list_sources(task, folder, split))
         rows = self._rows[key]
         asks_all = isinstance(stage, EvalConfig) or (
             isinstance(stage, TeachConfig) and stage.unsolvable
@@ -95,9 +97,8 @@ class InputReader:
         kept = rows.problems if asks_all else keep_solvable(rows.problems)
         return SplitRows(problems=kept, is_whole=rows.is_whole)
 
-    def read_model(self, source: ModelSource) -> ModelText | None:
+    def read_model(self, origin: ModelSource) -> ModelText | None:
         """Read how a model encodes prompts; None where it starts from random weights."""
-        origin = follow_model(self.stages, source)
         if origin.new is not None:
             return None
         key = to_toml(origin)
@@ -109,17 +110,26 @@ class InputReader:
             )
         return self._models[key]
 
-    def _take(self, rows: Iterator[Problem]) -> SplitRows:
-        if not self.is_thorough:
-            problems = list(islice(rows, NUM_SAMPLED))
-            return SplitRows(problems=problems, is_whole=len(problems) < NUM_SAMPLED)
-        end = time.monotonic() + MAX_SECONDS
-        problems = []
-        for problem in rows:
-            problems.append(problem)
-            if time.monotonic() > end:
-                return SplitRows(problems=problems, is_whole=False)
-        return SplitRows(problems=problems, is_whole=True)
+    def _find_maker(self, stage: StageConfig) -> MakeConfig | None:
+        """Find the earlier stage that will list the problems of a stage."""
+        folder = stage.inputs.get("problems", "")
+        maker = self.stages.get(folder[1:]) if folder.startswith("@") else None
+        return maker if isinstance(maker, MakeConfig) else None
+
+    def _take(self, sources: Sequence[Iterator[Problem]]) -> SplitRows:
+        """Read rows until there are enough, or time is up; a few are read in any case."""
+        parts: list[list[Problem]] = []
+        is_whole = True
+        for rows in sources:
+            part = []
+            for problem in rows:
+                part.append(problem)
+                is_late = len(part) >= NUM_FIRST and time.monotonic() > self._end
+                if is_late or (len(part) == NUM_SAMPLED and not self.is_thorough):
+                    is_whole = False
+                    break
+            parts.append(part)
+        return SplitRows(problems=[row for part in parts for row in part], is_whole=is_whole)
 
 
 def list_splits(stage: StageConfig) -> list[Split]:
@@ -160,14 +170,15 @@ def follow_model(stages: Stages, source: ModelSource) -> ModelSource:
     return source.model_copy(update={"chat_template": template})
 
 
-def _iterate(task: Task, folder: str | None, split: Split) -> Iterator[Problem]:
+def _list_sources(task: Task, folder: str | None, split: Split) -> list[Iterator[Problem]]:
+    """List where the rows of a split come from: a file, or the task, or those of a mix."""
     if folder is None:
-        yield from list_problems(task, split)
-        return
+        return [list_problems(subtask, split) for subtask in task.subtasks]
     file = problem_file(Path(folder), split)
-    if not file.is_file():
-        yield from load_split(task, folder, split)
-        return
+    return [_stream(file) if file.is_file() else iter(load_split(task, folder, split))]
+
+
+def _stream(file: Path) -> Iterator[Problem]:
     for number, row in stream_rows(file):
         try:
             yield Problem.from_json(row)

@@ -6,6 +6,7 @@ sample of them, and prints what deserves a note or is wrong.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from whet.preflight.inputs import (
     ModelText,
     SplitRows,
     Stages,
+    follow_model,
     list_models,
     list_splits,
 )
@@ -40,6 +42,7 @@ from whet.recipes.sft import SFTConfig
 from whet.recipes.tango import TangoConfig
 from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig, read_data
 from whet.store.run import model_folder
+from whet.tasks.base import is_builtin
 from whet.tasks.verify import Verify
 from whet.text.chat import PROBE, ChatFormat
 from whet.track.progress import say
@@ -105,20 +108,15 @@ class StageCheck:
         for key, source in list_models(stage).items():
             text = self._check_model(key, source)
             model = text if key == "model" else model
-        rows: dict[str, SplitRows] = {}
-        for split in list_splits(stage):
-            with self.findings.catch(self.name, "data"):
-                found = self.reader.read_split(stage, split)
-                if found is not None:
-                    check_tasks(self.reader.open_task(stage), found.problems, f"the split {split}")
-                    rows[split] = found
+        rows = self._read_rows()
         self._check_rows(rows)
         if isinstance(stage, SFTConfig | DPOConfig) and stage.data is not None:
             with self.findings.catch(self.name, "data"):
                 self._check_answers(stage, stage.data, model)
-        for name, found in rows.items() if model is not None else ():
-            with self.findings.catch(self.name, "prompts"):
-                self._check_prompts(name, found, model)
+        if model is not None:
+            for key, found in rows.items():
+                with self.findings.catch(self.name, "prompts"):
+                    self._check_prompts(key, found, model)
         with self.findings.catch(self.name, "grader"):
             self._check_grader(rows)
 
@@ -132,8 +130,11 @@ class StageCheck:
         """Read a model's tokenizer, and try its chat template."""
         text = None
         with self.findings.catch(self.name, "model"):
+            origin = follow_model(self.reader.stages, source)
             _check_place(key, source.path)
-            text = self.reader.read_model(source)
+            is_named_elsewhere = origin.path != source.path
+            with suppress(DataError) if is_named_elsewhere else nullcontext():
+                text = self.reader.read_model(origin)
         if source.new is not None:
             self._pass("model", f"{key} starts from random weights, size {source.new}")
         if text is not None:
@@ -146,6 +147,18 @@ class StageCheck:
                     "only the end-of-sequence token ends one",
                 )
         return text
+
+    def _read_rows(self) -> dict[str, SplitRows]:
+        """Read the splits of the stage, as far as they are there and of its task."""
+        rows: dict[str, SplitRows] = {}
+        for split in list_splits(self.stage):
+            with self.findings.catch(self.name, "data"):
+                found = self.reader.read_split(self.stage, split)
+                if found is not None:
+                    task = self.reader.open_task(self.stage)
+                    check_tasks(task, found.problems, f"the split {split}")
+                    rows[split] = found
+        return rows
 
     def _check_rows(self, rows: dict[str, SplitRows]) -> None:
         stage = self.stage
@@ -246,6 +259,8 @@ class StageCheck:
         task = self.reader.open_task(stage)
         chosen = choose_rows(rows[split].problems)
         limits = stage.grading if isinstance(stage, ModelStageConfig) else Limits()
+        if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
+            limits = Limits(workers=0)  # of its own problems and answers, nothing takes long
         is_rewarded = isinstance(stage, RLConfig | TangoConfig)
         graded, num_gold = grade_rows(task, chosen, limits, is_rewarded=is_rewarded)
         gold = f"{num_gold} references are right" if num_gold else "the task has no references"
