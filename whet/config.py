@@ -217,7 +217,7 @@ def _refuse_without_effect(config: Config, origin: Origin) -> None:
         if named or (source != "default" and value != setting.default):
             where = "" if source in ("cli", "default") else f" in {source}"
             given = "" if isinstance(value, Config) else f" = {_literal(value)}"
-            raise ConfigError(f"{key}{given}{where} has no effect: {setting.reason}")
+            raise ConfigError(f"{key}{given}{where} has no effect: {setting.reason}; leave it out")
 
 
 def kind_of(file: Path) -> str:

@@ -130,9 +130,12 @@ def _describe_variant(
     if error["type"] == "union_tag_not_found" and flags and others:
         return f'unknown flag --{flags[0]}; there is no "{key}", only {", ".join(others)}'
     tag = str(error["ctx"]["discriminator"]).strip("'")
-    given = toml.literal(toml.look_up(tree, [*parents, last, tag]))
-    names = [toml.literal(n) for model in _models_at(kind, error["loc"]) for n in list_tags(model)]
-    return f"{key}.{tag} = {given}{where}: should be one of {', '.join(names)}"
+    value = toml.look_up(tree, [*parents, last, tag])
+    names = [name for model in _models_at(kind, error["loc"]) for name in list_tags(model)]
+    known = ", ".join(toml.literal(name) for name in names)
+    close = get_close_matches(str(value), names, n=1, cutoff=0.65)
+    hint = f'; did you mean "{close[0]}"?' if close else ""
+    return f"{key}.{tag} = {toml.literal(value)}{where}: should be one of {known}{hint}"
 
 
 def _describe_type(error: ErrorDetails) -> str:

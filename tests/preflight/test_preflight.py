@@ -157,7 +157,7 @@ class Kind(Own):
 
     assert whet("check", file, "--task", f"{task}:Own").code == 0
     said = whet("check", file, "--task", f"{task}:Deaf")
-    assert said.code == 2 and "the reference 'yes' of own/0 is graded wrong" in said.out
+    assert said.code == 2 and "'yes', the reference of own/0, is graded wrong" in said.out
     said = whet("check", file, "--task", f"{task}:Kind")
     assert said.code == 2 and "is graded correct for own/0" in said.out
 

@@ -44,14 +44,9 @@ def check_tasks(task: Task, problems: Sequence[Problem], where: str) -> None:
             )
 
 
-def grade_rows(
-    task: Task, problems: Sequence[Problem], limits: Limits, *, is_rewarded: bool
-) -> tuple[Graded, int]:
-    """Grade the reference of each row and a text without sense; raise where a verdict is not as it
-    should be. Returns also how many rows have a reference.
-
-    A task that takes any text for right may be evaluated, but nothing is learned from its reward.
-    """
+def grade_rows(task: Task, problems: Sequence[Problem], limits: Limits) -> tuple[Graded, int]:
+    """Grade the reference of each row and a text without sense. Returns also how many rows have a
+    reference."""
     texts = [(problem, GARBAGE) for problem in problems]
     with explain_user_errors(task):
         golds = [(problem, task.solve(problem, 0)) for problem in problems]
@@ -61,32 +56,29 @@ def grade_rows(
         answers = ((index, *pair) for index, pair in enumerate(texts))
         scores = dict(grader.grade(answers))
     graded = [(problem, text, scores[index]) for index, (problem, text) in enumerate(texts)]
-    for problem, text, score in graded:
-        _check_verdict(task, problem, text, score, is_rewarded)
     return graded, len(texts) - len(problems)
 
 
-def _check_verdict(
-    task: Task, problem: Problem, text: str, score: Score, is_rewarded: bool
-) -> None:
-    is_gold = text != GARBAGE
-    note = f" ({score.note})" if score.note else ""
-    if score.verdict is Verdict.UNSCORED:
-        raise DataError(
-            f"the grader of {task.name} cannot grade an answer to {problem.id}{note}: "
-            "`whet tasks check` tries it on its own problems"
-        )
-    if is_gold and score.verdict is not Verdict.CORRECT:
-        raise DataError(
-            f"the grader of {task.name} fails on its own data: the reference {text[:80]!r} of "
-            f"{problem.id} is graded {score.verdict}{note}; mend the row's answer, or take another "
-            "task"
-        )
-    if is_rewarded and not is_gold and score.verdict is Verdict.CORRECT:
-        raise DataError(
-            f"the grader of {task.name} fails on its own data: {text!r} is graded correct for "
-            f"{problem.id}{note}"
-        )
+def find_fault(task: Task, graded: Graded) -> str | None:
+    """Describe the first verdict that is not as it should be."""
+    name = task.name
+    for problem, text, score in graded:
+        note = f" ({score.note})" if score.note else ""
+        is_right = score.verdict is Verdict.CORRECT
+        fails = f"the grader of {name} fails on its own data: {text[:80]!r}"
+        if score.verdict is Verdict.UNSCORED:
+            return (
+                f"the grader of {name} cannot grade an answer to {problem.id}{note}: "
+                "`whet tasks check` tries it on its own problems"
+            )
+        if text != GARBAGE and not is_right:
+            return (
+                f"{fails}, the reference of {problem.id}, is graded {score.verdict}{note}: mend "
+                "the row's answer, or take another task"
+            )
+        if text == GARBAGE and is_right:
+            return f"{fails} is graded correct for {problem.id}{note}: mend the grader"
+    return None
 
 
 def check_reward(reward: RewardSpec, graded: Graded, key: str = "reward") -> None:

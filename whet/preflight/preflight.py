@@ -8,10 +8,12 @@ sample of them, and prints what deserves a note or is wrong.
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
+from whet.data.problems import load_problems
 from whet.data.rollout_datasets import choose_answers, make_sft_examples
-from whet.errors import DataError
+from whet.errors import ConfigError, DataError
 from whet.grading.limits import Limits
 from whet.models.load import HUB_ID
 from whet.models.source import ModelSource
@@ -23,6 +25,7 @@ from whet.preflight.grading import (
     check_reward,
     check_tasks,
     choose_rows,
+    find_fault,
     grade_rows,
 )
 from whet.preflight.inputs import (
@@ -37,6 +40,7 @@ from whet.preflight.inputs import (
 from whet.preflight.machine import check_disk, check_memory
 from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
+from whet.recipes.evaluate import EvalConfig
 from whet.recipes.rl import RLConfig
 from whet.recipes.sft import SFTConfig
 from whet.recipes.tango import TangoConfig
@@ -46,7 +50,8 @@ from whet.tasks.base import is_builtin
 from whet.tasks.verify import Verify
 from whet.text.chat import PROBE, ChatFormat
 from whet.track.progress import say
-from whet.types import Message, Problem, Score
+from whet.train.policy import build_learners
+from whet.types import Message, Problem, Score, Split
 from whet.world import get_world
 
 NUM_NAMED = 3
@@ -108,6 +113,8 @@ class StageCheck:
         for key, source in list_models(stage).items():
             text = self._check_model(key, source)
             model = text if key == "model" else model
+        with self.findings.catch(self.name, "settings"):
+            check_libraries(stage)
         rows = self._read_rows()
         self._check_rows(rows)
         if isinstance(stage, SFTConfig | DPOConfig) and stage.data is not None:
@@ -148,9 +155,9 @@ class StageCheck:
                 )
         return text
 
-    def _read_rows(self) -> dict[str, SplitRows]:
+    def _read_rows(self) -> dict[Split, SplitRows]:
         """Read the splits of the stage, as far as they are there and of its task."""
-        rows: dict[str, SplitRows] = {}
+        rows: dict[Split, SplitRows] = {}
         for split in list_splits(self.stage):
             with self.findings.catch(self.name, "data"):
                 found = self.reader.read_split(self.stage, split)
@@ -160,7 +167,7 @@ class StageCheck:
                     rows[split] = found
         return rows
 
-    def _check_rows(self, rows: dict[str, SplitRows]) -> None:
+    def _check_rows(self, rows: dict[Split, SplitRows]) -> None:
         stage = self.stage
         for split, found in rows.items():
             is_validation = isinstance(stage, TrainingConfig) and split == stage.validation.split
@@ -169,17 +176,10 @@ class StageCheck:
             elif is_validation:
                 self._note("data", f"there are no problems of the split {split}: no validation")
             else:
-                self._wrong_split(split)
-
-    def _wrong_split(self, split: str) -> None:
-        problems = self.stage.inputs.get("problems")
-        source = (
-            f"{problems} has" if problems else f"the task {dict(self.stage.task)['name']!r} makes"
-        )
-        words = (
-            f"{source} no problems of the split {split}: set `problems` to a folder that has some"
-        )
-        self.findings.add(self.name, "data", Level.WRONG, words)
+                with self.findings.catch(self.name, "data"):
+                    load_problems(
+                        self.reader.open_task(stage), self.reader.find_folder(stage), split
+                    )
 
     def _check_answers(
         self, stage: SFTConfig | DPOConfig, location: str, model: ModelText | None
@@ -250,7 +250,7 @@ class StageCheck:
             _check_micro_tokens(stage, min(fitting + limit, context))
         self._pass("prompts", f"split {split}: at most {longest:,} tokens in {rows}")
 
-    def _check_grader(self, rows: dict[str, SplitRows]) -> None:
+    def _check_grader(self, rows: dict[Split, SplitRows]) -> None:
         """Try the grader on the first rows, and the reward on what it says."""
         stage = self.stage
         split = next((split for split, found in rows.items() if found.problems), None)
@@ -261,10 +261,14 @@ class StageCheck:
         limits = stage.grading if isinstance(stage, ModelStageConfig) else Limits()
         if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
             limits = Limits(workers=0)  # of its own problems and answers, nothing takes long
+        graded, num_gold = grade_rows(task, chosen, limits)
         is_rewarded = isinstance(stage, RLConfig | TangoConfig)
-        graded, num_gold = grade_rows(task, chosen, limits, is_rewarded=is_rewarded)
-        gold = f"{num_gold} references are right" if num_gold else "the task has no references"
-        self._pass("grader", f"{len(graded)} texts graded; {gold}")
+        if fault := find_fault(task, graded):
+            level = Level.WRONG if is_rewarded or isinstance(stage, EvalConfig) else Level.NOTE
+            self.findings.add(self.name, "grader", level, fault)
+        else:
+            gold = f"{num_gold} references are right" if num_gold else "the task has no references"
+            self._pass("grader", f"{len(graded)} texts graded; {gold}")
         if isinstance(stage, RLConfig | TangoConfig):
             with self.findings.catch(self.name, "reward"):
                 check_reward(stage.reward, graded)
@@ -273,6 +277,18 @@ class StageCheck:
             with self.findings.catch(self.name, "reward"):
                 check_reward(
                     stage.verifier_reward, [_verify_garbage(stage, chosen[0])], "verifier_reward"
+                )
+
+
+def check_libraries(stage: StageConfig) -> None:
+    """Load what settings name and nothing has looked at yet: a learner, packages of trackers."""
+    if isinstance(stage, TrainingConfig):
+        build_learners(stage.train)
+        for sink in stage.track.sinks:
+            if find_spec(sink) is None:
+                raise ConfigError(
+                    f'track.sinks has "{sink}", which is not installed: pip install {sink}, or '
+                    "leave it out"
                 )
 
 

@@ -70,6 +70,14 @@ class GuardConfig(Config):
     def without_effect(self) -> dict[str, str]:
         return {} if self.restores else {"lr_factor": "guard.restores is 0"}
 
+    def refuse_without(self, validation: ValidationConfig) -> None:
+        """Refuse a guard that has no validation to watch."""
+        if self.restores > 0 and validation.every == 0:
+            raise ValueError(
+                f"guard.restores = {self.restores} needs validation to watch: "
+                "set validation.every to a few steps"
+            )
+
 
 class CollapseGuard:
     """Compares every validation with the best. It is a collapse if its 95 % interval lies entirely
@@ -90,11 +98,7 @@ class CollapseGuard:
         self.learner = learner
         self.then = then
         self.num_restores = 0
-        if self.is_on and validation.every == 0:
-            raise ConfigError(
-                f"guard.restores = {cfg.restores} needs validation to watch: "
-                "set validation.every to a few steps"
-            )
+        cfg.refuse_without(validation)
 
     @property
     def is_on(self) -> bool:

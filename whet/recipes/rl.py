@@ -82,6 +82,7 @@ class RLConfig(TrainingConfig):
                 f"group_size = 1 leaves nothing to compare, and {who} compares the answers to a "
                 "problem: set it to 2 or more"
             )
+        self.guard.refuse_without(self.validation)
         if self.sampling.temperature == 0:
             raise ValueError(
                 "sampling.temperature = 0 gives all answers to a problem the same tokens, so there "
