@@ -357,10 +357,10 @@ def test_a_run_folder_with_other_settings_is_refused_with_the_difference(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
     assert sft(tmp_path, tiny.folder / "02-traces").code == 0
-    said = sft(tmp_path, tiny.folder / "02-traces", NEW, "--steps", 3)
+    said = sft(tmp_path, tiny.folder / "02-traces", NEW, "--steps", 3, "--batch", 4)
     assert is_one_sentence(said)
     assert said.last == (
-        f"whet: {tmp_path / 'run'} holds a run with other settings (steps: 2 -> 3): "
+        f"whet: {tmp_path / 'run'} holds a run with other settings (steps: 2 -> 3; batch: 32 -> 4): "
         "go back to those, or choose another folder"
     )
 

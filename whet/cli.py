@@ -275,7 +275,8 @@ def check(
 
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
     from whet.config import load_settings
-    from whet.pipeline.pipeline import IGNORED, KINDS, run_stage
+    from whet.pipeline.pipeline import KINDS, run_stage
+    from whet.pipeline.stage_keys import IGNORED
     from whet.preflight.preflight import check_before_run
     from whet.store.follow import open_run
     from whet.world import get_world

@@ -8,7 +8,8 @@ import pytest
 
 from whet.config import Config, load_settings
 from whet.errors import ConfigError, DataError
-from whet.store.run import RunStore, read_commit
+from whet.store.provenance import read_commit
+from whet.store.run import RunStore
 from whet.types import Completion, Finish, Group, Message, Problem, Role, Rollout
 
 

@@ -94,6 +94,15 @@ class RLConfig(TrainingConfig):
             )
         return self
 
+    @property
+    def schedules(self) -> list[str]:
+        more = {
+            f"final_temperature = {self.final_temperature}": self.final_temperature is not None,
+            'curriculum.kind = "staged"': self.curriculum.kind == "staged",
+            f"lag = {self.lag}": self.lag > 0,
+        }
+        return [*super().schedules, *(name for name, is_set in more.items() if is_set)]
+
     def without_effect(self) -> dict[str, str]:
         unused = super().without_effect() | {
             "reward.step_weight": "rl has no verifier to judge steps; tango has",

@@ -7,13 +7,10 @@ failure.txt, evals/000120.json. A pipeline's folder holds a run folder per stage
 
 import fcntl
 import os
-import platform
 import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from math import inf
 from pathlib import Path
 from typing import Literal
@@ -22,8 +19,9 @@ from whet.config import Config, Loaded, differences, load_settings, show_setting
 from whet.errors import ConfigError, DataError
 from whet.store import files
 from whet.store.files import Row, read_object, to_finite, write_atomic, write_errors, write_json
+from whet.store.provenance import collect_provenance, utc_now
 from whet.store.rollouts import check_parquet, read_rollouts, write_rollouts
-from whet.types import Group, Json, Rollout
+from whet.types import Group, Json, Rollout, read_integer
 
 RolloutSet = Literal["train", "eval"]
 EVAL = r"(\d+)\.json"
@@ -86,6 +84,8 @@ class RunStore:
         self.stage_file = folder / "stage.json"
         self.metrics_file = folder / "metrics.jsonl"
         self.summary_file = folder / "summary.json"
+        self.steps_before: int | None = None
+        """The number of steps of the run, where it now goes on to more."""
         self._ledger = folder / "ledger.jsonl"
 
     @staticmethod
@@ -99,8 +99,9 @@ class RunStore:
     ) -> "RunStore":
         """Start a run, continue one with the same settings, or open a finished one.
 
-        Keys under `ignore`, such as "track", may differ from those the run started with. A run that
-        was stopped before it did anything starts again.
+        Keys under `ignore`, such as "track", may differ from those the run started with, and
+        `steps` may be more: then also a finished run goes on. A run that was stopped before it did
+        anything starts again.
         """
         run = RunStore(folder, lock=Lock(folder))
         try:
@@ -249,7 +250,11 @@ class RunStore:
                 f"{self.folder} holds an unfinished run ({self._progress()}): "
                 "add --resume to continue it, or choose another folder"
             )
-        if changes := self._list_changes(config, ignore):
+        before = self._read_config(config)
+        changes = _list_changes(before, config, ignore)
+        if changes and all(line.startswith("steps: ") for line in changes):
+            self._change_steps(before, config, origin, resume)
+        elif changes:
             raise ConfigError(
                 f"{self.folder} holds a run with other settings ({'; '.join(changes)}): "
                 "go back to those, or choose another folder"
@@ -265,24 +270,47 @@ class RunStore:
             )
         seed = to_table(config).get("seed")
         facts = collect_provenance(seed if isinstance(seed, int) else None)
-        origins = show_settings(Loaded(config=config, origin=origin)).splitlines()
-        note = "".join(f"# {line}\n" for line in ["Where each value came from:", *origins])
         with write_errors(self._ledger):
             self._ledger.unlink(missing_ok=True)
         write_json(self.folder / "provenance.json", facts)
-        write_atomic(self.config_file, f"{to_toml(config)}\n{note}")
+        self._write_config(config, origin)
         self.log_event("start", command=facts["command"])
 
-    def _list_changes(self, config: Config, ignore: Sequence[str]) -> list[str]:
+    def _write_config(self, config: Config, origin: Mapping[str, str]) -> None:
+        origins = show_settings(Loaded(config=config, origin=origin)).splitlines()
+        note = "".join(f"# {line}\n" for line in ["Where each value came from:", *origins])
+        write_atomic(self.config_file, f"{to_toml(config)}\n{note}")
+
+    def _read_config(self, config: Config) -> Config:
         try:
-            before = load_settings(type(config), self.config_file, []).config
+            return load_settings(type(config), self.config_file, []).config
         except ConfigError as error:
             raise ConfigError(
                 f"{self.folder} holds a run of another kind or version ({error}): "
                 "choose another folder"
             ) from error
-        ignored = tuple(f"{key}{end}" for key in ignore for end in (".", ":"))
-        return [line for line in differences(before, config) if not line.startswith(ignored)]
+
+    def _change_steps(
+        self, before: Config, config: Config, origin: Mapping[str, str], resume: bool
+    ) -> None:
+        """Let a run go on to more steps, as an unfinished one from now on."""
+        old, new = (read_integer(to_table(cfg)["steps"]) for cfg in (before, config))
+        if new < old:
+            raise ConfigError(
+                f"steps = {new} is below the {old} of the run in {self.folder}, and a run cannot "
+                f"be shortened: go back to {old}, or choose another folder"
+            )
+        if not resume:
+            raise ConfigError(
+                f"{self.folder} holds a finished run of {old} steps: add --resume to go on to "
+                f"{new}, or choose another folder"
+            )
+        self.log_event("extend", before=old, steps=new)
+        # First the summary: a kill in between leaves an unfinished run of as many steps as before.
+        with write_errors(self.summary_file):
+            self.summary_file.unlink(missing_ok=True)
+        self._write_config(config, origin)
+        self.steps_before = old
 
     def _repair(self) -> None:
         """Remove the leftovers of a kill: half-written files, last lines cut short."""
@@ -315,6 +343,11 @@ class RunStore:
         return self.folder / "rollouts" / f"{name}-{step:06d}.parquet"
 
 
+def _list_changes(before: Config, config: Config, ignore: Sequence[str]) -> list[str]:
+    ignored = tuple(f"{key}{end}" for key in ignore for end in (".", ":"))
+    return [line for line in differences(before, config) if not line.startswith(ignored)]
+
+
 def stage_folders(folder: Path) -> list[Path]:
     """List the run folders in a pipeline's folder, in order of the stages."""
     return sorted(file.parent for file in folder.glob("[0-9][0-9]-*/config.toml"))
@@ -332,56 +365,6 @@ def model_folder(location: str) -> Path:
     if runs or (path / "ledger.jsonl").is_file():
         raise DataError(f"{location} has no model yet: no training run in it is finished")
     return path
-
-
-def collect_provenance(seed: int | None) -> Row:
-    """Collect the facts of this process, without importing or running anything for it."""
-    return {
-        "whet": _version("whet"),
-        "python": platform.python_version(),
-        "torch": _version("torch"),
-        "numpy": _version("numpy"),
-        "platform": platform.platform(),
-        "cpus": os.cpu_count(),
-        "command": shlex.join(sys.argv),
-        "commit": read_commit(Path(__file__).parents[2]),
-        "seed": seed,
-        "started": utc_now(),
-    }
-
-
-def utc_now() -> str:
-    """Return the time in UTC, to the second, as ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def read_commit(repository: Path) -> str | None:
-    """Read the commit that a checkout is at; None if there is no repository."""
-    git = repository / ".git"
-    try:
-        if git.is_file():  # a linked worktree
-            git = repository / git.read_text().removeprefix("gitdir:").strip()
-        head = (git / "HEAD").read_text().strip()
-        if not head.startswith("ref: "):
-            return head or None
-        return _read_ref(git, head.removeprefix("ref: "))
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _read_ref(git: Path, ref: str) -> str | None:
-    shared = git / (git / "commondir").read_text().strip() if (git / "commondir").is_file() else git
-    if (shared / ref).is_file():
-        return (shared / ref).read_text().strip()
-    lines = (shared / "packed-refs").read_text().splitlines()
-    return next((line.split()[0] for line in lines if line.endswith(f" {ref}")), None)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _read_own_rows(path: Path) -> list[Row]:

@@ -1,0 +1,61 @@
+"""The facts of a process that its run keeps: versions, machine, command line, commit."""
+
+import os
+import platform
+import shlex
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from whet.store.files import Row
+
+
+def collect_provenance(seed: int | None) -> Row:
+    """Collect the facts of this process, without importing or running anything for it."""
+    return {
+        "whet": _version("whet"),
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "numpy": _version("numpy"),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "command": shlex.join(sys.argv),
+        "commit": read_commit(Path(__file__).parents[2]),
+        "seed": seed,
+        "started": utc_now(),
+    }
+
+
+def utc_now() -> str:
+    """Return the time in UTC, to the second, as ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def read_commit(repository: Path) -> str | None:
+    """Read the commit that a checkout is at; None if there is no repository."""
+    git = repository / ".git"
+    try:
+        if git.is_file():  # a linked worktree
+            git = repository / git.read_text().removeprefix("gitdir:").strip()
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref: "):
+            return head or None
+        return _read_ref(git, head.removeprefix("ref: "))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _read_ref(git: Path, ref: str) -> str | None:
+    shared = git / (git / "commondir").read_text().strip() if (git / "commondir").is_file() else git
+    if (shared / ref).is_file():
+        return (shared / ref).read_text().strip()
+    lines = (shared / "packed-refs").read_text().splitlines()
+    return next((line.split()[0] for line in lines if line.endswith(f" {ref}")), None)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
