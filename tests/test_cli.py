@@ -1,6 +1,7 @@
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,14 @@ def test_without_out_the_run_is_named_after_its_file(
     )
     assert whet("run", file).code == 0
     assert (tmp_path / "runs" / "small" / "summary.json").is_file()
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    said = whet("--version")
+    assert (said.code, said.out) == (0, f"whet {version('whet')}\n")
+
+
+@pytest.mark.parametrize("words", [[], ["rl"], ["check"], ["data"], ["data", "import"], ["tasks"]])
+def test_h_is_help_everywhere(words: list[str]) -> None:
+    short, long = whet(*words, "-h"), whet(*words, "--help")
+    assert short.code == 0 and short.out == long.out and "Usage: whet" in short.out

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from whet import cli_cluster, cli_data
+from whet import cli_check, cli_cluster, cli_data
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
@@ -27,6 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 STAGES = {
     "sft": "Fine-tune a model on stored answers.",
@@ -42,6 +43,7 @@ tasks = typer.Typer(help="Problems and graders by name.", rich_markup_mode=None)
 app.add_typer(tasks, name="tasks")
 app.add_typer(cli_data.data, name="data")
 cli_cluster.add_to(app)
+cli_check.add_to(app)
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -157,17 +159,6 @@ def plan(
         fit = print_cluster_plan(stages, cluster, prompt=prompt, tokens=tokens)
     if not fit:
         raise typer.Exit(1)
-
-
-@app.command("check", context_settings=SETTINGS)
-def check_file(ctx: typer.Context, file: File, out: Out = None) -> None:
-    """Look over a file before it runs: settings, data, template, grader, lengths, memory, disk.
-    Exits with 2 where something is wrong."""
-    from whet.pipeline.check_file import check
-
-    with _stoppable():
-        if not check(file, ctx.args, out):
-            raise typer.Exit(2)
 
 
 @app.command("try")
