@@ -33,7 +33,7 @@ def test_what_was_found_decides_whose_log_probabilities_are_the_old_ones(
     found: Exactness, lag: int, old: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with opened(tmp_path / "run") as run:
-        assert record_exactness(found, ALGO, "05-rl", run, lag=lag).old == old
+        assert record_exactness([found], ALGO, "05-rl", run, lag=lag).old == old
         (event,) = [row for row in run.events() if row["event"] == EXACTNESS_EVENT]
     sentence = found.sentence(ALGO, lag=lag)
     assert event["exact"] is found.is_exact and event["said"] == sentence
@@ -45,10 +45,16 @@ def test_what_was_found_decides_whose_log_probabilities_are_the_old_ones(
     assert capsys.readouterr().err == f"05-rl: {sentence}\n"
 
 
+@pytest.mark.parametrize("ranks", [[EXACT, CLOSE], [CLOSE, EXACT]])
+def test_one_rank_that_is_not_exact_decides_for_all(ranks: list[Exactness], tmp_path: Path) -> None:
+    with opened(tmp_path / "run") as run:
+        assert record_exactness(ranks, ALGO, "05-rl", run).old == "learner"
+
+
 def test_the_report_says_it_too(tmp_path: Path) -> None:
     with opened(tmp_path / "rl") as run:
-        record_exactness(CLOSE, ALGO, "05-rl", run)
-        record_exactness(CLOSE, ALGO, "05-rl", run)
+        record_exactness([CLOSE], ALGO, "05-rl", run)
+        record_exactness([CLOSE], ALGO, "05-rl", run)
         write_json(run.folder / "stage.json", {"seconds": 1.0})
     write_results(2, {}, {"rl": tmp_path / "rl"}, tmp_path)
     page = (tmp_path / "report.html").read_text()

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -6,7 +7,7 @@ import pytest
 from small import Pipeline, Said, check_clock, cut_after, whet, write
 
 from bench.kill_resume import facts
-from whet.data.problems import load_problems
+from whet.data.problems import load_problems, write_problems
 from whet.engine.base import Sampling
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_results
@@ -494,6 +495,23 @@ def test_an_algorithm_that_needs_more_than_a_policy_is_refused_before_anything_i
     said = rl(tiny, tmp_path / "run", "--steps", 2, "--algo.name", name)
     assert said.code == 2 and word in said.err
     assert not list((tmp_path / "run").glob("rollouts/*"))
+
+
+def test_a_problem_that_comes_again_is_sampled_anew(tiny: Pipeline, tmp_path: Path) -> None:
+    task = build_task(RLConfig(task="game24", model=ModelSource(path="model")).task)
+    asked = {problem.prompt[-1].content: problem for problem in load_problems(task, None, "rl")}
+    problem = asked["5 5 5 5"]  # whose numbers cannot be shuffled
+    write_problems(tmp_path / "one", "rl", [replace(problem, task="finished")])
+    write_problems(tmp_path / "one", "dev", [])
+
+    said = finished(
+        tiny, tmp_path / "run", "--steps", 2, "--problems", tmp_path / "one", "--train.lr", 1e-12
+    )
+
+    assert said.code == 0, said.err
+    run = RunStore.view(tmp_path / "run")
+    first, second = ([r.text for r in run.rollouts("train", step)] for step in (1, 2))
+    assert first != second
 
 
 def test_a_problem_that_comes_again_is_varied_anew() -> None:

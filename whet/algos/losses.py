@@ -253,7 +253,7 @@ def correction(terms: TokenTerms, cfg: Staleness) -> tuple[Tensor, Tensor]:
     log_factor_M = old_logprobs(terms) - sampling_logprobs(terms)
     if cfg.level == "sequence":
         log_factor_M = segment_sum(log_factor_M, terms.segment_M)
-    factor_M = torch.exp(log_factor_M.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+    factor_M = torch.exp(_bound(log_factor_M))
     is_outside_M = (factor_M < cfg.low) | (factor_M > cfg.high)
     if cfg.rule == "truncate":
         return factor_M.clamp(cfg.low, cfg.high), is_outside_M

@@ -1,4 +1,4 @@
-"""Training data from stored rollouts: SFT examples and preference pairs.
+"""Training data from stored rollouts: SFT examples, preference pairs, and batches of either.
 
 An answer becomes an SFT example; a better and a worse answer to the same prompt become a preference
 pair. Answers that cannot be part of a pair are counted.
@@ -7,18 +7,60 @@ pair. Answers that cannot be part of a pair are counted.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from whet.data.examples import Example, PreferencePair
 from whet.errors import DataError
 from whet.rng import stream
+from whet.store.rollouts import read_rollouts
+from whet.store.run import RunStore
 from whet.tasks.base import StepNote
 from whet.text.chat import ChatFormat
 from whet.types import Finish, Message, Problem, Rollout, Verdict
+
+T = TypeVar("T")
+
+
+def read_data(location: str) -> list[Rollout]:
+    """Read the rollouts of a file, or the training rollouts of a run folder."""
+    path = Path(location)
+    if path.is_dir():
+        run = RunStore.view(path)
+        steps = run.rollout_steps("train")
+        rollouts = [rollout for step in steps for rollout in run.rollouts("train", step)]
+        if not rollouts:
+            raise DataError(
+                f"data = {location!r} is a run without training rollouts; give one that teach wrote"
+            )
+        return rollouts
+    if not path.is_file():
+        raise DataError(f"data = {location!r} is neither a rollout file nor a run folder")
+    return read_rollouts(path)
+
+
+def take_batch(examples: list[T], count: int, step: int, seed: int) -> list[T]:
+    """Take the batch of a step from epochs that are shuffled anew each time.
+
+    It depends on the step number alone, so a resumed run needs no state.
+    """
+    batch = []
+    for position in range(step * count, (step + 1) * count):
+        epoch, index = divmod(position, len(examples))
+        batch.append(examples[_order(len(examples), seed, epoch)[index]])
+    return batch
+
+
+@lru_cache(maxsize=2)
+def _order(count: int, seed: int, epoch: int) -> list[int]:
+    order = list(range(count))
+    stream(seed, "sft", epoch).shuffle(order)
+    return order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -134,7 +134,7 @@ def inverse_cdf(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
 
 
 def truncate(probs_BV: Tensor, sampling: SamplingTensors) -> Tensor:
-    """Zero tokens outside top-k, top-p and min-p. The most likely token always stays."""
+    """Zero tokens outside top-k, top-p and min-p, which all keep the most likely one."""
     order_BV = probs_BV.sort(dim=-1, descending=True, stable=True)
     sorted_BV = order_BV.values
     rank_V = torch.arange(probs_BV.shape[1], device=probs_BV.device)
@@ -144,7 +144,6 @@ def truncate(probs_BV: Tensor, sampling: SamplingTensors) -> Tensor:
         (before_BV < sampling.top_p_B[:, None]) | (sampling.top_p_B[:, None] == 1)
     )
     keep_BV &= sorted_BV >= sampling.min_p_B[:, None] * sorted_BV[:, :1]
-    keep_BV[:, 0] = True
     return torch.zeros_like(probs_BV).scatter(1, order_BV.indices, sorted_BV * keep_BV)
 
 

@@ -7,6 +7,7 @@ from pydantic import Field
 from whet.algos.losses import token_mean
 from whet.algos.objectives import distill_objective
 from whet.data.problems import load_problems
+from whet.data.rollout_datasets import take_batch
 from whet.models.source import ModelSource
 from whet.recipes.rl import vary_all
 from whet.recipes.training import (
@@ -14,14 +15,13 @@ from whet.recipes.training import (
     Session,
     TrainingConfig,
     finish,
+    open_loop,
     open_session,
-    take_batch,
 )
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
-from whet.track.metrics import measure_rollouts, open_trackers
-from whet.track.progress import get_console, progress_bar
+from whet.track.metrics import measure_rollouts
 from whet.train.learner import set_loss_weights
 from whet.train.policy import add_ref_logprobs, open_teacher
 from whet.train.rl_step import to_example
@@ -61,17 +61,8 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     problems = session.filter_trainable(load_problems(session.task, cfg.problems, "rl"))
     objective = distill_objective()
     manager = session.build_manager(learner)
-    start = manager.resume()
-
-    with (
-        session.grader,
-        open_trackers(cfg.track, run, COLUMNS, console=get_console()) as tracker,
-        progress_bar("distill", cfg.steps, done=start) as advance,
-        manager.stop_on_signal(),
-    ):
-        manager.validate_first(start, tracker)
-        for step in range(start, cfg.steps):
-            clock.start()
+    with session.grader, open_loop(session, manager, COLUMNS) as loop:
+        for step in loop:
             policy.publish(step)
             groups = sample(cfg, session, problems, step)
             rollouts = [rollout for group in groups for rollout in group]
@@ -82,9 +73,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
             with clock.measure("update"):
                 metrics = learner.update(set_loss_weights(examples, token_mean), objective)
             run.write_rollouts("train", step + 1, groups)
-            tracker.log(step + 1, answer_metrics(groups) | metrics | clock.lap())
-            advance(1)
-            manager.end_step(step + 1, tracker)
+            loop.log(step, answer_metrics(groups) | metrics)
     finish(run, manager)
 
 

@@ -7,7 +7,14 @@ from pydantic import Field, model_validator
 from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.config import Config
 from whet.data.problems import load_problems
-from whet.data.rollout_datasets import Fault, PairRule, PreferencePairs, make_preference_pairs
+from whet.data.rollout_datasets import (
+    Fault,
+    PairRule,
+    PreferencePairs,
+    make_preference_pairs,
+    read_data,
+    take_batch,
+)
 from whet.errors import DataError
 from whet.recipes.checkpointing import CollapseGuard, GuardConfig
 from whet.recipes.training import (
@@ -15,15 +22,13 @@ from whet.recipes.training import (
     Session,
     TrainingConfig,
     finish,
+    open_loop,
     open_session,
-    read_data,
-    take_batch,
 )
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
-from whet.track.metrics import open_trackers
-from whet.track.progress import console, get_console, progress_bar
+from whet.track.progress import console
 from whet.train.policy import add_pair_ref_logprobs, set_pair_loss_weights
 from whet.types import Rollout
 
@@ -117,25 +122,14 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         check_pairs(view)
         # The starting model is the reference: score before a checkpoint replaces it.
         pairs = add_pair_ref_logprobs(view.pairs, learner)
-        start = manager.resume()
-        if cfg.data is None:
-            run.write_rollouts("train", 0, [tuple(rollouts)])
-        with (
-            open_trackers(
-                cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=get_console()
-            ) as tracker,
-            progress_bar("dpo", cfg.steps, done=start) as advance,
-            manager.stop_on_signal(),
-        ):
-            manager.validate_first(start, tracker)
-            for step in range(start, cfg.steps):
-                clock.start()
+        with open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
+            if cfg.data is None:
+                run.write_rollouts("train", 0, [tuple(rollouts)])
+            for step in loop:
                 batch = set_pair_loss_weights(take_batch(pairs, cfg.batch, step, cfg.seed))
                 with clock.measure("update"):
                     metrics = learner.update(batch, objective)
-                tracker.log(step + 1, metrics | clock.lap())
-                advance(1)
-                manager.end_step(step + 1, tracker)
+                loop.log(step, metrics)
     finish(run, manager)
 
 

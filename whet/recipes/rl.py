@@ -12,7 +12,14 @@ from whet.data.problems import load_problems
 from whet.engine.base import Sampling
 from whet.grading.check_task import precheck
 from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfig
-from whet.recipes.training import Session, TrainingConfig, check_exactness, finish, open_session
+from whet.recipes.training import (
+    Session,
+    TrainingConfig,
+    check_exactness,
+    finish,
+    open_loop,
+    open_session,
+)
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import (
@@ -25,8 +32,7 @@ from whet.rollout.collect import (
 from whet.store.run import RunStore
 from whet.tasks.base import explain_user_errors
 from whet.tasks.task_config import build_task
-from whet.track.metrics import measure_rollouts, open_trackers
-from whet.track.progress import get_console, progress_bar
+from whet.track.metrics import measure_rollouts
 from whet.train.critic import CriticConfig
 from whet.train.rl_step import RLTrainer
 from whet.types import Group, Problem
@@ -127,7 +133,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task)
     feed = build_feed(cfg, session.filter_trainable(problems))
-    policy, clock = session.policy, session.clock
+    policy = session.policy
     trainer = RLTrainer(
         policy,
         check_exactness(cfg.algo, policy, run, lag=cfg.lag),
@@ -152,16 +158,8 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         guard=guard,
         critic=trainer.critic,
     )
-    start = manager.resume()
-    with (
-        session.grader,
-        open_trackers(cfg.track, run, COLUMNS, console=get_console()) as tracker,
-        progress_bar("rl", cfg.steps, done=start) as advance,
-        manager.stop_on_signal(),
-    ):
-        manager.validate_first(start, tracker)
-        for step in range(start, cfg.steps):
-            clock.start()
+    with session.grader, open_loop(session, manager, COLUMNS) as loop:
+        for step in loop:
             policy.publish(step)
             groups = queue.take(step)
             feed.observe(groups)
@@ -170,14 +168,11 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
                 gather=cfg.gather,
                 temperature=sampling_at(cfg, step).temperature,
                 seed=derive(cfg.seed, "update", step),
-                clock=clock,
+                clock=session.clock,
             )
             run.write_rollouts("train", step + 1, groups)
-            metrics = step_metrics(cfg, groups, step) | result.metrics | feed.metrics(step)
-            tracker.log(step + 1, metrics | clock.lap())
-            advance(1)
+            loop.log(step, step_metrics(cfg, groups, step) | result.metrics | feed.metrics(step))
             empty_limit.check(result.is_empty)
-            manager.end_step(step + 1, tracker)
     finish(run, manager)
 
 

@@ -6,20 +6,25 @@ from pydantic import Field
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
-from whet.data.rollout_datasets import Keep, choose_answers, list_texts, make_sft_examples
+from whet.data.rollout_datasets import (
+    Keep,
+    choose_answers,
+    list_texts,
+    make_sft_examples,
+    read_data,
+    take_batch,
+)
 from whet.errors import ConfigError, DataError
 from whet.recipes.training import (
     STEPS_PER_LINE,
     TrainingConfig,
     finish,
+    open_loop,
     open_session,
-    read_data,
-    take_batch,
 )
 from whet.rng import derive
 from whet.store.run import RunStore
-from whet.track.metrics import open_trackers
-from whet.track.progress import console, get_console, progress_bar
+from whet.track.progress import console
 from whet.train.learner import set_loss_weights
 from whet.types import Rollout
 
@@ -69,26 +74,14 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     learner = policy.make_learner(cfg.train, steps=cfg.steps)
     manager = session.build_manager(learner)
     objective = sft_objective()
-    start = manager.resume()
-    with (
-        session.grader,
-        open_trackers(
-            cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=get_console()
-        ) as tracker,
-        progress_bar("sft", cfg.steps, done=start) as advance,
-        manager.stop_on_signal(),
-    ):
-        manager.validate_first(start, tracker)
-        for step in range(start, cfg.steps):
-            clock.start()
+    with session.grader, open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
+        for step in loop:
             batch = set_loss_weights(
                 take_batch(view.examples, cfg.batch, step, cfg.seed), token_mean
             )
             with clock.measure("update"):
                 metrics = learner.update(batch, objective)
-            tracker.log(step + 1, metrics | clock.lap())
-            advance(1)
-            manager.end_step(step + 1, tracker)
+            loop.log(step, metrics)
     finish(run, manager)
 
 

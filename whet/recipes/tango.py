@@ -31,6 +31,7 @@ from whet.recipes.training import (
     TrainingConfig,
     check_exactness,
     finish,
+    open_loop,
     open_session,
 )
 from whet.rewards.spec import RewardSpec
@@ -47,8 +48,8 @@ from whet.rollout.verification import (
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
-from whet.track.metrics import measure_rollouts, open_trackers
-from whet.track.progress import get_console, progress_bar, say
+from whet.track.metrics import measure_rollouts
+from whet.track.progress import say
 from whet.train.checkpoint import read_numbers
 from whet.train.optim import TrainConfig
 from whet.train.policy import build_learners, build_policy
@@ -163,26 +164,16 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     stateful |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
     others = {"verifier": (verifier.policy, verifier.learner)}
     manager = session.build_manager(generator.learner, others=others, stateful=stateful)
-    start = manager.resume()
-    with (
-        session.grader,
-        open_trackers(cfg.track, run, COLUMNS, console=get_console()) as tracker,
-        progress_bar("tango", cfg.steps, done=start) as advance,
-        manager.stop_on_signal(),
-    ):
-        manager.validate_first(start, tracker)
-        for step in range(start, cfg.steps):
-            session.clock.start()
+    with session.grader, open_loop(session, manager, COLUMNS) as loop:
+        for step in loop:
             generator.policy.publish(step)
             verifier.policy.publish(step)
             side = side_at(cfg, step)
             train = train_generator if side is Side.GENERATOR else train_verifier
             turn = train(pair, step)
             run.write_rollouts("train", step + 1, turn.groups)
-            tracker.log(step + 1, turn.metrics | session.clock.lap())
-            advance(1)
+            loop.log(step, turn.metrics)
             empty_limits[side].check(turn.is_stuck)
-            manager.end_step(step + 1, tracker)
     model = str(manager.result()[1].relative_to(run.folder))
     finish(run, manager, verifier=f"{model}/others/verifier")
 

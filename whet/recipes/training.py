@@ -1,8 +1,8 @@
 """Shared by recipes: the settings of a stage, and how training opens, reads its data and ends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 
@@ -24,14 +24,12 @@ from whet.recipes.checkpointing import (
     Stateful,
 )
 from whet.recipes.validation import ValidationConfig, Validator
-from whet.rng import stream
 from whet.rollout.collect import ChatEngine
-from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import TaskConfig, build_task
-from whet.track.metrics import Clock, TrackConfig
-from whet.track.progress import say
+from whet.track.metrics import Clock, TrackConfig, Tracker, open_trackers
+from whet.track.progress import Advance, get_console, progress_bar, say
 from whet.train.checkpoint import Others
 from whet.train.critic import Critic
 from whet.train.learner import Learner
@@ -39,7 +37,7 @@ from whet.train.memory import peak_counter
 from whet.train.optim import TrainConfig, learning_rate
 from whet.train.policy import Policy, build_learners, build_policy, set_determinism
 from whet.train.selftest import Exactness, check_exact
-from whet.types import Json, Problem, Rollout
+from whet.types import Json, Problem
 from whet.world import ClusterConfig, get_world
 
 T = TypeVar("T")
@@ -227,6 +225,56 @@ class Session:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingLoop:
+    """The steps that are left of a run: iterating starts the clock of each, and ends it with
+    validation and a checkpoint where these are due."""
+
+    manager: CheckpointManager
+    clock: Clock
+    tracker: Tracker
+    advance: Advance
+    steps: range
+
+    def __iter__(self) -> Iterator[int]:
+        for step in self.steps:
+            self.clock.start()
+            yield step
+            self.advance(1)
+            self.manager.end_step(step + 1, self.tracker)
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Log the metrics of a step, and where its time went."""
+        self.tracker.log(step + 1, {**metrics, **self.clock.lap()})
+
+
+@contextmanager
+def open_loop(
+    session: Session, manager: CheckpointManager, columns: Mapping[str, str], *, every: int = 1
+) -> Iterator[TrainingLoop]:
+    """Load the newest checkpoint, open the trackers, validate, and go on from there.
+
+    A line with the metrics in `columns` is printed after `every` steps.
+    """
+    cfg = session.cfg
+    start = manager.resume()
+    with (
+        open_trackers(
+            cfg.track, session.run, columns, every=every, console=get_console()
+        ) as tracker,
+        progress_bar(cfg.kind, cfg.steps, done=start) as advance,
+        manager.stop_on_signal(),
+    ):
+        manager.validate_first(start, tracker)
+        yield TrainingLoop(
+            manager=manager,
+            clock=session.clock,
+            tracker=tracker,
+            advance=advance,
+            steps=range(start, cfg.steps),
+        )
+
+
 class StoredValue:
     """A JSON value that checkpoints keep."""
 
@@ -312,15 +360,16 @@ def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int
     if policy.model.device.type != "cuda":
         return algo
     everywhere = get_world().all_gather(check_exact(policy), "the test of exactness")
-    exactness = min(everywhere, key=lambda one: one.equal_fraction)
     policy.engine.sleep()
-    return record_exactness(exactness, algo, policy.chat_engine.name, run, lag=lag)
+    return record_exactness(everywhere, algo, policy.chat_engine.name, run, lag=lag)
 
 
 def record_exactness(
-    exactness: Exactness, algo: AlgoConfig, name: str, run: RunStore, *, lag: int = 0
+    results: Sequence[Exactness], algo: AlgoConfig, name: str, run: RunStore, *, lag: int = 0
 ) -> AlgoConfig:
-    """Print the result, write it to the run's ledger, and return the settings to train with."""
+    """Print the worst result of all ranks, write it to the run's ledger, and return the settings to
+    train with."""
+    exactness = min(results, key=lambda one: one.equal_fraction)
     sentence = exactness.sentence(algo, lag=lag)
     say(f"{name}: {sentence}")
     run.log_event(
@@ -333,42 +382,6 @@ def record_exactness(
         said=sentence,
     )
     return exactness.apply(algo, lag=lag)
-
-
-def read_data(location: str) -> list[Rollout]:
-    """Read the rollouts of a file, or the training rollouts of a run folder."""
-    path = Path(location)
-    if path.is_dir():
-        run = RunStore.view(path)
-        steps = run.rollout_steps("train")
-        rollouts = [rollout for step in steps for rollout in run.rollouts("train", step)]
-        if not rollouts:
-            raise DataError(
-                f"data = {location!r} is a run without training rollouts; give one that teach wrote"
-            )
-        return rollouts
-    if not path.is_file():
-        raise DataError(f"data = {location!r} is neither a rollout file nor a run folder")
-    return read_rollouts(path)
-
-
-def take_batch(examples: list[T], count: int, step: int, seed: int) -> list[T]:
-    """Take the batch of a step from epochs that are shuffled anew each time.
-
-    It depends on the step number alone, so a resumed run needs no state.
-    """
-    batch = []
-    for position in range(step * count, (step + 1) * count):
-        epoch, index = divmod(position, len(examples))
-        batch.append(examples[_order(len(examples), seed, epoch)[index]])
-    return batch
-
-
-@lru_cache(maxsize=2)
-def _order(count: int, seed: int, epoch: int) -> list[int]:
-    order = list(range(count))
-    stream(seed, "sft", epoch).shuffle(order)
-    return order
 
 
 def finish(run: RunStore, manager: CheckpointManager, **more: Json) -> None:
