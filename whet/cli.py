@@ -277,8 +277,7 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
     folder = out or Path("runs") / file.stem
     with cli_cluster.join_ranks([loaded.config]):
         goes_on = resume or cli_cluster.is_restarted()
-        if not cli_cluster.is_restarted():
-            check_before_run({kind: loaded.config}, folder, is_pipeline=False)
+        check_before_run({kind: loaded.config}, folder, is_pipeline=False, resume=goes_on)
         run = open_run(folder, loaded.config, loaded.origin, resume=goes_on, ignore=IGNORED)
         with run:
             if get_world().run_on_first(lambda: run.is_finished, "whether the run is done"):

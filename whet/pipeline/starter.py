@@ -10,11 +10,11 @@ from pydantic import BaseModel
 
 from whet.config_errors import find_models
 from whet.data.problems import problem_file
+from whet.data.rollout_datasets import read_data
 from whet.data.row_files import READERS, file_ending, iterate_rows
 from whet.errors import ConfigError, DataError
 from whet.models.source import ModelSource, read_tokenizer
 from whet.pipeline.pipeline import KINDS
-from whet.recipes.training import read_data
 from whet.store.files import stream_rows, write_atomic
 from whet.toml import literal
 from whet.types import SPLITS, Json, Split

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from whet.data.problems import load_problems
-from whet.data.rollout_datasets import choose_answers, make_sft_examples
+from whet.data.rollout_datasets import make_sft_examples, read_data
 from whet.errors import ConfigError, DataError
 from whet.grading.limits import Limits
 from whet.models.load import HUB_ID
@@ -42,10 +42,10 @@ from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.evaluate import EvalConfig
 from whet.recipes.rl import RLConfig
-from whet.recipes.sft import SFTConfig
+from whet.recipes.sft import SFTConfig, keep_right
 from whet.recipes.tango import TangoConfig
-from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig, read_data
-from whet.store.run import model_folder
+from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig
+from whet.store.run import RunStore, model_folder
 from whet.tasks.base import is_builtin
 from whet.tasks.verify import Verify
 from whet.text.chat import PROBE, ChatFormat
@@ -62,11 +62,18 @@ MAX_READ = 50_000_000
 """Bytes of a file of answers that the fast preflight still reads."""
 
 
-def check_before_run(stages: Stages, folder: Path, *, is_pipeline: bool) -> None:
+def check_before_run(
+    stages: Stages, folder: Path, *, is_pipeline: bool, resume: bool = False
+) -> None:
     """Do the fast preflight on the first rank; say what deserves a note, and raise where something
-    is wrong."""
+    is wrong.
+
+    One stage that goes on was looked over at its start, and reads the same files.
+    """
 
     def inspect_first() -> list[Finding]:
+        if resume and not is_pipeline and RunStore(folder, lock=None).config_file.is_file():
+            return []
         ranks = get_world().size
         return inspect(stages, folder, is_pipeline=is_pipeline, is_thorough=False, ranks=ranks)
 
@@ -194,13 +201,7 @@ class StageCheck:
             return
         rollouts = read_data(location)
         if isinstance(stage, SFTConfig):
-            kept, _ = choose_answers(rollouts, stage.keep)
-            if not kept:
-                raise DataError(
-                    f"data = {location!r} has no right answer among {len(rollouts):,}: give "
-                    'others, or set keep = "all" to imitate these'
-                )
-            rollouts = kept
+            rollouts, _, _ = keep_right(stage, rollouts)
         if model is not None:
             context = _context(stage, model)
             some = rollouts if self.reader.is_thorough else rollouts[:NUM_RENDERED]
