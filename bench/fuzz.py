@@ -6,19 +6,21 @@ none over its time.
 The texts are spread evenly over the tasks. Tasks that make problems make theirs; small rows for the
 others stand in `fuzzing/written.py`. Each text comes of the seed, its task and its number alone, so
 that a finding can be made again: even numbers are texts made at random, odd ones attacks by the
-operators of `fuzzing/attacks.py`, of which each must be wrong or must be right. Tasks that start sandboxes are slow and get a fixed number of
-texts, `--code-texts` each, which the output says; the judge has no endpoint, so what it would ask
-comes back unscored. Graders run in worker processes; a watchdog kills one that is over `--limit`
-seconds with a text and goes on with the next.
+operators of `fuzzing/attacks.py`, of which each must be wrong or must be right. Tasks that start
+sandboxes are slow and get a fixed number of texts, `--code-texts` each, which the output says; the
+judge has no endpoint, so what it would ask comes back unscored. Graders run in worker processes; a
+watchdog kills one that is over `--limit` seconds with a text, or over the task's own where it runs
+programs, and goes on with the next.
 
 A text counts as false only where it is wrong by construction (`held` in the table); one made at
 random that may be right by chance is graded, and must not raise, but its verdict is not held
 against the grader (`chance` counts those graded correct). `refused` counts texts that are right by
 construction and are not graded so, `unscored` is a fault outside the judge, and what a grader
 raises and catches is an exception. A second table counts the faults of each
-way to write texts. Seconds are processor time of the grading
-process, sandboxes not counted. The exit code is 1 on any fault or text over its time. `--verdicts FILE` writes what was graded, one JSON line a text, in the order of tasks and
-numbers: its id and hash, verdict, parts and answer, or what was raised.
+way to write texts. Seconds are processor time of the grading process, sandboxes not counted. The
+last line says whether all of it passed; the exit code is 1 on any fault or text over its time.
+`--verdicts FILE` writes what was graded, one JSON line a text, in the order of tasks and numbers:
+its id and hash, verdict, parts and answer, or what was raised.
 """
 
 import argparse
@@ -38,7 +40,7 @@ from pathlib import Path
 from fuzzing.rows import KINDS, RUNS_CODE, Kind, kind_of
 from fuzzing.texts import Text, text_for
 
-from whet.grading.limits import Limits, limit_memory
+from whet.grading.limits import Limits, extend_wall_limit, limit_memory
 from whet.rng import stream
 from whet.types import RAISED, Json, Score, Verdict
 
@@ -259,12 +261,18 @@ class Crew:
                         yield chunk.kind, self._places[slot].recv()
                     except EOFError:
                         yield chunk.kind, self._lost(slot, chunk, extra, "the process ended")
-                elif 0 < self._clock[2 * slot + 1] < time.monotonic() - self._limit:
+                    continue
+                limit = self._limit_of(self._kinds[chunk.kind])
+                if 0 < self._clock[2 * slot + 1] < time.monotonic() - limit:
                     del held[slot]
-                    yield chunk.kind, self._lost(slot, chunk, extra, f"more than {self._limit:g} s")
+                    yield chunk.kind, self._lost(slot, chunk, extra, f"more than {limit:g} s")
         for place, process in zip(self._places, self._processes, strict=True):
             place.send(None)
             process.join()
+
+    def _limit_of(self, kind: Kind) -> float:
+        own = kind.task.seconds if kind.name in RUNS_CODE else 0.0
+        return extend_wall_limit(Limits(wall=self._limit), own).wall
 
     def _started(self, slot: int) -> multiprocessing.context.ForkProcess:
         here, there = self._context.Pipe()
@@ -347,21 +355,24 @@ def fuzz(
         time.monotonic(),
         0.0,
     )
+    is_shown = sys.stderr.isatty()
+    pause, end = (1.0, "") if is_shown else (10.0, "\n")
     for kind, tally in Crew(kinds, seed, limit, workers, keep=keep).run(chunks):
         for finding in tally.findings[: max(0, NUM_SHOWN - len(tallies[kind].findings))]:
-            print(f"\r{finding.encode('unicode_escape').decode()}", file=sys.stderr)
+            start = "\r" if is_shown else ""
+            print(f"{start}{finding.encode('unicode_escape').decode()}", file=sys.stderr)
         tallies[kind].add(tally)
         done += tally.texts
         now = time.monotonic()
-        if now - told > 1 or done == total:
+        if now - told > pause or done == total:
             told, rate = now, done / max(now - began, 1e-9)
             line = f"{done:,} of {total:,} texts, {rate:,.0f} a second, {(total - done) / rate:,.0f} s left"
-            print(f"\r{line:<78}", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
+            print(f"\r{line:<78}" if is_shown else line, end=end, file=sys.stderr, flush=True)
+    print(end="\n" if is_shown else "", file=sys.stderr)
     return tallies
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -376,7 +387,7 @@ def main() -> int:
     parser.add_argument(
         "--verdicts", type=Path, help="where every verdict goes; none are kept by default"
     )
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     kinds = [kind_of(name) for name in args.only]
     for kind in kinds:
         kind.task.warm()
@@ -399,15 +410,29 @@ def main() -> int:
         rows = ({"id": id, **row} for tally in tallies for id, row in sorted(tally.graded.items()))
         args.verdicts.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     slow = ", ".join(kind.name for kind in kinds if kind.name in RUNS_CODE)
-    print(f"{whole.texts:,} texts in {seconds:,.0f} s, {whole.held:,} of them wrong by construction; "
-          f"{slow or 'no kind'} got {args.code_texts} texts each")  # fmt: skip
+    print(f"{slow or 'no kind'} got {args.code_texts} texts each")
     by_task = {kind.name: tally.to_json() for kind, tally in zip(kinds, tallies, strict=True)}
     print(
         json.dumps(
             {**whole.to_json(), "wall": round(seconds, 1), "seed": args.seed, "tasks": by_task}
         )
     )
+    print(conclude(whole, seconds))
     return 1 if whole.faults else 0
+
+
+def conclude(whole: Tally, seconds: float) -> str:
+    """Say in one line whether all passed, and what did not."""
+    counts = {
+        "raised": whole.exceptions,
+        "false correct": whole.false_correct,
+        "refused": whole.refused,
+        "unscored outside the judge": whole.unscored,
+        "late": whole.over_limit,
+    }
+    faults = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    texts = f"{whole.texts:,} texts in {seconds:,.0f} s, {whole.held:,} wrong by construction"
+    return f"{'FAILED' if whole.faults else 'passed'}: {texts}: {faults}"
 
 
 def report(kinds: list[Kind], tallies: list[Tally]) -> None:

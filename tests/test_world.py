@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.train.learner import LossSums
+from whet.algos.objectives import LossSums
 from whet.world import T, World
 
 

@@ -20,7 +20,7 @@ Tokens = NDArray[np.int32]
 Floats = NDArray[np.float32]
 Metrics = dict[str, float]
 """Numbers of one step by `area/name`, such as `reward/mean`."""
-Dtype = Literal["auto", "float32", "bfloat16"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 """A compute type by name; see `whet.models.source.torch_dtype`."""
 Split = Literal["sft", "rl", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("sft", "rl", "dev", "test")

@@ -72,6 +72,7 @@ WRITTEN: dict[str, Sequence[Written]] = {
         ("Group the words.", "ant, bee, fly, wasp, oak, elm, ash, fir", {"kind": "groups"}, "elm"),
         ("Join the tables.", '{"name": "title", "born": "year"}', {"kind": "mapping"}),
         ("Mend the text.", "We were there, and they're here now.", {"kind": "text"}),
+        ("Put it in order.", "Zoe wakes. Bob calls. They meet at nine.", {"kind": "order"}),
     ),
     "judge": (
         ("How do plants feed?", "photosynthesis", {"answers": ["the photosynthetic process"]}, "photosynthetic"),

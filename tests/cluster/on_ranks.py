@@ -33,13 +33,19 @@ from whet.testing.contracts import check_learners
 from whet.testing.fakes import SumTask, example, sum_problem
 from whet.testing.tiny import tiny_model, tiny_policy
 from whet.track.metrics import Clock
-from whet.train.learner import LocalLearner, ValueModel, forward_logprobs, set_loss_weights
+from whet.train.learner import (
+    Learner,
+    LocalLearner,
+    ValueModel,
+    forward_logprobs,
+    set_loss_weights,
+)
 from whet.train.optim import TrainConfig
 from whet.train.policy import FSDPLearners
 from whet.train.rank_learner import RankLearner
 from whet.train.shards import rank_world, shard_model
 from whet.types import Json
-from whet.world import ClusterConfig, get_world
+from whet.world import ClusterConfig, World, get_world, set_world
 
 CFG = TrainConfig(lr=1e-3, micro_tokens=120)
 
@@ -139,11 +145,12 @@ def adapters(folder: Path) -> Json:
     """The largest gap of adapters after five steps on all ranks and on one device."""
     examples = uneven_examples()
 
-    def train(make: Callable[..., LocalLearner]) -> Transformer:
+    def train(make: Callable[..., Learner]) -> Transformer:
         model = LoraTransformer(tiny_model(), LoraConfig(rank=2), base="x", seed=3)
         learner = make(model, CFG, steps=5)
         for _ in range(5):
             learner.update(examples, sft_objective())
+        learner.sync_model()
         return model
 
     one = train(LocalLearner)
@@ -158,14 +165,38 @@ def copies(folder: Path) -> Json:
         ClusterConfig(shard=rank_world().size // 2 if rank_world().size % 2 == 0 else 1)
     )
     models = []
-    for make in (LocalLearner, RankLearner):
+    makers: tuple[Callable[..., Learner], ...] = (LocalLearner, RankLearner)
+    for make in makers:
         model = tiny_model()
         learner = make(model, CFG, steps=5)
         for count in (11, 11, 11, 1, 11):  # a single example leaves the other ranks none
             learner.update(uneven_examples(count), sft_objective())
+        learner.sync_model()
         models.append(model)
     zipped = zip(models[0].parameters(), models[1].parameters(), strict=True)
     return max(float((a - b).abs().max().detach()) for a, b in zipped)
+
+
+def updates(folder: Path) -> Json:
+    """Names of the weights whose bits differ between ranks and one device after five updates of
+    deterministic training, in which the gradient is clipped."""
+    cfg = CFG.model_copy(update={"deterministic": True, "clip": 0.1, "weight_decay": 0.1})
+    differing: dict[str, Json] = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        for family, is_tied in (("qwen3", True), ("qwen2", False)):
+            states = []
+            for make in (LocalLearner, RankLearner):
+                model = tiny_model(family=family, tied=is_tied).to(dtype)
+                model.rope_CD = tiny_model(family=family).rope_CD
+                learner = make(model, cfg, steps=5)
+                for count in (11, 11, 11, 1, 7):
+                    learner.update(uneven_examples(count), sft_objective())
+                learner.sync_model()
+                states.append(dict(model.named_parameters()))
+            one, ranks = states
+            names = [name for name in one if not torch.equal(one[name], ranks[name])]
+            differing[f"{family} {dtype}"] = names
+    return differing
 
 
 def skipping(folder: Path) -> Json:
@@ -211,6 +242,45 @@ def counts(folder: Path) -> Json:
     return [tokens, counted, metrics["memory/peak_gb"]]
 
 
+def groups(folder: Path) -> Json:
+    """Whether two groups have the answers of one process, and how many tokens each rank sampled."""
+    world = get_world()
+    policy = tiny_policy(slots=2)
+
+    def sample() -> list[list[int]]:
+        problems = [sum_problem(1, other) for other in range(2)]
+        made = collect(
+            policy.chat_engine,
+            Grader(SumTask()),
+            problems,
+            Sampling(max_tokens=4),
+            samples=5,
+            seed=1,
+        )
+        return [rollout.completion.tokens.tolist() for group in made for rollout in group]
+
+    together = sample()
+    num_tokens = world.all_gather(policy.chat_engine.engine.stats.tokens, "tokens of the ranks")
+    set_world(World())
+    alone = sample()
+    set_world(world)
+    return [together == alone, *num_tokens]
+
+
+def nesting(folder: Path) -> Json:
+    """The sentence about ranks that are asked for while the first acts alone."""
+    world = get_world()
+
+    def act() -> str:
+        try:
+            world.all_gather(None, "an exchange")
+        except AssertionError as error:
+            return str(error)
+        return "went on"
+
+    return world.run_on_first(act, "a write")
+
+
 def failing(folder: Path) -> Json:
     """What the ranks see of an error of the first."""
 
@@ -233,10 +303,13 @@ CHECKS = {
         contract,
         adapters,
         copies,
+        updates,
         skipping,
         differing,
         counts,
+        groups,
         failing,
+        nesting,
     )
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHECKS = "contract,gradients,sequences,bits,adapters,copies,failing,counts,skipping,differing"
+CHECKS = "contract,gradients,sequences,bits,adapters,copies,updates,failing,nesting,groups,counts,skipping,differing"
 
 
 def run_ranks(count: int, *args: str, env: dict[str, str] | None = None) -> str:
@@ -78,8 +78,26 @@ def test_two_copies_of_the_shards_train_as_one_device(seen: dict[str, Any]) -> N
     assert seen["copies"] <= 1e-5
 
 
+def test_the_number_of_ranks_changes_no_bit_of_deterministic_training(seen: dict[str, Any]) -> None:
+    assert len(seen["updates"]) == 4
+    assert not any(seen["updates"].values()), seen["updates"]
+
+
 def test_an_error_of_the_first_rank_is_raised_on_all(seen: dict[str, Any]) -> None:
     assert seen["failing"] == ["there is no room"] * seen["size"]
+
+
+def test_nothing_asks_for_all_ranks_while_the_first_acts_alone(seen: dict[str, Any]) -> None:
+    assert seen["nesting"] == (
+        "the first rank is alone at 'a write', so that 'an exchange' would wait for ranks that "
+        "wait for it"
+    )
+
+
+def test_every_rank_samples_where_problems_are_fewer_than_ranks(seen: dict[str, Any]) -> None:
+    is_same, *num_tokens = seen["groups"]
+    assert is_same
+    assert len(num_tokens) == seen["size"] and min(num_tokens) > 0
 
 
 def test_ranks_that_disagree_end_in_a_sentence(seen: dict[str, Any]) -> None:

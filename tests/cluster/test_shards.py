@@ -128,7 +128,7 @@ class GroupWorld(World):
         self.rank = dist.get_rank()
         self.size = dist.get_world_size()
 
-    def exchange(self, part: Any, at: str) -> list[Any]:
+    def all_gather(self, part: Any, tag: str) -> list[Any]:
         parts = [None] * self.size
         dist.all_gather_object(parts, part)
         return parts

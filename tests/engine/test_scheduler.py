@@ -129,6 +129,25 @@ def test_a_new_start_counts_anew_who_gave_way() -> None:
     assert scheduler.num_preempted == 0
 
 
+def test_of_several_that_gave_way_the_oldest_comes_back_first() -> None:
+    scheduler = _scheduler(12, [_request(str(n), [n, 2, 3]) for n in range(4)])
+    scheduler.admit()
+    for _ in range(3):
+        scheduler.advance(4)
+        _read_all(scheduler)
+
+    given = scheduler.preempt_rows()
+    scheduler.remove_rows(given)
+    scheduler.remove_rows([0])
+    scheduler.admit()
+
+    assert given == [3, 2]
+    assert [scheduler.sequences.request(sequence).id for sequence in scheduler.running_B] == [
+        "1",
+        "2",
+    ]
+
+
 def test_the_youngest_gives_way_and_is_the_first_to_come_back() -> None:
     scheduler = _scheduler(8, [_request(str(n), [n, 2, 3]) for n in range(9)])
     scheduler.admit()

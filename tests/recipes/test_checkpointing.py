@@ -15,16 +15,10 @@ from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource, open_model, torch_device
-from whet.recipes.checkpointing import (
-    CheckpointManager,
-    CollapseGuard,
-    EmptyStepLimit,
-    GuardConfig,
-    SaveConfig,
-    ValidationConfig,
-    Validator,
-)
+from whet.recipes.checkpointing import CheckpointManager, EmptyStepLimit, SaveConfig
 from whet.recipes.evaluate import SAMPLED
+from whet.recipes.guard import CollapseGuard, GuardConfig
+from whet.recipes.validation import ValidationConfig, Validator
 from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24, Game24Config

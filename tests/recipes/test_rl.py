@@ -9,13 +9,19 @@ from small import Pipeline, Said, check_clock, cut_after, whet, write
 from bench.kill_resume import facts
 from whet.data.problems import load_problems, write_problems
 from whet.engine.base import Sampling
+from whet.grading.grader import Grader
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_results
-from whet.recipes.rl import RLConfig, make_request, sampling_at
+from whet.recipes.rl import RLConfig, make_request, sampling_at, vary
+from whet.recipes.training import Session
 from whet.store.files import write_json
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
-from whet.track.metrics import MACHINE_AREAS
+from whet.testing.fakes import SumTask, sum_problem
+from whet.testing.tiny import tiny_policy
+from whet.track.metrics import MACHINE_AREAS, Clock
+from whet.train.optim import TrainConfig
+from whet.types import Message, Problem
 
 RL = """kind = "rl"
 task.name = "game24"
@@ -522,3 +528,38 @@ def test_a_problem_that_comes_again_is_varied_anew() -> None:
     prompts = {make_request(cfg, task.vary, step, 0, problem).problem.prompt for step in range(6)}
 
     assert len(prompts) > 1
+
+
+class Wordy(SumTask):
+    """Asks in other words, more of them than before."""
+
+    def vary(self, problem: Problem, seed: int) -> Problem:
+        asked = Message(role="user", content=problem.prompt[0].content + " 7" * seed)
+        return replace(problem, prompt=(asked,))
+
+
+@pytest.mark.parametrize(
+    ("words", "micro_tokens", "is_varied"),
+    [(3, 18, True), (3, 17, False), (58, 64, True), (58, 63, False), (59, 99, False)],
+)
+def test_other_words_are_used_where_the_longest_answer_to_them_fits(
+    words: int, micro_tokens: int, is_varied: bool, tmp_path: Path
+) -> None:
+    # A prompt of 5 + words tokens and an answer of up to 10, in a context of 64.
+    cfg = RLConfig(
+        task={"name": "game24"},
+        model=ModelSource(path="model"),
+        sampling=Sampling(max_tokens=10),
+        train=TrainConfig(micro_tokens=micro_tokens),
+    )
+    session = Session(
+        cfg=cfg,
+        run=RunStore(tmp_path, lock=None),
+        task=Wordy(),
+        policy=tiny_policy(),
+        grader=Grader(Wordy()),
+        clock=Clock(),
+    )
+    problem = sum_problem(2, 3)
+
+    assert (vary(session, problem, words) != problem) is is_varied

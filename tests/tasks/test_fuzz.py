@@ -136,6 +136,21 @@ def test_a_right_answer_refused_and_one_unscored_are_faults() -> None:
     assert severe.faults == severe.refused + severe.unscored
 
 
+def test_the_last_line_says_whether_all_passed(capsys: pytest.CaptureFixture[str]) -> None:
+    code = fuzz.main(["--texts", "60", "--workers", "1", "--only", "arithmetic"])
+
+    captured = capsys.readouterr()
+    line = captured.out.splitlines()[-1]
+    assert code == 0 and line.startswith("passed: 60 texts in ")
+    assert line.endswith(
+        ": 0 raised, 0 false correct, 0 refused, 0 unscored outside the judge, 0 late"
+    )
+    assert "60 of 60 texts" in captured.err
+    severe = found(Severe())
+    failed = fuzz.conclude(severe, 1.0)
+    assert failed.startswith("FAILED: 400 texts in 1 s") and f"{severe.refused} refused" in failed
+
+
 def test_a_grader_that_hangs_is_killed_and_every_other_text_is_graded() -> None:
     tally = found(Hanging(), texts=40, limit=0.3)
 

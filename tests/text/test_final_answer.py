@@ -12,19 +12,21 @@ from whet.text.final_answer import (
     Span,
     decided_text,
     find_boxes,
+    find_tags,
+    find_thought_end,
+    has_open_box,
+    has_open_tag,
+    last_box,
+    visible_text,
+)
+from whet.text.sentences import (
     find_formulas,
     find_marks,
     find_numbers,
     find_only_number,
-    find_tags,
-    find_thought_end,
     first_sentence,
-    has_open_box,
-    has_open_tag,
-    last_box,
     last_line,
     text_after_verb,
-    visible_text,
 )
 
 

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import threading
-from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -13,16 +12,18 @@ import torch
 from safetensors.torch import load_file
 
 from whet.errors import DataError
-from whet.models.load import write_tensors
+from whet.models.load import defer_writes, write_tensors
 from whet.store.checkpoints import Checkpoints
-from whet.train.background import BackgroundWriter, copy_to_host
+from whet.train.background import BackgroundWriter
 
 
 def test_training_goes_on_during_a_write(tmp_path: Path) -> None:
     writer = BackgroundWriter()
     go_on = Event()
     weight = torch.zeros(3)
-    write = partial(write_tensors, tmp_path / "file", copy_to_host({"weight": weight}))
+    with defer_writes() as later:
+        write_tensors(tmp_path / "file", {"weight": weight})
+    (write,) = later
     writer.start("a file", lambda: write() if go_on.wait() else None)
 
     weight.fill_(1.0)

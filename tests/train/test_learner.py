@@ -131,6 +131,24 @@ def test_an_update_moves_the_weights_alike_for_any_micro_batch(micro_tokens: int
     assert found == pytest.approx(expected, rel=1e-5)
 
 
+def test_float16_updates_like_float32_also_where_gradients_are_below_its_smallest_number() -> None:
+    # With weights of 1e-7, gradients are below the 6e-8 that is the least float16 can hold.
+    examples = [
+        replace(item, loss_weight=item.loss_weight * 1e-7)
+        for item in set_loss_weights(_examples(), token_mean)
+    ]
+    whole = LocalLearner(tiny_model(), TrainConfig(), steps=1)
+    half_model = tiny_model()
+    rope = half_model.rope_CD
+    half = LocalLearner(half_model.half(), TrainConfig(dtype="float16"), steps=1)
+    half_model.rope_CD = rope
+
+    expected = whole.update(examples, sft_objective())
+    found = half.update(examples, sft_objective())
+
+    assert 0 < found["train/grad_norm"] == pytest.approx(expected["train/grad_norm"], rel=0.02)
+
+
 @torch.no_grad()
 def test_the_packed_loss_is_the_sum_of_the_losses_alone() -> None:
     model, examples = tiny_model(), set_loss_weights(_examples(), sequence_mean)

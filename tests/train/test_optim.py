@@ -304,3 +304,71 @@ def test_without_warm_up_the_first_rate_is_the_peak() -> None:
 
 def test_a_warm_up_longer_than_the_run_just_rises() -> None:
     assert learning_rate(TrainConfig(lr=1.0, warmup=20, schedule="linear"), 9, 10) == 0.5
+
+
+HALF = TrainConfig(dtype="float16", clip=1e9)
+
+
+def _half_model() -> tuple[Pair, Optimizer]:
+    model = Pair(*(value.half() for value in _drawn(0)))
+    return model, Optimizer(model, HALF)
+
+
+def _pull_scaled(model: Pair, optimizer: Optimizer, gradient: float) -> None:
+    """Give both a gradient, times the scale of the loss."""
+    (optimizer.loss_scale * gradient * (model.matrix.sum() + model.vector.sum()).float()).backward()
+
+
+def test_the_scale_of_a_float16_loss_keeps_a_gradient_that_would_be_zero() -> None:
+    # The smallest number of float16 is 6e-8. The first step is the rate, whatever the gradient is.
+    model, optimizer = _half_model()
+    before = optimizer.masters["matrix"].clone()
+
+    _pull_scaled(model, optimizer, 1e-5)
+    norm = optimizer.step(0.25)
+
+    assert torch.tensor(1e-8).half() == 0
+    assert norm == pytest.approx(1e-5 * 4.0, rel=1e-3)  # sixteen numbers
+    torch.testing.assert_close(optimizer.masters["matrix"], before - 0.25, atol=1e-3, rtol=0)
+
+
+def test_a_float16_gradient_that_overflows_is_left_out_and_halves_the_scale() -> None:
+    model, optimizer = _half_model()
+    before = model.matrix.detach().clone()
+
+    _pull_scaled(model, optimizer, 1.5)  # 1.5 × 65,536 is beyond 65,504
+
+    assert optimizer.step(0.1) == 0.0 and optimizer.loss_scale == 2.0**15
+    assert torch.equal(model.matrix, before) and not optimizer.moments
+    _pull_scaled(model, optimizer, 1.5)
+    assert optimizer.step(0.1) == pytest.approx(6.0) and not torch.equal(model.matrix, before)
+
+
+def test_a_float16_gradient_that_overflows_without_a_scale_ends_the_run() -> None:
+    model, optimizer = _half_model()
+    for _ in range(16):
+        _pull_scaled(model, optimizer, math.inf)
+        optimizer.step(0.1)
+    assert optimizer.loss_scale == 1.0
+
+    _pull_scaled(model, optimizer, math.inf)
+    with pytest.raises(TrainError, match="not finite"):
+        optimizer.step(0.1)
+
+
+def test_the_scale_of_a_float16_loss_doubles_after_many_steps_also_when_resumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("whet.train.optim.SCALE_STEPS", 3)
+    model, optimizer = _half_model()
+    for _ in range(2):
+        _pull_scaled(model, optimizer, 1e-3)
+        optimizer.step(0.1)
+    copy, resumed = _half_model()
+
+    resumed.load({key: value.clone() for key, value in optimizer.tensors().items()}.items())
+    _pull_scaled(copy, resumed, 1e-3)
+    resumed.step(0.1)
+
+    assert (optimizer.loss_scale, resumed.loss_scale) == (2.0**16, 2.0**17)
+    assert "scale/loss" not in Optimizer(model, TrainConfig()).tensors()

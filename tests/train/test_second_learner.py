@@ -10,13 +10,14 @@ import pytest
 from safetensors.torch import load_file
 from small import Pipeline
 
+from whet.algos.objectives import LossSums
 from whet.data.examples import Example
 from whet.errors import ConfigError
 from whet.models.source import ModelSource
 from whet.recipes.rl import RLConfig, rl
 from whet.store.run import RunStore
 from whet.testing.contracts import check_learners
-from whet.train.learner import Learner, LossSums
+from whet.train.learner import Learner
 from whet.train.optim import TrainConfig
 from whet.train.policy import LEARNERS, LOCAL, LocalLearners, build_learners
 from whet.types import Floats, Metrics

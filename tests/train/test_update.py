@@ -17,7 +17,7 @@ from whet.algos.losses import (
     token_mean,
     token_ratio,
 )
-from whet.algos.objectives import Objective, TokenLoss
+from whet.algos.objectives import LossSums, Objective, TokenLoss
 from whet.algos.presets import PRESETS, AlgoName
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
@@ -25,7 +25,7 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import UNIT, logprob_bound, rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_model
-from whet.train.learner import LocalLearner, LossSums, compute_logprobs, set_loss_weights
+from whet.train.learner import LocalLearner, compute_logprobs, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import FrozenModel, add_ref_logprobs
 from whet.train.rl_step import add_old_logprobs, update_policy

@@ -19,6 +19,7 @@ from whet.algos.presets import Preset
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
 from whet.algos.user_functions import load_surrogate
 from whet.config import Config
+from whet.types import Metrics
 from whet.user_code import is_reference
 
 
@@ -31,6 +32,45 @@ class TokenLoss(NamedTuple):
     """By `area/name`; the learner averages each, and nothing else reads them."""
     stop_signal: Tensor | None = None
     """The statistic of the early stop; None without an early stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossSums:
+    """The sums of `Learner.accumulate`; those of several ranks add up."""
+
+    loss: float
+    """Sum of weight times loss: weights make it a mean, so it is not divided again."""
+    num_losses: int
+    """Tokens that have a loss, or pairs where answers are compared."""
+    metrics: Metrics
+    stop_signal: float | None = None
+    """None where the objective has no early stop."""
+
+    @property
+    def means(self) -> Metrics:
+        """The loss, and the mean of each metric."""
+        means = {name: self._mean(total) for name, total in self.metrics.items()}
+        return {"loss": self.loss} | means
+
+    @property
+    def mean_stop_signal(self) -> float | None:
+        return None if self.stop_signal is None else self._mean(self.stop_signal)
+
+    def _mean(self, total: float) -> float:
+        return total / max(self.num_losses, 1)
+
+    def __add__(self, other: "LossSums") -> "LossSums":
+        names = self.metrics.keys() | other.metrics.keys()
+        signals = [s.stop_signal for s in (self, other) if s.stop_signal is not None]
+        return LossSums(
+            loss=self.loss + other.loss,
+            num_losses=self.num_losses + other.num_losses,
+            metrics={
+                name: self.metrics.get(name, 0.0) + other.metrics.get(name, 0.0)
+                for name in sorted(names)
+            },
+            stop_signal=sum(signals) if signals else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

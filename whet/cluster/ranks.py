@@ -55,6 +55,7 @@ class RankWorld(World):
         self._objects = dist.new_group(backend="gloo", timeout=deadline)
         self._store = dist.distributed_c10d._get_default_store()
         self._num_firsts = 0
+        self._acting: str | None = None
         self._last = "the start"
         self.hosts = self.all_gather(socket.gethostname(), "the start")
         self.is_restarted = self.run_on_first(lambda: shared.add("starts", 1), "the start") > 1
@@ -93,6 +94,9 @@ class RankWorld(World):
         return init_device_mesh(device, (copies, self.shard_size), mesh_dim_names=names)
 
     def all_gather(self, part: T, tag: str) -> list[T]:
+        self._check_together(tag)
+        if self.size == 1:
+            return [part]
         self._last = tag
         parts: list[tuple[str, T]] = [(tag, part)] * self.size
         try:
@@ -110,6 +114,7 @@ class RankWorld(World):
 
     def run_on_first(self, act: Callable[[], T], tag: str) -> T:
         """Others wait on a store, not in a collective, as long as the first rank is alive."""
+        self._check_together(tag)
         self._last = tag
         self._num_firsts += 1
         key = f"first/{self._num_firsts}"
@@ -119,16 +124,25 @@ class RankWorld(World):
         result: T | None = None
         failure: Exception | None = None
         with self._heartbeat(key):
+            self._acting = tag
             try:
                 result = act()
             except Exception as error:
                 failure = error
+            finally:
+                self._acting = None
         is_ours = failure is None or isinstance(failure, WhetError)
         shared = failure if is_ours else TrainError(f"the first rank failed: {failure}")
         self._store.set(key, pickle.dumps((tag, result, shared)))  # type: ignore[arg-type]
         if failure is not None:
             raise failure
         return result  # type: ignore[return-value]
+
+    def _check_together(self, tag: str) -> None:
+        assert self._acting is None, (
+            f"the first rank is alone at {self._acting!r}, so that {tag!r} would wait for ranks "
+            "that wait for it"
+        )
 
     def _await_first(self, key: str, tag: str) -> Any:
         beat = -1

@@ -20,7 +20,7 @@ from itertools import islice
 
 from whet.errors import DataError
 from whet.grading.grader import Grader
-from whet.grading.limits import Limits
+from whet.grading.limits import LATE, Limits
 from whet.rng import stream
 from whet.tasks.base import Task, no_score
 from whet.types import Problem, Score, Verdict
@@ -33,6 +33,8 @@ NUM_HUGE_ROWS = 4
 """Rows that texts of a million characters are tried on: one costs as much as hundreds of others."""
 NUM_RANDOM = 4
 MAX_CHANCE_RATE = 0.2
+MAX_LATE = 4
+"""Responses over which a grader takes too long before it is not tried any further."""
 NUM_FIRST = 8
 """Problems that a grader is tried on before training."""
 HUGE = ("9" * 1_000_000, "(" * 1_000_000, "\\boxed{" * 140_000, "the answer is " * 70_000)
@@ -135,43 +137,46 @@ def check_grader(
     seed: int = 0,
     progress: OnGraded | None = None,
 ) -> GraderReport:
-    """Try a task's grader on problems; failures come in the order of the problems."""
+    """Try a task's grader on problems; failures come in the order of the problems.
+
+    A grader that hangs is given up after a few times, of which each takes as long as it may.
+    """
     lenient = (limits or Limits()).model_copy(update={"unscored_share": 1.0})
     golds, broken = _write_golds(task, problems, seed)
     with Grader(task, lenient) as grader:
+        num_late = 0
 
-        def grade(trials: Sequence[_Trial]) -> list[Score]:
+        def grade(trials: Sequence[_Trial]) -> list[_Result]:
+            nonlocal num_late
             scores: dict[int, Score] = {}
             answers = ((i, problems[trial.row], trial.text) for i, trial in enumerate(trials))
-            for index, score in grader.grade(answers):
+            for index, score in grader.grade(answers if num_late < MAX_LATE else ()):
                 scores[index] = score
                 if progress is not None:
                     progress(1)
-            return [scores[index] for index in range(len(trials))]
+                num_late += score.note.startswith(LATE)
+                if num_late == MAX_LATE:
+                    break
+            return [(trials[index], scores[index]) for index in sorted(scores)]
 
-        first = dict(islice(golds.items(), NUM_FIRST))
-        read = dict(zip(first, grade(list(first.values())), strict=True))
-        trials = list(first.values())
-        # A grader that fails on the first golds, by hanging at worst, is not tried any further.
-        if not first or any(score.verdict is not Verdict.UNSCORED for score in read.values()):
-            others = list(golds.values())[NUM_FIRST:]
-            read |= zip(list(golds)[NUM_FIRST:], grade(others), strict=True)
-            trials += [*others, *_list_trials(problems, golds, read, seed)]
-        scores = [*read.values(), *grade(trials[len(read) :])]
-        results = list(zip(trials, scores, strict=True))
+        results = grade(list(golds.values()))
+        read = {trial.row: score for trial, score in results}
+        tried = {row: golds[row] for row in read}
+        results += grade(list(_list_trials(problems, tried, read, seed)))
         swaps: dict[_Trial, _Trial] = {}
         for trial, score in results:
             if trial.other is not None and score.verdict is Verdict.CORRECT:
                 text = golds[trial.row].text
-                swaps[trial] = _Trial(row=trial.other, variant=Variant.OTHER, text=text)
-        swapped = zip(swaps, grade(list(swaps.values())), strict=True)
-    mutual = {trial for trial, score in swapped if score.verdict is Verdict.CORRECT}
+                swap = _Trial(row=trial.other, variant=Variant.OTHER, text=text, other=trial.row)
+                swaps[swap] = trial
+        swapped = grade(list(swaps))
+    mutual = {swaps[trial] for trial, score in swapped if score.verdict is Verdict.CORRECT}
     rules = _ChanceRules(task=task, golds=golds, read=read, mutual=mutual)
     faults = sorted([*broken, *_list_faults(rules, results)], key=lambda fault: fault[0].row)
     return GraderReport(
         num_problems=len(problems),
         num_without_gold=len(problems) - len(golds) - len(broken),
-        num_responses=len(trials) + len(swaps),
+        num_responses=len(results) + len(swapped),
         failures=tuple(
             Failure(
                 problem=problems[trial.row], variant=trial.variant, text=trial.text, score=score

@@ -10,6 +10,8 @@ from pydantic import Field
 from whet.config import CONSTANT, Config
 
 MAX_WORKERS = 128
+LATE = "grading took more than "
+"""How a note begins that says that an answer took too long."""
 GRACE_SECONDS = 3.0
 """Time beyond a task's own clock, for starting and ending its processes."""
 
@@ -76,7 +78,7 @@ def address_space() -> int:
 
 
 def describe_timeout(limits: Limits) -> str:
-    return f"grading took more than {limits.wall:g} s"
+    return f"{LATE}{limits.wall:g} s"
 
 
 def is_cost_of_answer(status: int) -> bool:
@@ -91,6 +93,6 @@ def describe_exit(status: int, limits: Limits) -> str:
     if code >= 0:
         return f"the grading process ended with code {code}"
     if code == -signal.SIGPROF:
-        return f"grading took more than {limits.cpu:g} s of processor time"
+        return f"{LATE}{limits.cpu:g} s of processor time"
     names = {int(number): number.name for number in signal.Signals}
     return f"the grading process was ended by {names.get(-code, f'signal {-code}')}"

@@ -92,7 +92,7 @@ def torch_dtype(name: Dtype) -> torch.dtype:
     """Resolve "auto": bfloat16 on a GPU, float32 on a CPU, where bfloat16 is slow."""
     if name == "auto":
         return torch.bfloat16 if torch_device().type == "cuda" else torch.float32
-    return torch.bfloat16 if name == "bfloat16" else torch.float32
+    return {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(name, torch.float32)
 
 
 def open_model(

@@ -61,6 +61,7 @@ def measure_gathered_weights() -> Measurement:
     examples = set_loss_weights(fixtures.make_examples(), token_mean)
     before = [weight.detach().clone() for weight in model.parameters()]
     learner.update(examples, sft_objective())
+    learner.sync_model()
     is_moved = any(
         not torch.equal(weight, old) for weight, old in zip(model.parameters(), before, strict=True)
     )

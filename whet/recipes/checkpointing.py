@@ -1,5 +1,5 @@
-"""Around the steps of training: checkpoints, a guard against collapse, and a limit on steps that
-learn nothing."""
+"""Around the steps of training: the loop over them, checkpoints, and a limit on steps that learn
+nothing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.errors import ConfigError, DataError, TrainError
-from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
-from whet.models.load import check_finite, defer_writes
-from whet.recipes.validation import ValidationConfig, Validator, by_origin
+from whet.models.load import defer_writes
+from whet.recipes.guard import CollapseGuard
+from whet.recipes.validation import Validator, by_origin
 from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
-from whet.track.metrics import Tracker
-from whet.track.progress import console, on_stop, say
+from whet.track.metrics import Clock, Tracker
+from whet.track.progress import Advance, console, on_stop, say
 from whet.train.background import BackgroundWriter
 from whet.train.checkpoint import Others, load_training, save_training
 from whet.train.critic import Critic
@@ -57,99 +57,6 @@ class Stateful(Protocol):
     def save(self, folder: Path) -> Json: ...
 
     def load(self, folder: Path, state: Json) -> None: ...
-
-
-class GuardConfig(Config):
-    """The response to a collapse of the policy, which validation shows."""
-
-    restores: int = Field(default=0, ge=0)
-    """How often a run may go back to its best validation; 0 is no guard."""
-    lr_factor: float = Field(default=0.5, gt=0.0, lt=1.0)
-    """Multiplies the learning rate each time."""
-
-    def without_effect(self) -> dict[str, str]:
-        return {} if self.restores else {"lr_factor": "guard.restores is 0"}
-
-    def refuse_without(self, validation: ValidationConfig) -> None:
-        """Refuse a guard that has no validation to watch."""
-        if self.restores > 0 and validation.every == 0:
-            raise ValueError(
-                f"guard.restores = {self.restores} needs validation to watch: "
-                "set validation.every to a few steps"
-            )
-
-
-class CollapseGuard:
-    """Compares every validation with the best. It is a collapse if its 95 % interval lies entirely
-    below that of the best."""
-
-    def __init__(
-        self,
-        cfg: GuardConfig,
-        run: RunStore,
-        learner: Learner,
-        validation: ValidationConfig,
-        *,
-        then: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Lower the rate of `learner` after a restore, and call `then`."""
-        self.cfg = cfg
-        self.run = run
-        self.learner = learner
-        self.then = then
-        self.num_restores = 0
-        cfg.refuse_without(validation)
-
-    @property
-    def is_on(self) -> bool:
-        return self.cfg.restores > 0
-
-    def watch(
-        self, step: int, now: Estimate, best: int, go_back: Callable[[], bool]
-    ) -> dict[str, float]:
-        """Check the validation after `step`; after a collapse, `go_back` restores step `best`."""
-        if not self.is_on:
-            return {}
-        if (
-            self.num_restores < self.cfg.restores
-            and best >= 0
-            and is_fall(self._pass_at_1(best), now)
-            and go_back()
-        ):
-            rate = self._slow_down(self.num_restores + 1)
-            self.then()
-            self.run.log_event(
-                "restore",
-                step=step,
-                best=best,
-                validation=now.mean,
-                best_validation=self._pass_at_1(best).mean,
-                lr=rate,
-            )
-            console.print(
-                f"[bold]collapse[/] after step {step:,}: validation fell from "
-                f"{100 * self._pass_at_1(best).mean:.1f} % to {100 * now.mean:.1f} %, beyond its "
-                f"noise; back to the weights of step {best:,} at train.lr {rate:.3g}"
-            )
-        return {"guard/restores": float(self.num_restores)}
-
-    def save(self, folder: Path) -> Json:
-        return self.num_restores
-
-    def load(self, folder: Path, state: Json) -> None:
-        if not isinstance(state, int):
-            raise DataError(
-                f"checkpoint {folder} does not say how often the run went back: begin it again"
-            )
-        self._slow_down(state)
-
-    def _pass_at_1(self, step: int) -> Estimate:
-        return EvalSummary.from_json(self.run.evals()[step]).pass_at[1]
-
-    def _slow_down(self, num_restores: int) -> float:
-        """Lower the learning rate; return the new peak."""
-        self.num_restores = num_restores
-        return self.learner.scale_lr(self.cfg.lr_factor**num_restores)
 
 
 class EmptyStepLimit:
@@ -284,14 +191,15 @@ class CheckpointManager:
         is_due = step in self.validation_steps
         if is_due:
             for policy in (self.policy, *(policy for policy, _ in self.others.values())):
-                check_finite(policy.model.named_parameters())
+                policy.check_finite()
             self._validate(step, tracker)
         # A signal may reach one rank before another, or one alone. One that comes during the
         # exchange is for the next step: `stop_signal` keeps it.
         stop_signal = max(get_world().all_gather(self.stop_signal, f"the end of step {step}"))
         if is_due or step == self.steps or step % self.cfg.every == 0 or stop_signal:
             self._save(step)
-        self.writer.check()
+        if self.is_background:
+            self.writer.check()
         if stop_signal:
             self.writer.wait()
             raise KeyboardInterrupt(
@@ -375,6 +283,29 @@ class CheckpointManager:
         return checkpoint
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingLoop:
+    """The steps that are left of a run: iterating starts the clock of each, and ends it with
+    validation and a checkpoint where these are due."""
+
+    manager: CheckpointManager
+    clock: Clock
+    tracker: Tracker
+    advance: Advance
+    steps: range
+
+    def __iter__(self) -> Iterator[int]:
+        for step in self.steps:
+            self.clock.start()
+            yield step
+            self.advance(1)
+            self.manager.end_step(step + 1, self.tracker)
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Log the metrics of a step, and where its time went."""
+        self.tracker.log(step + 1, {**metrics, **self.clock.lap()})
+
+
 def _run_all(acts: Sequence[Callable[[], None]]) -> None:
     for act in acts:
         act()
@@ -383,15 +314,3 @@ def _run_all(acts: Sequence[Callable[[], None]]) -> None:
 def _percent(summary: EvalSummary) -> str:
     estimate = summary.pass_at[1]
     return f"{100 * estimate.mean:.1f} % [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
-
-
-def is_fall(best: Estimate, now: Estimate) -> bool:
-    """Whether two validations are further apart than their noise: their intervals do not meet.
-
-    >>> best = Estimate(mean=0.5, low=0.4, high=0.6, count=100)
-    >>> is_fall(best, Estimate(mean=0.3, low=0.2, high=0.41, count=100))
-    False
-    >>> is_fall(best, Estimate(mean=0.2, low=0.1, high=0.3, count=100))
-    True
-    """
-    return now.high < best.low

@@ -16,7 +16,7 @@ from whet.data.rollout_datasets import (
     take_batch,
 )
 from whet.errors import DataError
-from whet.recipes.checkpointing import CollapseGuard, GuardConfig
+from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.training import (
     STEPS_PER_LINE,
     Session,

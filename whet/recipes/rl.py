@@ -11,7 +11,8 @@ from whet.data.feed import CurriculumConfig, Feed, MixedCurriculum
 from whet.data.problems import load_problems
 from whet.engine.base import Sampling
 from whet.grading.check_task import precheck
-from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfig
+from whet.recipes.checkpointing import EmptyStepLimit
+from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.training import (
     Session,
     TrainingConfig,

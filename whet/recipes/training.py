@@ -17,19 +17,15 @@ from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.recipes.checkpointing import (
-    CheckpointManager,
-    CollapseGuard,
-    SaveConfig,
-    Stateful,
-)
+from whet.recipes.checkpointing import CheckpointManager, SaveConfig, Stateful, TrainingLoop
+from whet.recipes.guard import CollapseGuard
 from whet.recipes.validation import ValidationConfig, Validator
 from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import TaskConfig, build_task
-from whet.track.metrics import Clock, TrackConfig, Tracker, open_trackers
-from whet.track.progress import Advance, get_console, progress_bar, say
+from whet.track.metrics import Clock, TrackConfig, open_trackers
+from whet.track.progress import get_console, progress_bar, say
 from whet.train.checkpoint import Others
 from whet.train.critic import Critic
 from whet.train.learner import Learner
@@ -223,29 +219,6 @@ class Session:
             critic=critic,
             is_background=cfg.cluster.background_saves,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrainingLoop:
-    """The steps that are left of a run: iterating starts the clock of each, and ends it with
-    validation and a checkpoint where these are due."""
-
-    manager: CheckpointManager
-    clock: Clock
-    tracker: Tracker
-    advance: Advance
-    steps: range
-
-    def __iter__(self) -> Iterator[int]:
-        for step in self.steps:
-            self.clock.start()
-            yield step
-            self.advance(1)
-            self.manager.end_step(step + 1, self.tracker)
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Log the metrics of a step, and where its time went."""
-        self.tracker.log(step + 1, {**metrics, **self.clock.lap()})
 
 
 @contextmanager

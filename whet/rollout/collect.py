@@ -34,7 +34,7 @@ from whet.types import (
     all_equal,
     rewards_of,
 )
-from whet.world import get_world
+from whet.world import World, get_world
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,8 +98,7 @@ def collect_groups(
     """
     clock = clock or Clock()
     world = get_world()
-    own = world.split_between_ranks(list(requests))
-    sampler = _Sampler(chat_engine, own)
+    sampler = _Sampler(chat_engine, _own_requests(requests, world))
     rollout_by_id: dict[str, Rollout] = {}
     tag = f"answers to {len(requests)} problems (checksum {_checksum(requests):08x}), seed {seed}"
     with clock.measure("sample"):
@@ -108,14 +107,30 @@ def collect_groups(
                 rollout_by_id[id] = replace(sampler.rollout_by_id[id], score=score)
                 if progress is not None:
                     progress(world.size)
-        groups = [
-            tuple(rollout_by_id[_id(request, sample_id)] for sample_id in request.sample_ids)
-            for request in own
-        ]
         for stats in world.all_gather(chat_engine.engine.stats, tag):
             useful = stats.tokens - stats.first_tokens
             clock.count_sampling(tokens=stats.tokens, row_steps=stats.row_steps, useful=useful)
-        return world.merge_from_ranks(groups, tag)
+        for part in world.all_gather(rollout_by_id, tag):
+            rollout_by_id |= part
+        return [
+            tuple(rollout_by_id[_id(request, sample_id)] for sample_id in request.sample_ids)
+            for request in requests
+        ]
+
+
+def _own_requests(requests: Sequence[GroupRequest], world: World) -> list[GroupRequest]:
+    """Return this rank's requests: ranks have equally many samples, and a group that lies on a
+    border is cut. Others stay whole, since an engine computes their prompt once."""
+    total = sum(len(request.sample_ids) for request in requests)
+    start, stop = (total * rank // world.size for rank in (world.rank, world.rank + 1))
+    own = []
+    first = 0
+    for request in requests:
+        ids = request.sample_ids[max(start - first, 0) : max(stop - first, 0)]
+        if ids:
+            own.append(replace(request, sample_ids=ids))
+        first += len(request.sample_ids)
+    return own
 
 
 class _Sampler:

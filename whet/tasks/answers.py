@@ -10,16 +10,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from whet.text.doubt import CONTRACTION, DENIAL, FALSE, TURN, any_of, is_denied, is_doubtful
+from whet.text.doubt import cut_remarks, is_denied, is_doubtful, strip_lead
 from whet.text.final_answer import (
     decided_text,
     find_tags,
     has_open_box,
     has_open_tag,
     last_box,
-    last_line,
-    text_after_verb,
 )
+from whet.text.sentences import last_line, text_after_verb
 from whet.types import Score, Verdict
 
 T = TypeVar("T")
@@ -48,33 +47,9 @@ _PAIRS = (
     ("\\[", "\\]"),
 )
 _QUOTES = ('""', "''", "“”", "‘’", "``")
-_LEAD = re.compile(
-    r"[\s*]*(?:"
-    r"(?:(?:my |the )?(?:final |correct )?(?:answer|ans|result|output|solution|value|conclusion)"
-    r"|final|A)[\s*]{0,3}(?::|：|=>|=|→|->|–|—|-(?=\s))"
-    r"|(?:so|thus|therefore|hence|finally|overall|all in all|to (?:sum up|conclude)"
-    r"|in (?:short|total|conclusion|summary))[\s*]{0,3}(?:[,:]|(?=\s))"
-    r"|(?:I|we) (?:get|obtain|have)|(?:this|that) (?:gives|yields|makes)|it['’]s(?=\s)"
-    r")[\s:*]*(?=\S)",
-    re.IGNORECASE,
-)
-_REMARK = re.compile(
-    r"[\s*_]*(?:[-*_—]{3,}|∎|■|✓|✅|q\.?e\.?d\.?|done"
-    r"|(?:I )?hope (?:this|that|it) helps[^\n]*|(?:please )?let me know[^\n]*|feel free[^\n]*"
-    r"|happy to [^\n]*|(?:sanity check|verification|check)\b[:—–-][^\n]*"
-    r"|(?:I|we)(?: have|['’]ve)?(?: also| now)? (?:double-)?(?:verified|checked)\b[^\n]*"
-    r"|(?:this|that|it|everything)(?: all)? (?:checks out|works(?: out)?|fits|holds)\b[^\n]*"
-    r"|<\|[a-z_]{1,20}\|>|</s>)[\s.!*_]*",
-    re.IGNORECASE,
-)
 _VALUE = re.compile(r"[`{\[]")
 _ASIDE = re.compile(r"(?<=\S) \((?:check|verif|as |by )[^()0-9\n]{0,80}\)\.?\Z")
 """A remark in parentheses behind an answer: `69 (checked by adding again)`."""
-_SENTENCE_START = re.compile(r"(?:(?<=[.!]) |\n|(?=[∎■✓✅<]))[\s*_]*(?=\S)")
-_NO_REMARK = re.compile(
-    rf"[0-9?]|{any_of(TURN, FALSE, DENIAL, 'no|but|mistake|error')}|{CONTRACTION}", re.IGNORECASE
-)
-"""With it a sentence behind an answer is more than a remark."""
 _RESTATED = re.compile(
     r"\b(?:answer|result|solution|it) (?:is|should be|must be)\b[\s:*]*"
     r"(?!(?:right|correct|valid|verified|consistent|true|the|an?|in|as|now|also)\b)([^\n]+)\Z",
@@ -82,7 +57,7 @@ _RESTATED = re.compile(
 )
 _SENTENCE = re.compile(r"[*_#]*[A-Z]\S*(?: \S+){2}")
 """The start of a line of prose."""
-_MAX_REMARK = 300
+_MAX_RESTATED = 300
 
 
 def candidates(text: str) -> tuple[str, ...]:
@@ -114,38 +89,6 @@ def read_final(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | No
         if value is not None:
             return span, value
     return None
-
-
-def cut_remarks(text: str) -> str:
-    """Cut off what is said after an answer and neither changes nor doubts it.
-
-    >>> cut_remarks("It is 7. I checked this twice.\\n\\nHope this helps!")
-    'It is 7.'
-    """
-    text = text.rstrip()
-    for _ in range(3):
-        window = max(len(text) - _MAX_REMARK, 0)
-        for start in _SENTENCE_START.finditer(text, window):
-            remark = text[start.end() :]
-            if _REMARK.fullmatch(remark) and not _NO_REMARK.search(remark):
-                text = text[: start.start()].rstrip()
-                break
-        else:
-            break
-    return text
-
-
-def strip_lead(line: str) -> str:
-    """Cut off the words that only introduce an answer; a line that doubts stays as it is.
-
-    >>> strip_lead("So we get **7**."), strip_lead("Result = 7"), strip_lead("So 7 or 8")
-    ('7**.', '7', 'So 7 or 8')
-    """
-    bare = line
-    for _ in range(2):
-        lead = _LEAD.match(bare)
-        bare = bare[lead.end() :] if lead else bare
-    return line if is_doubtful(line) else bare
 
 
 def strip_text_commands(span: str) -> str:
@@ -229,7 +172,7 @@ def _under_heading(text: str, rest: str) -> tuple[str, ...]:
     is_answer = not below.split("\n")[0].strip("` ") or _SENTENCE.match(below)
     if not is_answer or is_denied(text, start, start + len(line)):
         return (rest,)
-    again = None if is_doubtful(last := below[-_MAX_REMARK:]) else _RESTATED.search(last)
+    again = None if is_doubtful(last := below[-_MAX_RESTATED:]) else _RESTATED.search(last)
     return (rest, *([again[1]] if again else []), line)
 
 

@@ -347,9 +347,10 @@ def _check_training(
         if is_value:
             _, learner = _learner(learners, is_value=True)
         else:  # an engine samples from it
+            learner.sync_model()
             for weight, other in zip(model.parameters(), local_model.parameters(), strict=True):
                 assert torch.allclose(weight, other, atol=0.1 * LR), (
-                    "after optim_step the model that the learner was made for has its weights"
+                    "after sync_model the model that the learner was made for has its weights"
                 )
             weights = copy.deepcopy(model.state_dict())
             model, learner = _learner(learners)

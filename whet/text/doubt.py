@@ -1,4 +1,5 @@
-"""Words that cast doubt on an answer, and whether those around an answer deny it.
+"""Words around an answer: whether they cast doubt on it or deny it, and those that only lead to it
+or follow it.
 
 The words come in groups, of which each reader picks those it heeds. A group is a pattern of words
 with bars between them, to be matched without regard to case. The regular expressions have nothing
@@ -116,7 +117,7 @@ _DENIED_AFTER = re.compile(
     re.IGNORECASE,
 )
 """Behind an answer it takes the answer back, makes it a bound or sets a condition."""
-_SENTENCE_WINDOW = 240
+SENTENCE_WINDOW = 240
 _WORDS_WINDOW = 80
 
 
@@ -129,7 +130,7 @@ def is_denied(text: str, start: int, end: int) -> bool:
     ...  for text in ("It is 4.", "It is not 4.", "If it were 4, no.", "At least 4.", "4, not 5")]
     [False, True, True, True, False]
     """
-    window = max(start - _SENTENCE_WINDOW, 0)
+    window = max(start - SENTENCE_WINDOW, 0)
     before = text[max(text.rfind("\n", 0, start) + 1, window) : start]
     return (
         _DENIED_BEFORE.search(before, max(len(before) - _WORDS_WINDOW, 0)) is not None
@@ -217,77 +218,62 @@ def decides_for_last(rest: str) -> bool:
     return _CHOOSES_LAST.search(rest[:_MAX_GAP]) is not None
 
 
-_NO_GOOD = (
-    r"(?:void|false|wrong|incorrect|invalid|untrue|bogus|nonsense|mistaken|impossible|rubbish"
-    r"|an? (?:\w+ )?(?:mistake|error|joke|trap|guess|sample|example|illustration|placeholder"
-    r"|template|dummy|decoy)|(?:only|just|merely) (?:an?|the) (?:\w+ )?(?:sample|example"
-    r"|illustration|placeholder|template|format)|to be (?:ignored|disregarded)"
-    r"|not (?:right|correct|true|valid|it|mine"
-    r"|(?:my|our|the)(?: \w+)? (?:answer|solution|reply)))\b"
-)
-_THIS = (
-    r"(?:that|this|it|which|(?:the |my )?(?:line|list|answer|result|box|tag|one|value)?(?: ?above)"
-    r"|the (?:line|list|answer|result|box|one)|my (?:answer|result|list|solution))(?: \w+)?"
-)
-_WITHDRAWN_AFTER = re.compile(
-    rf"\b(?:{_THIS} (?:"
-    rf"(?:is|was|are)(?: (?:also|clearly|obviously|certainly|just|actually|now))? {_NO_GOOD}"
-    r"|(?:can(?:not|['’]t| not)|could(?:n['’]t| not)) be (?:right|correct|true|it|the)\b)"
-    r"|(?:I|we)(?: hereby| must| have to| would| now)?(?: (?:take|took) (?:it|that|this|\w+ \w+)"
-    r" back| (?:retract|withdraw|disown|reject|discard)\b)"
-    r"|(?:ignore|disregard|forget|strike|scrap|delete)"
-    r" (?:that|this|it|the (?:above|line|answer))\b"
-    r"|not my (?:own )?(?:answer|solution|reply|result|conclusion|submission)\b"
-    r"|(?:no|any) (?:answer|solution|reply|result) of my own\b"
-    r"|marked (?:as )?(?:wrong|incorrect|false)\b|cannot (?:confirm|vouch)\b"
-    r"|(?:leads? to|is|gives|yields|reach|get|have) an? contradiction\b"
-    r"|is what (?:the|an?|my|some|another)\b[^\n]{0,40}\b(?:wrote|said|claimed|got|gave|had)\b"
-    r"|(?:I|we) (?:could|can|did|do)(?: not|n['’]t|not) (?:find|have|get) (?:one|an?y?|it)\b)"
-    r"|\A\W{0,12}(?:alternatively|equally)\b[^\n\\\[]{0,60}\["
-    r"|\A\W{0,12}(?:false|wrong|incorrect|void|erratum|not true)\b"
-    r"|以上(?:答案)?(?:是)?(?:错|不对)|(?:错误|不对|不正确)",
+_LEAD = re.compile(
+    r"[\s*]*(?:"
+    r"(?:(?:my |the )?(?:final |correct )?(?:answer|ans|result|output|solution|value|conclusion)"
+    r"|final|A)[\s*]{0,3}(?::|：|=>|=|→|->|–|—|-(?=\s))"
+    r"|(?:so|thus|therefore|hence|finally|overall|all in all|to (?:sum up|conclude)"
+    r"|in (?:short|total|conclusion|summary))[\s*]{0,3}(?:[,:]|(?=\s))"
+    r"|(?:I|we) (?:get|obtain|have)|(?:this|that) (?:gives|yields|makes)|it['’]s(?=\s)"
+    r")[\s:*]*(?=\S)",
     re.IGNORECASE,
 )
-"""Behind the last answer of a response it takes the answer back."""
-_GOES_ON = re.compile(r":|\n\s*\S|[0-9]|\b(?:answer|it|result|value|solution) (?:is|should)\b")
-"""Behind that it goes on, perhaps with another answer."""
-_WITHDRAWN_BEFORE = re.compile(
-    r"(?:\b(?:(?:(?:anything|everything|all) but|(?:every(?:one|body|thing)|all|any(?:one|thing))"
-    r"(?: \w+){0,3} (?:except|excluding|other than))\b(?![^\n]*, (?:so|thus|hence|therefore)\b)"
-    r"|(?:mistake|wrong|error|incorrect|false|tempting|premature) to"
-    r" (?:conclude|say|answer|write|claim|think|state|give|submit)\b"
-    r"|(?:sample|example|illustration|template) of (?:the |an? )?(?:\S+ )?"
-    r"(?:format|layout|reply|answer|response|output)\b|contradiction\b"
-    r"|(?:told|heard|rumou?r|allegedly|supposedly|somebody|someone)\b"
-    r"|(?:wrong|incorrect|rejected|discarded|false) (?:answer|list|solution|result|reply)\b"
-    r"|(?:following|below|next)\b[^\n]{0,30}\b(?:is|are) (?:wrong|incorrect|false|not)\b)"
-    r"|(?:错误|不是|并非|不正确)(?![^\n]*而是))[^\n.!?。]{0,60}\Z",
-    re.IGNORECASE,
-)
-"""Before an answer, in the words that lead to it, it says that the answer is another."""
-_WITHDRAWING = (
-    *(" but", "except", "excluding", "other than", "mistake", "wrong", "error", "incorrect"),
-    *("false", "tempting", "premature", "sample", "example", "illustration", "template"),
-    *("contradiction", "told", "heard", "rumo", "allegedly", "supposedly", "somebody", "someone"),
-    *("rejected", "discarded", "following", "below", "next", "错误", "不是", "并非", "不正确"),
-)
-"""Without one of these, in lower case, there is nothing to match: a check that costs little."""
 
 
-def is_withdrawn(text: str, start: int, end: int) -> bool:
-    r"""Whether the words before or behind the last answer, end exclusive, take it back.
+def strip_lead(line: str) -> str:
+    """Cut off the words that only introduce an answer; a line that doubts stays as it is.
 
-    >>> [is_withdrawn(text, 0, 1) for text in ("4\n\nI take it back.", "4. This is a maximum.")]
-    [True, False]
+    >>> strip_lead("So we get **7**."), strip_lead("Result = 7"), strip_lead("So 7 or 8")
+    ('7**.', '7', 'So 7 or 8')
     """
-    lead = text[max(start - _SENTENCE_WINDOW, 0) : start].removesuffix("<answer>")
-    lead = lead.rstrip(" \t\r\n*$`:：#")
-    lead = lead[lead.rfind("\n") + 1 :]
-    lower = lead.lower()
-    if any(word in lower for word in _WITHDRAWING) and _WITHDRAWN_BEFORE.search(lead):
-        return True
-    tail = text[end : end + 2 * _SENTENCE_WINDOW].removeprefix("</answer>")
-    if not _WORD.search(tail):
-        return False
-    ends = [match.end() for match in _WITHDRAWN_AFTER.finditer(tail, 0, _SENTENCE_WINDOW)]
-    return bool(ends) and not _GOES_ON.search(tail, ends[-1])
+    bare = line
+    for _ in range(2):
+        lead = _LEAD.match(bare)
+        bare = bare[lead.end() :] if lead else bare
+    return line if is_doubtful(line) else bare
+
+
+_REMARK = re.compile(
+    r"[\s*_]*(?:[-*_—]{3,}|∎|■|✓|✅|q\.?e\.?d\.?|done"
+    r"|(?:I )?hope (?:this|that|it) helps[^\n]*|(?:please )?let me know[^\n]*|feel free[^\n]*"
+    r"|happy to [^\n]*|(?:sanity check|verification|check)\b[:—–-][^\n]*"
+    r"|(?:I|we)(?: have|['’]ve)?(?: also| now)? (?:double-)?(?:verified|checked)\b[^\n]*"
+    r"|(?:this|that|it|everything)(?: all)? (?:checks out|works(?: out)?|fits|holds)\b[^\n]*"
+    r"|<\|[a-z_]{1,20}\|>|</s>)[\s.!*_]*",
+    re.IGNORECASE,
+)
+_SENTENCE_START = re.compile(r"(?:(?<=[.!]) |\n|(?=[∎■✓✅<]))[\s*_]*(?=\S)")
+_NO_REMARK = re.compile(
+    rf"[0-9?]|{any_of(TURN, FALSE, DENIAL, 'no|but|mistake|error')}|{CONTRACTION}", re.IGNORECASE
+)
+"""With it a sentence behind an answer is more than a remark."""
+_MAX_REMARK = 300
+
+
+def cut_remarks(text: str) -> str:
+    """Cut off what is said after an answer and neither changes nor doubts it.
+
+    >>> cut_remarks("It is 7. I checked this twice.\\n\\nHope this helps!")
+    'It is 7.'
+    """
+    text = text.rstrip()
+    for _ in range(3):
+        window = max(len(text) - _MAX_REMARK, 0)
+        for start in _SENTENCE_START.finditer(text, window):
+            remark = text[start.end() :]
+            if _REMARK.fullmatch(remark) and not _NO_REMARK.search(remark):
+                text = text[: start.start()].rstrip()
+                break
+        else:
+            break
+    return text

@@ -1,28 +1,27 @@
-"""Find where a response states its answer: tags, boxes, marked lines, the last line, sentences.
+"""Find where a response states its answer, and whether it stands by it: tags, boxes, last lines.
 
 This is the one reader of final answers. It finds statements and says where they stand; each task
-decides which of them it accepts, which is the strongest, and what the text of one means. Every
-function reads the text a bounded number of times, whatever is in it, and the regular expressions
-have nothing to backtrack into.
+decides which of them it accepts, which is the strongest, and what the text of one means.
+`sentences` reads answers in words. Every function reads the text a bounded number of times,
+whatever is in it, and the regular expressions have nothing to backtrack into.
 """
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from whet.text.doubt import decides_for_last, is_denied, is_doubtful, is_withdrawn, leaves_open
+from whet.text.doubt import SENTENCE_WINDOW, decides_for_last, is_denied, is_doubtful, leaves_open
 
 MAX_CHARS = 1 << 22
 """Longer responses are not read."""
-MAX_MARKED = 2000
-"""What follows a mark is read this far."""
 MAX_MARKS = 20
+MAX_BOXES = 1024
 MAX_NESTED_BOXES = 64
+"""Of more boxes than these the last are read."""
 MAX_BOX = 1 << 16
 """Longer boxes are not read where boxes may stand in boxes."""
-MAX_SENTENCE = 400
-"""Longer lines state nothing in words."""
 
 _HIDDEN = re.compile(
     r"<!--.*?(?:-->|\Z)|\\iffalse\b.*?(?:\\fi\b|\Z)|~~[^~\n]+~~"
@@ -55,29 +54,7 @@ _THOUGHT_START = re.compile(f"<{_THOUGHT}")
 _THOUGHT_END = re.compile(f"</{_THOUGHT}")
 _BOX = re.compile(r"\\?(?:boxed|fbox|framebox)(?![a-zA-Z])\s?")
 _BRACE = re.compile(r"\\[\\{}]|[{}]")
-_MARK = re.compile(
-    r"####[ \t]*:?"
-    r"|(?:^|(?<=\n))[ \t]*A:"
-    r"|(?<![a-zA-Z])correct (?:option|choice) is(?![a-zA-Z])"
-    r"|(?:(?<![a-zA-Z])(?:final[ ]{1,3})?"
-    r"(?:answers?|results?|réponse|respuesta|antwort)(?![a-zA-Z])|答案)\**[ \t]{0,3}"
-    r"(?::|：|=|(?:is|are|est|es|ist)(?![a-zA-Z])|是|为)[ \t]{0,3}(?::|：)?\**",
-    re.IGNORECASE,
-)
-_MARK_WORDS = ("####", "a:", "correct ", "answer", "result", "respuesta", "antwort")
-_FORMULA_SIGN = re.compile(r"\\[\\$]|\\[()\[\]]|\$\$?")
-_NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.])[-+−]?"
-    r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+(?:,[0-9]+(?![0-9,]))?|(?=\.[0-9]))(?:\.[0-9]+)?"
-    r"(?:[eE][-+]?[0-9]+)?(?:\s?/\s?[0-9]+(?![0-9.]))?(?:\s?\\?%)?"
-    r"|[-−]?\\[dtc]?frac\s?\{[^{}]{1,40}\}\s?\{[^{}]{1,40}\}"
-)
-_SENTENCE_END = re.compile(r"[.。!?](?=[\s$\"')]|$)|\n")
-_NEXT_SENTENCE = re.compile(r"(?<!\b[A-Z])[.!]\s+(?=[A-Z*\"'])")
-_VERB = re.compile(r"\b(?:is|are|was|were|be|equals)\b[\s:*]*(?=\S)", re.IGNORECASE)
-_PLAIN_NUMBER = re.compile(r"[0-9](?:[0-9.,]*[0-9])?")
-_PLAIN_WORDS = re.compile(r"[A-Za-z ,'*()-]*")
-_SIGN = re.compile(r"(?<![A-Za-z0-9])[-−]?\s?\\?[$£€]?[-−]?\Z")
+_LETTER = re.compile(r"[^\W\d_]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +121,7 @@ def decided_text(
     shown = visible_text(text)
     if shown is None:
         return None
-    if _COMMENT.search(shown) or any(sign in shown for sign in _HIDING):
+    if _COMMENT.search(shown) or any(map(shown.__contains__, _HIDING)):
         shown = _HIDDEN.sub(lambda match: " " * len(match[0]), shown)
     finals = _find_finals(shown)
     if not finals:
@@ -156,7 +133,7 @@ def decided_text(
 
 def _find_finals(text: str) -> list[Span]:
     """List the last answers of the strongest form: tags, boxes, or else lines of their own."""
-    spans = (find_tags(text) or find_boxes(text, most=MAX_MARKS))[-MAX_MARKS:]
+    spans = (find_tags(text) or find_boxes(text))[-MAX_MARKS:]
     if spans:
         return [span for span in spans if not _BLANK.fullmatch(span.text)]
     return _find_lines(text[-_MAX_TAIL:], max(len(text) - _MAX_TAIL, 0))[-MAX_MARKS:]
@@ -227,19 +204,20 @@ def has_open_tag(text: str) -> bool:
     return text.rfind("<answer>") > text.rfind("</answer>")
 
 
-def find_boxes(text: str, *, nested: bool = False, most: int | None = None) -> list[Span]:
+@lru_cache(2)  # a response is asked for its boxes twice: whether it stands by one, and for which
+def find_boxes(text: str, *, nested: bool = False) -> Sequence[Span]:
     r"""List what `\boxed{...}` and its kin hold, in order; a span takes in the command.
 
     Boxes that are never closed are left out, and so are boxes inside others, unless they are asked
-    for: then the last few boxes are listed. With `most` only the last ones are looked at.
+    for: then the last few boxes are listed.
 
     >>> [box.text for box in find_boxes(r"so \boxed{\frac{1}{2}} and \boxed 3")]
     ['\\frac{1}{2}', '3']
     """
     if "box" not in text:
-        return []
+        return ()
     first = max(text.find("box") - len("\\frame"), 0)
-    commands = deque(_BOX.finditer(text, first), maxlen=MAX_NESTED_BOXES if nested else most)
+    commands = deque(_BOX.finditer(text, first), maxlen=MAX_NESTED_BOXES if nested else MAX_BOXES)
     closing = match_braces(text, commands[0].start()) if commands else {}
     boxes: list[Span] = []
     end = 0
@@ -253,7 +231,7 @@ def find_boxes(text: str, *, nested: bool = False, most: int | None = None) -> l
         elif text[inside].isalnum() and text[start] == "\\" and text[inside - 1] == " ":
             end = inside + 1
             boxes.append(Span(text=text[inside:end], start=start, end=end))
-    return boxes
+    return tuple(boxes)
 
 
 def last_box(text: str) -> Span | None:
@@ -292,90 +270,77 @@ def match_braces(text: str, start: int = 0) -> dict[int, int]:
     return closing
 
 
-def find_marks(text: str) -> list[Span]:
-    """List what follows `####`, `the answer is` and the like in its line; the last few only."""
-    spans = []
-    start = 0
-    if text.isascii():  # then lower case has the same length, and only these words make a mark
-        lower = text.lower()
-        places = [place for word in _MARK_WORDS if (place := lower.find(word)) >= 0]
-        if not places:
-            return []
-        start = text.rfind("\n", 0, min(places)) + 1
-    for match in deque(_MARK.finditer(text, start), maxlen=MAX_MARKS):
-        limit = min(match.end() + MAX_MARKED, len(text))
-        end = text.find("\n", match.end(), limit)
-        span = make_span(text, match.end(), limit if end < 0 else end)
-        if span.text.strip(" *$:"):
-            spans.append(span)
-    return spans
+_NO_GOOD = (
+    r"(?:void|false|wrong|incorrect|invalid|untrue|bogus|nonsense|mistaken|impossible|rubbish"
+    r"|an? (?:\w+ )?(?:mistake|error|joke|trap|guess|sample|example|illustration|placeholder"
+    r"|template|dummy|decoy)|(?:only|just|merely) (?:an?|the) (?:\w+ )?(?:sample|example"
+    r"|illustration|placeholder|template|format)|to be (?:ignored|disregarded)"
+    r"|not (?:right|correct|true|valid|it|mine"
+    r"|(?:my|our|the)(?: \w+)? (?:answer|solution|reply)))\b"
+)
+_THIS = (
+    r"(?:that|this|it|which|(?:the |my )?(?:line|list|answer|result|box|tag|one|value)?(?: ?above)"
+    r"|the (?:line|list|answer|result|box|one)|my (?:answer|result|list|solution))(?: \w+)?"
+)
+_WITHDRAWN_AFTER = re.compile(
+    rf"\b(?:{_THIS} (?:"
+    rf"(?:is|was|are)(?: (?:also|clearly|obviously|certainly|just|actually|now))? {_NO_GOOD}"
+    r"|(?:can(?:not|['’]t| not)|could(?:n['’]t| not)) be (?:right|correct|true|it|the)\b)"
+    r"|(?:I|we)(?: hereby| must| have to| would| now)?(?: (?:take|took) (?:it|that|this|\w+ \w+)"
+    r" back| (?:retract|withdraw|disown|reject|discard)\b)"
+    r"|(?:ignore|disregard|forget|strike|scrap|delete)"
+    r" (?:that|this|it|the (?:above|line|answer))\b"
+    r"|not my (?:own )?(?:answer|solution|reply|result|conclusion|submission)\b"
+    r"|(?:no|any) (?:answer|solution|reply|result) of my own\b"
+    r"|marked (?:as )?(?:wrong|incorrect|false)\b|cannot (?:confirm|vouch)\b"
+    r"|(?:leads? to|is|gives|yields|reach|get|have) an? contradiction\b"
+    r"|is what (?:the|an?|my|some|another)\b[^\n]{0,40}\b(?:wrote|said|claimed|got|gave|had)\b"
+    r"|(?:I|we) (?:could|can|did|do)(?: not|n['’]t|not) (?:find|have|get) (?:one|an?y?|it)\b)"
+    r"|\A\W{0,12}(?:alternatively|equally)\b[^\n\\\[]{0,60}\["
+    r"|\A\W{0,12}(?:false|wrong|incorrect|void|erratum|not true)\b"
+    r"|以上(?:答案)?(?:是)?(?:错|不对)|(?:错误|不对|不正确)",
+    re.IGNORECASE,
+)
+"""Behind the last answer of a response it takes the answer back."""
+_GOES_ON = re.compile(r":|\n\s*\S|[0-9]|\b(?:answer|it|result|value|solution) (?:is|should)\b")
+"""Behind that it goes on, perhaps with another answer."""
+_WITHDRAWN_BEFORE = re.compile(
+    r"(?:\b(?:(?:(?:anything|everything|all) but|(?:every(?:one|body|thing)|all|any(?:one|thing))"
+    r"(?: \w+){0,3} (?:except|excluding|other than))\b(?![^\n]*, (?:so|thus|hence|therefore)\b)"
+    r"|(?:mistake|wrong|error|incorrect|false|tempting|premature) to"
+    r" (?:conclude|say|answer|write|claim|think|state|give|submit)\b"
+    r"|(?:sample|example|illustration|template) of (?:the |an? )?(?:\S+ )?"
+    r"(?:format|layout|reply|answer|response|output)\b|contradiction\b"
+    r"|(?:told|heard|rumou?r|allegedly|supposedly|somebody|someone)\b"
+    r"|(?:wrong|incorrect|rejected|discarded|false) (?:answer|list|solution|result|reply)\b"
+    r"|(?:following|below|next)\b[^\n]{0,30}\b(?:is|are) (?:wrong|incorrect|false|not)\b)"
+    r"|(?:错误|不是|并非|不正确)(?![^\n]*而是))[^\n.!?。]{0,60}\Z",
+    re.IGNORECASE,
+)
+"""Before an answer, in the words that lead to it, it says that the answer is another."""
+_WITHDRAWING = (
+    *(" but", "except", "excluding", "other than", "mistake", "wrong", "error", "incorrect"),
+    *("false", "tempting", "premature", "sample", "example", "illustration", "template"),
+    *("contradiction", "told", "heard", "rumo", "allegedly", "supposedly", "somebody", "someone"),
+    *("rejected", "discarded", "following", "below", "next", "错误", "不是", "并非", "不正确"),
+)
+"""Without one of these, in lower case, there is nothing to match: a check that costs little."""
 
 
-def last_line(text: str) -> Span | None:
-    """Find the last line that holds more than spaces and marks."""
-    end = len(text.rstrip(" \t\r\n*$`"))
-    if end == 0:
-        return None
-    stop = text.find("\n", end)
-    return make_span(text, text.rfind("\n", 0, end) + 1, len(text) if stop < 0 else stop)
+def is_withdrawn(text: str, start: int, end: int) -> bool:
+    r"""Whether the words before or behind the last answer, end exclusive, take it back.
 
-
-def first_sentence(span: Span) -> Span:
-    """Cut a span after its first sentence; a point inside a number or formula ends none."""
-    for match in _SENTENCE_END.finditer(span.text):
-        if match.group() == "\n" or span.text.count("$", 0, match.start()) % 2 == 0:
-            return make_span(span.text, 0, match.start()).shift(span.start)
-    return span
-
-
-def text_after_verb(line: str) -> str | None:
-    """Take what stands after the last verb of the last sentence; None where the line doubts.
-
-    >>> text_after_verb("So the letters are **nda**."), text_after_verb("nda")
-    ('nda', None)
-    >>> text_after_verb("It is not nda.")
+    >>> [is_withdrawn(text, 0, 1) for text in ("4\n\nI take it back.", "4. This is a maximum.")]
+    [True, False]
     """
-    if len(line) > MAX_SENTENCE or is_doubtful(line):
-        return None
-    sentence = _NEXT_SENTENCE.split(line)[-1]
-    verbs = list(_VERB.finditer(sentence))
-    if not verbs:
-        return None
-    return sentence[verbs[-1].end() :].strip().rstrip(".!").strip(" *`") or None
-
-
-def find_only_number(line: str) -> str | None:
-    """Take the one number of a sentence and what follows it: `It was highest in 2008.`"""
-    if len(line) > MAX_SENTENCE or is_doubtful(line):
-        return None
-    numbers = list(_PLAIN_NUMBER.finditer(line))
-    if len(numbers) != 1:
-        return None
-    sign = _SIGN.search(line, 0, numbers[0].start())
-    start = sign.start() if sign else numbers[0].start()
-    if not _PLAIN_WORDS.fullmatch(line, 0, start):
-        return None
-    return line[start:].strip().rstrip("!").replace("**", "")
-
-
-def find_formulas(text: str) -> list[Span]:
-    r"""List what stands between dollar signs, `\(` and `\)`, `\[` and `\]`, in order."""
-    spans = []
-    opening: tuple[str, int] | None = None
-    for match in _FORMULA_SIGN.finditer(text):
-        sign = match.group()
-        if sign in ("\\\\", "\\$"):
-            continue
-        if opening is None:
-            opening = None if sign in ("\\)", "\\]") else (sign, match.end())
-        elif sign == {"\\(": "\\)", "\\[": "\\]"}.get(opening[0], opening[0]):
-            spans.append(make_span(text, opening[1], match.start()))
-            opening = None
-    return spans
-
-
-def find_numbers(text: str) -> Iterator[Span]:
-    """List the numbers and simple fractions, in order."""
-    for match in _NUMBER.finditer(text):
-        if match.group():
-            yield make_span(text, match.start(), match.end())
+    lead = text[max(start - SENTENCE_WINDOW, 0) : start].removesuffix("<answer>")
+    lead = lead.rstrip(" \t\r\n*$`:：#")
+    lead = lead[lead.rfind("\n") + 1 :]
+    lower = lead.lower()
+    if any(map(lower.__contains__, _WITHDRAWING)) and _WITHDRAWN_BEFORE.search(lead):
+        return True
+    tail = text[end : end + 2 * SENTENCE_WINDOW].removeprefix("</answer>")
+    if not _LETTER.search(tail):
+        return False
+    ends = [match.end() for match in _WITHDRAWN_AFTER.finditer(tail, 0, SENTENCE_WINDOW)]
+    return bool(ends) and not _GOES_ON.search(tail, ends[-1])

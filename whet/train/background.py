@@ -1,18 +1,11 @@
 """Write checkpoints in a thread while training goes on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from whet.errors import DataError, WhetError
 from whet.world import get_world
-
-
-def copy_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copy tensors to memory that the next step does not change, for a write in the background."""
-    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ which examples an optimiser step takes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whet.algos.losses import LossWeights, TokenTerms
-from whet.algos.objectives import Objective, TokenLoss, ValueObjective
+from whet.algos.objectives import LossSums, Objective, TokenLoss, ValueObjective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
@@ -26,49 +26,11 @@ from whet.models.transformer import PackedAttention, SharedPrefixAttention, Tran
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import OPTIMIZER, Optimizer, TrainConfig, learning_rate, optimizer_files
 from whet.types import Floats, Metrics
+from whet.world import get_world
 
 VALUE_HEAD = "value_head.safetensors"
 CPU_TOKENS = 4096
 """Tokens of a micro-batch on a CPU, unless an example is longer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossSums:
-    """The sums of `Learner.accumulate`; those of several ranks add up."""
-
-    loss: float
-    """Sum of weight times loss: weights make it a mean, so it is not divided again."""
-    num_losses: int
-    """Tokens that have a loss, or pairs where answers are compared."""
-    metrics: Metrics
-    stop_signal: float | None = None
-    """None where the objective has no early stop."""
-
-    @property
-    def means(self) -> Metrics:
-        """The loss, and the mean of each metric."""
-        means = {name: self._mean(total) for name, total in self.metrics.items()}
-        return {"loss": self.loss} | means
-
-    @property
-    def mean_stop_signal(self) -> float | None:
-        return None if self.stop_signal is None else self._mean(self.stop_signal)
-
-    def _mean(self, total: float) -> float:
-        return total / max(self.num_losses, 1)
-
-    def __add__(self, other: "LossSums") -> "LossSums":
-        names = self.metrics.keys() | other.metrics.keys()
-        signals = [s.stop_signal for s in (self, other) if s.stop_signal is not None]
-        return LossSums(
-            loss=self.loss + other.loss,
-            num_losses=self.num_losses + other.num_losses,
-            metrics={
-                name: self.metrics.get(name, 0.0) + other.metrics.get(name, 0.0)
-                for name in sorted(names)
-            },
-            stop_signal=sum(signals) if signals else None,
-        )
 
 
 class LogprobModel(Protocol):
@@ -103,6 +65,10 @@ class Learner(LogprobModel, Protocol):
 
     def zero_grad(self) -> None:
         """Set the gradient added so far to zero."""
+
+    def sync_model(self) -> None:
+        """Fill the model that the learner was made for, unless steps change it in place."""
+        return
 
     def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
         """Compute a value model's value of the state before each response token."""
@@ -144,21 +110,40 @@ class ValueModel(nn.Module):
         hidden_MH = hidden_TH[batch.source_M].float()
         return F.linear(hidden_MH, self.head.weight, self.head.bias)[:, 0]
 
-    def save(self, folder: Path) -> None:
-        save_trained(self.body, folder)
+    def save_head(self, folder: Path) -> None:
         head = self.head.state_dict()
         check_finite((f"value_head.{name}", tensor) for name, tensor in head.items())
-        write_tensors(folder / VALUE_HEAD, head)
+        if get_world().is_first:
+            write_tensors(folder / VALUE_HEAD, head)
 
-    def load(self, folder: Path) -> None:
-        load_trained(self.body, folder)
+    def load_head(self, folder: Path) -> None:
         self.head.load_state_dict(load_file(folder / VALUE_HEAD))
+
+
+class ForwardPass(Protocol):
+    """Runs a model over packed batches, with a gradient."""
+
+    def compute_logprobs(
+        self, model: Transformer, batch: Batch, *, entropy_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Compute log-probability and entropy at each target."""
+        return forward_logprobs(model, batch, entropy_gradient=entropy_gradient)
+
+    def compute_values(self, model: ValueModel, batch: Batch) -> Tensor:
+        """Compute the value at each target."""
+        value_M: Tensor = model(batch)
+        return value_M
+
+
+class LocalForwardPass(ForwardPass):
+    """On one device."""
 
 
 class LocalLearner(Learner):
     """Trains a model on the device where it is; an engine there may share its weights.
 
-    `steps` is how many optimiser steps the schedule spans.
+    `steps` is how many optimiser steps the schedule spans. Ranks pass their own optimiser, and
+    their own forward pass where they share sequences.
     """
 
     def __init__(
@@ -168,21 +153,21 @@ class LocalLearner(Learner):
         *,
         steps: int,
         memory: DeviceMemory | None = None,
+        optimizer: Optimizer | None = None,
+        forward: ForwardPass | None = None,
     ) -> None:
         self.value_model = model if isinstance(model, ValueModel) else None
         self.model = model.body if isinstance(model, ValueModel) else model
         self.cfg = cfg
         self.steps = steps
-        self.optimizer = self.build_optimizer(model)
+        self.optimizer = optimizer or Optimizer(model, cfg)
+        self.forward = forward or LocalForwardPass()
         self.device = self.model.device
         self.memory = memory or device_memory(self.device)
         self.num_steps = 0
         self.lr_factor = 1.0
         if self.device.type == "cpu":
             keep_freed_memory()
-
-    def build_optimizer(self, model: Transformer | ValueModel) -> Optimizer:
-        return Optimizer(model, self.cfg)
 
     def reserve_memory(self, examples: Sequence[Example]) -> None:
         layers = self.model.cfg.num_layers if self.cfg.checkpointing == "on" else 0
@@ -231,22 +216,22 @@ class LocalLearner(Learner):
             assert batch.value is not None and batch.value_target is not None, (
                 "a critic learns from valued and credited examples"
             )
-            token_loss = objective.loss(self.forward_values(batch), batch.value, batch.value_target)
+            assert self.value_model is not None, "values are those of a value model"
+            values = self.forward.compute_values(self.value_model, batch)
+            token_loss = objective.loss(values, batch.value, batch.value_target)
         else:
-            out = self.forward_logprobs(batch, entropy_gradient=objective.needs_entropy_gradient)
+            out = self.forward.compute_logprobs(
+                self.model, batch, entropy_gradient=objective.needs_entropy_gradient
+            )
             token_loss = objective.loss(token_terms(batch, *out))
         assert token_loss.loss.shape == batch.loss_weight.shape, (
             "an objective has a loss for each token, or for each pair"
         )
         loss = (token_loss.loss * batch.loss_weight).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        (loss * self.optimizer.loss_scale).backward()  # type: ignore[no-untyped-call]
         metrics = {name: value.detach().sum() for name, value in token_loss.metrics.items()}
         signal = token_loss.stop_signal
         return TokenLoss(loss.detach(), metrics, None if signal is None else signal.detach().sum())
-
-    def forward_logprobs(self, batch: Batch, *, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
-        """Compute log-probability and entropy at each target, with a gradient."""
-        return forward_logprobs(self.model, batch, entropy_gradient=entropy_gradient)
 
     def optim_step(self) -> Metrics:
         lr = learning_rate(self.cfg, self.num_steps, self.steps, factor=self.lr_factor)
@@ -261,13 +246,8 @@ class LocalLearner(Learner):
         return compute_logprobs(self.model, examples, self.cfg.micro_tokens)
 
     def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
-        return compute_per_token(self.model, examples, self.cfg.micro_tokens, self.forward_values)
-
-    def forward_values(self, batch: Batch) -> Tensor:
-        """Compute the value at each target, with a gradient."""
         assert self.value_model is not None, "values are those of a value model"
-        value_M: Tensor = self.value_model(batch)
-        return value_M
+        return compute_per_token(self.model, examples, self.cfg.micro_tokens, self.value_model)
 
     def scale_lr(self, factor: float) -> float:
         self.lr_factor = factor
@@ -275,12 +255,14 @@ class LocalLearner(Learner):
 
     def save(self, folder: Path) -> None:
         if self.value_model is not None:
-            self.value_model.save(folder)
+            save_trained(self.value_model.body, folder)
+            self.value_model.save_head(folder)
         write_tensors(folder / OPTIMIZER, self.optimizer.tensors())
 
     def load(self, folder: Path, num_steps: int) -> None:
         if self.value_model is not None:
-            self.value_model.load(folder)
+            load_trained(self.value_model.body, folder)
+            self.value_model.load_head(folder)
         files = optimizer_files(folder)
         self.optimizer.load(item for file in files for item in load_file(file).items())
         self.num_steps = num_steps

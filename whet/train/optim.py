@@ -19,7 +19,12 @@ from whet.types import Dtype
 OPTIMIZER = Path("optimizer", "state.safetensors")
 """In a folder of its own: vLLM refuses a model folder that holds another safetensors file."""
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+SCALE = "scale"
 Moments = tuple[Tensor, Tensor, Tensor]
+FIRST_LOSS_SCALE = 2.0**16
+SCALE_STEPS = 2000
+"""Steps without an overflow after which the scale of the loss doubles, as torch's GradScaler does
+(Micikevicius et al. 2018)."""
 MIN_OFFLOADED = 2**16
 """Weights with fewer numbers stay on the device, where offloading them saves little."""
 
@@ -54,7 +59,8 @@ class TrainConfig(Config):
     the result."""
     dtype: Dtype = "auto"
     """Compute type; masters and moments are float32. auto is bfloat16 on a GPU and float32
-    elsewhere."""
+    elsewhere. float16 scales the loss, halves the scale and leaves out a step whose gradient
+    overflows, and doubles it after many that do not."""
     offload: bool = False
     """Keep masters and moments in host memory: 12 bytes per weight less on a GPU, and slower
     steps."""
@@ -66,7 +72,8 @@ class TrainConfig(Config):
     update to fit on the GPU. It changes memory and speed, never the result."""
     deterministic: bool = False
     """On CUDA, use only deterministic kernels, so that a resumed run equals an uninterrupted
-    one."""
+    one. On several ranks, take the micro-batches of one process and add their gradients in its
+    order, so that the number of ranks changes no bit; ranks without a micro-batch wait."""
 
     def without_effect(self) -> dict[str, str]:
         reason = 'schedule = "constant" stays at lr'
@@ -110,6 +117,8 @@ class Optimizer:
         self.params = self.list_params(model)
         self.masters = {name: self._master(param) for name, param in self.params.items()}
         self.moments: dict[str, Moments] = {}
+        self.loss_scale = FIRST_LOSS_SCALE if cfg.dtype == "float16" else 1.0
+        self._num_finite = 0
         self._gradients: dict[str, Tensor] = {}
         device = next(iter(self.params.values())).device
         self._streamer = StateStreamer(device) if cfg.offload else None
@@ -129,16 +138,25 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self, lr: float) -> float:
-        """Clip the gradient, take a step, clear it. Returns the norm before clipping."""
+        """Clip the gradient, take a step, clear it. Returns the norm before clipping.
+
+        A gradient that overflows in float16 is cleared without a step, and its norm is 0.
+        """
         gradients = self.gradients()
-        norm = self.total_norm(gradients)
+        norm = self.total_norm(gradients) / self.loss_scale
+        if not math.isfinite(norm) and self.loss_scale > 1.0:
+            self.loss_scale /= 2
+            self._num_finite = 0
+            self.clear()
+            return 0.0
         if not math.isfinite(norm):
             raise TrainError(
                 f"the gradient is not finite ({norm}): lower train.lr (now {self.cfg.lr}) "
                 "and --resume "
                 "from the last checkpoint"
             )
-        torch._foreach_mul_(list(gradients.values()), min(1.0, self.cfg.clip / (norm + 1e-6)))
+        factor = min(1.0, self.cfg.clip / (norm + 1e-6)) / self.loss_scale
+        torch._foreach_mul_(list(gradients.values()), factor)
         offloaded = [name for name in gradients if self._is_offloaded(self.params[name])]
         resident = [name for name in gradients if name not in offloaded]
         for names in (
@@ -151,6 +169,9 @@ class Optimizer:
         if self._streamer is not None:
             self._streamer.join()
         self.clear()
+        self._num_finite += 1
+        if self.cfg.dtype == "float16" and self._num_finite % SCALE_STEPS == 0:
+            self.loss_scale *= 2
         return norm
 
     @torch.no_grad()
@@ -169,10 +190,12 @@ class Optimizer:
         return float(torch.nn.utils.get_total_norm(list(gradients.values())))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the state besides the model: masters, moments, step counts."""
+        """Return the state besides the model: masters, moments, step counts, the loss scale."""
         if self._streamer is not None:
             self._streamer.wait()
         out = {}
+        if self.cfg.dtype == "float16":
+            out[f"{SCALE}/loss"] = torch.tensor([self.loss_scale, self._num_finite])
         for name, master in self.masters.items():
             if master is not self.params[name]:
                 out[f"master/{name}"] = master.detach()
@@ -189,6 +212,10 @@ class Optimizer:
         self.moments.clear()
         for key, value in tensors:
             kind, name = key.split("/", 1)
+            if kind == SCALE:
+                self.loss_scale, num_finite = value.tolist()
+                self._num_finite = int(num_finite)
+                continue
             master = self.masters[name]
             if kind != "step" and value.shape != master.shape:
                 raise ValueError(

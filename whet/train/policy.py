@@ -16,6 +16,7 @@ from torch import nn
 from whet.data.examples import Example, PreferencePair, with_field
 from whet.engine.base import Engine, EngineConfig
 from whet.errors import ConfigError
+from whet.models.load import check_finite
 from whet.models.lora import copy_trainable, load_trained, save_trained
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.models.transformer import Transformer
@@ -96,7 +97,7 @@ class FSDPLearners(LearnerFactory):
     ) -> LogprobModel:
         from whet.train.rank_learner import FrozenShardedModel  # noqa: PLC0415
 
-        return FrozenShardedModel(model, cfg.micro_tokens, offload=bool(offloaded))
+        return FrozenShardedModel(model, cfg, offload=bool(offloaded))
 
 
 LOCAL = LocalLearners()
@@ -155,10 +156,12 @@ class Policy:
         if self.memory is not None:
             self.memory.add(engine)
         self.chat_engine = ChatEngine(engine=engine, chat=self.chat, name=name)
+        self.learner: Learner | None = None
 
     def make_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of the same weights, whose updates may free the engine's cache."""
-        return self.learners.make_learner(self.model, cfg, steps=steps, memory=self.memory)
+        self.learner = self.learners.make_learner(self.model, cfg, steps=steps, memory=self.memory)
+        return self.learner
 
     def make_value_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of a critic that starts from a copy of the weights."""
@@ -171,7 +174,17 @@ class Policy:
 
     def publish(self, version: int) -> None:
         """Hand the weights to the engine, whose next completions carry this version."""
+        self._sync_model()
         self.engine.load_weights(self.model.named_weights(), version)
+
+    def check_finite(self) -> None:
+        """Stop before weights that are not finite are measured."""
+        self._sync_model()
+        check_finite(self.model.named_parameters())
+
+    def _sync_model(self) -> None:
+        if self.learner is not None:
+            self.learner.sync_model()
 
     def __repr__(self) -> str:
         millions = sum(weight.numel() for weight in self.model.parameters()) / 1e6
@@ -179,6 +192,7 @@ class Policy:
 
     def save(self, folder: str | Path) -> None:
         """Write a Hugging Face folder, or one of adapters; ranks call it together."""
+        self._sync_model()
         save_trained(self.model, Path(folder), eos_tokens=sorted(self.chat.stop_tokens))
         if get_world().is_first:
             self.tokenizer.save(Path(folder))

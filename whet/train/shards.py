@@ -1,9 +1,13 @@
 """A model in shards over the ranks (FSDP2), and the optimiser of the shards.
 
 The policy's own model stays whole on every rank, since its engine samples from it and checkpoints
-are written from it; after each optimiser step it is filled from the shards. Shards are float32 and
+are written from it; before either it is filled from the shards. Shards are float32 and
 serve as masters; a layer is gathered in the type that the model computes in, so that a sharded
 model computes the same bits. No reduction over ranks touches a logit.
+
+In deterministic training gradients are added in the order in which one process adds them
+(`OrderedReduceScatter`), and the norm is that of whole gradients, so that the number of ranks
+changes no bit of an update.
 
 Adapters (LoRA) are small, and their frozen weights are whole for the engine anyway: such a model is
 not sharded, and its gradients are added up before each step.
@@ -24,14 +28,17 @@ from torch.distributed.fsdp import (
     OffloadPolicy,
     fully_shard,
 )
+from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
 from torch.distributed.tensor import DTensor
 
 from whet.cluster.ranks import RankWorld
 from whet.errors import ConfigError
+from whet.models.load import load_shards, locate_tensors
 from whet.models.save import (
     MAX_FILE_BYTES,
     gather_own_tensors,
     plan_files,
+    write_config,
     write_files,
     write_index,
 )
@@ -56,10 +63,13 @@ def rank_world() -> RankWorld:
     return world
 
 
-def shard_model(model: Transformer, world: RankWorld, *, offload: bool = False) -> Transformer:
+def shard_model(
+    model: Transformer, world: RankWorld, *, offload: bool = False, is_ordered: bool = False
+) -> Transformer:
     """Copy a model into shards, each rank's being its rows of every weight.
 
-    With `offload` shards wait in host memory.
+    With `offload` shards wait in host memory; with `is_ordered` one copy of shards adds gradients
+    in the order of ranks.
     """
     is_low = model.dtype.itemsize < torch.float32.itemsize
     dtype = torch.float32 if is_low else model.dtype
@@ -82,10 +92,17 @@ def shard_model(model: Transformer, world: RankWorld, *, offload: bool = False) 
         )
     for module in sharded.modules():
         if isinstance(module, FSDPModule):
-            # Both are needed: the loss is a sum over all ranks, not a mean.
-            module.set_gradient_divide_factor(1.0)
+            # Both are needed: the loss is a sum over all ranks, not a mean. A rank that is alone
+            # would divide by 1, and copy its gradients for it.
+            if world.size > 1:
+                module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
     sharded.to_empty(device="cpu" if is_offloaded else model.device)
+    if is_ordered and world.shard_size == world.size > 1:
+        for module in sharded.modules():
+            if isinstance(module, FSDPModule):  # each has its first weight: a layer, or the rest
+                reducer = OrderedReduceScatter(next(module.parameters()), model.dtype)
+                module.set_custom_reduce_scatter(reducer)
     sharded.rope_CD = model.rope_CD
     sharded.compute_dtype = model.dtype
     sharded.requires_grad_(any(weight.requires_grad for weight in model.parameters()))
@@ -93,11 +110,82 @@ def shard_model(model: Transformer, world: RankWorld, *, offload: bool = False) 
     return sharded
 
 
+class OrderedReduceScatter(ReduceScatter):
+    """Adds the gradients of a pass to those before, one rank after the other, as one process adds
+    those of its micro-batches.
+
+    They are sent in the type that they were computed in. FSDP would add the output to the gradient
+    so far, which is another order: then the output is zero, and the gradient changes in place.
+    """
+
+    def __init__(self, weight: Tensor, dtype: torch.dtype) -> None:
+        """`weight` is the first of those whose gradients are added; it has none at first."""
+        self.weight = weight
+        self.dtype = dtype
+
+    def allocate(
+        self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
+    ) -> Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: dist.ProcessGroup,
+        op: object,
+        async_op: bool = False,
+    ) -> None:
+        parts = input_tensor.to(self.dtype)
+        received = torch.empty_like(parts)
+        dist.all_to_all_single(received, parts, group=group)
+        output_tensor.zero_()
+        total = output_tensor
+        if self.weight.grad is not None:  # gradients are views of the first output
+            total = local_rows(self.weight.grad).as_strided(output_tensor.shape, (1,), 0)
+        for rows in received.chunk(group.size()):
+            total.add_(rows)
+
+
 @torch.no_grad()
 def fill_shards(sharded: Transformer, whole: Transformer, world: RankWorld) -> None:
     """Copy this rank's rows of a whole model."""
     for shard, weight in zip(sharded.parameters(), whole.parameters(), strict=True):
         local_rows(shard).copy_(weight[row_range(len(weight), world)])
+
+
+@torch.no_grad()
+def load_own_rows(sharded: Transformer, folder: Path, world: RankWorld) -> None:
+    """Load this rank's rows of a Hugging Face folder, and read no others."""
+    shards = {
+        name: (local_rows(shard), row_range(len(shard), world).start)
+        for name, shard in sharded.named_parameters()
+    }
+    load_shards(sharded.cfg, shards, folder)
+
+
+@torch.no_grad()
+def save_shards(sharded: Transformer, folder: Path, world: RankWorld) -> None:
+    """Write a Hugging Face folder; a rank gathers only what it writes."""
+    locations = locate_tensors(sharded.cfg)
+    shards = dict(sharded.named_parameters())
+    num_bytes = {
+        name: location.shape.numel() * sharded.dtype.itemsize
+        for name, location in locations.items()
+    }
+
+    def gather(name: str) -> Tensor:
+        parameter, start, shape = locations[name]
+        rows = local_rows(shards[parameter]).to(sharded.dtype)
+        whole = next(gather_rows([rows], [shards[parameter].shape], world))
+        return whole[start : start + shape[0]]
+
+    files = plan_files(num_bytes, size=world.size, limit=MAX_FILE_BYTES)
+    tensors = gather_own_tensors(files, gather, rank=world.rank)
+    write_files(folder, files, tensors, rank=world.rank)
+    if world.is_first:
+        write_index(folder, files)
+        write_config(folder, sharded.cfg, sharded.dtype)
 
 
 @torch.no_grad()
@@ -156,8 +244,12 @@ def row_range(count: int, world: RankWorld) -> slice:
 class RankOptimizer(Optimizer):
     """Updates the shards of this rank, and weights that all ranks have whole, such as adapters."""
 
-    def __init__(self, model: nn.Module, cfg: TrainConfig, world: RankWorld) -> None:
+    def __init__(
+        self, model: nn.Module, cfg: TrainConfig, world: RankWorld, *, has_masters: bool
+    ) -> None:
+        """`has_masters` tells whether the model computes in a lower precision than its shards."""
         self.world = world
+        self.has_masters = has_masters
         self.sharded: dict[str, DTensor] = {}
         super().__init__(model, cfg)
 
@@ -188,10 +280,22 @@ class RankOptimizer(Optimizer):
         """Add up the squares of one set of shards; whole gradients are counted once."""
         if not self.sharded or self.world.shard_size == 1:
             return super().total_norm(gradients)
+        if self.cfg.deterministic:
+            return self._whole_norm(gradients)
         is_counted = self.world.rank % self.world.shard_size == 0
         own = {n: grad for n, grad in gradients.items() if is_counted or n in self.sharded}
         norms = self.world.all_gather(super().total_norm(own), "the norm of the gradient")
         return math.sqrt(sum(norm * norm for norm in norms[: self.world.shard_size]))
+
+    def _whole_norm(self, gradients: Mapping[str, Tensor]) -> float:
+        """Compute the norm from whole gradients, which has the bits of one process."""
+        norms: list[Tensor] = []
+        for name, own in gradients.items():
+            whole = own
+            if name in self.sharded:
+                whole = next(gather_rows([own], [self.sharded[name].shape], self.world))
+            norms += torch._foreach_norm([whole])
+        return float(torch.linalg.vector_norm(torch.stack(norms)))
 
     def save(self, file: Path, *, limit: int = MAX_FILE_BYTES) -> None:
         """Write the state: one file, or where it is large a share of the layers by each rank."""
@@ -225,9 +329,6 @@ class RankOptimizer(Optimizer):
             return rows
         shard = self.sharded[key.split("/", 1)[1]]
         return next(gather_rows([rows.to(local_rows(shard).device)], [shard.shape], self.world))
-
-    has_masters = False
-    """Whether the model computes in a lower precision than its shards have."""
 
     def load(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         self._bind()

@@ -25,6 +25,7 @@ from whet.kernels import AttentionSpec
 from whet.kernels.layer_ops import split_heads
 from whet.models.config import ModelConfig
 from whet.models.transformer import PackedAttention, Transformer
+from whet.train.learner import ForwardPass, ValueModel
 
 
 def check_sequence(cfg: ModelConfig, size: int) -> None:
@@ -36,6 +37,24 @@ def check_sequence(cfg: ModelConfig, size: int) -> None:
             f"{cfg.num_heads} query heads on {cfg.num_kv_heads} key-value heads; possible are "
             f"{', '.join(sizes)}"
         )
+
+
+class UlyssesForwardPass(ForwardPass):
+    """Runs a model on the ranks of a group together, each on its part of the tokens."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self.group = group
+
+    def compute_logprobs(
+        self, model: Transformer, batch: Batch, *, entropy_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
+        return forward_logprobs(model, batch, self.group, entropy_gradient=entropy_gradient)
+
+    def compute_values(self, model: ValueModel, batch: Batch) -> Tensor:
+        def apply_head(hidden_MH: Tensor, _: Tensor) -> Tensor:
+            return F.linear(hidden_MH.float(), model.head.weight, model.head.bias)[:, 0]
+
+        return forward_targets(model.body, batch, self.group, apply_head)
 
 
 def forward_logprobs(

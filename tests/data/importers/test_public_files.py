@@ -428,6 +428,7 @@ def test_a_link_that_is_neither_yes_nor_no_is_refused() -> None:
         ("zebra_puzzle", "four", "***4***", "***five***"),
         ("tablejoin", "{'a': 'b', 'c': None}", '```json\n{"a": "b"}\n```', '{"a": "c"}'),
         ("typos", "There is a cat.", "Here it is:\n\nThere is a cat.", "There is a cat!"),
+        ("plot_unscrambling", "A. B.", "<PLOT_SUMMARY>A. B.</PLOT_SUMMARY>", "B. A."),
     ],
 )
 def test_livebench_is_read_from_its_own_file_and_from_gurus_rows(
@@ -452,7 +453,7 @@ def test_livebench_is_read_from_its_own_file_and_from_gurus_rows(
 
 @pytest.mark.parametrize(
     ("task", "truth"),
-    [("plot_unscrambling", "A. B."), ("tablereformat", "a,b"), ("cta", "this or that")],
+    [("plot_unscrambling", "..."), ("tablereformat", "a,b"), ("cta", "this or that")],
 )
 def test_a_livebench_row_that_is_not_exact_is_left_out(task: str, truth: str) -> None:
     row: dict[str, Json] = {"turns": ["It?"], "ground_truth": truth, "task": task}

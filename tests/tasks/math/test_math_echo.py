@@ -7,7 +7,7 @@ from math_problems import problem, rows
 
 from whet.tasks.math import Math, MathConfig
 from whet.tasks.math.echo import is_written_alike
-from whet.text.final_answer import find_formulas
+from whet.text.sentences import find_formulas
 from whet.types import Message, Verdict
 
 

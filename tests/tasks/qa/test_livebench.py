@@ -14,6 +14,7 @@ GOLDS = {
     "groups": GROUPS,
     "mapping": '{"name": "title", "born": "year"}',
     "text": "We were there, and they're here now.",
+    "order": "Ann wakes. Bob calls. They meet. They part.",
 }
 
 
@@ -41,6 +42,12 @@ def score(kind: str, text: str) -> Score:
         ("text", "<solution>We were there, and they're here now.</solution>", 1.0),
         ("text", "We were there and they're here now.", 0.0),
         ("text", "we were there, and they're here now.", 0.0),
+        ("order", "<PLOT_SUMMARY>Ann wakes.\nBob calls. They meet. They part</PLOT_SUMMARY>", 1.0),
+        ("order", "Here it is:\n\nAnn wakes. Bob calls. They meet. They part.", 1.0),
+        ("order", "Bob calls. Ann wakes. They meet. They part.", 1 / 2),
+        ("order", "They meet. Ann wakes. Bob calls. They part.", 1 / 2),
+        ("order", "Ann wakes. Bob calls. They meet.", 3 / 4),
+        ("order", "Ann wakes. Bob calls. They meet. They part." * 9, 0.0),
     ],
 )
 def test_the_share_that_is_right_is_a_part_and_all_of_it_is_correct(
@@ -83,3 +90,9 @@ def test_a_huge_response_is_not_right(kind: str, sign: str) -> None:
 def test_a_reference_of_another_kind_is_refused(kind: str, gold: str) -> None:
     with pytest.raises(DataError, match="needs"):
         TASK.score(problem("livebench", gold, kind=kind), "**yes**")
+
+
+def test_sentences_in_order_that_are_not_the_same_have_the_share_and_are_wrong() -> None:
+    found = score("order", "Ann woke. Bob calls. They meet. They part. The end.")
+
+    assert found.parts == {"correct": 0.0, "share": 1.0} and found.verdict == "wrong"

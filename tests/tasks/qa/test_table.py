@@ -8,7 +8,8 @@ import pytest
 from qa_rows import Row, fuzz, needs_data, problem, read
 
 from whet.errors import DataError
-from whet.tasks.qa.table import Table, TableConfig, quantity, split_list
+from whet.tasks.qa.quantity import quantity
+from whet.tasks.qa.table import Table, TableConfig, split_list
 from whet.types import Json, Message, Verdict
 
 TASK = Table()
@@ -123,6 +124,9 @@ def test_a_tolerance_holds_only_where_it_is_declared() -> None:
     assert not _is_right("100", "100.11", tolerance=0.001)
     assert not _is_right("100", "100.1")
     assert not _is_right("0", "0.0001", tolerance=0.001)
+    # A tenth of 100, not of the answer; 0.3 is three tenths, not the float below it.
+    assert _is_right("100", "110", tolerance=0.1) and not _is_right("100", "111.1", tolerance=0.1)
+    assert _is_right("10", "13", tolerance=0.3)
 
 
 def test_the_order_of_a_list_is_free_where_the_payload_says_so() -> None:
@@ -178,6 +182,33 @@ def test_a_reference_that_restates_the_question_is_an_answer(text: str, is_right
     assert (TASK.score(row, text).verdict is Verdict.CORRECT) is is_right
 
 
+@pytest.mark.parametrize(
+    ("gold", "text", "is_right"),
+    [
+        ("Brunel | Telford", "Brunel |A Telford", False),
+        ("Telford", r"\boxed{A. Telford}", False),
+        ("Telford", "A Telford has grown the most.", False),
+        ("Minh", "An Minh", False),
+        ("elephant", "An Elephant", True),
+        ("Elephant", "An elephant", True),
+        ("A Tale of Two Cities", "a tale of two cities", True),
+        ("A Tale of Two Cities", "Tale of Two Cities", True),
+        ("Harlequins", "The Harlequins", True),
+        ("Who", "The Who", False),
+        ("The Who", "Who", False),
+        ("The Who", "the who", True),
+        ("Guess", "The Guess", True),
+    ],
+)
+def test_an_article_may_be_left_out_where_no_other_name_comes_of_it(
+    gold: str, text: str, is_right: bool
+) -> None:
+    asked = "| band | year |\n| The Who | 1964 |\n| Who | 1999 |\nWhich of the Harlequins has grown the most?"
+    row = replace(problem("table", gold), prompt=(Message(role="user", content=asked),))
+
+    assert (TASK.score(row, text).verdict is Verdict.CORRECT) is is_right
+
+
 def test_lists_split_at_bars_semicolons_then_commas() -> None:
     assert split_list("[1, 2, 3]") == ["1", "2", "3"]
     assert split_list("a; b, c") == ["a", "b, c"]
@@ -193,8 +224,9 @@ def test_random_text_never_raises_and_is_never_right() -> None:
 def test_a_problem_needs_an_answer_and_a_sound_tolerance() -> None:
     with pytest.raises(DataError, match="needs an answer, not None"):
         TASK.score(problem("table", None), "5")
-    with pytest.raises(DataError, match="needs a tolerance from 0 to 1, not 7"):
-        TASK.score(problem("table", "5", tolerance=7), "5")
+    for tolerance in (7, 1, -0.1, True, "1%"):
+        with pytest.raises(DataError, match=f"needs a tolerance from 0 to 1, not '?{tolerance}"):
+            TASK.score(problem("table", "5", tolerance=tolerance), "5")
 
 
 def _payload(name: str, row: Row) -> dict[str, Json]:

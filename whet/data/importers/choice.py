@@ -35,6 +35,7 @@ LIVEBENCH: dict[str, exact.Kind] = {
     "connections": "groups",
     "tablejoin": "mapping",
     "typos": "text",
+    "plot_unscrambling": "order",
 }
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

@@ -18,7 +18,8 @@ from itertools import permutations
 from math import gcd
 from typing import NamedTuple
 
-from whet.tasks.answers import strip_lead, strip_text_commands
+from whet.tasks.answers import strip_text_commands
+from whet.text.doubt import strip_lead
 
 Value = tuple[int, int]
 State = tuple[Value, ...]

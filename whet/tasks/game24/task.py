@@ -15,7 +15,6 @@ from typing import Literal
 from whet.config import Config
 from whet.errors import DataError
 from whet.rng import stream
-from whet.tasks.answers import cut_remarks
 from whet.tasks.base import ConfiguredTask, StepNote, check_split, data_error
 from whet.tasks.game24 import traces
 from whet.tasks.game24.hands import Hand, rated_hands, winning_plays
@@ -37,7 +36,7 @@ from whet.tasks.game24.lines import (
     write,
 )
 from whet.tasks.game24.traces import NO_SOLUTION, Format, Length
-from whet.text.doubt import is_denied
+from whet.text.doubt import cut_remarks, is_denied
 from whet.text.final_answer import decided_text, find_thought_end
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 

@@ -11,13 +11,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal
 
-from whet.tasks.answers import (
-    candidates,
-    cut_remarks,
-    strip_lead,
-    strip_text_commands,
-    write_in_line,
-)
+from whet.tasks.answers import candidates, strip_text_commands, write_in_line
 from whet.tasks.game24.lines import parse, read
 from whet.tasks.graphs.paths import lightest_path, max_matching
 from whet.tasks.graphs.questions import (
@@ -27,7 +21,7 @@ from whet.tasks.graphs.questions import (
     convolve,
     report_missing,
 )
-from whet.text.doubt import is_denied
+from whet.text.doubt import cut_remarks, is_denied, strip_lead
 from whet.text.final_answer import last_box, make_span
 
 Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]

@@ -23,7 +23,7 @@ from whet.tasks.math.numeric import same_value
 from whet.tasks.math.parser import readings
 from whet.tasks.math.tree import Node, NotMathError
 from whet.tasks.math.words import TRIGONOMETRIC
-from whet.text.final_answer import find_formulas
+from whet.text.sentences import find_formulas
 
 MAX_FORMULAS = 200
 _FRACTION = re.compile(r"-?\s?(?:\\frac\{?[0-9]+\}?\{?([0-9]+)\}?|[0-9]+\s?/\s?([0-9]+))")

@@ -27,15 +27,13 @@ from whet.text.doubt import (
     any_of,
     is_denied,
 )
-from whet.text.final_answer import (
-    Span,
+from whet.text.final_answer import Span, is_same_text, make_span
+from whet.text.sentences import (
     find_formulas,
     find_marks,
     find_numbers,
     first_sentence,
-    is_same_text,
     last_line,
-    make_span,
 )
 
 MAX_BARE = 600

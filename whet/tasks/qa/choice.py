@@ -17,10 +17,10 @@ from itertools import pairwise
 from typing import Literal
 
 from whet.config import Config
-from whet.tasks.answers import no_answer, strip_lead, to_score
+from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import LOOSE, MAX_SPAN, Statement, statements, strip_markup
-from whet.text.doubt import CHOICE, TURN, any_of, is_denied
+from whet.text.doubt import CHOICE, TURN, any_of, is_denied, strip_lead
 from whet.text.final_answer import decided_text
 from whet.types import Problem, Score
 

@@ -1,29 +1,33 @@
 r"""LiveBench: the reasoning, language and data analysis questions whose answers are exact.
 
-answer   words with commas, "yes, no, yes"; for `mapping` an object as JSON; for `text` the text
-payload  {"kind": "words" | "groups" | "mapping" | "text"}
+answer   words with commas, "yes, no, yes"; for `mapping` an object as JSON; for others the text
+payload  {"kind": "words" | "groups" | "mapping" | "text" | "order"}
 
 words    web_of_lies, house_traversal, zebra_puzzle, spatial, cta: the same words in the same order
 groups   connections: the same groups of four, in any order
 mapping  tablejoin: the same pairs of columns; null stands for a column without a partner
 text     typos: the same text, spaces aside, alone or below a line that introduces it
+order    plot_unscrambling: the same sentences in the same order
 
-An answer may stand in `<solution>` tags or, as the prompts ask, in bold.
+An answer may stand in `<solution>` or `<PLOT_SUMMARY>` tags or, as the prompts ask, in bold.
+tablereformat is left out: its script compares what pandas makes of two tables.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Sized
+from difflib import get_close_matches
 from typing import Literal, TypeVar
 
 from whet.config import Config
-from whet.tasks.answers import no_answer, read_final, strip_lead, to_score
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.literals import parse
-from whet.text.doubt import is_denied, is_doubtful
-from whet.text.final_answer import decided_text, find_tags, has_open_tag, last_line
+from whet.text.doubt import is_denied, is_doubtful, strip_lead
+from whet.text.final_answer import decided_text, find_tags, has_open_tag
+from whet.text.sentences import last_line
 from whet.types import Problem, Score
 
-Kind = Literal["words", "groups", "mapping", "text"]
+Kind = Literal["words", "groups", "mapping", "text", "order"]
 Pairs = dict[str, str]
 T = TypeVar("T")
 
@@ -31,6 +35,7 @@ GROUP = 4
 MAX_WORDS = 64
 _NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve"
 _NUMBERS = {word: str(number) for number, word in enumerate(_NUMBER_WORDS.split())}
+_TAG = re.compile(r"<(/?)(?:solution|PLOT_SUMMARY)>")
 _BOLD = re.compile(r"\*{2,3}([^*\n]{1,2000})\*{2,3}")
 _WORD = re.compile(r"\w[\w '’./&!-]*")
 _NO_WORD = re.compile(
@@ -53,16 +58,16 @@ class LiveBench(FileTask):
         """Compare the answer as a whole.
 
         Parts: `correct`; `share`, how much of the answer is right: words in their place, groups,
-        or the F1 of pairs; 0 or 1 for a text.
+        or the F1 of pairs; 0 or 1 for a text; how near an order is.
         """
         kind = problem.payload.get("kind")
-        shown = text.replace("<solution>", "<answer>").replace("</solution>", "</answer>")
-        if kind == "text":
+        shown = _TAG.sub(r"<\1answer>", text)
+        if kind in ("text", "order"):
             return _score_text(problem, shown)
         if kind == "mapping":
             return _score(problem, read_final(shown, read_pairs), read_pairs, compare_pairs)
         if kind not in ("words", "groups"):
-            raise data_error(problem, "a kind: words, groups, mapping or text", kind)
+            raise data_error(problem, "a kind: words, groups, mapping, text or order", kind)
         answer = _read_bold(shown) or read_final(shown, read_words)
         compare = compare_words if kind == "words" else compare_groups
         return _score(problem, answer, read_words, compare)
@@ -70,9 +75,11 @@ class LiveBench(FileTask):
 
 def unsupported_reason(kind: Kind, answer: str) -> str | None:
     """Say why an answer cannot be compared; None where it can."""
-    read = read_pairs if kind == "mapping" else read_words
-    is_readable = bool(answer.strip() if kind == "text" else read(answer))
-    return None if is_readable else f"the answer is not of the kind {kind!r}"
+    if kind in ("text", "order"):
+        parts: Sized | None = _list_sentences(answer, kind == "order")
+    else:
+        parts = read_pairs(answer) if kind == "mapping" else read_words(answer)
+    return None if parts else f"the answer is not of the kind {kind!r}"
 
 
 def read_words(span: str) -> list[str] | None:
@@ -119,6 +126,27 @@ def compare_pairs(answer: Pairs, gold: Pairs) -> float:
     return 2 * num_right / max(len(answer) + len(gold), 1)
 
 
+def compare_order(answer: Sequence[str], gold: Sequence[str]) -> float:
+    """Subtract from 1 the edit distance of an order of sentences, a sentence each.
+
+    Where each sentence of the reference stands is where the sentence most like it stands. A longer
+    answer than the reference could be, twice over, is not read.
+    """
+    if sum(map(len, answer)) > 2 * sum(map(len, gold)) + 100:
+        return 0.0
+    order: list[int] = []
+    for sentence in gold:
+        nearest = [sentence] if sentence in answer else get_close_matches(sentence, answer, 1, 0.0)
+        order += map(answer.index, nearest)
+    row = list(range(len(order) + 1))
+    for place in range(len(gold)):
+        last, row = row, [place + 1]
+        for column, other in enumerate(order):
+            changed = last[column] + (other != place)
+            row.append(min(changed, last[column + 1] + 1, row[column] + 1))
+    return 1 - row[-1] / len(gold)
+
+
 def _score(
     problem: Problem,
     answer: tuple[str, T] | None,
@@ -136,7 +164,8 @@ def _score(
 
 
 def _score_text(problem: Problem, text: str) -> Score:
-    gold = " ".join((problem.answer or "").split())
+    is_order = problem.payload["kind"] == "order"
+    gold = _list_sentences(problem.answer or "", is_order)
     if not gold:
         raise data_error(problem, "a text as its answer", problem.answer)
     visible = decided_text(text)
@@ -146,11 +175,18 @@ def _score_text(problem: Problem, text: str) -> Score:
     given = tags[-1].text if tags else visible.strip()
     lead, _, rest = given.partition("\n")
     is_introduced = lead.rstrip(" *").endswith(":") and not is_doubtful(lead)
-    is_right = any(
-        " ".join(form.split()) == gold for form in (given, rest if is_introduced else given)
-    )
+    sentences = _list_sentences(rest if is_introduced else given, is_order)
+    is_right = gold in (sentences, _list_sentences(given, is_order))
+    is_partly_right = is_order and not is_right
+    share = compare_order(sentences, gold) if is_partly_right else float(is_right)
     note = "the text" if is_right else "another text"
-    return to_score(is_right, {"share": float(is_right)}, given, note)
+    return to_score(is_right, {"share": share}, given, note)
+
+
+def _list_sentences(text: str, is_split: bool) -> list[str]:
+    """Cut a text at its full stops, or not at all; spaces count as one."""
+    pieces = text.split(".") if is_split else [text]
+    return [words for piece in pieces if (words := " ".join(piece.split()))]
 
 
 def _read_bold(text: str) -> tuple[str, list[str]] | None:

@@ -7,49 +7,33 @@ b`) is free in its order, one with commas is not unless the payload says `"order
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from whet.config import Config
-from whet.tasks.answers import cut_remarks, no_answer, strip_lead, to_score, write_in_line
+from whet.tasks.answers import no_answer, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.choice import last_word
-from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
-from whet.text.doubt import CHOICE, FALSE, TURN, any_of, is_denied, is_doubtful
-from whet.text.final_answer import decided_text, find_only_number, text_after_verb
+from whet.tasks.qa.quantity import Quantity, plain_text, quantity, unit_words
+from whet.tasks.qa.stated import MAX_SPAN, statements
+from whet.text import doubt
+from whet.text.final_answer import decided_text
+from whet.text.sentences import find_only_number, text_after_verb
 from whet.types import Problem, Score, read_number
 
-MAX_NUMBER_CHARS = 64
-
-_NUMBER = re.compile(
-    r"(?P<sign>[-+]?)\s?(?P<currency>[$£€¥₹]|USD|EUR|GBP)?\s?(?P<inner>[-+]?)"
-    r"(?P<whole>[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]*)(?P<decimals>\.[0-9]+|\.(?=\s|\Z))?"
-    r"(?:[eE](?P<power>[-+]?[0-9]{1,2}))?(?:\s?/\s?(?P<below>[0-9]+))?"
-)
-_FRACTION = re.compile(r"\\[dt]?frac\s?\{\s?([-+]?[0-9]{1,40})\s?\}\s?\{\s?([0-9]{1,40})\s?\}")
-_SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
-_SCALES |= {"trillion": 10**12, "k": 10**3, "mn": 10**6, "bn": 10**9}
-_SCALES |= {"lakh": 10**5, "lakhs": 10**5, "crore": 10**7, "crores": 10**7}
-_SCALES |= {"millions": 10**6, "billions": 10**9, "thousands": 10**3, "hundreds": 100}
-_UNIT_WORDS = {"$": "dollar", "usd": "dollar", "£": "pound", "gbp": "pound", "€": "euro"}
-_UNIT_WORDS |= {"eur": "euro", "¥": "yen", "₹": "rupee", "%": "percent", "pct": "percent"}
-_NO_UNIT = re.compile(
-    r"(?i)\A(?:and|to|of)\b|\b(?:is|are|was|were|equals?|this|that|please|ignore|plus|minus|times"
-    r"|over|mod|divided|squared|cubed|factorial|score|gross|half|halves|but|no"
-    r"|(?:thir|four|fif|six|seven|eigh|nin|ten|hundred|thousand|million)(?:ds?|ths?))\b"
-)
-"""With one of these the words behind a number are no unit: `5 squared`, `5 halves`."""
 _VERB = re.compile(
     r"\b(?:is|are|was|were|be|equals|will|would|can|should|must|has|have|had|does|did)\b"
 )
 """In small letters: `What Is Love` is a name."""
-_TAKEN_BACK = re.compile(any_of(TURN, FALSE, CHOICE, "but") + r"|[0-9?]", re.IGNORECASE)
+_TAKEN_BACK = re.compile(
+    doubt.any_of(doubt.TURN, doubt.FALSE, doubt.CHOICE, "but") + r"|[0-9?]", re.IGNORECASE
+)
 """With it the sentence behind a number may speak of another one."""
 _TAKES_BACK = re.compile(
-    any_of(TURN, FALSE, "should|must|is|are|was") + r"|[=?]|^\W*[$£€]?[0-9]", re.IGNORECASE
+    doubt.any_of(doubt.TURN, doubt.FALSE, "should|must|is|are|was") + r"|[=?]|^\W*[$£€]?[0-9]",
+    re.IGNORECASE,
 )
 """With it the line behind a box may state another answer."""
 _IN = re.compile(r"(?:in|on|by|at|for|during)\s", re.IGNORECASE)
@@ -67,16 +51,14 @@ _LISTING = re.compile(
 """Lines with a bullet or a number each, at the end."""
 _ASKED = re.compile(r"[^.?!\n]*\?")
 _CHAIN = re.compile(r"\s+(?:>|->|→|\\to\b|\\rightarrow\b|\\gt\b)\s+")
-_SMALL_WORDS = frozenset(["of", "the", "in", "a", "an", "us", "total"])
-_QUOTES = {"’": "'", "‘": "'", "“": '"', "”": '"'}
-_SIGNS = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | _QUOTES)
-_UNIT = re.compile(r"[^\W\d_][^0-9|,;]{0,60}|%|°[CF]?|[$£€¥₹]")
 _PARTING = re.compile(r"""(?<=[0-9])["'`*_!?;~{}()\[\]<>\\]+(?=[0-9])""")
 _DROPPED = re.compile(
     r"""["'`*_?;~{}()\[\]\\]|[<>!](?!\s?[-=$]?\s?[0-9])"""
     r"""|(?<![0-9])[.,:]|[.,:](?![0-9])|(?<=[^\W\d])-(?=\w)|(?<![A-Z0-9])-(?![0-9])"""
 )
 _ARTICLE = re.compile(r"\bthe\s+|\A(?:a|an)\s+(?=\w{2})", re.IGNORECASE)
+_INITIAL = re.compile(r"\W*An?\b\W+(?=[^\W\da-z_]\w)")
+_CELL_END = re.compile(r"[|\t\n,;\"\[\]]")
 _MAX_PARTS = 256
 _MAX_LINE = 400
 
@@ -95,20 +77,8 @@ class Rule:
     tolerance: Fraction = Fraction(0)
     is_free: bool = False
     needs_percent: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantity:
-    """A number and the words of its unit, none where it is bare."""
-
-    value: Fraction
-    unit: frozenset[str]
-    is_glued: bool = False
-    """The unit stands right after the digits, as in a name: `8F`."""
-
-    @property
-    def is_percent(self) -> bool:
-        return "percent" in self.unit
+    question: str = ""
+    """With the table in it."""
 
 
 class Table(FileTask):
@@ -126,11 +96,10 @@ class Table(FileTask):
         if answer is None and not is_whole:
             return no_answer()
         answer = text if answer is None else answer
-        asked = problem.prompt[-1].content
         is_right = is_whole or any(
             agrees(gold, answer, rule) or _agrees_otherwise(gold, text, rule) for gold in golds
         )
-        is_right = is_right or any(_restates(asked, gold, answer) for gold in golds)
+        is_right = is_right or any(_restates(rule.question, gold, answer) for gold in golds)
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
         return to_score(is_right, {}, answer.strip(), note)
 
@@ -145,6 +114,7 @@ class Table(FileTask):
             tolerance=Fraction(str(tolerance)),
             is_free=problem.payload.get("order") == "free",
             needs_percent=self.config.percent_sign == "required",
+            question=problem.prompt[-1].content,
         )
 
 
@@ -175,7 +145,7 @@ def read_answer(text: str) -> str | None:
     if not last.text.strip() or len(last.text) > longest:
         return None
     bare = last.text.strip().strip("#").strip().removeprefix("=").strip()
-    return bare if last.is_explicit else _read_sentence(cut_remarks(bare))
+    return bare if last.is_explicit else _read_sentence(doubt.cut_remarks(bare))
 
 
 def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
@@ -189,7 +159,7 @@ def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
     if len(split_list(gold)) < 2:
         return False
     listing = _LISTING.search((decided_text(text) or "")[-MAX_SPAN:].rstrip())
-    if listing is None or is_doubtful(listing["heading"] + listing["items"][-1]):
+    if listing is None or doubt.is_doubtful(listing["heading"] + listing["items"][-1]):
         return False
     return agrees(gold, write_in_line(listing["items"]), rule)
 
@@ -204,7 +174,9 @@ def _restates(question: str, gold: str, answer: str) -> bool:
     name = text_form(gold).split()
     words = text_form(plain_text(answer).replace("'s", "")).split()
     rest = words[len(name) :]
-    if not asked or not rest or words[: len(name)] != name or is_doubtful(plain_text(answer)):
+    if not asked or not rest or words[: len(name)] != name or doubt.is_doubtful(plain_text(answer)):
+        return False
+    if _adds_initial(gold, answer):
         return False
     known = text_form(plain_text(asked[-1]).replace("'s", "")).split()
     return _VERB.search(plain_text(answer)) is not None and known[-len(rest) :] == rest
@@ -216,11 +188,11 @@ def _read_sentence(span: str) -> str:
         return first
     verb = _VERB.search(span)
     if verb is None:
-        span = strip_lead(span)
+        span = doubt.strip_lead(span)
         is_sentence = _IN.match(span) or _NEEDS.search(span)
         return find_only_number(span) or span if is_sentence else span
     is_quantity = quantity(span) is not None or quantity(span[: verb.start()]) is not None
-    if is_quantity or is_denied(span, verb.end(), verb.end()):
+    if is_quantity or doubt.is_denied(span, verb.end(), verb.end()):
         return span
     rest = text_after_verb(span)
     number = _VERB.split(find_only_number(span) or "")[0].strip()
@@ -259,24 +231,39 @@ def _match_all(golds: Sequence[str], answers: Sequence[str], rule: Rule) -> bool
     """Give every reference an answer of its own."""
     left = list(answers)
     for gold in golds:
-        for index, answer in enumerate(left):
-            if _is_same(gold, answer, rule):
-                del left[index]
-                break
-        else:
+        match = next((answer for answer in left if _is_same(gold, answer, rule)), None)
+        if match is None:
             return False
+        left.remove(match)
     return True
 
 
 def _is_same(gold: str, answer: str, rule: Rule) -> bool:
     form = "" if answer.rstrip(" *")[-1:] == "?" != gold.strip()[-1:] else text_form(gold)
-    if gold.strip() == answer.strip() or (form and form == text_form(answer)):
+    if gold.strip() == answer.strip():
         return True
+    if form and form == text_form(answer):
+        return not _is_other_name(gold, answer, rule.question)
     left = quantity(gold)
     right = quantity(answer)
     if left is None or right is None or left.is_glued:
         return False
     return _is_equal(left, right, rule)
+
+
+def _is_other_name(gold: str, answer: str, question: str) -> bool:
+    """Whether an article makes another name of it: as an initial, or where the table has both."""
+    names = {text_form(name, has_articles=True) for name in (gold, answer)}
+    if len(names) == 1:
+        return False
+    cells = {text_form(cell, has_articles=True) for cell in _CELL_END.split(question)}
+    return _adds_initial(gold, answer) or names <= cells
+
+
+def _adds_initial(gold: str, answer: str) -> bool:
+    """Whether an answer names an `A Telford` where the reference is `Telford`."""
+    is_name = gold.strip()[:1].isupper() and not _INITIAL.match(gold)
+    return is_name and _INITIAL.match(plain_text(answer)) is not None
 
 
 def _is_equal(gold: Quantity, answer: Quantity, rule: Rule) -> bool:
@@ -302,45 +289,7 @@ def _is_near(gold: Fraction, answer: Fraction, rule: Rule) -> bool:
     return abs(gold - answer) <= rule.tolerance * abs(gold)
 
 
-def quantity(text: str) -> Quantity | None:
-    """Read a text that is one number, with or without a unit, and nothing else.
-
-    >>> quantity("$3,151.00").value, quantity("5 million people").value
-    (Fraction(3151, 1), Fraction(5000000, 1))
-    """
-    plain = _FRACTION.sub(r"\1/\2", plain_text(text)).strip().rstrip(".")
-    match = _NUMBER.match(plain)
-    if match is None or match.end() > MAX_NUMBER_CHARS:
-        return None
-    value = _value(match)
-    after = plain[match.end() :]
-    if value is None or (after.strip() and not _UNIT.fullmatch(after.strip())):
-        return None
-    scale, rest = _read_scale(after.strip())
-    if _NO_UNIT.search(rest) or is_doubtful(rest):
-        return None
-    is_glued = bool(after) and after[0].isalpha() and scale == 1
-    unit = unit_words(f"{match['currency'] or ''} {rest}")
-    return Quantity(value=value * scale, unit=unit, is_glued=is_glued)
-
-
-def unit_words(text: str) -> frozenset[str]:
-    """Reduce a unit to words that must agree: `$, per day` is dollar, per, day; girls are girl."""
-    spaced = text.lower().replace("per cent", "percent").replace(",", " ")
-    words = [word.strip(".") for word in spaced.replace("%", " % ").replace("$", " $ ").split()]
-    return frozenset(_UNIT_WORDS.get(word, word.removesuffix("s")) for word in words) - _SMALL_WORDS
-
-
-def plain_text(text: str) -> str:
-    """Drop markup, and make dashes, quotes and full-width forms alike."""
-    latex = text.replace("\\%", "%").replace("\\$", "\ue000").replace("{,}", ",")
-    if latex.count("$") % 2:
-        latex = re.sub(r"\$(?=\s?-?\s?[0-9.])|(?<=[0-9])\s?\$(?=[\s.]*\Z)", "\ue000", latex)
-    plain = unicodedata.normalize("NFKC", strip_markup(latex))
-    return plain.replace("\ue000", "$").translate(_SIGNS)
-
-
-def text_form(text: str) -> str:
+def text_form(text: str, *, has_articles: bool = False) -> str:
     """Reduce a text to what must agree: one case, no articles, punctuation inside numbers only.
 
     >>> text_form("The 'Red' Team, 3 - 0!") == text_form("red team 3 - 0")
@@ -348,8 +297,8 @@ def text_form(text: str) -> str:
     """
     plain = " ".join(re.sub(r"(?<=[0-9])\s*-\s*(?=[0-9])", "-", plain_text(text)).split())
     plain = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", plain)
-    plain = _ARTICLE.sub("", _DROPPED.sub("", _PARTING.sub(" ", plain)))
-    words = " ".join(plain.casefold().split())
+    plain = _DROPPED.sub("", _PARTING.sub(" ", plain))
+    words = " ".join((plain if has_articles else _ARTICLE.sub("", plain)).casefold().split())
     return re.sub(r"(?<=[0-9]) (?=[^\W\d])", "", words)
 
 
@@ -369,28 +318,3 @@ def split_list(text: str) -> list[str]:
         inner = inner[1:-1]
     parts = re.split(r",(?![0-9]{3}(?![0-9]))|(?<![0-9]),|(?<=[0-9]{4}),", inner)
     return [part.strip().removeprefix("and ").strip(" \"'") for part in parts if part.strip()]
-
-
-def _value(match: re.Match[str]) -> Fraction | None:
-    whole = match["whole"].replace(",", "")
-    decimals = (match["decimals"] or "").strip(".")
-    if not whole and not decimals:
-        return None
-    value = Fraction(f"{whole or 0}.{decimals}e{match['power'] or 0}")
-    if match["below"]:
-        if int(match["below"]) == 0:
-            return None
-        value /= int(match["below"])
-    return -value if (match["sign"] == "-") != (match["inner"] == "-") else value
-
-
-def _read_scale(rest: str) -> tuple[int, str]:
-    """Read "million" and the like at the start of a unit as part of the number."""
-    scale = 1
-    words = rest.split()
-    while words and (factor := _SCALES.get(words[0].lower().rstrip("."))):
-        scale *= factor
-        words = words[1:]
-    if words and words[0].lower() == "of":
-        words = words[1:]
-    return scale, " ".join(words)

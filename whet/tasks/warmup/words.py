@@ -16,11 +16,12 @@ from dataclasses import replace
 from random import Random
 from typing import Literal
 
-from whet.tasks.answers import no_answer, read_final, strip_lead, to_score
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote, data_error
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
-from whet.text.final_answer import text_after_verb
+from whet.text.doubt import strip_lead
+from whet.text.sentences import text_after_verb
 from whet.types import Json, Problem, Score, Split, level_band
 
 Unit = Literal["letters", "words"]

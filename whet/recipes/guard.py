@@ -1,0 +1,121 @@
+"""The guard against collapse: a run whose validation falls goes back to its best weights."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import Field
+
+from whet.config import Config
+from whet.errors import DataError
+from whet.evals.stats import Estimate
+from whet.evals.summary import EvalSummary
+from whet.recipes.validation import ValidationConfig
+from whet.store.run import RunStore
+from whet.track.progress import console
+from whet.train.learner import Learner
+from whet.types import Json
+
+
+class GuardConfig(Config):
+    """The response to a collapse of the policy, which validation shows."""
+
+    restores: int = Field(default=0, ge=0)
+    """How often a run may go back to its best validation; 0 is no guard."""
+    lr_factor: float = Field(default=0.5, gt=0.0, lt=1.0)
+    """Multiplies the learning rate each time."""
+
+    def without_effect(self) -> dict[str, str]:
+        return {} if self.restores else {"lr_factor": "guard.restores is 0"}
+
+    def refuse_without(self, validation: ValidationConfig) -> None:
+        """Refuse a guard that has no validation to watch."""
+        if self.restores > 0 and validation.every == 0:
+            raise ValueError(
+                f"guard.restores = {self.restores} needs validation to watch: "
+                "set validation.every to a few steps"
+            )
+
+
+class CollapseGuard:
+    """Compares every validation with the best. It is a collapse if its 95 % interval lies entirely
+    below that of the best."""
+
+    def __init__(
+        self,
+        cfg: GuardConfig,
+        run: RunStore,
+        learner: Learner,
+        validation: ValidationConfig,
+        *,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Lower the rate of `learner` after a restore, and call `then`."""
+        self.cfg = cfg
+        self.run = run
+        self.learner = learner
+        self.then = then
+        self.num_restores = 0
+        cfg.refuse_without(validation)
+
+    @property
+    def is_on(self) -> bool:
+        return self.cfg.restores > 0
+
+    def watch(
+        self, step: int, now: Estimate, best: int, go_back: Callable[[], bool]
+    ) -> dict[str, float]:
+        """Check the validation after `step`; after a collapse, `go_back` restores step `best`."""
+        if not self.is_on:
+            return {}
+        if (
+            self.num_restores < self.cfg.restores
+            and best >= 0
+            and is_fall(self._pass_at_1(best), now)
+            and go_back()
+        ):
+            rate = self._slow_down(self.num_restores + 1)
+            self.then()
+            self.run.log_event(
+                "restore",
+                step=step,
+                best=best,
+                validation=now.mean,
+                best_validation=self._pass_at_1(best).mean,
+                lr=rate,
+            )
+            console.print(
+                f"[bold]collapse[/] after step {step:,}: validation fell from "
+                f"{100 * self._pass_at_1(best).mean:.1f} % to {100 * now.mean:.1f} %, beyond its "
+                f"noise; back to the weights of step {best:,} at train.lr {rate:.3g}"
+            )
+        return {"guard/restores": float(self.num_restores)}
+
+    def save(self, folder: Path) -> Json:
+        return self.num_restores
+
+    def load(self, folder: Path, state: Json) -> None:
+        if not isinstance(state, int):
+            raise DataError(
+                f"checkpoint {folder} does not say how often the run went back: begin it again"
+            )
+        self._slow_down(state)
+
+    def _pass_at_1(self, step: int) -> Estimate:
+        return EvalSummary.from_json(self.run.evals()[step]).pass_at[1]
+
+    def _slow_down(self, num_restores: int) -> float:
+        """Lower the learning rate; return the new peak."""
+        self.num_restores = num_restores
+        return self.learner.scale_lr(self.cfg.lr_factor**num_restores)
+
+
+def is_fall(best: Estimate, now: Estimate) -> bool:
+    """Whether two validations are further apart than their noise: their intervals do not meet.
+
+    >>> best = Estimate(mean=0.5, low=0.4, high=0.6, count=100)
+    >>> is_fall(best, Estimate(mean=0.3, low=0.2, high=0.41, count=100))
+    False
+    >>> is_fall(best, Estimate(mean=0.2, low=0.1, high=0.3, count=100))
+    True
+    """
+    return now.high < best.low
