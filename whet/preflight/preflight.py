@@ -44,6 +44,7 @@ from whet.recipes.evaluate import EvalConfig
 from whet.recipes.rl import RLConfig
 from whet.recipes.sft import SFTConfig, keep_right
 from whet.recipes.tango import TangoConfig
+from whet.recipes.teach import TeachConfig
 from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig
 from whet.store.run import RunStore, model_folder
 from whet.tasks.base import is_builtin
@@ -169,8 +170,9 @@ class StageCheck:
             with self.findings.catch(self.name, "data"):
                 found = self.reader.read_split(self.stage, split)
                 if found is not None:
-                    task = self.reader.open_task(self.stage)
-                    check_tasks(task, found.problems, f"the split {split}")
+                    if not isinstance(self.stage, TeachConfig):  # it asks its task by itself
+                        task = self.reader.open_task(self.stage)
+                        check_tasks(task, found.problems, f"the split {split}")
                     rows[split] = found
         return rows
 
@@ -258,7 +260,10 @@ class StageCheck:
         if split is None:
             return
         task = self.reader.open_task(stage)
-        chosen = choose_rows(rows[split].problems)
+        names = {subtask.name for subtask in task.subtasks}
+        chosen = choose_rows([row for row in rows[split].problems if row.task in names])
+        if not chosen:
+            return
         limits = stage.grading if isinstance(stage, ModelStageConfig) else Limits()
         if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
             limits = Limits(workers=0)  # of its own problems and answers, nothing takes long
