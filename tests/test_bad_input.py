@@ -318,16 +318,21 @@ def test_a_problem_that_lacks_a_field_is_named_by_file_and_number(
 
 def test_a_folder_without_problems_is_named(tiny: Pipeline, tmp_path: Path) -> None:
     said = rl(tmp_path, tiny.folder / "03-sft", "--problems", tmp_path)
-    assert is_one_sentence(said)
-    assert f"{tmp_path} has no problems-rl.jsonl" in said.last
+    assert said.code == 2 and "Traceback" not in said.err
+    first, *lines = said.err.splitlines()
+    assert first == "whet: this cannot run here:"
+    assert [line.partition(":")[0] for line in lines] == [
+        f"- {tmp_path} has no problems-rl.jsonl",
+        f"- {tmp_path} has no problems-dev.jsonl",
+    ]
 
 
 def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
     said = rl(tmp_path, tiny.folder / "03-sft", "--engine.context", 4)
-    assert is_one_sentence(said)
-    assert "leaves no room in a context of 4" in said.last
+    assert said.code == 2 and "Traceback" not in said.err
+    assert said.err.count("- every prompt leaves no room in a context of 4 tokens: game24/") == 2
 
 
 def test_data_longer_than_the_context_leave_nothing_to_learn_from(
@@ -352,10 +357,10 @@ def test_a_run_folder_with_other_settings_is_refused_with_the_difference(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
     assert sft(tmp_path, tiny.folder / "02-traces").code == 0
-    said = sft(tmp_path, tiny.folder / "02-traces", NEW, "--steps", 3)
+    said = sft(tmp_path, tiny.folder / "02-traces", NEW, "--steps", 3, "--batch", 4)
     assert is_one_sentence(said)
     assert said.last == (
-        f"whet: {tmp_path / 'run'} holds a run with other settings (steps: 2 -> 3): "
+        f"whet: {tmp_path / 'run'} holds a run with other settings (steps: 2 -> 3; batch: 32 -> 4): "
         "go back to those, or choose another folder"
     )
 

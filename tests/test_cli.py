@@ -1,6 +1,7 @@
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -70,14 +71,16 @@ def test_show_of_a_pipeline_prints_every_stage(tiny: Pipeline) -> None:
     assert re.search(r"^seed +=  ?8 +# cli$", said.out, re.MULTILINE)
 
 
-def test_a_single_stage_prints_its_settings_and_where_the_result_is(tmp_path: Path) -> None:
+def test_a_single_stage_says_where_its_settings_and_its_result_are(tmp_path: Path) -> None:
     file = write(
         tmp_path / "t.toml",
         'kind = "teach"\ntask.name = "game24"\nsplit = "dev"\nper_problem = 1\nworkers = 1\n',
     )
     said = whet("teach", file, "--out", tmp_path / "run")
     assert said.code == 0
-    assert re.search(r'^split +=  ?"dev" +# t\.toml$', said.err, re.MULTILINE)
+    config = tmp_path / "run" / "config.toml"
+    assert said.err.splitlines()[0] == f"teach, with the settings in {config}"
+    assert re.search(r'^# split +=  ?"dev" +# t\.toml$', config.read_text(), re.MULTILINE)
     assert said.last == f"results in {tmp_path / 'run'}"
 
 
@@ -111,3 +114,14 @@ def test_without_out_the_run_is_named_after_its_file(
     )
     assert whet("run", file).code == 0
     assert (tmp_path / "runs" / "small" / "summary.json").is_file()
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    said = whet("--version")
+    assert (said.code, said.out) == (0, f"whet {version('whet')}\n")
+
+
+@pytest.mark.parametrize("words", [[], ["rl"], ["check"], ["data"], ["data", "import"], ["tasks"]])
+def test_h_is_help_everywhere(words: list[str]) -> None:
+    short, long = whet(*words, "-h"), whet(*words, "--help")
+    assert short.code == 0 and short.out == long.out and "Usage: whet" in short.out

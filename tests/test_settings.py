@@ -163,7 +163,7 @@ def test_a_setting_without_effect_is_refused_with_the_reason(
     flags: tuple[str, ...], reason: str, tmp_path: Path
 ) -> None:
     said = whet("show", write(tmp_path / "x.toml", RL), *flags)
-    assert (said.code, said.last) == (2, f"whet: {reason}")
+    assert (said.code, said.last) == (2, f"whet: {reason}; leave it out")
 
 
 def test_cuts_have_no_effect_on_greedy_sampling() -> None:

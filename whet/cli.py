@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from whet import cli_cluster, cli_data, cli_model
+from whet import cli_check, cli_cluster, cli_data, cli_model
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
@@ -27,6 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 STAGES = {
     "sft": "Fine-tune a model on stored answers.",
@@ -44,6 +45,7 @@ app.add_typer(tasks, name="tasks")
 app.add_typer(cli_data.data, name="data")
 app.add_typer(cli_model.model, name="model")
 cli_cluster.add_to(app)
+cli_check.add_to(app)
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -286,8 +288,10 @@ def check(
 
 
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
-    from whet.config import load_settings, show_settings
-    from whet.pipeline.pipeline import IGNORED, KINDS, run_stage
+    from whet.config import load_settings
+    from whet.pipeline.pipeline import KINDS, run_stage
+    from whet.pipeline.stage_keys import IGNORED
+    from whet.preflight.preflight import check_before_run
     from whet.store.follow import open_run
     from whet.world import get_world
 
@@ -296,13 +300,14 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
     named = out or Path("runs") / file.stem
     folder = loaded.config.run_folder(named)
     with cli_cluster.join_ranks([loaded.config]):
-        say(show_settings(loaded))
         goes_on = resume or cli_cluster.is_restarted()
+        check_before_run({kind: loaded.config}, folder, is_pipeline=False, resume=goes_on)
         run = open_run(folder, loaded.config, loaded.origin, resume=goes_on, ignore=IGNORED)
         with run:
             if get_world().run_on_first(lambda: run.is_finished, "whether the run is done"):
                 say(f"{folder} is finished; nothing to do")
             else:
+                say(f"{kind}, with the settings in {run.config_file}")
                 run_stage(loaded.config, run)
                 say(f"results in {folder}")
         loaded.config.end_run(named)

@@ -202,7 +202,7 @@ def _validate(kind: type[C], tree: Table, origin: Origin, texts: Mapping[str, st
         wants_text = [row["loc"] for row in errors if row["type"] == "string_type"]
         keys = texts.keys() & {".".join(config_errors.key_path(loc, tree)) for loc in wants_text}
         if not keys:
-            raise ConfigError(config_errors.describe(kind, errors, tree, origin.of)) from error
+            raise config_errors.describe(kind, errors, tree, origin.of) from error
     for key in keys:
         tree = toml.with_value(tree, key, texts[key])
     return _validate(kind, tree, origin, {k: text for k, text in texts.items() if k not in keys})
@@ -220,7 +220,7 @@ def _refuse_without_effect(config: Config, origin: Origin) -> None:
         if named or (source != "default" and value != setting.default):
             where = "" if source in ("cli", "default") else f" in {source}"
             given = "" if isinstance(value, Config) else f" = {_literal(value)}"
-            raise ConfigError(f"{key}{given}{where} has no effect: {setting.reason}")
+            raise ConfigError(f"{key}{given}{where} has no effect: {setting.reason}; leave it out")
 
 
 def kind_of(file: Path) -> str:

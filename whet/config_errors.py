@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from whet import toml
+from whet.errors import SettingsError
 from whet.toml import TAGS, Table
 from whet.types import Json
 
@@ -44,15 +45,16 @@ MOVED: Mapping[str, str] = {"exam": "validation"}
 
 def describe(
     kind: Model, errors: Sequence[ErrorDetails], tree: Table, origin: Callable[[str], str]
-) -> str:
+) -> SettingsError:
     """Describe the first error and count the others; a renamed key comes first."""
     by_key: dict[str, list[ErrorDetails]] = {}
     for error in errors:
         by_key.setdefault(".".join(key_path(error["loc"], tree)), []).append(error)
-    key = next((key for key in by_key if _moved_to(key)), next(iter(by_key)))
-    more = len(by_key) - 1
+    keys = sorted(by_key, key=lambda key: _moved_to(key) is None)
+    sentences = [_describe_error(kind, by_key[key], key, tree, origin) for key in keys]
+    more = len(keys) - 1
     counted = f" (and {more} more mistake{'s' if more > 1 else ''})" if more else ""
-    return _describe_error(kind, by_key[key], key, tree, origin) + counted
+    return SettingsError(sentences[0] + counted, tuple(sentences))
 
 
 def key_path(loc: Sequence[str | int], tree: Table) -> list[str]:
@@ -128,9 +130,12 @@ def _describe_variant(
     if error["type"] == "union_tag_not_found" and flags and others:
         return f'unknown flag --{flags[0]}; there is no "{key}", only {", ".join(others)}'
     tag = str(error["ctx"]["discriminator"]).strip("'")
-    given = toml.literal(toml.look_up(tree, [*parents, last, tag]))
-    names = [toml.literal(n) for model in _models_at(kind, error["loc"]) for n in list_tags(model)]
-    return f"{key}.{tag} = {given}{where}: should be one of {', '.join(names)}"
+    value = toml.look_up(tree, [*parents, last, tag])
+    names = [name for model in _models_at(kind, error["loc"]) for name in list_tags(model)]
+    known = ", ".join(toml.literal(name) for name in names)
+    close = get_close_matches(str(value), names, n=1, cutoff=0.65)
+    hint = f'; did you mean "{close[0]}"?' if close else ""
+    return f"{key}.{tag} = {toml.literal(value)}{where}: should be one of {known}{hint}"
 
 
 def _describe_type(error: ErrorDetails) -> str:

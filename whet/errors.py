@@ -11,6 +11,14 @@ class ConfigError(WhetError):
     """A setting, flag or file name that cannot be used as given."""
 
 
+class SettingsError(ConfigError):
+    """Mistakes in settings; the message has the first, and `sentences` has all."""
+
+    def __init__(self, message: str, sentences: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.sentences = sentences
+
+
 class DataError(WhetError):
     """A row, file, checkpoint or model folder that cannot be read as it is."""
 

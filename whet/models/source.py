@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from whet import toml
 from whet.config import Config
@@ -65,9 +65,9 @@ class ModelSource(Config):
     """A folder, a hub id, or `@stage` in a pipeline."""
     new: str | None = None
     """A size to start from random weights; its tokenizer is trained on the data."""
-    positions: int = 256
+    positions: int = Field(default=256, ge=2)
     """Longest context of a new model."""
-    max_pieces: int = 1024
+    max_pieces: int = Field(default=1024, ge=0)
     """Most whole pieces in a new model's tokenizer."""
     chat_template: str | None = None
     """How messages become text: none is the model's own template, raw the text alone, plain turns

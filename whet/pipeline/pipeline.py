@@ -5,8 +5,6 @@ skipped.
 date if its settings, the user code that they name and the stages it refers to are unchanged.
 """
 
-import hashlib
-import json
 import re
 import shutil
 import time
@@ -25,7 +23,8 @@ from whet.errors import ConfigError, DataError, TrainError
 from whet.pipeline.prompts import check_prompt
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.smoke import shrink, write_smoke_inputs
-from whet.plan.requirements import check_needs
+from whet.pipeline.stage_keys import StageKey, ignored_settings, list_references
+from whet.preflight.preflight import check_before_run
 from whet.recipes.distill import DistillConfig, distill
 from whet.recipes.dpo import DPOConfig, dpo
 from whet.recipes.evaluate import EvalConfig, evaluate_model
@@ -34,16 +33,14 @@ from whet.recipes.rl import RLConfig, rl
 from whet.recipes.sft import SFTConfig, sft
 from whet.recipes.tango import TangoConfig, tango
 from whet.recipes.teach import TeachConfig, teach
-from whet.recipes.teachers import TRANSPORT
-from whet.recipes.training import ModelStageConfig, StageConfig
+from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig
 from whet.recipes.verifications import VerificationsConfig, write_verifications
 from whet.store.files import find_damage, read_json, sha256, write_json
 from whet.store.follow import one_writer, open_run
 from whet.store.run import RunStore, find_run
 from whet.toml import Table, flatten, merge
-from whet.track.progress import console
+from whet.track.progress import console, say
 from whet.types import Json
-from whet.user_code import find_references, hash_code
 from whet.world import get_world
 
 RECIPES: dict[type[StageConfig], Callable[..., None]] = {
@@ -62,8 +59,6 @@ if TYPE_CHECKING:
     AnyStage = StageConfig
 else:
     AnyStage = Annotated[Union[tuple(RECIPES)], Field(discriminator="kind")]  # noqa: UP007
-IGNORED = ("track", "cluster", *(f"teacher.{key}" for key in TRANSPORT))
-"""Settings that may differ when a run goes on."""
 OUT_OF_HOST_MEMORY = (
     "can't allocate memory",
     "not enough memory",
@@ -166,8 +161,9 @@ def run_file(
     """Run a file's pipeline, or its smoke form, in a folder named for it."""
     if not smoke:
         loaded = load_pipeline(file, overrides)
-        check_needs(loaded.config.stages, ranks=get_world().size)
-        run_pipeline(loaded, out or Path("runs") / file.stem, resume=resume)
+        folder = out or Path("runs") / file.stem
+        check_before_run(loaded.config.stages, folder, is_pipeline=True)
+        run_pipeline(loaded, folder, resume=resume)
         return
     folder = out or Path("runs") / f"{file.stem}-smoke"
     loaded = load_smoke(file, overrides, folder / STAND_INS)
@@ -186,11 +182,12 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
     settings = ""
     with one_writer(folder):
         for name, stage in cfg.stages.items():
-            keys[name] = _hash_stage(stage, keys)
-            made = [folders[other] for other in _references(stage)]
+            made = [folders[other] for other in list_references(stage)]
             get_world().run_on_first(partial(_check_made, made), f"the inputs of {name}")
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
-            _run_or_skip(_resolve(stage, folders), origin, folders[name], keys[name], resume=resume)
+            key = StageKey(stage=stage, of_others=dict(keys))
+            keys[name] = key.now
+            _run_or_skip(_resolve(stage, folders), origin, folders[name], key, resume=resume)
             settings += f"[{name}]\n{show_settings(Loaded(config=stage, origin=origin))}\n"
         if get_world().is_first:
             write_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
@@ -199,24 +196,33 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
-    """An attempt at a stage: whether it is new, when it began, the seconds of those before."""
+    """An attempt at a stage: whether it may begin or go on without being asked to, when it began,
+    the seconds of those before."""
 
-    is_new: bool
+    may_go_on: bool
     began: float
     spent: float
 
 
 def _run_or_skip(
-    stage: StageConfig, origin: Mapping[str, str], folder: Path, key: str, *, resume: bool
+    stage: StageConfig,
+    origin: Mapping[str, str],
+    folder: Path,
+    stage_key: StageKey,
+    *,
+    resume: bool,
 ) -> None:
-    attempt = get_world().run_on_first(partial(_prepare, folder, key), f"the stage {folder.name}")
+    key = stage_key.now
+    attempt = get_world().run_on_first(
+        partial(_prepare, folder, stage_key), f"the stage {folder.name}"
+    )
     if attempt is None:
         return
     clock = time.monotonic()
     # The key covers what the stage reads; the folders may be written in another way, or have moved.
-    ignore = (*_ignored_settings(stage), *stage.inputs)
+    ignore = (*ignored_settings(stage), *stage.inputs)
     origins = {key: origin.get(key, "default") for key in flatten(to_table(stage))}
-    with open_run(folder, stage, origins, resume=resume or attempt.is_new, ignore=ignore) as run:
+    with open_run(folder, stage, origins, resume=resume or attempt.may_go_on, ignore=ignore) as run:
         began: dict[str, Json] = {"key": key, "spent": attempt.spent, "began": attempt.began}
         _note(run, began)
         # The first rank may finish a short stage before another has looked.
@@ -237,25 +243,33 @@ def _note(run: RunStore, facts: Mapping[str, Json]) -> None:
         write_json(run.stage_file, dict(facts))
 
 
-def _prepare(folder: Path, key: str) -> _Attempt | None:
-    """Move an outdated result of a stage aside; None if there is one that is up to date."""
+def _prepare(folder: Path, key: StageKey) -> _Attempt | None:
+    """Move an outdated result of a stage aside; None if there is one that is up to date.
+
+    A stage whose only change is more steps goes on.
+    """
     earlier = RunStore(folder, lock=None)
+    is_extended = False
     key_file = earlier.stage_file
     known = read_json(key_file) if key_file.is_file() else None
     before = known if isinstance(known, dict) else {}
-    if folder.exists() and before.get("key") not in (None, key):
+    if folder.exists() and before.get("key") not in (None, key.now):
+        is_extended = key.has_more_steps(earlier, before.get("key"))
+    if folder.exists() and before.get("key") not in (None, key.now) and not is_extended:
         aside = escape(str(_move_aside(folder)))
         console.print(
             f"[bold]{folder.name}[/]: its settings or inputs changed; "
             f"the old result moves to {aside}"
         )
         before = {}
-    if isinstance(before.get("seconds"), float) and earlier.is_finished:
+    is_finished = isinstance(before.get("seconds"), float) and earlier.is_finished
+    if is_finished and not is_extended:
         console.print(f"[bold]{folder.name}[/]: done before, {before['seconds']:.0f} s")
         return None
     console.print(f"[bold]{folder.name}[/]")
     spent = _sum_earlier_seconds(before, earlier.metrics_file)
-    return _Attempt(is_new=not folder.exists(), began=time.time(), spent=spent)
+    may_go_on = not folder.exists() or is_finished
+    return _Attempt(may_go_on=may_go_on, began=time.time(), spent=spent)
 
 
 def run_stage(cfg: StageConfig, run: RunStore) -> None:
@@ -263,6 +277,8 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
     world = get_world()
     recipe = partial(RECIPES[type(cfg)], cfg, run)
     world.run_on_first(lambda: check_prompt(cfg, partial(_find_maker, {})), "the prompt")
+    if run.steps_before is not None and isinstance(cfg, TrainingConfig):
+        say(cfg.describe_more_steps(run.steps_before))
     world.run_on_first(lambda: run.pin_inputs(_hash_inputs(cfg)), "the hashes of the inputs")
     try:
         if isinstance(cfg, ModelStageConfig):
@@ -330,33 +346,11 @@ def _move_aside(folder: Path) -> Path:
     return aside
 
 
-def _hash_stage(stage: StageConfig, keys: dict[str, str]) -> str:
-    """Hash a stage's settings, the user's files they name, and the stages it refers to."""
-    ignored = _ignored_settings(stage)
-    table = {name: item for name, item in to_table(stage).items() if name not in ignored}
-    if isinstance(teacher := table.get("teacher"), dict):
-        kept = {key: item for key, item in teacher.items() if f"teacher.{key}" not in ignored}
-        table["teacher"] = kept
-    used = {name: keys[name] for name in _references(stage)}
-    files = {name: hash_code(name) for name in find_references(table)}
-    text = json.dumps([table, used, *([files] if files else [])], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _ignored_settings(stage: StageConfig) -> tuple[str, ...]:
-    """Name the settings that change no result; `make` draws nothing at random."""
-    return (*IGNORED, "seed") if isinstance(stage, MakeConfig) else IGNORED
-
-
-def _references(stage: StageConfig) -> list[str]:
-    return [name[1:] for name in stage.inputs.values() if name.startswith("@")]
-
-
 def _check_references(stages: Mapping[str, StageConfig]) -> None:
     """Find a wrong reference before the first stage runs."""
     earlier: list[str] = []
     for name, stage in stages.items():
-        for other in _references(stage):
+        for other in list_references(stage):
             if other not in earlier:
                 known = ", ".join(earlier) or "none"
                 raise ConfigError(

@@ -1,4 +1,4 @@
-"""Missing requirements of a pipeline, found before its first stage: weights, data files, memory."""
+"""Missing requirements of a pipeline, found before its first stage: weights and memory."""
 
 import math
 import os
@@ -35,48 +35,23 @@ CARD = "h100"
 Stages = Mapping[str, StageConfig]
 
 
-def check_needs(stages: Stages, ranks: int = 1) -> None:
-    """Stop with one sentence that names everything missing, and the remedy."""
-    missing = [*_missing_inputs(stages), *_missing_memory(stages, ranks)]
-    if missing:
-        raise DataError(
-            f"this cannot run here: {'; '.join(missing)}; --smoke runs the same stages on stand-ins"
-        )
-
-
-def _missing_inputs(stages: Stages) -> Iterator[str]:
-    """Name each file and model that is not there once, files first."""
-    files: dict[str, str] = {}
-    models: dict[str, str] = {}
-    for name, stage in stages.items():
-        for key, location in stage.inputs.items():
-            if not location.startswith("@"):
-                kind = models if key.endswith(".path") else files
-                kind[location] = f"stages.{name}.{key} = {location!r}"
-    for location, setting in files.items():
-        if not Path(location).exists():
-            yield f"{setting} is not there"
-    for location, setting in models.items():
-        if reason := explain_missing(str(model_folder(location))):
-            yield f"{setting} {reason}"
-
-
-def _missing_memory(stages: Stages, ranks: int) -> Iterator[str]:
-    """Name the stage that needs most memory, where that is more than a rank has, not counting
-    activations and caches."""
+def find_missing_memory(stages: Stages, ranks: int = 1) -> tuple[str, str] | None:
+    """Name the stage that needs most memory, and say how much, where that is more than a rank has;
+    activations and caches are not counted."""
     width = 4 if torch_device().type == "cpu" else 2
     # Ranks on the CPU share its memory.
     have = device_bytes() / (ranks if width == 4 else 1)
     needs = {name: _bytes(stages, stage, width, ranks) for name, stage in stages.items()}
     name = max(needs, key=lambda name: needs[name])
-    if needs[name] > have:
-        cards = math.ceil(needs[name] / CARDS[CARD].memory)
-        hint = f"{cards} × {CARD.upper()} at least" if ranks == 1 else "on each rank"
-        device = "the one device that whet uses here" if ranks == 1 else f"each of {ranks} ranks"
-        yield (
-            f"stages.{name} holds about {needs[name] / GB:,.0f} GB of weights, gradients and "
-            f"optimiser ({hint}), and {device} has {have / GB:,.0f} GB"
-        )
+    if needs[name] <= have:
+        return None
+    cards = math.ceil(needs[name] / CARDS[CARD].memory)
+    hint = f"{cards} × {CARD.upper()} at least" if ranks == 1 else "on each rank"
+    device = "the one device that whet uses here" if ranks == 1 else f"each of {ranks} ranks"
+    return name, (
+        f"it holds about {needs[name] / GB:,.0f} GB of weights, gradients and optimiser ({hint}), "
+        f"and {device} has {have / GB:,.0f} GB: take a smaller model, model.lora or more GPUs"
+    )
 
 
 def _bytes(stages: Stages, stage: StageConfig, width: int, ranks: int) -> float:

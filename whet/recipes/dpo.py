@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.config import Config
@@ -86,6 +86,11 @@ class DPOConfig(TrainingConfig):
     """How a pair becomes a gradient."""
     guard: GuardConfig = GuardConfig()
     """The response to a collapse of the policy."""
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> "DPOConfig":
+        self.guard.refuse_without(self.validation)
+        return self
 
     def without_effect(self) -> dict[str, str]:
         unused = super().without_effect()

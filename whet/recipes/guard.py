@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import Field
 
 from whet.config import Config
-from whet.errors import ConfigError, DataError
+from whet.errors import DataError
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.recipes.validation import ValidationConfig
@@ -26,6 +26,14 @@ class GuardConfig(Config):
 
     def without_effect(self) -> dict[str, str]:
         return {} if self.restores else {"lr_factor": "guard.restores is 0"}
+
+    def refuse_without(self, validation: ValidationConfig) -> None:
+        """Refuse a guard that has no validation to watch."""
+        if self.restores > 0 and validation.every == 0:
+            raise ValueError(
+                f"guard.restores = {self.restores} needs validation to watch: "
+                "set validation.every to a few steps"
+            )
 
 
 class CollapseGuard:
@@ -47,11 +55,7 @@ class CollapseGuard:
         self.learner = learner
         self.then = then
         self.num_restores = 0
-        if self.is_on and validation.every == 0:
-            raise ConfigError(
-                f"guard.restores = {cfg.restores} needs validation to watch: "
-                "set validation.every to a few steps"
-            )
+        cfg.refuse_without(validation)
 
     @property
     def is_on(self) -> bool:

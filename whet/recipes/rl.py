@@ -89,6 +89,7 @@ class RLConfig(TrainingConfig):
                 f"group_size = 1 leaves nothing to compare, and {who} compares the answers to a "
                 "problem: set it to 2 or more"
             )
+        self.guard.refuse_without(self.validation)
         if self.sampling.temperature == 0:
             raise ValueError(
                 "sampling.temperature = 0 gives all answers to a problem the same tokens, so there "
@@ -99,6 +100,15 @@ class RLConfig(TrainingConfig):
                 f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
             )
         return self
+
+    @property
+    def schedules(self) -> list[str]:
+        more = {
+            f"final_temperature = {self.final_temperature}": self.final_temperature is not None,
+            'curriculum.kind = "staged"': self.curriculum.kind == "staged",
+            f"lag = {self.lag}": self.lag > 0,
+        }
+        return [*super().schedules, *(name for name, is_set in more.items() if is_set)]
 
     def without_effect(self) -> dict[str, str]:
         unused = super().without_effect() | {

@@ -92,6 +92,16 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
 def read_answers(cfg: SFTConfig) -> list[Rollout]:
     """Read the answers to imitate, and say how many are left out for their verdict."""
     rollouts = read_data(cfg.data)
+    kept, num_left_out, counts = keep_right(cfg, rollouts)
+    if num_left_out:
+        console.print(
+            f"{num_left_out:,} of {len(rollouts):,} answers left out as not right: {counts}"
+        )
+    return kept
+
+
+def keep_right(cfg: SFTConfig, rollouts: list[Rollout]) -> tuple[list[Rollout], int, str]:
+    """Choose the answers to imitate; return also how many are left out, in all and by verdict."""
     kept, left_out = choose_answers(rollouts, cfg.keep)
     counts = ", ".join(
         f"{count:,} {verdict.replace('_', ' ')}" for verdict, count in left_out.items()
@@ -101,8 +111,4 @@ def read_answers(cfg: SFTConfig) -> list[Rollout]:
             f"data = {cfg.data!r} has no right answer among {len(rollouts):,} ({counts}): "
             'give others, or set keep = "all" to imitate these'
         )
-    if left_out:
-        console.print(
-            f"{left_out.total():,} of {len(rollouts):,} answers left out as not right: {counts}"
-        )
-    return kept
+    return kept, left_out.total(), counts

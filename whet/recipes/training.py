@@ -8,7 +8,7 @@ from typing import ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from whet.algos.settings import AlgoConfig
+from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.config import Config
 from whet.data.problems import load_validation
 from whet.engine.base import Sampling
@@ -31,7 +31,7 @@ from whet.train.checkpoint import Others
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.memory import peak_counter
-from whet.train.optim import TrainConfig
+from whet.train.optim import TrainConfig, learning_rate
 from whet.train.policy import Policy, build_learners, build_policy, set_determinism
 from whet.train.selftest import Exactness, check_exact
 from whet.types import Json, Problem
@@ -149,6 +149,29 @@ class TrainingConfig(ModelStageConfig):
     @property
     def is_deterministic(self) -> bool:
         return self.train.deterministic
+
+    @property
+    def schedules(self) -> list[str]:
+        """Name the settings that change over the run and end with its last step."""
+        names = []
+        for key, item in self:
+            if isinstance(item, TrainConfig) and item.schedule != "constant":
+                names.append(f'{key}.schedule = "{item.schedule}"')
+            if isinstance(item, AlgoConfig) and resolve_algorithm(item).step_rule is not None:
+                names.append(f'{key}.steps.decay = "{item.steps.decay}"')
+        return names
+
+    def describe_more_steps(self, before: int) -> str:
+        """Say that a run goes on to more steps, and which schedules that changes."""
+        words = f"the run of {before:,} steps goes on to {self.steps:,}"
+        if not self.schedules:
+            return f"{words}, as one that began with as many"
+        names = " and ".join(self.schedules)
+        words += f"; from here on, {names} spans {self.steps:,} steps"
+        if self.train.schedule == "constant":
+            return words
+        old, new = (learning_rate(self.train, before, steps) for steps in (before, self.steps))
+        return f"{words}, and the learning rate goes from {old:.3g} to {new:.3g}"
 
     def without_effect(self) -> dict[str, str]:
         unused = {"train.offload_reference": "there is no model beside the one that trains"}

@@ -14,14 +14,12 @@ from pydantic import Field, model_validator
 
 from whet import config
 from whet.config import Config
-from whet.config_errors import find_models, list_tags
 from whet.errors import ConfigError
 from whet.rewards.shaping import TOKEN_KINDS, Term, UserTerm, Weight
 from whet.types import Group, Rollout, Score, Step, Verdict
 from whet.user_code import is_reference
 
 SPECS_FOLDER = Path(__file__).parent / "specs"
-_KINDS = tuple(kind for model in find_models(Term) for kind in list_tags(model))
 
 
 class RewardSpec(Config):
@@ -108,15 +106,11 @@ def list_specs() -> list[str]:
 
 
 def _expand_kind(term: object) -> object:
-    """Expand `file.py:name` to a user's own term, and refuse unknown kinds."""
+    """Expand `file.py:name` to a user's own term."""
     if not isinstance(term, dict) or not isinstance(term.get("kind"), str):
         return term
     kind = term["kind"]
-    if is_reference(kind):
-        return {**term, "kind": "own", "path": kind}
-    if kind not in _KINDS:
-        raise ValueError(f"there is no shaping term {kind!r}{_suggest(kind, _KINDS)}")
-    return term
+    return {**term, "kind": "own", "path": kind} if is_reference(kind) else term
 
 
 def _suggest(name: str, known: Sequence[str]) -> str:

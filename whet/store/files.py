@@ -221,6 +221,14 @@ def read_rows(path: Path, *, repair: bool = False) -> list[Row]:
     return [_parse(path, number, line, decoder) for number, line in numbered if line.strip()]
 
 
+def stream_rows(path: Path) -> Iterator[tuple[int, Row]]:
+    """Yield the number and the row of each line that is not empty, without reading all of them."""
+    with _read_errors(path), path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield number, _parse(path, number, line, _STRICT)
+
+
 def filter_rows(path: Path, keep: Callable[[Row], bool]) -> None:
     """Rewrite a file that we append to with the rows to keep; a line cut short is dropped."""
     if path.exists():

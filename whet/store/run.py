@@ -22,7 +22,7 @@ from whet.store import files
 from whet.store.files import Row, read_object, to_finite, write_atomic, write_errors, write_json
 from whet.store.provenance import collect_provenance, utc_now
 from whet.store.rollouts import check_parquet, read_rollouts, write_rollouts
-from whet.types import Group, Json, Rollout
+from whet.types import Group, Json, Rollout, read_integer
 
 RolloutSet = Literal["train", "eval", "rejected"]
 """rejected: answers of a teacher that its rule does not keep."""
@@ -98,6 +98,8 @@ class RunStore:
         self.summary_file = folder / "summary.json"
         self.answer_folder = folder / "answers"
         self.shard_folder = folder / "shards"
+        self.steps_before: int | None = None
+        """The number of steps of the run, where it now goes on to more."""
         self._ledger = folder / "ledger.jsonl"
 
     @staticmethod
@@ -111,8 +113,9 @@ class RunStore:
     ) -> "RunStore":
         """Start a run, continue one with the same settings, or open a finished one.
 
-        Keys under `ignore`, such as "track", may differ from those the run started with. A run that
-        was stopped before it did anything starts again.
+        Keys under `ignore`, such as "track", may differ from those the run started with, and
+        `steps` may be more: then also a finished run goes on. A run that was stopped before it did
+        anything starts again.
         """
         run = RunStore(folder, lock=Lock(folder))
         try:
@@ -261,7 +264,11 @@ class RunStore:
                 f"{self.folder} holds an unfinished run ({self._progress()}): "
                 "add --resume to continue it, or choose another folder"
             )
-        if changes := self._list_changes(config, ignore):
+        before = self._read_config(config)
+        changes = _list_changes(before, config, ignore)
+        if changes and all(line.startswith("steps: ") for line in changes):
+            self._change_steps(before, config, origin, resume)
+        elif changes:
             raise ConfigError(
                 f"{self.folder} holds a run with other settings ({'; '.join(changes)}): "
                 "go back to those, or choose another folder"
@@ -277,24 +284,47 @@ class RunStore:
             )
         seed = to_table(config).get("seed")
         facts = collect_provenance(seed if isinstance(seed, int) else None)
-        origins = show_settings(Loaded(config=config, origin=origin)).splitlines()
-        note = "".join(f"# {line}\n" for line in ["Where each value came from:", *origins])
         with write_errors(self._ledger):
             self._ledger.unlink(missing_ok=True)
         write_json(self.folder / "provenance.json", facts)
-        write_atomic(self.config_file, f"{to_toml(config)}\n{note}")
+        self._write_config(config, origin)
         self.log_event("start", command=facts["command"])
 
-    def _list_changes(self, config: Config, ignore: Sequence[str]) -> list[str]:
+    def _write_config(self, config: Config, origin: Mapping[str, str]) -> None:
+        origins = show_settings(Loaded(config=config, origin=origin)).splitlines()
+        note = "".join(f"# {line}\n" for line in ["Where each value came from:", *origins])
+        write_atomic(self.config_file, f"{to_toml(config)}\n{note}")
+
+    def _read_config(self, config: Config) -> Config:
         try:
-            before = load_settings(type(config), self.config_file, []).config
+            return load_settings(type(config), self.config_file, []).config
         except ConfigError as error:
             raise ConfigError(
                 f"{self.folder} holds a run of another kind or version ({error}): "
                 "choose another folder"
             ) from error
-        ignored = tuple(f"{key}{end}" for key in ignore for end in (".", ":"))
-        return [line for line in differences(before, config) if not line.startswith(ignored)]
+
+    def _change_steps(
+        self, before: Config, config: Config, origin: Mapping[str, str], resume: bool
+    ) -> None:
+        """Let a run go on to more steps, as an unfinished one from now on."""
+        old, new = (read_integer(to_table(cfg)["steps"]) for cfg in (before, config))
+        if new < old:
+            raise ConfigError(
+                f"steps = {new} is below the {old} of the run in {self.folder}, and a run cannot "
+                f"be shortened: go back to {old}, or choose another folder"
+            )
+        if not resume:
+            raise ConfigError(
+                f"{self.folder} holds a finished run of {old} steps: add --resume to go on to "
+                f"{new}, or choose another folder"
+            )
+        self.log_event("extend", before=old, steps=new)
+        # First the summary: a kill in between leaves an unfinished run of as many steps as before.
+        with write_errors(self.summary_file):
+            self.summary_file.unlink(missing_ok=True)
+        self._write_config(config, origin)
+        self.steps_before = old
 
     def _repair(self) -> None:
         """Remove the leftovers of a kill: half-written files, last lines cut short."""
@@ -325,6 +355,11 @@ class RunStore:
 
     def rollout_file(self, name: RolloutSet, step: int) -> Path:
         return self.folder / "rollouts" / f"{name}-{step:06d}.parquet"
+
+
+def _list_changes(before: Config, config: Config, ignore: Sequence[str]) -> list[str]:
+    ignored = tuple(f"{key}{end}" for key in ignore for end in (".", ":"))
+    return [line for line in differences(before, config) if not line.startswith(ignored)]
 
 
 def stage_folders(folder: Path) -> list[Path]:

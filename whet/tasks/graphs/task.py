@@ -9,6 +9,8 @@ from itertools import count
 from random import Random
 from typing import Literal
 
+from pydantic import Field
+
 from whet.config import Config
 from whet.rng import derive, stream
 from whet.tasks.base import Task, check_split
@@ -29,7 +31,7 @@ _PROBLEMS = GRAPH_PROBLEMS | MOLECULE_PROBLEMS
 class DrawnConfig(Config):
     """Settings of every graph task."""
 
-    count: int = 1000
+    count: int = Field(default=1000, ge=1)
     """Problems in each split."""
     level: tuple[float, float] | None = None
     """Lowest and highest level asked; None asks all, from 0 to 1."""

@@ -66,7 +66,7 @@ class MathConfig(Config):
     echo: Literal["wrong", "right"] = "wrong"
     """What a formula of the prompt is that is handed back instead of worked out, where its value is
     right: 23 + 4 for 27. Any expression with work left is the same, where a number is asked for."""
-    rounded_digits: int = 6
+    rounded_digits: int = Field(default=6, ge=0)
     """A decimal stands for a fraction or root if it has this many significant digits, all right; 0:
     it never does."""
     tolerance: float = Field(default=0.0, ge=0, lt=1e300)

@@ -1,0 +1,63 @@
+"""Keys of stages: whether a result in a run folder is that of the present settings."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from whet.config import to_table
+from whet.recipes.make import MakeConfig
+from whet.recipes.teachers import TRANSPORT
+from whet.recipes.training import StageConfig, TrainingConfig
+from whet.store.run import RunStore
+from whet.toml import read
+from whet.types import Json
+from whet.user_code import find_references, hash_code
+
+IGNORED = ("track", "cluster", *(f"teacher.{key}" for key in TRANSPORT))
+"""Settings that may differ when a run goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageKey:
+    """What the result of a stage depends on, as a hash: its settings and the stages it refers
+    to."""
+
+    stage: StageConfig
+    of_others: Mapping[str, str]
+
+    @property
+    def now(self) -> str:
+        return _hash_stage(self.stage, self.of_others)
+
+    def has_more_steps(self, earlier: RunStore, key: Json) -> bool:
+        """Whether an earlier run with this key had fewer steps, and all else is the same."""
+        if not isinstance(self.stage, TrainingConfig) or not earlier.config_file.is_file():
+            return False
+        steps = read(earlier.config_file).get("steps")
+        if not isinstance(steps, int) or steps >= self.stage.steps:
+            return False
+        shorter = self.stage.model_copy(update={"steps": steps})
+        return _hash_stage(shorter, self.of_others) == key
+
+
+def _hash_stage(stage: StageConfig, keys: Mapping[str, str]) -> str:
+    """Hash a stage's settings, the user's files they name, and the stages it refers to."""
+    ignored = ignored_settings(stage)
+    table = {name: item for name, item in to_table(stage).items() if name not in ignored}
+    if isinstance(teacher := table.get("teacher"), dict):
+        kept = {key: item for key, item in teacher.items() if f"teacher.{key}" not in ignored}
+        table["teacher"] = kept
+    used = {name: keys[name] for name in list_references(stage)}
+    files = {name: hash_code(name) for name in find_references(table)}
+    text = json.dumps([table, used, *([files] if files else [])], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def ignored_settings(stage: StageConfig) -> tuple[str, ...]:
+    """Name the settings that change no result; `make` draws nothing at random."""
+    return (*IGNORED, "seed") if isinstance(stage, MakeConfig) else IGNORED
+
+
+def list_references(stage: StageConfig) -> list[str]:
+    return [name[1:] for name in stage.inputs.values() if name.startswith("@")]

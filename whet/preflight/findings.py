@@ -1,0 +1,70 @@
+"""What a preflight finds: one line for each thing that passed, deserves a note, or is wrong."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rich.markup import escape
+
+from whet.errors import WhetError, visible
+from whet.track.progress import printer
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    PASSED = "ok"
+    NOTE = "note"
+    WRONG = "wrong"
+
+
+STYLES = {Level.PASSED: "green", Level.NOTE: "yellow", Level.WRONG: "bold red"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line: where, what about, how much it matters, and what to change."""
+
+    stage: str
+    """The name of a pipeline's stage; empty for the file as a whole, or where it is one stage."""
+    subject: str
+    level: Level
+    words: str
+
+    def __str__(self) -> str:
+        return f"stages.{self.stage}: {self.words}" if self.stage else self.words
+
+
+class Findings:
+    """Collects the findings of a preflight, in their order, each sentence once."""
+
+    def __init__(self) -> None:
+        self.list: list[Finding] = []
+
+    def add(self, stage: str, subject: str, level: Level, words: str) -> None:
+        """Add a finding, unless an earlier stage has the same."""
+        if level is Level.PASSED or all(words != other.words for other in self.list):
+            self.list.append(Finding(stage=stage, subject=subject, level=level, words=words))
+
+    @contextmanager
+    def catch(self, stage: str, subject: str) -> Iterator[None]:
+        """Turn an error that a user can fix into a finding."""
+        try:
+            yield
+        except WhetError as error:
+            self.add(stage, subject, Level.WRONG, str(error))
+
+    def of(self, level: Level) -> list[Finding]:
+        return [finding for finding in self.list if finding.level is level]
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """Print a line for each finding: what passed first, and what is wrong last."""
+    width = max((len(finding.stage) for finding in findings), default=0)
+    for level in Level:
+        for finding in findings:
+            if finding.level is level:
+                where = f"{finding.stage:<{width}}  {finding.subject:<8}"
+                words = escape(visible(finding.words))
+                printer.print(f"[{STYLES[level]}]{level:<5}[/]  {escape(where)}  {words}")

@@ -1,0 +1,358 @@
+"""Look over all stages of a file before the first one runs: settings, models, data, templates,
+graders, rewards, lengths, memory, disk. Nothing is sampled, and no weights are loaded.
+
+`whet check` reads all rows and prints every finding. The same preflight before a run reads a
+sample of them, and prints what deserves a note or is wrong.
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from whet.data.problems import load_problems
+from whet.data.rollout_datasets import make_sft_examples, read_data
+from whet.errors import ConfigError, DataError
+from whet.grading.limits import Limits
+from whet.models.load import HUB_ID
+from whet.models.source import ModelSource
+from whet.plan.requirements import explain_missing
+from whet.preflight.findings import Finding, Findings, Level
+from whet.preflight.grading import (
+    GARBAGE,
+    Graded,
+    check_reward,
+    check_tasks,
+    choose_rows,
+    find_fault,
+    grade_rows,
+)
+from whet.preflight.inputs import (
+    InputReader,
+    ModelText,
+    SplitRows,
+    Stages,
+    follow_model,
+    list_models,
+    list_splits,
+)
+from whet.preflight.machine import check_disk, check_memory
+from whet.recipes.distill import DistillConfig
+from whet.recipes.dpo import DPOConfig
+from whet.recipes.evaluate import EvalConfig
+from whet.recipes.rl import RLConfig
+from whet.recipes.sft import SFTConfig, keep_right
+from whet.recipes.tango import TangoConfig
+from whet.recipes.teach import TeachConfig
+from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig
+from whet.store.run import RunStore, model_folder
+from whet.tasks.base import is_builtin
+from whet.tasks.verify import Verify
+from whet.text.chat import PROBE, ChatFormat
+from whet.text.prompt import NO_PROMPT, PromptConfig
+from whet.track.progress import say
+from whet.train.policy import build_learners
+from whet.types import Message, Problem, Score, Split
+from whet.world import get_world
+
+NUM_NAMED = 3
+"""Problems with a long prompt that are named."""
+NUM_RENDERED = 8
+"""Answers to imitate that are tried on the chat template."""
+MAX_READ = 50_000_000
+"""Bytes of a file of answers that the fast preflight still reads."""
+
+
+def check_before_run(
+    stages: Stages, folder: Path, *, is_pipeline: bool, resume: bool = False
+) -> None:
+    """Do the fast preflight on the first rank; say what deserves a note, and raise where something
+    is wrong.
+
+    One stage that goes on was looked over at its start, and reads the same files.
+    """
+
+    def inspect_first() -> list[Finding]:
+        if resume and not is_pipeline and RunStore(folder, lock=None).config_file.is_file():
+            return []
+        ranks = get_world().size
+        return inspect(stages, folder, is_pipeline=is_pipeline, is_thorough=False, ranks=ranks)
+
+    findings = get_world().run_on_first(inspect_first, "the preflight")
+    for finding in findings:
+        if finding.level is Level.NOTE:
+            say(f"note: {finding}")
+    wrong = [str(finding) for finding in findings if finding.level is Level.WRONG]
+    if len(wrong) == 1 and not is_pipeline:
+        raise DataError(wrong[0])
+    if wrong:
+        hint = "\n--smoke runs the same stages on stand-ins" if is_pipeline else ""
+        lines = "\n".join(f"- {line}" for line in wrong)
+        raise DataError(f"this cannot run here:\n{lines}{hint}")
+
+
+def inspect(
+    stages: Stages, folder: Path, *, is_pipeline: bool, is_thorough: bool, ranks: int = 1
+) -> list[Finding]:
+    """Look over all stages; `folder` is where they will write."""
+    findings = Findings()
+    reader = InputReader(stages, is_thorough=is_thorough)
+    for name, stage in stages.items():
+        StageCheck(reader, findings, name if is_pipeline else "", stage).run()
+    with findings.catch("", "memory"):
+        check_memory(findings, stages, is_pipeline=is_pipeline, ranks=ranks)
+    with findings.catch("", "disk"):
+        check_disk(findings, stages, folder)
+    return findings.list
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StageCheck:
+    """Looks over one stage, and notes what it finds under its name."""
+
+    reader: InputReader
+    findings: Findings
+    name: str
+    stage: StageConfig
+
+    def run(self) -> None:
+        stage = self.stage
+        model = None
+        for key, source in list_models(stage).items():
+            text = self._check_model(key, source)
+            model = text if key == "model" else model
+        with self.findings.catch(self.name, "settings"):
+            check_libraries(stage)
+        rows = self._read_rows()
+        self._check_rows(rows)
+        if isinstance(stage, SFTConfig | DPOConfig) and stage.data is not None:
+            with self.findings.catch(self.name, "data"):
+                self._check_answers(stage, stage.data, model)
+        if model is not None:
+            for key, found in rows.items():
+                with self.findings.catch(self.name, "prompts"):
+                    self._check_prompts(key, found, model)
+        with self.findings.catch(self.name, "grader"):
+            self._check_grader(rows)
+
+    def _pass(self, subject: str, words: str) -> None:
+        self.findings.add(self.name, subject, Level.PASSED, words)
+
+    def _note(self, subject: str, words: str) -> None:
+        self.findings.add(self.name, subject, Level.NOTE, words)
+
+    @property
+    def _prompt(self) -> PromptConfig:
+        if isinstance(self.stage, ModelStageConfig | TeachConfig):
+            return self.stage.prompt
+        return NO_PROMPT
+
+    def _check_model(self, key: str, source: ModelSource) -> ModelText | None:
+        """Read a model's tokenizer, and try its chat template."""
+        text = None
+        with self.findings.catch(self.name, "model"):
+            origin = follow_model(self.reader.stages, source)
+            _check_place(key, source.path)
+            is_named_elsewhere = origin.path != source.path
+            with suppress(DataError) if is_named_elsewhere else nullcontext():
+                text = self.reader.read_model(origin, self._prompt)
+        if source.new is not None:
+            self._pass("model", f"{key} starts from random weights, size {source.new}")
+        if text is not None:
+            context = f"context of {text.positions:,} tokens"
+            self._pass("model", f"{key}: {context}, chat template renders")
+            if not _ends_turns(text.chat):
+                self._note(
+                    "model",
+                    f"the chat template of {key} writes no special token after an answer, so that "
+                    "only the end-of-sequence token ends one",
+                )
+        return text
+
+    def _read_rows(self) -> dict[Split, SplitRows]:
+        """Read the splits of the stage, as far as they are there and of its task."""
+        rows: dict[Split, SplitRows] = {}
+        for split in list_splits(self.stage):
+            with self.findings.catch(self.name, "data"):
+                found = self.reader.read_split(self.stage, split)
+                if found is not None:
+                    if not isinstance(self.stage, TeachConfig):  # it asks its task by itself
+                        task = self.reader.open_task(self.stage)
+                        check_tasks(task, found.problems, f"the split {split}")
+                    rows[split] = found
+        return rows
+
+    def _check_rows(self, rows: dict[Split, SplitRows]) -> None:
+        stage = self.stage
+        for split, found in rows.items():
+            is_validation = isinstance(stage, TrainingConfig) and split == stage.validation.split
+            if found.problems:
+                self._pass("data", f"split {split}: {found} rows read")
+            elif is_validation:
+                self._note("data", f"there are no problems of the split {split}: no validation")
+            else:
+                with self.findings.catch(self.name, "data"):
+                    load_problems(
+                        self.reader.open_task(stage), self.reader.find_folder(stage), split
+                    )
+
+    def _check_answers(
+        self, stage: SFTConfig | DPOConfig, location: str, model: ModelText | None
+    ) -> None:
+        """Read the answers of a file or run folder, and encode the first of them."""
+        if location.startswith("@"):
+            return
+        path = Path(location)
+        files = [path] if path.is_file() else list(path.glob("rollouts/train-*.parquet"))
+        if not self.reader.is_thorough and sum(file.stat().st_size for file in files) > MAX_READ:
+            self._pass("data", f"data: {len(files):,} files, not read before the run")
+            return
+        rollouts = read_data(location)
+        if isinstance(stage, SFTConfig):
+            rollouts, _, _ = keep_right(stage, rollouts)
+        if model is not None:
+            context = _context(stage, model)
+            some = rollouts if self.reader.is_thorough else rollouts[:NUM_RENDERED]
+            view = make_sft_examples(some[:2000], model.chat, context)
+            if view.num_too_long:
+                self._note(
+                    "data",
+                    f"{view.num_too_long:,} of {len(some):,} answers are longer than the context "
+                    f"of {context:,} tokens, and are left out: raise engine.context to keep them",
+                )
+        self._pass("data", f"data: {len(rollouts):,} answers")
+
+    def _check_prompts(self, split: str, rows: SplitRows, model: ModelText) -> None:
+        """Render the prompts, and compare their lengths with the context and the answers."""
+        stage = self.stage
+        assert isinstance(stage, ModelStageConfig), "only such stages have a model"
+        lengths = [(_count_tokens(problem, model), problem) for problem in rows.problems]
+        if not lengths:
+            return
+        context = _context(stage, model)
+        longest = max(length for length, _ in lengths)
+        limit = stage.sampling.max_tokens
+        long = [
+            f"{problem.id} ({length:,} tokens)" for length, problem in lengths if length >= context
+        ]
+        tight = sum(context - limit < length < context for length, _ in lengths)
+        of = f"of {rows} prompts of the split {split}"
+        if len(long) == len(lengths):
+            raise DataError(
+                f"every prompt leaves no room in a context of {context:,} tokens: "
+                f"{_name(long)}; raise engine.context or shorten the prompts"
+            )
+        if long:
+            self._note(
+                "prompts",
+                f"{len(long):,} {of} leave no room in a context of {context:,} tokens and are left "
+                f"out: {_name(long)}; raise engine.context to keep them",
+            )
+        if tight:
+            self._note(
+                "prompts",
+                f"{tight:,} {of} leave less than sampling.max_tokens = {limit:,} tokens for an "
+                f"answer in a context of {context:,}: lower it, or raise engine.context",
+            )
+        if isinstance(stage, RLConfig | DistillConfig | TangoConfig) and split == "rl":
+            fitting = max(length for length, _ in lengths if length < context)
+            _check_micro_tokens(stage, min(fitting + limit, context))
+        self._pass("prompts", f"split {split}: at most {longest:,} tokens in {rows}")
+
+    def _check_grader(self, rows: dict[Split, SplitRows]) -> None:
+        """Try the grader on the first rows, and the reward on what it says."""
+        stage = self.stage
+        split = next((split for split, found in rows.items() if found.problems), None)
+        if split is None:
+            return
+        task = self.reader.open_task(stage)
+        names = {subtask.name for subtask in task.subtasks}
+        chosen = choose_rows([row for row in rows[split].problems if row.task in names])
+        if not chosen:
+            return
+        limits = stage.grading if isinstance(stage, ModelStageConfig) else Limits()
+        if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
+            limits = Limits(workers=0)  # of its own problems and answers, nothing takes long
+        graded, num_gold = grade_rows(task, chosen, limits)
+        is_rewarded = isinstance(stage, RLConfig | TangoConfig)
+        if fault := find_fault(task, graded):
+            level = Level.WRONG if is_rewarded or isinstance(stage, EvalConfig) else Level.NOTE
+            self.findings.add(self.name, "grader", level, fault)
+        else:
+            gold = f"{num_gold} references are right" if num_gold else "the task has no references"
+            self._pass("grader", f"{len(graded)} texts graded; {gold}")
+        if isinstance(stage, RLConfig | TangoConfig):
+            with self.findings.catch(self.name, "reward"):
+                check_reward(stage.reward, graded)
+                self._pass("reward", _describe_reward(graded, stage))
+        if isinstance(stage, TangoConfig):
+            with self.findings.catch(self.name, "reward"):
+                check_reward(
+                    stage.verifier_reward, [_verify_garbage(stage, chosen[0])], "verifier_reward"
+                )
+
+
+def check_libraries(stage: StageConfig) -> None:
+    """Load what settings name and nothing has looked at yet: a learner, packages of trackers."""
+    if isinstance(stage, TrainingConfig):
+        build_learners(stage.train)
+        for sink in stage.track.sinks:
+            if find_spec(sink) is None:
+                raise ConfigError(
+                    f'track.sinks has "{sink}", which is not installed: pip install {sink}, or '
+                    "leave it out"
+                )
+
+
+def _check_place(key: str, path: str | None) -> None:
+    """Refuse a hub id that cannot be had."""
+    if path is None or path.startswith("@") or not HUB_ID.fullmatch(path):
+        return
+    if not model_folder(path).is_dir() and (reason := explain_missing(path)):
+        raise DataError(f"{key}.path = {path!r} {reason}")
+
+
+def _describe_reward(graded: Graded, stage: RLConfig | TangoConfig) -> str:
+    parts = ", ".join(stage.reward.weights) or "no part"
+    return f"{parts} of {', '.join(sorted(graded[0][2].parts))}; {len(stage.reward.terms)} terms"
+
+
+def _verify_garbage(stage: TangoConfig, problem: Problem) -> tuple[Problem, str, Score]:
+    judge = Verify(stage.verify)
+    return replace(problem, task=judge.name), GARBAGE, judge.score(problem, GARBAGE)
+
+
+def _check_micro_tokens(stage: TrainingConfig, longest: int) -> None:
+    micro_tokens = stage.train.micro_tokens
+    if longest > micro_tokens:
+        raise DataError(
+            f"train.micro_tokens = {micro_tokens} is below {longest}, the tokens of the longest "
+            f"prompt with an answer of sampling.max_tokens = {stage.sampling.max_tokens}: "
+            "raise the first or lower the second"
+        )
+
+
+def _context(stage: ModelStageConfig, model: ModelText) -> int:
+    return min(stage.engine.context or model.positions, model.positions)
+
+
+def _count_tokens(problem: Problem, model: ModelText) -> int:
+    tokens = model.chat.encode_problem(problem)
+    if len(tokens) and tokens.max() >= model.vocab_size:
+        raise DataError(
+            f"the prompt of {problem.id} has the token {tokens.max()}, and the model's vocabulary "
+            f"has {model.vocab_size:,}: its tokenizer is another model's"
+        )
+    return len(tokens)
+
+
+def _ends_turns(chat: ChatFormat) -> bool:
+    turns = [Message(role="user", content="?"), Message(role="assistant", content=PROBE)]
+    rest = chat.render(turns, False).rpartition(PROBE)[2]
+    return any(special in rest for special in chat.tokenizer.special_texts)
+
+
+def _name(items: Sequence[str]) -> str:
+    more = f" and {len(items) - NUM_NAMED:,} more" if len(items) > NUM_NAMED else ""
+    return ", ".join(items[:NUM_NAMED]) + more
