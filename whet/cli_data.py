@@ -7,11 +7,14 @@ from typing import Annotated
 import typer
 
 data = typer.Typer(
-    help="Problems in files: import, make, show.", no_args_is_help=True, rich_markup_mode=None
+    help="Problems in files: prepare, import, make, show.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 _argument = partial(typer.Argument, show_default=False)
 _required = partial(typer.Option, show_default=False)
+_Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
 
 @data.command("import", context_settings={"allow_extra_args": True})
@@ -30,12 +33,14 @@ def import_(
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop at a row that cannot be read.")
     ] = False,
+    force: _Force = False,
 ) -> None:
     """Turn rows of any known layout into problems."""
     from whet.commands.problem_files import import_file
 
     pairs = [*(map or ()), *ctx.args]
-    import_file(file, out, format=format, map=pairs, task=task, split=split, is_strict=strict)
+    how = {"format": format, "task": task, "split": split}
+    import_file(file, out, map=pairs, is_strict=strict, force=force, **how)
 
 
 @data.command()
@@ -45,11 +50,39 @@ def make(
     n: Annotated[int, typer.Option("-n", help="How many.")] = 100,
     level: Annotated[float | None, typer.Option(help="1 to 5, or a fraction.")] = None,
     seed: Annotated[int, typer.Option(help="Other seeds make other problems.")] = 0,
+    force: _Force = False,
 ) -> None:
     """Make new problems."""
     from whet.commands.problem_files import make_problems
 
-    make_problems(task, n, out=out, level=level, seed=seed)
+    make_problems(task, n, out=out, level=level, seed=seed, force=force)
+
+
+@data.command()
+def prepare(
+    source: Annotated[
+        str | None, _argument(help="A source that --list lists, or a file my_source.toml.")
+    ] = None,
+    out: Annotated[Path | None, _required(help="The folder to write; data/SOURCE.")] = None,
+    file: Annotated[
+        list[str] | None, typer.Option(help="A raw file, PATH or SPLIT=PATH; as often as needed.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Stop reading a file after this many problems.")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the sources.")] = False,
+    force: _Force = False,
+) -> None:
+    """Make a folder of problems from a training or evaluation set."""
+    from whet.commands import prepare_source
+    from whet.errors import ConfigError
+
+    if list_:
+        prepare_source.print_sources()
+    elif source is None:
+        raise ConfigError("name a source: `whet data prepare --list` lists them")
+    else:
+        prepare_source.prepare(source, out=out, files=file or (), limit=limit, force=force)
 
 
 @data.command("show")

@@ -18,6 +18,7 @@ from whet.data.importers.verl import GURU, NPG, STOCK, TANGO
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError
 from whet.store.rollouts import read_rollouts
+from whet.tasks.registry import make_task
 from whet.types import Json, Role, Verdict
 
 
@@ -45,7 +46,22 @@ def test_a_file_becomes_problems_with_source_and_place(
     ]
     assert tally.num_problems == 2
     assert f"2 problems in {out} (2 math)" in capsys.readouterr().err
-    assert sorted(path.name for path in out.parent.iterdir()) == ["p.jsonl"]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["p.jsonl", "p.rollouts.parquet"]
+
+
+def test_worked_solutions_are_kept_as_answers_to_the_prompt_of_rl(tmp_path: Path) -> None:
+    row = {
+        "question": "Ann has 4 apples, Bo half of them. Together?",
+        "answer": "Bo has 4/2 = <<4/2=2>>2.\nTogether 4+2 = <<4+2=6>>6.\n#### 6",
+    }
+    file = lines(tmp_path / "a.jsonl", row)
+    import_file(file, tmp_path / "p.jsonl", format="gsm8k_train")
+    (problem,) = read_problems(tmp_path / "p.jsonl")
+    (rollout,) = read_rollouts(tmp_path / "p.rollouts.parquet")
+    assert rollout.problem == problem
+    assert "\\boxed{}" in problem.prompt[-1].content
+    assert rollout.text == "Bo has 4/2 = 2.\nTogether 4+2 = 6.\n\n\\boxed{6}"
+    assert make_task("math").score(problem, rollout.text).verdict is Verdict.CORRECT
 
 
 def test_a_split_that_is_given_goes_before_that_of_the_format(tmp_path: Path) -> None:
@@ -63,7 +79,7 @@ def test_the_same_rows_have_the_same_ids_in_every_file_and_kind(tmp_path: Path) 
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "c.parquet")
     ids = []
     for name in ("a.jsonl", "b.json", "c.parquet"):
-        import_file(tmp_path / name, tmp_path / "p.jsonl", format="gsm8k_test")
+        import_file(tmp_path / name, tmp_path / "p.jsonl", format="gsm8k_test", force=True)
         ids.append([problem.id for problem in read_problems(tmp_path / "p.jsonl")])
     assert ids[0] == ids[1] == ids[2] and len(set(ids[0])) == 2
 
@@ -118,7 +134,7 @@ def test_strict_stops_at_a_bad_row_and_leaves_the_old_file_as_it_was(tmp_path: P
     with pytest.raises(
         DataError, match=r"a\.jsonl line 2: has no field 'answer'; its fields are question"
     ):
-        import_file(file, out, format="gsm8k_test", is_strict=True)
+        import_file(file, out, format="gsm8k_test", is_strict=True, force=True)
     assert out.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "p.jsonl"]
 
@@ -502,3 +518,30 @@ def test_the_document_lists_every_format_field_and_source() -> None:
         for source in (*STOCK, *TANGO, *GURU, *NPG)
         if source not in TASKS and f"`{source}`" not in text
     ] == []
+
+
+def test_a_file_that_is_there_is_replaced_only_by_force(tmp_path: Path) -> None:
+    file = lines(tmp_path / "a.jsonl", gsm("1 + 1?", 2))
+    out = tmp_path / "p.jsonl"
+    out.write_text("mine")
+    with pytest.raises(ConfigError, match=r"p\.jsonl is there already: add --force"):
+        import_file(file, out, format="gsm8k_test")
+    with pytest.raises(ConfigError, match=r"p\.jsonl is there already: add --force"):
+        make_problems("countdown", 1, out=out)
+    assert out.read_text() == "mine"
+    import_file(file, out, format="gsm8k_test", force=True)
+    assert len(read_problems(out)) == 1
+    make_problems("countdown", 2, out=out, force=True)
+    assert len(read_problems(out)) == 2
+
+
+def test_what_an_earlier_import_wrote_beside_a_file_goes_with_it(tmp_path: Path) -> None:
+    out = tmp_path / "p.jsonl"
+    rows = (gsm("1 + 1?", 2), {"question": "1 + 2?"})
+    import_file(lines(tmp_path / "a.jsonl", *rows), out, format="gsm8k_test")
+    names = {"p.jsonl", "p.rollouts.parquet", "p.unsupported.jsonl"}
+    assert names <= {path.name for path in tmp_path.iterdir()}
+    plain = lines(tmp_path / "b.jsonl", {"q": "1 + 1?", "gold": 2})
+    pairs = ["prompt=q", "answer=gold"]
+    import_file(plain, out, map=pairs, task="math", force=True)
+    assert names & {path.name for path in tmp_path.iterdir()} == {"p.jsonl"}

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from whet.errors import DataError
-from whet.store.rollouts import read_rollouts, write_rollouts
+from whet.store.rollouts import read_rollouts, stream_rollouts, write_rollouts
 from whet.types import Completion, Finish, Message, Problem, Role, Rollout, Score, Step, Verdict
 
 
@@ -177,4 +177,29 @@ def test_a_full_disk_leaves_no_half_written_rollouts(tmp_path: Path) -> None:
         "a.parquet: File too large; free space or choose another --out"
         in done.stderr.splitlines()[-1]
     )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stream_of_rollouts_is_read_as_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whet.store.rollouts.BUFFERED_CHARS", 10)
+    file = tmp_path / "r.parquet"
+    rollouts = [rollout(number) for number in range(7)]
+    with stream_rollouts(file) as add:
+        for one in rollouts:
+            add([one])
+    assert pq.ParquetFile(file).num_row_groups == 4
+    stored = read_rollouts(file)
+    assert [(r.id, r.text, r.problem) for r in stored] == [
+        (r.id, r.text, r.problem) for r in rollouts
+    ]
+
+
+def test_a_stream_that_breaks_or_is_empty_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), stream_rollouts(tmp_path / "r.parquet") as add:
+        add([rollout(1)])
+        raise KeyError
+    with stream_rollouts(tmp_path / "r.parquet"):
+        pass
     assert list(tmp_path.iterdir()) == []

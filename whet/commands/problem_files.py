@@ -30,7 +30,7 @@ from whet.errors import ConfigError, DataError, visible
 from whet.grading.check_task import Failure, GraderReport, check_grader
 from whet.grading.limits import Limits
 from whet.rng import derive, stream
-from whet.store.files import write_rows
+from whet.store.files import check_overwrite, write_rows
 from whet.tasks.base import Task, list_problems
 from whet.tasks.code.sandbox import describe
 from whet.tasks.generated import Generator
@@ -120,16 +120,18 @@ def import_file(
     task: str | None = None,
     split: str | None = None,
     is_strict: bool = False,
+    force: bool = False,
 ) -> ImportCounts:
     """Turn the rows of a file into problems: by the name of a layout, or by `field=column` pairs.
 
     Rows that cannot be read are left out, or with `is_strict` nothing is written. Answers that came
-    with the rows go into a rollout file beside it.
+    with the rows go into a rollout file beside it. Files are replaced only by `force`.
     """
     if out.suffix != ".jsonl":
         raise ConfigError(f"--out {out} should end in .jsonl: problems are written as JSON lines")
     if out.resolve() == file.resolve():
         raise ConfigError(f"--out {out} is the file to import: choose another name")
+    check_overwrite(out, force=force)
     plan = _choose_plan(format, map, task, split)
     with progress_bar("import", file.stat().st_size if file.is_file() else 0) as advance:
         counts = import_rows(file, out, plan, is_strict=is_strict, advance=advance)
@@ -138,12 +140,19 @@ def import_file(
 
 
 def make_problems(
-    task: str, n: int, *, out: Path, level: float | None = None, seed: int = 0
+    task: str,
+    n: int,
+    *,
+    out: Path,
+    level: float | None = None,
+    seed: int = 0,
+    force: bool = False,
 ) -> int:
     """Write n different problems of a task. Levels 1 to 5 are fifths of the difficulty, a fraction
-    is itself."""
+    is itself. A file is replaced only by `force`."""
     if n < 1:
         raise ConfigError(f"-n {n} should be at least 1")
+    check_overwrite(out, force=force)
     source = make_task(task)
     wanted = None if level is None else _parse_level(level)
     with progress_bar("make", n) as advance:

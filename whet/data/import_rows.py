@@ -6,7 +6,7 @@ Rows are streamed. A bad row is left out and named, or stops the import where th
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from whet.data.importers.base import Answer, ParsedRow
 from whet.data.row_files import Advance, Row, SourceRow, iterate_rows
 from whet.errors import ConfigError, DataError
 from whet.store.files import atomic_path, write_rows
-from whet.store.rollouts import write_rollouts
+from whet.store.rollouts import stream_rollouts
 from whet.tasks.registry import TASKS, make_task
 from whet.types import Problem, Rollout, Score, Split, Verdict
 from whet.user_code import is_reference
@@ -70,16 +70,16 @@ def import_rows(
     """
     counts = ImportCounts()
     seen = dict[str, str]()
-    answered = dict[str, list[Rollout]]()
+    answered = AnsweredProblems()
     with atomic_path(out) as new:
-        with new.open("wb") as lines:
+        with new.open("wb") as lines, stream_rollouts(rollout_file(out)) as add_rollouts:
             for row in iterate_rows(file, advance=advance):
                 try:
-                    problem, parsed, line = _parse_row(file, row, plan)
+                    problem, parsed, line = parse_row(file, row, plan)
                 except (ConfigError, DataError) as error:
                     if is_strict:
                         raise DataError(f"{file} {row.location}: {error}") from error
-                    id = _locate(file, row)
+                    id = locate_row(file, row)
                     bad = Unsupported(place=row.location, source_id=id, reason=str(error))
                     counts.unsupported.append(bad)
                     continue
@@ -87,19 +87,26 @@ def import_rows(
                     left_out = {"source_id": problem.source_id or "", "reason": parsed.unsupported}
                     counts.unsupported.append(Unsupported(place=row.location, **left_out))
                     continue
-                if not (parsed.answers and problem.id in answered):
+                if not (parsed.has_replies and problem.id in answered):
                     lines.write(line)
                     _count(counts, problem, row.location, seen)
                 if parsed.answers:
-                    _add_answers(answered.setdefault(problem.id, []), problem, parsed.answers)
-        if not counts.num_problems:
-            raise DataError(_explain_empty(file, counts))
-        if answered:
-            write_rollouts(rollout_file(out), [tuple(rollouts) for rollouts in answered.values()])
+                    add_rollouts(answered.add(problem, parsed.answers))
+            if not counts.num_problems:
+                raise DataError(_explain_empty(file, counts))
         if counts.unsupported:
             write_rows(unsupported_file(out), map(asdict, counts.unsupported))
-        counts.num_rollouts = sum(len(rollouts) for rollouts in answered.values())
+        counts.num_rollouts = answered.num_answers
+    _remove_old(out, counts)
     return counts
+
+
+def _remove_old(out: Path, counts: ImportCounts) -> None:
+    """Remove what an earlier import wrote beside `out` and this one did not."""
+    if not counts.num_rollouts:
+        rollout_file(out).unlink(missing_ok=True)
+    if not counts.unsupported:
+        unsupported_file(out).unlink(missing_ok=True)
 
 
 def check_gradable(problem: Problem) -> None:
@@ -129,7 +136,7 @@ def unsupported_file(out: Path) -> Path:
     return out.with_suffix(".unsupported.jsonl")
 
 
-def _parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, ParsedRow, bytes]:
+def parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, ParsedRow, bytes]:
     """Read a row into a problem, and the line of strict JSON that is written for it."""
     source = plan.source or file.name
     try:
@@ -138,7 +145,7 @@ def _parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, P
             split=plan.default_split,
             override=plan.split,
             source=source,
-            location=_locate(file, row),
+            location=locate_row(file, row),
         )
         if parsed.unsupported is not None:
             return problem, parsed, b""
@@ -155,7 +162,7 @@ def _parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, P
         ) from error
 
 
-def _locate(file: Path, row: SourceRow) -> str:
+def locate_row(file: Path, row: SourceRow) -> str:
     return f"{file.name}:{row.location.split()[-1]}"
 
 
@@ -177,20 +184,41 @@ def _explain_empty(file: Path, counts: ImportCounts) -> str:
     return f"{file}{where} {first.place}: {first.reason}"
 
 
-def _add_answers(rollouts: list[Rollout], problem: Problem, answers: Sequence[Answer]) -> None:
-    """Add answers to those a problem has; all of them share one problem object."""
-    problem = rollouts[0].problem if rollouts else problem
-    for answer in answers:
-        model = answer.model or problem.source
-        score = None
-        if answer.is_good is not None:
-            verdict = Verdict.CORRECT if answer.is_good else Verdict.WRONG
-            parts = {"correct": float(answer.is_good)}
-            score = Score(verdict=verdict, parts=parts, note=answer.note)
-        number = len(rollouts)
-        rollouts.append(
-            Rollout.from_text(problem, answer.text, model=model, number=number, score=score)
-        )
+class AnsweredProblems:
+    """Numbers the answers to each problem; those of later rows belong to the first row's problem.
+
+    Only what rows of one problem can differ in is held.
+    """
+
+    def __init__(self) -> None:
+        self._counts = Counter[str]()
+        self._firsts = dict[str, tuple[str | None, float | None, Split]]()
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._counts
+
+    @property
+    def num_answers(self) -> int:
+        return self._counts.total()
+
+    def add(self, problem: Problem, answers: Sequence[Answer]) -> list[Rollout]:
+        """Make rollouts of answers to a problem."""
+        own = (problem.source_id, problem.level, problem.split)
+        source_id, level, split = self._firsts.setdefault(problem.id, own)
+        problem = replace(problem, source_id=source_id, level=level, split=split)
+        first = self._counts[problem.id]
+        self._counts[problem.id] += len(answers)
+        return [_to_rollout(problem, answer, n) for n, answer in enumerate(answers, start=first)]
+
+
+def _to_rollout(problem: Problem, answer: Answer, number: int) -> Rollout:
+    score = None
+    if answer.is_good is not None:
+        verdict = Verdict.CORRECT if answer.is_good else Verdict.WRONG
+        parts = {"correct": float(answer.is_good)}
+        score = Score(verdict=verdict, parts=parts, note=answer.note)
+    model = answer.model or problem.source
+    return Rollout.from_text(problem, answer.text, model=model, number=number, score=score)
 
 
 def stream_problems(file: Path) -> Iterator[Problem]:

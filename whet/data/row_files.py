@@ -9,6 +9,7 @@ import csv
 import gzip
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, time
@@ -32,6 +33,7 @@ BATCH_BYTES = 1 << 24
 """About how much is decoded at a time."""
 MAX_BATCH = 1024
 """Rows at a time: repeated text is small in the file and large in memory."""
+_NUMBERED = re.compile(rb'\{\s*"[0-9]+"\s*:\s*\{')
 Row = dict[str, Json]
 Advance = Callable[[int], None]
 """Called with the number of bytes of the file that were just read."""
@@ -110,10 +112,14 @@ def _to_row(file: Path, location: str, value: Json) -> SourceRow:
 
 
 def _read_json(file: Path, advance: Advance) -> Iterator[SourceRow]:
-    """Read a list of objects or lists; a file that starts with an object is read as JSON lines."""
+    """Read a list of objects or lists, an object of rows by number, an object over several lines,
+    or JSON lines."""
     with file.open("rb") as binary:
-        first = binary.read(_CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if first != b"[":
+        start = binary.read(_CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if _NUMBERED.match(start) or start.partition(b"\n")[0].strip() == b"{":
+        yield from _read_object(file, advance)
+        return
+    if start[:1] != b"[":
         yield from _read_json_lines(file, advance)
         return
     with file.open("rb") as binary:
@@ -122,6 +128,21 @@ def _read_json(file: Path, advance: Advance) -> Iterator[SourceRow]:
             name = "values" if isinstance(value, list) else "text"
             fields: Json = {name: value} if isinstance(value, list | str) else value
             yield _to_row(file, f"row {number}", fields)
+
+
+def _read_object(file: Path, advance: Advance) -> Iterator[SourceRow]:
+    """Read a file that is one object: a row, or rows by number, the id of those without one."""
+    size = file.stat().st_size
+    if size > MAX_ROW_BYTES:
+        raise DataError(f"{file} is one object of more than {MAX_ROW_BYTES >> 20} MiB, not a list")
+    advance(size)
+    whole = _parse(file, "row 1", file.read_text(encoding="utf-8-sig"))
+    if not all(key.isdecimal() for key in whole.fields):
+        yield whole
+        return
+    for number, (key, value) in enumerate(whole.fields.items(), start=1):
+        row = _to_row(file, f"row {number}", value)
+        yield SourceRow(location=row.location, fields={"id": key, **row.fields})
 
 
 def _read_csv(file: Path, advance: Advance, *, delimiter: str = ",") -> Iterator[SourceRow]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from math import isfinite, isinf
 from pathlib import Path
 
-from whet.errors import DataError
+from whet.errors import ConfigError, DataError
 from whet.types import Json, compact
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -58,6 +58,13 @@ def check_target(path: Path) -> None:
         raise DataError(f"cannot write {path}: it is {what}; choose another --out")
 
 
+def check_overwrite(path: Path, *, force: bool) -> None:
+    """Refuse to replace a file that is there, unless that is asked for; see `check_target`."""
+    check_target(path)
+    if path.exists() and not force:
+        raise ConfigError(f"{path} is there already: add --force to replace it")
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to; it replaces `path` once it is complete and on disk."""
@@ -73,6 +80,37 @@ def atomic_path(path: Path) -> Iterator[Path]:
         except BaseException:
             new.unlink(missing_ok=True)
             raise
+
+
+@contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder to fill; it replaces `folder` once it is complete and on disk."""
+    new = folder.with_name(f".{folder.name}.new")
+    old = folder.with_name(f".{folder.name}.old")
+    with write_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if old.exists() and not folder.exists():  # killed between the two renames below
+            old.rename(folder)
+        _remove_folder(new)
+        new.mkdir()
+        try:
+            yield new
+            for path in (*new.iterdir(), new):
+                sync(path)
+            _remove_folder(old)
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
+            sync(folder.parent)
+        except BaseException:
+            _remove_folder(new)
+            raise
+        _remove_folder(old)
+
+
+def _remove_folder(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +20,8 @@ T = TypeVar("T")
 Number = TypeVar("Number", bound=np.generic)
 PLAIN_COLUMNS = ("id", "group", "model", "version", "text", "reward")
 """Columns whose cells are read as they are."""
+BUFFERED_CHARS = 1 << 24
+"""Characters of answers that a stream holds before it writes them."""
 
 
 def write_rollouts(path: Path, groups: Iterable[Group]) -> None:
@@ -27,6 +29,40 @@ def write_rollouts(path: Path, groups: Iterable[Group]) -> None:
     columns = _to_columns([rollout for group in groups for rollout in group])
     with atomic_path(path) as new:
         pq.write_table(pa.table(columns), new, compression="zstd")
+
+
+@contextmanager
+def stream_rollouts(path: Path) -> Iterator[Callable[[Sequence[Rollout]], None]]:
+    """Yield a function that adds rollouts to a new file, without holding all of them.
+
+    The file is whole or not there; without a rollout there is none.
+    """
+    buffer: list[Rollout] = []
+    num_chars = 0
+    writers: list[pq.ParquetWriter] = []
+    with ExitStack() as stack:
+
+        def flush() -> None:
+            nonlocal num_chars
+            table = pa.table(_to_columns(buffer))
+            if not writers:
+                new = stack.enter_context(atomic_path(path))
+                writer = pq.ParquetWriter(new, table.schema, compression="zstd")
+                writers.append(stack.enter_context(writer))
+            writers[0].write_table(table)
+            buffer.clear()
+            num_chars = 0
+
+        def add(rollouts: Sequence[Rollout]) -> None:
+            nonlocal num_chars
+            buffer.extend(rollouts)
+            num_chars += sum(len(rollout.text) for rollout in rollouts)
+            if num_chars >= BUFFERED_CHARS:
+                flush()
+
+        yield add
+        if buffer:
+            flush()
 
 
 def read_rollouts(path: Path) -> list[Rollout]:

@@ -6,7 +6,7 @@ A user's own is a function of a row's `Fields`, by file and name: `--format my_r
 
 from importlib.resources import files
 
-from whet.data.importers import choice, code, graphs, logic, mapped, math, outputs, verl
+from whet.data.importers import choice, code, graphs, logic, mapped, math, outputs, tables, verl
 from whet.data.importers.base import Fields, Format, ParsedRow, Reader
 from whet.data.importers.mapped import parse_split
 from whet.errors import ConfigError, DataError
@@ -14,7 +14,7 @@ from whet.user_code import is_reference, load_function
 
 
 def _read_table() -> dict[str, Format]:
-    families = (math, choice, logic, graphs, code, outputs, verl, mapped)
+    families = (math, choice, tables, logic, graphs, code, outputs, verl, mapped)
     readers = {name: read for family in families for name, read in family.READERS.items()}
     formats = {}
     lines = files(__name__).joinpath("formats.md").read_text(encoding="utf-8").splitlines()
@@ -24,7 +24,7 @@ def _read_table() -> dict[str, Format]:
         formats[name] = Format(
             about=about,
             required=tuple(required.strip().split(", ")) if required else (),
-            optional=tuple(optional.split(", ")) if optional else (),
+            optional=None if optional == "*" else tuple(optional.split(", ")) if optional else (),
             split=parse_split(split),
             read=readers[name],
         )

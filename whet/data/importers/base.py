@@ -132,6 +132,8 @@ class Answer:
     is_good: bool | None = None
     """True for a chosen or correct answer, False for a rejected or wrong one, None if unknown."""
     note: str = ""
+    is_worked: bool = False
+    """Whether it is the solution that a dataset gives for its own problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +154,11 @@ class ParsedRow:
     answers: tuple[Answer, ...] = ()
     unsupported: str | None = None
     """Why the row cannot be graded here; such rows are left out and listed."""
+
+    @property
+    def has_replies(self) -> bool:
+        """Whether the row is about its answers, so that another row may answer the same problem."""
+        return any(not answer.is_worked for answer in self.answers)
 
     def to_problem(
         self, *, split: Split, override: Split | None, source: str, location: str
@@ -211,6 +218,17 @@ def user(*parts: str) -> tuple[Message, ...]:
     """Make one user message of paragraphs; empty ones are left out."""
     paragraphs = [part.strip() for part in parts if part.strip()]
     return (Message(role="user", content="\n\n".join(paragraphs)),)
+
+
+def worked_answer(solution: str, gold: str) -> Answer:
+    r"""Keep a worked solution as an answer to imitate, in the form that the prompt asks for.
+
+    >>> worked_answer("1 + 1 is 2.", "2").text
+    '1 + 1 is 2.\n\n\\boxed{2}'
+    """
+    text = solution.strip()
+    ended = text if "\\boxed" in text else f"{text}\n\n\\boxed{{{gold}}}"
+    return Answer(text=ended, is_worked=True)
 
 
 def split_last(chat: tuple[Message, ...], name: str) -> tuple[tuple[Message, ...], str]:

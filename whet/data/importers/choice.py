@@ -12,8 +12,10 @@ from whet.data.importers.base import (
     show,
     to_level,
     user,
+    worked_answer,
 )
 from whet.errors import DataError
+from whet.rng import stream
 from whet.tasks.qa import ifeval
 from whet.tasks.qa import livebench as exact
 from whet.types import Json
@@ -45,7 +47,10 @@ LABELS = {"proved": "True", "disproved": "False", "unknown": "Uncertain"}
 
 def aqua(row: Fields) -> ParsedRow:
     """Read options such as `A)21`."""
-    return choice(row.text("question"), _split_labels(row.texts("options")), row.text("correct"))
+    letter = row.text("correct")
+    parsed = choice(row.text("question"), _split_labels(row.texts("options")), letter)
+    rationale = row.optional_text("rationale")
+    return replace(parsed, answers=(worked_answer(rationale, letter),) if rationale else ())
 
 
 def sat_math(row: Fields) -> ParsedRow:
@@ -74,6 +79,21 @@ def mmlu(row: Fields) -> ParsedRow:
             f"field 'answer' should be an index below {len(options)}, not {row['answer']}"
         )
     return choice(row.text("question"), options, LETTERS[int(index)])
+
+
+def gpqa(row: Fields) -> ParsedRow:
+    """Put the right answer among the wrong ones, in an order that depends on the question alone."""
+    right = row.text("Correct Answer").strip()
+    options = [right, *(row.text(f"Incorrect Answer {number}").strip() for number in (1, 2, 3))]
+    question = row.text("Question").strip()
+    stream(0, "gpqa", question).shuffle(options)
+    return choice(question, by_letter(options), LETTERS[options.index(right)])
+
+
+def supergpqa(row: Fields) -> ParsedRow:
+    """Read up to ten options, in the order of the row."""
+    options = by_letter(row.texts("options"))
+    return choice(row.text("question").strip(), options, row.text("answer_letter"))
 
 
 def gaokao_qa(row: Fields) -> ParsedRow:
@@ -240,6 +260,8 @@ def tabmwp(row: Fields) -> ParsedRow:
     unit = row.optional_text("unit")
     payload: dict[str, Json] = {"unit": unit} if unit else {}
     choices = row.texts("choices") if row.get("choices") else []
+    solution = row.optional_text("solution")
+    gold = row.scalar("answer")
     return ParsedRow(
         task="table",
         prompt=user(
@@ -250,8 +272,9 @@ def tabmwp(row: Fields) -> ParsedRow:
             f"Choose one of: {'; '.join(choices)}" if choices else "",
             BOXED,
         ),
-        answer=row.scalar("answer"),
+        answer=gold,
         payload=payload,
+        answers=(worked_answer(solution, gold),) if solution else (),
         level=to_level(row.number("grade"), 8) if row.get("grade") is not None else None,
     )
 
@@ -278,6 +301,8 @@ READERS: dict[str, Reader] = {
     "aqua": aqua,
     "sat_math": sat_math,
     "mmlu_stem": mmlu,
+    "gpqa": gpqa,
+    "supergpqa": supergpqa,
     "gaokao_math_qa": gaokao_qa,
     "gaokao2024_mix": mixed_exam,
     "cn_middle_school": mixed_exam,

@@ -12,6 +12,7 @@ from functools import partial
 
 from whet.data.importers.base import Fields, ParsedRow, Reader, parse_json, show, to_level, user
 from whet.errors import DataError
+from whet.rng import derive
 from whet.tasks.code import code_stdin, code_tests, prediction, tests_text
 from whet.tasks.code.prediction import Direction
 from whet.types import Json, Message, Problem
@@ -124,6 +125,32 @@ def taco(row: Fields) -> ParsedRow:
         answer=first if isinstance(first, str) else None,
         source_id=row.row_id("problem_id", "id", "url"),
     )
+
+
+def primeintellect(row: Fields) -> ParsedRow:
+    """Read PrimeIntellect's tests: calls of a function by its name, or inputs and outputs."""
+    question = row.text("problem")
+    tests = [Fields(test) for test in _list_tests(row)]
+    kinds = {test.text("type") for test in tests}
+    pairs = [(test.get("input"), test.get("output")) for test in tests]
+    solutions = row.entries("solutions") if row.get("solutions") is not None else []
+    answer = next((text for text in solutions if isinstance(text, str) and text.strip()), None)
+    if kinds == {"stdin_stdout"}:
+        return replace(stdin_problem(question, pairs), answer=answer)
+    if kinds != {"function_call"}:
+        raise DataError(f"tests should be function_call or stdin_stdout, not {', '.join(kinds)}")
+    name = tests[0].text("fn_name")
+    calls = [_write_call(given, wanted) for given, wanted in pairs]
+    prompt = user(question, f"Name it `{name}`.", FUNCTION)
+    return function_problem(prompt, name, [PLAIN, *calls], setup="", answer=answer)
+
+
+def _list_tests(row: Fields) -> list[dict[str, Json]]:
+    cases = Fields(tests=parse_json(row.get("tests"))).entries("tests")
+    objects = [case for case in cases if isinstance(case, dict)]
+    if not objects or len(objects) < len(cases):
+        raise DataError("field 'tests' should be a list of objects with type, input and output")
+    return objects
 
 
 def in_and_out(question: str, tests: Fields, starter: str) -> ParsedRow:
@@ -248,6 +275,12 @@ def read_cruxeval(direction: Direction, row: Fields) -> ParsedRow:
     )
 
 
+def codeio_either(row: Fields) -> ParsedRow:
+    """Ask for the input or the output, by the toss of a coin that depends on the program alone."""
+    is_input = derive(0, "codeio", row.text("refcode")) % 2
+    return read_codeio("input" if is_input else "output", row)
+
+
 def read_codeio(direction: Direction, row: Fields) -> ParsedRow:
     """Ask about the first of several pairs of input and output."""
     pairs = row.entries("ios")
@@ -284,6 +317,8 @@ READERS: dict[str, Reader] = {
     "taco": taco,
     "cruxeval_i": partial(read_cruxeval, "input"),
     "cruxeval_o": partial(read_cruxeval, "output"),
+    "primeintellect": primeintellect,
+    "codeio": codeio_either,
     "codeio_i": partial(read_codeio, "input"),
     "codeio_o": partial(read_codeio, "output"),
 }

@@ -1,8 +1,18 @@
 """Puzzles and algorithms: knights and knaves, zebra tables, orderings, the 24 game, CLRS-Text."""
 
 import json
+from dataclasses import replace
 
-from whet.data.importers.base import Answer, Fields, ParsedRow, Reader, show, to_level, user
+from whet.data.importers.base import (
+    Answer,
+    Fields,
+    ParsedRow,
+    Reader,
+    parse_json,
+    show,
+    to_level,
+    user,
+)
 from whet.errors import DataError
 from whet.tasks.game24 import Game24
 from whet.tasks.literals import Tree, parse
@@ -20,6 +30,17 @@ PRINTOUT = (
     "Carry out the algorithm and print what belongs behind the last colon, in the same notation, "
     "nothing else."
 )
+GRIDS = (
+    "Each pair of grids below follows one rule, which turns the input into the output. Find the "
+    "rule and apply it to the last input."
+)
+GRID = (
+    "End with the output grid as a list of rows between answer tags: <answer>[[...], ...]</answer>"
+)
+MAX_PAIRS = 6
+"""Examples that are shown of an ARC task, as in Reasoning360."""
+HIDDEN = "___"
+"""What ZebraLogic's public file has in place of a solution."""
 TABLE = "End with the whole table as JSON between answer tags: "
 
 
@@ -87,6 +108,78 @@ def zebralogic(row: Fields) -> ParsedRow:
     )
 
 
+def zebralogic_table(row: Fields) -> ParsedRow:
+    """Read ZebraLogic's own rows; their solutions are blank in the public file."""
+    solution = row.table("solution")
+    header = solution.texts("header")
+    parsed = zebralogic(Fields(puzzle=row.text("puzzle"), header=list[Json](header)))
+    houses: dict[str, Json] = {}
+    for cells in solution.entries("rows"):
+        if not isinstance(cells, list) or len(cells) != len(header):
+            raise DataError(
+                f"a row of 'solution' should have {len(header)} cells, not {show(cells)}"
+            )
+        house, *values = (str(cell) for cell in cells)
+        houses[f"House {house}"] = dict(zip(header[1:], values, strict=True))
+    is_hidden = any(HIDDEN in str(values) for values in houses.values()) or not houses
+    answer = None if is_hidden else json.dumps(houses, ensure_ascii=False)
+    return replace(parsed, answer=answer)
+
+
+def arc(row: Fields) -> ParsedRow:
+    """Read an ARC task: pairs to learn from, and the first of its tests."""
+    pairs = [_read_pair(pair, "train") for pair in row.entries("train")]
+    tests = [_read_pair(pair, "test") for pair in row.entries("test")]
+    if not pairs or not tests:
+        raise DataError("fields 'train' and 'test' should each hold a pair of grids")
+    return _grid_problem(pairs[:MAX_PAIRS], *tests[0])
+
+
+def barc(row: Fields) -> ParsedRow:
+    """Read BARC's pairs; the one behind those that are shown is asked for."""
+    pairs = [_read_pair(pair, "examples") for pair in row.entries("examples")]
+    if len(pairs) < 2:
+        raise DataError("field 'examples' should hold at least two pairs of grids")
+    shown = min(len(pairs) - 1, MAX_PAIRS)
+    return _grid_problem(pairs[:shown], *pairs[shown])
+
+
+def _grid_problem(pairs: list[tuple[Json, Json]], asked: Json, gold: Json) -> ParsedRow:
+    examples = [
+        f"Example {number}\nInput: {json.dumps(given)}\nOutput: {json.dumps(wanted)}"
+        for number, (given, wanted) in enumerate(pairs, start=1)
+    ]
+    prompt = user(GRIDS, *examples, f"Input: {json.dumps(asked)}", GRID)
+    return ParsedRow(task="arc", prompt=prompt, answer=json.dumps(gold))
+
+
+def _read_pair(pair: Json, name: str) -> tuple[Json, Json]:
+    """Read two grids, `{"input", "output"}` or a list of both; cells may be written as floats."""
+    parts = [pair.get("input"), pair.get("output")] if isinstance(pair, dict) else pair
+    if not isinstance(parts, list) or len(parts) != 2:
+        raise DataError(f"field {name!r} should hold pairs of an input and an output grid")
+    given, wanted = (_read_grid(part, name) for part in parts)
+    return given, wanted
+
+
+def _read_grid(value: Json, name: str) -> Json:
+    rows = parse_json(value)
+    grid: list[Json] = []
+    for cells in rows if isinstance(rows, list) else [None]:
+        numbers = [_read_cell(cell) for cell in cells] if isinstance(cells, list) else [None]
+        if None in numbers or not numbers:
+            raise DataError(f"field {name!r} should hold grids of numbers, not {show(rows)}")
+        grid.append(list[Json](numbers))
+    if not grid:
+        raise DataError(f"field {name!r} has a grid without rows")
+    return grid
+
+
+def _read_cell(cell: Json) -> int | None:
+    is_number = isinstance(cell, int | float) and not isinstance(cell, bool)
+    return int(cell) if is_number and float(cell).is_integer() else None
+
+
 def clrs(row: Fields) -> ParsedRow:
     size = int(row.number("length"))
     return ParsedRow(
@@ -140,6 +233,9 @@ READERS: dict[str, Reader] = {
     "zebra_puzzle": zebra,
     "ordering_puzzle": ordering,
     "zebralogic_prompts": zebralogic,
+    "zebralogic": zebralogic_table,
+    "arc": arc,
+    "barc": barc,
     "clrs_text": clrs,
     "game24": game24,
 }

@@ -58,7 +58,7 @@ class Mapped:
     task: str | None
 
     def parse(self, row: Mapping[str, Json]) -> ParsedRow:
-        fields = Fields({name: _column(row, column) for name, column in self.columns.items()})
+        fields = Fields({name: read_column(row, column) for name, column in self.columns.items()})
         payload = {
             name.removeprefix("payload."): value
             for name, value in fields.items()
@@ -194,16 +194,19 @@ def _level(fields: Fields) -> float | None:
     return level
 
 
-def _column(row: Mapping[str, Json], path: str) -> Json:
-    """Read a column by its name, or by a path with dots."""
+def read_column(row: Mapping[str, Json], path: str) -> Json:
+    """Read a column by its name, or by a path with dots; a number picks an item of a list."""
     if path in row:
         return row[path]
     value: Json = dict(row)
     for name in path.split("."):
         inner = parse_json(value)
-        if not isinstance(inner, dict) or name not in inner:
+        if isinstance(inner, list) and name.isdecimal() and int(name) < len(inner):
+            value = inner[int(name)]
+        elif isinstance(inner, dict) and name in inner:
+            value = inner[name]
+        else:
             raise DataError(f"has no column {path!r}; its columns are {', '.join(row)}")
-        value = inner[name]
     return value
 
 

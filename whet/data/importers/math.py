@@ -1,14 +1,25 @@
 """Benchmarks of mathematics: word problems, competitions, textbooks, Chinese examinations."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from whet.data.importers.base import BOXED, Fields, ParsedRow, Reader, to_level, user
+from whet.data.importers.base import (
+    BOXED,
+    Answer,
+    Fields,
+    ParsedRow,
+    Reader,
+    to_level,
+    user,
+    worked_answer,
+)
 from whet.errors import DataError
 from whet.text.final_answer import match_braces
 from whet.types import Json
 
 _UNIT = re.compile(r"\s\([^()]*\)$")
+_CALCULATION = re.compile(r"<<[^<>]*>>")
+"""GSM8K's notes for a calculator: `48/2 = <<48/2=24>>24`."""
 
 
 def question(
@@ -17,16 +28,19 @@ def question(
     level: str = "",
     grades: int = 5,
     extract: Callable[[str], str] = str,
+    solution: str = "solution",
 ) -> Reader:
     """Read rows by the names of their fields; a question in several is joined.
 
-    `extract` takes the answer out of a text that holds more than it.
+    `extract` takes the answer out of a text that holds more than it; `solution` is the field of a
+    worked solution, which rows may lack.
     """
 
     def read(row: Fields) -> ParsedRow:
         gold = row.reference(answer) if extract is str else extract(row.text(answer))
         text = " ".join(row.text(name).strip() for name in names)
-        return math_problem(text, gold, level=_read_grade(row, level, grades) if level else None)
+        grade = _read_grade(row, level, grades) if level else None
+        return math_problem(text, gold, level=grade, solutions=[row.get(solution)])
 
     return read
 
@@ -38,14 +52,31 @@ def olympiadbench(row: Fields) -> ParsedRow:
     question = "\n\n".join(part for part in parts if part)
     is_list = isinstance(row.get("final_answer"), list)
     answers = row.texts("final_answer") if is_list else [row.scalar("final_answer")]
-    return math_problem(question, *answers, payload=allowed)
+    given = row.get("solution")
+    solutions = given if isinstance(given, list) else [given]
+    return math_problem(question, *answers, payload=allowed, solutions=solutions)
 
 
 def deepmath(row: Fields) -> ParsedRow:
     """Read DeepMath's rows, whose difficulty goes from -1 to 10."""
     grade = row.get("difficulty")
     level = None if grade is None else min(max(row.number("difficulty") / 10, 0.0), 1.0)
-    return math_problem(row.text("question"), row.scalar("final_answer"), level=level)
+    solutions = [row.get(f"r1_solution_{number}") for number in (1, 2, 3)]
+    answer = row.scalar("final_answer")
+    return math_problem(row.text("question"), answer, level=level, solutions=solutions)
+
+
+def gsm8k(row: Fields) -> ParsedRow:
+    """Read a worked solution that ends with the answer, without its notes for a calculator."""
+    steps, _, _ = row.text("answer").rpartition("####")
+    gold = after_hashes(row.text("answer"))
+    return math_problem(row.text("question"), gold, solutions=[_CALCULATION.sub("", steps)])
+
+
+def livemathbench(row: Fields) -> ParsedRow:
+    """Read LiveMathBench, whose questions of choice have their options beside them."""
+    options = row.texts("options") if row.get("options") else []
+    return math_problem(" ".join([row.text("question"), *options]), row.scalar("answer"))
 
 
 def cloze(row: Fields) -> ParsedRow:
@@ -91,7 +122,9 @@ def math_problem(
     id: str | None = None,
     level: float | None = None,
     payload: Mapping[str, Json] | None = None,
+    solutions: Sequence[Json] = (),
 ) -> ParsedRow:
+    """Make a problem of a question and its answers; of the solutions, those that are texts."""
     golds = [answer.strip() for answer in answers]
     several: dict[str, Json] = {"answers": list[Json](golds)} if len(golds) > 1 else {}
     return ParsedRow(
@@ -101,7 +134,13 @@ def math_problem(
         payload={**several, **(payload or {})},
         level=level,
         source_id=id,
+        answers=_list_worked(solutions, golds[0]),
     )
+
+
+def _list_worked(solutions: Sequence[Json], gold: str) -> tuple[Answer, ...]:
+    texts = [text for text in solutions if isinstance(text, str) and text.strip()]
+    return tuple(worked_answer(text, gold) for text in texts if gold)
 
 
 def _read_grade(row: Fields, name: str, grades: int) -> float:
@@ -116,8 +155,8 @@ def _read_grade(row: Fields, name: str, grades: int) -> float:
 
 
 READERS: dict[str, Reader] = {
-    "gsm8k_test": question("question", extract=after_hashes),
-    "gsm8k_train": question("question", extract=after_hashes),
+    "gsm8k_test": gsm8k,
+    "gsm8k_train": gsm8k,
     "math500": question("problem", level="level"),
     "math_test": question("problem", answer="solution", level="level", extract=last_box_text),
     "math_train": question("problem", level="difficulty"),
@@ -127,9 +166,11 @@ READERS: dict[str, Reader] = {
     "amc23": question("problem"),
     "deepmath": deepmath,
     "deepscaler": question("problem"),
+    "numina": question("problem"),
     "bigmath": question("problem"),
     "minerva_math": question("problem", answer="solution", extract=last_box_text),
     "olympiadbench": olympiadbench,
+    "livemathbench": livemathbench,
     "gaokao2023en": question("question"),
     "gaokao_math_cloze": cloze,
     "cmath": question("question", level="grade", grades=6),

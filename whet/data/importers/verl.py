@@ -345,7 +345,7 @@ def _by_name(table: Mapping[Build, str]) -> dict[str, Build]:
 STOCK = _by_name(
     {
         mathematics: "openai/gsm8k lighteval/MATH DigitalLearningGmbH/MATH-lighteval "
-        "HuggingFaceH4/MATH-500 math_dapo* aime* numina_*",
+        "HuggingFaceH4/MATH-500 math_dapo* aime* numina_* train-math-*",
         program: "apps taco codecontests codeforces",
         knights: "kk_logic",
         countdown: "countdown",

@@ -1,0 +1,145 @@
+"""Sources: training and evaluation sets, each described by one TOML file in this folder.
+
+A file says where the rows are (hub id or local names), how they are read, which are kept, how they
+are split and what the prompt is. A user's own source is such a file, given by its path.
+"""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from whet.config import Config, load_settings
+from whet.data.importers import find_format
+from whet.data.importers.mapped import parse_mapping
+from whet.data.sources.rules import Rule
+from whet.data.splits import split_by_hash
+from whet.errors import ConfigError
+from whet.tasks.registry import TASKS
+from whet.types import Split
+from whet.user_code import is_reference
+
+FOLDER = Path(str(files(__name__)))
+Seen = Literal["rows", "schema", "unknown"]
+
+
+class SourceFile(Config):
+    """Files of rows that are read alike."""
+
+    names: tuple[str, ...] = Field(min_length=1)
+    """Patterns of their paths, in the hub's repository or in the folder of raw files."""
+    split: Split | Mapping[Split, float] | None = None
+    """The split of the rows, or fractions by the hash of their prompt; None takes the rows' own."""
+    hub: str | None = None
+    """Another repository than the source's."""
+    format: str | None = None
+    """Another layout than the source's."""
+    rows: int | None = Field(default=None, ge=1)
+    """Read only this many from the beginning of each file."""
+
+
+class SourcePrompt(Config):
+    """Changes to the prompt that the layout makes of a row."""
+
+    system: str | None = None
+    """The system message; an empty text removes the row's, None keeps it."""
+    remove: tuple[str, ...] = ()
+    """Texts that are cut out of the question."""
+    template: str = "{prompt}"
+    """The last message, with the question in place of `{prompt}`."""
+
+
+class Source(Config):
+    """A training or evaluation set, as one TOML file describes it."""
+
+    about: str
+    """What it is, in a few words."""
+    tasks: tuple[str, ...] = Field(min_length=1)
+    """The tasks of its problems; rows of other tasks are left out. Mapped rows are the first's."""
+    files: tuple[SourceFile, ...] = Field(min_length=1)
+    """Where the rows are. A problem that is in several files stays in the first."""
+    hub: str | None = None
+    """The dataset's id on the Hugging Face hub."""
+    revision: str = "main"
+    """A branch, tag or commit of the hub's repository."""
+    where: str = ""
+    """Where the files can be had, if not from the hub."""
+    format: str | None = None
+    """The layout of the rows, as `whet data import --format` takes it."""
+    map: Mapping[str, str] = {}
+    """Columns by field, as `whet data import --map` takes them, in place of a layout."""
+    attach: Mapping[str, str] = {}
+    """JSON files that belong to a row, by the column they fill; `{column}` is the row's own."""
+    ignore: tuple[str, ...] = ()
+    """Columns that the layout does not know and that are not needed."""
+    keep: tuple[Rule, ...] = ()
+    """Rules; a row that breaks one is left out and counted."""
+    prompt: SourcePrompt = SourcePrompt()
+    sample: Mapping[Split, int] = {}
+    """The most problems of a split; those with the smallest hash stay."""
+    seed: int = 42
+    """Another seed splits and samples in another way."""
+    cite: str = ""
+    """The script or public file that the schema is from."""
+    seen: Seen = "unknown"
+    """Whether rows were read, only their schema is known, or neither."""
+
+    @property
+    def splits(self) -> list[str]:
+        """List the splits that its files are for, in the order of the files."""
+        names: list[str] = []
+        for file in self.files:
+            given = [file.split] if isinstance(file.split, str) else list(file.split or ["rows'"])
+            names += [name for name in given if name not in names]
+        return names
+
+
+def load_source(name: str) -> tuple[Source, Path]:
+    """Load a source by its name, or a user's own by the path of its file."""
+    is_path = name.endswith(".toml")
+    known = list_sources()
+    if not is_path and name not in known:
+        close = get_close_matches(name, known, n=1)
+        hint = f'did you mean "{close[0]}"? ' if close else ""
+        raise ConfigError(
+            f"there is no source {name!r}; {hint}`whet data prepare --list` lists them, and a file "
+            "of your own such as my_source.toml is one too"
+        )
+    path = Path(name).expanduser() if is_path else FOLDER / f"{name}.toml"
+    source = load_settings(Source, path, ()).config
+    try:
+        _check(source)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return source, path
+
+
+def list_sources() -> list[str]:
+    """List the names of the sources that come with whet."""
+    return sorted(file.stem for file in FOLDER.glob("*.toml"))
+
+
+def _check(source: Source) -> None:
+    """Refuse what cannot be meant, before a file is looked for."""
+    for file in source.files:
+        layout = file.format or source.format
+        if (layout is None) == (not source.map):
+            raise ConfigError("give either a format or a map for every file, not both or neither")
+        if layout is not None:
+            find_format(layout)
+        if isinstance(file.split, Mapping):
+            split_by_hash("", file.split, source.seed)
+        if file.hub is None and source.hub is None and not source.where:
+            raise ConfigError("give hub, or say in where the files can be had")
+    if source.map:
+        parse_mapping([f"{field}={column}" for field, column in source.map.items()], "math")
+    if "{prompt}" not in source.prompt.template:
+        raise ConfigError("prompt.template should have {prompt} where the question belongs")
+    for task in source.tasks:
+        if task not in TASKS and not is_reference(task):
+            raise ConfigError(f"there is no task {task!r}; known are {', '.join(TASKS)}")
+    for rule in source.keep:
+        rule.check()

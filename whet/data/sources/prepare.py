@@ -1,0 +1,286 @@
+"""Prepare a source: its raw rows become a folder of problems as the stages read them.
+
+Rows are streamed. The folder is written whole or not at all, with a `source.json` that says what it
+was made of.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+from whet.data.import_rows import (
+    AnsweredProblems,
+    ImportPlan,
+    locate_row,
+    parse_row,
+    rollout_file,
+)
+from whet.data.importers import find_format
+from whet.data.importers.base import Answer, Fields, ParsedRow
+from whet.data.importers.mapped import parse_mapping
+from whet.data.problems import problem_file
+from whet.data.row_files import Advance, Row, SourceRow, iterate_rows
+from whet.data.sources import Source, SourceFile, SourcePrompt
+from whet.data.sources.raw_files import RawFile
+from whet.data.sources.sampling import SplitWriter
+from whet.data.splits import split_by_hash
+from whet.errors import ConfigError, DataError
+from whet.store.files import atomic_folder, hash_file, read_json, sha256, to_line, write_json
+from whet.types import Json, Message, Problem, Split
+
+PROVENANCE = "source.json"
+LEFT_OUT = "left_out.jsonl"
+"""The rows that cannot be read or graded, each with the reason; those that rules leave out are
+only counted."""
+MAX_REASONS = 1000
+"""Different reasons that are counted one by one."""
+OTHER = "other reasons"
+REPEAT = "repeats the problem of an earlier row"
+
+_PLAIN_NAME = re.compile(r"[\w-][\w.-]*")
+
+
+@dataclass(kw_only=True)
+class PrepareCounts:
+    """Rows that a preparation has read so far, by outcome."""
+
+    rows: int = 0
+    problems: Counter[Split] = field(default_factory=Counter)
+    tasks: Counter[str] = field(default_factory=Counter)
+    answers: Counter[Split] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    firsts: dict[str, str] = field(default_factory=dict)
+    """The first row that was left out for a reason."""
+    num_listed: int = 0
+
+    def leave_out(self, reason: str, place: str) -> None:
+        if reason not in self.left_out and len(self.left_out) >= MAX_REASONS:
+            reason = OTHER
+        self.left_out[reason] += 1
+        self.firsts.setdefault(reason, place)
+
+
+def prepare_source(
+    source: Source,
+    raw_files: list[RawFile],
+    out: Path,
+    *,
+    name: str,
+    definition: Path,
+    limit: int | None = None,
+    advance: Advance | None = None,
+) -> PrepareCounts:
+    """Write a folder of problems, replacing one that was prepared before.
+
+    `limit` stops reading a file after as many problems. A file of which no row can be read is
+    refused with the first reason, which names the field.
+    """
+    check_replaceable(out)
+    counts = PrepareCounts()
+    with atomic_folder(out) as folder:
+        with ExitStack() as stack:
+            run = _Run(source, name, folder, counts, stack)
+            for raw in raw_files:
+                run.read(raw, limit, advance)
+            run.finish()
+        if not counts.problems:
+            raise DataError(_explain_empty(name, counts))
+        if not counts.num_listed:
+            (folder / LEFT_OUT).unlink()
+        write_json(folder / PROVENANCE, _describe(name, definition, raw_files, counts, limit))
+    return counts
+
+
+def check_replaceable(out: Path) -> None:
+    """Refuse to replace a folder that no preparation has written."""
+    if out.exists() and not (out / PROVENANCE).is_file():
+        raise ConfigError(
+            f"{out} has no {PROVENANCE}, so it was not prepared from a source and is not replaced: "
+            "choose another --out"
+        )
+
+
+class _Run:
+    """One preparation: the files it writes, and what it has seen."""
+
+    def __init__(
+        self, source: Source, name: str, folder: Path, counts: PrepareCounts, stack: ExitStack
+    ) -> None:
+        self._source = source
+        self._name = name
+        self._folder = folder
+        self._counts = counts
+        self._stack = stack
+        self._listed = stack.enter_context((folder / LEFT_OUT).open("wb"))
+        self._writers: dict[Split, SplitWriter] = {}
+        self._splits: dict[str, Split] = {}
+        self._answered = AnsweredProblems()
+
+    def read(self, raw: RawFile, limit: int | None, advance: Advance | None) -> None:
+        """Write the problems of a file's rows."""
+        plan = make_plan(self._source, self._name, raw.file)
+        num_read = num_kept = 0
+        first = ""
+        rows = iterate_rows(raw.path, advance=advance)
+        for row in islice(rows, raw.file.rows):
+            self._counts.rows += 1
+            try:
+                is_new = self._add(raw, row, plan)
+            except (ConfigError, DataError) as error:
+                first = first or f"{raw.path} {row.location}: {error}"
+                self._list(raw, row, str(error))
+                continue
+            num_read += 1
+            num_kept += is_new
+            if limit is not None and num_kept >= limit:
+                break
+        if first and not num_read:
+            raise DataError(f"none of its rows can be read; the first, {first}")
+
+    def finish(self) -> None:
+        """Write what the samples hold, and count what is in the files."""
+        for split, writer in self._writers.items():
+            writer.finish()
+            self._counts.problems[split] = writer.num_problems
+            self._counts.answers[split] = writer.num_answers
+            self._counts.tasks += writer.tasks
+            if writer.num_beyond:
+                reason = f"is beyond the sample of {writer.size:,} of the split {split}"
+                self._counts.left_out[reason] = writer.num_beyond
+
+    def _add(self, raw: RawFile, row: SourceRow, plan: ImportPlan) -> bool:
+        """Write a row's problem if it is to be kept; say whether it was."""
+        place = locate_row(raw.path, row)
+        fields = _attach(self._source, raw, row.fields)
+        for rule in self._source.keep:
+            if reason := rule.explain(fields):
+                self._counts.leave_out(reason, place)
+                return False
+        given = {name: fields[name] for name in fields if name not in self._source.ignore}
+        problem, parsed, line = parse_row(raw.path, replace(row, fields=given), plan)
+        if parsed.unsupported is not None:
+            self._list(raw, row, parsed.unsupported)
+            return False
+        if problem.task not in self._source.tasks:
+            raise DataError(f"is of the task {problem.task!r}, which the source does not list")
+        if problem.id in self._splits and not parsed.has_replies:
+            self._counts.leave_out(REPEAT, place)
+            return False
+        self._write(problem, line, parsed.answers)
+        return True
+
+    def _write(self, problem: Problem, line: bytes, answers: tuple[Answer, ...]) -> None:
+        is_new = problem.id not in self._splits
+        split = self._splits.setdefault(problem.id, problem.split)
+        if split not in self._writers:
+            self._writers[split] = self._open(split)
+        rollouts = self._answered.add(problem, answers)
+        self._writers[split].add(problem, line if is_new else None, rollouts)
+
+    def _open(self, split: Split) -> SplitWriter:
+        file = problem_file(self._folder, split)
+        return SplitWriter(
+            lines=self._stack.enter_context(file.open("wb")),
+            rollouts=rollout_file(file),
+            stack=self._stack,
+            size=self._source.sample.get(split),
+            seed=self._source.seed,
+        )
+
+    def _list(self, raw: RawFile, row: SourceRow, reason: str) -> None:
+        place = locate_row(raw.path, row)
+        self._counts.leave_out(reason, place)
+        self._counts.num_listed += 1
+        self._listed.write(to_line({"place": place, "reason": reason}))
+
+
+def make_plan(source: Source, name: str, file: SourceFile) -> ImportPlan:
+    """Choose how the rows of a file are read, prompted and split."""
+    layout = file.format or source.format
+    if layout is not None:
+        known = find_format(layout)
+        parse, default = known.parse, known.split
+    else:
+        pairs = [f"{field}={column}" for field, column in source.map.items()]
+        parse, default = parse_mapping(pairs, source.tasks[0]).parse, "rl"
+    fixed = file.split if isinstance(file.split, str) else None
+    fractions = file.split if isinstance(file.split, Mapping) else None
+
+    def read(row: Row) -> ParsedRow:
+        parsed = parse(row)
+        parsed = replace(parsed, prompt=change_prompt(parsed.prompt, source.prompt))
+        if fractions is None:
+            return parsed
+        text = "\n\n".join(message.content for message in parsed.prompt)
+        return replace(parsed, split=split_by_hash(text, fractions, source.seed))
+
+    return ImportPlan(read=read, source=name, default_split=default, split=fixed)
+
+
+def change_prompt(prompt: tuple[Message, ...], change: SourcePrompt) -> tuple[Message, ...]:
+    """Apply a source's system message and template to the prompt of a row."""
+    if change.system is not None:
+        prompt = tuple(message for message in prompt if message.role != "system")
+        new = (Message(role="system", content=change.system),) if change.system else ()
+        prompt = (*new, *prompt)
+    *before, last = prompt
+    content = last.content
+    for text in change.remove:
+        content = content.replace(text, "")
+    content = change.template.replace("{prompt}", content.strip())
+    return (*before, replace(last, content=content))
+
+
+def _attach(source: Source, raw: RawFile, row: Row) -> Row:
+    """Add the JSON files that belong to a row; their names come from its columns."""
+    added: dict[str, Json] = {}
+    for column, pattern in source.attach.items():
+
+        def fill(match: re.Match[str]) -> str:
+            value = Fields(row).scalar(match[1])
+            if not _PLAIN_NAME.fullmatch(value):
+                raise DataError(f"field {match[1]!r} should be part of a file name, not {value!r}")
+            return value
+
+        added[column] = read_json(raw.folder / re.sub(r"\{([^}]*)\}", fill, pattern))
+    return {**row, **added}
+
+
+def _describe(
+    name: str,
+    definition: Path,
+    raw_files: list[RawFile],
+    counts: PrepareCounts,
+    limit: int | None,
+) -> Json:
+    """Say what a folder was made of, and how many rows became what."""
+    paths = {raw.path: raw.origin for raw in raw_files}
+    facts: list[Json] = []
+    for path, origin in paths.items():
+        hashes = hash_file(path)
+        assert isinstance(hashes, dict)
+        facts.append({"name": path.name, "origin": origin, **hashes})
+    return {
+        "source": name,
+        "definition_sha256": sha256(definition),
+        "definition": definition.read_text(encoding="utf-8"),
+        "limit": limit,
+        "raw_files": facts,
+        "rows": counts.rows,
+        "problems": dict(counts.problems),
+        "answers": dict(+counts.answers),
+        "tasks": dict(counts.tasks),
+        "left_out": dict(counts.left_out.most_common()),
+    }
+
+
+def _explain_empty(name: str, counts: PrepareCounts) -> str:
+    if not counts.left_out:
+        return f"the raw files of {name} have no rows"
+    reason, count = counts.left_out.most_common(1)[0]
+    first = counts.firsts.get(reason, "")
+    return f"no row of {name} is kept: of {count:,}, the first ({first}) {reason}"
