@@ -7,7 +7,7 @@ They need no import: `data = "chats.jsonl"` of a training stage reads them as th
 from dataclasses import replace
 from pathlib import Path
 
-from whet.data.import_rows import add_answers
+from whet.data.import_rows import AnsweredProblems
 from whet.data.importers.base import Fields, ParsedRow
 from whet.data.importers.mapped import Mapped
 from whet.data.row_files import SourceRow, iterate_rows
@@ -22,6 +22,7 @@ FORMS = "messages, or prompt and response"
 def read_answer_rows(file: Path) -> list[Rollout]:
     """Read every row as answers to one prompt; a row that cannot be read is named by its line."""
     rollouts: list[Rollout] = []
+    answered = AnsweredProblems()
     for row in iterate_rows(file):
         try:
             parsed = _parse(row)
@@ -30,11 +31,7 @@ def read_answer_rows(file: Path) -> list[Rollout]:
             )
         except DataError as error:
             raise DataError(f"{file} {row.location} {error}") from error
-        answers: list[Rollout] = []
-        add_answers(answers, problem, parsed.answers)
-        # Rows may repeat a prompt: the line makes the id of their answers unique.
-        line = row.location.replace(" ", "-")
-        rollouts += [replace(answer, id=f"{answer.id}:{line}") for answer in answers]
+        rollouts += answered.add(problem, parsed.answers)
     if not rollouts:
         raise DataError(f"{file} has no rows: give a file with rows of {FORMS}")
     return rollouts
