@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from whet.errors import ConfigError
+
 data = typer.Typer(
     help="Problems in files: prepare, import, make, show.",
     no_args_is_help=True,
@@ -94,3 +96,37 @@ def show_data(
     from whet.commands.problem_files import show_problems
 
     show_problems(file, n)
+
+
+@data.command()
+def difficulty(
+    map: Annotated[Path, _argument(help="The map: a JSON lines file, which may be new.")],
+    add: Annotated[
+        list[Path] | None, typer.Option(help="A run folder or rollout file to count in.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The name of the model that wrote them, if not theirs.")
+    ] = None,
+    problems: Annotated[Path | None, typer.Option(help="A file of problems to filter.")] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="Which to keep by pass rate, such as 'weak<0.9'.")
+    ] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(help="Set levels to the rate of wrong answers of this model; '' for all."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the kept problems go.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+) -> None:
+    """Count how often each model solved each problem; show it, or filter problems by it."""
+    from whet.commands.difficulty_map import add_to_map, filter_file, show_map
+    from whet.data.difficulty import read_map
+
+    if add:
+        add_to_map(map, add, model)
+    if (problems is None) != (out is None):
+        raise ConfigError("--problems and --out go together: what to filter, and where it goes")
+    if problems is not None and out is not None:
+        filter_file(map, problems, out, keep=keep or (), level=level, force=force)
+    elif not add:
+        show_map(read_map(map))
