@@ -95,7 +95,7 @@ def test_the_histogram_has_a_place_for_every_problem() -> None:
 
 @pytest.mark.parametrize("text", ["weak", "weak<1.5", "<", "weak=0.5"])
 def test_a_rule_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="such as weak<0.9"):
+    with pytest.raises(ConfigError, match=r"such as weak<0\.9"):
         RateRule.parse(text)
 
 
@@ -108,7 +108,7 @@ def test_an_unknown_model_is_named_with_those_of_the_map(tmp_path: Path) -> None
 def test_a_broken_map_is_named_by_its_row(tmp_path: Path) -> None:
     path = write_map(tmp_path)
     path.write_text(path.read_text() + '{"problem": "x"}\n')
-    with pytest.raises(DataError, match="row 6 of .* is no record of a difficulty map"):
+    with pytest.raises(DataError, match=r"row 6 of .* is no record of a difficulty map"):
         read_map(path)
 
 

@@ -14,6 +14,7 @@ from whet.data.difficulty import (
     histogram,
     models_of,
     read_map,
+    sum_by_problem,
     update_map,
 )
 from whet.data.import_rows import stream_problems
@@ -23,6 +24,8 @@ from whet.track.progress import say
 from whet.types import Json
 
 BARS = "▁▂▃▄▅▆▇█"
+NUM_HARDEST = 5
+"""Problems listed one by one."""
 
 
 def add_to_map(map: Path, sources: Sequence[Path], model: str | None) -> None:
@@ -63,7 +66,25 @@ def show_map(records: Sequence[Record]) -> None:
             f"{total.num_tokens / total.num_answers:,.0f}",
             draw_bars(histogram(counts)),
         )
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(_list_hardest(records))
+
+
+def _list_hardest(records: Sequence[Record]) -> Table:
+    table = Table("hardest problems", "pass rate, 95 % interval", "answers", "tokens", "last seen")
+    counts = sum_by_problem(records)
+    for id in sorted(counts, key=lambda id: (counts[id].interval[1], id))[:NUM_HARDEST]:
+        count = counts[id]
+        low, high = count.interval
+        table.add_row(
+            visible(id),
+            f"{count.rate:.1%} \\[{low:.1%}, {high:.1%}]",
+            f"{count.num_answers:,}",
+            f"{count.num_tokens:,}",
+            count.last_seen,
+        )
+    return table
 
 
 _NONE = PassCount(num_answers=0, num_correct=0, num_tokens=0, last_seen="")

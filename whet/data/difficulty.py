@@ -115,7 +115,7 @@ def read_map(path: Path) -> list[Record]:
 
 
 def update_map(path: Path, files: Sequence[Path], *, model: str | None = None) -> list[Record]:
-    """Add rollout files to a map, which may be new; `model` names their author in place of theirs."""
+    """Add rollout files to a map, which may be new; `model` overrides the name of their author."""
     records = read_map(path) if path.exists() else []
     for file in files:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
@@ -171,7 +171,7 @@ def pass_rates(path: Path, model: str | None = None) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateRule:
-    """Keeps problems by the pass rate of a model: `weak<0.9`, `strong>0`; without a name, of all."""
+    """Keeps problems by the pass rate of a model, such as `weak<0.9`; `>0` is of all models."""
 
     model: str | None
     sign: str
