@@ -51,7 +51,7 @@ def list_rollout_files(source: Path) -> list[Path]:
 def show_map(records: Sequence[Record]) -> None:
     """Print a line for each model: problems, answers, pass rate, tokens, and a histogram."""
     table = Table("model", "problems", "answers", "pass rate", "never", "always", "tokens each")
-    table.add_column("problems by pass rate, 0 to 1")
+    table.add_column("by pass rate", no_wrap=True)
     for model, counts in models_of(records).items():
         total = sum(counts.values(), start=_NONE)
         never = sum(count.num_correct == 0 for count in counts.values())
