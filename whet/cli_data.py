@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whet.errors import ConfigError
+
 if TYPE_CHECKING:
     from whet.toml import Table
 
@@ -94,7 +96,6 @@ def prepare(
 ) -> None:
     """Make a folder of problems from a training or evaluation set."""
     from whet.commands import prepare_source
-    from whet.errors import ConfigError
 
     if list_:
         prepare_source.print_sources()
@@ -127,7 +128,6 @@ def show_data(
         return
     from whet.commands.problem_files import show_problems
     from whet.commands.show_rollouts import has_rollouts, show_rollouts
-    from whet.errors import ConfigError
 
     if ctx.args:
         raise ConfigError(f"{ctx.args[0]} needs --model, whose prompts it is about")
@@ -263,3 +263,37 @@ def stats(
     from whet.commands.problem_stats import count_problems
 
     count_problems(files, model=model, report=report, force=force)
+
+
+@data.command()
+def difficulty(
+    map: Annotated[Path, _argument(help="The map: a JSON lines file, which may be new.")],
+    add: Annotated[
+        list[Path] | None, typer.Option(help="A run folder or rollout file to count in.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The name of the model that wrote them, if not theirs.")
+    ] = None,
+    problems: Annotated[Path | None, typer.Option(help="A file of problems to filter.")] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="Which to keep by pass rate, such as 'weak<0.9'.")
+    ] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(help="Set levels to the rate of wrong answers of this model; '' for all."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the kept problems go.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+) -> None:
+    """Count how often each model solved each problem; show it, or filter problems by it."""
+    from whet.commands.difficulty_map import add_to_map, filter_file, show_map
+    from whet.data.difficulty import read_map
+
+    if add:
+        add_to_map(map, add, model)
+    if (problems is None) != (out is None):
+        raise ConfigError("--problems and --out go together: what to filter, and where it goes")
+    if problems is not None and out is not None:
+        filter_file(map, problems, out, keep=keep or (), level=level, force=force)
+    elif not add:
+        show_map(read_map(map))

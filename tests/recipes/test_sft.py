@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 from statistics import fmean
@@ -83,6 +84,39 @@ validation = {{ samples = 1 }}
     assert kept + left_out == len(read_data(str(tiny.folder / "02-traces")))
     assert kept > 0
     assert left_out > 0
+
+
+OWN = """kind = "sft"
+task = "math"
+data = "{data}"
+epochs = 2.5
+batch = 4
+held_out = 4
+model = {{ new = "tiny", positions = 64 }}
+validation = {{ every = 2 }}
+"""
+
+
+def test_rows_of_your_own_are_trained_on_for_epochs_with_a_validation_loss(tmp_path: Path) -> None:
+    rows = [{"prompt": f"{n} + 1?", "response": f"The sum is {n + 1}."} for n in range(12)]
+    file = write(tmp_path / "mine.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    said = whet("sft", write(tmp_path / "x.toml", OWN.format(data=file)), "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    assert "8 examples" in said.err and "4 held out" in said.err
+    run = RunStore.view(tmp_path / "run")
+    # 2.5 epochs of 8 examples in batches of 4 are 5 steps.
+    assert [row["step"] for row in run.metrics() if "loss" in row] == [1, 2, 3, 4, 5]
+    validated = {
+        row["step"]: row["validation/loss"] for row in run.metrics() if "validation/loss" in row
+    }
+    assert [*validated] == [2, 4, 5] and validated[5] < validated[2]
+    assert "step      1  loss" in said.err
+
+
+def test_steps_beside_epochs_are_refused(tmp_path: Path) -> None:
+    text = OWN.format(data="mine.jsonl").replace("epochs = 2.5", "epochs = 2.5\nsteps = 3")
+    said = whet("sft", write(tmp_path / "x.toml", text), "--out", tmp_path / "run")
+    assert said.code == 2 and "steps" in said.last and "epochs says how long to train" in said.last
 
 
 def test_data_can_be_a_rollout_file(tiny: Pipeline) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from whet.config import Config
+from whet.data.difficulty import pass_rates
 from whet.errors import DataError
 from whet.rng import stream
 from whet.types import Group, Json, Problem, Verdict, read_integer, read_number
@@ -74,6 +75,10 @@ class Curriculum(Config):
     def limits(self, step: int, steps: int) -> CurriculumStage:
         """Return the limits of the stage at a step."""
         return NO_LIMITS
+
+    def first_rates(self) -> dict[str, float]:
+        """Return the pass rates that are known before the run, by the id of the problem."""
+        return {}
 
     def is_wanted(self, rate: float) -> bool:
         """Whether to ask a problem again, by the pass rate seen so far."""
@@ -205,7 +210,8 @@ class StagedCurriculum(Curriculum):
 class PassRateCurriculum(Curriculum):
     """Problems that are sometimes solved; one outside the band rests for some epochs.
 
-    New problems are always wanted. The rate is the run's own, of the last groups.
+    Problems without a rate are always wanted. The rate is that of the run's last groups, and before
+    the first of them that of a difficulty map.
     """
 
     needs_pass_rates: ClassVar[bool] = True
@@ -216,12 +222,25 @@ class PassRateCurriculum(Curriculum):
     """Wanted are pass rates below this; 0 and 1 leave out problems never or always solved."""
     rest: int = Field(default=2, ge=0)
     """Epochs in which a problem outside the band is passed over before it is asked again."""
+    difficulty: str | None = None
+    """A difficulty map (`whet data difficulty`) with the rates that problems start with; None knows
+    none."""
+    difficulty_model: str | None = None
+    """Whose rates of the map; None adds up all its models."""
 
     @model_validator(mode="after")
     def _refuse_empty_range(self) -> "PassRateCurriculum":
         if self.low >= self.high:
             raise ValueError(f"low = {self.low} should be below high = {self.high}")
         return self
+
+    def without_effect(self) -> dict[str, str]:
+        return {} if self.difficulty else {"difficulty_model": "there is no difficulty map"}
+
+    def first_rates(self) -> dict[str, float]:
+        if self.difficulty is None:
+            return {}
+        return pass_rates(Path(self.difficulty), self.difficulty_model)
 
     def is_wanted(self, rate: float) -> bool:
         return self.low < rate < self.high
@@ -265,8 +284,8 @@ class Feed:
             self.problems, seed=seed, steps=steps, per_step=per_step
         )
         self._positions = [0] * len(self._samplers)
-        self._rates: dict[str, float] = {}
-        self._rests: dict[str, int] = {}
+        self._rates = self.curriculum.first_rates()
+        self._rests = dict.fromkeys(self._rates, 0)
         self._num_passed_over = 0
 
     def take(self, count: int, step: int = 0) -> list[Problem]:

@@ -15,10 +15,12 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
+from whet.data.answer_rows import is_answer_file, read_answer_rows
 from whet.data.examples import Example, PreferencePair
+from whet.data.row_files import file_ending
 from whet.errors import DataError
-from whet.rng import stream
-from whet.store.rollouts import read_rollouts
+from whet.rng import derive, stream
+from whet.store.rollouts import list_columns, read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.base import StepNote
 from whet.text.chat import ChatFormat
@@ -29,7 +31,7 @@ T = TypeVar("T")
 
 
 def read_data(location: str) -> list[Rollout]:
-    """Read the rollouts of a file, or the training rollouts of a run folder."""
+    """Read the training rollouts of a run folder, a file of rollouts, or the user's own rows."""
     path = Path(location)
     if path.is_dir():
         run = RunStore.view(path)
@@ -41,8 +43,10 @@ def read_data(location: str) -> list[Rollout]:
             )
         return rollouts
     if not path.is_file():
-        raise DataError(f"data = {location!r} is neither a rollout file nor a run folder")
-    return read_rollouts(path)
+        raise DataError(f"data = {location!r} is neither a file nor a run folder")
+    if file_ending(path) == ".parquet" and not is_answer_file(list_columns(path)):
+        return read_rollouts(path)
+    return read_answer_rows(path)
 
 
 def take_batch(examples: list[T], count: int, step: int, seed: int) -> list[T]:
@@ -96,6 +100,28 @@ def make_sft_examples(
     if not kept:
         raise DataError("there is nothing to learn from: no example fits the model's context")
     return SftExamples(examples=kept, num_too_long=len(examples) - len(kept))
+
+
+def hold_out(
+    rollouts: Sequence[Rollout], count: int, seed: int
+) -> tuple[list[Rollout], list[Rollout]]:
+    """Split off at least `count` answers for the validation loss, with all others to their
+    problems. Which problems is decided by the seed and their ids."""
+    by_problem = Counter(rollout.problem.id for rollout in rollouts)
+    held_out: set[str] = set()
+    num_left = count
+    for id in sorted(by_problem, key=lambda id: derive(seed, "held_out", id)):
+        if num_left <= 0:
+            break
+        held_out.add(id)
+        num_left -= by_problem[id]
+    train = [rollout for rollout in rollouts if rollout.problem.id not in held_out]
+    if not train:
+        raise DataError(
+            f"held_out = {count:,} leaves nothing to train on: there are {len(rollouts):,} answers "
+            f"to {len(by_problem):,} problems"
+        )
+    return train, [rollout for rollout in rollouts if rollout.problem.id in held_out]
 
 
 def list_texts(rollouts: Sequence[Rollout], prompt: PromptConfig = NO_PROMPT) -> list[str]:

@@ -1,14 +1,19 @@
 """Supervised fine-tuning (SFT) on stored answers, with the loss on responses only."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
 from typing import Literal
 
 from pydantic import Field
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
+from whet.data.examples import Example
 from whet.data.rollout_datasets import (
     Keep,
     choose_answers,
+    hold_out,
     list_texts,
     make_sft_examples,
     read_data,
@@ -26,8 +31,9 @@ from whet.recipes.training import (
 from whet.rng import derive
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
-from whet.track.progress import console
-from whet.train.learner import set_loss_weights
+from whet.track.progress import console, say
+from whet.train.learner import mean_loss, set_loss_weights
+from whet.train.policy import Policy
 from whet.types import Rollout
 
 COLUMNS = {
@@ -46,28 +52,68 @@ class SFTConfig(TrainingConfig):
     kind: Literal["sft"] = "sft"
     steps: int = Field(default=1000, ge=1)
     """Optimiser steps."""
+    epochs: float | None = Field(default=None, gt=0)
+    """Passes over the data, in place of `steps`; None counts steps."""
     batch: int = Field(default=32, ge=1)
     """Examples in an optimiser step."""
     data: str
-    """A rollout file, a run folder with rollouts, or `@stage` in a pipeline."""
+    """The answers: a run folder, a rollout file, `@stage` in a pipeline, or a file of your own with
+    rows of messages, or of prompt and response."""
     keep: Keep = "correct"
     """Which answers to imitate: correct leaves out answers graded otherwise, all imitates
     whatever is there."""
+    held_out: int = Field(default=0, ge=0)
+    """Answers kept out of training, with all others to their problems; their mean loss is logged as
+    validation/loss. 0 is none."""
+
+    def without_effect(self) -> dict[str, str]:
+        unused = super().without_effect()
+        if self.epochs is not None:
+            unused["steps"] = "epochs says how long to train"
+        return unused
 
 
 def sft(cfg: SFTConfig, run: RunStore) -> None:
     """Fine-tune a model on stored answers: tokenise, shuffle, step, validate, save."""
     task = build_task(cfg.task)
-    rollouts = leave_out_held(read_answers(cfg), cfg, task)
+    answers = leave_out_held(read_answers(cfg), cfg, task)
+    rollouts, held_out = hold_out(answers, cfg.held_out, cfg.seed)
     model_seed = derive(cfg.seed, "model")
     texts = list_texts(rollouts, cfg.prompt)
     session = open_session(cfg, run, task=task, texts=texts, model_seed=model_seed)
-    policy = session.policy
-    clock = session.clock
-    view = make_sft_examples(rollouts, policy.chat, policy.engine.context)
+    policy, clock = session.policy, session.clock
+    examples = make_examples(cfg, rollouts, policy)
+    validation = make_examples(cfg, held_out, policy, label="held out") if held_out else []
+    if cfg.epochs is not None:
+        cfg = cfg.model_copy(update={"steps": ceil(cfg.epochs * len(examples) / cfg.batch)})
+        session = replace(session, cfg=cfg)
+        console.print(
+            f"{cfg.epochs:g} epochs of {len(examples):,} examples are {cfg.steps:,} steps"
+        )
+    learner = policy.make_learner(cfg.train, steps=cfg.steps)
+    manager = session.build_manager(learner)
+    objective = sft_objective()
+    with session.grader, open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
+        for step in loop:
+            batch = set_loss_weights(take_batch(examples, cfg.batch, step, cfg.seed), token_mean)
+            with clock.measure("update"):
+                metrics = learner.update(batch, objective)
+            if validation and cfg.validation.is_due(step + 1, cfg.steps):
+                metrics["validation/loss"] = mean_loss(learner, validation)
+                say(f"validation after step {step + 1:,}: loss {metrics['validation/loss']:.4f}")
+            loop.log(step, metrics)
+    finish(run, manager)
+
+
+def make_examples(
+    cfg: SFTConfig, rollouts: Sequence[Rollout], policy: Policy, label: str = "examples"
+) -> list[Example]:
+    """Tokenise answers, and say how many are too long; refuse those no micro-batch can hold."""
+    context = policy.engine.context
+    view = make_sft_examples(rollouts, policy.chat, context)
     console.print(
-        f"{len(view.examples):,} examples, {view.num_too_long:,} left out as longer than "
-        f"{policy.engine.context} tokens"
+        f"{len(view.examples):,} {label}, {view.num_too_long:,} left out as longer than "
+        f"{context} tokens"
     )
     longest = max(len(example.tokens) for example in view.examples)
     if longest > cfg.train.micro_tokens:
@@ -75,18 +121,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
             f"train.micro_tokens = {cfg.train.micro_tokens} is below {longest}, the tokens of the "
             "longest example: raise it"
         )
-    learner = policy.make_learner(cfg.train, steps=cfg.steps)
-    manager = session.build_manager(learner)
-    objective = sft_objective()
-    with session.grader, open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
-        for step in loop:
-            batch = set_loss_weights(
-                take_batch(view.examples, cfg.batch, step, cfg.seed), token_mean
-            )
-            with clock.measure("update"):
-                metrics = learner.update(batch, objective)
-            loop.log(step, metrics)
-    finish(run, manager)
+    return view.examples
 
 
 def read_answers(cfg: SFTConfig) -> list[Rollout]:

@@ -28,6 +28,10 @@ class ValidationConfig(Config):
     temperature: float = Field(default=1.0, ge=0.0)
     """Sampling temperature of validation, in place of `sampling.temperature`; 0 is greedy."""
 
+    def is_due(self, step: int, steps: int) -> bool:
+        """Whether to validate after a step, of 1 to `steps`."""
+        return step == steps or (self.every > 0 and step % self.every == 0)
+
 
 class Validator:
     """Validates a policy on held-out problems, with the same random numbers every time."""
@@ -54,8 +58,9 @@ class Validator:
 
     def steps_due(self, steps: int) -> frozenset[int]:
         """Return which of the steps 1 to `steps` to validate after; none without problems."""
-        every = self.cfg.every or steps
-        return frozenset((*range(every, steps, every), steps) if self.problems else ())
+        if not self.problems:
+            return frozenset()
+        return frozenset(step for step in range(1, steps + 1) if self.cfg.is_due(step, steps))
 
     def validate(self, chat_engine: ChatEngine) -> tuple[EvalSummary, list[Group]]:
         """Sample and grade answers to all problems; return the figures and the answers."""

@@ -167,6 +167,12 @@ def is_rollout_file(path: Path) -> bool:
         return {"problem", "prompt_tokens", "text"} <= set(file.schema_arrow.names)
 
 
+def list_columns(path: Path) -> list[str]:
+    """Name the columns of a Parquet file."""
+    with _open_parquet(path) as file:
+        return list(file.schema_arrow.names)
+
+
 def check_parquet(path: Path) -> None:
     """Refuse a file that is cut or no Parquet at all, without reading its rows."""
     with _open_parquet(path):

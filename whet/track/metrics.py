@@ -265,7 +265,7 @@ class JsonlTracker(Tracker):
 
 
 class ConsoleTracker(Tracker):
-    """Print an aligned line with a few metrics, every step or every few steps."""
+    """Print an aligned line with a few metrics, at the first step and every step or every few."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class ConsoleTracker(Tracker):
 
     def log(self, step: int, metrics: Metrics) -> None:
         labels = {name: label for name, label in self._columns.items() if name in metrics}
-        if not labels or step % self._every:
+        if not labels or (step > 1 and step % self._every):
             return
         line = Text(f"step {step:>6}", style="bold")
         for name, label in labels.items():

@@ -367,6 +367,11 @@ def compute_micro_batches(
     return arrays
 
 
+def mean_loss(model: LogprobModel, examples: Sequence[Example]) -> float:
+    """Compute the mean loss of all response tokens, without training on them."""
+    return -float(np.concatenate(model.compute_logprobs(examples)).mean(dtype=np.float64))
+
+
 def set_loss_weights(examples: Sequence[Example], weights: LossWeights) -> list[Example]:
     """Set the weight of each example's tokens; takes all examples of an optimiser step."""
     lengths = [example.num_targets for example in examples]
