@@ -287,7 +287,6 @@ def difficulty(
 ) -> None:
     """Count how often each model solved each problem; show it, or filter problems by it."""
     from whet.commands.difficulty_map import add_to_map, filter_file, show_map
-    from whet.data.difficulty import read_map
 
     if add:
         add_to_map(map, add, model)
@@ -296,4 +295,4 @@ def difficulty(
     if problems is not None and out is not None:
         filter_file(map, problems, out, keep=keep or (), level=level, force=force)
     elif not add:
-        show_map(read_map(map))
+        show_map(map)

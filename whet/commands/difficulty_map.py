@@ -31,9 +31,8 @@ NUM_HARDEST = 5
 def add_to_map(map: Path, sources: Sequence[Path], model: str | None) -> None:
     """Count the rollouts of run folders and files into a map."""
     files = [file for source in sources for file in list_rollout_files(source)]
-    records = update_map(map, files, model=model)
-    say(f"{len({record.problem for record in records}):,} problems in {map}")
-    show_map(records)
+    update_map(map, files, model=model)
+    show_map(map)
 
 
 def list_rollout_files(source: Path) -> list[Path]:
@@ -48,8 +47,10 @@ def list_rollout_files(source: Path) -> list[Path]:
     return files
 
 
-def show_map(records: Sequence[Record]) -> None:
+def show_map(map: Path) -> None:
     """Print a line for each model: problems, answers, pass rate, tokens, and a histogram."""
+    records = read_map(map)
+    say(f"{len({record.problem for record in records}):,} problems in {map}")
     table = Table("model", "problems", "answers", "pass rate", "never", "always", "tokens each")
     table.add_column("by pass rate", no_wrap=True)
     for model, counts in models_of(records).items():
