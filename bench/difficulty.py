@@ -40,10 +40,10 @@ data = "@answers"
 problems = "@problems"
 model = {{ new = "tiny", positions = 96 }}
 steps = 300
-batch = 64
-train = {{ lr = 6e-3, schedule = "cosine", warmup = 30, weight_decay = 0.1, micro_tokens = 8192 }}
+batch_size = 64
+train = {{ lr = 6e-3, lr_schedule = "cosine", warmup_steps = 30, weight_decay = 0.1, micro_batch_tokens = 8192 }}
 sampling = {{ max_tokens = 24 }}
-engine = {{ slots = 512 }}
+engine = {{ max_num_seqs = 512 }}
 
 [stages.measure]
 kind = "eval"
@@ -52,7 +52,7 @@ model = {{ path = "@sft" }}
 split = "rl"
 samples = 4
 sampling = {{ max_tokens = 24 }}
-engine = {{ slots = 512 }}
+engine = {{ max_num_seqs = 512 }}
 """
 RL = """kind = "rl"
 seed = {seed}
@@ -63,8 +63,8 @@ steps = {steps}
 problems_per_step = 32
 group_size = 8
 sampling = {{ max_tokens = 24 }}
-train = {{ lr = 5e-4, warmup = 5, micro_tokens = 8192 }}
-engine = {{ slots = 512 }}
+train = {{ lr = 5e-4, warmup_steps = 5, micro_batch_tokens = 8192 }}
+engine = {{ max_num_seqs = 512 }}
 validation = {{ every = 5, samples = 4 }}
 save = {{ every = 1000 }}
 {curriculum}"""

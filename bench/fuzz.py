@@ -40,7 +40,7 @@ from pathlib import Path
 from fuzzing.rows import KINDS, RUNS_CODE, Kind, kind_of
 from fuzzing.texts import Text, text_for
 
-from whet.grading.limits import Limits, extend_wall_limit, limit_memory
+from whet.grading.limits import GradingConfig, extend_wall_limit, limit_memory
 from whet.rng import stream
 from whet.types import RAISED, Json, Score, Verdict
 
@@ -209,7 +209,7 @@ def worker(
     keep: bool,
 ) -> None:
     """Grade chunk after chunk; `clock` says which text this worker has, and since when."""
-    limit_memory(Limits())
+    limit_memory(GradingConfig())
     parent = os.getppid()
     while True:
         while not place.poll(1.0):
@@ -271,8 +271,8 @@ class Crew:
             process.join()
 
     def _limit_of(self, kind: Kind) -> float:
-        own = kind.task.seconds if kind.name in RUNS_CODE else 0.0
-        return extend_wall_limit(Limits(wall=self._limit), own).wall
+        own = kind.task.max_seconds if kind.name in RUNS_CODE else 0.0
+        return extend_wall_limit(GradingConfig(wall=self._limit), own).wall
 
     def _started(self, slot: int) -> multiprocessing.context.ForkProcess:
         here, there = self._context.Pipe()
@@ -390,7 +390,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     kinds = [kind_of(name) for name in args.only]
     for kind in kinds:
-        kind.task.warm()
+        kind.task.preload()
     began = time.monotonic()
     tallies = fuzz(
         kinds,

@@ -54,10 +54,10 @@ task = "{task}:SumTask"
 problems = "{problems}"
 per_problem = {per_problem}
 keep = {{ parts = [], most = 3, first = "shortest" }}
-grading = {{ unscored_share = 1.0 }}
+grading = {{ unscored_fraction = 1.0 }}
 teacher = {teacher}
 """
-NATIVE = '{{ kind = "model", model = {{ path = "{model}" }}, sampling = {{ max_tokens = 24 }}, engine = {{ slots = {in_flight} }} }}'
+NATIVE = '{{ kind = "model", model = {{ path = "{model}" }}, sampling = {{ max_tokens = 24 }}, engine = {{ max_num_seqs = {in_flight} }} }}'
 SERVER = '{{ kind = "server", url = "{url}", model = "mini", in_flight = {in_flight}, timeout = {timeout}, tries = 20, sampling = {{ max_tokens = 24 }} }}'
 IN_FLIGHT = 32
 START_SECONDS = 300.0
@@ -439,7 +439,7 @@ def ask_httpx(url: str, count: int, in_flight: int) -> None:
         import httpx
 
     async def work() -> None:
-        limits = httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight)
+        limits = httpx.GradingConfig(max_connections=in_flight, max_keepalive_connections=in_flight)
         left = iter(range(count))
         async with httpx.AsyncClient(limits=limits, timeout=600, trust_env=False) as client:
 

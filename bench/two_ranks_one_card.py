@@ -33,7 +33,7 @@ kind = "run"
 seed = 7
 task = {{ name = "game24", format = "v4", depth = 2 }}
 sampling = {{ max_tokens = {max_tokens} }}
-engine = {{ slots = 256, context = 512 }}
+engine = {{ max_num_seqs = 256, max_model_len = 512 }}
 
 [stages.traces]
 kind = "teach"
@@ -47,7 +47,7 @@ data = "@traces"
 steps = {first_steps}
 batch = {batch}
 model = {{ new = "{new}", positions = 1536 }}
-train = {{ lr = 1e-3, warmup = 20, dtype = "bfloat16" }}
+train = {{ lr = 1e-3, warmup_steps = 20, dtype = "bfloat16" }}
 validation = {{ every = 1000, samples = 1 }}
 """
 SHAPED = """
@@ -55,9 +55,9 @@ SHAPED = """
 kind = "sft"
 data = "@traces"
 steps = 60
-batch = 32
+batch_size = 32
 model = {{ path = "{folder}" }}
-train = {{ lr = 1e-4, warmup = 10, dtype = "bfloat16" }}
+train = {{ lr = 1e-4, warmup_steps = 10, dtype = "bfloat16" }}
 validation = {{ every = 1000, samples = 1 }}
 """
 RL = """
@@ -68,8 +68,8 @@ steps = {steps}
 problems_per_step = 16
 group_size = 8
 reward = {{ weights = {{ correct = 1.0, finished = 1.0, lines = -0.1 }} }}
-algo = {{ kl = 0.001 }}
-train = {{ lr = {lr}, micro_tokens = {micro}, dtype = "bfloat16", deterministic = true }}
+algo = {{ kl_coef = 0.001 }}
+train = {{ lr = {lr}, micro_batch_tokens = {micro}, dtype = "bfloat16", deterministic = true }}
 validation = {{ every = 1000, samples = 1 }}
 save = {{ every = 1000 }}
 """

@@ -53,10 +53,10 @@ def test_show_prints_every_value_with_its_origin(tmp_path: Path) -> None:
     assert said.code == 0
     assert [text.strip() for text in rows["steps"]] == ["7", "x.toml"]
     assert [text.strip() for text in rows["group_size"]] == ["5", "cli"]
-    assert [text.strip() for text in rows["train.clip"]] == ["1.0", "default"]
+    assert [text.strip() for text in rows["train.max_grad_norm"]] == ["1.0", "default"]
     assert {
         "sampling.top_p",
-        "engine.slots",
+        "engine.max_num_seqs",
         "validation.every",
         "save.keep",
         "track.sinks",
@@ -67,7 +67,9 @@ def test_show_of_a_pipeline_prints_every_stage(tiny: Pipeline) -> None:
     said = whet("show", tiny.file, "--seed", 8)
     assert said.code == 0
     assert re.search(r"^stages\.rl\.steps +=  ?6 +# tiny\.toml$", said.out, re.MULTILINE)
-    assert re.search(r"^stages\.sft\.train\.clip +=  ?1\.0 +# default$", said.out, re.MULTILINE)
+    assert re.search(
+        r"^stages\.sft\.train\.max_grad_norm +=  ?1\.0 +# default$", said.out, re.MULTILINE
+    )
     assert re.search(r"^seed +=  ?8 +# cli$", said.out, re.MULTILINE)
 
 

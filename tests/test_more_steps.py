@@ -19,8 +19,8 @@ problems_per_step = 4
 group_size = 4
 sampling = {{ max_tokens = 24 }}
 reward = {{ weights = {{ finished = 1.0, lines = -0.1 }} }}
-algo = {{ name = "game24", kl = 0.01, minibatches = 2 }}
-train = {{ lr = 1e-3, warmup = 3 }}
+algo = {{ name = "game24", kl_coef = 0.01, num_minibatches = 2 }}
+train = {{ lr = 1e-3, warmup_steps = 3 }}
 validation = {{ every = 2, samples = 1 }}
 save = {{ every = 2, keep = 3 }}
 """
@@ -90,14 +90,14 @@ def test_more_steps_are_asked_for_and_fewer_are_refused(runs: Path, tmp_path: Pa
 def test_a_falling_schedule_says_what_more_steps_do_to_it(runs: Path, tmp_path: Path) -> None:
     """A line from 0.001 to 0 over 2 steps is at 0 after them; over 4 steps it is half way, but the
     warm-up of 1 comes first: (4 - 2) / (4 - 1) of 0.001."""
-    flags = ("--train.schedule", "linear", "--train.warmup", 1, "--final_temperature", 0.5)
+    flags = ("--train.lr_schedule", "linear", "--train.warmup_steps", 1, "--final_temperature", 0.5)
     folder = tmp_path / "run"
     assert whet("rl", runs / "rl.toml", *flags, "--out", folder).code == 0
     said = whet("rl", runs / "rl.toml", *flags, "--steps", 4, "--out", folder, "--resume")
 
     assert said.code == 0, said.err
     assert (
-        'the run of 2 steps goes on to 4; from here on, train.schedule = "linear" and '
+        'the run of 2 steps goes on to 4; from here on, train.lr_schedule = "linear" and '
         "final_temperature = 0.5 spans 4 steps, and the learning rate goes from 0 to 0.000667"
     ) in said.err
 

@@ -304,7 +304,7 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
         check_before_run({kind: loaded.config}, folder, is_pipeline=False, resume=goes_on)
         run = open_run(folder, loaded.config, loaded.origin, resume=goes_on, ignore=IGNORED)
         with run:
-            if get_world().run_on_first(lambda: run.is_finished, "whether the run is done"):
+            if get_world().run_on_rank_zero(lambda: run.is_finished, "whether the run is done"):
                 say(f"{folder} is finished; nothing to do")
             else:
                 say(f"{kind}, with the settings in {run.config_file}")

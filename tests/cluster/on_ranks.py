@@ -23,7 +23,7 @@ from whet.algos.objectives import (
 from whet.algos.settings import AlgoConfig
 from whet.cluster.ranks import joined_ranks
 from whet.data.examples import Example, to_batch
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.errors import WhetError
 from whet.grading.grader import Grader
 from whet.models.lora import LoraConfig, LoraTransformer
@@ -33,6 +33,7 @@ from whet.testing.contracts import check_learners
 from whet.testing.fakes import SumTask, example, sum_problem
 from whet.testing.tiny import tiny_model, tiny_policy
 from whet.track.metrics import Clock
+from whet.train.fsdp_learner import FSDPLearner
 from whet.train.learner import (
     Learner,
     LocalLearner,
@@ -41,13 +42,12 @@ from whet.train.learner import (
     set_loss_weights,
 )
 from whet.train.optim import TrainConfig
-from whet.train.policy import FSDPLearners
-from whet.train.rank_learner import RankLearner
+from whet.train.policy import FSDPLearnerFactory
 from whet.train.shards import rank_world, shard_model
 from whet.types import Json
 from whet.world import ClusterConfig, World, get_world, set_world
 
-CFG = TrainConfig(lr=1e-3, micro_tokens=120)
+CFG = TrainConfig(lr=1e-3, micro_batch_tokens=120)
 
 
 def uneven_examples(count: int = 11) -> list[Example]:
@@ -99,7 +99,7 @@ def gradients(folder: Path) -> Json:
                 model = tiny_model(family=family, tied=is_tied).double()
                 plain = make_critic(model) if name == "critic" else copy.deepcopy(model)
                 one = LocalLearner(plain, CFG, steps=1)
-                all_ranks = RankLearner(copy.deepcopy(plain), CFG, steps=1)
+                all_ranks = FSDPLearner(copy.deepcopy(plain), CFG, steps=1)
                 sums = [learner.accumulate(given, objective) for learner in (one, all_ranks)]
                 assert sums[0].num_losses == sums[1].num_losses
                 gap = abs(sums[0].loss - sums[1].loss) / max(1.0, abs(sums[0].loss))
@@ -137,7 +137,7 @@ def bits(folder: Path) -> Json:
 
 def contract(folder: Path) -> Json:
     """The contract of learners, on ranks."""
-    check_learners(FSDPLearners(), folder)
+    check_learners(FSDPLearnerFactory(), folder)
     return "kept"
 
 
@@ -154,7 +154,7 @@ def adapters(folder: Path) -> Json:
         return model
 
     one = train(LocalLearner)
-    ranks = train(RankLearner)
+    ranks = train(FSDPLearner)
     zipped = zip(one.parameters(), ranks.parameters(), strict=True)
     return max(float((a - b).abs().max().detach()) for a, b in zipped)
 
@@ -165,7 +165,7 @@ def copies(folder: Path) -> Json:
         ClusterConfig(shard=rank_world().size // 2 if rank_world().size % 2 == 0 else 1)
     )
     models = []
-    makers: tuple[Callable[..., Learner], ...] = (LocalLearner, RankLearner)
+    makers: tuple[Callable[..., Learner], ...] = (LocalLearner, FSDPLearner)
     for make in makers:
         model = tiny_model()
         learner = make(model, CFG, steps=5)
@@ -180,12 +180,12 @@ def copies(folder: Path) -> Json:
 def updates(folder: Path) -> Json:
     """Names of the weights whose bits differ between ranks and one device after five updates of
     deterministic training, in which the gradient is clipped."""
-    cfg = CFG.model_copy(update={"deterministic": True, "clip": 0.1, "weight_decay": 0.1})
+    cfg = CFG.model_copy(update={"deterministic": True, "max_grad_norm": 0.1, "weight_decay": 0.1})
     differing: dict[str, Json] = {}
     for dtype in (torch.float32, torch.bfloat16):
         for family, is_tied in (("qwen3", True), ("qwen2", False)):
             states = []
-            for make in (LocalLearner, RankLearner):
+            for make in (LocalLearner, FSDPLearner):
                 model = tiny_model(family=family, tied=is_tied).to(dtype)
                 model.rope_CD = tiny_model(family=family).rope_CD
                 learner = make(model, cfg, steps=5)
@@ -201,7 +201,7 @@ def updates(folder: Path) -> Json:
 
 def skipping(folder: Path) -> Json:
     """The sentence that ends a run in which a rank skips an update."""
-    learner = RankLearner(tiny_model(), CFG, steps=5)
+    learner = FSDPLearner(tiny_model(), CFG, steps=5)
     if get_world().rank == 1:
         learner.num_steps += 1
     try:
@@ -217,7 +217,7 @@ def differing(folder: Path) -> Json:
     if get_world().rank == 1:
         examples = examples[1:]
     try:
-        RankLearner(tiny_model(), CFG, steps=5).update(examples, sft_objective())
+        FSDPLearner(tiny_model(), CFG, steps=5).update(examples, sft_objective())
     except WhetError as error:
         return str(error)
     return "trained on"
@@ -231,7 +231,7 @@ def counts(folder: Path) -> Json:
         tiny_policy(slots=2).chat_engine,
         Grader(SumTask()),
         problems,
-        Sampling(max_tokens=4),
+        SamplingParams(max_tokens=4),
         samples=2,
         seed=1,
         clock=clock,
@@ -253,7 +253,7 @@ def groups(folder: Path) -> Json:
             policy.chat_engine,
             Grader(SumTask()),
             problems,
-            Sampling(max_tokens=4),
+            SamplingParams(max_tokens=4),
             samples=5,
             seed=1,
         )
@@ -278,7 +278,7 @@ def nesting(folder: Path) -> Json:
             return str(error)
         return "went on"
 
-    return world.run_on_first(act, "a write")
+    return world.run_on_rank_zero(act, "a write")
 
 
 def failing(folder: Path) -> Json:
@@ -288,7 +288,7 @@ def failing(folder: Path) -> Json:
         raise WhetError("there is no room")
 
     try:
-        get_world().run_on_first(fail, "a failure")
+        get_world().run_on_rank_zero(fail, "a failure")
     except WhetError as error:
         return [str(error)] * len(get_world().all_gather(str(error), "errors"))
     return "nothing"
@@ -321,7 +321,7 @@ def main(names: str, folder: str) -> None:
         for name in names.split(","):
             results[name] = CHECKS[name](Path(folder) / name)
             get_world().configure(ClusterConfig())
-            if get_world().is_first:
+            if get_world().is_rank_zero:
                 (Path(folder) / "results.json").write_text(json.dumps(results))
 
 

@@ -65,7 +65,9 @@ def test_merged_adapters_keep_them_too(model: Path, tmp_path: Path) -> None:
     source = ModelSource(path=str(model), lora=LoraConfig(rank=2, alpha=4.0))
     device = torch.device("cpu")
     adapted, tokenizer = open_model(source, dtype=torch.float32, device=device, texts=[], seed=0)
-    build_policy(adapted, tokenizer, NativeConfig(slots=1), name="a").save(tmp_path / "adapters")
+    build_policy(adapted, tokenizer, NativeConfig(max_num_seqs=1), name="a").save(
+        tmp_path / "adapters"
+    )
     merge_adapters(tmp_path / "adapters", tmp_path / "out")
     row = json.loads((tmp_path / "out" / "generation_config.json").read_text())
     assert row["temperature"] == 0.6

@@ -11,7 +11,7 @@ from whet.commands.show_rollouts import show_rollouts
 from whet.errors import ConfigError, DataError
 from whet.store.rollouts import write_rollouts
 from whet.testing.fakes import rollout
-from whet.types import Finish, Score, Verdict
+from whet.types import FinishReason, Score, Verdict
 
 SCORE = Score(verdict=Verdict.NO_ANSWER, parts={"correct": 0.0}, answer="4", note="no box")
 
@@ -19,7 +19,7 @@ SCORE = Score(verdict=Verdict.NO_ANSWER, parts={"correct": 0.0}, answer="4", not
 def write(file: Path, count: int = 3) -> Path:
     texts = [f"answer {number} [red]" for number in range(count)]
     answers = [
-        rollout(reward=0.5, score=SCORE, number=number, text=text, finish=Finish.LENGTH)
+        rollout(reward=0.5, score=SCORE, number=number, text=text, finish=FinishReason.LENGTH)
         for number, text in enumerate(texts)
     ]
     write_rollouts(file, [tuple(answers)])

@@ -12,7 +12,7 @@ from whet.data.difficulty import (
     sum_by_problem,
     update_map,
 )
-from whet.data.feed import Feed, PassRateCurriculum
+from whet.data.problem_sampler import PassRateCurriculum, ProblemSampler
 from whet.errors import ConfigError, DataError
 from whet.store.rollouts import write_rollouts
 from whet.testing.fakes import sum_problem
@@ -115,13 +115,13 @@ def test_a_broken_map_is_named_by_its_row(tmp_path: Path) -> None:
 def test_a_band_starts_from_the_rates_of_the_map(tmp_path: Path) -> None:
     path = str(write_map(tmp_path))
     band = PassRateCurriculum(kind="band", difficulty=path, difficulty_model="weak", rest=10)
-    feed = Feed([EASY, MIDDLE, HARD, UNSEEN], band, seed=0)
+    feed = ProblemSampler([EASY, MIDDLE, HARD, UNSEEN], band, seed=0)
     assert {problem.id for problem in feed.take(6)} == {MIDDLE.id, UNSEEN.id}
 
 
 def test_what_the_run_sees_replaces_the_rate_of_the_map(tmp_path: Path) -> None:
     band = PassRateCurriculum(kind="band", difficulty=str(write_map(tmp_path)), rest=1)
-    feed = Feed([EASY], band, seed=0)
+    feed = ProblemSampler([EASY], band, seed=0)
     assert feed.take(1) == [EASY]  # after a rest of one epoch
     feed.observe([rollouts(EASY, "rw")])
     feed.take(3)

@@ -28,7 +28,7 @@ workers = 1
 kind = "sft"
 data = "@traces"
 steps = 1
-batch = 4
+batch_size = 4
 model = {{ new = "tiny", positions = 96 }}
 [stages.rl]
 kind = "rl"

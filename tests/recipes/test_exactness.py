@@ -17,7 +17,7 @@ from whet.train.selftest import Exactness
 
 EXACT = Exactness(num_tokens=128, equal_fraction=1.0, largest_gap=0.0)
 CLOSE = Exactness(num_tokens=128, equal_fraction=0.5, largest_gap=2e-6)
-ALGO = AlgoConfig(minibatches=4)
+ALGO = AlgoConfig(num_minibatches=4)
 
 
 def opened(folder: Path) -> RunStore:
@@ -33,7 +33,7 @@ def test_what_was_found_decides_whose_log_probabilities_are_the_old_ones(
     found: Exactness, lag: int, old: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with opened(tmp_path / "run") as run:
-        assert record_exactness([found], ALGO, "05-rl", run, lag=lag).old == old
+        assert record_exactness([found], ALGO, "05-rl", run, lag=lag).old_logprobs == old
         (event,) = [row for row in run.events() if row["event"] == EXACTNESS_EVENT]
     sentence = found.sentence(ALGO, lag=lag)
     assert event["exact"] is found.is_exact and event["said"] == sentence
@@ -48,7 +48,7 @@ def test_what_was_found_decides_whose_log_probabilities_are_the_old_ones(
 @pytest.mark.parametrize("ranks", [[EXACT, CLOSE], [CLOSE, EXACT]])
 def test_one_rank_that_is_not_exact_decides_for_all(ranks: list[Exactness], tmp_path: Path) -> None:
     with opened(tmp_path / "run") as run:
-        assert record_exactness(ranks, ALGO, "05-rl", run).old == "learner"
+        assert record_exactness(ranks, ALGO, "05-rl", run).old_logprobs == "learner"
 
 
 def test_the_report_says_it_too(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from whet.serving.http import HttpError
 from whet.serving.rates import PerMinute
 from whet.serving.stream import allow_open_files, stream_replies
 from whet.testing.server import Answer, Asked, FakeServer, chat_answer, serve
-from whet.types import Finish, Json, Message
+from whet.types import FinishReason, Json, Message
 
 MESSAGES = (Message(role="system", content="Be brief."), Message(role="user", content="2 + 2"))
 
@@ -76,7 +76,7 @@ def test_a_chat_is_asked_and_its_tokens_are_counted() -> None:
     with serve(lambda asked: chat_answer("4")) as server:
         reply, client = ask(endpoint(server.url))
 
-    assert (reply.text, reply.finish) == ("4", Finish.STOP)
+    assert (reply.text, reply.finish) == ("4", FinishReason.STOP)
     assert (client.usage.prompt_tokens, client.usage.tokens, client.usage.requests) == (3, 7, 1)
     assert server.asked[0].target == "/v1/chat/completions"
     assert server.asked[0].body == {
@@ -95,7 +95,7 @@ def test_a_completion_continues_the_text_of_the_messages() -> None:
     with serve(lambda asked: Answer(body=body)) as server:
         reply, _ = ask(endpoint(server.url, api="completions"))
 
-    assert (reply.text, reply.finish, reply.tokens) == (" = 4", Finish.LENGTH, 0)
+    assert (reply.text, reply.finish, reply.tokens) == (" = 4", FinishReason.LENGTH, 0)
     assert server.asked[0].target == "/v1/completions"
     assert server.asked[0].body["prompt"] == "Be brief.\n\n2 + 2"
 

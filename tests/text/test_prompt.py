@@ -170,7 +170,7 @@ def test_training_begins_with_the_prompt_that_is_sampled() -> None:
     ).pairs
     example = make_sft_examples(answers[:1], chat, 64).examples[0]
     for item in (example, pairs[0].chosen, pairs[0].rejected):
-        prompt = item.tokens[: item.start]
+        prompt = item.tokens[: item.response_start]
         assert chat.tokenizer.decode(prompt) == "Q: 2 + 3\n"
         assert prompt.tolist() == chat.encode_problem(problem).tolist()
 

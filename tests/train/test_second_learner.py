@@ -19,7 +19,7 @@ from whet.store.run import RunStore
 from whet.testing.contracts import check_learners
 from whet.train.learner import Learner
 from whet.train.optim import TrainConfig
-from whet.train.policy import LEARNERS, LOCAL, LocalLearners, build_learners
+from whet.train.policy import LEARNERS, LOCAL, LocalLearnerFactory, build_learners
 from whet.types import Floats, Metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add_a_learner.md").read_text()
@@ -67,7 +67,7 @@ class Still(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
         return
 
 
-class Making(LocalLearners):
+class Making(LocalLearnerFactory):
     """A factory of one kind of learner of two ranks."""
 
     def __init__(self, kind: type) -> None:
@@ -107,7 +107,7 @@ def test_a_learner_that_breaks_a_promise_breaks_the_contract(
 
 def test_recipes_know_learners_by_their_protocols_alone() -> None:
     package = Path(__file__).parents[2] / "whet"
-    makers = {package / "train" / f"{name}.py" for name in ("learner", "policy", "rank_learner")}
+    makers = {package / "train" / f"{name}.py" for name in ("learner", "policy", "fsdp_learner")}
     files = {*package.glob("train/*.py"), *package.glob("recipes/*.py")} - makers
     inside = re.compile(r"LocalLearner|FrozenModel|learner\.(model|optimizer|cfg|device)\b")
     assert len(files) > 15
@@ -117,10 +117,10 @@ def test_recipes_know_learners_by_their_protocols_alone() -> None:
 def test_a_file_names_a_factory_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
-        "from whet.train.policy import LocalLearners\n\nclass Mine(LocalLearners): ...\nother = 3\n"
+        "from whet.train.policy import LocalLearnerFactory\n\nclass Mine(LocalLearnerFactory): ...\nother = 3\n"
     )
     made = build_learners(TrainConfig(learner=f"{file}:Mine"))
-    assert isinstance(made, LocalLearners) and type(made).__name__ == "Mine"
+    assert isinstance(made, LocalLearnerFactory) and type(made).__name__ == "Mine"
     with pytest.raises(ConfigError, match="should name a class that inherits from LearnerFactory"):
         build_learners(TrainConfig(learner=f"{file}:other"))
     with pytest.raises(ConfigError, match="should be one of auto, local, fsdp"):
@@ -154,7 +154,7 @@ def test_rl_by_a_learner_of_two_ranks_ends_with_the_weights_of_one_device(
             group_size=4,
             sampling={"max_tokens": 24},
             reward={"weights": {"lines": -1.0}},
-            algo={"name": "ppo", "kl": 0.01, "minibatches": 2},
+            algo={"name": "ppo", "kl_coef": 0.01, "num_minibatches": 2},
             validation={"samples": 1},
             train={"lr": 1e-4, "learner": learner},
         )

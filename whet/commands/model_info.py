@@ -7,7 +7,7 @@ from rich.table import Table
 
 from whet.errors import visible
 from whet.models.config import FAMILIES, ModelConfig
-from whet.models.cost import CARDS, GB, Card, Cost, state_bytes
+from whet.models.cost import GB, GPU, GPUS, Cost, state_bytes
 from whet.models.load import CONFIG, weight_files
 from whet.models.load import stored_dtype as read_dtype
 from whet.models.source import CHAT_TEMPLATES, ModelSource, read_tokenizer
@@ -94,7 +94,7 @@ def _describe_memory(shape: ModelConfig) -> dict[str, str]:
 
 def _fits(size: float) -> str:
     """Name the smallest card that holds so much."""
-    by_size: list[tuple[str, Card]] = sorted(CARDS.items(), key=lambda item: item[1].memory)
+    by_size: list[tuple[str, GPU]] = sorted(GPUS.items(), key=lambda item: item[1].memory)
     fitting = [name for name, card in by_size if card.usable > size]
     return f"on one {fitting[0]}" if fitting else "on no single GPU: `whet plan` says on how many"
 

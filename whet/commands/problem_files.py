@@ -30,7 +30,7 @@ from whet.data.levels import LevelColumn
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, visible
 from whet.grading.check_task import Failure, GraderReport, check_grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.rng import derive, stream
 from whet.store.files import check_overwrite, write_rows
 from whet.tasks.base import Task, list_problems
@@ -40,7 +40,7 @@ from whet.tasks.registry import TASKS, make_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import Advance, printer, progress_bar, say
 from whet.types import SPLITS, Json, Problem, level_band
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 MAX_TEXT = 4000
 """Longer texts are cut, with a note."""
@@ -208,7 +208,7 @@ def _print_counts(counts: ImportCounts, out: Path) -> None:
 def _choose_plan(
     format: str | None, map: Sequence[str], task: str | None, split: str | None
 ) -> ImportPlan:
-    if task is not None and is_reference(task):
+    if task is not None and is_code_path(task):
         load_user_task(task)
     elif task is not None and task not in TASKS:
         raise ConfigError(
@@ -365,7 +365,9 @@ def check_file(
 
 def _check_and_print(task: Task, problems: Sequence[Problem], workers: int | None) -> GraderReport:
     with progress_bar(task.name, 0) as advance:
-        proof = check_grader(task, problems, limits=Limits(workers=workers), progress=advance)
+        proof = check_grader(
+            task, problems, limits=GradingConfig(workers=workers), progress=advance
+        )
     rows: dict[str, list[Failure]] = {}
     for failure in proof.failures:
         rows.setdefault(failure.problem.id, []).append(failure)

@@ -9,7 +9,7 @@ from rich.text import Text
 from whet.commands.problem_files import list_sections, shorten
 from whet.errors import ConfigError, DataError, visible
 from whet.store.rollouts import is_rollout_file, read_rollouts
-from whet.types import Finish, Rollout
+from whet.types import FinishReason, Rollout
 
 
 def has_rollouts(file: Path) -> bool:
@@ -45,13 +45,13 @@ def show_rollouts(file: Path, n: int = 3, *, console: Console | None = None) -> 
 
 def format_rollout_heading(rollout: Rollout) -> str:
     """Name a rollout, its author, its verdict and its reward in one line."""
-    parts = [rollout.id, f"{rollout.role} {rollout.model}".strip()]
+    parts = [rollout.id, f"{rollout.author} {rollout.model}".strip()]
     parts.append("not graded" if rollout.score is None else rollout.score.verdict.replace("_", " "))
     if rollout.reward is not None:
         parts.append(f"reward {rollout.reward:g}")
     if num_tokens := len(rollout.completion.tokens):
         parts.append(f"{num_tokens:,} tokens")
-    if rollout.completion.finish is Finish.LENGTH:
+    if rollout.completion.finish_reason is FinishReason.LENGTH:
         parts.append("cut off at the limit")
     return visible(" · ".join(parts))
 

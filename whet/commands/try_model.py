@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 
 from whet import toml
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, visible
 from whet.models.source import ModelSource, open_model, read_run_prompt, torch_device, torch_dtype
@@ -45,7 +45,7 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
     _check_question(question, len(prompt), policy)
 
     def request(number: int) -> Request:
-        sampling = Sampling(temperature=float(number > 0), max_tokens=max_tokens)
+        sampling = SamplingParams(temperature=float(number > 0), max_tokens=max_tokens)
         return Request(
             id=str(number), prompt=prompt, sampling=sampling, seed=derive(seed, "try", number)
         )
@@ -81,7 +81,7 @@ def open_policy(location: str, *, slots: int) -> Policy:
         seed=0,
     )
     prompt = read_settings(PromptConfig, read_run_prompt(location))
-    engine = NativeConfig(slots=slots)
+    engine = NativeConfig(max_num_seqs=slots)
     return build_policy(model, tokenizer, engine, name=location, prompt=prompt)
 
 
@@ -98,11 +98,11 @@ def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
                 f"the question has characters that the model does not know: {strange!r}; "
                 "leave them out"
             )
-    if num_tokens >= policy.engine.context:
+    if num_tokens >= policy.engine.max_model_len:
         raise ConfigError(
             f"the question is a prompt of {num_tokens} tokens, "
             "which leaves no room for an answer in the model's "
-            f"context of {policy.engine.context}; ask something shorter"
+            f"context of {policy.engine.max_model_len}; ask something shorter"
         )
 
 

@@ -298,7 +298,7 @@ def save_trained(
     """Write a Hugging Face folder, or one of adapters in peft's format; ranks call it together."""
     if not isinstance(model, LoraTransformer):
         save_model(model, folder, eos_tokens=eos_tokens, generation=generation)
-    elif get_world().is_first:
+    elif get_world().is_rank_zero:
         save_adapters(model, folder)
         write_generation(folder, eos_tokens, generation)
 

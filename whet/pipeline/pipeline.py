@@ -118,7 +118,7 @@ class PipelineConfig(Config):
 def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig]:
     """Read a pipeline, and check the references of its stages."""
     loaded = load_settings(PipelineConfig, file, overrides)
-    _check_references(loaded.config.stages)
+    _check_stage_names(loaded.config.stages)
     return loaded
 
 
@@ -141,7 +141,7 @@ def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, StageConfig]:
     if isinstance(config, PipelineConfig):
         return dict(config.stages)
     stages = {config.kind: config}
-    _check_references(stages)
+    _check_stage_names(stages)
     return stages
 
 
@@ -168,7 +168,7 @@ def run_file(
     folder = out or Path("runs") / f"{file.stem}-smoke"
     loaded = load_smoke(file, overrides, folder / STAND_INS)
     write = partial(write_smoke_inputs, loaded.config.stages, folder / STAND_INS)
-    get_world().run_on_first(write, "the inputs of a smoke run")
+    get_world().run_on_rank_zero(write, "the inputs of a smoke run")
     run_pipeline(loaded, folder, resume=resume)
 
 
@@ -183,13 +183,13 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
     with one_writer(folder):
         for name, stage in cfg.stages.items():
             made = [folders[other] for other in list_references(stage)]
-            get_world().run_on_first(partial(_check_made, made), f"the inputs of {name}")
+            get_world().run_on_rank_zero(partial(_check_made, made), f"the inputs of {name}")
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             key = StageKey(stage=stage, of_others=dict(keys))
             keys[name] = key.now
             _run_or_skip(_resolve(stage, folders), origin, folders[name], key, resume=resume)
             settings += f"[{name}]\n{show_settings(Loaded(config=stage, origin=origin))}\n"
-        if get_world().is_first:
+        if get_world().is_rank_zero:
             write_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
             console.print(describe_results(cfg.stages, folders, folder))
 
@@ -213,7 +213,7 @@ def _run_or_skip(
     resume: bool,
 ) -> None:
     key = stage_key.now
-    attempt = get_world().run_on_first(
+    attempt = get_world().run_on_rank_zero(
         partial(_prepare, folder, stage_key), f"the stage {folder.name}"
     )
     if attempt is None:
@@ -226,7 +226,7 @@ def _run_or_skip(
         began: dict[str, Json] = {"key": key, "spent": attempt.spent, "began": attempt.began}
         _note(run, began)
         # The first rank may finish a short stage before another has looked.
-        is_done = get_world().run_on_first(
+        is_done = get_world().run_on_rank_zero(
             lambda: run.is_finished, f"whether {folder.name} is done"
         )
         try:
@@ -239,7 +239,7 @@ def _run_or_skip(
 
 
 def _note(run: RunStore, facts: Mapping[str, Json]) -> None:
-    if get_world().is_first:
+    if get_world().is_rank_zero:
         write_json(run.stage_file, dict(facts))
 
 
@@ -276,21 +276,22 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
     """Run the recipe that the settings belong to; running out of memory is one sentence."""
     world = get_world()
     recipe = partial(RECIPES[type(cfg)], cfg, run)
-    world.run_on_first(lambda: check_prompt(cfg, partial(_find_maker, {})), "the prompt")
+    world.run_on_rank_zero(lambda: check_prompt(cfg, partial(_find_maker, {})), "the prompt")
     if run.steps_before is not None and isinstance(cfg, TrainingConfig):
         say(cfg.describe_more_steps(run.steps_before))
-    world.run_on_first(lambda: run.pin_inputs(_hash_inputs(cfg)), "the hashes of the inputs")
+    world.run_on_rank_zero(lambda: run.pin_inputs(_hash_inputs(cfg)), "the hashes of the inputs")
     try:
         if isinstance(cfg, ModelStageConfig):
             world.configure(cfg.cluster)
             recipe()
         else:
-            world.run_on_first(recipe, f"the stage {cfg.kind}")
+            world.run_on_rank_zero(recipe, f"the stage {cfg.kind}")
     except torch.OutOfMemoryError as error:
         asked = str(error).partition(". ")[0]
         raise TrainError(
             f"the {cfg.kind} stage needs more memory than the GPU has ({asked}): "
-            "lower train.micro_tokens or engine.kv_gb, or set train.offload = true; "
+            "lower train.micro_batch_tokens or engine.kv_cache_gb, or set train.offload_optimizer "
+            "= true; "
             "`whet plan` says what fits"
         ) from None
     except (MemoryError, RuntimeError) as error:
@@ -299,7 +300,7 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
             raise world.explain(error) or error from None
         raise TrainError(
             f"the {cfg.kind} stage needs more memory than this machine has: "
-            "lower engine.slots or train.micro_tokens; `whet plan` says what fits"
+            "lower engine.max_num_seqs or train.micro_batch_tokens; `whet plan` says what fits"
         ) from None
 
 
@@ -346,7 +347,7 @@ def _move_aside(folder: Path) -> Path:
     return aside
 
 
-def _check_references(stages: Mapping[str, StageConfig]) -> None:
+def _check_stage_names(stages: Mapping[str, StageConfig]) -> None:
     """Find a wrong reference before the first stage runs."""
     earlier: list[str] = []
     for name, stage in stages.items():

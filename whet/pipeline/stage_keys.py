@@ -12,7 +12,7 @@ from whet.recipes.training import StageConfig, TrainingConfig
 from whet.store.run import RunStore
 from whet.toml import read
 from whet.types import Json
-from whet.user_code import find_references, hash_code
+from whet.user_code import find_code_paths, hash_code
 
 IGNORED = ("track", "cluster", *(f"teacher.{key}" for key in TRANSPORT))
 """Settings that may differ when a run goes on."""
@@ -49,7 +49,7 @@ def _hash_stage(stage: StageConfig, keys: Mapping[str, str]) -> str:
         kept = {key: item for key, item in teacher.items() if f"teacher.{key}" not in ignored}
         table["teacher"] = kept
     used = {name: keys[name] for name in list_references(stage)}
-    files = {name: hash_code(name) for name in find_references(table)}
+    files = {name: hash_code(name) for name in find_code_paths(table)}
     text = json.dumps([table, used, *([files] if files else [])], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -128,7 +128,7 @@ def _write_sft(model: str | None, data: StarterData) -> Iterator[str]:
         "steps": 1000,
         "batch": 32,
         "train.lr": 1e-5 if model else 2e-3,
-        "train.warmup": 20,
+        "train.warmup_steps": 20,
         "sampling.max_tokens": _choose_tokens(model) if model else 64,
         "save.every": 200,
     }
@@ -147,7 +147,7 @@ def _write_run(model: str | None, data: StarterData) -> Iterator[str]:
             "model": {"new": "tiny", "positions": 64},
             "steps": 200,
             "train.lr": 2e-3,
-            "train.warmup": 20,
+            "train.warmup_steps": 20,
         }
         yield from _write_stage("sft", "sft", sft)
     tokens = 40 if model is None else _choose_tokens(model)

@@ -9,7 +9,7 @@ import numpy as np
 
 from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.rewards.spec import RewardSpec
 from whet.tasks.base import Task, explain_user_errors
 from whet.types import Problem, Rollout, Score, Verdict
@@ -44,14 +44,16 @@ def check_tasks(task: Task, problems: Sequence[Problem], where: str) -> None:
             )
 
 
-def grade_rows(task: Task, problems: Sequence[Problem], limits: Limits) -> tuple[Graded, int]:
+def grade_rows(
+    task: Task, problems: Sequence[Problem], limits: GradingConfig
+) -> tuple[Graded, int]:
     """Grade the reference of each row and a text without sense. Returns also how many rows have a
     reference."""
     texts = [(problem, GARBAGE) for problem in problems]
     with explain_user_errors(task):
         golds = [(problem, task.solve(problem, 0)) for problem in problems]
     texts += [(problem, gold) for problem, gold in golds if gold is not None]
-    lenient = limits.model_copy(update={"unscored_share": 1.0})
+    lenient = limits.model_copy(update={"unscored_fraction": 1.0})
     with Grader(task, lenient, num_answers=len(texts)) as grader:
         answers = ((index, *pair) for index, pair in enumerate(texts))
         scores = dict(grader.grade(answers))

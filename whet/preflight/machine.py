@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from whet.errors import DataError
-from whet.models.cost import CARDS, GB, Card, optimizer_bytes
+from whet.models.cost import GB, GPU, GPUS, optimizer_bytes
 from whet.models.source import torch_device
 from whet.plan.phases import cache_bytes, phases, suggest_change
 from whet.plan.predict import jobs
@@ -42,7 +42,7 @@ def check_memory(findings: Findings, stages: Stages, *, is_pipeline: bool, ranks
         findings.add("", "memory", Level.PASSED, f"models and optimisers fit into {device}")
 
 
-def _list_unfit(stages: Stages, card: Card) -> Iterator[tuple[str, str]]:
+def _list_unfit(stages: Stages, card: GPU) -> Iterator[tuple[str, str]]:
     """Predict each phase, as `whet plan` does, and name those that do not fit."""
     for name in stages:
         try:
@@ -58,10 +58,10 @@ def _list_unfit(stages: Stages, card: Card) -> Iterator[tuple[str, str]]:
                     yield name, f"{phase.name}: {much}; {suggest_change(job, card)}"
 
 
-def _this_card() -> Card:
+def _this_card() -> GPU:
     """The GPU of this machine: one that is known by its name, or like an A100 of its memory."""
     name = torch.cuda.get_device_name().lower().replace(" ", "")
-    known = next((card for key, card in CARDS.items() if key in name), CARDS["a100"])
+    known = next((card for key, card in GPUS.items() if key in name), GPUS["a100"])
     return replace(known, memory=device_bytes())
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from whet.data.problems import load_problems
 from whet.data.rollout_datasets import make_sft_examples, read_data
 from whet.errors import ConfigError, DataError
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.models.load import HUB_ID
 from whet.models.source import ModelSource
 from whet.plan.requirements import explain_missing
@@ -79,7 +79,7 @@ def check_before_run(
         ranks = get_world().size
         return inspect(stages, folder, is_pipeline=is_pipeline, is_thorough=False, ranks=ranks)
 
-    findings = get_world().run_on_first(inspect_first, "the preflight")
+    findings = get_world().run_on_rank_zero(inspect_first, "the preflight")
     for finding in findings:
         if finding.level is Level.NOTE:
             say(f"note: {finding}")
@@ -219,7 +219,8 @@ class StageCheck:
                 self._note(
                     "data",
                     f"{view.num_too_long:,} of {len(some):,} answers are longer than the context "
-                    f"of {context:,} tokens, and are left out: raise engine.context to keep them",
+                    f"of {context:,} tokens, and are left out: raise engine.max_model_len to keep "
+                    "them",
                 )
         self._pass("data", f"data: {len(rollouts):,} answers")
 
@@ -241,19 +242,19 @@ class StageCheck:
         if len(long) == len(lengths):
             raise DataError(
                 f"every prompt leaves no room in a context of {context:,} tokens: "
-                f"{_name(long)}; raise engine.context or shorten the prompts"
+                f"{_name(long)}; raise engine.max_model_len or shorten the prompts"
             )
         if long:
             self._note(
                 "prompts",
                 f"{len(long):,} {of} leave no room in a context of {context:,} tokens and are left "
-                f"out: {_name(long)}; raise engine.context to keep them",
+                f"out: {_name(long)}; raise engine.max_model_len to keep them",
             )
         if tight:
             self._note(
                 "prompts",
                 f"{tight:,} {of} leave less than sampling.max_tokens = {limit:,} tokens for an "
-                f"answer in a context of {context:,}: lower it, or raise engine.context",
+                f"answer in a context of {context:,}: lower it, or raise engine.max_model_len",
             )
         if isinstance(stage, RLConfig | DistillConfig | TangoConfig) and split == "rl":
             fitting = max(length for length, _ in lengths if length < context)
@@ -271,9 +272,9 @@ class StageCheck:
         chosen = choose_rows([row for row in rows[split].problems if row.task in names])
         if not chosen:
             return
-        limits = stage.grading if isinstance(stage, ModelStageConfig) else Limits()
+        limits = stage.grading if isinstance(stage, ModelStageConfig) else GradingConfig()
         if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
-            limits = Limits(workers=0)  # of its own problems and answers, nothing takes long
+            limits = GradingConfig(workers=0)  # of its own problems and answers, nothing takes long
         graded, num_gold = grade_rows(task, chosen, limits)
         is_rewarded = isinstance(stage, RLConfig | TangoConfig)
         if fault := find_fault(task, graded):
@@ -324,17 +325,18 @@ def _verify_garbage(stage: TangoConfig, problem: Problem) -> tuple[Problem, str,
 
 
 def _check_micro_tokens(stage: TrainingConfig, longest: int) -> None:
-    micro_tokens = stage.train.micro_tokens
-    if longest > micro_tokens:
+    micro_batch_tokens = stage.train.micro_batch_tokens
+    if longest > micro_batch_tokens:
         raise DataError(
-            f"train.micro_tokens = {micro_tokens} is below {longest}, the tokens of the longest "
+            f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the tokens of "
+            "the longest "
             f"prompt with an answer of sampling.max_tokens = {stage.sampling.max_tokens}: "
             "raise the first or lower the second"
         )
 
 
 def _context(stage: ModelStageConfig, model: ModelText) -> int:
-    return min(stage.engine.context or model.positions, model.positions)
+    return min(stage.engine.max_model_len or model.positions, model.positions)
 
 
 def _count_tokens(problem: Problem, model: ModelText) -> int:

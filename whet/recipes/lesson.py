@@ -13,7 +13,7 @@ from pathlib import Path
 from whet.data.problems import problem_file
 from whet.errors import DataError
 from whet.grading.grader import Grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.recipes.keep import KeepConfig
 from whet.recipes.teachers import Ask, Question
 from whet.rng import derive
@@ -38,7 +38,7 @@ class Lesson:
     per_problem: int
     seed: int
     keep: KeepConfig
-    grading: Limits
+    grading: GradingConfig
     ask: Ask | None
     """Who answers; None takes only solutions that came with the data."""
     price_in: float = 0.0
@@ -101,7 +101,7 @@ def _add_solutions(ledger: AnswerLedger, solutions: Sequence[Rollout]) -> None:
                     sample=key[1],
                     text=row.text,
                     model=row.model,
-                    finish=row.completion.finish,
+                    finish=row.completion.finish_reason,
                 )
             )
 
@@ -239,7 +239,7 @@ def _read_group(lesson: Lesson, ledger: AnswerLedger, problem: Problem) -> Group
             number=answer.sample,
             score=ledger.score(answer.key),
         )
-        rows.append(replace(made, completion=replace(made.completion, finish=answer.finish)))
+        rows.append(replace(made, completion=replace(made.completion, finish_reason=answer.finish)))
     return tuple(rows)
 
 

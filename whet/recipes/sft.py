@@ -47,14 +47,14 @@ COLUMNS = {
 class SFTConfig(TrainingConfig):
     """Settings of SFT: answers to imitate, model, steps."""
 
-    starts_anew = True
+    allows_new_model = True
 
     kind: Literal["sft"] = "sft"
     steps: int = Field(default=1000, ge=1)
     """Optimiser steps."""
     epochs: float | None = Field(default=None, gt=0)
     """Passes over the data, in place of `steps`; None counts steps."""
-    batch: int = Field(default=32, ge=1)
+    batch_size: int = Field(default=32, ge=1)
     """Examples in an optimiser step."""
     data: str
     """The answers: a run folder, a rollout file, `@stage` in a pipeline, or a file of your own with
@@ -85,7 +85,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     examples = make_examples(cfg, rollouts, policy)
     validation = make_examples(cfg, held_out, policy, label="held out") if held_out else []
     if cfg.epochs is not None:
-        cfg = cfg.model_copy(update={"steps": ceil(cfg.epochs * len(examples) / cfg.batch)})
+        cfg = cfg.model_copy(update={"steps": ceil(cfg.epochs * len(examples) / cfg.batch_size)})
         session = replace(session, cfg=cfg)
         console.print(
             f"{cfg.epochs:g} epochs of {len(examples):,} examples are {cfg.steps:,} steps"
@@ -95,7 +95,9 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     objective = sft_objective()
     with session.grader, open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
         for step in loop:
-            batch = set_loss_weights(take_batch(examples, cfg.batch, step, cfg.seed), token_mean)
+            batch = set_loss_weights(
+                take_batch(examples, cfg.batch_size, step, cfg.seed), token_mean
+            )
             with clock.measure("update"):
                 metrics = learner.update(batch, objective)
             if validation and cfg.validation.is_due(step + 1, cfg.steps):
@@ -109,16 +111,17 @@ def make_examples(
     cfg: SFTConfig, rollouts: Sequence[Rollout], policy: Policy, label: str = "examples"
 ) -> list[Example]:
     """Tokenise answers, and say how many are too long; refuse those no micro-batch can hold."""
-    context = policy.engine.context
+    context = policy.engine.max_model_len
     view = make_sft_examples(rollouts, policy.chat, context)
     console.print(
         f"{len(view.examples):,} {label}, {view.num_too_long:,} left out as longer than "
         f"{context} tokens"
     )
     longest = max(len(example.tokens) for example in view.examples)
-    if longest > cfg.train.micro_tokens:
+    if longest > cfg.train.micro_batch_tokens:
         raise ConfigError(
-            f"train.micro_tokens = {cfg.train.micro_tokens} is below {longest}, the tokens of the "
+            f"train.micro_batch_tokens = {cfg.train.micro_batch_tokens} is below {longest}, the "
+            "tokens of the "
             "longest example: raise it"
         )
     return view.examples

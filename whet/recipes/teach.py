@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 
 from whet.data.problems import load_problems
 from whet.errors import ConfigError, DataError
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.recipes.keep import KeepConfig
 from whet.recipes.lesson import Lesson, collect_answers, find_solutions
 from whet.recipes.shards import Shard, check_count, check_no_shards, gather
@@ -69,7 +69,7 @@ class TeachConfig(StageConfig):
     """Also answer problems that are known to have no solution."""
     workers: int = Field(default=2, ge=1)
     """Processes that write answers of the task."""
-    grading: Limits = Limits()
+    grading: GradingConfig = GradingConfig()
     """Limits of grading an answer of others than the task."""
     shard: str | None = None
     """Answer one part of the problems, such as 3/64, next to others; None answers all."""

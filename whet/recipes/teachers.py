@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from whet.config import Config
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError, DataError
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
@@ -61,7 +61,7 @@ class ModelTeacher(Config):
     kind: Literal["model"] = "model"
     model: ModelSource
     """Where the weights come from."""
-    sampling: Sampling = Sampling(max_tokens=2048)
+    sampling: SamplingParams = SamplingParams(max_tokens=2048)
     """How answers are sampled."""
     engine: AnyEngineConfig = DEFAULT_ENGINE
     """How many answers are sampled at once, in how much memory."""
@@ -76,7 +76,7 @@ class ServerTeacher(EndpointConfig):
     """A model behind an OpenAI-style server answers."""
 
     kind: Literal["server"] = "server"
-    sampling: Sampling = Sampling(max_tokens=2048)
+    sampling: SamplingParams = SamplingParams(max_tokens=2048)
     """How answers are sampled."""
 
 
@@ -122,7 +122,7 @@ def open_model_teacher(
 
 
 def _sample(
-    chat_engine: ChatEngine, sampling: Sampling, questions: Iterator[Question], store: Store
+    chat_engine: ChatEngine, sampling: SamplingParams, questions: Iterator[Question], store: Store
 ) -> Iterator[tuple[Question, StoredAnswer]]:
     asked: dict[str, tuple[Question, int]] = {}
 
@@ -140,7 +140,7 @@ def _sample(
             sample=question.sample,
             text=chat_engine.chat.decode_message(completion.tokens),
             model=chat_engine.name,
-            finish=completion.finish,
+            finish=completion.finish_reason,
             prompt_tokens=prompt_tokens,
             tokens=len(completion.tokens),
         )
@@ -167,7 +167,7 @@ def open_server_teacher(cfg: ServerTeacher, prompt: PromptConfig) -> Ask:
 
 def _ask_server(
     client: Client,
-    sampling: Sampling,
+    sampling: SamplingParams,
     prompt: PromptConfig,
     questions: Iterator[Question],
     store: Store,

@@ -11,11 +11,11 @@ from pydantic import Field, model_validator
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.config import Config
 from whet.data.problems import load_validation
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.recipes.checkpointing import CheckpointManager, SaveConfig, Stateful, TrainingLoop
 from whet.recipes.guard import CollapseGuard
@@ -95,7 +95,7 @@ class StageConfig(Config):
 class ModelStageConfig(StageConfig):
     """A stage in which a model answers problems."""
 
-    starts_anew: ClassVar[bool] = False
+    allows_new_model: ClassVar[bool] = False
     """Whether the model may start from random weights."""
 
     problems: str | None = None
@@ -104,11 +104,11 @@ class ModelStageConfig(StageConfig):
     """Where the weights come from."""
     prompt: PromptConfig = NO_PROMPT
     """How problems are put to the model."""
-    sampling: Sampling = Sampling()
+    sampling: SamplingParams = SamplingParams()
     """How answers are sampled."""
     engine: AnyEngineConfig = DEFAULT_ENGINE
     """How many answers are sampled at once, in how much memory."""
-    grading: Limits = Limits()
+    grading: GradingConfig = GradingConfig()
     """Limits of grading an answer."""
     cluster: ClusterConfig = ClusterConfig()
     """How ranks share the model, where there are several."""
@@ -120,7 +120,7 @@ class ModelStageConfig(StageConfig):
     @model_validator(mode="after")
     def _can_answer(self) -> Self:
         for key, item in self:
-            if isinstance(item, ModelSource) and item.new is not None and not self.starts_anew:
+            if isinstance(item, ModelSource) and item.new is not None and not self.allows_new_model:
                 raise ValueError(
                     f'{key}.new = "{item.new}" has random weights, and {self.kind} needs a model '
                     f"that can answer: set {key}.path, or train one by sft first"
@@ -129,7 +129,7 @@ class ModelStageConfig(StageConfig):
 
     def without_effect(self) -> dict[str, str]:
         reason = "nothing is trained here"
-        return {} if self.starts_anew else {"model.new": NEW_MODEL, "model.lora": reason}
+        return {} if self.allows_new_model else {"model.new": NEW_MODEL, "model.lora": reason}
 
 
 class TrainingConfig(ModelStageConfig):
@@ -155,10 +155,10 @@ class TrainingConfig(ModelStageConfig):
         """Name the settings that change over the run and end with its last step."""
         names = []
         for key, item in self:
-            if isinstance(item, TrainConfig) and item.schedule != "constant":
-                names.append(f'{key}.schedule = "{item.schedule}"')
+            if isinstance(item, TrainConfig) and item.lr_schedule != "constant":
+                names.append(f'{key}.schedule = "{item.lr_schedule}"')
             if isinstance(item, AlgoConfig) and resolve_algorithm(item).step_rule is not None:
-                names.append(f'{key}.steps.decay = "{item.steps.decay}"')
+                names.append(f'{key}.steps.decay = "{item.step_credit.decay}"')
         return names
 
     def describe_more_steps(self, before: int) -> str:
@@ -168,14 +168,14 @@ class TrainingConfig(ModelStageConfig):
             return f"{words}, as one that began with as many"
         names = " and ".join(self.schedules)
         words += f"; from here on, {names} spans {self.steps:,} steps"
-        if self.train.schedule == "constant":
+        if self.train.lr_schedule == "constant":
             return words
         old, new = (learning_rate(self.train, before, steps) for steps in (before, self.steps))
         return f"{words}, and the learning rate goes from {old:.3g} to {new:.3g}"
 
     def without_effect(self) -> dict[str, str]:
         unused = {"train.offload_reference": "there is no model beside the one that trains"}
-        return unused if self.starts_anew else unused | {"model.new": NEW_MODEL}
+        return unused if self.allows_new_model else unused | {"model.new": NEW_MODEL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -199,14 +199,15 @@ class Session:
         Such an answer would end the run in the middle.
         """
         kept = self.filter_fitting(problems)
-        micro_tokens = self.cfg.train.micro_tokens
-        context = self.policy.engine.context
-        if context > micro_tokens:
+        micro_batch_tokens = self.cfg.train.micro_batch_tokens
+        context = self.policy.engine.max_model_len
+        if context > micro_batch_tokens:
             prompt = max(len(self.policy.chat.encode_problem(problem)) for problem in kept)
             longest = min(prompt + self.cfg.sampling.max_tokens, context)
-            if longest > micro_tokens:
+            if longest > micro_batch_tokens:
                 raise ConfigError(
-                    f"train.micro_tokens = {micro_tokens} is below {longest}, the tokens of the "
+                    f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the "
+                    "tokens of the "
                     "longest prompt with an answer of "
                     f"sampling.max_tokens = {self.cfg.sampling.max_tokens}: "
                     "raise the first or lower the second"
@@ -289,14 +290,15 @@ def open_session(
     run: RunStore,
     *,
     task: Task | None = None,
-    judge: Task | None = None,
+    verifier_task: Task | None = None,
     texts: Sequence[str] = (),
     model_seed: int | None = None,
 ) -> Session:
     """Load the model as a policy, and make the grader of its answers.
 
-    A recipe that reads problems before the weights are loaded passes its task; `judge` is a second
-    task to grade. `texts` and `model_seed` are for models that start from random weights.
+    A recipe that reads problems before the weights are loaded passes its task; `verifier_task`
+    is a second task to grade. `texts` and `model_seed` are for models that start from random
+    weights.
     """
     set_determinism(cfg.is_deterministic)
     model, tokenizer = open_model(
@@ -320,7 +322,7 @@ def open_session(
         run=run,
         task=task,
         policy=policy,
-        grader=Grader([task] if judge is None else [task, judge], cfg.grading),
+        grader=Grader([task] if verifier_task is None else [task, verifier_task], cfg.grading),
         clock=Clock(peak_bytes=peak_counter(model.device)),
     )
 
@@ -332,7 +334,7 @@ def leave_out_long(
 
     One that is met in the middle of a run would stop it there, at every resume again.
     """
-    context = chat_engine.engine.context
+    context = chat_engine.engine.max_model_len
     kept = []
     too_long = []
     for problem in problems:
@@ -346,7 +348,9 @@ def leave_out_long(
         names += f" and {len(too_long) - NUM_NAMED:,} more" if len(too_long) > NUM_NAMED else ""
         words = f"leaves no room in a context of {context:,} tokens: {names}"
         if not kept:
-            raise DataError(f"every prompt {words}; raise engine.context or shorten the prompts")
+            raise DataError(
+                f"every prompt {words}; raise engine.max_model_len or shorten the prompts"
+            )
         say(f"{len(too_long):,} of {len(problems):,} problems left out, whose prompt {words}")
         run.log_event("too_long", context=context, problems=list(too_long))
     return kept

@@ -17,7 +17,7 @@ from whet.config import Config
 from whet.errors import ConfigError
 from whet.rewards.shaping import TOKEN_KINDS, Term, UserTerm, Weight
 from whet.types import Group, Rollout, Score, Step, Verdict
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 SPECS_FOLDER = Path(__file__).parent / "specs"
 
@@ -91,7 +91,7 @@ class RewardSpec(Config):
 
 def load_spec(name: str) -> RewardSpec:
     """Read a shipped spec by its name, a TOML file by its path, or a user's function."""
-    if is_reference(name):
+    if is_code_path(name):
         return RewardSpec(weights={}, terms=[UserTerm(path=name)])
     if name in list_specs():
         return config.load_settings(RewardSpec, SPECS_FOLDER / f"{name}.toml", []).config
@@ -110,7 +110,7 @@ def _expand_kind(term: object) -> object:
     if not isinstance(term, dict) or not isinstance(term.get("kind"), str):
         return term
     kind = term["kind"]
-    return {**term, "kind": "own", "path": kind} if is_reference(kind) else term
+    return {**term, "kind": "own", "path": kind} if is_code_path(kind) else term
 
 
 def _suggest(name: str, known: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from whet.config import Config
 from whet.errors import ConfigError
 from whet.serving.http import HttpError, HttpReply, Origin
 from whet.serving.rates import PerMinute
-from whet.types import Finish, Json, Message
+from whet.types import FinishReason, Json, Message
 
 T = TypeVar("T")
 MAX_REPLY_BYTES = 1 << 23
@@ -94,7 +94,7 @@ class Reply:
     """A server's answer, or why there is none."""
 
     text: str | None = None
-    finish: Finish = Finish.STOP
+    finish: FinishReason = FinishReason.STOP
     prompt_tokens: int = 0
     tokens: int = 0
     fault: str = ""
@@ -283,7 +283,7 @@ def read_reply(body: bytes, name: str = "the server") -> Reply:
     is_cut = _field(choice, "finish_reason") == "length"
     return Reply(
         text=text.encode("utf-8", "replace").decode(),  # half a surrogate pair is no text
-        finish=Finish.LENGTH if is_cut else Finish.STOP,
+        finish=FinishReason.LENGTH if is_cut else FinishReason.STOP,
         prompt_tokens=_count_of(usage, "prompt_tokens"),
         tokens=_count_of(usage, "completion_tokens"),
     )

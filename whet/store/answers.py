@@ -15,7 +15,7 @@ from pathlib import Path
 
 from whet.errors import DataError
 from whet.store.files import Row, to_line, write_errors
-from whet.types import Finish, Json, Score, Verdict
+from whet.types import FinishReason, Json, Score, Verdict
 
 Key = tuple[str, int]
 """A problem's id and the number of the answer."""
@@ -30,7 +30,7 @@ class StoredAnswer:
     """Numbers from 0; below it are worked solutions that came with the data."""
     text: str | None
     model: str
-    finish: Finish = Finish.STOP
+    finish: FinishReason = FinishReason.STOP
     prompt_tokens: int = 0
     tokens: int = 0
     fault: str = ""
@@ -224,7 +224,9 @@ def _to_answer(row: Row, path: Path) -> StoredAnswer:
         sample=sample,
         text=text if isinstance(text, str) else None,
         model=str(row.get("model", "")),
-        finish=Finish.LENGTH if row.get("finish") == Finish.LENGTH else Finish.STOP,
+        finish=FinishReason.LENGTH
+        if row.get("finish") == FinishReason.LENGTH
+        else FinishReason.STOP,
         tokens=tokens if isinstance(tokens, int) else 0,
         prompt_tokens=prompt_tokens if isinstance(prompt_tokens, int) else 0,
         fault=str(row.get("fault", "")),

@@ -183,7 +183,7 @@ def save_shards(sharded: Transformer, folder: Path, world: RankWorld) -> None:
     files = plan_files(num_bytes, size=world.size, limit=MAX_FILE_BYTES)
     tensors = gather_own_tensors(files, gather, rank=world.rank)
     write_files(folder, files, tensors, rank=world.rank)
-    if world.is_first:
+    if world.is_rank_zero:
         write_index(folder, files)
         write_config(folder, sharded.cfg, sharded.dtype)
 
@@ -305,7 +305,7 @@ class RankOptimizer(Optimizer):
         rank = self.world.rank
         tensors = gather_own_tensors(files, lambda key: self._gather(key, own[key]), rank=rank)
         write_files(file.parent, files, tensors, rank=rank)
-        if self.world.is_first:
+        if self.world.is_rank_zero:
             write_index(file.parent, files)
 
     def tensors(self) -> dict[str, Tensor]:

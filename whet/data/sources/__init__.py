@@ -20,7 +20,7 @@ from whet.data.splits import split_by_hash
 from whet.errors import ConfigError
 from whet.tasks.registry import TASKS
 from whet.types import Split
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 FOLDER = Path(str(files(__name__)))
 Seen = Literal["rows", "schema", "unknown"]
@@ -138,7 +138,7 @@ def _check(source: Source) -> None:
     if "{prompt}" not in source.prompt.template:
         raise ConfigError("prompt.template should have {prompt} where the question belongs")
     for task in source.tasks:
-        if task not in TASKS and not is_reference(task):
+        if task not in TASKS and not is_code_path(task):
             raise ConfigError(f"there is no task {task!r}; known are {', '.join(TASKS)}")
     for rule in source.keep:
         rule.check()

@@ -42,7 +42,7 @@ from whet.train.shards import (
 from whet.types import Floats, Metrics
 
 
-class RankLearner(Learner):
+class FSDPLearner(Learner):
     """Trains a model over all ranks, which call every method together and get the same results.
 
     On each rank a learner of one device has a shard of the weights and a part of the examples.
@@ -250,10 +250,10 @@ def _own_micro_batches(
     In deterministic training they are those of one process, dealt out.
     """
     if cfg.deterministic:
-        groups = micro_batches(model, examples, cfg.micro_tokens)
+        groups = micro_batches(model, examples, cfg.micro_batch_tokens)
         groups += [[] for _ in range(-len(groups) % ranks)]
     else:
-        groups = micro_batches(model, examples, cfg.micro_tokens, ranks=ranks)
+        groups = micro_batches(model, examples, cfg.micro_batch_tokens, ranks=ranks)
     return groups[rank::ranks]
 
 
