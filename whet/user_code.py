@@ -28,47 +28,47 @@ _LOADED: dict[str, ModuleType] = {}
 """Modules of users, by the absolute path of their file."""
 
 
-def is_reference(name: str) -> bool:
+def is_code_path(name: str) -> bool:
     """Tell a file and a name in it from any other text.
 
-    >>> is_reference("my_task.py:Name"), is_reference("game24")
+    >>> is_code_path("my_task.py:Name"), is_code_path("game24")
     (True, False)
     """
     file, colon, attribute = name.rpartition(":")
     return bool(colon) and file.endswith(".py") and attribute.isidentifier()
 
 
-def _check_reference(name: str) -> str:
-    if not is_reference(name):
+def _check_code_path(name: str) -> str:
+    if not is_code_path(name):
         raise ValueError('should be a file and a name in it, such as "my_file.py:name"')
     return name
 
 
-CodeReference = Annotated[str, AfterValidator(_check_reference)]
+CodePath = Annotated[str, AfterValidator(_check_code_path)]
 """A setting that names a file and something in it; the path is relative to the working folder."""
 
 
-def find_references(value: object) -> set[str]:
+def find_code_paths(value: object) -> set[str]:
     """Find the user's code that settings name, anywhere in them."""
     if isinstance(value, str):
-        return {value} if is_reference(value) else set()
+        return {value} if is_code_path(value) else set()
     if isinstance(value, Mapping):
         value = list(value.values())
-    return set().union(*map(find_references, value)) if isinstance(value, list | tuple) else set()
+    return set().union(*map(find_code_paths, value)) if isinstance(value, list | tuple) else set()
 
 
-def hash_code(reference: str) -> str:
-    """Hash the file of a reference; a file that is not there is refused when it is loaded."""
-    file = Path(reference.rpartition(":")[0])
+def hash_code(code_path: str) -> str:
+    """Hash the file of a code path; a file that is not there is refused when it is loaded."""
+    file = Path(code_path.rpartition(":")[0])
     return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
 
 
-def load_from_file(reference: str, key: str) -> object:
-    """Load the object of a reference such as `my_file.py:name`; errors name the setting's key."""
-    label = f"{key} = {reference!r}"
-    if not is_reference(reference):
+def load_from_file(code_path: str, key: str) -> object:
+    """Load the object of a code path such as `my_file.py:name`; errors name the setting's key."""
+    label = f"{key} = {code_path!r}"
+    if not is_code_path(code_path):
         raise ConfigError(f'{label} should be a file and a name in it, such as "my_file.py:name"')
-    file, _, name = reference.rpartition(":")
+    file, _, name = code_path.rpartition(":")
     try:
         values = vars(load_file(Path(file)))
     except ConfigError as error:
@@ -83,7 +83,7 @@ def load_from_file(reference: str, key: str) -> object:
 
 
 def load_function(
-    reference: str,
+    code_path: str,
     key: str,
     parameters: tuple[str, ...],
     *,
@@ -91,12 +91,12 @@ def load_function(
 ) -> Callable[..., Any]:
     """Load a function of these parameters; an exception becomes one sentence, unless it
     `passes`."""
-    label = f"{key} = {reference!r}"
-    function = load_from_file(reference, key)
+    label = f"{key} = {code_path!r}"
+    function = load_from_file(code_path, key)
     if not callable(function):
         raise ConfigError(f"{label} should name a function, not {function!r:.60}")
     check_parameters(function, label, parameters)
-    files = [str(Path(reference.rpartition(":")[0]).resolve())]
+    files = [str(Path(code_path.rpartition(":")[0]).resolve())]
 
     def call(*args: object) -> Any:
         try:

@@ -10,7 +10,7 @@ from whet.algos.objectives import Objective, policy_objective
 from whet.algos.presets import AdvantageName, LossWeightsName, Preset
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
 from whet.algos.user_functions import load_advantage, load_token_advantage
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.Advantage]] = {
     "zscore": lambda cfg: advantages.per_group(partial(advantages.zscore, ddof=cfg.ddof)),
@@ -73,14 +73,14 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
 
 
 def _build_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.Advantage | None:
-    if is_reference(preset.advantage):
+    if is_code_path(preset.advantage):
         return None if preset.needs_values else load_advantage(preset.advantage)
     build = ADVANTAGES.get(preset.advantage)
     return None if build is None else build(cfg)
 
 
 def _build_token_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.TokenAdvantage | None:
-    if is_reference(preset.advantage):
+    if is_code_path(preset.advantage):
         return load_token_advantage(preset.advantage) if preset.needs_values else None
     build = TOKEN_ADVANTAGES.get(preset.advantage)
     return None if build is None else build(cfg)

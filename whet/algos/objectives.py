@@ -19,7 +19,7 @@ from whet.algos.presets import Preset
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
 from whet.algos.user_functions import load_surrogate
 from whet.config import Config
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 
 class TokenLoss(NamedTuple):
@@ -107,7 +107,7 @@ def _ratio(preset: Preset, terms: TokenTerms) -> Tensor:
 
 
 def _build_surrogate(preset: Preset, cfg: AlgoConfig) -> Surrogate:
-    if is_reference(preset.surrogate):
+    if is_code_path(preset.surrogate):
         return load_surrogate(preset.surrogate)
     return partial(_surrogate, preset, cfg)
 

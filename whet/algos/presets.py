@@ -10,7 +10,7 @@ from typing import Literal
 
 from whet.algos.user_functions import takes_values
 from whet.algos.verifier import StepRule
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 AlgoName = Literal[
     "grpo",
@@ -58,7 +58,7 @@ class Preset:
     @property
     def needs_values(self) -> bool:
         """Whether the advantage compares with the values of a critic."""
-        if is_reference(self.advantage):
+        if is_code_path(self.advantage):
             return takes_values(self.advantage)
         return self.advantage == "gae"
 

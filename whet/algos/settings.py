@@ -19,7 +19,7 @@ from whet.algos.presets import (
 )
 from whet.algos.verifier import StepCreditConfig
 from whet.config import CONSTANT, Config
-from whet.user_code import CodeReference
+from whet.user_code import CodePath
 
 USED_BY: Mapping[str, tuple[AdvantageName, ...]] = {
     "ddof": ("zscore",),
@@ -36,7 +36,7 @@ class AlgoConfig(Config):
     name: AlgoName = "grpo"
     """A preset of `whet/algos/presets.py`, with its paper; the settings below replace parts of
     it."""
-    advantage: AdvantageName | CodeReference | None = None
+    advantage: AdvantageName | CodePath | None = None
     """The baseline of a reward: its group (zscore, center, leave_one_out), a running mean
     (momentum), nothing (to_go), or a critic (gae). A function of your own is a file and its name,
     "my_algo.py:advantage"."""
@@ -57,7 +57,7 @@ class AlgoConfig(Config):
     ratio: RatioName | None = None
     """Of new to old probability: of each token, of the whole sequence (its geometric mean), or one,
     which is none."""
-    surrogate: SurrogateName | CodeReference | None = None
+    surrogate: SurrogateName | CodePath | None = None
     """How ratio and advantage make the loss: clip (PPO), cispo, or reinforce, which bounds
     nothing. A function of your own is a file and its name, "my_algo.py:surrogate"."""
     clip_low: float | None = Field(default=None, ge=0.0)

@@ -21,13 +21,13 @@ from whet.user_code import load_from_file, load_function
 ADVANTAGE = "algo.advantage"
 
 
-def load_advantage(reference: str) -> Advantage:
+def load_advantage(code_path: str) -> Advantage:
     """Load an advantage of whole answers, with the signature of `advantages.Advantage`.
 
     Arrays and tensors may stand for lists and numbers.
     """
-    label = f"{ADVANTAGE} = {reference!r}"
-    call = _load_function(reference, ADVANTAGE, ("rewards", "baseline"))
+    label = f"{ADVANTAGE} = {code_path!r}"
+    call = _load_function(code_path, ADVANTAGE, ("rewards", "baseline"))
 
     def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
         result = call(rewards, baseline)
@@ -67,24 +67,24 @@ def load_advantage(reference: str) -> Advantage:
     return advantage
 
 
-def takes_values(reference: str) -> bool:
+def takes_values(code_path: str) -> bool:
     """Whether a user's advantage compares tokens with a critic: its second parameter is `values`.
 
     A missing file counts as one that does, so that settings of old runs can be read with their
     critic; a run reports it when it loads the function.
     """
-    if not Path(reference.rpartition(":")[0]).is_file():
+    if not Path(code_path.rpartition(":")[0]).is_file():
         return True
-    function = load_from_file(reference, ADVANTAGE)
+    function = load_from_file(code_path, ADVANTAGE)
     parameters = inspect.signature(function).parameters if callable(function) else {}
     return list(parameters)[1:2] == ["values"]
 
 
-def load_token_advantage(reference: str) -> TokenAdvantage:
+def load_token_advantage(code_path: str) -> TokenAdvantage:
     """Load an advantage of tokens: `rewards` and `values` of the tokens of one response ->
     advantages, and targets of the values."""
-    label = f"{ADVANTAGE} = {reference!r}"
-    call = _load_function(reference, ADVANTAGE, ("rewards", "values"))
+    label = f"{ADVANTAGE} = {code_path!r}"
+    call = _load_function(code_path, ADVANTAGE, ("rewards", "values"))
 
     def advantage(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
         result = call(reward, value)
@@ -104,10 +104,10 @@ def load_token_advantage(reference: str) -> TokenAdvantage:
     return advantage
 
 
-def load_surrogate(reference: str) -> Surrogate:
+def load_surrogate(code_path: str) -> Surrogate:
     """Load a surrogate: ratios [M] and terms -> losses [M], or those and metrics [M] by name."""
-    label = f"algo.surrogate = {reference!r}"
-    call = _load_function(reference, "algo.surrogate", ("ratio_M", "terms"))
+    label = f"algo.surrogate = {code_path!r}"
+    call = _load_function(code_path, "algo.surrogate", ("ratio_M", "terms"))
 
     def check_gradient(gradient_M: Tensor) -> None:
         if not gradient_M.isfinite().all():
@@ -150,8 +150,8 @@ def load_surrogate(reference: str) -> Surrogate:
     return surrogate
 
 
-def _load_function(reference: str, key: str, parameters: tuple[str, str]) -> Callable[..., Any]:
-    return load_function(reference, key, parameters, passes=(torch.OutOfMemoryError,))
+def _load_function(code_path: str, key: str, parameters: tuple[str, str]) -> Callable[..., Any]:
+    return load_function(code_path, key, parameters, passes=(torch.OutOfMemoryError,))
 
 
 def _is_pair(result: object) -> bool:

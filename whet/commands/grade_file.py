@@ -19,7 +19,7 @@ from whet.tasks.registry import make_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import progress_bar, say
 from whet.types import RAISED, Json, Message, Problem, Role, Rollout, Score, Verdict
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 MakeTask = Callable[[str], Task]
 """Makes a task by its name; an unknown one is a ConfigError that lists the known."""
@@ -193,7 +193,7 @@ def make_tasks(
     for row, name in named:
         if name in tasks:
             continue
-        if is_reference(name):
+        if is_code_path(name):
             raise DataError(
                 f"{row}: task {name!r}: a row loads no file; name the task as its class does, "
                 "and give it with --task"

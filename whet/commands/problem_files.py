@@ -38,7 +38,7 @@ from whet.tasks.registry import TASKS, make_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import Advance, printer, progress_bar, say
 from whet.types import SPLITS, Json, Problem, level_band
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 MAX_TEXT = 4000
 """Longer texts are cut, with a note."""
@@ -190,7 +190,7 @@ def _print_counts(counts: ImportCounts, out: Path) -> None:
 def _choose_plan(
     format: str | None, map: Sequence[str], task: str | None, split: str | None
 ) -> ImportPlan:
-    if task is not None and is_reference(task):
+    if task is not None and is_code_path(task):
         load_user_task(task)
     elif task is not None and task not in TASKS:
         raise ConfigError(

@@ -17,7 +17,7 @@ from whet.store.files import atomic_path, write_rows
 from whet.store.rollouts import write_rollouts
 from whet.tasks.registry import TASKS, make_task
 from whet.types import Problem, Rollout, Score, Split, Verdict
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ def check_gradable(problem: Problem) -> None:
     A user's own task is not run.
     """
     name = problem.task
-    if is_reference(name):
+    if is_code_path(name):
         return
     if name not in TASKS:
         raise DataError(f"task {name!r} is not known; known are {', '.join(TASKS)}")

@@ -41,7 +41,7 @@ from whet.store.run import RunStore
 from whet.toml import Table, flatten, merge
 from whet.track.progress import console
 from whet.types import Json
-from whet.user_code import find_references, hash_code
+from whet.user_code import find_code_paths, hash_code
 from whet.world import get_world
 
 RECIPES: dict[type[StageConfig], Callable[..., None]] = {
@@ -121,7 +121,7 @@ class PipelineConfig(Config):
 def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig]:
     """Read a pipeline, and check the references of its stages."""
     loaded = load_settings(PipelineConfig, file, overrides)
-    _check_references(loaded.config.stages)
+    _check_stage_names(loaded.config.stages)
     return loaded
 
 
@@ -144,7 +144,7 @@ def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, StageConfig]:
     if isinstance(config, PipelineConfig):
         return dict(config.stages)
     stages = {config.kind: config}
-    _check_references(stages)
+    _check_stage_names(stages)
     return stages
 
 
@@ -185,7 +185,7 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
     with one_writer(folder):
         for name, stage in cfg.stages.items():
             keys[name] = _hash_stage(stage, keys)
-            made = [folders[other] for other in _references(stage)]
+            made = [folders[other] for other in _earlier_stages(stage)]
             get_world().run_on_first(partial(_check_made, made), f"the inputs of {name}")
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             _run_or_skip(_resolve(stage, folders), origin, folders[name], keys[name], resume=resume)
@@ -331,8 +331,8 @@ def _hash_stage(stage: StageConfig, keys: dict[str, str]) -> str:
     """Hash a stage's settings, the user's files they name, and the stages it refers to."""
     ignored = _ignored_settings(stage)
     table = {name: item for name, item in to_table(stage).items() if name not in ignored}
-    used = {name: keys[name] for name in _references(stage)}
-    files = {name: hash_code(name) for name in find_references(table)}
+    used = {name: keys[name] for name in _earlier_stages(stage)}
+    files = {name: hash_code(name) for name in find_code_paths(table)}
     text = json.dumps([table, used, *([files] if files else [])], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -342,15 +342,15 @@ def _ignored_settings(stage: StageConfig) -> tuple[str, ...]:
     return (*IGNORED, "seed") if isinstance(stage, MakeConfig) else IGNORED
 
 
-def _references(stage: StageConfig) -> list[str]:
+def _earlier_stages(stage: StageConfig) -> list[str]:
     return [name[1:] for name in stage.inputs.values() if name.startswith("@")]
 
 
-def _check_references(stages: Mapping[str, StageConfig]) -> None:
+def _check_stage_names(stages: Mapping[str, StageConfig]) -> None:
     """Find a wrong reference before the first stage runs."""
     earlier: list[str] = []
     for name, stage in stages.items():
-        for other in _references(stage):
+        for other in _earlier_stages(stage):
             if other not in earlier:
                 known = ", ".join(earlier) or "none"
                 raise ConfigError(

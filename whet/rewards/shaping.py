@@ -15,7 +15,7 @@ from whet.rng import stream
 from whet.text.steps import rate_solution, rate_verification
 from whet.types import Rollout, Score, Verdict
 from whet.user_code import (
-    CodeReference,
+    CodePath,
     check_parameters,
     explain_exception,
     load_from_file,
@@ -235,7 +235,7 @@ class UserTerm(Shaping):
     model_config = ConfigDict(extra="allow")
 
     kind: Literal["own"] = "own"
-    path: CodeReference
+    path: CodePath
     """A Python file and a function or class in it, as "my_terms.py:name"."""
 
     @model_validator(mode="after")

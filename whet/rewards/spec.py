@@ -18,7 +18,7 @@ from whet.config_errors import find_models, list_tags
 from whet.errors import ConfigError
 from whet.rewards.shaping import TOKEN_KINDS, Term, UserTerm, Weight
 from whet.types import Group, Rollout, Score, Step, Verdict
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 SPECS_FOLDER = Path(__file__).parent / "specs"
 _KINDS = tuple(kind for model in find_models(Term) for kind in list_tags(model))
@@ -93,7 +93,7 @@ class RewardSpec(Config):
 
 def load_spec(name: str) -> RewardSpec:
     """Read a shipped spec by its name, a TOML file by its path, or a user's function."""
-    if is_reference(name):
+    if is_code_path(name):
         return RewardSpec(weights={}, terms=[UserTerm(path=name)])
     if name in list_specs():
         return config.load_settings(RewardSpec, SPECS_FOLDER / f"{name}.toml", []).config
@@ -112,7 +112,7 @@ def _expand_kind(term: object) -> object:
     if not isinstance(term, dict) or not isinstance(term.get("kind"), str):
         return term
     kind = term["kind"]
-    if is_reference(kind):
+    if is_code_path(kind):
         return {**term, "kind": "own", "path": kind}
     if kind not in _KINDS:
         raise ValueError(f"there is no shaping term {kind!r}{_suggest(kind, _KINDS)}")

@@ -8,7 +8,7 @@ from whet.errors import ConfigError, DataError
 from whet.tasks.base import StepNote, Task, list_problems, settings_class
 from whet.tasks.user_task import load_user_task
 from whet.types import Problem, Score, Split
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 GRAPH_TASKS = (
     *("tsp", "ged", "mcp", "mis", "mvc", "mcs"),
@@ -59,7 +59,7 @@ def make_task(name: str) -> Task:
 
     Only the task's own module is loaded.
     """
-    if is_reference(name):
+    if is_code_path(name):
         return load_user_task(name)
     if name not in TASKS:
         raise ConfigError(f"there is no task {name!r}; known are {', '.join(TASKS)}")

@@ -14,7 +14,7 @@ from whet.config import Config
 from whet.tasks.base import Task, settings_class
 from whet.tasks.registry import TASKS, Mix, load_class
 from whet.tasks.user_task import UserTaskConfig, load_user_task
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 _CLASSES = {settings_class(kind): kind for kind in map(load_class, TASKS.values())}
 
@@ -27,7 +27,7 @@ else:
 def _expand_name(given: object) -> object:
     """Let a bare name stand for a task with its defaults, and a file and class for a user's own."""
     table = {"name": given} if isinstance(given, str) else given
-    if isinstance(table, dict) and is_reference(str(table.get("name"))):
+    if isinstance(table, dict) and is_code_path(str(table.get("name"))):
         return {**table, "name": "own", "path": table["name"]}
     return table
 

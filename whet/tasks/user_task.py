@@ -16,7 +16,7 @@ from whet.errors import ConfigError, WhetError
 from whet.tasks.base import Task, settings_class
 from whet.types import Json
 from whet.user_code import (
-    CodeReference,
+    CodePath,
     explain_exception,
     load_from_file,
     loaded_files,
@@ -30,7 +30,7 @@ class UserTaskConfig(Config):
     model_config = ConfigDict(extra="allow")
 
     name: Literal["own"] = "own"
-    path: CodeReference
+    path: CodePath
     """A Python file and a class in it, as "my_task.py:Name", relative to the working folder."""
 
     @property

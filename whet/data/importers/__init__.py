@@ -10,7 +10,7 @@ from whet.data.importers import choice, code, graphs, logic, mapped, math, outpu
 from whet.data.importers.base import Fields, Format, ParsedRow, Reader
 from whet.data.importers.mapped import parse_split
 from whet.errors import ConfigError, DataError
-from whet.user_code import is_reference, load_function
+from whet.user_code import is_code_path, load_function
 
 
 def _read_table() -> dict[str, Format]:
@@ -36,7 +36,7 @@ FORMATS = _read_table()
 
 def find_format(name: str) -> Format:
     """Find a format, or load a user's; an unknown name is refused with the known ones."""
-    if is_reference(name):
+    if is_code_path(name):
         return Format(about="", required=(), optional=None, split="rl", read=_load_reader(name))
     if name not in FORMATS:
         raise ConfigError(

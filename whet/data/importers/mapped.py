@@ -19,7 +19,7 @@ from whet.data.importers.base import (
 )
 from whet.errors import ConfigError, DataError
 from whet.types import SPLITS, Json, Message, Split
-from whet.user_code import is_reference
+from whet.user_code import is_code_path
 
 FIELDS = {
     "prompt": "the question: a text, or a list of messages",
@@ -175,7 +175,7 @@ def _is_missing(value: Json) -> bool:
 def _task(fields: Fields) -> str:
     """Read which task a row is of; only the command line may name a file of code."""
     name = fields.scalar("task")
-    if is_reference(name):
+    if is_code_path(name):
         raise DataError(f"names the task {show(name)}, a file of code: give it by --task")
     return name
 
