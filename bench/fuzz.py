@@ -38,7 +38,7 @@ from pathlib import Path
 from fuzzing.rows import KINDS, RUNS_CODE, Kind, kind_of
 from fuzzing.texts import Text, text_for
 
-from whet.grading.limits import Limits, limit_memory
+from whet.grading.limits import GradingConfig, limit_memory
 from whet.rng import stream
 from whet.types import RAISED, Json, Score, Verdict
 
@@ -207,7 +207,7 @@ def worker(
     keep: bool,
 ) -> None:
     """Grade chunk after chunk; `clock` says which text this worker has, and since when."""
-    limit_memory(Limits())
+    limit_memory(GradingConfig())
     parent = os.getppid()
     while True:
         while not place.poll(1.0):
@@ -379,7 +379,7 @@ def main() -> int:
     args = parser.parse_args()
     kinds = [kind_of(name) for name in args.only]
     for kind in kinds:
-        kind.task.warm()
+        kind.task.preload()
     began = time.monotonic()
     tallies = fuzz(
         kinds,

@@ -19,10 +19,10 @@ import numpy as np
 from pydantic import Field
 
 from whet.config import Config
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.grading.grader import Grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.tasks.base import Task
 from whet.tasks.user_task import load_user_task
 from whet.testing.fakes import sum_problem
@@ -71,7 +71,7 @@ def measure_rate(engine: NativeEngine, requests: list[Request], seconds: float) 
             yield id, problem, ""
         ended = time.perf_counter()
 
-    with Grader(task, Limits(workers=2, wall=10 + seconds)) as grader:
+    with Grader(task, GradingConfig(workers=2, wall=10 + seconds)) as grader:
         list(grader.grade([("warm-up", problem, "")]))
         began = time.perf_counter()
         for _ in grader.grade(sample()):
@@ -91,13 +91,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     model = tiny_model(positions=args.new_tokens + 16)
-    engine = NativeEngine(model, NativeConfig(slots=16), stop_tokens=frozenset())
+    engine = NativeEngine(model, NativeConfig(max_num_seqs=16), stop_tokens=frozenset())
     requests = [
         Request(
             id=str(number),
             prompt=np.array([1, 2, 3], dtype=np.int32),
             # Different lengths, so that answers end one by one.
-            sampling=Sampling(max_tokens=1 + args.new_tokens * (number % 7 + 1) // 7),
+            sampling=SamplingParams(max_tokens=1 + args.new_tokens * (number % 7 + 1) // 7),
             seed=number,
         )
         for number in range(args.answers)

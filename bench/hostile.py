@@ -21,7 +21,7 @@ from itertools import cycle
 from pathlib import Path
 
 from whet.grading.grader import Grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.rng import stream
 from whet.store.files import read_rows
 from whet.tasks.math.task import Math
@@ -95,7 +95,7 @@ def mixed(num: int, share: float) -> tuple[list[Answer], list[bool]]:
     return answers, is_hostile
 
 
-def timed(answers: list[Answer], limits: Limits) -> tuple[list[Score], float, int]:
+def timed(answers: list[Answer], limits: GradingConfig) -> tuple[list[Score], float, int]:
     """Grade with workers that are up; the scores, the seconds, and how many workers were lost."""
     with Grader(Math(), limits) as grader:
         list(grader.grade([(0, *answers[0])]))
@@ -117,7 +117,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--wall", type=float, default=10.0)
     args = parser.parse_args()
-    limits = Limits(workers=args.workers, wall=args.wall, unscored_share=1.0)
+    limits = GradingConfig(workers=args.workers, wall=args.wall, unscored_fraction=1.0)
     answers, is_hostile = mixed(args.answers, args.share)
     friendly = [answer for answer, bad in zip(answers, is_hostile, strict=True) if not bad]
     alone, alone_seconds, _ = timed(friendly, limits)

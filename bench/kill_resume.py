@@ -48,9 +48,9 @@ kind = "sft"
 data = "@traces"
 problems = "@problems"
 steps = 12
-batch = 16
+batch_size = 16
 model = { new = "tiny", positions = 48 }
-train = { lr = 3e-3, warmup = 5 }
+train = { lr = 3e-3, warmup_steps = 5 }
 sampling = { max_tokens = 24 }
 validation = { every = 8, samples = 1 }
 save = { every = 4, keep = 2 }
@@ -63,7 +63,7 @@ problems_per_step = 4
 group_size = 4
 sampling = { max_tokens = 24 }
 reward = { weights = { finished = 1.0, lines = -0.1 } }
-algo = { name = "game24", kl = 0.01, minibatches = 2 }
+algo = { name = "game24", kl_coef = 0.01, num_minibatches = 2 }
 train = { lr = 1e-3 }
 validation = { every = 6, samples = 1 }
 save = { every = 3, keep = 2 }

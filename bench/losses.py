@@ -31,7 +31,7 @@ from torch import Tensor
 
 from whet.algos import advantages
 from whet.algos.algorithm import build_algorithm
-from whet.algos.losses import TokenTerms
+from whet.algos.losses import LossInputs
 from whet.algos.objectives import Objective, PreferenceConfig, TokenLoss, preference_objective
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, PreferencePair
@@ -209,13 +209,13 @@ CASES = (
     ),
     Case(
         name="grpo, first of two mini-batches",
-        whet={"name": "grpo", "minibatches": 2},
+        whet={"name": "grpo", "num_minibatches": 2},
         trl={"loss_type": "grpo", **CLIP},
         part=6,
     ),
     Case(
         name="dapo, first of two mini-batches",
-        whet={"name": "dapo", "minibatches": 2},
+        whet={"name": "dapo", "num_minibatches": 2},
         trl={"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28},
         part=6,
         compares=(),
@@ -368,15 +368,15 @@ class World:
         model: Transformer,
         examples: Sequence[Example],
         objective: Objective,
-        micro_tokens: int,
+        micro_batch_tokens: int,
     ) -> Found:
         """Accumulate a gradient in micro-batches; the size of the loss is taken in a pass of its
         own."""
 
-        def size(terms: TokenTerms) -> TokenLoss:
+        def size(terms: LossInputs) -> TokenLoss:
             return TokenLoss(objective.loss(terms).loss.abs(), {})
 
-        cfg = TrainConfig(micro_tokens=micro_tokens)
+        cfg = TrainConfig(micro_batch_tokens=micro_batch_tokens)
         own = copy.deepcopy(model)
         metrics = LocalLearner(own, cfg, steps=1).accumulate(examples, objective).means
         sized = LocalLearner(copy.deepcopy(model), cfg, steps=1).accumulate(

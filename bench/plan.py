@@ -32,8 +32,8 @@ from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.engine.graphs import graph_bytes
 from whet.engine.native import NativeConfig, NativeEngine
-from whet.models.cost import CARDS, GB, Cost
-from whet.plan.phases import Job, StepPhase, phases
+from whet.models.cost import GB, GPUS, Cost
+from whet.plan.phases import ModelJob, StepPhase, phases
 from whet.train.learner import LocalLearner, LogprobModel
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
@@ -59,20 +59,20 @@ class Pair:
 
 
 PAIRS = {
-    "0.5b": Pair(model="0.5b", prompts=64, samples=8, prompt=64, new=512, train={"micro_tokens": 32768}),
+    "0.5b": Pair(model="0.5b", prompts=64, samples=8, prompt=64, new=512, train={"micro_batch_tokens": 32768}),
     "0.5b, long, whole context": Pair(
-        model="0.5b", prompts=32, samples=8, prompt=256, new=1024, engine={"context": 32768, "slots": 512}
+        model="0.5b", prompts=32, samples=8, prompt=256, new=1024, engine={"max_model_len": 32768, "max_num_seqs": 512}
     ),
     "0.5b, layers twice": Pair(
-        model="0.5b", prompts=64, samples=8, prompt=128, new=256, train={"micro_tokens": 65536, "checkpointing": "on"}
+        model="0.5b", prompts=64, samples=8, prompt=128, new=256, train={"micro_batch_tokens": 65536, "gradient_checkpointing": "on"}
     ),
     "1.5b": Pair(model="1.5b", prompts=64, samples=8, prompt=64, new=512),
     "1.5b, reference in host memory": Pair(
         model="1.5b", prompts=16, samples=8, prompt=512, new=512, kl=0.01,
-        train={"micro_tokens": 8192, "offload_reference": True},
+        train={"micro_batch_tokens": 8192, "offload_reference": True},
     ),
-    "7b": Pair(model="7b", prompts=8, samples=8, prompt=64, new=256, train={"micro_tokens": 8192, "offload": True}),
-    "tiny": Pair(model="tiny", prompts=2, samples=2, prompt=4, new=5, kl=0.01, train={"checkpointing": "on"}),
+    "7b": Pair(model="7b", prompts=8, samples=8, prompt=64, new=256, train={"micro_batch_tokens": 8192, "offload_optimizer": True}),
+    "tiny": Pair(model="tiny", prompts=2, samples=2, prompt=4, new=5, kl=0.01, train={"gradient_checkpointing": "on"}),
 }  # fmt: skip
 DEFAULT = {"cuda": [name for name in PAIRS if name not in ("7b", "tiny")], "cpu": ["tiny"]}
 
@@ -90,7 +90,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--gpu", choices=[*CARDS], default="h200", help="the card that runs this")
+    parser.add_argument("--gpu", choices=[*GPUS], default="h200", help="the card that runs this")
     parser.add_argument("--only", choices=[*PAIRS], action="append", help="run these pairs alone")
     parser.add_argument("--steps", type=int, default=2, help="measured steps, after one of warm-up")
     args = parser.parse_args()
@@ -111,7 +111,7 @@ def row_of(name: str, args: argparse.Namespace) -> dict[str, object]:
     spec = spec_of(pair, args.device)
     train = TrainConfig.model_validate({"lr": 1e-6, "dtype": spec.work.dtype} | pair.train)
     found, start = measure(pair, spec, train, args.steps)
-    predicted = {phase.name: phase for phase in phases(job_of(pair, spec, train), CARDS[args.gpu])}
+    predicted = {phase.name: phase for phase in phases(job_of(pair, spec, train), GPUS[args.gpu])}
     assert predicted.keys() == found.keys(), "the plan knows the phases of a step"
     parts = {phase: compared(predicted[phase], found[phase]) for phase in found}
     peaks = [each.peak for each in found.values() if each.peak is not None]
@@ -164,19 +164,19 @@ def spec_of(pair: Pair, device: str) -> Spec:
     )
 
 
-def job_of(pair: Pair, spec: Spec, train: TrainConfig) -> Job:
+def job_of(pair: Pair, spec: Spec, train: TrainConfig) -> ModelJob:
     """The pair as `whet plan` sees a step of it."""
     work = spec.work
     cost = Cost(cfg=config_of(work), width=2 if work.dtype == "bfloat16" else 4)
     engine = NativeConfig.model_validate(
         {"slots": work.slots, "context": work.context} | pair.engine
     )
-    job = Job(
+    job = ModelJob(
         cost=cost, train=train, engine=engine, sequences=work.num_requests, samples=pair.samples, prompt=pair.prompt,
         new=pair.new, steps=1,
     )  # fmt: skip
     return (
-        replace(job, reader=cost, reader_bytes=float(cost.width * cost.parameters))
+        replace(job, frozen_model=cost, frozen_model_bytes=float(cost.width * cost.parameters))
         if pair.kl
         else job
     )
@@ -214,7 +214,7 @@ def step(
     number: int,
 ) -> dict[str, Measured]:
     algo, found = (
-        build_algorithm(AlgoConfig(kl=pair.kl), max_tokens=pair.new),
+        build_algorithm(AlgoConfig(kl_coef=pair.kl), max_tokens=pair.new),
         dict[str, Measured](),
     )
     requests = requests_of(spec, number)

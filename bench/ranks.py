@@ -32,7 +32,7 @@ from transformers import AutoModelForCausalLM
 from whet.engine.input_batch import SamplingTensors, truncate, uniforms
 from whet.rng import derive
 from whet.store.run import RunStore
-from whet.types import Role, Rollout
+from whet.types import Author, Rollout
 
 ROOT = Path(__file__).resolve().parents[1]
 RATE = "1e-4"
@@ -107,7 +107,7 @@ class Draw:
         seed = tomllib.loads(one.config_file.read_text())["seed"]
         problem, _, place = before.id.rpartition(":")
         index, number = map(int, place.split("/"))
-        label = "verify" if before.role is Role.VERIFIER else "rollout"
+        label = "verify" if before.author is Author.VERIFIER else "rollout"
         own = derive(derive(seed, label, step - 1), problem, index, number)
         drawn = float(uniforms(torch.tensor([own]), torch.tensor([position]))[0])
         tokens = [int(rollout.completion.tokens[position]) for rollout in (before, after)]
@@ -128,7 +128,7 @@ class Draw:
 
 def cumulate(run: RunStore, step: int, rollout: Rollout, position: int) -> Tensor:
     """The ends of the tokens' intervals where a token was drawn, by the weights of that moment."""
-    checkpoint = run.checkpoint_folder / f"{rollout.completion.version:06d}"
+    checkpoint = run.checkpoint_folder / f"{rollout.completion.policy_version:06d}"
     model = AutoModelForCausalLM.from_pretrained(checkpoint, local_files_only=True)
     config = tomllib.loads(run.config_file.read_text())
     temperature = config["sampling"]["temperature"]

@@ -34,10 +34,10 @@ from whet.models.source import torch_device, torch_dtype
 from whet.models.transformer import Transformer, init_weights, rope_table
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_tokenizer
+from whet.train.fsdp_learner import FSDPLearner
 from whet.train.learner import LocalLearner, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.policy import FSDPLearners, build_policy, set_determinism
-from whet.train.rank_learner import RankLearner
+from whet.train.policy import FSDPLearnerFactory, build_policy, set_determinism
 from whet.train.selftest import check_exact
 from whet.world import ClusterConfig, get_world
 
@@ -99,14 +99,18 @@ def main() -> int:
 
 def compare(args: argparse.Namespace) -> int:
     set_determinism(args.deterministic)
-    cfg = TrainConfig(lr=1e-4, micro_tokens=max(16384, args.length))
+    cfg = TrainConfig(lr=1e-4, micro_batch_tokens=max(16384, args.length))
     model = make_model(args.model, args.length)
     policy = None
     if args.engine:
         policy = build_policy(
-            model, tiny_tokenizer(), NativeConfig(slots=16), name="x", learners=FSDPLearners()
+            model,
+            tiny_tokenizer(),
+            NativeConfig(max_num_seqs=16),
+            name="x",
+            learners=FSDPLearnerFactory(),
         )
-    ranks = RankLearner(model, cfg, steps=args.steps, memory=policy.memory if policy else None)
+    ranks = FSDPLearner(model, cfg, steps=args.steps, memory=policy.memory if policy else None)
     plain_model = None if args.alone else make_model(args.model, args.length)
     plain = None if plain_model is None else LocalLearner(plain_model, cfg, steps=args.steps)
     seconds: dict[str, list[float]] = {"plain": [], "ranks": []}
@@ -139,7 +143,7 @@ def compare(args: argparse.Namespace) -> int:
         row["engine_tokens"] = sum(e.num_tokens for e in everywhere)
     if torch_device().type == "cuda":
         row["peak_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 1)
-    if get_world().is_first:
+    if get_world().is_rank_zero:
         print(json.dumps(row), flush=True)
     is_compared = args.deterministic and get_world().size == 1 and plain_model is not None
     is_same = not is_compared or row["equal_weights"] == row["weights"]

@@ -3,7 +3,7 @@ transformers loop.
 
     python bench/update.py --peer trl --model 4m --new-tokens 128
     python bench/update.py --peer transformers --model 0.5b --device cuda
-    python bench/update.py --peer none --model 7b --device cuda --train offload=true --prompts 16 --rounds 2
+    python bench/update.py --peer none --model 7b --device cuda --train offload_optimizer=true --prompts 16 --rounds 2
 
 The last one keeps masters and moments, 91 GB, in host memory; weights are drawn on the card.
 

@@ -29,7 +29,7 @@ def main(sft_steps: int = 200, rl_steps: int = 40) -> list[dict[str, float]]:
     rng = stream(0, "batches")
 
     solutions = whet.solve(task, task.problems("sft"))
-    data = make_sft_examples(solutions, policy.chat, policy.engine.context).examples
+    data = make_sft_examples(solutions, policy.chat, policy.engine.max_model_len).examples
     learner = policy.make_learner(whet.TrainConfig(lr=5e-3), steps=sft_steps)
     for _ in range(sft_steps):
         learner.update(set_loss_weights(rng.sample(data, 32), token_mean), sft_objective())

@@ -34,9 +34,9 @@ workers = 1
 kind = "sft"
 data = "@traces"
 steps = 40
-batch = 32
+batch_size = 32
 model = { new = "tiny", positions = 48 }
-train = { lr = 5e-3, warmup = 5 }
+train = { lr = 5e-3, warmup_steps = 5 }
 sampling = { max_tokens = 24 }
 validation = { every = 20, samples = 1 }
 save = { every = 10 }
@@ -59,7 +59,7 @@ group_size = 4
 sampling = { max_tokens = 24, temperature = 1.0 }
 final_temperature = 0.5
 reward = { weights = { finished = 1.0, lines = -0.1 } }
-algo = { name = "game24", kl = 0.01, minibatches = 2 }
+algo = { name = "game24", kl_coef = 0.01, num_minibatches = 2 }
 train = { lr = 1e-3 }
 validation = { every = 3, samples = 1 }
 save = { every = 2 }
@@ -71,7 +71,7 @@ problems = "@problems"
 task = { unsolvable = true }
 samples = 2
 sampling = { max_tokens = 24 }
-engine = { slots = 255 }
+engine = { max_num_seqs = 255 }
 """
 
 

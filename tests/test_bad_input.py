@@ -48,7 +48,7 @@ def test_an_unknown_key_gets_the_nearest_name(tmp_path: Path) -> None:
 def test_an_unknown_flag_gets_the_nearest_name(tmp_path: Path, tiny: Pipeline) -> None:
     said = sft(tmp_path, tiny.folder / "02-traces", NEW, "--train.warmpu", 3)
     assert is_one_sentence(said)
-    assert said.last == 'whet: unknown flag --train.warmpu; did you mean "train.warmup"?'
+    assert said.last == 'whet: unknown flag --train.warmpu; did you mean "train.warmup_steps"?'
     assert not (tmp_path / "run").exists()
 
 
@@ -196,7 +196,10 @@ def test_a_model_both_new_and_from_a_folder_is_refused(tiny: Pipeline, tmp_path:
             'model = { new = "tiny", lora = { rank = 2 } }',
             "stages.rl.model: lora adapts weights that are there",
         ),
-        ("gather = { first = 8 }", "stages.rl: gather.first = 8 should be below group_size = 8"),
+        (
+            "dynamic_sampling = { first_samples = 8 }",
+            "stages.rl: dynamic_sampling.first_samples = 8 should be below group_size = 8",
+        ),
         (
             'algo = { name = "tango_grpo" }',
             'stages.rl: algo.name = "tango_grpo" credits judged steps',
@@ -217,7 +220,7 @@ def test_a_mistake_that_the_settings_show_is_told_before_the_first_stage(
 
 @pytest.mark.parametrize(
     ("flag", "most"),
-    [("engine.slots", 65536), ("sampling.top_k", 1000000)],
+    [("engine.max_num_seqs", 65536), ("sampling.top_k", 1000000)],
 )
 def test_a_number_beyond_all_machines_is_answered_with_the_most(
     tmp_path: Path, flag: str, most: int
@@ -325,7 +328,7 @@ def test_a_folder_without_problems_is_named(tiny: Pipeline, tmp_path: Path) -> N
 def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
-    said = rl(tmp_path, tiny.folder / "03-sft", "--engine.context", 4)
+    said = rl(tmp_path, tiny.folder / "03-sft", "--engine.max_model_len", 4)
     assert is_one_sentence(said)
     assert "leaves no room in a context of 4" in said.last
 

@@ -214,7 +214,7 @@ def test_settings_of_our_side_are_read_as_whet_reads_them(tmp_path: Path) -> Non
         "--train",
         "offload=true",
         "--train",
-        "micro_tokens=64",
+        "micro_batch_tokens=64",
         weights=tmp_path,
     )
     assert row["failed"] == {}

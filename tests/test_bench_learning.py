@@ -27,8 +27,8 @@ task = {{ name = "countdown", count = {count}, level = [0.0, 0.199] }}
 """
 SMALL = [
     "problems.most={ sft = 200, rl = 40, dev = 20, test = 20 }",
-    "traces.per_problem=2", 'sft.model={ new = "tiny", positions = 48 }', "sft.steps=20", "sft.batch=32",
-    "forms.samples=1", 'verifier.model={ new = "tiny", positions = 192 }', "verifier.steps=10", "verifier.batch=16",
+    "traces.per_problem=2", 'sft.model={ new = "tiny", positions = 48 }', "sft.steps=20", "sft.batch_size=32",
+    "forms.samples=1", 'verifier.model={ new = "tiny", positions = 192 }', "verifier.steps=10", "verifier.batch_size=16",
     "tango.steps=6", "tango.warmup=2", "tango.problems_per_step=4", "tango.group_size=4", "tango.verifier_group_size=4",
     "outcome.steps=3", "outcome.problems_per_step=4", "outcome.group_size=4",
 ]  # fmt: skip

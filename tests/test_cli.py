@@ -52,10 +52,10 @@ def test_show_prints_every_value_with_its_origin(tmp_path: Path) -> None:
     assert said.code == 0
     assert [text.strip() for text in rows["steps"]] == ["7", "x.toml"]
     assert [text.strip() for text in rows["group_size"]] == ["5", "cli"]
-    assert [text.strip() for text in rows["train.clip"]] == ["1.0", "default"]
+    assert [text.strip() for text in rows["train.max_grad_norm"]] == ["1.0", "default"]
     assert {
         "sampling.top_p",
-        "engine.slots",
+        "engine.max_num_seqs",
         "validation.every",
         "save.keep",
         "track.sinks",

@@ -21,7 +21,7 @@ from whet.algos.settings import AlgoConfig
 from whet.cli import app
 from whet.config import Config, kind_of, load_settings
 from whet.grading.check_task import check_grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.pipeline.pipeline import KINDS, PipelineConfig
 from whet.store.run import RunStore
 from whet.tasks.game24 import Game24
@@ -228,7 +228,7 @@ def test_the_task_of_your_own_in_the_documents_passes_its_check(tmp_path: Path) 
     problems = [problem for split in SPLITS for problem in task.problems(split)]
     assert len(problems) == len({problem.id for problem in problems}) == 499
     assert {problem.split for problem in problems} == set(SPLITS)
-    assert check_grader(task, problems[::10], limits=Limits(workers=0)).failures == ()
+    assert check_grader(task, problems[::10], limits=GradingConfig(workers=0)).failures == ()
 
 
 def test_the_estimator_and_loss_in_the_documents_train(tmp_path: Path) -> None:

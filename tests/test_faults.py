@@ -62,7 +62,7 @@ def test_weights_that_are_no_longer_finite_are_neither_measured_nor_saved(
     tiny: Pipeline, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     file = write(tmp_path / "sft.toml", SFT.format(data=tiny.folder / "02-traces", model=NEW))
-    huge = ("--steps", 1, "--train.lr", "1e38", "--train.warmup", 0)
+    huge = ("--steps", 1, "--train.lr", "1e38", "--train.warmup_steps", 0)
     said = whet("sft", file, "--out", tmp_path / "run", *huge, *flags)
     assert is_one_sentence(said), said.err
     assert "is no longer finite" in said.last

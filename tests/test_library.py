@@ -103,7 +103,7 @@ def test_solutions_of_a_task_are_rollouts_that_it_grades_as_correct() -> None:
 def test_a_new_model_reads_the_texts_of_its_task(policy: Policy) -> None:
     prompt = next(iter(whet.task("countdown", count=1, level=[0.0, 0.1]).problems("sft"))).prompt
     assert prompt[-1].content in policy.tokenizer.decode(policy.chat.encode_prompt(prompt))
-    assert policy.engine.context == 256
+    assert policy.engine.max_model_len == 256
 
 
 def test_a_new_model_without_a_task_is_refused() -> None:

@@ -28,9 +28,9 @@ seed = 5
 kind = "sft"
 data = "{folder}/02-traces"
 steps = 40
-batch = 32
+batch_size = 32
 model = {{ new = "tiny", positions = 48 }}
-train = {{ lr = 3e-3, warmup = 5, schedule = "cosine" }}
+train = {{ lr = 3e-3, warmup_steps = 5, lr_schedule = "cosine" }}
 sampling = {{ max_tokens = 24 }}
 validation = {{ every = 20, samples = 1 }}
 save = {{ every = 7 }}
@@ -44,7 +44,7 @@ group_size = 4
 sampling = {{ max_tokens = 24 }}
 final_temperature = 0.8
 reward = {{ weights = {{ finished = 1.0, lines = -0.1 }} }}
-algo = {{ name = "game24", kl = 0.01, minibatches = 2 }}
+algo = {{ name = "game24", kl_coef = 0.01, num_minibatches = 2 }}
 train = {{ lr = 1e-3 }}
 validation = {{ every = 6, samples = 1 }}
 save = {{ every = 4 }}
@@ -262,13 +262,20 @@ steps = 8
 problems_per_step = 6
 group_size = 4
 sampling = {{ max_tokens = 24 }}
-algo = {{ name = "game24", minibatches = 2, staleness = {{ rule = "truncate" }} }}
+algo = {{ name = "game24", num_minibatches = 2, importance_correction = {{ rule = "truncate" }} }}
 train = {{ lr = 3e-4 }}
 validation = {{ every = 4, samples = 1 }}
 save = {{ every = 2, keep = 9 }}
 """
 SETTINGS = {
-    "refill": ("--gather.refill", "5", "--gather.first", "2", "--gather.mask_unfinished", "true"),
+    "refill": (
+        "--dynamic_sampling.max_extra_problems",
+        "5",
+        "--dynamic_sampling.first_samples",
+        "2",
+        "--dynamic_sampling.mask_unfinished",
+        "true",
+    ),
     "band": ("--curriculum", '{ kind = "band", low = 0.3, high = 0.7, rest = 1 }'),
     "staged": (
         "--curriculum",
@@ -278,7 +285,7 @@ SETTINGS = {
     "all": (
         "--lag",
         "2",
-        "--gather.refill",
+        "--dynamic_sampling.max_extra_problems",
         "4",
         "--curriculum",
         '{ kind = "band", low = 0.3, high = 0.7 }',

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from small import whet, write
 
 from whet.config_errors import MOVED, find_models
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.pipeline.pipeline import PipelineConfig
 from whet.toml import TAGS
 
@@ -107,16 +107,16 @@ def test_explain_adds_the_meaning_of_every_setting(tmp_path: Path) -> None:
         ),
         (
             ("--algo.clip_high", "0.3"),
-            "algo.clip_high = 0.3 has no effect: with minibatches = 1 every ratio is 1",
+            "algo.clip_high = 0.3 has no effect: with num_minibatches = 1 every ratio is 1",
         ),
         (
-            ("--algo.name", "cispo", "--algo.minibatches", "2", "--algo.clip_low", "0.3"),
+            ("--algo.name", "cispo", "--algo.num_minibatches", "2", "--algo.clip_low", "0.3"),
             "algo.clip_low = 0.3 has no effect: cispo bounds the ratio above only",
         ),
         (("--algo.kl_estimator", "k3"), 'algo.kl_estimator = "k3" has no effect: kl is 0'),
         (
-            ("--algo.staleness.high", "3.0"),
-            'algo.staleness.high = 3.0 has no effect: staleness.rule is "none"',
+            ("--algo.importance_correction.high", "3.0"),
+            'algo.importance_correction.high = 3.0 has no effect: staleness.rule is "none"',
         ),
         (
             ("--critic.lr", "1e-05"),
@@ -167,7 +167,7 @@ def test_a_setting_without_effect_is_refused_with_the_reason(
 
 
 def test_cuts_have_no_effect_on_greedy_sampling() -> None:
-    reasons = Sampling(temperature=0.0, top_p=0.9).without_effect()
+    reasons = SamplingParams(temperature=0.0, top_p=0.9).without_effect()
     assert reasons["top_p"] == "temperature = 0 always takes the most likely token"
 
 
@@ -178,14 +178,14 @@ def test_rl_refuses_a_temperature_at_which_all_answers_are_the_same(tmp_path: Pa
 
 
 def test_a_setting_without_effect_names_the_file_that_sets_it(tmp_path: Path) -> None:
-    said = whet("show", write(tmp_path / "x.toml", f"{RL}critic.head_start = 3\n"))
-    assert said.last.startswith("whet: critic.head_start = 3 in x.toml has no effect: ")
+    said = whet("show", write(tmp_path / "x.toml", f"{RL}critic.warmup_steps = 3\n"))
+    assert said.last.startswith("whet: critic.warmup_steps = 3 in x.toml has no effect: ")
 
 
 def test_a_setting_with_effect_under_other_settings_is_taken(tmp_path: Path) -> None:
-    flags = ("--algo.name", "ppo", "--algo.gamma", "0.9", "--critic.head_start", 2)
+    flags = ("--algo.name", "ppo", "--algo.gamma", "0.9", "--critic.warmup_steps", 2)
     rows = shown(write(tmp_path / "x.toml", RL), *flags)
-    assert rows["algo.gamma"] == ("0.9", "cli") and rows["critic.head_start"] == ("2", "cli")
+    assert rows["algo.gamma"] == ("0.9", "cli") and rows["critic.warmup_steps"] == ("2", "cli")
 
 
 @pytest.mark.parametrize(("old", "new"), MOVED.items())
@@ -205,7 +205,7 @@ def test_a_file_extends_another_and_every_key_shows_the_file_it_came_from(tmp_pa
     file = write(tmp_path / "top.toml", 'kind = "rl"\nextends = "more/mid.toml"\nsteps = 6\n')
     rows = shown(file)
     assert rows["steps"] == ("6", "top.toml")
-    assert rows["train.warmup"] == ("3", "mid.toml")
+    assert rows["train.warmup_steps"] == ("3", "mid.toml")
     assert rows["train.lr"] == ("0.1", "base.toml")
 
 

@@ -31,9 +31,9 @@ def test_shares_come_back_in_the_order_that_they_were_taken_from(count: int, siz
 
 def test_a_process_by_itself_is_the_first_of_one() -> None:
     world = World()
-    assert world.is_first
+    assert world.is_rank_zero
     assert world.all_gather("part", "here") == ["part"]
-    assert world.run_on_first(lambda: 3, "here") == 3
+    assert world.run_on_rank_zero(lambda: 3, "here") == 3
 
 
 def test_sums_of_ranks_add_up_also_where_a_rank_has_none() -> None:

@@ -276,7 +276,7 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
         goes_on = resume or cli_cluster.is_restarted()
         run = open_run(folder, loaded.config, loaded.origin, resume=goes_on, ignore=IGNORED)
         with run:
-            if get_world().run_on_first(lambda: run.is_finished, "whether the run is done"):
+            if get_world().run_on_rank_zero(lambda: run.is_finished, "whether the run is done"):
                 say(f"{folder} is finished; nothing to do")
                 return
             run_stage(loaded.config, run)

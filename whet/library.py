@@ -144,13 +144,13 @@ def sample(
     Grading has the limits of training. `policy.publish` comes first where a learner has moved the
     weights.
     """
-    from whet.engine.base import Sampling
+    from whet.engine.base import SamplingParams
     from whet.rollout.collect import collect
 
     if isinstance(problems, Problem):
         raise ConfigError("whet.sample takes a list of problems, not one: pass [problem]")
     problems = list(problems)
-    sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
+    sampling = SamplingParams(temperature=temperature, max_tokens=max_tokens)
     with Grader(task) as grader:
         return collect(policy.chat_engine, grader, problems, sampling, samples=samples, seed=seed)
 
@@ -165,11 +165,11 @@ def generate(
     seed: int = 0,
 ) -> list[list[str]]:
     """Sample `samples` texts in answer to each prompt, which is put as a user's message."""
-    from whet.engine.base import Request, Sampling
+    from whet.engine.base import Request, SamplingParams
 
     if isinstance(prompts, str):
         raise ConfigError("whet.generate takes a list of prompts, not one text: pass [prompt]")
-    sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
+    sampling = SamplingParams(temperature=temperature, max_tokens=max_tokens)
     requests = [
         Request(
             id=f"{index}/{number}",

@@ -24,8 +24,8 @@ Dtype = Literal["auto", "float32", "bfloat16"]
 """A compute type by name; see `whet.models.source.torch_dtype`."""
 Split = Literal["sft", "rl", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("sft", "rl", "dev", "test")
-Speaker = Literal["system", "user", "assistant"]
-SPEAKERS: tuple[Speaker, ...] = ("system", "user", "assistant")
+MessageRole = Literal["system", "user", "assistant"]
+MESSAGE_ROLES: tuple[MessageRole, ...] = ("system", "user", "assistant")
 
 
 class Verdict(StrEnum):
@@ -41,14 +41,14 @@ RAISED = "the response broke its grader: "
 """How the note of a WRONG score begins where grading raised or ran out of processor time."""
 
 
-class Finish(StrEnum):
+class FinishReason(StrEnum):
     """Why a completion ended: a stop token or string, or the length limit."""
 
     STOP = "stop"
     LENGTH = "length"
 
 
-class Role(StrEnum):
+class Author(StrEnum):
     """Who wrote a rollout."""
 
     SOLVER = "solver"
@@ -58,7 +58,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    role: Speaker
+    role: MessageRole
     content: str
 
 
@@ -103,8 +103,8 @@ class Completion:
 
     tokens: Tokens
     logprobs: Floats
-    finish: Finish
-    version: int
+    finish_reason: FinishReason
+    policy_version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +131,9 @@ class Rollout:
     """One answer to one problem: who gave it, its tokens and text, its score and reward."""
 
     id: str
-    group: str
+    group_id: str
     problem: Problem
-    role: Role
+    author: Author
     model: str
     prompt_tokens: Tokens
     completion: Completion
@@ -150,7 +150,7 @@ class Rollout:
         *,
         model: str,
         number: int = 0,
-        role: Role = Role.TEACHER,
+        author: Author = Author.TEACHER,
         score: Score | None = None,
     ) -> "Rollout":
         """Make a rollout of a text that no policy sampled: it has no tokens."""
@@ -158,12 +158,14 @@ class Rollout:
         logprobs = np.zeros(0, dtype=np.float32)
         return Rollout(
             id=f"{problem.id}:{number}",
-            group=problem.id,
+            group_id=problem.id,
             problem=problem,
-            role=role,
+            author=author,
             model=model,
             prompt_tokens=tokens,
-            completion=Completion(tokens=tokens, logprobs=logprobs, finish=Finish.STOP, version=0),
+            completion=Completion(
+                tokens=tokens, logprobs=logprobs, finish_reason=FinishReason.STOP, policy_version=0
+            ),
             text=text,
             score=score,
         )
@@ -191,7 +193,7 @@ Array = TypeVar("Array")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PerToken(Generic[Array]):
+class TokenFields(Generic[Array]):
     """Quantities of each response token, under the same name from an example to its loss.
 
     Examples hold numpy arrays, batches and losses tensors [M]. All three extend this class, so a
@@ -210,7 +212,7 @@ class PerToken(Generic[Array]):
 
     def per_token(self) -> dict[str, Array | None]:
         """Return these quantities by name."""
-        return {item.name: getattr(self, item.name) for item in fields(PerToken)}
+        return {item.name: getattr(self, item.name) for item in fields(TokenFields)}
 
 
 NUM_LEVELS = 5
@@ -300,7 +302,7 @@ def _message(row: Json) -> Message:
     role = row["role"]
     content = row["content"]
     if isinstance(content, str):
-        for known in SPEAKERS:
+        for known in MESSAGE_ROLES:
             if role == known:
                 return Message(role=known, content=content)
     raise ValueError("a message needs a role of system, user or assistant and a text content")

@@ -38,7 +38,7 @@ class World:
     """Whether ranks ran before and failed, so that the run goes on from its last checkpoint."""
 
     @property
-    def is_first(self) -> bool:
+    def is_rank_zero(self) -> bool:
         """Whether this rank writes the run folder and prints."""
         return self.rank == 0
 
@@ -49,7 +49,7 @@ class World:
         """
         return [part]
 
-    def run_on_first(self, act: Callable[[], T], tag: str) -> T:
+    def run_on_rank_zero(self, act: Callable[[], T], tag: str) -> T:
         """Let the first rank act; all get its result, or raise its error."""
         return act()
 

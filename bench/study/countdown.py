@@ -27,10 +27,10 @@ data = "@answers"
 problems = "@problems"
 model = {{ new = "tiny", positions = 96 }}
 steps = {sft_steps}
-batch = 64
-train = {{ lr = 6e-3, schedule = "cosine", warmup = 30, weight_decay = 0.1, micro_tokens = 8192 }}
+batch_size = 64
+train = {{ lr = 6e-3, lr_schedule = "cosine", warmup_steps = 30, weight_decay = 0.1, micro_batch_tokens = 8192 }}
 sampling = {{ max_tokens = 16 }}
-engine = {{ slots = 512 }}
+engine = {{ max_num_seqs = 512 }}
 validation = {{ samples = 8 }}
 """
 EVAL = """
@@ -40,7 +40,7 @@ task = {{ name = "countdown" }}
 problems = "{problems}"
 model = {{ path = "{model}" }}
 sampling = {{ max_tokens = 16 }}
-engine = {{ slots = 512 }}
+engine = {{ max_num_seqs = 512 }}
 """
 TRAIN = """kind = "run"
 seed = {seed}
@@ -52,8 +52,8 @@ problems = "{problems}"
 model = {{ path = "{model}" }}
 steps = {steps}
 sampling = {{ max_tokens = 16 }}
-train = {{ lr = {lr}, schedule = "linear", warmup = 5, micro_tokens = 8192 }}
-engine = {{ slots = 512 }}
+train = {{ lr = {lr}, lr_schedule = "linear", warmup_steps = 5, micro_batch_tokens = 8192 }}
+engine = {{ max_num_seqs = 512 }}
 save = {{ every = 1000 }}
 {settings}"""
 RL = """problems_per_step = 32
@@ -61,7 +61,7 @@ group_size = 8
 algo = {{ {algo} }}
 validation = {{ samples = 8 }}
 """
-DPO = """batch = 64
+DPO = """batch_size = 64
 own = {{ samples = 16 }}
 loss = {{ beta = {beta} }}
 validation = {{ samples = 8 }}
@@ -94,21 +94,25 @@ def rl(algo: str, more: str = "") -> str:
 
 
 METHODS = {
-    "GRPO": Method(settings=rl('name = "grpo", minibatches = 2')),
-    "Dr. GRPO": Method(settings=rl('name = "dr_grpo", minibatches = 2')),
+    "GRPO": Method(settings=rl('name = "grpo", num_minibatches = 2')),
+    "Dr. GRPO": Method(settings=rl('name = "dr_grpo", num_minibatches = 2')),
     "DAPO": Method(
-        settings=rl('name = "dapo", minibatches = 2', "gather = { refill = 32 }\n"), weight=1.6
+        settings=rl(
+            'name = "dapo", num_minibatches = 2', "dynamic_sampling = { max_extra_problems = 32 }\n"
+        ),
+        weight=1.6,
     ),
     "RLOO": Method(settings=rl('name = "rloo"')),
     "GSPO": Method(
-        settings=rl('name = "gspo", minibatches = 2'),
-        others=(rl('name = "gspo", minibatches = 2, clip_low = 0.03, clip_high = 0.04'),),
+        settings=rl('name = "gspo", num_minibatches = 2'),
+        others=(rl('name = "gspo", num_minibatches = 2, clip_low = 0.03, clip_high = 0.04'),),
     ),
-    "CISPO": Method(settings=rl('name = "cispo", minibatches = 2')),
-    "REINFORCE++": Method(settings=rl('name = "reinforce_pp", minibatches = 2, kl = 0.001')),
+    "CISPO": Method(settings=rl('name = "cispo", num_minibatches = 2')),
+    "REINFORCE++": Method(settings=rl('name = "reinforce_pp", num_minibatches = 2, kl = 0.001')),
     "PPO": Method(
         settings=rl(
-            'name = "ppo", minibatches = 2, kl = 0.001', "critic = { lr = 1e-3, head_start = 5 }\n"
+            'name = "ppo", num_minibatches = 2, kl = 0.001',
+            "critic = { lr = 1e-3, warmup_steps = 5 }\n",
         ),
         weight=2.5,
     ),

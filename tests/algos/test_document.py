@@ -32,7 +32,7 @@ def _choices(row: Preset) -> list[str]:
         "reinforce": "",
     }
     surrogate = row.surrogate + bounds[row.surrogate]
-    return [advantage + steps, row.ratio, surrogate, row.weights, row.kl_in, row.paper]
+    return [advantage + steps, row.ratio, surrogate, row.loss_weights, row.kl_in, row.paper]
 
 
 def test_the_catalogue_in_the_document_is_that_of_the_code() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from whet.algos.advantages import center, gae, leave_one_out, zscore
 from whet.algos.losses import (
     KlEstimator,
-    TokenTerms,
+    LossInputs,
     cispo,
     clip,
     dpo,
@@ -102,10 +102,10 @@ def test_gae(decay: float, advantage: list[float], target: list[float] | None) -
 
 def _terms(
     logprob_M: Tensor, *, old_logprob_M: Tensor | None = None, ref_logprob_M: Tensor | None = None
-) -> TokenTerms:
+) -> LossInputs:
     """One sequence of sampled tokens."""
     zeros = torch.zeros(len(logprob_M))
-    return TokenTerms(
+    return LossInputs(
         logprob_M=logprob_M,
         entropy_M=zeros,
         advantage_M=zeros,

@@ -11,20 +11,20 @@ from torch import Tensor
 
 from whet.algos.losses import (
     KlEstimator,
-    TokenTerms,
+    LossInputs,
     cispo,
     clip,
     dual_clip,
     exact_kl,
     kl,
     nll,
-    no_ratio,
     reinforce,
     segment_mean,
     segment_sum,
     sequence_ratio,
     step_kl,
     token_ratio,
+    unit_ratio,
 )
 
 LOGITS = (0.3, -1.2, 0.8, 2.0, -0.5)
@@ -37,9 +37,9 @@ ESTIMATORS: tuple[KlEstimator, ...] = ("k1", "k2", "k3")
 
 def _terms(
     logprob_M: Tensor, old_logprob_M: Tensor | None, segments: tuple[int, ...] | None = None
-) -> TokenTerms:
+) -> LossInputs:
     zeros = torch.zeros(len(logprob_M))
-    return TokenTerms(
+    return LossInputs(
         logprob_M=logprob_M,
         entropy_M=zeros,
         advantage_M=zeros,
@@ -184,7 +184,7 @@ def test_the_clipped_sequence_ratio_has_the_papers_gradient(low_high: float) -> 
 
 
 def test_without_a_ratio_every_token_counts_once_and_nothing_flows() -> None:
-    ratio_M = no_ratio(_terms(_numbers(-1.0, -2.0).requires_grad_(), _numbers(-3.0, -3.0)))
+    ratio_M = unit_ratio(_terms(_numbers(-1.0, -2.0).requires_grad_(), _numbers(-3.0, -3.0)))
 
     assert ratio_M.tolist() == [1.0, 1.0]
     assert not ratio_M.requires_grad

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from whet import toml
 from whet.algos.algorithm import build_algorithm
-from whet.algos.losses import EarlyStop, Staleness, TokenTerms
+from whet.algos.losses import EarlyStop, ImportanceCorrection, LossInputs
 from whet.algos.objectives import policy_objective, sft_objective
 from whet.algos.presets import PRESETS, AlgoName
 from whet.algos.settings import AlgoConfig, resolve_algorithm
@@ -32,9 +32,9 @@ def _terms(
     reference: list[float] | None = None,
     entropy: list[float] | None = None,
     segments: list[int] | None = None,
-) -> TokenTerms:
+) -> LossInputs:
     zeros = torch.zeros(len(logprob))
-    return TokenTerms(
+    return LossInputs(
         logprob_M=torch.tensor(logprob, requires_grad=True),
         entropy_M=zeros if entropy is None else torch.tensor(entropy),
         advantage_M=torch.tensor(advantage),
@@ -45,7 +45,7 @@ def _terms(
     )
 
 
-def _loss(cfg: AlgoConfig, terms: TokenTerms) -> Tensor:
+def _loss(cfg: AlgoConfig, terms: LossInputs) -> Tensor:
     return policy_objective(cfg).loss(terms)[0].detach()
 
 
@@ -75,7 +75,7 @@ def test_each_name_is_its_row(name: AlgoName, advantage: float, weights: list[fl
     found, _ = algo.advantage(REWARDS, {})
     assert found[0] == pytest.approx([advantage, -advantage, -advantage, advantage], abs=1e-4)
     assert algo.loss_weights([1, 3]) == pytest.approx(weights)
-    assert (algo.needs_reference, algo.trains_on_zero_advantage, algo.minibatches) == (
+    assert (algo.needs_reference, algo.trains_on_zero_advantage, algo.num_minibatches) == (
         False,
         False,
         1,
@@ -85,7 +85,7 @@ def test_each_name_is_its_row(name: AlgoName, advantage: float, weights: list[fl
 
 @pytest.mark.parametrize("name", ["reinforce_pp", "tango_reinforce_pp", "ppo"])
 def test_algorithms_that_credit_tokens_spread_the_reward(name: AlgoName) -> None:
-    algo = build_algorithm(AlgoConfig(name=name, gamma=0.5, gae_decay=0.0), max_tokens=10)
+    algo = build_algorithm(AlgoConfig(name=name, gamma=0.5, gae_lambda=0.0), max_tokens=10)
 
     assert algo.advantage is None and algo.token_advantage is not None and algo.whitens
     assert algo.needs_values == (name == "ppo")
@@ -120,12 +120,14 @@ def test_each_name_clips_at_the_bounds_of_its_row(name: AlgoName, low: float, hi
 def test_tango_blends_steps_by_a_share_that_falls(name: AlgoName, share: float) -> None:
     algo = build_algorithm(AlgoConfig(name=name), max_tokens=10)
     other = build_algorithm(
-        AlgoConfig(name=name, steps=StepCreditConfig(alpha=0.3, decay="none")), max_tokens=10
+        AlgoConfig(name=name, step_credit=StepCreditConfig(alpha=0.3, decay="none")), max_tokens=10
     )
 
     assert algo.step_credit is not None
-    assert [algo.alpha(0.0), algo.alpha(1.0)] == pytest.approx([share, 1e-3])
-    assert [other.alpha(0.0), other.alpha(1.0)] == [0.3, 0.3]
+    assert [algo.step_credit_fraction(0.0), algo.step_credit_fraction(1.0)] == pytest.approx(
+        [share, 1e-3]
+    )
+    assert [other.step_credit_fraction(0.0), other.step_credit_fraction(1.0)] == [0.3, 0.3]
     assert build_algorithm(AlgoConfig(), max_tokens=10).step_credit is None
 
 
@@ -135,11 +137,11 @@ def test_what_a_config_sets_replaces_what_the_row_says() -> None:
         advantage="center",
         whiten=True,
         ratio="sequence",
-        weights="token_mean",
+        loss_weights="token_mean",
         clip_low=0.0,
         clip_high=0.5,
         kl_in="reward",
-        kl=0.1,
+        kl_coef=0.1,
     )
     algo = build_algorithm(cfg, max_tokens=10)
 
@@ -164,7 +166,7 @@ def test_ddof_is_a_setting() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"ratio": "one"}, 'surrogate = "clip" needs a ratio to bound'),
+        ({"ratio": "off"}, 'surrogate = "clip" needs a ratio to bound'),
         ({"name": "rloo", "surrogate": "cispo"}, 'surrogate = "cispo" needs a ratio to bound'),
         ({"name": "cispo", "dual_clip": 9.0}, 'dual_clip = 9.0 needs surrogate = "clip"'),
         ({"name": "dapo", "dual_clip": 1.2}, "a bound above 1 \\+ clip_high"),
@@ -174,7 +176,7 @@ def test_ddof_is_a_setting() -> None:
             "staleness corrects from engine to learner",
         ),
         ({"staleness": {"low": 3.0}}, "staleness.low = 3.0 should be below staleness.high = 2.0"),
-        ({"early_stop": {"limit": 5.0}}, "early_stop needs minibatches above 1"),
+        ({"early_stop": {"limit": 5.0}}, "early_stop needs num_minibatches above 1"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_in_one_sentence(
@@ -220,11 +222,11 @@ def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:
 @pytest.mark.parametrize(
     ("cfg", "needs_reference", "trains_on_zero"),
     [
-        (AlgoConfig(kl=0.1), True, True),
-        (AlgoConfig(kl=0.1, kl_in="reward"), True, False),
-        (AlgoConfig(name="rloo", kl=0.1), True, False),
-        (AlgoConfig(entropy=0.01), False, True),
-        (AlgoConfig(entropy=-0.01), False, True),
+        (AlgoConfig(kl_coef=0.1), True, True),
+        (AlgoConfig(kl_coef=0.1, kl_in="reward"), True, False),
+        (AlgoConfig(name="rloo", kl_coef=0.1), True, False),
+        (AlgoConfig(entropy_coef=0.01), False, True),
+        (AlgoConfig(entropy_coef=-0.01), False, True),
         (AlgoConfig(), False, False),
     ],
 )
@@ -237,7 +239,7 @@ def test_only_penalties_give_a_gradient_to_zero_advantage(
         needs_reference,
         trains_on_zero,
     )
-    assert algo.objective.needs_entropy_gradient == (cfg.entropy != 0)
+    assert algo.objective.needs_entropy_gradient == (cfg.entropy_coef != 0)
 
 
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "game24"])
@@ -262,7 +264,9 @@ def test_rloo_is_the_plain_policy_gradient() -> None:
 @pytest.mark.parametrize("gradient", ["exact", "direct"])
 def test_the_kl_enters_by_its_weight_and_is_logged_as_k3(estimator: str, gradient: str) -> None:
     penalty = {"k1": math.log(2), "k2": 0.5 * math.log(2) ** 2, "k3": 0.5 - 1 + math.log(2)}
-    cfg = AlgoConfig.model_validate({"kl": 0.1, "kl_estimator": estimator, "kl_gradient": gradient})
+    cfg = AlgoConfig.model_validate(
+        {"kl_coef": 0.1, "kl_estimator": estimator, "kl_gradient": gradient}
+    )
     terms = _terms([math.log(0.5)], advantage=[2.0], reference=[math.log(0.25)])
 
     loss_M, metrics, _ = policy_objective(cfg).loss(terms)
@@ -274,14 +278,14 @@ def test_the_kl_enters_by_its_weight_and_is_logged_as_k3(estimator: str, gradien
 def test_the_entropy_bonus_lowers_the_loss_by_its_weight() -> None:
     terms = _terms([-1.0], advantage=[2.0], entropy=[1.5])
 
-    torch.testing.assert_close(_loss(AlgoConfig(entropy=0.1), terms), torch.tensor([-2.15]))
+    torch.testing.assert_close(_loss(AlgoConfig(entropy_coef=0.1), terms), torch.tensor([-2.15]))
     torch.testing.assert_close(_loss(AlgoConfig(), terms), torch.tensor([-2.0]))
 
 
 def test_a_kl_in_the_reward_is_not_in_the_loss_again() -> None:
     terms = _terms([math.log(0.5)], advantage=[2.0], reference=[math.log(0.25)])
 
-    loss_M, metrics, _ = policy_objective(AlgoConfig(kl=0.1, kl_in="reward")).loss(terms)
+    loss_M, metrics, _ = policy_objective(AlgoConfig(kl_coef=0.1, kl_in="reward")).loss(terms)
 
     torch.testing.assert_close(loss_M.detach(), torch.tensor([-2.0]))
     assert metrics["policy/kl"].tolist() == pytest.approx([0.1931], abs=1e-4)
@@ -302,7 +306,7 @@ def test_a_kl_in_the_reward_is_not_in_the_loss_again() -> None:
     ],
 )
 def test_the_kl_has_the_gradient_that_is_asked_for(settings: dict[str, Json], slope: float) -> None:
-    cfg = AlgoConfig.model_validate({"kl": 1.0, **settings})
+    cfg = AlgoConfig.model_validate({"kl_coef": 1.0, **settings})
     old, reference = [math.log(0.25)], [math.log(0.25)]
     terms = _terms([math.log(0.5)], advantage=[0.0], old=old, reference=reference)
 
@@ -365,7 +369,10 @@ def test_cispo_counts_only_ratios_above_its_cap() -> None:
 def test_the_correction_multiplies_the_policy_loss_and_not_the_penalties() -> None:
     # The learner gives the token e times what the engine gave it; the factor stops at 2.
     cfg = AlgoConfig(
-        staleness=Staleness(rule="truncate"), kl=1.0, kl_gradient="direct", kl_estimator="k1"
+        importance_correction=ImportanceCorrection(rule="truncate"),
+        kl_coef=1.0,
+        kl_gradient="direct",
+        kl_estimator="k1",
     )
     terms = _terms([0.0], advantage=[3.0], reference=[-0.25])
 
@@ -377,20 +384,20 @@ def test_the_correction_multiplies_the_policy_loss_and_not_the_penalties() -> No
 
 def test_ratios_may_compare_with_what_the_engine_sampled_at() -> None:
     # The engine's log-probability is -1, so the ratio is e^.1 whatever the start of the step was.
-    cfg = AlgoConfig(old="engine", minibatches=2)
+    cfg = AlgoConfig(old_logprobs="engine", num_minibatches=2)
 
     torch.testing.assert_close(
         _loss(cfg, _terms([-0.9], advantage=[1.0], old=[-5.0])), torch.tensor([-math.exp(0.1)])
     )
     assert not build_algorithm(cfg, max_tokens=10).needs_old_logprobs
-    assert build_algorithm(AlgoConfig(minibatches=2), max_tokens=10).needs_old_logprobs
+    assert build_algorithm(AlgoConfig(num_minibatches=2), max_tokens=10).needs_old_logprobs
 
 
 @pytest.mark.parametrize(("limit", "zeroed"), [(1.3, 1.0), (1.4, 0.0)])
 def test_the_early_stop_of_a_micro_batch_zeroes_its_loss(limit: float, zeroed: float) -> None:
     # Ratios 1 and e^.5: their mean is 1.3244.
     stop = EarlyStop(limit=limit, scope="micro_batch", action="zero")
-    cfg = AlgoConfig(minibatches=2, clip_high=1.0, early_stop=stop)
+    cfg = AlgoConfig(num_minibatches=2, clip_high=1.0, early_stop=stop)
     terms = _terms([-2.0, -1.5], advantage=[1.0, 1.0], old=[-2.0, -2.0])
 
     loss_M, metrics, _ = policy_objective(cfg).loss(terms)

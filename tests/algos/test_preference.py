@@ -5,16 +5,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.algos.losses import TokenTerms, dpo, ipo, pair_log_ratios
+from whet.algos.losses import LossInputs, dpo, ipo, pair_log_ratios
 from whet.algos.objectives import PreferenceConfig, preference_objective
 
 REFERENCE = (-2.0, -3.0, -1.0, -1.0, -4.0)
 
 
-def _terms(*logprobs: float) -> TokenTerms:
+def _terms(*logprobs: float) -> LossInputs:
     """Five tokens: two of the rejected answer, then three of the chosen one."""
     zeros = torch.zeros(5)
-    return TokenTerms(
+    return LossInputs(
         logprob_M=torch.tensor(logprobs, requires_grad=True),
         entropy_M=zeros,
         advantage_M=zeros,
@@ -27,7 +27,7 @@ def _terms(*logprobs: float) -> TokenTerms:
     )
 
 
-def _gradient(loss: Tensor, terms: TokenTerms) -> list[float]:
+def _gradient(loss: Tensor, terms: LossInputs) -> list[float]:
     loss.sum().backward()  # type: ignore[no-untyped-call]
     assert terms.logprob_M.grad is not None
     return terms.logprob_M.grad.tolist()

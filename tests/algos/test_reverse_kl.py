@@ -6,17 +6,17 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from whet.algos.losses import TokenTerms, reverse_kl, teacher_advantage
+from whet.algos.losses import LossInputs, reverse_kl, teacher_advantage
 from whet.algos.objectives import distill_objective
 
 POLICY = torch.tensor([0.5, -1.0, 0.3, 1.2], dtype=torch.float64)
 TEACHER = torch.log_softmax(torch.tensor([1.0, 0.2, -0.7, 0.1], dtype=torch.float64), -1)
 
 
-def _terms(logprob_V: Tensor) -> TokenTerms:
+def _terms(logprob_V: Tensor) -> LossInputs:
     """Every token of the vocabulary once, as if each had been sampled."""
     zeros = torch.zeros_like(logprob_V)
-    return TokenTerms(
+    return LossInputs(
         logprob_M=logprob_V,
         entropy_M=zeros,
         advantage_M=zeros,

@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from whet.algos.losses import MAX_LOG_RATIO, Staleness, TokenTerms, correction
+from whet.algos.losses import MAX_LOG_RATIO, ImportanceCorrection, LossInputs, importance_factors
 
 # Learner over engine: 4, ½ in the first sequence; 1.5, 1 in the second.
 FACTORS = [4.0, 0.5, 1.5, 1.0]
 
 
-def _terms(*, old: bool = True) -> TokenTerms:
+def _terms(*, old: bool = True) -> LossInputs:
     engine = torch.tensor([-2.0, -1.0, -3.0, -0.5])
     learner = engine + torch.tensor([math.log(factor) for factor in FACTORS])
     zeros = torch.zeros(4)
-    return TokenTerms(
+    return LossInputs(
         logprob_M=(zeros - 9.0 if old else learner).requires_grad_(),
         entropy_M=zeros,
         advantage_M=zeros,
@@ -30,25 +30,29 @@ def _terms(*, old: bool = True) -> TokenTerms:
 @pytest.mark.parametrize(
     ("cfg", "factors", "outside"),
     [
-        (Staleness(rule="truncate"), [2, 0.5, 1.5, 1], [1, 0, 0, 0]),
-        (Staleness(rule="truncate", low=0.8), [2, 0.8, 1.5, 1], [1, 1, 0, 0]),
-        (Staleness(rule="mask", low=0.6, high=3.0), [0, 0, 1.5, 1], [1, 1, 0, 0]),
+        (ImportanceCorrection(rule="truncate"), [2, 0.5, 1.5, 1], [1, 0, 0, 0]),
+        (ImportanceCorrection(rule="truncate", low=0.8), [2, 0.8, 1.5, 1], [1, 1, 0, 0]),
+        (ImportanceCorrection(rule="mask", low=0.6, high=3.0), [0, 0, 1.5, 1], [1, 1, 0, 0]),
         # A factor on a bound is within.
-        (Staleness(rule="mask", low=1.0, high=1.0), [0, 0, 0, 1], [1, 1, 1, 0]),
+        (ImportanceCorrection(rule="mask", low=1.0, high=1.0), [0, 0, 0, 1], [1, 1, 1, 0]),
         # A sequence's factor is the product: 4 × ½ = 2 and 1.5 × 1.
         (
-            Staleness(rule="truncate", level="sequence", high=1.8),
+            ImportanceCorrection(rule="truncate", level="sequence", high=1.8),
             [1.8, 1.8, 1.5, 1.5],
             [1, 1, 0, 0],
         ),
-        (Staleness(rule="mask", level="sequence", high=1.8), [0, 0, 1.5, 1.5], [1, 1, 0, 0]),
+        (
+            ImportanceCorrection(rule="mask", level="sequence", high=1.8),
+            [0, 0, 1.5, 1.5],
+            [1, 1, 0, 0],
+        ),
     ],
 )
 @pytest.mark.parametrize("old", [True, False])
 def test_factors_are_bounded_or_dropped(
-    cfg: Staleness, factors: list[float], outside: list[float], old: bool
+    cfg: ImportanceCorrection, factors: list[float], outside: list[float], old: bool
 ) -> None:
-    factor_M, is_outside_M = correction(_terms(old=old), cfg)
+    factor_M, is_outside_M = importance_factors(_terms(old=old), cfg)
 
     torch.testing.assert_close(factor_M, torch.tensor(factors, dtype=torch.float32))
     assert is_outside_M.tolist() == [bool(value) for value in outside]
@@ -58,6 +62,6 @@ def test_factors_are_bounded_or_dropped(
 def test_a_factor_beyond_float32_stays_finite() -> None:
     terms = replace(_terms(), old_logprob=torch.tensor([100.0, -1.0, -3.0, -0.5]))
 
-    factor_M, _ = correction(terms, Staleness(rule="truncate", high=1e30))
+    factor_M, _ = importance_factors(terms, ImportanceCorrection(rule="truncate", high=1e30))
 
     assert factor_M.tolist() == pytest.approx([math.exp(MAX_LOG_RATIO), 1.0, 1.0, 1.0])

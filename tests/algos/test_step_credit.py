@@ -8,10 +8,10 @@ from pydantic import ValidationError
 from whet.algos.verifier import (
     JudgedAnswer,
     StepCreditConfig,
-    alpha_at,
     blend_advantages,
     spread_over_tokens,
     step_credit,
+    step_credit_fraction_at,
 )
 from whet.types import Step
 
@@ -94,13 +94,17 @@ def test_the_blend_is_a_weighted_mean() -> None:
 def test_the_share_of_steps_falls_as_its_decay_says(decay: str, shares: list[float]) -> None:
     cfg = StepCreditConfig.model_validate({"final_alpha": 0.005, "decay": decay})
 
-    found = [alpha_at(0.5, cfg, progress) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    found = [
+        step_credit_fraction_at(0.5, cfg, progress) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)
+    ]
 
     assert found == pytest.approx(shares, abs=1e-4)
-    assert alpha_at(0.5, cfg, 1.5) == found[-1]
+    assert step_credit_fraction_at(0.5, cfg, 1.5) == found[-1]
 
 
 def test_an_exponential_decay_to_zero_is_refused() -> None:
     with pytest.raises(ValidationError, match="above 0 for an exponential decay"):
         StepCreditConfig(final_alpha=0.0)
-    assert alpha_at(0.2, StepCreditConfig(final_alpha=0.0, decay="linear"), 1.0) == 0.0
+    assert (
+        step_credit_fraction_at(0.2, StepCreditConfig(final_alpha=0.0, decay="linear"), 1.0) == 0.0
+    )

@@ -9,7 +9,7 @@ import torch
 
 from whet import config
 from whet.algos.algorithm import build_algorithm
-from whet.algos.losses import TokenTerms
+from whet.algos.losses import LossInputs
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.errors import ConfigError
 
@@ -114,9 +114,9 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def terms() -> TokenTerms:
+def terms() -> LossInputs:
     logprob_M = torch.tensor([-0.5, -1.0, -2.0, -0.1], requires_grad=True)
-    return TokenTerms(
+    return LossInputs(
         logprob_M=logprob_M,
         entropy_M=torch.zeros(4),
         advantage_M=torch.tensor([1.0, -0.5, 0.25, 2.0]),
@@ -171,7 +171,7 @@ def test_a_users_clip_is_the_shipped_loss_and_gradient_bit_for_bit(file: str) ->
     found = []
     for surrogate in ("clip", f"{file}:clip"):
         given = terms()
-        cfg = AlgoConfig(surrogate=surrogate, minibatches=2)
+        cfg = AlgoConfig(surrogate=surrogate, num_minibatches=2)
         loss_M, _, _ = build_algorithm(cfg, max_tokens=8).objective.loss(given)
         loss_M.sum().backward()
         found.append((loss_M.tolist(), given.logprob_M.grad.tolist()))
@@ -183,7 +183,7 @@ def test_a_users_clip_is_the_shipped_loss_and_gradient_bit_for_bit(file: str) ->
 def test_a_function_of_the_users_changes_nothing_else_of_the_row(file: str) -> None:
     row = resolve_algorithm(AlgoConfig(name="dapo", advantage=f"{file}:center"))
 
-    assert (row.clip_high, row.weights, row.surrogate) == (0.28, "token_mean", "clip")
+    assert (row.clip_high, row.loss_weights, row.surrogate) == (0.28, "token_mean", "clip")
 
 
 def test_an_advantage_of_another_shape_is_refused(file: str) -> None:
@@ -214,7 +214,7 @@ def test_an_advantage_of_another_shape_is_refused(file: str) -> None:
 def test_a_loss_that_cannot_be_trained_on_is_one_sentence_with_what_came(
     file: str, name: str, sentence: str
 ) -> None:
-    cfg = AlgoConfig(surrogate=f"{file}:{name}", minibatches=2)
+    cfg = AlgoConfig(surrogate=f"{file}:{name}", num_minibatches=2)
     objective = build_algorithm(cfg, max_tokens=8).objective
 
     with pytest.raises(ConfigError, match=re.escape(sentence)) as error:
@@ -223,7 +223,7 @@ def test_a_loss_that_cannot_be_trained_on_is_one_sentence_with_what_came(
 
 
 def test_metrics_beside_a_loss_are_logged_with_the_others(file: str) -> None:
-    cfg = AlgoConfig(surrogate=f"{file}:with_metrics", minibatches=2)
+    cfg = AlgoConfig(surrogate=f"{file}:with_metrics", num_minibatches=2)
 
     _, metrics, _ = build_algorithm(cfg, max_tokens=8).objective.loss(terms())
 

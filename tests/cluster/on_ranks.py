@@ -23,7 +23,7 @@ from whet.algos.objectives import (
 from whet.algos.settings import AlgoConfig
 from whet.cluster.ranks import joined_ranks
 from whet.data.examples import Example, to_batch
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.errors import WhetError
 from whet.grading.grader import Grader
 from whet.models.lora import LoraConfig, LoraTransformer
@@ -33,15 +33,15 @@ from whet.testing.contracts import check_learners
 from whet.testing.fakes import SumTask, example, sum_problem
 from whet.testing.tiny import tiny_model, tiny_policy
 from whet.track.metrics import Clock
+from whet.train.fsdp_learner import FSDPLearner
 from whet.train.learner import LocalLearner, ValueModel, forward_logprobs, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.policy import FSDPLearners
-from whet.train.rank_learner import RankLearner
+from whet.train.policy import FSDPLearnerFactory
 from whet.train.shards import rank_world, shard_model
 from whet.types import Json
 from whet.world import ClusterConfig, get_world
 
-CFG = TrainConfig(lr=1e-3, micro_tokens=120)
+CFG = TrainConfig(lr=1e-3, micro_batch_tokens=120)
 
 
 def uneven_examples(count: int = 11) -> list[Example]:
@@ -93,7 +93,7 @@ def gradients(folder: Path) -> Json:
                 model = tiny_model(family=family, tied=is_tied).double()
                 plain = make_critic(model) if name == "critic" else copy.deepcopy(model)
                 one = LocalLearner(plain, CFG, steps=1)
-                all_ranks = RankLearner(copy.deepcopy(plain), CFG, steps=1)
+                all_ranks = FSDPLearner(copy.deepcopy(plain), CFG, steps=1)
                 sums = [learner.accumulate(given, objective) for learner in (one, all_ranks)]
                 assert sums[0].num_losses == sums[1].num_losses
                 gap = abs(sums[0].loss - sums[1].loss) / max(1.0, abs(sums[0].loss))
@@ -131,7 +131,7 @@ def bits(folder: Path) -> Json:
 
 def contract(folder: Path) -> Json:
     """The contract of learners, on ranks."""
-    check_learners(FSDPLearners(), folder)
+    check_learners(FSDPLearnerFactory(), folder)
     return "kept"
 
 
@@ -147,7 +147,7 @@ def adapters(folder: Path) -> Json:
         return model
 
     one = train(LocalLearner)
-    ranks = train(RankLearner)
+    ranks = train(FSDPLearner)
     zipped = zip(one.parameters(), ranks.parameters(), strict=True)
     return max(float((a - b).abs().max().detach()) for a, b in zipped)
 
@@ -158,7 +158,7 @@ def copies(folder: Path) -> Json:
         ClusterConfig(shard=rank_world().size // 2 if rank_world().size % 2 == 0 else 1)
     )
     models = []
-    for make in (LocalLearner, RankLearner):
+    for make in (LocalLearner, FSDPLearner):
         model = tiny_model()
         learner = make(model, CFG, steps=5)
         for count in (11, 11, 11, 1, 11):  # a single example leaves the other ranks none
@@ -170,7 +170,7 @@ def copies(folder: Path) -> Json:
 
 def skipping(folder: Path) -> Json:
     """The sentence that ends a run in which a rank skips an update."""
-    learner = RankLearner(tiny_model(), CFG, steps=5)
+    learner = FSDPLearner(tiny_model(), CFG, steps=5)
     if get_world().rank == 1:
         learner.num_steps += 1
     try:
@@ -186,7 +186,7 @@ def differing(folder: Path) -> Json:
     if get_world().rank == 1:
         examples = examples[1:]
     try:
-        RankLearner(tiny_model(), CFG, steps=5).update(examples, sft_objective())
+        FSDPLearner(tiny_model(), CFG, steps=5).update(examples, sft_objective())
     except WhetError as error:
         return str(error)
     return "trained on"
@@ -200,7 +200,7 @@ def counts(folder: Path) -> Json:
         tiny_policy(slots=2).chat_engine,
         Grader(SumTask()),
         problems,
-        Sampling(max_tokens=4),
+        SamplingParams(max_tokens=4),
         samples=2,
         seed=1,
         clock=clock,
@@ -218,7 +218,7 @@ def failing(folder: Path) -> Json:
         raise WhetError("there is no room")
 
     try:
-        get_world().run_on_first(fail, "a failure")
+        get_world().run_on_rank_zero(fail, "a failure")
     except WhetError as error:
         return [str(error)] * len(get_world().all_gather(str(error), "errors"))
     return "nothing"
@@ -248,7 +248,7 @@ def main(names: str, folder: str) -> None:
         for name in names.split(","):
             results[name] = CHECKS[name](Path(folder) / name)
             get_world().configure(ClusterConfig())
-            if get_world().is_first:
+            if get_world().is_rank_zero:
                 (Path(folder) / "results.json").write_text(json.dumps(results))
 
 

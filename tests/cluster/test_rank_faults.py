@@ -41,7 +41,7 @@ workers = 1
 kind = "sft"
 data = "@traces"
 steps = 2
-batch = 16
+batch_size = 16
 model = { new = "tiny", positions = 48 }
 sampling = { max_tokens = 24 }
 validation = { every = 0 }
@@ -51,7 +51,7 @@ kind = "sft"
 task = "TASK"
 data = "MADE/02-traces"
 steps = NUM_STEPS
-batch = 16
+batch_size = 16
 model = { new = "tiny", positions = 48 }
 sampling = { max_tokens = 24 }
 validation = { every = 2, samples = 1 }
@@ -65,7 +65,7 @@ problems_per_step = 4
 group_size = 4
 sampling = { max_tokens = 24 }
 reward = { weights = { finished = 1.0, lines = -0.1 } }
-algo = { name = "game24", kl = 0.01, minibatches = 2 }
+algo = { name = "game24", kl_coef = 0.01, num_minibatches = 2 }
 train = { lr = 1e-4 }
 validation = { every = 0 }
 """

@@ -154,7 +154,9 @@ def _add_the_kl_twice(patch: pytest.MonkeyPatch) -> None:
     right = algorithm.build_algorithm
 
     def build(cfg: AlgoConfig, *, max_tokens: int) -> algorithm.Algorithm:
-        return replace(right(cfg, max_tokens=max_tokens), kl_in_reward=cfg.kl, kl_estimator="k1")
+        return replace(
+            right(cfg, max_tokens=max_tokens), kl_in_reward=cfg.kl_coef, kl_estimator="k1"
+        )
 
     patch.setattr(algorithm, "build_algorithm", build)
 

@@ -18,7 +18,7 @@ from whet.data.importers.verl import GURU, NPG, STOCK, TANGO
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError
 from whet.store.rollouts import read_rollouts
-from whet.types import Json, Role, Verdict
+from whet.types import Author, Json, Verdict
 
 
 def lines(file: Path, *rows: dict[str, Json]) -> Path:
@@ -253,11 +253,11 @@ def test_chats_become_teacher_rollouts_beside_the_problems(tmp_path: Path) -> No
     )
     tally = import_file(file, tmp_path / "p.jsonl", format="messages")
     rollouts = read_rollouts(tmp_path / "p.rollouts.parquet")
-    assert [(r.role, r.text, r.score) for r in rollouts] == [
-        (Role.TEACHER, "4", None),
-        (Role.TEACHER, "four", None),
+    assert [(r.author, r.text, r.score) for r in rollouts] == [
+        (Author.TEACHER, "4", None),
+        (Author.TEACHER, "four", None),
     ]
-    assert {(r.group, r.problem.source_id, r.problem.split) for r in rollouts} == {
+    assert {(r.group_id, r.problem.source_id, r.problem.split) for r in rollouts} == {
         (rollouts[0].problem.id, "c1", "sft")
     }
     assert (tally.num_problems, tally.num_rollouts, len(read_problems(tmp_path / "p.jsonl"))) == (
@@ -273,7 +273,7 @@ def test_preference_pairs_become_two_rollouts_with_a_score(tmp_path: Path) -> No
     rollouts = read_rollouts(tmp_path / "p.rollouts.parquet")
     scores = [(r.text, r.score.verdict, r.score.note) for r in rollouts if r.score is not None]
     assert scores == [("4", Verdict.CORRECT, "chosen"), ("5", Verdict.WRONG, "rejected")]
-    assert rollouts[0].group == rollouts[1].group and rollouts[0].id != rollouts[1].id
+    assert rollouts[0].group_id == rollouts[1].group_id and rollouts[0].id != rollouts[1].id
 
 
 def test_unsupported_rows_are_left_out_and_listed(

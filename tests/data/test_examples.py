@@ -15,7 +15,7 @@ def _examples() -> list[Example]:
     return [
         Example(
             tokens=np.array([11, 12, 13, 14], dtype=np.int32),
-            start=2,
+            response_start=2,
             group_id="a",
             rollout_id="a0",
             temperature=0.5,
@@ -25,7 +25,7 @@ def _examples() -> list[Example]:
         ),
         Example(
             tokens=np.array([21, 22, 23], dtype=np.int32),
-            start=1,
+            response_start=1,
             group_id="b",
             rollout_id="b0",
             sampling_logprob=np.array([-0.3, -0.4], dtype=np.float32),
@@ -41,7 +41,7 @@ def test_a_batch_is_worked_by_hand() -> None:
     assert batch.tokens_T.tolist() == [11, 12, 13, 14, 21, 22, 23]
     assert batch.positions_T.tolist() == [0, 1, 2, 3, 0, 1, 2]
     assert batch.lengths_S.tolist() == [4, 3]
-    assert batch.source_M.tolist() == [1, 2, 4, 5]
+    assert batch.predictor_M.tolist() == [1, 2, 4, 5]
     assert batch.label_M.tolist() == [13, 14, 22, 23]
     assert batch.segment_M.tolist() == [0, 0, 1, 1]
     assert batch.temperature_M.tolist() == [0.5, 0.5, 1.0, 1.0]
@@ -79,7 +79,7 @@ def test_a_field_that_only_some_examples_have_is_refused() -> None:
 
 def test_a_response_that_nothing_predicts_is_refused() -> None:
     with pytest.raises(AssertionError, match="predict"):
-        to_batch([replace(_examples()[0], start=0)], CPU)
+        to_batch([replace(_examples()[0], response_start=0)], CPU)
 
 
 def test_targets_are_counted_from_the_start_of_the_response() -> None:

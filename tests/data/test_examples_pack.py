@@ -50,7 +50,9 @@ def test_like_lengths_lie_together_and_ties_keep_their_order() -> None:
 def test_samples_of_one_prompt_lie_together() -> None:
     prompts = [example(length=3, seed=90), example(length=3, seed=91)]
     examples = [
-        replace(item, tokens=np.concatenate([prompts[index % 2].tokens, item.tokens]), start=3)
+        replace(
+            item, tokens=np.concatenate([prompts[index % 2].tokens, item.tokens]), response_start=3
+        )
         for index, item in enumerate(
             example(length=length, seed=length) for length in (9, 8, 7, 6, 5, 4)
         )
@@ -69,7 +71,7 @@ def test_a_longer_example_of_another_prompt_widens_the_grid() -> None:
     does not fit in 18."""
     prompt = example(length=2, seed=90).tokens
     alike = [
-        replace(item, tokens=np.concatenate([prompt, item.tokens[2:]]), start=2)
+        replace(item, tokens=np.concatenate([prompt, item.tokens[2:]]), response_start=2)
         for item in (example(length=10, seed=10), example(length=3, seed=3))
     ]
 
@@ -87,7 +89,9 @@ def test_no_examples_make_no_groups() -> None:
 
 
 def test_an_example_longer_than_the_budget_is_named() -> None:
-    with pytest.raises(DataError, match=r"r7 has 11 tokens, more than train.micro_tokens = 10"):
+    with pytest.raises(
+        DataError, match=r"r7 has 11 tokens, more than train.micro_batch_tokens = 10"
+    ):
         pack([example(length=11, seed=7)], 10)
 
 
@@ -150,7 +154,8 @@ def test_the_two_of_a_pair_lie_in_one_group_within_the_budget(
 
 def test_a_pair_larger_than_the_budget_is_named() -> None:
     with pytest.raises(
-        DataError, match=r"the pair of r0 and r1 takes 22 tokens, more than train.micro_tokens = 20"
+        DataError,
+        match=r"the pair of r0 and r1 takes 22 tokens, more than train.micro_batch_tokens = 20",
     ):
         pack(_pairs([(11, 4)]), 20)
     assert len(pack(_pairs([(11, 4)]), 20, is_padded=False)) == 1

@@ -11,7 +11,7 @@ from whet.tasks.base import StepNote
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
-from whet.types import Finish, Message, Problem, Rollout, Score, Verdict
+from whet.types import FinishReason, Message, Problem, Rollout, Score, Verdict
 
 CHAT = ChatFormat(tiny_tokenizer())
 
@@ -26,12 +26,12 @@ def answer(
     verdict: Verdict = Verdict.CORRECT,
     *,
     problem: Problem | None = None,
-    finish: Finish = Finish.STOP,
+    finish: FinishReason = FinishReason.STOP,
     number: int = 0,
     is_own: bool = False,
 ) -> Rollout:
     problem = problem or sum_problem(1, 2)
-    stop = [min(CHAT.stop_tokens)] if finish is Finish.STOP else []
+    stop = [min(CHAT.stop_tokens)] if finish is FinishReason.STOP else []
     return rollout(
         problem=problem,
         text=text,
@@ -67,7 +67,7 @@ def texts(pairs: list[PreferencePair]) -> set[tuple[str, str]]:
 
 
 def said(example: Example) -> str:
-    return CHAT.tokenizer.decode(example.tokens[example.start :])
+    return CHAT.tokenizer.decode(example.tokens[example.response_start :])
 
 
 def test_right_answers_are_put_against_wrong_ones_of_the_same_prompt_only() -> None:
@@ -134,7 +134,8 @@ def test_at_the_first_wrong_step_the_step_of_a_right_answer_is_preferred() -> No
     assert texts(found.pairs) == {("+ 2\n", "- 2\n"), ("1 + 1\n", "7 - 7\n")}
     for pair in found.pairs:
         np.testing.assert_array_equal(
-            pair.chosen.tokens[: pair.chosen.start], pair.rejected.tokens[: pair.rejected.start]
+            pair.chosen.tokens[: pair.chosen.response_start],
+            pair.rejected.tokens[: pair.rejected.response_start],
         )
 
 
@@ -143,7 +144,7 @@ def test_a_last_step_keeps_its_stop_token_and_one_cut_at_the_limit_is_no_step() 
     [pair] = view([right, answer("1 + 1\n-3", Verdict.WRONG, is_own=True)], "first_wrong").pairs
     assert int(pair.chosen.tokens[-1]) in CHAT.stop_tokens
     assert int(pair.rejected.tokens[-1]) in CHAT.stop_tokens
-    cut = answer("1 + 1\n-3", Verdict.NO_ANSWER, finish=Finish.LENGTH, is_own=True)
+    cut = answer("1 + 1\n-3", Verdict.NO_ANSWER, finish=FinishReason.LENGTH, is_own=True)
     assert view([right, cut], "first_wrong").pairs == []
 
 
@@ -167,13 +168,15 @@ def test_an_answer_on_which_the_grader_notes_no_line_gives_no_pair_and_its_probl
 def test_tokens_the_model_sampled_itself_are_taken_as_they_are() -> None:
     right, wrong = (
         answer("3", is_own=True),
-        answer("12 1", Verdict.WRONG, finish=Finish.LENGTH, is_own=True),
+        answer("12 1", Verdict.WRONG, finish=FinishReason.LENGTH, is_own=True),
     )
     [pair] = view([right, wrong], "correct").pairs
-    np.testing.assert_array_equal(pair.chosen.tokens[pair.chosen.start :], right.completion.tokens)
+    np.testing.assert_array_equal(
+        pair.chosen.tokens[pair.chosen.response_start :], right.completion.tokens
+    )
     # Nothing is added to an answer that was cut: the model never said that it ends there.
     np.testing.assert_array_equal(
-        pair.rejected.tokens[pair.rejected.start :], wrong.completion.tokens
+        pair.rejected.tokens[pair.rejected.response_start :], wrong.completion.tokens
     )
 
 
@@ -183,7 +186,7 @@ def test_tokens_sampled_for_another_prompt_are_not_taken_as_own() -> None:
 
     [pair] = view([right, replace(wrong, prompt_tokens=other)], "correct").pairs
 
-    prompt = pair.rejected.tokens[: pair.rejected.start]
+    prompt = pair.rejected.tokens[: pair.rejected.response_start]
     np.testing.assert_array_equal(prompt, CHAT.encode_prompt(right.problem.prompt))
     assert view([right, replace(wrong, prompt_tokens=other)], "correct").faults == {}
 
@@ -193,7 +196,7 @@ def test_tokens_sampled_for_another_prompt_are_not_taken_as_own() -> None:
     [
         (answer("4", Verdict.UNSCORED), "unscored"),
         (answer("3", Verdict.WRONG), "repeated"),
-        (answer("4", Verdict.WRONG, finish=Finish.LENGTH), "cut"),
+        (answer("4", Verdict.WRONG, finish=FinishReason.LENGTH), "cut"),
         (answer(" 4" * 70, Verdict.WRONG), "too_long"),
     ],
 )

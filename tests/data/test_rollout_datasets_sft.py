@@ -26,11 +26,11 @@ def test_an_example_is_prompt_then_answer_then_stop() -> None:
     assert view.num_too_long == 0
     for item, source in zip(view.examples, _rollouts(), strict=True):
         np.testing.assert_array_equal(
-            item.tokens[: item.start], chat.encode_prompt(source.problem.prompt)
+            item.tokens[: item.response_start], chat.encode_prompt(source.problem.prompt)
         )
-        assert chat.tokenizer.decode(item.tokens[item.start : -1]) == source.text
+        assert chat.tokenizer.decode(item.tokens[item.response_start : -1]) == source.text
         assert int(item.tokens[-1]) in chat.stop_tokens
-        assert (item.rollout_id, item.group_id) == (source.id, source.group)
+        assert (item.rollout_id, item.group_id) == (source.id, source.group_id)
 
 
 def test_a_number_is_one_target_and_the_stop_another() -> None:

@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor
 
 from whet.engine import paged_cache
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.cpu import compiled_cache, dense_cache
 from whet.engine.kv_cache import BuildCache
 from whet.engine.native import Detokenize, NativeConfig, NativeEngine
@@ -64,7 +64,7 @@ def random_prompts(number: int, longest: int = 12) -> list[Tokens]:
     ]
 
 
-def all_requests(prompts: list[Tokens], samples: int, sampling: Sampling) -> list[Request]:
+def all_requests(prompts: list[Tokens], samples: int, sampling: SamplingParams) -> list[Request]:
     return [
         Request(
             id=f"{index}/{number}", prompt=prompt, sampling=sampling, seed=1000 * index + number
@@ -74,7 +74,7 @@ def all_requests(prompts: list[Tokens], samples: int, sampling: Sampling) -> lis
     ]
 
 
-def one_request(prompt: list[int], sampling: Sampling) -> Request:
+def one_request(prompt: list[int], sampling: SamplingParams) -> Request:
     return Request(id="p7", prompt=np.array(prompt, dtype=np.int32), sampling=sampling, seed=0)
 
 
@@ -92,7 +92,7 @@ def small_engine(
     model = model or tiny_model()
     if build is dense_cache.DenseCache and not model.cfg.features <= dense_cache.FEATURES:
         pytest.skip("the dense cache does not compute every feature of the model")
-    cfg = NativeConfig(slots=slots, window=window, context=context)
+    cfg = NativeConfig(max_num_seqs=slots, window=window, max_model_len=context)
     return NativeEngine(model, cfg, stop_tokens=stops, detokenize=detokenize, build_cache=build)
 
 
@@ -106,4 +106,4 @@ def assert_same(found: dict[str, Completion], expected: dict[str, Completion]) -
         np.testing.assert_allclose(
             completion.logprobs, expected[id].logprobs, rtol=0, atol=LOGPROB_BOUND
         )
-        assert completion.finish == expected[id].finish
+        assert completion.finish_reason == expected[id].finish_reason

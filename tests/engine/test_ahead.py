@@ -16,7 +16,7 @@ from engines import (
     small_engine,
 )
 
-from whet.engine.base import EngineStats, Request, Sampling
+from whet.engine.base import EngineStats, Request, SamplingParams
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.errors import EngineError
 from whet.testing.tiny import tiny_model
@@ -34,7 +34,7 @@ def _long_prompts() -> list[Tokens]:
 @pytest.mark.parametrize(("slots", "window"), [(32, 1), (32, 5), (7, 16), (3, 4)])
 @pytest.mark.parametrize("num_pages", [200, 12, 5])
 def test_a_pool_that_runs_short_changes_no_token(slots: int, window: int, num_pages: int) -> None:
-    model, sampling = tiny_model(positions=LONG), Sampling(max_tokens=70)
+    model, sampling = tiny_model(positions=LONG), SamplingParams(max_tokens=70)
     requests = all_requests(_long_prompts(), 4, sampling)
     expected = dict(small_engine(model, slots=32).generate(requests))
     engine = small_engine(model, build=pool(num_pages), slots=slots, window=window)
@@ -49,7 +49,7 @@ def test_rows_that_give_way_often_still_give_the_same_tokens() -> None:
     # A request begins with one page and grows to four; twelve pages let six begin, and three of
     # them end together.
     model = tiny_model(positions=LONG)
-    requests = all_requests(random_prompts(24, 1), 1, Sampling(max_tokens=250))
+    requests = all_requests(random_prompts(24, 1), 1, SamplingParams(max_tokens=250))
     expected = dict(small_engine(model, stops=frozenset()).generate(requests))
     engine = small_engine(model, build=pool(12), slots=24, window=3, stops=frozenset())
 
@@ -70,7 +70,11 @@ def test_stops_found_a_window_late_leave_nothing_behind_in_memory() -> None:
 
     for _ in range(3):
         assert (
-            len(list(engine.generate(all_requests(_long_prompts(), 3, Sampling(max_tokens=40)))))
+            len(
+                list(
+                    engine.generate(all_requests(_long_prompts(), 3, SamplingParams(max_tokens=40)))
+                )
+            )
             == 24
         )
         assert wasted_row_steps(engine.stats) > 0
@@ -79,16 +83,19 @@ def test_stops_found_a_window_late_leave_nothing_behind_in_memory() -> None:
 def test_a_request_longer_than_the_whole_pool_is_refused_in_a_sentence() -> None:
     engine = small_engine(tiny_model(positions=LONG), build=pool(2), slots=2)
 
-    with pytest.raises(EngineError, match=r"p7.*129 tokens.*kv_gb"):
-        list(engine.generate([one_request([1], Sampling(max_tokens=128))]))
-    assert len(list(engine.generate([one_request([1], Sampling(max_tokens=127))]))) == 1
+    with pytest.raises(EngineError, match=r"p7.*129 tokens.*kv_cache_gb"):
+        list(engine.generate([one_request([1], SamplingParams(max_tokens=128))]))
+    assert len(list(engine.generate([one_request([1], SamplingParams(max_tokens=127))]))) == 1
 
 
 @pytest.mark.parametrize("most", [1000, 100, 17])
 def test_long_prompts_are_run_in_pieces(most: int) -> None:
-    model, requests = counting_model(LONG), all_requests(_long_prompts(), 2, Sampling(max_tokens=6))
+    model, requests = (
+        counting_model(LONG),
+        all_requests(_long_prompts(), 2, SamplingParams(max_tokens=6)),
+    )
     expected = dict(small_engine(tiny_model(positions=LONG)).generate(requests))
-    cfg = NativeConfig(slots=16, window=4)
+    cfg = NativeConfig(max_num_seqs=16, window=4)
     engine = NativeEngine(
         model, cfg, stop_tokens=frozenset({3, 17}), build_cache=pool(60), prefill_tokens=most
     )
@@ -107,7 +114,7 @@ def test_the_host_looks_once_a_window_and_not_once_a_token(window: int) -> None:
         tiny_model(positions=LONG), build=pool(60), slots=8, window=window, stops=frozenset()
     )
 
-    done = dict(engine.generate(all_requests(random_prompts(2), 4, Sampling(max_tokens=161))))
+    done = dict(engine.generate(all_requests(random_prompts(2), 4, SamplingParams(max_tokens=161))))
 
     stats = engine.stats
     assert sum(len(completion.tokens) for completion in done.values()) == stats.tokens == 8 * 161
@@ -126,7 +133,7 @@ def test_a_row_at_its_length_limit_is_replaced_without_a_look() -> None:
         Request(
             id=str(index),
             prompt=random_prompts(1)[0],
-            sampling=Sampling(max_tokens=length),
+            sampling=SamplingParams(max_tokens=length),
             seed=index,
         )
         for index, length in enumerate(lengths)
@@ -147,7 +154,7 @@ def test_long_runs_hold_no_more_than_short_ones() -> None:
     def held_after(max_tokens: int) -> int:
         """Count the tensors alive when the first of two waves of requests ends."""
         answers = engine.generate(
-            all_requests(random_prompts(2), 8, Sampling(max_tokens=max_tokens))
+            all_requests(random_prompts(2), 8, SamplingParams(max_tokens=max_tokens))
         )
         next(iter(answers))
         gc.collect()
@@ -168,7 +175,9 @@ def test_a_row_that_ended_far_out_does_not_trouble_shorter_ones() -> None:
     ]
     lengths = [40, 40, 40, 1]
     requests = [
-        Request(id=str(index), prompt=prompt, sampling=Sampling(max_tokens=length), seed=index)
+        Request(
+            id=str(index), prompt=prompt, sampling=SamplingParams(max_tokens=length), seed=index
+        )
         for index, (prompt, length) in enumerate(zip(prompts, lengths, strict=True))
     ]
     expected = dict(small_engine(model, stops=frozenset(), slots=4).generate(requests))

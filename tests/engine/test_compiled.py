@@ -11,7 +11,7 @@ import torch
 from engines import CountingTransformer, all_requests, assert_same, random_prompts, small_engine
 from torch import Tensor
 
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.cpu.compiled_cache import MIN_ROWS_PER_THREAD, CompiledCache, build_cpu_cache
 from whet.engine.cpu.dense_cache import DenseCache
 from whet.engine.input_batch import uniforms
@@ -85,9 +85,9 @@ def requests_for(vocab: int) -> list[Request]:
     blocks."""
     source = np.random.default_rng(5)
     settings = [
-        Sampling(max_tokens=120),
-        Sampling(temperature=0.0, max_tokens=40),
-        Sampling(temperature=0.6),
+        SamplingParams(max_tokens=120),
+        SamplingParams(temperature=0.0, max_tokens=40),
+        SamplingParams(temperature=0.6),
     ]
     found = []
     for number in range(40):
@@ -127,7 +127,7 @@ def test_it_gives_what_plain_torch_gives(name: str) -> None:
     assert len(same) >= len(wanted) - 1
     # Both are off by up to 7e-5 from what float64 gives: these weights make large logits.
     assert max(np.abs(found[key].logprobs - wanted[key].logprobs).max() for key in same) < 1e-4
-    assert {found[key].finish for key in same} == {wanted[key].finish for key in same}
+    assert {found[key].finish_reason for key in same} == {wanted[key].finish_reason for key in same}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ def test_a_model_with_a_feature_that_the_kernel_does_not_know_is_left_to_torch()
 
 def test_two_threads_give_what_one_gives() -> None:
     before = torch.get_num_threads()
-    requests = all_requests(random_prompts(30), 5, Sampling(max_tokens=40))
+    requests = all_requests(random_prompts(30), 5, SamplingParams(max_tokens=40))
     found = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
@@ -251,7 +251,7 @@ def test_rows_that_move_keep_their_place(running: EngineCore) -> None:
 
 def test_tokens_come_as_often_as_they_are_likely() -> None:
     model, count = tiny_model(), 6000
-    requests = all_requests(random_prompts(1), count, Sampling(max_tokens=2))
+    requests = all_requests(random_prompts(1), count, SamplingParams(max_tokens=2))
     done = dict(engine_of(model, slots=512).generate(requests))
     # The first token is drawn by torch, the second by the kernel.
     pairs = [completion.tokens for completion in done.values() if len(completion.tokens) == 2]

@@ -16,23 +16,29 @@ from engines import (
     small_engine,
 )
 
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.kv_cache import BuildCache
 from whet.engine.scheduler import LOOK_AHEAD
 from whet.errors import EngineError
 from whet.testing.tiny import tiny_model
-from whet.types import Finish
+from whet.types import FinishReason
 
 
 def test_a_stop_token_ends_a_completion_and_is_its_last(build: BuildCache) -> None:
     done = dict(
         small_engine(build=build, window=4).generate(
-            all_requests(random_prompts(10), 4, Sampling(max_tokens=30))
+            all_requests(random_prompts(10), 4, SamplingParams(max_tokens=30))
         )
     )
 
-    ended = [completion for completion in done.values() if completion.finish == Finish.STOP]
-    cut = [completion for completion in done.values() if completion.finish == Finish.LENGTH]
+    ended = [
+        completion for completion in done.values() if completion.finish_reason == FinishReason.STOP
+    ]
+    cut = [
+        completion
+        for completion in done.values()
+        if completion.finish_reason == FinishReason.LENGTH
+    ]
     assert len(ended) > 10 and len(cut) > 2
     for completion in ended:
         assert np.isin(completion.tokens, list(STOPS)).nonzero()[0].tolist() == [
@@ -46,11 +52,13 @@ def test_a_stop_token_ends_a_completion_and_is_its_last(build: BuildCache) -> No
 def test_without_stop_tokens_the_length_limit_ends_every_completion(
     build: BuildCache, window: int
 ) -> None:
-    requests = all_requests(random_prompts(3), 2, Sampling(max_tokens=7))
+    requests = all_requests(random_prompts(3), 2, SamplingParams(max_tokens=7))
 
     done = dict(small_engine(build=build, stops=frozenset(), window=window).generate(requests))
 
-    assert [(len(c.tokens), c.finish) for c in done.values()] == [(7, Finish.LENGTH)] * 6
+    assert [(len(c.tokens), c.finish_reason) for c in done.values()] == [
+        (7, FinishReason.LENGTH)
+    ] * 6
 
 
 @pytest.mark.parametrize("window", [1, 6])
@@ -60,29 +68,29 @@ def test_prompt_and_completion_together_stay_within_the_context(
     prompts = [np.arange(length, dtype=np.int32) for length in (1, 8, 15)]
     engine = small_engine(build=build, context=16, stops=frozenset(), window=window)
 
-    done = dict(engine.generate(all_requests(prompts, 1, Sampling(max_tokens=500))))
+    done = dict(engine.generate(all_requests(prompts, 1, SamplingParams(max_tokens=500))))
 
     assert [len(done[f"{index}/0"].tokens) for index in range(3)] == [15, 8, 1]
-    assert {completion.finish for completion in done.values()} == {Finish.LENGTH}
+    assert {completion.finish_reason for completion in done.values()} == {FinishReason.LENGTH}
 
 
 def test_the_context_is_never_longer_than_the_models_own() -> None:
-    assert small_engine(context=500).context == 64
-    assert small_engine().context == 64
+    assert small_engine(context=500).max_model_len == 64
+    assert small_engine().max_model_len == 64
 
 
 @pytest.mark.parametrize(
     ("prompt", "sampling", "words"),
     [
-        ([], Sampling(), ["p7", "empty"]),
-        ([1] * 16, Sampling(), ["p7", "16 tokens", "context of 16"]),
-        ([1, 50], Sampling(), ["p7", "token 50", "50 tokens"]),
-        ([1, -2], Sampling(), ["p7", "token -2"]),
-        ([1], Sampling(stop=("x",)), ["p7", "stop strings", "tokenizer"]),
+        ([], SamplingParams(), ["p7", "empty"]),
+        ([1] * 16, SamplingParams(), ["p7", "16 tokens", "context of 16"]),
+        ([1, 50], SamplingParams(), ["p7", "token 50", "50 tokens"]),
+        ([1, -2], SamplingParams(), ["p7", "token -2"]),
+        ([1], SamplingParams(stop=("x",)), ["p7", "stop strings", "tokenizer"]),
     ],
 )
 def test_a_request_that_cannot_be_served_is_refused_in_a_sentence(
-    build: BuildCache, prompt: list[int], sampling: Sampling, words: list[str]
+    build: BuildCache, prompt: list[int], sampling: SamplingParams, words: list[str]
 ) -> None:
     with pytest.raises(EngineError) as raised:
         list(small_engine(build=build, context=16).generate([one_request(prompt, sampling)]))
@@ -97,13 +105,15 @@ def test_a_stop_string_ends_the_completion_where_it_is_complete(
     model, words = tiny_model(), ("ab", "e", "xyz")
     free = dict(
         small_engine(model, build=build).generate(
-            all_requests(random_prompts(10), 4, Sampling(max_tokens=25))
+            all_requests(random_prompts(10), 4, SamplingParams(max_tokens=25))
         )
     )
     engine = small_engine(model, build=build, slots=7, window=window, detokenize=letters)
 
     done = dict(
-        engine.generate(all_requests(random_prompts(10), 4, Sampling(max_tokens=25, stop=words)))
+        engine.generate(
+            all_requests(random_prompts(10), 4, SamplingParams(max_tokens=25, stop=words))
+        )
     )
 
     num_stopped = 0
@@ -113,7 +123,7 @@ def test_a_stop_string_ends_the_completion_where_it_is_complete(
         length = min([*ends, len(text)])
         np.testing.assert_array_equal(completion.tokens, free[id].tokens[:length])
         assert len(completion.logprobs) == length
-        assert completion.finish == (Finish.STOP if ends else free[id].finish)
+        assert completion.finish_reason == (FinishReason.STOP if ends else free[id].finish_reason)
         num_stopped += bool(ends)
     assert 5 < num_stopped < 40
 
@@ -121,22 +131,22 @@ def test_a_stop_string_ends_the_completion_where_it_is_complete(
 def test_a_stop_string_complete_at_the_length_limit_counts_as_a_stop(build: BuildCache) -> None:
     model, prompt = tiny_model(), random_prompts(1)[0]
     [(_, free)] = small_engine(model, build=build, stops=frozenset()).generate(
-        [one_request(list(prompt), Sampling(max_tokens=4))]
+        [one_request(list(prompt), SamplingParams(max_tokens=4))]
     )
     word = letters(free.tokens)[2:]
 
     [(_, completion)] = small_engine(
         model, build=build, stops=frozenset(), detokenize=letters
-    ).generate([one_request(list(prompt), Sampling(max_tokens=4, stop=(word,)))])
+    ).generate([one_request(list(prompt), SamplingParams(max_tokens=4, stop=(word,)))])
 
-    assert (len(completion.tokens), completion.finish) == (4, Finish.STOP)
+    assert (len(completion.tokens), completion.finish_reason) == (4, FinishReason.STOP)
 
 
 @pytest.mark.parametrize("window", [1, 4])
 def test_a_closed_generator_leaves_nothing_behind(build: BuildCache, window: int) -> None:
     engine, requests = (
         small_engine(build=build, slots=6, window=window),
-        all_requests(random_prompts(3), 3, Sampling(max_tokens=12)),
+        all_requests(random_prompts(3), 3, SamplingParams(max_tokens=12)),
     )
     expected = dict(small_engine(build=build).generate(requests))
     pulled: list[str] = []
@@ -147,7 +157,7 @@ def test_a_closed_generator_leaves_nothing_behind(build: BuildCache, window: int
             yield Request(
                 id=str(number),
                 prompt=random_prompts(1)[0],
-                sampling=Sampling(max_tokens=12),
+                sampling=SamplingParams(max_tokens=12),
                 seed=number,
             )
 
@@ -163,13 +173,14 @@ def test_a_closed_generator_leaves_nothing_behind(build: BuildCache, window: int
 
 def test_a_second_call_while_the_first_still_runs_is_refused(build: BuildCache) -> None:
     engine = small_engine(build=build, slots=2)
-    first = iter(engine.generate(all_requests(random_prompts(2), 3, Sampling(max_tokens=12))))
+    first = iter(engine.generate(all_requests(random_prompts(2), 3, SamplingParams(max_tokens=12))))
     next(first)
 
     with pytest.raises(EngineError, match="still"):
-        list(engine.generate(all_requests(random_prompts(1), 1, Sampling(max_tokens=2))))
+        list(engine.generate(all_requests(random_prompts(1), 1, SamplingParams(max_tokens=2))))
 
     assert len(list(first)) == 5
     assert (
-        len(list(engine.generate(all_requests(random_prompts(1), 1, Sampling(max_tokens=2))))) == 1
+        len(list(engine.generate(all_requests(random_prompts(1), 1, SamplingParams(max_tokens=2)))))
+        == 1
     )

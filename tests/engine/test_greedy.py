@@ -8,7 +8,7 @@ import torch
 from engines import FAMILIES, STOPS, all_requests, random_prompts, small_engine
 from transformers import AutoModelForCausalLM
 
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.engine.kv_cache import BuildCache
 from whet.models.load import load_model
 from whet.models.save import save_model
@@ -38,7 +38,7 @@ def test_greedy_takes_the_most_likely_token_every_time(
 
     done = dict(
         small_engine(model, build=build, slots=4).generate(
-            all_requests(prompts, 1, Sampling(temperature=0.0, max_tokens=20))
+            all_requests(prompts, 1, SamplingParams(temperature=0.0, max_tokens=20))
         )
     )
 
@@ -53,7 +53,7 @@ def test_greedy_equals_the_generate_of_transformers(tmp_path: Path) -> None:
 
     done = dict(
         engine.generate(
-            all_requests(random_prompts(6), 1, Sampling(temperature=0.0, max_tokens=24))
+            all_requests(random_prompts(6), 1, SamplingParams(temperature=0.0, max_tokens=24))
         )
     )
 

@@ -66,7 +66,7 @@ def _rows() -> InputBatch:
 def _decode(model: Transformer, cache: KVCache, newest: list[Tokens]) -> Tensor:
     """Run the last token of each sequence, whose others are cached in rows 0, 1 and so on."""
     rows, transfer, used = _rows(), HostTransfer(CPU), slice(0, len(newest))
-    rows.first_R[used] = torch.tensor([len(tokens) - 1 for tokens in newest])
+    rows.prompt_end_R[used] = torch.tensor([len(tokens) - 1 for tokens in newest])
     rows.live_R[used] = 1
     longest = max(len(tokens) for tokens in newest)
     if isinstance(cache, PagedCache):
@@ -186,7 +186,7 @@ def test_ended_rows_write_to_no_page() -> None:
     _place(cache, 0, len(tokens))
     _prefill(model, cache, {0: tokens})
     rows, before = _rows(), cache.keys.clone()
-    rows.first_R[:1] = len(tokens)
+    rows.prompt_end_R[:1] = len(tokens)
     cache.copy_page_table(1, len(tokens) + 1, HostTransfer(CPU))
 
     out = model(
@@ -202,10 +202,12 @@ def test_a_pool_is_as_large_as_asked_but_not_larger_than_full_slots_need() -> No
         2 * 2 * 2 * 64 * 16 * 4
     )  # keys and values, layers, heads, tokens, head size, float32
 
-    def pages(kv_gb: float | None) -> int:
-        return build_paged_cache(model, slots=SLOTS, context=CONTEXT, kv_gb=kv_gb).allocator.pages
+    def pages(kv_cache_gb: float | None) -> int:
+        return build_paged_cache(
+            model, slots=SLOTS, context=CONTEXT, kv_cache_gb=kv_cache_gb
+        ).allocator.pages
 
     assert pages(5.5 * page_bytes / 2**30) == 5
     assert pages(1.0) == pages(None) == 4 * 4
-    with pytest.raises(EngineError, match="kv_gb"):
+    with pytest.raises(EngineError, match="kv_cache_gb"):
         pages(0.5 * page_bytes / 2**30)

@@ -17,7 +17,7 @@ from engines import (
 )
 
 from whet.data.examples import Example
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.kv_cache import BuildCache, KVCache
 from whet.errors import DataError, EngineError
 from whet.models.lora import LoraConfig, LoraTransformer
@@ -25,7 +25,7 @@ from whet.models.transformer import Transformer
 from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model
 from whet.train.learner import compute_logprobs
-from whet.types import Finish
+from whet.types import FinishReason
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_engine_and_learner_agree_on_a_thousand_sequences(
 ) -> None:
     model = tiny_model(family=family, tied=tied)
     settings = [
-        Sampling(max_tokens=24),
-        Sampling(temperature=0.7, max_tokens=50),
-        Sampling(temperature=1.4, top_p=0.9),
+        SamplingParams(max_tokens=24),
+        SamplingParams(temperature=0.7, max_tokens=50),
+        SamplingParams(temperature=1.4, top_p=0.9),
     ]
     requests = [
         Request(
@@ -55,12 +55,15 @@ def test_engine_and_learner_agree_on_a_thousand_sequences(
     done = dict(small_engine(model, build=build, slots=100, window=window).generate(requests))
 
     assert len(done) == len(requests) == 1008
-    assert {completion.finish for completion in done.values()} == {Finish.STOP, Finish.LENGTH}
+    assert {completion.finish_reason for completion in done.values()} == {
+        FinishReason.STOP,
+        FinishReason.LENGTH,
+    }
     assert len({len(completion.tokens) for completion in done.values()}) > 20
     examples = [
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
-            start=len(request.prompt),
+            response_start=len(request.prompt),
             group_id="",
             rollout_id=request.id,
             temperature=request.sampling.temperature,
@@ -76,7 +79,7 @@ def test_engine_and_learner_agree_on_a_thousand_sequences(
 
 
 def test_a_request_does_not_depend_on_its_neighbours(build: BuildCache) -> None:
-    model, sampling = tiny_model(), Sampling(max_tokens=20, top_k=30)
+    model, sampling = tiny_model(), SamplingParams(max_tokens=20, top_k=30)
     requests = all_requests(random_prompts(8), 4, sampling)
     crowd = dict(small_engine(model, build=build).generate(requests))
 
@@ -95,12 +98,12 @@ def test_a_request_does_not_depend_on_its_neighbours(build: BuildCache) -> None:
 
 def test_requests_with_other_settings_beside_change_nothing(build: BuildCache) -> None:
     model = tiny_model()
-    plain = all_requests(random_prompts(4), 3, Sampling(max_tokens=15))
+    plain = all_requests(random_prompts(4), 3, SamplingParams(max_tokens=15))
     others = [
         Request(id=f"other{index}", prompt=request.prompt, sampling=sampling, seed=index)
         for index, request in enumerate(plain)
         for sampling in [
-            Sampling(
+            SamplingParams(
                 temperature=0.3 * (index % 4), top_k=index % 3, top_p=0.8, max_tokens=1 + index
             )
         ]
@@ -115,7 +118,7 @@ def test_requests_with_other_settings_beside_change_nothing(build: BuildCache) -
 def test_samples_of_one_prompt_differ_by_their_seed(build: BuildCache) -> None:
     done = dict(
         small_engine(build=build).generate(
-            all_requests(random_prompts(1), 16, Sampling(max_tokens=12))
+            all_requests(random_prompts(1), 16, SamplingParams(max_tokens=12))
         )
     )
 
@@ -129,7 +132,7 @@ def test_each_distinct_prompt_is_run_once(build: BuildCache, slots: int, window:
 
     list(
         small_engine(model, build=build, slots=slots, window=window).generate(
-            all_requests(prompts, 8, Sampling(max_tokens=9))
+            all_requests(prompts, 8, SamplingParams(max_tokens=9))
         )
     )
 
@@ -141,7 +144,7 @@ def test_with_a_window_of_one_no_token_is_decoded_in_vain() -> None:
 
     done = dict(
         small_engine(model, slots=5).generate(
-            all_requests(random_prompts(6), 4, Sampling(max_tokens=9))
+            all_requests(random_prompts(6), 4, SamplingParams(max_tokens=9))
         )
     )
 
@@ -155,7 +158,7 @@ def test_a_free_slot_is_filled_while_others_still_run() -> None:
         Request(
             id=str(index),
             prompt=random_prompts(1)[0],
-            sampling=Sampling(max_tokens=length),
+            sampling=SamplingParams(max_tokens=length),
             seed=index,
         )
         for index, length in enumerate(lengths)
@@ -173,7 +176,7 @@ def test_weights_moved_between_calls_are_used_at_once(build: BuildCache) -> None
     model = tiny_model()
     engine, requests = (
         small_engine(model, build=build, slots=2),
-        all_requests(random_prompts(1), 5, Sampling(max_tokens=10)),
+        all_requests(random_prompts(1), 5, SamplingParams(max_tokens=10)),
     )
     before = dict(engine.generate(requests))
     with torch.no_grad():
@@ -198,7 +201,7 @@ def test_sleep_gives_the_cache_back_at_once_and_the_next_call_works_the_same(
 
     engine, requests = (
         small_engine(build=remembered),
-        all_requests(random_prompts(3), 2, Sampling(max_tokens=12)),
+        all_requests(random_prompts(3), 2, SamplingParams(max_tokens=12)),
     )
     before = dict(engine.generate(requests))
     assert caches[0]() is not None
@@ -218,9 +221,9 @@ def test_completions_carry_the_version_and_sampling_leaves_gradients_as_they_wer
     engine.load_weights([], 7)
 
     for _, completion in engine.generate(
-        all_requests(random_prompts(2), 2, Sampling(max_tokens=3))
+        all_requests(random_prompts(2), 2, SamplingParams(max_tokens=3))
     ):
-        assert completion.version == 7
+        assert completion.policy_version == 7
         assert torch.is_grad_enabled()
 
     assert all(weight.grad is None for weight in model.parameters())
@@ -229,14 +232,14 @@ def test_completions_carry_the_version_and_sampling_leaves_gradients_as_they_wer
 def test_new_weights_are_copied_into_an_engine_that_has_its_own(build: BuildCache) -> None:
     source = tiny_model(seed=1)
     engine = small_engine(tiny_model(seed=0), build=build)
-    requests = all_requests(random_prompts(3), 2, Sampling(max_tokens=5))
+    requests = all_requests(random_prompts(3), 2, SamplingParams(max_tokens=5))
     dict(engine.generate(requests))
 
     engine.load_weights(source.named_weights(), 3)
 
     found = dict(engine.generate(requests))
     assert_same(found, dict(small_engine(source, build=build).generate(requests)))
-    assert {completion.version for completion in found.values()} == {3}
+    assert {completion.policy_version for completion in found.values()} == {3}
 
 
 def test_weights_that_the_engine_shares_are_not_even_walked() -> None:
@@ -254,7 +257,7 @@ def test_adapters_reach_an_engine_with_weights_of_its_own() -> None:
     for _, _, B_OR in adapted.adapters():
         B_OR.normal_(std=0.3, generator=torch.Generator().manual_seed(0))
     engine = small_engine(base)
-    requests = all_requests(random_prompts(3), 2, Sampling(max_tokens=5))
+    requests = all_requests(random_prompts(3), 2, SamplingParams(max_tokens=5))
 
     engine.load_weights(adapted.named_weights(), 1)
 
@@ -274,7 +277,7 @@ def test_weights_that_do_not_fit_are_refused(name: str, words: str) -> None:
 
 def test_weights_do_not_change_under_running_requests() -> None:
     engine = small_engine(slots=2)
-    running = engine.generate(all_requests(random_prompts(3), 2, Sampling(max_tokens=5)))
+    running = engine.generate(all_requests(random_prompts(3), 2, SamplingParams(max_tokens=5)))
     next(running)
 
     with pytest.raises(EngineError, match="while requests run"):
@@ -292,14 +295,14 @@ def test_native_engine_keeps_the_contract_of_engines(build: BuildCache, window: 
 @pytest.mark.parametrize("window", [1, 8])
 def test_on_a_gpu_engine_and_learner_agree_too(window: int) -> None:
     model = tiny_model().cuda()
-    requests = all_requests(random_prompts(42), 8, Sampling(max_tokens=40))
+    requests = all_requests(random_prompts(42), 8, SamplingParams(max_tokens=40))
 
     done = dict(small_engine(model, slots=50, window=window).generate(requests))
 
     examples = [
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
-            start=len(request.prompt),
+            response_start=len(request.prompt),
             group_id="",
             rollout_id=request.id,
         )

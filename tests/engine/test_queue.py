@@ -4,13 +4,16 @@ from itertools import count, islice
 
 import numpy as np
 
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.scheduler import longest_first
 
 
 def request(name: str, limit: int, prompt: int) -> Request:
     return Request(
-        id=name, prompt=np.array([prompt], np.int32), sampling=Sampling(max_tokens=limit), seed=0
+        id=name,
+        prompt=np.array([prompt], np.int32),
+        sampling=SamplingParams(max_tokens=limit),
+        seed=0,
     )
 
 

@@ -7,14 +7,14 @@ import torch
 from scipy.stats import chi2, kstest
 from torch import Tensor
 
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.engine.input_batch import SamplingTensors, inverse_cdf, sample, truncate, uniforms
 
 PROBS = (0.10, 0.40, 0.05, 0.30, 0.15)
 DRAWS = 20_000
 
 
-def _tensors(settings: list[Sampling]) -> SamplingTensors:
+def _tensors(settings: list[SamplingParams]) -> SamplingTensors:
     return SamplingTensors(
         temperature_B=torch.tensor([s.temperature for s in settings]),
         top_k_B=torch.tensor([s.top_k for s in settings]),
@@ -23,7 +23,7 @@ def _tensors(settings: list[Sampling]) -> SamplingTensors:
     )
 
 
-def _draw(sampling: Sampling, draws: int = DRAWS) -> tuple[Tensor, Tensor]:
+def _draw(sampling: SamplingParams, draws: int = DRAWS) -> tuple[Tensor, Tensor]:
     logits_BV = torch.tensor(PROBS).log().expand(draws, -1)
     uniform_B = uniforms(torch.arange(draws) * 7919, torch.zeros(draws, dtype=torch.int64))
     return sample(
@@ -33,23 +33,23 @@ def _draw(sampling: Sampling, draws: int = DRAWS) -> tuple[Tensor, Tensor]:
 
 # Each row of weights is worked by hand from PROBS and needs only to be divided by its sum.
 CASES = [
-    (Sampling(), (0.10, 0.40, 0.05, 0.30, 0.15)),
-    (Sampling(temperature=0.5), (0.0100, 0.1600, 0.0025, 0.0900, 0.0225)),
-    (Sampling(temperature=2.0), (0.31623, 0.63246, 0.22361, 0.54772, 0.38730)),
-    (Sampling(top_k=2), (0, 4, 0, 3, 0)),
-    (Sampling(top_p=0.6), (0, 4, 0, 3, 0)),
-    (Sampling(top_p=0.75), (0, 8, 0, 6, 3)),
-    (Sampling(top_p=0.01), (0, 1, 0, 0, 0)),
-    (Sampling(min_p=0.3), (0, 8, 0, 6, 3)),
-    (Sampling(top_k=4, top_p=0.8, min_p=0.5), (0, 4, 0, 3, 0)),
+    (SamplingParams(), (0.10, 0.40, 0.05, 0.30, 0.15)),
+    (SamplingParams(temperature=0.5), (0.0100, 0.1600, 0.0025, 0.0900, 0.0225)),
+    (SamplingParams(temperature=2.0), (0.31623, 0.63246, 0.22361, 0.54772, 0.38730)),
+    (SamplingParams(top_k=2), (0, 4, 0, 3, 0)),
+    (SamplingParams(top_p=0.6), (0, 4, 0, 3, 0)),
+    (SamplingParams(top_p=0.75), (0, 8, 0, 6, 3)),
+    (SamplingParams(top_p=0.01), (0, 1, 0, 0, 0)),
+    (SamplingParams(min_p=0.3), (0, 8, 0, 6, 3)),
+    (SamplingParams(top_k=4, top_p=0.8, min_p=0.5), (0, 4, 0, 3, 0)),
     # At temperature 0.5 the two likeliest hold .25 of .285, 88 %: less than 90 %, so a third stays.
-    (Sampling(temperature=0.5, top_p=0.9), (0, 0.1600, 0, 0.0900, 0.0225)),
+    (SamplingParams(temperature=0.5, top_p=0.9), (0, 0.1600, 0, 0.0900, 0.0225)),
 ]
 
 
 @pytest.mark.parametrize(("sampling", "weights"), CASES)
 def test_tokens_come_as_often_as_their_probability_says(
-    sampling: Sampling, weights: tuple[float, ...]
+    sampling: SamplingParams, weights: tuple[float, ...]
 ) -> None:
     tokens, _ = _draw(sampling)
 
@@ -62,23 +62,29 @@ def test_tokens_come_as_often_as_their_probability_says(
 
 
 @pytest.mark.parametrize(
-    "sampling", [Sampling(), Sampling(top_k=1), Sampling(top_p=0.5), Sampling(min_p=0.9)]
+    "sampling",
+    [
+        SamplingParams(),
+        SamplingParams(top_k=1),
+        SamplingParams(top_p=0.5),
+        SamplingParams(min_p=0.9),
+    ],
 )
-def test_logprob_is_that_before_any_cut(sampling: Sampling) -> None:
+def test_logprob_is_that_before_any_cut(sampling: SamplingParams) -> None:
     tokens, logprobs = _draw(sampling, 50)
 
     torch.testing.assert_close(logprobs, torch.tensor(PROBS).log()[tokens])
 
 
 def test_logprob_is_at_the_temperature() -> None:
-    tokens, logprobs = _draw(Sampling(temperature=0.5, top_k=3), 50)
+    tokens, logprobs = _draw(SamplingParams(temperature=0.5, top_k=3), 50)
 
     squares = torch.tensor([0.0100, 0.1600, 0.0025, 0.0900, 0.0225]) / 0.285
     torch.testing.assert_close(logprobs, squares.log()[tokens])
 
 
 def test_greedy_takes_the_most_likely_token_and_counts_as_temperature_one() -> None:
-    tokens, logprobs = _draw(Sampling(temperature=0.0), 50)
+    tokens, logprobs = _draw(SamplingParams(temperature=0.0), 50)
 
     assert set(tokens.tolist()) == {1}
     torch.testing.assert_close(logprobs, torch.full((50,), math.log(0.4)))
@@ -86,10 +92,10 @@ def test_greedy_takes_the_most_likely_token_and_counts_as_temperature_one() -> N
 
 def test_rows_with_other_settings_do_not_touch_each_other() -> None:
     settings = [
-        Sampling(temperature=0.0),
-        Sampling(top_k=2),
-        Sampling(temperature=3.0),
-        Sampling(min_p=0.6),
+        SamplingParams(temperature=0.0),
+        SamplingParams(top_k=2),
+        SamplingParams(temperature=3.0),
+        SamplingParams(min_p=0.6),
     ]
     logits_BV = torch.randn(4, 30, generator=torch.Generator().manual_seed(1)) * 3
     uniform_B = torch.tensor([0.9, 0.99, 0.7, 0.95], dtype=torch.float64)
@@ -110,7 +116,7 @@ def test_rows_with_other_settings_do_not_touch_each_other() -> None:
 def test_without_cuts_the_sort_changes_nothing() -> None:
     logits_BV = torch.randn(200, 30, generator=torch.Generator().manual_seed(1))
     uniform_B = uniforms(torch.arange(200), torch.zeros(200, dtype=torch.int64))
-    cuts = _tensors([Sampling()] * 200)
+    cuts = _tensors([SamplingParams()] * 200)
 
     assert torch.equal(
         sample(logits_BV, uniform_B, cuts, is_truncated=False)[0],
@@ -119,7 +125,7 @@ def test_without_cuts_the_sort_changes_nothing() -> None:
 
 
 def test_equal_probabilities_are_cut_by_rank_so_that_exactly_k_stay() -> None:
-    kept = truncate(torch.full((1, 6), 1 / 6), _tensors([Sampling(top_k=2)]))
+    kept = truncate(torch.full((1, 6), 1 / 6), _tensors([SamplingParams(top_k=2)]))
 
     torch.testing.assert_close(kept, torch.tensor([[1 / 6, 1 / 6, 0, 0, 0, 0]]))
 

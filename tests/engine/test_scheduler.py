@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.paged_cache import PageAllocator
 from whet.engine.scheduler import LOOK_AHEAD, Scheduler, Sequences, WindowOutput
 
@@ -15,7 +15,7 @@ PAGE, CONTEXT = 4, 64
 
 
 def _request(id: str, prompt: list[int], max_tokens: int = 20) -> Request:
-    sampling = Sampling(max_tokens=max_tokens)
+    sampling = SamplingParams(max_tokens=max_tokens)
     return Request(id=id, prompt=np.array(prompt, dtype=np.int32), sampling=sampling, seed=0)
 
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.proofs.policy_proofs import ScriptedEngine
 from whet.testing.contracts import check_engine
-from whet.types import Finish, Tokens
+from whet.types import FinishReason, Tokens
 
 
 def _twice(request: Request) -> Tokens:
@@ -14,7 +14,10 @@ def _twice(request: Request) -> Tokens:
 
 def _request(max_tokens: int) -> Request:
     return Request(
-        id="a", prompt=np.array([3, 4], np.int32), sampling=Sampling(max_tokens=max_tokens), seed=0
+        id="a",
+        prompt=np.array([3, 4], np.int32),
+        sampling=SamplingParams(max_tokens=max_tokens),
+        seed=0,
     )
 
 
@@ -25,10 +28,15 @@ def test_scripted_engine_keeps_the_contract_of_engines() -> None:
 def test_an_answer_comes_whole_where_it_fits() -> None:
     [(id, completion)] = ScriptedEngine(_twice, version=3).generate([_request(4)])
 
-    assert (id, completion.tokens.tolist(), completion.finish, completion.version) == (
+    assert (
+        id,
+        completion.tokens.tolist(),
+        completion.finish_reason,
+        completion.policy_version,
+    ) == (
         "a",
         [3, 4, 3, 4],
-        Finish.STOP,
+        FinishReason.STOP,
         3,
     )
 
@@ -36,4 +44,7 @@ def test_an_answer_comes_whole_where_it_fits() -> None:
 def test_a_longer_answer_is_cut_and_says_so() -> None:
     [(_, completion)] = ScriptedEngine(_twice).generate([_request(3)])
 
-    assert (completion.tokens.tolist(), completion.finish) == ([3, 4, 3], Finish.LENGTH)
+    assert (completion.tokens.tolist(), completion.finish_reason) == (
+        [3, 4, 3],
+        FinishReason.LENGTH,
+    )

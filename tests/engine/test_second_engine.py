@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 
 from whet.config import load_settings, to_table
-from whet.engine.base import Detokenize, Engine, Request, Sampling
+from whet.engine.base import Detokenize, Engine, Request, SamplingParams
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError
 from whet.models.transformer import Transformer
@@ -110,7 +110,7 @@ class DeafEngine(PLAIN.PlainEngine):  # type: ignore[name-defined, misc]
         return super().generate(map(self._ignore, requests))  # type: ignore[no-any-return]
 
     def _ignore(self, request: Request) -> Request:
-        sampling = Sampling(**request.sampling.model_dump(exclude=set(self.ignored)))
+        sampling = SamplingParams(**request.sampling.model_dump(exclude=set(self.ignored)))
         return replace(request, sampling=sampling)
 
 
@@ -129,13 +129,15 @@ def test_an_engine_that_ignores_a_setting_breaks_the_contract(ignored: str, prom
 def test_rl_samples_every_step_by_the_engine_that_its_file_names(tmp_path: Path) -> None:
     table = shrink(to_table(load_file(tmp_path)), tmp_path)
     cfg = TwoEnginePipelineConfig.model_validate(table).stages["rl"]
-    assert cfg.engine.kind == "plain" and cfg.engine.context is None
+    assert cfg.engine.kind == "plain" and cfg.engine.max_model_len is None
     write_smoke_inputs({"rl": cfg}, tmp_path)
 
     with RunStore.open(tmp_path / "run", cfg, {}, resume=False) as run:
         rl(cfg, run)
         rows = [row for row in run.metrics() if "policy/engine_gap" in row]
-        versions = [{r.completion.version for r in run.rollouts("train", n)} for n in (1, 2, 3)]
+        versions = [
+            {r.completion.policy_version for r in run.rollouts("train", n)} for n in (1, 2, 3)
+        ]
 
     assert versions == [{0}, {1}, {2}]
     assert len(rows) == 3 and all(row["policy/engine_gap"] < 1e-4 for row in rows)
@@ -147,10 +149,10 @@ def test_settings_of_another_engine_are_refused_with_a_sentence(tmp_path: Path) 
         ConfigError, match=r'engine.kind = "plane": should be one of "native", "plain"'
     ):
         load_file(tmp_path, "--stages.rl.engine.kind", "plane")
-    with pytest.raises(ConfigError, match=r"engine\.kv_gb"):
-        load_file(tmp_path, "--stages.rl.engine.kv_gb", "2")
+    with pytest.raises(ConfigError, match=r"engine\.kv_cache_gb"):
+        load_file(tmp_path, "--stages.rl.engine.kv_cache_gb", "2")
     native = load_file(tmp_path, "--stages.rl.engine.kind", "native").stages["rl"].engine
-    assert native == NativeConfig(context=512)
+    assert native == NativeConfig(max_model_len=512)
 
 
 def test_a_plan_leaves_out_what_an_engine_does_not_predict(

@@ -18,7 +18,17 @@ from whet.evals.report_data import (
 )
 from whet.evals.stats import paired_difference
 from whet.evals.summary import pass_rates, summarise
-from whet.types import Completion, Finish, Group, Message, Problem, Role, Rollout, Score, Verdict
+from whet.types import (
+    Author,
+    Completion,
+    FinishReason,
+    Group,
+    Message,
+    Problem,
+    Rollout,
+    Score,
+    Verdict,
+)
 
 HANDS = (
     ("1 4 6 8", "8 - 4 = 4 (left: 1 4 6)", "4 * 6 = 24 (left: 1 24)", "24 * 1 = 24", "24 + 1 = 24"),
@@ -83,22 +93,22 @@ def make_rollout(
     verdict: Verdict | None,
     *,
     tokens: int = 20,
-    finish: Finish = Finish.STOP,
+    finish: FinishReason = FinishReason.STOP,
     text: str = "",
     note: str = "reaches 24 with all four numbers",
 ) -> Rollout:
     return Rollout(
         id=f"{problem.id}/0",
-        group=problem.id,
+        group_id=problem.id,
         problem=problem,
-        role=Role.SOLVER,
+        author=Author.SOLVER,
         model="tiny",
         prompt_tokens=np.zeros(4, dtype=np.int32),
         completion=Completion(
             tokens=np.zeros(tokens, dtype=np.int32),
             logprobs=np.zeros(tokens, dtype=np.float32),
-            finish=finish,
-            version=0,
+            finish_reason=finish,
+            policy_version=0,
         ),
         text=text,
         score=None if verdict is None else Score(verdict=verdict, parts={}, note=note),
@@ -236,7 +246,7 @@ def _sampled(problem: Problem, chance: float, random: np.random.Generator) -> Ro
             problem,
             Verdict.NO_ANSWER,
             tokens=64,
-            finish=Finish.LENGTH,
+            finish=FinishReason.LENGTH,
             text=text,
             note="no final line",
         )

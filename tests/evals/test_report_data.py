@@ -3,7 +3,7 @@
 from report_fixture import line_notes, make_groups, make_problem, make_rollout
 
 from whet.evals.report_data import AnswerLine, AnswerView, pick_samples
-from whet.types import Finish, Verdict
+from whet.types import FinishReason, Verdict
 
 
 def test_a_dozen_problems_are_spread_over_the_levels() -> None:
@@ -48,7 +48,7 @@ def test_nothing_to_draw_gives_nothing() -> None:
 
 def test_an_ungraded_rollout_shows_its_text_as_it_stands() -> None:
     rollout = make_rollout(
-        make_problem(0, level=None), None, text="one\ntwo", finish=Finish.LENGTH, tokens=9
+        make_problem(0, level=None), None, text="one\ntwo", finish=FinishReason.LENGTH, tokens=9
     )
     answer = AnswerView.from_rollout(rollout)
     assert answer.lines == (AnswerLine(text="one"), AnswerLine(text="two"))

@@ -8,7 +8,7 @@ from report_fixture import make_groups, make_problem, make_rollout
 
 from whet.errors import DataError
 from whet.evals.summary import EvalSummary, level_fifth, pass_rates, summarise
-from whet.types import Finish, Group, Json, Problem, Verdict
+from whet.types import FinishReason, Group, Json, Problem, Verdict
 
 RIGHT, WRONG, NOTHING, UNSCORED = (
     Verdict.CORRECT,
@@ -107,7 +107,7 @@ def test_lengths_and_endings_are_averaged() -> None:
             (
                 make_rollout(problem, RIGHT, tokens=10),
                 make_rollout(problem, WRONG, tokens=20),
-                make_rollout(problem, NOTHING, tokens=60, finish=Finish.LENGTH),
+                make_rollout(problem, NOTHING, tokens=60, finish=FinishReason.LENGTH),
                 make_rollout(problem, NOTHING, tokens=10),
             )
         ]

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from whet.data.examples import Example
-from whet.engine.base import Engine, Request, Sampling
+from whet.engine.base import Engine, Request, SamplingParams
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.transformer import Transformer, rope_table
 from whet.proofs.fixtures import to_examples
@@ -32,8 +32,10 @@ def small_model(
     return move(tiny_model(family=family, tied=tied, positions=POSITIONS, seed=seed), dtype)
 
 
-def native(model: Transformer, *, slots: int = 24, kv_gb: float | None = None) -> NativeEngine:
-    cfg = NativeConfig(slots=slots, kv_gb=kv_gb)
+def native(
+    model: Transformer, *, slots: int = 24, kv_cache_gb: float | None = None
+) -> NativeEngine:
+    cfg = NativeConfig(max_num_seqs=slots, kv_cache_gb=kv_cache_gb)
     return NativeEngine(model, cfg, stop_tokens=frozenset({3}))
 
 
@@ -47,7 +49,7 @@ def requests(
     made = []
     for index, length in enumerate(lengths):
         prompt = numpy_stream(0, "gpu", index).integers(0, 50, length).astype(np.int32)
-        sampling = Sampling(temperature=(1.0, 0.7)[index % 2], max_tokens=new)
+        sampling = SamplingParams(temperature=(1.0, 0.7)[index % 2], max_tokens=new)
         made += [
             Request(
                 id=f"{index}/{n}", prompt=prompt, sampling=sampling, seed=derive(0, "gpu", index, n)

@@ -99,10 +99,10 @@ def test_new_weights_reach_recorded_steps_of_an_engine_that_has_its_own() -> Non
 
     found = dict(engine.generate(requests()))
     _assert_same_bits(
-        {id: replace(completion, version=0) for id, completion in found.items()},
+        {id: replace(completion, policy_version=0) for id, completion in found.items()},
         dict(native(source).generate(requests())),
     )
-    assert {completion.version for completion in found.values()} == {4}
+    assert {completion.policy_version for completion in found.values()} == {4}
 
 
 def test_weights_on_the_host_are_copied_to_the_device() -> None:
@@ -120,8 +120,10 @@ def test_a_cache_that_runs_short_changes_no_bit() -> None:
     asked = requests((40, 50, 60), samples=6, new=300)
     page_bytes = 2 * 2 * 2 * 64 * 16 * 2  # keys and values, layers, heads, tokens, size, bytes
     short, ample = (
-        NativeEngine(model, NativeConfig(slots=24, kv_gb=kv_gb), stop_tokens=frozenset())
-        for kv_gb in (40 * page_bytes / 2**30, None)
+        NativeEngine(
+            model, NativeConfig(max_num_seqs=24, kv_cache_gb=kv_cache_gb), stop_tokens=frozenset()
+        )
+        for kv_cache_gb in (40 * page_bytes / 2**30, None)
     )
 
     completions = dict(short.generate(asked))

@@ -23,7 +23,7 @@ from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, make_reference, set_determinism
 
-CFG = TrainConfig(lr=1e-2, micro_tokens=256)
+CFG = TrainConfig(lr=1e-2, micro_batch_tokens=256)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_an_update_is_in_the_engine_at_once_and_bit_for_bit() -> None:
         examples, compute_logprobs(policy.model, examples, 4096), strict=True
     ):
         np.testing.assert_array_equal(done[item.rollout_id].logprobs, logprobs)
-    assert {completion.version for completion in done.values()} == {1}
+    assert {completion.policy_version for completion in done.values()} == {1}
     assert any(len(before[id].tokens) != len(done[id].tokens) for id in done) or any(
         (before[id].logprobs != done[id].logprobs).any() for id in done
     )
@@ -101,7 +101,7 @@ def test_an_update_is_in_the_engine_at_once_and_bit_for_bit() -> None:
 def test_an_optimiser_in_host_memory_takes_the_same_steps_bit_for_bit() -> None:
     models = [small_model(), small_model()]
     for model, offload in zip(models, (False, True), strict=True):
-        cfg = CFG.model_copy(update={"offload": offload})
+        cfg = CFG.model_copy(update={"offload_optimizer": offload})
         learner = LocalLearner(model, cfg, steps=4)
         for seed in range(4):
             learner.update(_examples(seed), sft_objective())
@@ -125,8 +125,8 @@ def test_layers_that_run_twice_give_the_same_gradient_bit_for_bit(layers: int) -
 def test_a_reference_in_host_memory_scores_the_same_bits() -> None:
     model = small_model()
     near, far = (
-        make_reference(model, TrainConfig(micro_tokens=256)),
-        make_reference(model, TrainConfig(micro_tokens=256, offload_reference=True)),
+        make_reference(model, TrainConfig(micro_batch_tokens=256)),
+        make_reference(model, TrainConfig(micro_batch_tokens=256, offload_reference=True)),
     )
 
     for mine, other in zip(

@@ -18,17 +18,19 @@ from whet.grading.check_task import (
     parse_number,
     spoil_gold,
 )
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.tasks.base import Task
 from whet.tasks.game24.task import Game24, Game24Config
 from whet.testing.fakes import SumTask, sum_problem
 from whet.types import Problem, Score, Verdict
 
 SUMS = [sum_problem(left, left + 2) for left in range(2, 9)]
-HERE = Limits(workers=0)
+HERE = GradingConfig(workers=0)
 
 
-def check(task: Task, problems: Sequence[Problem], limits: Limits | None = None) -> list[Failure]:
+def check(
+    task: Task, problems: Sequence[Problem], limits: GradingConfig | None = None
+) -> list[Failure]:
     return list(check_grader(task, problems, limits=limits).failures)
 
 
@@ -273,7 +275,7 @@ def test_no_failure_is_said_too() -> None:
 def test_a_grader_that_hangs_on_random_text_does_not_hang_the_check() -> None:
     task = Hangs()
 
-    failures = check(task, task.problems("rl")[:1], limits=Limits(workers=2, wall=0.1))
+    failures = check(task, task.problems("rl")[:1], limits=GradingConfig(workers=2, wall=0.1))
 
     assert {failure.variant for failure in failures} == {Variant.RANDOM}
     assert {failure.score.note for failure in failures} == {"grading took more than 0.1 s"}

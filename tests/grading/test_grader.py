@@ -29,7 +29,7 @@ from troublesome import (
 
 from whet.errors import ConfigError, DataError, TrainError
 from whet.grading.grader import BATCH_SECONDS, BatchSizer, Grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig
 from whet.tasks.math.task import Math
 from whet.tasks.qa.judge import Judge, JudgeConfig
@@ -38,7 +38,7 @@ from whet.types import RAISED, Problem, Score, Verdict
 from whet.user_code import load_file
 
 HERE = Path(__file__).parent
-LIMITS = Limits(workers=2, wall=0.4, cpu=5.0, memory=1 << 26, unscored_share=1.0)
+LIMITS = GradingConfig(workers=2, wall=0.4, cpu=5.0, memory=1 << 26, unscored_fraction=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_a_failure_is_unscored_with_its_reason_and_its_neighbours_are_graded(
 
 @pytest.mark.parametrize("text", ["part nan", "part inf", "part -inf", "part 1e308", "part -1e10"])
 def test_a_part_that_no_mean_survives_is_refused(text: str) -> None:
-    with Grader(Wrong(), Limits(workers=0, unscored_share=1.0)) as grader:
+    with Grader(Wrong(), GradingConfig(workers=0, unscored_fraction=1.0)) as grader:
         (score,) = graded(grader, text, of=problem(task="wrong"))
 
     assert score.verdict is Verdict.UNSCORED
@@ -130,7 +130,7 @@ def test_half_a_surrogate_pair_and_an_endless_note_do_not_leave_the_grader() -> 
 
 @pytest.mark.parametrize("text", ["raise", "deep", "exit"])
 def test_what_a_response_makes_a_shipped_grader_raise_is_wrong(text: str) -> None:
-    with Grader(Shipped(), Limits(workers=0)) as grader:
+    with Grader(Shipped(), GradingConfig(workers=0)) as grader:
         (score,) = graded(grader, text, of=problem(task="shipped"))
 
     assert (score.verdict, dict(score.parts)) == (Verdict.WRONG, {"correct": 0.0})
@@ -138,7 +138,7 @@ def test_what_a_response_makes_a_shipped_grader_raise_is_wrong(text: str) -> Non
 
 
 def test_a_problem_that_no_response_can_be_graded_on_is_unscored() -> None:
-    with Grader(Shipped(), Limits(workers=0, unscored_share=1.0)) as grader:
+    with Grader(Shipped(), GradingConfig(workers=0, unscored_fraction=1.0)) as grader:
         broken, raising = (
             graded(grader, text, of=problem(answer, task="shipped"))[0]
             for text, answer in (("refuse", "yes"), ("raise", "raise"))
@@ -151,7 +151,7 @@ def test_a_problem_that_no_response_can_be_graded_on_is_unscored() -> None:
 def test_a_response_that_takes_a_shipped_grader_too_much_processor_time_is_wrong() -> None:
     row = replace(problem("7", task="math"), payload={})
     costly = "so " + "\\boxed{" + "(x+1)^{2}+" * 30_000 + "7}"
-    with Grader(Math(), Limits(workers=1, cpu=0.004)) as grader:
+    with Grader(Math(), GradingConfig(workers=1, cpu=0.004)) as grader:
         (score,) = graded(grader, costly, of=row)
 
     assert score.verdict is Verdict.WRONG
@@ -195,7 +195,7 @@ def test_what_a_killed_grader_started_is_ended_too(pool: Grader) -> None:
 
 
 def test_processor_time_has_a_limit_of_its_own() -> None:
-    with Grader(Trouble(), Limits(workers=1, wall=60, cpu=0.2)) as grader:
+    with Grader(Trouble(), GradingConfig(workers=1, wall=60, cpu=0.2)) as grader:
         burned, slept = graded(grader, "loop", "sleep 0.5")
 
     assert burned.note == "grading took more than 0.2 s of processor time"
@@ -203,27 +203,28 @@ def test_processor_time_has_a_limit_of_its_own() -> None:
 
 
 def test_the_clock_of_an_answer_starts_when_it_is_taken_up() -> None:
-    with Grader(Trouble(), Limits(workers=1, wall=0.4)) as grader:
+    with Grader(Trouble(), GradingConfig(workers=1, wall=0.4)) as grader:
         scores = graded(grader, *["sleep 0.15"] * 6)
 
     assert [score.verdict for score in scores] == [Verdict.WRONG] * 6
 
 
 def test_a_task_that_keeps_time_itself_is_never_cut_short() -> None:
-    with Grader([Patient(), Trouble()], Limits(workers=1, wall=0.1)) as grader:
+    with Grader([Patient(), Trouble()], GradingConfig(workers=1, wall=0.1)) as grader:
         (score,) = graded(grader, "sleep 0.4", of=problem(task="patient"))
 
     assert score.verdict is Verdict.WRONG
-    assert grader.limits.wall > Patient.seconds
-    assert Grader(Judge(), Limits(workers=0)).limits.wall > JudgeConfig().endpoint.budget
+    assert grader.limits.wall > Patient.max_seconds
+    assert Grader(Judge(), GradingConfig(workers=0)).limits.wall > JudgeConfig().endpoint.budget
     assert (
-        Grader(CodeFunction(), Limits(workers=0, wall=1)).limits.wall > CodeFunctionConfig().seconds
+        Grader(CodeFunction(), GradingConfig(workers=0, wall=1)).limits.wall
+        > CodeFunctionConfig().seconds
     )
-    assert Grader(Trouble(), Limits(workers=0, wall=1)).limits.wall == 1
+    assert Grader(Trouble(), GradingConfig(workers=0, wall=1)).limits.wall == 1
 
 
 def test_answers_come_back_as_they_finish() -> None:
-    with Grader(Trouble(), Limits(workers=2)) as grader:
+    with Grader(Trouble(), GradingConfig(workers=2)) as grader:
         order = [
             key
             for key, _ in grader.grade(
@@ -251,7 +252,7 @@ def test_a_slow_grader_never_keeps_the_source_waiting() -> None:
         for num_pulled in range(1, 61):
             yield num_pulled, problem(), "sleep 0.2"
 
-    with Grader(Trouble(), Limits(workers=1)) as grader:
+    with Grader(Trouble(), GradingConfig(workers=1)) as grader:
         scores = grader.grade(source())
         next(scores)
         next(scores)
@@ -291,7 +292,7 @@ def test_a_worker_that_died_while_nobody_asked_is_replaced(pool: Grader) -> None
 
 @pytest.mark.parametrize("text", ["yes", "x" * 10_000_000])
 def test_a_worker_that_is_stuck_at_no_answer_is_replaced(text: str) -> None:
-    with Grader(Trouble(), Limits(workers=1, wall=0.1, silence=0.5)) as grader:
+    with Grader(Trouble(), GradingConfig(workers=1, wall=0.1, silence=0.5)) as grader:
         os.kill(int(graded(grader, "pid")[0].note), signal.SIGSTOP)
 
         (score,) = graded(grader, text)
@@ -310,7 +311,7 @@ def test_a_worker_that_reads_nothing_is_replaced_while_answers_keep_coming() -> 
             num_pulled += 1
             yield index, problem(), "yes" if index else "x" * 10_000_000
 
-    with Grader(Trouble(), Limits(workers=1, wall=0.1, silence=0.5)) as grader:
+    with Grader(Trouble(), GradingConfig(workers=1, wall=0.1, silence=0.5)) as grader:
         os.kill(int(graded(grader, "pid")[0].note), signal.SIGSTOP)
         answers = grader.grade(source())
         next(answers)
@@ -320,7 +321,7 @@ def test_a_worker_that_reads_nothing_is_replaced_while_answers_keep_coming() -> 
 
 
 def test_a_worker_that_is_stuck_after_some_scores_is_replaced() -> None:
-    limits = Limits(workers=1, wall=0.3, silence=0.3, unscored_share=1.0)
+    limits = GradingConfig(workers=1, wall=0.3, silence=0.3, unscored_fraction=1.0)
     with Grader(Trouble(), limits) as grader:
         graded(grader, *["yes"] * 100)  # from now on a batch holds many answers
         scores = graded(grader, "sleep 0.05", "jam", "yes")
@@ -334,7 +335,9 @@ def test_a_worker_that_is_stuck_after_some_scores_is_replaced() -> None:
 
 @pytest.mark.parametrize("text", ["allocate", "leak 40_000_000"])
 def test_a_worker_that_has_grown_makes_room_for_another(text: str) -> None:
-    with Grader(Trouble(), Limits(workers=1, memory=1 << 26, unscored_share=1.0)) as grader:
+    with Grader(
+        Trouble(), GradingConfig(workers=1, memory=1 << 26, unscored_fraction=1.0)
+    ) as grader:
         before, _, after = (graded(grader, what)[0].note for what in ("pid", text, "pid"))
 
     assert before.isdecimal() and after.isdecimal()
@@ -343,7 +346,7 @@ def test_a_worker_that_has_grown_makes_room_for_another(text: str) -> None:
 
 
 def test_no_worker_counts_as_stuck_while_its_task_is_loaded() -> None:
-    with Grader(Late(), Limits(workers=1, wall=0.4, silence=0.2)) as grader:
+    with Grader(Late(), GradingConfig(workers=1, wall=0.4, silence=0.2)) as grader:
         (score,) = graded(grader, "sleep 0.2", of=problem(task="late"))
 
     assert score.verdict is Verdict.WRONG
@@ -351,7 +354,7 @@ def test_no_worker_counts_as_stuck_while_its_task_is_loaded() -> None:
 
 
 def test_a_worker_that_sends_scores_now_and_then_is_not_stuck() -> None:
-    with Grader(Trouble(), Limits(workers=1, wall=0.4, silence=0.4)) as grader:
+    with Grader(Trouble(), GradingConfig(workers=1, wall=0.4, silence=0.4)) as grader:
         graded(grader, *["yes"] * 100)
         scores = graded(grader, *["sleep 0.2"] * 6)
 
@@ -368,14 +371,18 @@ def test_a_text_of_ten_million_characters_arrives_whole(pool: Grader) -> None:
 
 
 def test_a_batch_too_large_to_read_fails_alone() -> None:
-    with Grader(Trouble(), Limits(workers=1, memory=1 << 25, unscored_share=1.0)) as grader:
+    with Grader(
+        Trouble(), GradingConfig(workers=1, memory=1 << 25, unscored_fraction=1.0)
+    ) as grader:
         scores = graded(grader, "yes", "x" * 50_000_000, "no")
 
     assert [score.verdict for score in scores] == [Verdict.CORRECT, Verdict.UNSCORED, Verdict.WRONG]
 
 
 def test_an_answer_is_blamed_for_the_third_worker_that_dies_with_it() -> None:
-    with Grader(Trouble(), Limits(workers=1, memory=1 << 25, unscored_share=1.0)) as grader:
+    with Grader(
+        Trouble(), GradingConfig(workers=1, memory=1 << 25, unscored_fraction=1.0)
+    ) as grader:
         (score,) = graded(grader, "x" * 50_000_000)
 
     assert score.verdict is Verdict.UNSCORED
@@ -383,7 +390,9 @@ def test_an_answer_is_blamed_for_the_third_worker_that_dies_with_it() -> None:
 
 
 def test_deaths_are_counted_and_blamed_also_after_a_worker_that_left() -> None:
-    with Grader(Trouble(), Limits(workers=1, memory=1 << 25, unscored_share=1.0)) as grader:
+    with Grader(
+        Trouble(), GradingConfig(workers=1, memory=1 << 25, unscored_fraction=1.0)
+    ) as grader:
         graded(grader, "leak 20_000_000", "die")
         assert grader.num_lost == 1
 
@@ -411,7 +420,7 @@ def test_every_character_survives_the_way(pool: Grader) -> None:
 
 
 def test_sets_have_the_same_order_in_all_workers_of_all_runs(pool: Grader) -> None:
-    with Grader(Trouble(), Limits(workers=1)) as other:
+    with Grader(Trouble(), GradingConfig(workers=1)) as other:
         notes = [graded(grader, "hash word")[0].note for grader in (pool, other)]
 
     assert notes[0] == notes[1]
@@ -428,22 +437,22 @@ def test_workers_load_the_files_of_their_tasks_and_no_other_of_the_users(tmp_pat
     loss.write_text("import torch\n")
     load_file(loss)
 
-    with Grader(Trouble(), Limits(workers=1)) as grader:
+    with Grader(Trouble(), GradingConfig(workers=1)) as grader:
         assert graded(grader, "modules")[0].note == ""
 
 
 def test_a_task_warms_up_before_workers_are_forked() -> None:
-    with Grader(Slow(), Limits(workers=1)) as grader:
+    with Grader(Slow(), GradingConfig(workers=1)) as grader:
         assert graded(grader, "x", of=problem(task="slow"))[0].note == "warm True"
 
 
 def test_a_task_is_made_anew_from_its_settings() -> None:
-    with Grader(Loud(LoudConfig(word="LOUD")), Limits(workers=1)) as grader:
+    with Grader(Loud(LoudConfig(word="LOUD")), GradingConfig(workers=1)) as grader:
         assert graded(grader, "x", of=problem(task="loud"))[0].note == "LOUD"
 
 
 def test_what_is_no_score_is_unscored() -> None:
-    with Grader(Wrong(), Limits(workers=1)) as grader:
+    with Grader(Wrong(), GradingConfig(workers=1)) as grader:
         none, number = graded(grader, "none", "x", of=problem(task="wrong"))
 
     assert none.note == "the grader raised TypeError: score gave NoneType, not a Score"
@@ -460,7 +469,7 @@ def test_answers_that_are_sent_together_are_graded_by_their_own_problems(pool: G
 
 
 def test_several_tasks_are_told_apart_by_their_problems() -> None:
-    with Grader([Trouble(), Slow()], Limits(workers=1)) as grader:
+    with Grader([Trouble(), Slow()], GradingConfig(workers=1)) as grader:
         scores = dict(grader.grade([(0, problem(), "yes"), (1, problem(task="slow"), "yes")]))
 
     assert (scores[0].verdict, scores[1].note) == (Verdict.CORRECT, "warm True")
@@ -469,7 +478,7 @@ def test_several_tasks_are_told_apart_by_their_problems() -> None:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_problem_of_another_task_is_refused(workers: int) -> None:
     with (
-        Grader(Trouble(), Limits(workers=workers)) as grader,
+        Grader(Trouble(), GradingConfig(workers=workers)) as grader,
         pytest.raises(DataError, match="this grader has trouble"),
     ):
         graded(grader, "3", of=sum_problem(1, 2))
@@ -477,7 +486,7 @@ def test_a_problem_of_another_task_is_refused(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_too_many_failures_stop_the_run_with_a_sentence(workers: int) -> None:
-    limits = Limits(workers=workers, unscored_share=0.25, unscored_count=5)
+    limits = GradingConfig(workers=workers, unscored_fraction=0.25, unscored_count=5)
     texts = ["yes"] * 8 + ["raise"] * 4
 
     with Grader(Trouble(), limits) as grader:
@@ -489,7 +498,9 @@ def test_too_many_failures_stop_the_run_with_a_sentence(workers: int) -> None:
 
 
 def test_a_few_failures_in_a_row_among_many_answers_stop_nothing() -> None:
-    with Grader(Trouble(), Limits(workers=0, unscored_share=0.25, unscored_count=5)) as grader:
+    with Grader(
+        Trouble(), GradingConfig(workers=0, unscored_fraction=0.25, unscored_count=5)
+    ) as grader:
         scores = graded(grader, *["yes"] * 100, *["raise"] * 10)
 
     assert sum(score.verdict is Verdict.UNSCORED for score in scores) == 10
@@ -497,7 +508,7 @@ def test_a_few_failures_in_a_row_among_many_answers_stop_nothing() -> None:
 
 def test_a_bounded_task_is_graded_in_this_process_unless_told_otherwise() -> None:
     here = problem(task="bounded")
-    with Grader(Bounded()) as inside, Grader(Bounded(), Limits(workers=1)) as outside:
+    with Grader(Bounded()) as inside, Grader(Bounded(), GradingConfig(workers=1)) as outside:
         assert inside.workers == 0
         assert graded(inside, "pid", of=here)[0].note == str(os.getpid())
         assert graded(outside, "pid", of=here)[0].note != str(os.getpid())
@@ -506,7 +517,7 @@ def test_a_bounded_task_is_graded_in_this_process_unless_told_otherwise() -> Non
 
 
 def test_failures_in_this_process_are_unscored_too() -> None:
-    with Grader(Trouble(), Limits(workers=0)) as grader:
+    with Grader(Trouble(), GradingConfig(workers=0)) as grader:
         scores = graded(grader, "raise", "exit", "refuse", "deep", "yes")
 
     assert [score.verdict for score in scores] == [Verdict.UNSCORED] * 4 + [Verdict.CORRECT]
@@ -517,24 +528,24 @@ def test_a_task_defined_in_a_function_is_refused_with_a_sentence() -> None:
         pass
 
     with pytest.raises(ConfigError, match=r"cannot be sent to grading processes.*file of its own"):
-        Grader(Local(), Limits(workers=1))
+        Grader(Local(), GradingConfig(workers=1))
 
 
 def test_a_task_made_of_more_than_its_settings_is_refused_with_a_sentence() -> None:
     with pytest.raises(ConfigError, match="its constructor should take nothing, or `config`"):
-        Grader(Worded("loud"), Limits(workers=1))
+        Grader(Worded("loud"), GradingConfig(workers=1))
 
 
 def test_a_task_that_does_not_load_in_the_worker_is_reported() -> None:
     with (
-        Grader(Unloadable(), Limits(workers=1)) as grader,
+        Grader(Unloadable(), GradingConfig(workers=1)) as grader,
         pytest.raises(ConfigError, match="not in this process"),
     ):
         graded(grader, "yes")
 
 
 def test_closing_in_the_midst_of_endless_answers_ends_every_process() -> None:
-    with Grader(Trouble(), Limits(workers=2)) as grader:
+    with Grader(Trouble(), GradingConfig(workers=2)) as grader:
         pids = {
             int(score.note) for score in graded(grader, *["pid", "sleep 0.05"] * 4) if score.note
         }
@@ -576,7 +587,7 @@ def test_a_parent_that_is_killed_or_interrupted_leaves_no_process(how: signal.Si
 
 
 def test_a_server_that_is_killed_is_told_in_a_sentence() -> None:
-    with Grader(Trouble(), Limits(workers=1)) as grader:
+    with Grader(Trouble(), GradingConfig(workers=1)) as grader:
         worker = graded(grader, "pid")[0].note
         server = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(server, signal.SIGKILL)

@@ -162,7 +162,7 @@ class Slow(Trouble):
     name = "slow"
     is_warm = False
 
-    def warm(self) -> None:
+    def preload(self) -> None:
         self.is_warm = True
 
     def score(self, problem: Problem, text: str) -> Score:
@@ -174,7 +174,7 @@ class Late(Trouble):
 
     name = "late"
 
-    def warm(self) -> None:
+    def preload(self) -> None:
         time.sleep(1.0)
 
 
@@ -182,7 +182,7 @@ class Patient(Trouble):
     """Keeps time itself, longer than grading processes may by default take."""
 
     name = "patient"
-    seconds = 0.5
+    max_seconds = 0.5
 
 
 class Hangs(Trouble):

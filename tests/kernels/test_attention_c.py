@@ -171,7 +171,7 @@ def test_no_memory_is_one_sentence() -> None:
             return 1
 
     given = case([4], 0, 2, 2, 32)
-    with pytest.raises(TrainError, match="micro_tokens"):
+    with pytest.raises(TrainError, match="micro_batch_tokens"):
         GridAttention.apply(Full(), *given.inputs, given.node_SC, given.cell_U)
 
 

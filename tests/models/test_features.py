@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from whet.data.examples import Example, to_batch
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.kernels.lm_head import token_logprobs, torch_token_logprobs
 from whet.models.config import ModelConfig
@@ -43,13 +43,15 @@ def capped_model() -> CappedTransformer:
 
 def example(tokens: Tokens) -> Example:
     joined = np.concatenate([PROMPT, tokens])
-    return Example(tokens=joined, start=len(PROMPT), group_id="g", rollout_id="r", temperature=0.7)
+    return Example(
+        tokens=joined, response_start=len(PROMPT), group_id="g", rollout_id="r", temperature=0.7
+    )
 
 
 def test_a_feature_of_the_logits_reaches_engine_and_learner() -> None:
     model = capped_model()
-    engine = NativeEngine(model, NativeConfig(slots=8), stop_tokens=frozenset({3}))
-    sampling = Sampling(max_tokens=20, temperature=0.7)
+    engine = NativeEngine(model, NativeConfig(max_num_seqs=8), stop_tokens=frozenset({3}))
+    sampling = SamplingParams(max_tokens=20, temperature=0.7)
     requests = [Request(id=str(n), prompt=PROMPT, sampling=sampling, seed=n) for n in range(8)]
 
     completions = [completion for _, completion in engine.generate(requests)]
@@ -72,7 +74,7 @@ def test_the_learner_scores_by_the_logits_of_the_model() -> None:
     model.zero_grad()
 
     attend = PackedAttention(batch.lengths_S)
-    hidden_TH = model(batch.tokens_T, batch.positions_T, attend)[batch.source_M]
+    hidden_TH = model(batch.tokens_T, batch.positions_T, attend)[batch.predictor_M]
     logits_MV = CAP * torch.tanh(hidden_TH @ model.head_weight_VH.T / CAP) / 0.7
     logprobs_MV = torch.log_softmax(logits_MV, -1)
     expected_M = logprobs_MV.gather(1, batch.label_M[:, None])[:, 0]

@@ -7,10 +7,10 @@ from test_cost import HALF, SEVEN, qwen
 
 from whet.engine.native import NativeConfig
 from whet.models import cost as estimate
-from whet.models.cost import CARDS
+from whet.models.cost import GPUS
 
 MIDDLE = qwen(28, 1536, 12, 2, 128, 8960, 151936, tied=True)
-H200 = CARDS["h200"]
+H200 = GPUS["h200"]
 
 
 @pytest.mark.parametrize(("cost", "seconds"), [(HALF, 1.21), (MIDDLE, 2.50), (SEVEN, 7.82)])
@@ -28,12 +28,12 @@ def test_updates_take_what_was_measured(cost, passes, seconds):
 
 
 @pytest.mark.parametrize(
-    ("cost", "micro_tokens", "peak"), [(HALF, 32768, 44.24e9), (MIDDLE, 16384, 65.28e9)]
+    ("cost", "micro_batch_tokens", "peak"), [(HALF, 32768, 44.24e9), (MIDDLE, 16384, 65.28e9)]
 )
-def test_updates_hold_what_was_measured(cost, micro_tokens, peak):
+def test_updates_hold_what_was_measured(cost, micro_batch_tokens, peak):
     state = estimate.state_bytes(cost.parameters, cost.width, trained=cost.parameters)
     found = sum(state.values()) + sum(
-        estimate.update_bytes(cost, micro_tokens=micro_tokens).values()
+        estimate.update_bytes(cost, micro_batch_tokens=micro_batch_tokens).values()
     )
     assert found == pytest.approx(peak, rel=0.05)
 
@@ -50,7 +50,7 @@ def test_offloading_takes_the_optimiser_off_the_card_and_nothing_else():
 
 def test_the_cache_is_counted_in_whole_pages():
     # 512 rows and the spare, nine pages of 64 tokens each for 576.
-    engine = NativeConfig(slots=512)
+    engine = NativeConfig(max_num_seqs=512)
     for context, pages in ((576, 9), (577, 10)):
         cache = engine.cache_bytes(HALF.kv_bytes, context=context, free=math.inf)
         assert cache == 513 * pages * 64 * 12_288
@@ -65,8 +65,8 @@ def test_more_waves_take_longer_and_a_part_of_one_is_cheaper():
 
 
 def test_layers_that_run_twice_keep_two_streams_each():
-    plain = estimate.update_bytes(SEVEN, micro_tokens=1000, checkpointed=0)
-    some = estimate.update_bytes(SEVEN, micro_tokens=1000, checkpointed=10)
+    plain = estimate.update_bytes(SEVEN, micro_batch_tokens=1000, checkpointed=0)
+    some = estimate.update_bytes(SEVEN, micro_batch_tokens=1000, checkpointed=10)
     # A layer keeps 158,832 bytes of a token: 79,360 numbers of two bytes and 28 of four. Its inputs
     # are 2 x 3,584 x 2.
     assert plain["activations"] == 1000 * 28 * 158_832
@@ -78,7 +78,7 @@ def test_layers_that_run_twice_keep_two_streams_each():
 
 def test_a_layer_that_runs_again_may_take_more_than_the_logits_did():
     # 28 inputs, the layer itself, and the gradients of its feed-forward: 3 x 18,944 x 2 a token.
-    found = estimate.update_bytes(SEVEN, micro_tokens=65536, checkpointed=28)
+    found = estimate.update_bytes(SEVEN, micro_batch_tokens=65536, checkpointed=28)
     again = 65536 * (28 * 14_336 + 158_832 + 113_664)
     assert found["activations"] + found["logits"] == pytest.approx(again)
     assert found["activations"] > 65536 * 28 * 14_336
@@ -86,15 +86,15 @@ def test_a_layer_that_runs_again_may_take_more_than_the_logits_did():
 
 def test_a_single_pass_has_gradients_only_when_activations_are_gone():
     several, one = (
-        estimate.update_bytes(SEVEN, micro_tokens=8192, passes=passes) for passes in (2, 1)
+        estimate.update_bytes(SEVEN, micro_batch_tokens=8192, passes=passes) for passes in (2, 1)
     )
     assert several["gradients"] == 4 * SEVEN.parameters and one["gradients"] == 0
-    few = estimate.update_bytes(SEVEN, micro_tokens=64, passes=1)
+    few = estimate.update_bytes(SEVEN, micro_batch_tokens=64, passes=1)
     assert sum(few.values()) == pytest.approx(4 * SEVEN.parameters)
 
 
 def test_adapters_have_small_gradients_and_none_in_the_head():
-    found = estimate.update_bytes(HALF, micro_tokens=64, trained=1000)
+    found = estimate.update_bytes(HALF, micro_batch_tokens=64, trained=1000)
     assert found["gradients"] == 4000
     assert found["logits"] == 64 * 151_936 * 6
 

@@ -35,9 +35,9 @@ model = { path = "@sft" }
 steps = 440
 group_size = 16
 reward = "rlinf"
-algo = { name = "dapo", minibatches = 16 }
+algo = { name = "dapo", num_minibatches = 16 }
 sampling = { temperature = 0.7, max_tokens = 4096 }
-gather = { refill = 100 }
+dynamic_sampling = { max_extra_problems = 100 }
 curriculum = { kind = "staged", stages = [{ max_level = 0.3 }, { min_level = 0.3 }] }
 
 [stages.dpo]
@@ -71,7 +71,12 @@ def test_numbers_come_down_and_the_method_stays(file: Path) -> None:
     )
     assert isinstance(large, RLConfig) and isinstance(small, RLConfig)
 
-    assert (small.steps, small.group_size, small.algo.minibatches, small.gather.refill) == (
+    assert (
+        small.steps,
+        small.group_size,
+        small.algo.num_minibatches,
+        small.dynamic_sampling.max_extra_problems,
+    ) == (
         2,
         3,
         2,
@@ -85,7 +90,7 @@ def test_numbers_come_down_and_the_method_stays(file: Path) -> None:
         large.reward.terms,
     )
     assert small.reward.terms[-1].kind == "random"
-    assert small.algo == large.algo.model_copy(update={"minibatches": 2})
+    assert small.algo == large.algo.model_copy(update={"num_minibatches": 2})
 
 
 def test_what_a_flag_sets_stays_and_every_value_says_where_it_is_from(file: Path) -> None:
@@ -117,13 +122,13 @@ def test_a_flag_may_choose_another_variant_of_a_table(file: Path) -> None:
         "--stages.rl.curriculum",
         '{ kind = "mixed" }',
         "--stages.rl.algo",
-        '{ name = "ppo", minibatches = 3 }',
+        '{ name = "ppo", num_minibatches = 3 }',
     ]
     loaded = load_smoke(file, flags, Path("here"))
     rl = loaded.config.stages["rl"]
 
     assert isinstance(rl, RLConfig)
-    assert (rl.curriculum.kind, rl.algo.name, rl.algo.minibatches, rl.steps) == (
+    assert (rl.curriculum.kind, rl.algo.name, rl.algo.num_minibatches, rl.steps) == (
         "mixed",
         "ppo",
         3,
@@ -132,12 +137,22 @@ def test_a_flag_may_choose_another_variant_of_a_table(file: Path) -> None:
 
 
 def test_numbers_stay_above_those_that_a_flag_sets(file: Path) -> None:
-    flags = ["--stages.rl.gather.first", "5", "--stages.rl.critic.head_start", "4"]
+    flags = [
+        "--stages.rl.dynamic_sampling.first_samples",
+        "5",
+        "--stages.rl.critic.warmup_steps",
+        "4",
+    ]
     flags += ["--stages.rl.algo.name", "ppo"]
     rl = load_smoke(file, flags, Path("here")).config.stages["rl"]
 
     assert isinstance(rl, RLConfig)
-    assert (rl.gather.first, rl.group_size, rl.critic.head_start, rl.steps) == (5, 6, 4, 5)
+    assert (rl.dynamic_sampling.first_samples, rl.group_size, rl.critic.warmup_steps, rl.steps) == (
+        5,
+        6,
+        4,
+        5,
+    )
 
 
 def test_a_student_has_something_to_learn_from_the_stand_in_of_its_teacher(tmp_path: Path) -> None:
@@ -209,7 +224,7 @@ def test_answers_to_compare_are_right_and_wrong(file: Path, tmp_path: Path) -> N
     groups: dict[str, set[Verdict]] = {}
     for rollout in read_rollouts(tmp_path / "dpo" / "answers.parquet"):
         assert rollout.score is not None
-        groups.setdefault(rollout.group, set()).add(rollout.score.verdict)
+        groups.setdefault(rollout.group_id, set()).add(rollout.score.verdict)
     assert len(groups) == 2 and all(
         Verdict.CORRECT in found and len(found) > 1 for found in groups.values()
     )

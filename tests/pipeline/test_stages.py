@@ -41,7 +41,7 @@ def test_a_machine_without_enough_memory_is_one_sentence_that_says_what_to_chang
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], object]
 ) -> None:
     monkeypatch.setitem(kinds.RECIPES, MakeConfig, lambda cfg, run: ask())
-    said = r"make stage needs more memory than this machine has: lower engine.slots or .* says what fits$"
+    said = r"make stage needs more memory than this machine has: lower engine.max_num_seqs or .* says what fits$"
     with (
         RunStore.open(tmp_path / "run", MakeConfig(task="game24"), {}, resume=False) as run,
         pytest.raises(TrainError, match=said),

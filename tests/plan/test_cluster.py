@@ -10,8 +10,8 @@ from small import whet, write
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError
 from whet.models.cost import (
-    CARDS,
     GB,
+    GPUS,
     Cost,
     RankLayout,
     exchange_seconds,
@@ -27,7 +27,7 @@ from whet.plan.cluster import (
     count_fewest,
     list_layouts,
 )
-from whet.plan.phases import Job, StepPhase, phases
+from whet.plan.phases import ModelJob, StepPhase, phases
 from whet.plan.predict import PUBLISHED, shape_of
 from whet.train.optim import TrainConfig
 
@@ -36,8 +36,8 @@ sys.path.insert(0, str(ROOT / "bench"))
 
 from recipe_hours import rewrite  # noqa: E402
 
-H100 = CARDS["h100"]
-H200 = CARDS["h200"]
+H100 = GPUS["h100"]
+H200 = GPUS["h200"]
 
 
 def published(name: str) -> Cost:
@@ -47,14 +47,14 @@ def published(name: str) -> Cost:
 SMALL = published("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B")
 SEVEN = published("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B")
 LARGE = published("Qwen/Qwen2.5-32B")
-JOB = Job(
-    cost=SEVEN, train=TrainConfig(micro_tokens=8192), engine=NativeConfig(context=4096), sequences=1024, samples=8,
+JOB = ModelJob(
+    cost=SEVEN, train=TrainConfig(micro_batch_tokens=8192), engine=NativeConfig(max_model_len=4096), sequences=1024, samples=8,
     prompt=512, new=2048, steps=10,
 )  # fmt: skip
 
 
-def by_name(job: Job, layout: RankLayout, card: str = "h100") -> dict[str, StepPhase]:
-    return {phase.name: phase for phase in phases(job.on(layout), CARDS[card])}
+def by_name(job: ModelJob, layout: RankLayout, card: str = "h100") -> dict[str, StepPhase]:
+    return {phase.name: phase for phase in phases(job.on(layout), GPUS[card])}
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_a_reference_a_critic_and_the_other_model_are_parts_of_their_own() -> No
     other = replace(JOB, cost=SMALL)
     job = replace(
         JOB,
-        reader=SEVEN,
-        reader_bytes=2.0 * SEVEN.parameters,
+        frozen_model=SEVEN,
+        frozen_model_bytes=2.0 * SEVEN.parameters,
         has_critic=True,
         partner=("verifier", other),
     )
@@ -113,7 +113,7 @@ def test_a_reference_a_critic_and_the_other_model_are_parts_of_their_own() -> No
 
 
 def test_an_offloaded_optimiser_leaves_its_masters_as_shards() -> None:
-    train = TrainConfig(micro_tokens=8192, offload=True)
+    train = TrainConfig(micro_batch_tokens=8192, offload_optimizer=True)
     job = replace(JOB, train=train).on(RankLayout(ranks=8, shard=8))
     assert job.state["moments"] == 0 and job.state["masters"] == 4 * SEVEN.parameters / 8
     assert job.host_bytes == 8 * SEVEN.parameters / 8
@@ -156,10 +156,10 @@ def test_answers_of_one_length_take_as_long_as_without_a_tail() -> None:
 
 def test_a_cache_that_holds_few_answers_makes_sampling_slow_and_one_for_none_does_not_fit() -> None:
     layout = RankLayout(ranks=16, shard=16)
-    job = replace(JOB, cost=LARGE, engine=NativeConfig(context=32_768), new=30_000)
+    job = replace(JOB, cost=LARGE, engine=NativeConfig(max_model_len=32_768), new=30_000)
     small, large = (by_name(job, layout, card)["sample"] for card in ("h100", "h200"))
     assert small.seconds > 3 * large.seconds
-    assert by_name(job, layout, "a100-40")["sample"].peak > CARDS["a100-40"].usable
+    assert by_name(job, layout, "a100-40")["sample"].peak > GPUS["a100-40"].usable
 
 
 def test_weights_are_gathered_at_the_rate_of_the_link_and_gradients_summed_over_the_network() -> (
@@ -172,7 +172,7 @@ def test_weights_are_gathered_at_the_rate_of_the_link_and_gradients_summed_over_
     assert node.gather_seconds(size, H100) == pytest.approx(size * 7 / 8 / 350e9)
     # A node's eight adapters of 45 GB/s bring more than NVLink takes; those of a 4090 do not.
     assert wide.gather_seconds(size, H100) == pytest.approx(size * 63 / 64 / 350e9)
-    slow = CARDS["rtx4090"]
+    slow = GPUS["rtx4090"]
     assert wide.gather_seconds(size, slow) == pytest.approx(size * 63 / 64 / 8.8e9)
     # An eighth of the float32 gradients, sent and received by 7 of 8 replicas.
     gradients = 4.0 * SEVEN.parameters
@@ -204,8 +204,8 @@ def test_the_simplest_layout_is_chosen_where_others_gain_little() -> None:
 
 
 def test_sequences_are_shared_where_one_fits_no_rank() -> None:
-    train = TrainConfig(micro_tokens=28_672, checkpointing="off")
-    long = replace(JOB, train=train, new=28_000, engine=NativeConfig(context=28_672))
+    train = TrainConfig(micro_batch_tokens=28_672, gradient_checkpointing="off")
+    long = replace(JOB, train=train, new=28_000, engine=NativeConfig(max_model_len=28_672))
     layout = choose_layout([("rl", long)], H100, Cluster(gpu="h100", gpus=64))
     assert layout.sequence > 1
     assert by_name(long, layout)["update"].peak <= H100.usable
@@ -249,9 +249,9 @@ def test_the_fewest_gpus_are_counted_in_whole_nodes_above_one() -> None:
 def test_published_steps_take_what_is_predicted_times_one_factor_within_a_fifth(
     cost: Cost, gpus: int, answers: int, mean: int, sampling: float, step: float
 ) -> None:
-    job = Job(
-        cost=cost, train=TrainConfig(micro_tokens=28_672, checkpointing="on"), engine=NativeConfig(context=28_672),
-        sequences=answers, samples=16, prompt=300, new=mean, longest=27_648, steps=1, reader=cost, minibatches=4,
+    job = ModelJob(
+        cost=cost, train=TrainConfig(micro_batch_tokens=28_672, gradient_checkpointing="on"), engine=NativeConfig(max_model_len=28_672),
+        sequences=answers, samples=16, prompt=300, new=mean, longest=27_648, steps=1, frozen_model=cost, num_minibatches=4,
     )  # fmt: skip
     planned = by_name(job, RankLayout(ranks=gpus, shard=8))
     assert [*planned] == ["sample", "gather", "read", "update"]
@@ -266,8 +266,8 @@ model = { path = "Qwen/Qwen2.5-7B" }
 problems_per_step = 64
 group_size = 8
 sampling = { max_tokens = 512 }
-engine = { context = 1024 }
-train = { micro_tokens = 8192 }
+engine = { max_model_len = 1024 }
+train = { micro_batch_tokens = 8192 }
 """
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from whet.engine.native import NativeConfig
 from whet.models.config import ModelConfig
-from whet.models.cost import CARDS, GB, Card, Cost
-from whet.plan.phases import Job, StepPhase, find_fit, fits, phases, suggest_change
+from whet.models.cost import GB, GPU, GPUS, Cost
+from whet.plan.phases import ModelJob, StepPhase, find_fit, fits, phases, suggest_change
 from whet.train.optim import TrainConfig
 
 COST = Cost(
@@ -18,23 +18,23 @@ COST = Cost(
         qk_norm=False,
     )
 )  # fmt: skip
-JOB = Job(
-    cost=COST, train=TrainConfig(micro_tokens=16384), engine=NativeConfig(slots=512, context=576), sequences=512,
+JOB = ModelJob(
+    cost=COST, train=TrainConfig(micro_batch_tokens=16384), engine=NativeConfig(max_num_seqs=512, max_model_len=576), sequences=512,
     samples=8, prompt=64, new=512, steps=10,
 )  # fmt: skip
-READER = replace(JOB, reader=COST, reader_bytes=2.0 * COST.parameters)
+READER = replace(JOB, frozen_model=COST, frozen_model_bytes=2.0 * COST.parameters)
 
 
-def card(gigabytes: float) -> Card:
-    return replace(CARDS["h200"], memory=gigabytes * GB / 0.95)
+def card(gigabytes: float) -> GPU:
+    return replace(GPUS["h200"], memory=gigabytes * GB / 0.95)
 
 
-def trained(job: Job, **changes: object) -> Job:
+def trained(job: ModelJob, **changes: object) -> ModelJob:
     assert job.train is not None
     return replace(job, train=job.train.model_copy(update=changes))
 
 
-def by_name(job: Job, on: Card) -> dict[str, StepPhase]:
+def by_name(job: ModelJob, on: GPU) -> dict[str, StepPhase]:
     return {phase.name: phase for phase in phases(job, on)}
 
 
@@ -76,14 +76,14 @@ def test_a_woken_cache_and_layers_that_run_twice_take_longer() -> None:
 
 def test_host_memory_holds_what_the_card_does_not() -> None:
     assert JOB.host_bytes == 0
-    far = trained(READER, offload=True, offload_reference=True)
+    far = trained(READER, offload_optimizer=True, offload_reference=True)
     assert far.host_bytes == 14 * COST.parameters
     assert far.state["reference"] == 0 and far.state["optimiser"] < GB
     assert replace(JOB, train=None).host_bytes == 0
 
 
 def test_a_reference_in_host_memory_is_on_the_card_while_it_reads() -> None:
-    read = by_name(trained(READER, offload_reference=True), CARDS["h200"])["read"]
+    read = by_name(trained(READER, offload_reference=True), GPUS["h200"])["read"]
     assert read.held["reference"] == 2 * COST.parameters and read.note == "from host memory"
 
 
@@ -91,21 +91,21 @@ def test_a_reference_in_host_memory_is_on_the_card_while_it_reads() -> None:
     ("job", "gigabytes", "words"),
     [
         (READER, 14.6, "set train.offload_reference = true"),
-        (trained(JOB, checkpointing="off"), 20.0, "set train.micro_tokens = 4096"),
+        (trained(JOB, gradient_checkpointing="off"), 20.0, "set train.micro_batch_tokens = 4096"),
         (
-            trained(JOB, checkpointing="off", micro_tokens=4096),
+            trained(JOB, gradient_checkpointing="off", micro_batch_tokens=4096),
             15.0,
-            'set train.checkpointing = "auto"',
+            'set train.gradient_checkpointing = "auto"',
         ),
-        (JOB, 9.0, "set train.offload = true"),
+        (JOB, 9.0, "set train.offload_optimizer = true"),
         (JOB, 2.0, "take a larger card, a smaller model, or adapters (model.lora)"),
         (
-            replace(JOB, train=None, engine=NativeConfig(slots=512, context=576)),
+            replace(JOB, train=None, engine=NativeConfig(max_num_seqs=512, max_model_len=576)),
             1.5,
-            "set engine.slots = 256",
+            "set engine.max_num_seqs = 256",
         ),
     ],
 )
-def test_the_least_change_that_helps_is_named(job: Job, gigabytes: float, words: str) -> None:
+def test_the_least_change_that_helps_is_named(job: ModelJob, gigabytes: float, words: str) -> None:
     assert not fits(job, card(gigabytes))
     assert suggest_change(job, card(gigabytes)) == words

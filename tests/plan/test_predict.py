@@ -14,8 +14,8 @@ model = {{ path = "{model}" }}
 problems_per_step = 64
 group_size = 8
 sampling = {{ max_tokens = 512 }}
-engine = {{ slots = 512, context = 1024 }}
-train = {{ micro_tokens = 16384 }}
+engine = {{ max_num_seqs = 512, max_model_len = 1024 }}
+train = {{ micro_batch_tokens = 16384 }}
 """
 
 
@@ -51,11 +51,13 @@ def test_what_does_not_fit_is_named_with_a_way_out(seven: Path, tmp_path: Path) 
     assert said.code == 1
     # 7.6 billion weights take 15 GB, their masters and moments 91, gradients 30: 4 GB are left for
     # all the rest.
-    assert "rl, update: 149.1 GB do not fit into 142.6; set train.offload = true" in said.out
+    assert (
+        "rl, update: 149.1 GB do not fit into 142.6; set train.offload_optimizer = true" in said.out
+    )
 
-    said = whet("plan", file, "--train.offload", "true")
+    said = whet("plan", file, "--train.offload_optimizer", "true")
     assert said.code == 0 and "91.4 GB in host memory" in said.out
-    said = whet("plan", file, "--train.offload", "true", "--gpu", "a100")
+    said = whet("plan", file, "--train.offload_optimizer", "true", "--gpu", "a100")
     assert said.code == 0 and "the cache is given back for the update" in said.out
     assert "layers run twice" in said.out
 
@@ -63,24 +65,24 @@ def test_what_does_not_fit_is_named_with_a_way_out(seven: Path, tmp_path: Path) 
 def test_fewer_tokens_a_pass_are_advised_where_they_are_enough(seven: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "rl.toml", RL.format(model=seven))
     flags = (
-        "--train.offload",
+        "--train.offload_optimizer",
         "true",
-        "--train.checkpointing",
+        "--train.gradient_checkpointing",
         "off",
-        "--train.micro_tokens",
+        "--train.micro_batch_tokens",
         65536,
     )
     said = whet("plan", file, *flags)
     assert said.code == 1
     # 4.4 MB a token: 65,536 take 291 GB, half of them 146, and a quarter fits.
-    assert "set train.micro_tokens = 16384" in said.out
+    assert "set train.micro_batch_tokens = 16384" in said.out
     assert whet("plan", file, *flags[:-1], 16384).code == 0
     assert whet("plan", file, *flags[:-1], 32768).code == 1
 
 
 def test_a_reference_can_wait_in_host_memory(seven: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "rl.toml", RL.format(model=seven))
-    flags = ("--train.offload", "true", "--algo.kl", 0.01)
+    flags = ("--train.offload_optimizer", "true", "--algo.kl_coef", 0.01)
     here, far = (
         whet("plan", file, *flags),
         whet("plan", file, *flags, "--train.offload_reference", "true"),
@@ -92,7 +94,10 @@ def test_a_reference_can_wait_in_host_memory(seven: Path, tmp_path: Path) -> Non
 
 def test_without_a_kl_no_reference_is_planned_for(seven: Path, tmp_path: Path) -> None:
     said = whet(
-        "plan", write(tmp_path / "rl.toml", RL.format(model=seven)), "--train.offload", "true"
+        "plan",
+        write(tmp_path / "rl.toml", RL.format(model=seven)),
+        "--train.offload_optimizer",
+        "true",
     )
     assert "reference" not in said.out and "read" not in said.out.split()
 
@@ -109,7 +114,7 @@ task.name = "game24"
 model = {{ path = "{model}" }}
 {more}
 sampling = {{ max_tokens = 512 }}
-train = {{ offload = true }}
+train = {{ offload_optimizer = true }}
 """
 
 
@@ -120,7 +125,7 @@ train = {{ offload = true }}
         ("distill", 'teacher = { path = "MODEL" }', ["sample", "read", "update"]),
         (
             "tango",
-            'verifier = { path = "MODEL" }\nverifier_train = { offload = true }',
+            'verifier = { path = "MODEL" }\nverifier_train = { offload_optimizer = true }',
             ["sample", "update", "others"],
         ),
     ],

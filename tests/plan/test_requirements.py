@@ -92,7 +92,7 @@ def test_a_model_is_followed_through_the_stages_it_comes_from(tmp_path: Path, no
         [stages.rl]
         kind = "rl"
         model = { path = "@sft" }
-        algo = { kl = 0.1 }
+        algo = { kl_coef = 0.1 }
         """,
     )
 

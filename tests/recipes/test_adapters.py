@@ -23,7 +23,7 @@ seed = 4
 kind = "sft"
 data = "{folder}/02-traces"
 steps = 6
-batch = 16
+batch_size = 16
 model = {{ path = "{folder}/03-sft", lora = {{ rank = 4, alpha = 8.0 }} }}
 train = {{ lr = 1e-2 }}
 sampling = {{ max_tokens = 24 }}
@@ -37,7 +37,7 @@ problems_per_step = 4
 group_size = 4
 sampling = {{ max_tokens = 24 }}
 reward = {{ weights = {{ lines = -1.0 }} }}
-algo = {{ kl = 0.01 }}
+algo = {{ kl_coef = 0.01 }}
 train = {{ lr = 1e-2 }}
 validation = {{ samples = 1 }}
 save = {{ every = 1 }}
@@ -61,7 +61,7 @@ class Additions(Game24):
 DPO = """kind = "dpo"
 seed = 2
 steps = 8
-batch = 16
+batch_size = 16
 model = {{ path = "{folder}/03-sft", lora = {{ rank = 4, alpha = 8.0 }} }}
 problems = "{folder}/01-problems"
 task = "{task}:Additions"

@@ -9,7 +9,7 @@ import torch
 from small import Pipeline
 
 from whet.config import Config
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.engine.native import NativeConfig
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
@@ -48,7 +48,11 @@ class Scripted(Validator):
     ) -> None:
         task = Game24()
         super().__init__(
-            ValidationConfig(every=2), Grader(task), list(task.problems("dev")), Sampling(), seed=0
+            ValidationConfig(every=2),
+            Grader(task),
+            list(task.problems("dev")),
+            SamplingParams(),
+            seed=0,
         )
         self.values, self.example, self.groups = list(values), example, list(groups)
 
@@ -93,7 +97,7 @@ def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointMa
 def test_validation_keeps_only_problems_that_have_a_solution() -> None:
     task = Game24(Game24Config(unsolvable=True))
     problems = list(task.problems("dev"))
-    validator = Validator(ValidationConfig(), Grader(task), problems, Sampling(), seed=0)
+    validator = Validator(ValidationConfig(), Grader(task), problems, SamplingParams(), seed=0)
 
     expected = [problem for problem in problems if problem.payload["solvable"]]
     assert 0 < len(expected) < len(problems)
@@ -102,7 +106,7 @@ def test_validation_keeps_only_problems_that_have_a_solution() -> None:
 
 def make_validator(every: int, problems: list[Problem]) -> Validator:
     cfg = ValidationConfig(every=every)
-    return Validator(cfg, Grader(Game24()), problems, Sampling(), seed=0)
+    return Validator(cfg, Grader(Game24()), problems, SamplingParams(), seed=0)
 
 
 def test_validation_before_the_first_step_needs_an_interval_and_problems() -> None:
@@ -229,7 +233,7 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
         before = manager(tiny, run, Scripted([0.5, 0.5, 0.1], example))
         policy, learner = before.policy, before.learner
         make_value_learner = policy.make_value_learner(TrainConfig(), steps=10)
-        critic = Critic(make_value_learner, CriticConfig(head_start=1))
+        critic = Critic(make_value_learner, CriticConfig(warmup_steps=1))
         guard = CollapseGuard(GuardConfig(restores=1), run, learner, before.validator.cfg)
         kept = CheckpointManager(
             SaveConfig(),

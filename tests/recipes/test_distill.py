@@ -125,7 +125,7 @@ def test_a_teacher_that_reads_less_than_the_policy_writes_is_refused(
     said = distill(tiny, tmp_path, teacher=short)
     assert said.code == 2
     assert said.last.endswith(
-        "reads 40 tokens, fewer than the 48 of the policy; set engine.context to 40 at most"
+        "reads 40 tokens, fewer than the 48 of the policy; set engine.max_model_len to 40 at most"
     )
 
 

@@ -29,7 +29,7 @@ class Lines(Additions):
 OWN = """kind = "dpo"
 seed = 2
 steps = 12
-batch = 16
+batch_size = 16
 model = {{ path = "{folder}/03-sft" }}
 problems = "{folder}/01-problems"
 task = "{task}:Additions"

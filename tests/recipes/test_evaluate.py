@@ -15,7 +15,7 @@ from whet.types import Group, Rollout
 def groups(rollouts: list[Rollout]) -> list[Group]:
     found: dict[str, list[Rollout]] = defaultdict(list)
     for rollout in rollouts:
-        found[rollout.group].append(rollout)
+        found[rollout.group_id].append(rollout)
     return [tuple(group) for group in found.values()]
 
 

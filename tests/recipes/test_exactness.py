@@ -17,7 +17,7 @@ from whet.train.selftest import Exactness
 
 EXACT = Exactness(num_tokens=128, equal_fraction=1.0, largest_gap=0.0)
 CLOSE = Exactness(num_tokens=128, equal_fraction=0.5, largest_gap=2e-6)
-ALGO = AlgoConfig(minibatches=4)
+ALGO = AlgoConfig(num_minibatches=4)
 
 
 def opened(folder: Path) -> RunStore:
@@ -33,7 +33,7 @@ def test_what_was_found_decides_whose_log_probabilities_are_the_old_ones(
     found: Exactness, lag: int, old: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with opened(tmp_path / "run") as run:
-        assert record_exactness(found, ALGO, "05-rl", run, lag=lag).old == old
+        assert record_exactness(found, ALGO, "05-rl", run, lag=lag).old_logprobs == old
         (event,) = [row for row in run.events() if row["event"] == EXACTNESS_EVENT]
     sentence = found.sentence(ALGO, lag=lag)
     assert event["exact"] is found.is_exact and event["said"] == sentence

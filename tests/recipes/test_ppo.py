@@ -19,9 +19,9 @@ group_size = 4
 model = {{ path = "{model}" }}
 sampling = {{ max_tokens = 24 }}
 reward = {{ weights = {{ lines = -1.0 }} }}
-algo = {{ name = "ppo", kl = 0.001, minibatches = 2 }}
+algo = {{ name = "ppo", kl_coef = 0.001, num_minibatches = 2 }}
 train = {{ lr = 3e-3 }}
-critic = {{ lr = 3e-3, head_start = 2 }}
+critic = {{ lr = 3e-3, warmup_steps = 2 }}
 validation = {{ samples = 1 }}
 save = {{ every = 5 }}
 """
@@ -93,10 +93,10 @@ def test_an_export_leaves_the_critic_behind(ppo: Path, tmp_path: Path) -> None:
 
 
 def test_a_head_start_as_long_as_the_run_is_refused(ppo: Path, tmp_path: Path) -> None:
-    said = whet("rl", ppo / "ppo.toml", "--out", tmp_path / "run", "--critic.head_start", 14)
+    said = whet("rl", ppo / "ppo.toml", "--out", tmp_path / "run", "--critic.warmup_steps", 14)
     assert (said.code, said.last) == (
         2,
-        "whet: critic.head_start = 14 leaves the policy none of 14 steps; lower it",
+        "whet: critic.warmup_steps = 14 leaves the policy none of 14 steps; lower it",
     )
 
 
@@ -120,9 +120,9 @@ def test_a_users_advantage_that_takes_values_trains_a_critic(
 def test_one_answer_a_problem_is_enough_where_answers_are_not_compared(
     name: str, tiny: Pipeline, tmp_path: Path
 ) -> None:
-    text = FILE.format(model=tiny.folder / "03-sft").replace("head_start = 2", "head_start = 0")
+    text = FILE.format(model=tiny.folder / "03-sft").replace("warmup_steps = 2", "warmup_steps = 0")
     if name != "ppo":
-        text = text.replace("critic = { lr = 3e-3, head_start = 0 }\n", "")
+        text = text.replace("critic = { lr = 3e-3, warmup_steps = 0 }\n", "")
     file = write(tmp_path / "one.toml", text)
     flags = ("--steps", 2, "--group_size", 1, "--algo.name", name)
     said = whet("rl", file, "--out", tmp_path / "run", *flags)
@@ -132,7 +132,8 @@ def test_one_answer_a_problem_is_enough_where_answers_are_not_compared(
 
 
 @pytest.mark.parametrize(
-    "flags", [("--algo.name", "grpo"), ("--algo.name", "ppo", "--gather.refill", 2)]
+    "flags",
+    [("--algo.name", "grpo"), ("--algo.name", "ppo", "--dynamic_sampling.max_extra_problems", 2)],
 )
 def test_one_answer_a_problem_is_refused_where_answers_are_compared(
     flags: tuple[object, ...], tmp_path: Path

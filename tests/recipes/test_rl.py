@@ -7,7 +7,7 @@ from small import Pipeline, Said, check_clock, cut_after, whet, write
 
 from bench.kill_resume import facts
 from whet.data.problems import load_problems
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_results
 from whet.recipes.rl import RLConfig, make_request, sampling_at
@@ -67,10 +67,10 @@ def test_the_policy_learns_what_is_rewarded(tiny: Pipeline, tmp_path: Path) -> N
 def test_micro_batches_too_small_for_the_longest_answer_are_refused_before_the_first_step(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
-    said = rl(tiny, tmp_path / "run", "--steps", 1, "--train.micro_tokens", 25)
+    said = rl(tiny, tmp_path / "run", "--steps", 1, "--train.micro_batch_tokens", 25)
     assert said.code == 2
     assert re.search(
-        r"train\.micro_tokens = 25 is below \d+, the tokens of the longest prompt with an answer of "
+        r"train\.micro_batch_tokens = 25 is below \d+, the tokens of the longest prompt with an answer of "
         r"sampling\.max_tokens = 24: raise the first or lower the second$",
         said.last,
     )
@@ -80,7 +80,9 @@ def test_micro_batches_too_small_for_the_longest_answer_are_refused_before_the_f
 def test_every_step_logs_where_its_time_went(tiny: Pipeline) -> None:
     check_clock(tiny.folder / "05-rl", samples=True)
     kept = RunStore.view(tiny.folder / "05-rl").metrics()
-    assert all(row["time/score"] > 0 for row in kept if "time/score" in row), "algo.kl is above 0"
+    assert all(row["time/score"] > 0 for row in kept if "time/score" in row), (
+        "algo.kl_coef is above 0"
+    )
 
 
 def test_validation_before_the_first_step_is_measured_and_changes_no_weight(
@@ -156,7 +158,7 @@ def test_each_step_stores_its_rollouts_with_the_version_that_wrote_them(tiny: Pi
     for step in run.rollout_steps("train"):
         rollouts = run.rollouts("train", step)
         assert len(rollouts) == 16
-        assert {rollout.completion.version for rollout in rollouts} == {step - 1}
+        assert {rollout.completion.policy_version for rollout in rollouts} == {step - 1}
 
 
 def test_no_problem_comes_twice_before_all_came_once(tiny: Pipeline) -> None:
@@ -191,7 +193,7 @@ def test_the_temperature_stays_without_a_final_one_or_in_a_single_step(
         task="game24",
         model=ModelSource(path="m"),
         steps=steps,
-        sampling=Sampling(temperature=0.7),
+        sampling=SamplingParams(temperature=0.7),
         final_temperature=final,
     )
     assert [sampling_at(cfg, step).temperature for step in range(steps)] == [0.7] * steps
@@ -256,13 +258,22 @@ def test_ten_steps_in_a_row_without_a_signal_stop_the_run_with_one_sentence(
 def test_groups_of_equal_reward_are_replaced_within_the_budget_and_counted(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
-    said = finished(tiny, tmp_path / "run", "--steps", 3, "--gather.refill", 5, "--group_size", 4)
+    said = finished(
+        tiny,
+        tmp_path / "run",
+        "--steps",
+        3,
+        "--dynamic_sampling.max_extra_problems",
+        5,
+        "--group_size",
+        4,
+    )
     assert said.code == 0, said.err
     run = RunStore.view(tmp_path / "run")
     for row in rows(tmp_path / "run"):
         groups: dict[str, set[float | None]] = {}
         for rollout in run.rollouts("train", int(row["step"])):
-            groups.setdefault(rollout.group, set()).add(rollout.reward)
+            groups.setdefault(rollout.group_id, set()).add(rollout.reward)
         assert len(groups) == 8 + row["groups/extra"]
         assert row["groups/trained"] == sum(len(rewards) > 1 for rewards in groups.values())
         assert row["groups/trained"] == 8 or row["groups/extra"] == 5
@@ -271,7 +282,14 @@ def test_groups_of_equal_reward_are_replaced_within_the_budget_and_counted(
 def test_a_step_without_any_group_to_train_on_is_an_empty_one(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
-    flags = ("--steps", 2, "--gather.refill", 1, "--reward.weights", "{ lines = 0.0 }")
+    flags = (
+        "--steps",
+        2,
+        "--dynamic_sampling.max_extra_problems",
+        1,
+        "--reward.weights",
+        "{ lines = 0.0 }",
+    )
     said = rl(tiny, tmp_path / "run", *flags)
     assert said.code == 0, said.err
     for row in rows(tmp_path / "run"):
@@ -280,7 +298,15 @@ def test_a_step_without_any_group_to_train_on_is_an_empty_one(
 
 def test_masked_answers_are_not_trained_on(tiny: Pipeline, tmp_path: Path) -> None:
     """With a limit of one token every answer is cut, whatever its reward."""
-    flags = ("--steps", 1, "--sampling.max_tokens", 1, "--algo.kl", 0.1, "--gather.mask_unfinished")
+    flags = (
+        "--steps",
+        1,
+        "--sampling.max_tokens",
+        1,
+        "--algo.kl_coef",
+        0.1,
+        "--dynamic_sampling.mask_unfinished",
+    )
     for value, is_empty in (("true", 1), ("false", 0)):
         said = rl(tiny, tmp_path / value, *flags, value)
         assert said.code == 0, said.err
@@ -295,7 +321,9 @@ def test_with_a_lag_rollouts_are_trained_on_so_many_versions_later(
     )
     assert said.code == 0, said.err
     run = RunStore.view(tmp_path / "run")
-    versions = [{r.completion.version for r in run.rollouts("train", step)} for step in range(1, 6)]
+    versions = [
+        {r.completion.policy_version for r in run.rollouts("train", step)} for step in range(1, 6)
+    ]
     assert versions == [{0}, {0}, {0}, {1}, {2}]
     assert [row["sampling/lag"] for row in rows(tmp_path / "run")] == [0, 1, 2, 2, 2]
 
@@ -331,11 +359,11 @@ def test_stages_ask_their_levels_within_their_limits(tiny: Pipeline, tmp_path: P
 
 def test_what_saves_memory_changes_no_bit(tiny: Pipeline, tmp_path: Path) -> None:
     saving = (
-        "--train.offload",
+        "--train.offload_optimizer",
         "true",
         "--train.offload_reference",
         "true",
-        "--train.checkpointing",
+        "--train.gradient_checkpointing",
         "on",
     )
     for name, flags in (("plain", ()), ("saving", saving)):
@@ -346,7 +374,7 @@ def test_what_saves_memory_changes_no_bit(tiny: Pipeline, tmp_path: Path) -> Non
             3,
             "--reward.weights",
             "{ lines = -1.0 }",
-            "--algo.kl",
+            "--algo.kl_coef",
             0.1,
             *flags,
         )

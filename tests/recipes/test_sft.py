@@ -55,12 +55,12 @@ def test_micro_batches_too_small_for_the_longest_example_are_refused_before_the_
 task.name = "game24"
 data = "{tiny.folder}/02-traces"
 model = {{ new = "tiny", positions = 48 }}
-train = {{ micro_tokens = 9 }}
+train = {{ micro_batch_tokens = 9 }}
 """
     said = whet("sft", write(tmp_path / "x.toml", text), "--out", tmp_path / "run")
     assert said.code == 2
     assert re.search(
-        r"train\.micro_tokens = 9 is below \d+, the tokens of the longest example: raise it$",
+        r"train\.micro_batch_tokens = 9 is below \d+, the tokens of the longest example: raise it$",
         said.last,
     )
     assert not RunStore.view(tmp_path / "run").metrics()
@@ -73,7 +73,7 @@ def test_rows_longer_than_the_context_are_counted_and_left_out(
 task.name = "game24"
 data = "{tiny.folder}/02-traces"
 steps = 1
-batch = 4
+batch_size = 4
 model = {{ new = "tiny", positions = 17 }}
 validation = {{ samples = 1 }}
 """
@@ -115,6 +115,6 @@ def test_only_the_answer_is_learned_from(tiny: Pipeline) -> None:
     chat = ChatFormat(Tokenizer.load(policy_folder))
     rollouts = read_data(str(tiny.folder / "02-traces"))[:50]
     for rollout, row in zip(rollouts, make_sft_examples(rollouts, chat, 48).examples, strict=True):
-        learned = chat.tokenizer.decode(row.tokens[row.start :], keep_special=True)
+        learned = chat.tokenizer.decode(row.tokens[row.response_start :], keep_special=True)
         assert learned == f"{rollout.text}<eos>"
-        assert row.num_targets == len(row.tokens) - row.start
+        assert row.num_targets == len(row.tokens) - row.response_start

@@ -22,7 +22,7 @@ from whet.store.run import RunStore
 from whet.tasks.verify import Verify
 from whet.text.tokenizer import Tokenizer
 from whet.train.rl_step import StepResult
-from whet.types import Problem, Role, Rollout, Verdict
+from whet.types import Author, Problem, Rollout, Verdict
 
 ROOT = Path(__file__).parents[2]
 TASK = '''
@@ -72,9 +72,9 @@ kind = "sft"
 task = "{task}"
 data = "@traces"
 steps = 16
-batch = 32
+batch_size = 32
 model = {{ new = "tiny", positions = 24 }}
-train = {{ lr = 5e-3, warmup = 5 }}
+train = {{ lr = 5e-3, warmup_steps = 5 }}
 sampling = {{ max_tokens = 8 }}
 validation = {{ samples = 1 }}
 [stages.forms]
@@ -88,9 +88,9 @@ kind = "sft"
 task = "{task}"
 data = "@forms"
 steps = 60
-batch = 64
+batch_size = 64
 model = {{ new = "tiny", positions = 96 }}
-train = {{ lr = 5e-3, warmup = 5 }}
+train = {{ lr = 5e-3, warmup_steps = 5 }}
 sampling = {{ max_tokens = 2 }}
 validation = {{ samples = 1 }}
 """
@@ -119,7 +119,7 @@ judgements = 2
 verifier_group_size = 4
 sampling = {{ max_tokens = 8 }}
 verifier_sampling = {{ max_tokens = 24 }}
-algo = {{ name = "{algo}", kl = 0.001 }}
+algo = {{ name = "{algo}", kl_coef = 0.001 }}
 train = {{ lr = 1e-3 }}
 verifier_train = {{ lr = 1e-3 }}
 validation = {{ every = 4, samples = 1 }}
@@ -296,8 +296,8 @@ def test_alpha_falls_with_the_generators_updates(danced: Danced) -> None:
 
 def test_the_generators_steps_carry_the_verdicts_of_the_verifier(danced: Danced) -> None:
     rollouts = danced.rollouts(3)
-    solutions = [rollout for rollout in rollouts if rollout.role is Role.SOLVER]
-    verifications = [rollout for rollout in rollouts if rollout.role is Role.VERIFIER]
+    solutions = [rollout for rollout in rollouts if rollout.author is Author.SOLVER]
+    verifications = [rollout for rollout in rollouts if rollout.author is Author.VERIFIER]
     judged = [rollout for rollout in solutions if rollout.judged_steps]
 
     assert len(solutions) == 48 and len(verifications) <= 96
@@ -323,11 +323,11 @@ def test_a_verifier_is_rewarded_for_agreeing_with_the_grader_of_the_solution(
     truth = {
         each.id: each.score.verdict
         for each in rollouts
-        if each.role is Role.SOLVER and each.score is not None
+        if each.author is Author.SOLVER and each.score is not None
     }
     assert len(truth) == 12
 
-    for each in (each for each in rollouts if each.role is Role.VERIFIER):
+    for each in (each for each in rollouts if each.author is Author.VERIFIER):
         assert each.score is not None and each.problem.source_id is not None
         is_right = truth[each.problem.source_id] is Verdict.CORRECT
         assert each.problem.answer == ("CORRECT" if is_right else "INCORRECT")
@@ -384,7 +384,7 @@ def test_class_weights_move_the_verifier_and_no_metric_of_the_batch(
 
 def test_steps_are_measured_against_the_exact_labels_of_the_task(danced: Danced) -> None:
     assert all(0 <= row["verifier/step_f1"] <= 1 for row in danced.rows)
-    asked = [each.problem for each in danced.rollouts(3) if each.role is Role.VERIFIER]
+    asked = [each.problem for each in danced.rollouts(3) if each.author is Author.VERIFIER]
     assert {tuple(problem.payload) for problem in asked} == {("num_steps",)}
 
 
@@ -476,7 +476,9 @@ def test_a_verifier_that_says_one_thing_always_is_named_and_its_steps_do_not_cou
     rows = [row for row in RunStore.view(tmp_path / "run").metrics() if "steps/alpha" in row]
     assert [(row["steps/guarded"], row["steps/alpha"]) for row in rows] == [(1.0, 0.0)] * 3
     assert all(row["verifier/says_correct"] > 0.95 for row in rows)
-    plain = whet("tango", danced.file, "--out", tmp_path / "plain", *flags, "--algo.steps.alpha", 0)
+    plain = whet(
+        "tango", danced.file, "--out", tmp_path / "plain", *flags, "--algo.step_credit.alpha", 0
+    )
     assert plain.code == 0, plain.err
     last = "checkpoints/000003/model.safetensors"
     assert sha256(tmp_path / "run" / last) == sha256(tmp_path / "plain" / last), (
@@ -488,7 +490,13 @@ def test_step_credit_changes_what_the_generator_learns(danced: Danced, tmp_path:
     flags = ("--steps", 2, "--warmup", 1)
     for name, alpha in (("with", 0.5), ("without", 0.0)):
         said = whet(
-            "tango", danced.file, "--out", tmp_path / name, *flags, "--algo.steps.alpha", alpha
+            "tango",
+            danced.file,
+            "--out",
+            tmp_path / name,
+            *flags,
+            "--algo.step_credit.alpha",
+            alpha,
         )
         assert said.code == 0, said.err
     row = RunStore.view(tmp_path / "with").metrics()[2]
@@ -504,10 +512,16 @@ def test_the_share_of_steps_that_is_logged_is_the_one_that_trains(
     danced: Danced, tmp_path: Path
 ) -> None:
     """Before the generator's second update α has fallen, unless it does not decay."""
-    flags = ("--steps", 3, "--warmup", 1, "--algo.steps.alpha", 0.5)
+    flags = ("--steps", 3, "--warmup", 1, "--algo.step_credit.alpha", 0.5)
     for decay in ("none", "exponential"):
         said = whet(
-            "tango", danced.file, "--out", tmp_path / decay, *flags, "--algo.steps.decay", decay
+            "tango",
+            danced.file,
+            "--out",
+            tmp_path / decay,
+            *flags,
+            "--algo.step_credit.decay",
+            decay,
         )
         assert said.code == 0, said.err
     first, second = ([row["steps/alpha"] for row in RunStore.view(tmp_path / decay).metrics() if "steps/alpha" in row]
@@ -526,7 +540,10 @@ def test_the_share_of_steps_that_is_logged_is_the_one_that_trains(
         (("--verifier_algo.name", "ppo"), "needs a critic"),
         (("--verifier_algo.name", "tango_grpo"), "is for the generator"),
         (("--verifier_sampling.max_tokens", 96), "leaves no room for a solution"),
-        (("--verifier_train.micro_tokens", 30), "verifier_train.micro_tokens = 30 is below"),
+        (
+            ("--verifier_train.micro_batch_tokens", 30),
+            "verifier_train.micro_batch_tokens = 30 is below",
+        ),
         (("--verifier.path", "nowhere"), "'nowhere'"),
     ],
 )
@@ -555,9 +572,9 @@ def test_a_generator_that_learns_nothing_ends_the_run_whatever_the_verifier_lear
     danced: Danced, tmp_path: Path
 ) -> None:
     flags = (
-        "--algo.kl",
+        "--algo.kl_coef",
         0,
-        "--algo.steps.alpha",
+        "--algo.step_credit.alpha",
         0,
         "--reward.weights",
         "{ correct = 0.0 }",
@@ -588,10 +605,10 @@ def test_the_small_experiment_runs_from_nothing(tmp_path: Path) -> None:
     assert [stage.kind for stage in stages.values()].count("tango") == 1
     small: dict[str, dict[str, object]] = {
         "traces": {"per_problem": 2, "workers": 1},
-        "sft": {"steps": 10, "batch": 16, "model.new": "tiny"},
+        "sft": {"steps": 10, "batch_size": 16, "model.new": "tiny"},
         "sft_eval": {"samples": 1, "split": "dev"},
         "forms": {"samples": 1},
-        "verifier": {"steps": 30, "batch": 16, "model.new": "tiny"},
+        "verifier": {"steps": 30, "batch_size": 16, "model.new": "tiny"},
         "tango": {
             "steps": 4,
             "warmup": 1,

@@ -11,7 +11,7 @@ from small import Pipeline, half_written, whet, write
 from whet.recipes.teach import TeachConfig, teach, write_groups
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24
-from whet.types import Role, Rollout, Verdict
+from whet.types import Author, Rollout, Verdict
 
 
 def taught(folder: Path, *, workers: int, seed: int = 0) -> list[tuple[str, str, str]]:
@@ -26,7 +26,7 @@ def test_every_answer_is_right_and_signed_by_a_teacher(tiny: Pipeline) -> None:
     assert {rollout.score.verdict for rollout in rollouts if rollout.score is not None} == {
         Verdict.CORRECT
     }
-    assert {rollout.role for rollout in rollouts} == {Role.TEACHER}
+    assert {rollout.author for rollout in rollouts} == {Author.TEACHER}
     assert {rollout.problem.split for rollout in rollouts} == {"sft"}
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.grading.grader import Grader
 from whet.proofs.policy_proofs import ScriptedEngine
 from whet.rollout.collect import ChatEngine, GroupRequest, collect, collect_groups
@@ -14,7 +14,7 @@ from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy, tiny_tokenizer
 from whet.text.chat import ChatFormat
 from whet.track.metrics import Clock
-from whet.types import Completion, Group, Problem, Role, Score, Tokens, Verdict
+from whet.types import Author, Completion, Group, Problem, Score, Tokens, Verdict
 
 K = TypeVar("K", bound=Hashable)
 
@@ -40,7 +40,12 @@ def _say_seed(request: Request) -> Tokens:
 def _play(engine: ScriptedEngine, *, samples: int = 2, seed: int = 5) -> list[Group]:
     chat_engine = ChatEngine(engine=engine, chat=CHAT, name="script")
     return collect(
-        chat_engine, Grader(SumTask()), PROBLEMS, Sampling(max_tokens=9), samples=samples, seed=seed
+        chat_engine,
+        Grader(SumTask()),
+        PROBLEMS,
+        SamplingParams(max_tokens=9),
+        samples=samples,
+        seed=seed,
     )
 
 
@@ -53,9 +58,9 @@ def test_every_problem_gets_its_group_of_scored_answers() -> None:
     for group, verdict in zip(groups, [Verdict.WRONG, Verdict.CORRECT, Verdict.WRONG], strict=True):
         assert [rollout.score.verdict for rollout in group if rollout.score] == [verdict] * 3
         for rollout in group:
-            assert (rollout.text, rollout.role, rollout.model, rollout.reward) == (
+            assert (rollout.text, rollout.author, rollout.model, rollout.reward) == (
                 "42",
-                Role.SOLVER,
+                Author.SOLVER,
                 "script",
                 None,
             )
@@ -69,8 +74,8 @@ def test_ids_are_unique_and_siblings_share_their_group_even_when_a_problem_comes
 
     rollouts = [rollout for group in groups for rollout in group]
     assert len({rollout.id for rollout in rollouts}) == 6
-    assert [len({rollout.group for rollout in group}) for group in groups] == [1, 1, 1]
-    assert len({rollout.group for rollout in rollouts}) == 3
+    assert [len({rollout.group_id for rollout in group}) for group in groups] == [1, 1, 1]
+    assert len({rollout.group_id for rollout in rollouts}) == 3
 
 
 def test_the_order_of_finishing_changes_nothing() -> None:
@@ -105,7 +110,7 @@ def test_progress_hears_of_every_rollout() -> None:
     chat_engine = ChatEngine(engine=ScriptedEngine(_say_42), chat=CHAT, name="script")
 
     requests = [
-        GroupRequest(index=index, problem=problem, sampling=Sampling(), sample_ids=range(2))
+        GroupRequest(index=index, problem=problem, sampling=SamplingParams(), sample_ids=range(2))
         for index, problem in enumerate(PROBLEMS)
     ]
 
@@ -136,7 +141,9 @@ def test_a_clock_counts_as_grading_what_is_waited_for_after_the_last_answer() ->
         return _say_42(request)
 
     chat_engine = ChatEngine(engine=ScriptedEngine(say_42_slowly), chat=CHAT, name="script")
-    collect(chat_engine, LateGrader(watch), PROBLEMS, Sampling(), samples=2, seed=0, clock=clock)
+    collect(
+        chat_engine, LateGrader(watch), PROBLEMS, SamplingParams(), samples=2, seed=0, clock=clock
+    )
 
     metrics = clock.lap()
     assert (metrics["time/sample"], metrics["time/grade"]) == (60.0, 6.0)
@@ -145,7 +152,7 @@ def test_a_clock_counts_as_grading_what_is_waited_for_after_the_last_answer() ->
 def test_a_clock_counts_the_tokens_and_row_steps_of_the_engine() -> None:
     clock = Clock()
     chat_engine = tiny_policy(slots=2).chat_engine
-    sampling = Sampling(max_tokens=4)
+    sampling = SamplingParams(max_tokens=4)
 
     groups = collect(
         chat_engine, Grader(SumTask()), PROBLEMS, sampling, samples=2, seed=1, clock=clock
@@ -160,7 +167,7 @@ def test_a_clock_counts_the_tokens_and_row_steps_of_the_engine() -> None:
 @pytest.mark.parametrize("slots", [1, 4])
 def test_the_native_engine_gives_the_same_rollouts_through_any_number_of_slots(slots: int) -> None:
     many, few = (tiny_policy(slots=number).chat_engine for number in (32, slots))
-    sampling = Sampling(max_tokens=10)
+    sampling = SamplingParams(max_tokens=10)
 
     expected = collect(many, Grader(SumTask()), PROBLEMS, sampling, samples=3, seed=1)
     found = collect(few, Grader(SumTask()), PROBLEMS, sampling, samples=3, seed=1)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from whet.algos.losses import sequence_mean
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.grading.grader import Grader
 from whet.proofs.policy_proofs import ScriptedEngine
 from whet.rewards.spec import RewardSpec
 from whet.rollout.collect import (
     ChatEngine,
-    GatherConfig,
+    DynamicSamplingConfig,
     GroupRequest,
     collect,
     collect_groups,
@@ -23,7 +23,7 @@ from whet.rollout.collect import (
 from whet.testing.fakes import SumTask, group, rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
-from whet.types import Finish, Group, all_equal, rewards_of
+from whet.types import FinishReason, Group, all_equal, rewards_of
 
 CHAT = ChatFormat(tiny_tokenizer())
 
@@ -40,7 +40,10 @@ class Script:
         size = len(self.rows[0])
         return [
             GroupRequest(
-                index=i, problem=sum_problem(i, 1), sampling=Sampling(), sample_ids=range(size)
+                index=i,
+                problem=sum_problem(i, 1),
+                sampling=SamplingParams(),
+                sample_ids=range(size),
             )
             for i in places
         ]
@@ -63,7 +66,7 @@ class Script:
         ]
 
 
-def gathered(script: Script, cfg: GatherConfig, problems: int) -> list[Group]:
+def gathered(script: Script, cfg: DynamicSamplingConfig, problems: int) -> list[Group]:
     """Ask as the recipe does."""
     groups: list[Group] = []
     while count := cfg.num_problems_needed(groups, problems):
@@ -78,7 +81,7 @@ def rewards(groups: Sequence[Group]) -> list[list[float | None]]:
 
 
 def test_without_refill_equal_groups_stay_and_are_trained_on() -> None:
-    script, cfg = Script([1, 1], [1, 0]), GatherConfig()
+    script, cfg = Script([1, 1], [1, 0]), DynamicSamplingConfig()
     groups = gathered(script, cfg, 2)
 
     assert rewards(cfg.choose_groups(groups)) == [[1, 1], [1, 0]]
@@ -87,14 +90,17 @@ def test_without_refill_equal_groups_stay_and_are_trained_on() -> None:
 
 def test_more_groups_missing_than_the_budget_has_ask_for_the_budget() -> None:
     script = Script([1, 1], [0, 0], [1, 1], [1, 0], [0, 1])
-    groups = gathered(script, GatherConfig(refill=1), 3)
+    groups = gathered(script, DynamicSamplingConfig(max_extra_problems=1), 3)
 
     assert [index for index, _ in script.asked] == [0, 1, 2, 3]
     assert len(groups) == 4
 
 
 def test_groups_of_equal_reward_are_replaced_until_there_are_enough() -> None:
-    script, cfg = Script([1, 1], [1, 0], [0, 0], [0, 1], [1, 0]), GatherConfig(refill=9)
+    script, cfg = (
+        Script([1, 1], [1, 0], [0, 0], [0, 1], [1, 0]),
+        DynamicSamplingConfig(max_extra_problems=9),
+    )
     groups = gathered(script, cfg, 2)
 
     assert [index for index, _ in script.asked] == [0, 1, 2, 3]
@@ -107,7 +113,10 @@ def test_groups_of_equal_reward_are_replaced_until_there_are_enough() -> None:
 
 
 def test_a_spent_budget_goes_on_with_fewer_groups_which_alone_are_the_divisor() -> None:
-    script, cfg = Script([1, 1], [0, 0], [0, 0], [0, 1], [1, 0]), GatherConfig(refill=2)
+    script, cfg = (
+        Script([1, 1], [0, 0], [0, 0], [0, 1], [1, 0]),
+        DynamicSamplingConfig(max_extra_problems=2),
+    )
     trained = cfg.choose_groups(gathered(script, cfg, 2))
 
     assert [index for index, _ in script.asked] == [0, 1, 2, 3]
@@ -120,14 +129,14 @@ def test_a_spent_budget_goes_on_with_fewer_groups_which_alone_are_the_divisor() 
 
 
 def test_a_budget_of_zero_only_leaves_equal_groups_out() -> None:
-    script, cfg = Script([1, 1], [1, 0]), GatherConfig(refill=0)
+    script, cfg = Script([1, 1], [1, 0]), DynamicSamplingConfig(max_extra_problems=0)
 
     assert rewards(cfg.choose_groups(gathered(script, cfg, 2))) == [[1, 0]]
 
 
 def test_the_rest_of_a_group_is_sampled_only_where_the_first_differ_or_one_was_not_graded() -> None:
     script = Script([1, 1, 0, 0], [1, 0, 1, 1], [0, 0, 0, 1], [0, None, 0, 1])
-    cfg = GatherConfig(first=2)
+    cfg = DynamicSamplingConfig(first_samples=2)
     groups = gathered(script, cfg, 4)
 
     assert rewards(groups) == [[1, 1], [1, 0, 1, 1], [0, 0], [0, None, 0, 1]]
@@ -140,7 +149,10 @@ def test_the_rest_of_a_group_is_sampled_only_where_the_first_differ_or_one_was_n
 
 
 def test_both_phases_of_every_round_are_refilled() -> None:
-    script, cfg = Script([1, 1, 0], [1, 0, 1], [0, 0, 0]), GatherConfig(first=2, refill=2)
+    script, cfg = (
+        Script([1, 1, 0], [1, 0, 1], [0, 0, 0]),
+        DynamicSamplingConfig(first_samples=2, max_extra_problems=2),
+    )
 
     assert rewards(gathered(script, cfg, 1)) == [[1, 1], [1, 0, 1]]
 
@@ -157,35 +169,37 @@ def test_a_group_in_two_phases_is_the_group_of_one() -> None:
     )
     problems = [sum_problem(1, n % 3) for n in range(12)]
     reward = RewardSpec()
-    whole = reward.apply(collect(chat_engine, grader, problems, Sampling(), samples=4, seed=7))
+    whole = reward.apply(
+        collect(chat_engine, grader, problems, SamplingParams(), samples=4, seed=7)
+    )
 
     def answer(requests: list[GroupRequest]) -> list[Group]:
         return reward.apply(collect_groups(chat_engine, grader, requests, seed=7))
 
     requests = [
-        GroupRequest(index=i, problem=problem, sampling=Sampling(), sample_ids=range(4))
+        GroupRequest(index=i, problem=problem, sampling=SamplingParams(), sample_ids=range(4))
         for i, problem in enumerate(problems)
     ]
-    cfg = GatherConfig(first=2)
+    cfg = DynamicSamplingConfig(first_samples=2)
     first = answer(cfg.first_requests(requests))
     groups = join_groups(first, answer(cfg.later_requests(requests, first)))
     completed = [(one, other) for one, other in zip(groups, whole, strict=True) if len(one) == 4]
     assert 0 < len(completed) < 12
     for one, other in completed:
-        assert [(r.id, r.group, r.text, r.reward) for r in one] == [
-            (r.id, r.group, r.text, r.reward) for r in other
+        assert [(r.id, r.group_id, r.text, r.reward) for r in one] == [
+            (r.id, r.group_id, r.text, r.reward) for r in other
         ]
 
 
 def test_unfinished_answers_are_masked_where_asked_for() -> None:
     siblings = (
         replace(rollout(reward=1.0, number=0), id="a"),
-        replace(rollout(reward=0.0, number=1, finish=Finish.LENGTH), id="b"),
+        replace(rollout(reward=0.0, number=1, finish=FinishReason.LENGTH), id="b"),
     )
-    assert GatherConfig(mask_unfinished=True).masked_ids([siblings]) == {"b"}
-    assert GatherConfig().masked_ids([siblings]) == set()
+    assert DynamicSamplingConfig(mask_unfinished=True).masked_ids([siblings]) == {"b"}
+    assert DynamicSamplingConfig().masked_ids([siblings]) == set()
     assert (
-        GatherConfig(mask_unfinished=True).metrics([siblings], 0, problems=1, samples=2)[
+        DynamicSamplingConfig(mask_unfinished=True).metrics([siblings], 0, problems=1, samples=2)[
             "length/masked"
         ]
         == 1.0

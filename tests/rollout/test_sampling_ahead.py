@@ -22,7 +22,9 @@ class Sampler:
     def sample(self, step: int) -> list[Group]:
         self.sampled.append((step, self.now))
         return [
-            tuple(replace(rollout(reward=float(step), number=n), group=f"{step}") for n in range(2))
+            tuple(
+                replace(rollout(reward=float(step), number=n), group_id=f"{step}") for n in range(2)
+            )
         ]
 
 

@@ -21,7 +21,7 @@ from whet.testing.fakes import rollout
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import train_tokenizer
-from whet.types import Group, Role, Rollout, Step, Verdict
+from whet.types import Author, Group, Rollout, Step, Verdict
 
 TASK, JUDGE = Game24(), Verify()
 PROBLEM = TASK.problem((1, 6, 8, 13))
@@ -40,7 +40,7 @@ def solved(text: str, number: int = 0) -> Rollout:
 
 def judged(solution: Rollout, *verifications: str, final: bool = True) -> Group:
     """Verifications of a solution, each written as the letters of its verdicts, y or n."""
-    problem = JUDGE.mint(solution)
+    problem = JUDGE.make_problem(solution)
     assert problem is not None
     word = {"y": "CORRECT", "n": "INCORRECT"}
     end = f"</step_verification><final_verification>\\boxed{{{word['y' if final else 'n']}}}</final_verification>"
@@ -119,7 +119,7 @@ def test_solutions_that_do_not_fit_are_left_out_and_never_cut() -> None:
     lengths = [
         len(VERIFIER.encode_prompt(problem.prompt))
         for each in group[:2]
-        if (problem := JUDGE.mint(each))
+        if (problem := JUDGE.make_problem(each))
     ]
 
     assert len(make_verifications([group], JUDGE, chat_engine, max(lengths))) == 2
@@ -146,5 +146,5 @@ def test_pairs_hold_truth_and_verdict_of_outcomes_and_steps() -> None:
 
 def test_verifications_are_signed_as_such() -> None:
     assert {
-        each.role for group in mark_verifier([judged(solved(LINES), "yyy")]) for each in group
-    } == {Role.VERIFIER}
+        each.author for group in mark_verifier([judged(solved(LINES), "yyy")]) for each in group
+    } == {Author.VERIFIER}

@@ -12,7 +12,17 @@ import pytest
 
 from whet.errors import DataError
 from whet.store.rollouts import read_rollouts, write_rollouts
-from whet.types import Completion, Finish, Message, Problem, Role, Rollout, Score, Step, Verdict
+from whet.types import (
+    Author,
+    Completion,
+    FinishReason,
+    Message,
+    Problem,
+    Rollout,
+    Score,
+    Step,
+    Verdict,
+)
 
 
 def problem(number: int) -> Problem:
@@ -33,16 +43,16 @@ def rollout(
 ) -> Rollout:
     return Rollout(
         id=f"r{number}",
-        group=f"g{number // 2}",
+        group_id=f"g{number // 2}",
         problem=problem(number // 2),
-        role=Role.SOLVER,
+        author=Author.SOLVER,
         model="tiny",
         prompt_tokens=np.array([7, number], dtype=np.int32),
         completion=Completion(
             tokens=np.arange(tokens, dtype=np.int32),
             logprobs=np.linspace(-1, 0, tokens, dtype=np.float32),
-            finish=Finish.LENGTH,
-            version=4,
+            finish_reason=FinishReason.LENGTH,
+            policy_version=4,
         ),
         text=f"1 + {number} = ä",
         score=score,
@@ -68,15 +78,18 @@ def test_rollouts_come_back_as_they_were(tmp_path: Path) -> None:
     after = read_rollouts(path)
     assert [r.id for r in after] == ["r0", "r1", "r2"]
     for old, new in zip(before, after, strict=True):
-        assert (new.group, new.problem, new.role, new.model, new.text) == (
-            old.group, old.problem, old.role, old.model, old.text,
+        assert (new.group_id, new.problem, new.author, new.model, new.text) == (
+            old.group_id, old.problem, old.author, old.model, old.text,
         )  # fmt: skip
         assert (new.score, new.reward, new.judged_steps) == (
             old.score,
             old.reward,
             old.judged_steps,
         )
-        assert (new.completion.finish, new.completion.version) == (Finish.LENGTH, 4)
+        assert (new.completion.finish_reason, new.completion.policy_version) == (
+            FinishReason.LENGTH,
+            4,
+        )
         assert np.array_equal(new.prompt_tokens, old.prompt_tokens)
         assert np.array_equal(new.completion.tokens, old.completion.tokens)
         assert np.array_equal(new.completion.logprobs, old.completion.logprobs)

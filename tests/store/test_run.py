@@ -9,7 +9,7 @@ import pytest
 from whet.config import Config, load_settings
 from whet.errors import ConfigError, DataError
 from whet.store.run import RunStore, read_commit
-from whet.types import Completion, Finish, Group, Message, Problem, Role, Rollout
+from whet.types import Author, Completion, FinishReason, Group, Message, Problem, Rollout
 
 
 class Train(Config):
@@ -43,10 +43,13 @@ def group(number: int) -> Group:
     )  # fmt: skip
     tokens = np.array([1, 2], dtype=np.int32)
     completion = Completion(
-        tokens=tokens, logprobs=np.zeros(2, dtype=np.float32), finish=Finish.STOP, version=number
+        tokens=tokens,
+        logprobs=np.zeros(2, dtype=np.float32),
+        finish_reason=FinishReason.STOP,
+        policy_version=number,
     )
     rollout = Rollout(
-        id=str(number), group="g", problem=problem, role=Role.SOLVER, model="m", prompt_tokens=tokens,
+        id=str(number), group_id="g", problem=problem, author=Author.SOLVER, model="m", prompt_tokens=tokens,
         completion=completion, text="",
     )  # fmt: skip
     return (rollout,)

@@ -8,7 +8,7 @@ import pytest
 
 from whet.errors import DataError
 from whet.grading.grader import Grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.tasks.registry import Mix
 from whet.tasks.task_config import build_task, read_task_config
 from whet.testing.contracts import check_task
@@ -43,7 +43,7 @@ def test_each_part_answers_for_its_own_problems() -> None:
 def test_a_grader_takes_a_mix_apart(workers: int) -> None:
     task, problems = mix(), list(islice(mix().problems("dev"), 4))
 
-    with Grader(task, Limits(workers=workers)) as grader:
+    with Grader(task, GradingConfig(workers=workers)) as grader:
         right = dict(grader.grade((p.id, p, task.solve(p, 0) or "") for p in problems))
         wrong = dict(grader.grade((p.id, p, "nothing") for p in problems))
 

@@ -11,7 +11,7 @@ from whet.data.problems import load_problems
 from whet.errors import ConfigError
 from whet.grading.check_task import check_grader
 from whet.grading.grader import Grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.tasks.registry import Mix
 from whet.tasks.task_config import TaskConfig, build_task
 from whet.tasks.user_task import UserTaskConfig, load_user_task
@@ -120,8 +120,8 @@ def test_a_task_from_a_file_is_graded_here_and_in_workers(file: Path) -> None:
     problems = list(task.problems("rl"))
 
     assert task.score(problems[2], " 6\n").verdict is Verdict.CORRECT
-    assert check_grader(task, problems, limits=Limits(workers=0)).failures == ()
-    assert check_grader(task, problems, limits=Limits(workers=1)).failures == ()
+    assert check_grader(task, problems, limits=GradingConfig(workers=0)).failures == ()
+    assert check_grader(task, problems, limits=GradingConfig(workers=1)).failures == ()
 
 
 def test_a_file_is_run_once(file: Path) -> None:
@@ -180,7 +180,7 @@ def test_settings_in_the_table_reach_the_task(file: Path, tmp_path: Path, worker
 
     task = build_task(cfg.task)
     [four, *_] = [problem for problem in task.problems("rl") if problem.answer == "8"]
-    with Grader(task, Limits(workers=workers)) as grader:
+    with Grader(task, GradingConfig(workers=workers)) as grader:
         scores = dict(grader.grade((text, four, text) for text in ("20", "12")))
 
     assert scores["20"].verdict is Verdict.CORRECT

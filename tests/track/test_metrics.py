@@ -22,7 +22,7 @@ from whet.track.metrics import (
     measure_rollouts,
     open_trackers,
 )
-from whet.types import RAISED, Finish, Score, Verdict
+from whet.types import RAISED, FinishReason, Score, Verdict
 
 WANDB = """
 import json
@@ -220,7 +220,7 @@ def test_the_metrics_of_a_step_are_worked_by_hand() -> None:
     groups = [
         (
             rollout(reward=1.0, score=_score(1.0, Verdict.CORRECT), tokens=[1] * 2),
-            rollout(reward=0.0, score=partial, tokens=[1] * 4, finish=Finish.LENGTH),
+            rollout(reward=0.0, score=partial, tokens=[1] * 4, finish=FinishReason.LENGTH),
         ),
         (
             rollout(reward=0.5, score=_score(0.5), tokens=[1] * 6),

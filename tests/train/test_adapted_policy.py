@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
@@ -25,7 +25,7 @@ from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy, make_reference
 
 LORA = LoraConfig(rank=4, alpha=8.0)
-CFG = TrainConfig(lr=1e-2, micro_tokens=256)
+CFG = TrainConfig(lr=1e-2, micro_batch_tokens=256)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def opened(
         texts=[],
         seed=seed,
     )
-    return build_policy(model, tokenizer, NativeConfig(slots=4), name="adapted")
+    return build_policy(model, tokenizer, NativeConfig(max_num_seqs=4), name="adapted")
 
 
 def trained(policy: Policy, steps: int = 3) -> LocalLearner:
@@ -85,12 +85,12 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
     prompt = np.array([5, 6, 7], dtype=np.int32)
 
     def sampled() -> tuple[list[int], np.ndarray, np.ndarray]:
-        request = Request(id="a", prompt=prompt, sampling=Sampling(max_tokens=12), seed=3)
+        request = Request(id="a", prompt=prompt, sampling=SamplingParams(max_tokens=12), seed=3)
         [(_, answer)] = policy.engine.generate([request])
         item = example(length=3 + len(answer.tokens), start=3)
         item = type(item)(
             tokens=np.concatenate([prompt, answer.tokens]),
-            start=3,
+            response_start=3,
             group_id="g",
             rollout_id="r",
             sampling_logprob=answer.logprobs,
@@ -111,7 +111,7 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
 
 def test_the_reference_is_the_model_with_its_adapters_off_over_the_same_memory(base: Path) -> None:
     policy, plain = opened(base), opened(base, None)
-    reference = make_reference(policy.model, TrainConfig(micro_tokens=256)).model
+    reference = make_reference(policy.model, TrainConfig(micro_batch_tokens=256)).model
     trained(policy)
     items = [example(length=20, seed=s) for s in (70, 71)]
     assert np.array_equal(np.concatenate(compute_logprobs(reference, items, 256)), logprobs(plain))
@@ -122,7 +122,7 @@ def test_the_reference_is_the_model_with_its_adapters_off_over_the_same_memory(b
 
 def test_a_reference_of_a_plain_model_is_a_frozen_copy() -> None:
     policy = tiny_policy()
-    reference = make_reference(policy.model, TrainConfig(micro_tokens=256)).model
+    reference = make_reference(policy.model, TrainConfig(micro_batch_tokens=256)).model
     assert torch.equal(reference.embed.weight, policy.model.embed.weight)
     assert reference.embed.weight.data_ptr() != policy.model.embed.weight.data_ptr()
     assert policy.model.embed.weight.requires_grad and not reference.embed.weight.requires_grad
@@ -155,7 +155,7 @@ def test_adapters_that_go_on_are_compared_with_where_they_started(
     policy.save(tmp_path / "adapters")
     start = logprobs(policy)
     again = opened(tmp_path / "adapters")
-    reference = make_reference(again.model, TrainConfig(micro_tokens=256)).model
+    reference = make_reference(again.model, TrainConfig(micro_batch_tokens=256)).model
     trained(again)
     items = [example(length=20, seed=s) for s in (70, 71)]
     assert np.array_equal(np.concatenate(compute_logprobs(reference, items, 256)), start)

@@ -22,7 +22,9 @@ from whet.train.learner import LocalLearner, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 
-CFG = TrainConfig(lr=1e-3, warmup=3, schedule="cosine", weight_decay=0.1, micro_tokens=64)
+CFG = TrainConfig(
+    lr=1e-3, warmup_steps=3, lr_schedule="cosine", weight_decay=0.1, micro_batch_tokens=64
+)
 
 
 def _step(learner: LocalLearner, seed: int) -> dict[str, float]:
@@ -157,7 +159,7 @@ def test_engine_and_learner_share_their_weights(tmp_path: Path) -> None:
     assert policy.engine.model is learner.model is policy.model
     policy.publish(5)
     assert policy.engine.version == 5
-    assert policy.engine.cfg == NativeConfig(slots=16)
+    assert policy.engine.cfg == NativeConfig(max_num_seqs=16)
 
 
 def test_another_policy_comes_back_with_the_first(tmp_path: Path) -> None:

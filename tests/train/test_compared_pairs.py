@@ -133,7 +133,7 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
         before = [float(item.ref_logprob.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
         margins.append((now[0] - before[0]) - (now[1] - before[1]))
 
-    learner = LocalLearner(model, TrainConfig(micro_tokens=90), steps=1)
+    learner = LocalLearner(model, TrainConfig(micro_batch_tokens=90), steps=1)
     metrics = learner.update(
         set_pair_loss_weights(pairs), preference_objective(PreferenceConfig(beta=0.5))
     )
@@ -149,7 +149,7 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
 
 def test_at_the_start_the_margin_is_nothing_and_the_loss_is_log_2() -> None:
     model = tiny_model(seed=1)
-    metrics = LocalLearner(model, TrainConfig(micro_tokens=90), steps=1).update(
+    metrics = LocalLearner(model, TrainConfig(micro_batch_tokens=90), steps=1).update(
         set_pair_loss_weights(_pairs()), preference_objective(PreferenceConfig())
     )
     assert metrics["loss"] == pytest.approx(np.log(2), rel=1e-5)

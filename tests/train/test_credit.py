@@ -14,11 +14,11 @@ from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import StepCreditConfig
 from whet.data.examples import Example, to_batch
 from whet.errors import ConfigError
-from whet.rollout.collect import GatherConfig
+from whet.rollout.collect import DynamicSamplingConfig
 from whet.testing.fakes import example, group, rollout
 from whet.train.learner import set_loss_weights
 from whet.train.rl_step import assign_advantages, select_rollouts, to_examples
-from whet.types import Finish, Floats, Group, Step
+from whet.types import FinishReason, Floats, Group, Step
 
 DR_GRPO: Algorithm = build_algorithm(AlgoConfig(name="dr_grpo"), max_tokens=10)
 
@@ -65,9 +65,9 @@ def test_each_rollout_becomes_prompt_and_completion_with_its_advantage() -> None
 
     assert first.tokens.tolist() == [1, 2, 5, 6, 7] and second.tokens.tolist() == [1, 2, 8]
     assert first.tokens.dtype == np.int32
-    assert (first.start, first.num_targets, first.temperature) == (2, 3, 0.7)
+    assert (first.response_start, first.num_targets, first.temperature) == (2, 3, 0.7)
     assert (first.advantage, second.advantage) == (0.5, -0.5)
-    assert (first.rollout_id, first.group_id) == (siblings[0].id, siblings[0].group)
+    assert (first.rollout_id, first.group_id) == (siblings[0].id, siblings[0].group_id)
     assert first.sampling_logprob is not None
     np.testing.assert_allclose(first.sampling_logprob, [-0.1, -0.2, -0.3], rtol=1e-6)
     assert baseline == {}
@@ -122,7 +122,7 @@ def test_an_advantage_made_of_a_group_rule_serves_all_groups() -> None:
 
 
 def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:
-    algo = build_algorithm(AlgoConfig(name="rloo", kl=0.5), max_tokens=10)
+    algo = build_algorithm(AlgoConfig(name="rloo", kl_coef=0.5), max_tokens=10)
     selection = select_rollouts([_pair()], algo)
     # Differences to the reference: .4, .3, .2 and -.1. So 1 - .5 × .9 = .55 against 0 + .5 × .1 =
     # .05.
@@ -142,7 +142,7 @@ def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:
 
 def test_a_group_that_only_the_kl_tells_apart_takes_part_in_whitening() -> None:
     algo = build_algorithm(
-        AlgoConfig(name="rloo", kl=0.5, kl_in="reward", whiten=True), max_tokens=10
+        AlgoConfig(name="rloo", kl_coef=0.5, kl_in="reward", whiten=True), max_tokens=10
     )
     selection = select_rollouts([group([1.0, 1.0]), group([1.0, 0.0])], algo)
     flat = to_examples(selection, temperature=1.0)
@@ -160,7 +160,9 @@ def test_a_group_that_only_the_kl_tells_apart_takes_part_in_whitening() -> None:
 
 
 def test_a_kl_in_the_reward_is_spread_over_tokens_where_they_are_credited() -> None:
-    algo = build_algorithm(AlgoConfig(name="reinforce_pp", kl=0.5, whiten=False), max_tokens=10)
+    algo = build_algorithm(
+        AlgoConfig(name="reinforce_pp", kl_coef=0.5, whiten=False), max_tokens=10
+    )
     selection = select_rollouts([_pair()], algo)
     noted = [
         replace(item, ref_logprob=reference)
@@ -180,7 +182,9 @@ def test_a_kl_in_the_reward_is_spread_over_tokens_where_they_are_credited() -> N
 
 def test_a_kl_in_the_reward_without_a_reference_is_an_error() -> None:
     with pytest.raises(AssertionError, match="needs a reference"):
-        _credited([_pair()], build_algorithm(AlgoConfig(name="rloo", kl=0.1), max_tokens=10), {})
+        _credited(
+            [_pair()], build_algorithm(AlgoConfig(name="rloo", kl_coef=0.1), max_tokens=10), {}
+        )
 
 
 def test_reinforce_pp_whitens_over_all_tokens_and_needs_no_siblings() -> None:
@@ -225,7 +229,8 @@ def test_gae_gives_advantages_and_targets_and_needs_values() -> None:
 def test_judged_steps_are_blended_in_by_their_share() -> None:
     algo = build_algorithm(
         AlgoConfig(
-            name="tango_grpo", steps=StepCreditConfig(alpha=0.5, final_alpha=0.1, decay="linear")
+            name="tango_grpo",
+            step_credit=StepCreditConfig(alpha=0.5, final_alpha=0.1, decay="linear"),
         ),
         max_tokens=10,
     )
@@ -247,9 +252,9 @@ def test_judged_steps_are_blended_in_by_their_share() -> None:
 
 
 def test_a_masked_answer_counts_for_its_siblings_and_has_no_loss() -> None:
-    long = rollout(reward=0.0, number=1, finish=Finish.LENGTH)
+    long = rollout(reward=0.0, number=1, finish=FinishReason.LENGTH)
     groups = [(rollout(reward=1.0, number=0), long, rollout(reward=0.5, number=2))]
-    selection = select_rollouts(groups, DR_GRPO, GatherConfig(mask_unfinished=True))
+    selection = select_rollouts(groups, DR_GRPO, DynamicSamplingConfig(mask_unfinished=True))
 
     examples, _ = assign_advantages(selection, to_examples(selection, temperature=1.0), DR_GRPO, {})
 
@@ -260,7 +265,9 @@ def test_a_masked_answer_counts_for_its_siblings_and_has_no_loss() -> None:
 def test_groups_of_equal_reward_are_left_out_where_others_are_asked_in_their_place() -> None:
     groups = [group([1.0, 1.0]), group([1.0, 0.0])]
 
-    assert select_rollouts(groups, DR_GRPO, GatherConfig(refill=2)).groups == [groups[1]]
+    assert select_rollouts(groups, DR_GRPO, DynamicSamplingConfig(max_extra_problems=2)).groups == [
+        groups[1]
+    ]
     assert select_rollouts(groups, DR_GRPO).groups == groups
 
 

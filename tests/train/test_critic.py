@@ -35,7 +35,7 @@ from whet.train.rl_step import (
 )
 
 SHAPES = [(2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4)]
-TRAIN = TrainConfig(lr=1e-3, micro_tokens=64, schedule="cosine", warmup=2)
+TRAIN = TrainConfig(lr=1e-3, micro_batch_tokens=64, lr_schedule="cosine", warmup_steps=2)
 PPO = build_algorithm(AlgoConfig(name="ppo"), max_tokens=8)
 
 
@@ -50,21 +50,21 @@ def examples() -> list[Example]:
 
 
 def _worth(item: Example) -> np.ndarray:
-    return (item.tokens[item.start - 1 : -1] / 25 - 1).astype(np.float32)
+    return (item.tokens[item.response_start - 1 : -1] / 25 - 1).astype(np.float32)
 
 
 def critic(
     model: Transformer | None = None,
     *,
-    minibatches: int = 1,
-    micro_tokens: int = 64,
+    num_minibatches: int = 1,
+    micro_batch_tokens: int = 64,
     **settings: float,
 ) -> Critic:
     made = model or tiny_model()
     cfg = CriticConfig.model_validate({"lr": 3e-3, **settings})
-    train = TRAIN.model_copy(update={"micro_tokens": micro_tokens, "lr": cfg.lr})
-    learner = LocalLearner(ValueModel(made), train, steps=20 * minibatches)
-    return Critic(learner, cfg, minibatches=minibatches)
+    train = TRAIN.model_copy(update={"micro_batch_tokens": micro_batch_tokens, "lr": cfg.lr})
+    learner = LocalLearner(ValueModel(made), train, steps=20 * num_minibatches)
+    return Critic(learner, cfg, num_minibatches=num_minibatches)
 
 
 def state(made: Critic) -> dict[str, Tensor]:
@@ -147,7 +147,7 @@ def test_the_first_loss_is_half_the_mean_square_of_the_targets() -> None:
 
 def test_the_gradient_is_the_same_for_any_packing() -> None:
     """After the first step the optimiser's first moments are a fixed share of the gradient."""
-    whole, split = critic(micro_tokens=1000), critic(micro_tokens=40)
+    whole, split = critic(micro_batch_tokens=1000), critic(micro_batch_tokens=40)
     for made in (whole, split):
         torch.nn.init.normal_(
             made.learner.value_model.head.weight, generator=torch.Generator().manual_seed(0)
@@ -172,7 +172,7 @@ def test_the_gradient_is_the_same_for_any_packing() -> None:
 
 
 def test_a_critic_learns_what_tokens_are_worth() -> None:
-    made = critic(minibatches=2, clip=0.5)
+    made = critic(num_minibatches=2, clip=0.5)
     found = [step(made, seed) for seed in range(12)]
     assert found[0]["value/explained_variance"] == 0.0
     assert found[-1]["value/explained_variance"] > 0.9
@@ -180,7 +180,7 @@ def test_a_critic_learns_what_tokens_are_worth() -> None:
 
 
 def test_the_clip_holds_values_back_within_a_step() -> None:
-    held, free = critic(minibatches=6, lr=0.01, clip=0.01), critic(minibatches=6, lr=0.01)
+    held, free = critic(num_minibatches=6, lr=0.01, clip=0.01), critic(num_minibatches=6, lr=0.01)
     assert step(held)["value/clip_fraction"] > 0.2
     step(free)
     assert step(held)["value/explained_variance"] < step(free)["value/explained_variance"]
@@ -276,7 +276,7 @@ def ppo_trainer(**settings: float) -> RLTrainer:
 
 
 def test_in_its_head_start_the_critic_learns_alone() -> None:
-    trainer = ppo_trainer(head_start=2)
+    trainer = ppo_trainer(warmup_steps=2)
     weight = trainer.policy.model.embed.weight
     before = weight.detach().clone()
     for number in range(3):
@@ -301,19 +301,19 @@ def test_a_policy_step_is_the_same_with_the_critic_beside_it() -> None:
 
 
 def test_only_an_algorithm_that_needs_values_gets_a_critic() -> None:
-    cfg = CriticConfig(head_start=3)
-    grpo = build_algorithm(AlgoConfig(minibatches=2), max_tokens=8)
+    cfg = CriticConfig(warmup_steps=3)
+    grpo = build_algorithm(AlgoConfig(num_minibatches=2), max_tokens=8)
     assert build_critic(grpo, tiny_policy(), cfg, TRAIN, steps=2) is None
     assert count_policy_steps(grpo, cfg, 5) == 10
     assert count_policy_steps(PPO, cfg, 5) == 2
     assert isinstance(build_critic(PPO, tiny_policy(), cfg, TRAIN, steps=5), Critic)
     with pytest.raises(
-        ConfigError, match=r"critic.head_start = 3 leaves the policy none of 3 steps"
+        ConfigError, match=r"critic.warmup_steps = 3 leaves the policy none of 3 steps"
     ):
         build_critic(PPO, tiny_policy(), cfg, TRAIN, steps=3)
 
 
 def test_without_examples_a_critic_takes_no_step() -> None:
-    made = critic(head_start=1)
+    made = critic(warmup_steps=1)
     assert made.update([], seed=0) == {}
     assert (made.learner.num_steps, made.num_updates) == (0, 0)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from whet.algos.losses import (
+    LossInputs,
     LossWeights,
-    TokenTerms,
     constant,
     sequence_mean,
     sequence_sum,
@@ -33,7 +33,7 @@ from whet.train.learner import (
     set_loss_weights,
 )
 from whet.train.optim import TrainConfig
-from whet.types import PerToken
+from whet.types import TokenFields
 
 CPU = torch.device("cpu")
 SHAPES = [(2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4), (5, 2), (40, 1)]
@@ -105,7 +105,7 @@ def test_gradient_and_metrics_are_the_same_for_any_split_and_order(
     kind: str, family: str, tied: bool
 ) -> None:
     model = tiny_model(family=family, tied=tied)
-    objective = policy_objective(AlgoConfig(kl=0.1, entropy=0.05))
+    objective = policy_objective(AlgoConfig(kl_coef=0.1, entropy_coef=0.05))
     expected, expected_sums = _gradient(
         model, [set_loss_weights(_examples(), sequence_mean)], objective
     )
@@ -116,15 +116,15 @@ def test_gradient_and_metrics_are_the_same_for_any_split_and_order(
     assert sums == pytest.approx(expected_sums, rel=1e-4)
 
 
-@pytest.mark.parametrize("micro_tokens", [40, 96, 4096])
-def test_an_update_moves_the_weights_alike_for_any_micro_batch(micro_tokens: int) -> None:
+@pytest.mark.parametrize("micro_batch_tokens", [40, 96, 4096])
+def test_an_update_moves_the_weights_alike_for_any_micro_batch(micro_batch_tokens: int) -> None:
     whole, split = tiny_model(), tiny_model()
     examples = set_loss_weights(_examples(), token_mean)
 
-    expected = LocalLearner(whole, TrainConfig(micro_tokens=10**6), steps=1).update(
+    expected = LocalLearner(whole, TrainConfig(micro_batch_tokens=10**6), steps=1).update(
         examples, sft_objective()
     )
-    found = LocalLearner(split, TrainConfig(micro_tokens=micro_tokens), steps=1).update(
+    found = LocalLearner(split, TrainConfig(micro_batch_tokens=micro_batch_tokens), steps=1).update(
         examples[::-1], sft_objective()
     )
 
@@ -210,7 +210,7 @@ def _textbook_logprobs(model: Transformer, item: Example) -> Tensor:
     tokens = torch.from_numpy(item.tokens.astype(np.int64))
     hidden = model(tokens, torch.arange(len(tokens)), PackedAttention(torch.tensor([len(tokens)])))
     table = torch.log_softmax(hidden @ model.head_weight_VH.T / item.temperature, -1)
-    return torch.stack([table[t - 1, tokens[t]] for t in range(item.start, len(tokens))])
+    return torch.stack([table[t - 1, tokens[t]] for t in range(item.response_start, len(tokens))])
 
 
 def _token_mean(losses: list[Tensor]) -> Tensor:
@@ -272,26 +272,26 @@ def test_on_policy_clipping_has_the_gradient_of_the_plain_policy_gradient() -> N
 def test_on_policy_the_ratio_is_exactly_one() -> None:
     ratios: list[float] = []
 
-    def loss(terms: TokenTerms) -> TokenLoss:
+    def loss(terms: LossInputs) -> TokenLoss:
         ratio_M = token_ratio(terms)
         ratios.extend(ratio_M.tolist())
         return TokenLoss(-ratio_M * terms.advantage_M, {})
 
-    LocalLearner(tiny_model(), TrainConfig(micro_tokens=60), steps=1).update(
+    LocalLearner(tiny_model(), TrainConfig(micro_batch_tokens=60), steps=1).update(
         _examples(), Objective(loss=loss)
     )
 
     assert ratios == [1.0] * sum(length - start for length, start in SHAPES)
 
 
-@pytest.mark.parametrize("name", [item.name for item in fields(PerToken)])
+@pytest.mark.parametrize("name", [item.name for item in fields(TokenFields)])
 def test_a_quantity_declared_per_token_reaches_the_loss_under_its_name(name: str) -> None:
     made = [example(length=4, start=2), example(length=3, start=2, seed=1)]
     values = [np.float32([0.25, 0.5]), np.float32([0.75])]
     examples = [replace(item, **{name: value}) for item, value in zip(made, values, strict=True)]
     seen: list[float] = []
 
-    def loss(terms: TokenTerms) -> TokenLoss:
+    def loss(terms: LossInputs) -> TokenLoss:
         value_M = terms.per_token()[name]
         assert value_M is not None
         seen.extend(value_M.tolist())
@@ -312,7 +312,7 @@ def test_the_entropy_bonus_has_the_exact_gradient_of_the_entropy() -> None:
             tokens, torch.arange(len(tokens)), PackedAttention(torch.tensor([len(tokens)]))
         )
         probs = torch.softmax(
-            hidden[item.start - 1 : -1] @ model.head_weight_VH.T / item.temperature, -1
+            hidden[item.response_start - 1 : -1] @ model.head_weight_VH.T / item.temperature, -1
         )
         entropies.append(-(probs * probs.log()).sum(-1))
     (-0.5 * torch.cat(entropies).sum() / num_targets).backward()
@@ -323,7 +323,7 @@ def test_the_entropy_bonus_has_the_exact_gradient_of_the_entropy() -> None:
     }
 
     still = [replace(item, advantage=0.0, ref_logprob=None) for item in examples]
-    found, _ = _gradient(model, _packed(still, 100), policy_objective(AlgoConfig(entropy=0.5)))
+    found, _ = _gradient(model, _packed(still, 100), policy_objective(AlgoConfig(entropy_coef=0.5)))
 
     _assert_equal(found, expected)
 
@@ -345,7 +345,7 @@ def test_metrics_are_means_over_all_target_tokens() -> None:
     model, examples = tiny_model(), set_loss_weights(_examples(), sequence_mean)
     losses = [-_textbook_logprobs(model, item).detach() for item in examples]
 
-    metrics = LocalLearner(model, TrainConfig(micro_tokens=50), steps=1).update(
+    metrics = LocalLearner(model, TrainConfig(micro_batch_tokens=50), steps=1).update(
         examples, sft_objective()
     )
 
@@ -371,7 +371,7 @@ def test_losses_of_two_parts_add_up_and_their_metrics_are_means_over_tokens() ->
 
 
 def test_updates_follow_the_schedule_and_lower_the_loss() -> None:
-    cfg = TrainConfig(lr=3e-3, warmup=2, schedule="linear")
+    cfg = TrainConfig(lr=3e-3, warmup_steps=2, lr_schedule="linear")
     learner, examples = (
         LocalLearner(tiny_model(), cfg, steps=12),
         set_loss_weights(_examples(), token_mean),
@@ -386,13 +386,13 @@ def test_updates_follow_the_schedule_and_lower_the_loss() -> None:
     assert history[-1]["loss"] < 0.7 * history[0]["loss"]
 
 
-@pytest.mark.parametrize("micro_tokens", [40, 100, 4096])
-def test_scores_come_in_the_order_of_the_examples(micro_tokens: int) -> None:
+@pytest.mark.parametrize("micro_batch_tokens", [40, 100, 4096])
+def test_scores_come_in_the_order_of_the_examples(micro_batch_tokens: int) -> None:
     model, examples = tiny_model(), _examples()
 
-    found = LocalLearner(model, TrainConfig(micro_tokens=micro_tokens), steps=1).compute_logprobs(
-        examples
-    )
+    found = LocalLearner(
+        model, TrainConfig(micro_batch_tokens=micro_batch_tokens), steps=1
+    ).compute_logprobs(examples)
 
     bound = logprob_bound(model)
     for item, logprobs in zip(examples, found, strict=True):

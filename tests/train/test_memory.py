@@ -10,7 +10,7 @@ import torch
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
 from whet.data.examples import Example
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.cost import MEMORY_FRACTION, Cost, update_bytes
 from whet.models.lora import LoraConfig, LoraTransformer
@@ -22,7 +22,7 @@ from whet.train.memory import DeviceMemory
 from whet.train.optim import Optimizer, TrainConfig
 from whet.train.policy import Policy
 
-CFG = TrainConfig(micro_tokens=40)
+CFG = TrainConfig(micro_batch_tokens=40)
 
 
 def examples() -> list[Example]:
@@ -33,9 +33,12 @@ def examples() -> list[Example]:
 
 def awake(model: Transformer) -> NativeEngine:
     """An engine with a cache, since it has sampled."""
-    engine = NativeEngine(model, NativeConfig(slots=2), stop_tokens=frozenset())
+    engine = NativeEngine(model, NativeConfig(max_num_seqs=2), stop_tokens=frozenset())
     request = Request(
-        id="a", prompt=np.array([1, 2], dtype=np.int32), sampling=Sampling(max_tokens=2), seed=0
+        id="a",
+        prompt=np.array([1, 2], dtype=np.int32),
+        sampling=SamplingParams(max_tokens=2),
+        seed=0,
     )
     assert dict(engine.generate([request]))
     return engine
@@ -48,7 +51,7 @@ def is_awake(engine: NativeEngine) -> bool:
 def needed(model: Transformer, checkpointed: int) -> float:
     """What 57 tokens in passes of 40 take, and the moments that are still to come."""
     cost = Cost(cfg=model.cfg, width=4)
-    held = update_bytes(cost, micro_tokens=40, passes=2, checkpointed=checkpointed)
+    held = update_bytes(cost, micro_batch_tokens=40, passes=2, checkpointed=checkpointed)
     return (sum(held.values()) + 8 * cost.parameters) / MEMORY_FRACTION
 
 
@@ -105,7 +108,7 @@ def test_where_nothing_is_enough_all_layers_run_twice() -> None:
 
 @pytest.mark.parametrize(("checkpointing", "layers"), [("on", 2), ("off", 0)])
 def test_a_setting_decides_whatever_the_memory(checkpointing: str, layers: int) -> None:
-    cfg = CFG.model_copy(update={"checkpointing": checkpointing})
+    cfg = CFG.model_copy(update={"gradient_checkpointing": checkpointing})
     for free in (0.0, 1e12):
         model = tiny_model()
         assert reserve_memory(model, cfg, free=told(free)) == layers
@@ -151,7 +154,9 @@ def test_policies_on_one_device_share_its_memory() -> None:
 
 def gradients(model: Transformer, layers: int) -> dict[str, torch.Tensor]:
     model.num_checkpointed = layers
-    learner = LocalLearner(model, TrainConfig(micro_tokens=40, checkpointing="off"), steps=1)
+    learner = LocalLearner(
+        model, TrainConfig(micro_batch_tokens=40, gradient_checkpointing="off"), steps=1
+    )
     learner.accumulate(examples(), sft_objective())
     return {
         name: weight.grad.clone()
@@ -186,7 +191,7 @@ def test_adapters_get_the_same_gradient_too() -> None:
 def test_layers_that_run_twice_do_so_only_where_there_is_a_way_back() -> None:
     model, calls = tiny_model(), list[int]()
     model.layers[0].register_forward_pre_hook(lambda *_: calls.append(1))
-    learner = LocalLearner(model, TrainConfig(checkpointing="on"), steps=1)
+    learner = LocalLearner(model, TrainConfig(gradient_checkpointing="on"), steps=1)
 
     learner.compute_logprobs(examples())
     assert len(calls) == 1

@@ -4,7 +4,6 @@ size."""
 import pytest
 import torch
 from torch import Tensor
-
 from whet.train.offload import StateStreamer, host_zeros
 
 

@@ -31,7 +31,7 @@ def _drawn(seed: int) -> tuple[Tensor, Tensor]:
 
 
 def test_twenty_steps_equal_the_reference_adamw() -> None:
-    cfg = TrainConfig(weight_decay=0.1, clip=1e9, beta1=0.8, beta2=0.9)
+    cfg = TrainConfig(weight_decay=0.1, max_grad_norm=1e9, beta1=0.8, beta2=0.9)
     mine, theirs = Pair(*_drawn(0)), Pair(*_drawn(0))
     optimizer = Optimizer(mine, cfg)
     groups = [
@@ -57,7 +57,7 @@ def test_twenty_steps_equal_the_reference_adamw() -> None:
 def test_epsilon_is_added_to_the_root_of_the_second_moment() -> None:
     # The first step is lr * g / (|g| + eps): a gradient as large as eps halves it.
     model = Pair(torch.zeros(1, 2), torch.zeros(2))
-    optimizer = Optimizer(model, TrainConfig(eps=0.5, clip=1e9))
+    optimizer = Optimizer(model, TrainConfig(eps=0.5, max_grad_norm=1e9))
     model.pull(torch.full((1, 2), 0.5), torch.full((2,), 0.5))
     optimizer.step(0.1)
 
@@ -68,7 +68,7 @@ def test_the_first_step_is_worked_by_hand() -> None:
     # Both corrected moments are the gradient and its square, so the step is the rate times the
     # gradient's sign.
     model = Pair(torch.full((1, 2), 2.0), torch.full((2,), 2.0))
-    optimizer = Optimizer(model, TrainConfig(weight_decay=0.5, clip=1e9))
+    optimizer = Optimizer(model, TrainConfig(weight_decay=0.5, max_grad_norm=1e9))
 
     model.pull(torch.tensor([[3.0, -4.0]]), torch.tensor([0.1, -0.2]))
     optimizer.step(0.1)
@@ -83,7 +83,7 @@ def test_the_gradient_is_scaled_as_a_whole_to_the_clip_and_its_own_norm_returned
     clip: float, share: float
 ) -> None:
     model = Pair(torch.zeros(1, 1), torch.zeros(1))
-    optimizer = Optimizer(model, TrainConfig(clip=clip))
+    optimizer = Optimizer(model, TrainConfig(max_grad_norm=clip))
 
     model.pull(torch.tensor([[3.0]]), torch.tensor([4.0]))
     norm = optimizer.step(0.1)
@@ -124,7 +124,7 @@ def test_masters_keep_updates_that_bfloat16_alone_would_lose() -> None:
     ones = torch.ones(2, 2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16)
     model, plain = Pair(*ones), Pair(*ones)
     optimizer, alone = (
-        Optimizer(model, TrainConfig(clip=1e9)),
+        Optimizer(model, TrainConfig(max_grad_norm=1e9)),
         torch.optim.AdamW(plain.parameters(), weight_decay=0.0),
     )
     for group in alone.param_groups:
@@ -200,7 +200,7 @@ def test_a_loaded_optimiser_goes_on_bit_for_bit(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_offloaded_optimiser_moves_weights_to_the_same_place(dtype: torch.dtype) -> None:
     models = [Pair(*(value.to(dtype) for value in _drawn(0))) for _ in range(2)]
-    settings = [TrainConfig(weight_decay=0.1, offload=far) for far in (False, True)]
+    settings = [TrainConfig(weight_decay=0.1, offload_optimizer=far) for far in (False, True)]
     both = [Optimizer(model, cfg) for model, cfg in zip(models, settings, strict=True)]
     for step in range(5):
         for model, optimizer in zip(models, both, strict=True):
@@ -222,7 +222,10 @@ def test_large_weights_live_in_host_memory_and_move_to_the_same_place(dtype: tor
     )
     pulls = [(torch.randn(300, 300, generator=source).to(dtype), start[1]) for _ in range(4)]
     models = [Pair(*start) for _ in range(2)]
-    settings = [TrainConfig(weight_decay=0.1, clip=0.5, offload=far) for far in (False, True)]
+    settings = [
+        TrainConfig(weight_decay=0.1, max_grad_norm=0.5, offload_optimizer=far)
+        for far in (False, True)
+    ]
     near, far = (Optimizer(model, cfg) for model, cfg in zip(models, settings, strict=True))
     # 90,000 numbers are worth the way, four are not.
     assert (near.unallocated_bytes, far.unallocated_bytes) == (8 * 90_004, 8 * 4)
@@ -291,7 +294,7 @@ Schedule = Literal["constant", "linear", "cosine"]
     ],
 )
 def test_schedules_are_worked_by_hand(schedule: Schedule, expected: dict[int, float]) -> None:
-    cfg = TrainConfig(lr=1.0, warmup=2, schedule=schedule, final_lr=0.2)
+    cfg = TrainConfig(lr=1.0, warmup_steps=2, lr_schedule=schedule, final_lr=0.2)
 
     assert {step: learning_rate(cfg, step, 10) for step in expected} == pytest.approx(
         expected, abs=1e-6
@@ -299,8 +302,8 @@ def test_schedules_are_worked_by_hand(schedule: Schedule, expected: dict[int, fl
 
 
 def test_without_warm_up_the_first_rate_is_the_peak() -> None:
-    assert learning_rate(TrainConfig(lr=3e-4, schedule="cosine"), 0, 10) == 3e-4
+    assert learning_rate(TrainConfig(lr=3e-4, lr_schedule="cosine"), 0, 10) == 3e-4
 
 
 def test_a_warm_up_longer_than_the_run_just_rises() -> None:
-    assert learning_rate(TrainConfig(lr=1.0, warmup=20, schedule="linear"), 9, 10) == 0.5
+    assert learning_rate(TrainConfig(lr=1.0, warmup_steps=20, lr_schedule="linear"), 9, 10) == 0.5

@@ -1,6 +1,6 @@
 """A policy samples what it trains, under the version that was published."""
 
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.grading.grader import Grader
 from whet.rollout.collect import collect
 from whet.testing.fakes import SumTask, sum_problem
@@ -15,9 +15,11 @@ def test_rollouts_carry_the_published_version_and_the_policys_name() -> None:
         policy.chat_engine,
         Grader(SumTask()),
         [sum_problem(1, 2)],
-        Sampling(max_tokens=4),
+        SamplingParams(max_tokens=4),
         samples=2,
         seed=0,
     )
 
-    assert [(rollout.completion.version, rollout.model) for rollout in group] == [(9, "tiny")] * 2
+    assert [(rollout.completion.policy_version, rollout.model) for rollout in group] == [
+        (9, "tiny")
+    ] * 2

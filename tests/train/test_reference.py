@@ -21,7 +21,7 @@ EXAMPLES = [example(length=length, seed=length) for length in (12, 20, 9)]
 def test_a_reference_says_what_its_model_said_at_the_start(offload: bool) -> None:
     model = tiny_model()
     expected = np.concatenate(compute_logprobs(model, EXAMPLES, 64))
-    reference = make_reference(model, TrainConfig(micro_tokens=64, offload_reference=offload))
+    reference = make_reference(model, TrainConfig(micro_batch_tokens=64, offload_reference=offload))
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(1.3)
@@ -33,7 +33,9 @@ def test_a_reference_says_what_its_model_said_at_the_start(offload: bool) -> Non
 
 
 def test_far_weights_are_elsewhere_during_a_pass_and_at_home_after_it() -> None:
-    reference = make_reference(tiny_model(), TrainConfig(micro_tokens=64, offload_reference=True))
+    reference = make_reference(
+        tiny_model(), TrainConfig(micro_batch_tokens=64, offload_reference=True)
+    )
     homes = [weight.data_ptr() for weight in reference.offloaded]
     seen = list[bool]()
     reference.model.layers[0].register_forward_pre_hook(
@@ -49,7 +51,9 @@ def test_far_weights_are_elsewhere_during_a_pass_and_at_home_after_it() -> None:
 
 
 def test_weights_come_home_from_a_pass_that_failed() -> None:
-    reference = make_reference(tiny_model(), TrainConfig(micro_tokens=64, offload_reference=True))
+    reference = make_reference(
+        tiny_model(), TrainConfig(micro_batch_tokens=64, offload_reference=True)
+    )
     homes = [weight.data_ptr() for weight in reference.offloaded]
 
     with pytest.raises(IndexError):
@@ -65,7 +69,7 @@ def _unknown() -> Example:
 
 def test_only_what_is_its_own_is_sent_away() -> None:
     model = LoraTransformer(tiny_model(), LoraConfig(rank=4), base="", seed=1)
-    reference = make_reference(model, TrainConfig(micro_tokens=64, offload_reference=True))
+    reference = make_reference(model, TrainConfig(micro_batch_tokens=64, offload_reference=True))
 
     assert reference.model.embed.weight is model.embed.weight
     assert {id(weight) for weight in reference.offloaded}.isdisjoint(

@@ -31,7 +31,7 @@ def group(number: int, rewards: tuple[float, float]) -> Group:
 
 
 GROUPS = [group(1, (1.0, 0.0)), group(2, (0.0, 1.0))]
-NAMES = [groups[0].group for groups in GROUPS]
+NAMES = [groups[0].group_id for groups in GROUPS]
 
 
 def step(
@@ -60,7 +60,7 @@ def test_group_weights_scale_what_a_group_teaches() -> None:
 def test_weights_leave_the_kl_alone() -> None:
     """At the start the KL is 0 and has no gradient, so that only its presence among the metrics
     shows it."""
-    metrics = step(dict.fromkeys(NAMES, 0.0), algo=AlgoConfig(name="tango_grpo", kl=0.1))
+    metrics = step(dict.fromkeys(NAMES, 0.0), algo=AlgoConfig(name="tango_grpo", kl_coef=0.1))
 
     assert metrics["step/empty"] == 0.0 and metrics["policy/kl"] == pytest.approx(0.0, abs=1e-6)
 
@@ -81,7 +81,7 @@ def test_judged_steps_count_only_where_they_are_asked_for() -> None:
 
 def test_a_reference_is_kept_only_for_a_kl() -> None:
     assert trainer().reference is None
-    assert trainer(AlgoConfig(name="tango_grpo", kl=0.1)).reference is not None
+    assert trainer(AlgoConfig(name="tango_grpo", kl_coef=0.1)).reference is not None
 
 
 def test_the_running_baseline_goes_from_step_to_step_and_through_a_checkpoint(
@@ -103,7 +103,7 @@ def test_room_for_the_update_is_made_before_the_reference_scores() -> None:
     """Without free memory all layers are checkpointed, which shows during the reference's pass."""
     policy = tiny_policy()
     policy.memory = DeviceMemory(torch.device("cpu"), free=lambda: 0.0)
-    made = RLTrainer(policy, AlgoConfig(kl=0.1), TrainConfig(), max_tokens=8, steps=5)
+    made = RLTrainer(policy, AlgoConfig(kl_coef=0.1), TrainConfig(), max_tokens=8, steps=5)
     seen = list[int]()
     made.reference.model.layers[0].register_forward_pre_hook(
         lambda *_: seen.append(policy.model.num_checkpointed)

@@ -18,7 +18,7 @@ from whet.store.run import RunStore
 from whet.testing.contracts import check_learners
 from whet.train.learner import Learner, LossSums
 from whet.train.optim import TrainConfig
-from whet.train.policy import LEARNERS, LOCAL, LocalLearners, build_learners
+from whet.train.policy import LEARNERS, LOCAL, LocalLearnerFactory, build_learners
 from whet.types import Floats, Metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add_a_learner.md").read_text()
@@ -66,7 +66,7 @@ class Still(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
         return
 
 
-class Making(LocalLearners):
+class Making(LocalLearnerFactory):
     """A factory of one kind of learner of two ranks."""
 
     def __init__(self, kind: type) -> None:
@@ -119,7 +119,7 @@ def test_a_file_names_a_factory_of_ones_own(tmp_path: Path) -> None:
         "from whet.train.policy import LocalLearners\n\nclass Mine(LocalLearners): ...\nother = 3\n"
     )
     made = build_learners(TrainConfig(learner=f"{file}:Mine"))
-    assert isinstance(made, LocalLearners) and type(made).__name__ == "Mine"
+    assert isinstance(made, LocalLearnerFactory) and type(made).__name__ == "Mine"
     with pytest.raises(ConfigError, match="should name a class that inherits from LearnerFactory"):
         build_learners(TrainConfig(learner=f"{file}:other"))
     with pytest.raises(ConfigError, match="should be one of auto, local, fsdp"):
@@ -153,7 +153,7 @@ def test_rl_by_a_learner_of_two_ranks_ends_with_the_weights_of_one_device(
             group_size=4,
             sampling={"max_tokens": 24},
             reward={"weights": {"lines": -1.0}},
-            algo={"name": "ppo", "kl": 0.01, "minibatches": 2},
+            algo={"name": "ppo", "kl_coef": 0.01, "num_minibatches": 2},
             validation={"samples": 1},
             train={"lr": 1e-4, "learner": learner},
         )

@@ -8,7 +8,7 @@ import torch
 
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.testing.tiny import tiny_policy
 from whet.train.selftest import Exactness, check_exact, compare_logprobs
 
@@ -48,7 +48,7 @@ def test_an_engine_with_other_weights_is_not_close() -> None:
 
 def test_greedy_requests_are_scored_at_temperature_one() -> None:
     policy = tiny_policy()
-    sampling = Sampling(temperature=0.0, max_tokens=4)
+    sampling = SamplingParams(temperature=0.0, max_tokens=4)
     request = Request(id="a", prompt=np.array([5, 9], dtype=np.int32), sampling=sampling, seed=0)
 
     assert compare_logprobs(policy, [request]).largest_gap < 1e-4
@@ -56,13 +56,13 @@ def test_greedy_requests_are_scored_at_temperature_one() -> None:
 
 def test_a_short_context_leaves_room_to_sample() -> None:
     policy = tiny_policy()
-    policy.engine.context = 18
+    policy.engine.max_model_len = 18
 
     assert check_exact(policy).num_tokens > 64
 
 
 def test_the_sentence_says_what_is_done() -> None:
-    several, one = AlgoConfig(minibatches=4), AlgoConfig(minibatches=1)
+    several, one = AlgoConfig(num_minibatches=4), AlgoConfig(num_minibatches=1)
     agreed = "exact: engine and learner agree bit for bit on 128 tokens"
     assert (
         EXACT.sentence(several)
@@ -79,30 +79,30 @@ def test_the_sentence_says_what_is_done() -> None:
     assert CLOSE.sentence(one).endswith(
         "2.0e-06; one mini-batch a step needs no old log-probabilities"
     )
-    assert CLOSE.sentence(AlgoConfig(minibatches=4, old="engine")).endswith(
-        "are the old ones by algo.old"
+    assert CLOSE.sentence(AlgoConfig(num_minibatches=4, old_logprobs="engine")).endswith(
+        "are the old ones by algo.old_logprobs"
     )
     assert replace(CLOSE, equal_fraction=0.9999).sentence(one).startswith("close: 99.9 %")
 
 
 @pytest.mark.parametrize("found", [EXACT, CLOSE])
-@pytest.mark.parametrize("minibatches", [1, 4])
+@pytest.mark.parametrize("num_minibatches", [1, 4])
 @pytest.mark.parametrize("lag", [0, 1])
 def test_the_sentence_is_true_of_the_algorithm(
-    found: Exactness, minibatches: int, lag: int
+    found: Exactness, num_minibatches: int, lag: int
 ) -> None:
-    cfg = AlgoConfig(minibatches=minibatches)
+    cfg = AlgoConfig(num_minibatches=num_minibatches)
     needs_old_logprobs, said = (
         build_algorithm(found.apply(cfg, lag=lag), max_tokens=8).needs_old_logprobs,
         found.sentence(cfg, lag=lag),
     )
 
     assert needs_old_logprobs == ("computed" in said)
-    assert ("serve as the old ones" in said) == (found.apply(cfg, lag=lag).old == "engine")
+    assert ("serve as the old ones" in said) == (found.apply(cfg, lag=lag).old_logprobs == "engine")
 
 
 @pytest.mark.parametrize(
-    ("found", "minibatches", "lag", "old", "needs_old_logprobs"),
+    ("found", "num_minibatches", "lag", "old", "needs_old_logprobs"),
     [
         (EXACT, 4, 0, "engine", False),
         (EXACT, 4, 1, "learner", True),
@@ -111,9 +111,9 @@ def test_the_sentence_is_true_of_the_algorithm(
     ],
 )
 def test_only_exact_log_probabilities_save_the_pass_for_old_ones(
-    found: Exactness, minibatches: int, lag: int, old: str, needs_old_logprobs: bool
+    found: Exactness, num_minibatches: int, lag: int, old: str, needs_old_logprobs: bool
 ) -> None:
-    cfg = found.apply(AlgoConfig(minibatches=minibatches), lag=lag)
+    cfg = found.apply(AlgoConfig(num_minibatches=num_minibatches), lag=lag)
 
-    assert cfg.old == old
+    assert cfg.old_logprobs == old
     assert build_algorithm(cfg, max_tokens=8).needs_old_logprobs == needs_old_logprobs

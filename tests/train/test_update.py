@@ -11,8 +11,8 @@ from torch import Tensor
 from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import (
     EarlyStop,
-    Staleness,
-    TokenTerms,
+    ImportanceCorrection,
+    LossInputs,
     sequence_mean,
     token_mean,
     token_ratio,
@@ -30,7 +30,7 @@ from whet.train.optim import TrainConfig
 from whet.train.policy import FrozenModel, add_ref_logprobs
 from whet.train.rl_step import add_old_logprobs, update_policy
 
-CFG = TrainConfig(lr=1e-4, micro_tokens=64)
+CFG = TrainConfig(lr=1e-4, micro_batch_tokens=64)
 ADVANTAGES = (1.0, 0.0, -0.5, 0.0, 2.0, 0.0)
 
 
@@ -75,19 +75,19 @@ class Descent(LocalLearner):
 
 
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "rloo"])
-@pytest.mark.parametrize("minibatches", [1, 2])
-def test_leaving_out_zero_advantages_changes_no_weight(name: str, minibatches: int) -> None:
+@pytest.mark.parametrize("num_minibatches", [1, 2])
+def test_leaving_out_zero_advantages_changes_no_weight(name: str, num_minibatches: int) -> None:
     algo = build_algorithm(
-        AlgoConfig.model_validate({"name": name, "minibatches": minibatches}), max_tokens=32
+        AlgoConfig.model_validate({"name": name, "num_minibatches": num_minibatches}), max_tokens=32
     )
 
     without, some = _updated(algo, _examples(), Descent)
     with_all, every = _updated(replace(algo, trains_on_zero_advantage=True), _examples(), Descent)
 
     before = _weights(tiny_model())
-    bound = minibatches * _gradient_bound(_examples())
+    bound = num_minibatches * _gradient_bound(_examples())
     # A step rounds each weight too, by a unit of the weight.
-    rounded = minibatches * UNIT * float(before.norm())
+    rounded = num_minibatches * UNIT * float(before.norm())
     moved = float((with_all - before).norm())
     assert rounded < bound * moved
     assert float((without - with_all).norm()) <= bound * moved + rounded
@@ -98,7 +98,7 @@ def test_leaving_out_zero_advantages_changes_no_weight(name: str, minibatches: i
 def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
     seen: list[float] = []
 
-    def loss(terms: TokenTerms) -> TokenLoss:
+    def loss(terms: LossInputs) -> TokenLoss:
         return TokenLoss(-terms.logprob_M, {})
 
     class Spy(LocalLearner):
@@ -133,13 +133,13 @@ def test_with_equal_rewards_everywhere_the_step_is_empty_and_nothing_moves() -> 
 def test_no_example_at_all_is_an_empty_step() -> None:
     learner = LocalLearner(tiny_model(), CFG, steps=1)
 
-    for cfg in (AlgoConfig(), AlgoConfig(kl=0.1, minibatches=2)):
+    for cfg in (AlgoConfig(), AlgoConfig(kl_coef=0.1, num_minibatches=2)):
         assert update_policy(learner, [], build_algorithm(cfg, max_tokens=32), seed=3).metrics == {
             "step/empty": 1.0
         }
 
 
-@pytest.mark.parametrize("cfg", [AlgoConfig(kl=0.1), AlgoConfig(entropy=0.1)])
+@pytest.mark.parametrize("cfg", [AlgoConfig(kl_coef=0.1), AlgoConfig(entropy_coef=0.1)])
 def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
     examples = add_ref_logprobs(_examples((0.0,) * 4), FrozenModel(tiny_model(seed=9), 64))
 
@@ -152,7 +152,7 @@ def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
 def _noting(seen: list[list[float]], weights: list[list[float]]) -> Objective:
     """A loss that notes which examples, told by their advantage, come in which forward pass."""
 
-    def loss(terms: TokenTerms) -> TokenLoss:
+    def loss(terms: LossInputs) -> TokenLoss:
         seen.append(terms.advantage_M.tolist())
         weights.append(token_ratio(terms).tolist())
         return TokenLoss(-terms.logprob_M * terms.advantage_M, {})
@@ -162,9 +162,9 @@ def _noting(seen: list[list[float]], weights: list[list[float]]) -> Objective:
 
 def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:
     seen: list[list[float]] = []
-    learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-3, micro_tokens=10**6), steps=9)
+    learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-3, micro_batch_tokens=10**6), steps=9)
     algo = replace(
-        build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, [])
+        build_algorithm(AlgoConfig(num_minibatches=3), max_tokens=32), objective=_noting(seen, [])
     )
 
     metrics = update_policy(
@@ -188,7 +188,7 @@ def test_mini_batches_are_weighed_each_for_itself() -> None:
             return super().accumulate(examples, objective)
 
     algo = replace(
-        build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), loss_weights=token_mean
+        build_algorithm(AlgoConfig(num_minibatches=3), max_tokens=32), loss_weights=token_mean
     )
     update_policy(Spy(tiny_model(), CFG, steps=3), _examples((1.0,) * 6), algo, seed=3)
 
@@ -201,7 +201,7 @@ def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
     update_policy(
         learner,
         _examples((1.0, -1.0)),
-        build_algorithm(AlgoConfig(minibatches=5), max_tokens=32),
+        build_algorithm(AlgoConfig(num_minibatches=5), max_tokens=32),
         seed=3,
     )
 
@@ -210,9 +210,9 @@ def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
 
 def test_ratios_compare_with_the_weights_at_the_start_of_the_step() -> None:
     ratios: list[list[float]] = []
-    learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-2, micro_tokens=10**6), steps=2)
+    learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-2, micro_batch_tokens=10**6), steps=2)
     algo = replace(
-        build_algorithm(AlgoConfig(minibatches=2), max_tokens=32), objective=_noting([], ratios)
+        build_algorithm(AlgoConfig(num_minibatches=2), max_tokens=32), objective=_noting([], ratios)
     )
 
     update_policy(learner, _examples((1.0,) * 4), algo, seed=3)
@@ -226,7 +226,8 @@ def test_the_seed_decides_the_mini_batches() -> None:
     for seed in (3, 3, 4):
         seen: list[list[float]] = []
         algo = replace(
-            build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, [])
+            build_algorithm(AlgoConfig(num_minibatches=3), max_tokens=32),
+            objective=_noting(seen, []),
         )
         update_policy(
             LocalLearner(tiny_model(), CFG, steps=3),
@@ -257,7 +258,7 @@ def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
 
 def test_metrics_of_mini_batches_are_averaged() -> None:
     _, metrics = _updated(
-        build_algorithm(AlgoConfig(minibatches=2), max_tokens=32), _examples((1.0,) * 6)
+        build_algorithm(AlgoConfig(num_minibatches=2), max_tokens=32), _examples((1.0,) * 6)
     )
 
     assert metrics["step/empty"] == 0.0
@@ -290,16 +291,16 @@ def _stale(seed: int = 5) -> list[Example]:
 def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: AlgoName) -> None:
     cfg = AlgoConfig(
         name=name,
-        kl=0.1,
+        kl_coef=0.1,
         kl_in="loss",
-        entropy=0.01,
-        staleness=Staleness(rule="mask", level="sequence", high=0.9),
+        entropy_coef=0.01,
+        importance_correction=ImportanceCorrection(rule="mask", level="sequence", high=0.9),
         clip_low=0.02,
     )
     algo = build_algorithm(cfg, max_tokens=32)
     gradients, logged = [], []
-    for micro_tokens in (40, 10**6):
-        learner = LocalLearner(tiny_model(), _micro(micro_tokens), steps=1)
+    for micro_batch_tokens in (40, 10**6):
+        learner = LocalLearner(tiny_model(), _micro(micro_batch_tokens), steps=1)
         logged.append(
             learner.accumulate(set_loss_weights(_stale(), algo.loss_weights), algo.objective).means
         )
@@ -318,17 +319,17 @@ def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: 
     assert 0 < logged[0]["policy/corrected"] < 1
 
 
-def _micro(micro_tokens: int) -> TrainConfig:
-    return CFG.model_copy(update={"micro_tokens": micro_tokens})
+def _micro(micro_batch_tokens: int) -> TrainConfig:
+    return CFG.model_copy(update={"micro_batch_tokens": micro_batch_tokens})
 
 
 def _stopping(**settings: object) -> Algorithm:
     """Four mini-batches at a rate at which the first step moves the ratio's mean off 1."""
     stop = EarlyStop.model_validate({"limit": 1e-9, "statistic": "kl", **settings})
-    return build_algorithm(AlgoConfig(minibatches=4, early_stop=stop), max_tokens=32)
+    return build_algorithm(AlgoConfig(num_minibatches=4, early_stop=stop), max_tokens=32)
 
 
-FAST = TrainConfig(lr=1e-2, micro_tokens=10**6)
+FAST = TrainConfig(lr=1e-2, micro_batch_tokens=10**6)
 EIGHT = (1.0, -1.0, 2.0, 0.5, -0.7, 1.5, -2.0, 0.3)
 
 
@@ -374,7 +375,10 @@ def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
     plain, guarded = (LocalLearner(tiny_model(), FAST, steps=4) for _ in range(2))
 
     without = update_policy(
-        plain, _examples(EIGHT), build_algorithm(AlgoConfig(minibatches=4), max_tokens=32), seed=3
+        plain,
+        _examples(EIGHT),
+        build_algorithm(AlgoConfig(num_minibatches=4), max_tokens=32),
+        seed=3,
     ).metrics
     metrics = update_policy(guarded, _examples(EIGHT), _stopping(limit=1e9), seed=3).metrics
 

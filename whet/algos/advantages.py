@@ -20,7 +20,7 @@ Baseline = dict[str, float]
 Advantage = Callable[[Rewards, Baseline], tuple[list[list[float]], Baseline]]
 GroupRule = Callable[[Sequence[float]], list[float]]
 """Rewards of one group -> their advantages."""
-Array = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 EPSILON = 1e-6
 
@@ -93,11 +93,11 @@ def momentum(max_momentum: float) -> Advantage:
     return advantage
 
 
-TokenAdvantage = Callable[[Array, Array | None], tuple[Array, Array | None]]
+TokenAdvantage = Callable[[FloatArray, FloatArray | None], tuple[FloatArray, FloatArray | None]]
 """Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
 
 
-def rewards_to_go(reward: Array, *, gamma: float = 1.0) -> Array:
+def rewards_to_go(reward: FloatArray, *, gamma: float = 1.0) -> FloatArray:
     """Sum the rewards from each token to the end, its own included.
 
     >>> rewards_to_go(np.array([0.0, 0.5, 1.0])).tolist()
@@ -112,8 +112,8 @@ def rewards_to_go(reward: Array, *, gamma: float = 1.0) -> Array:
 
 
 def gae(
-    reward: Array, value: Array, *, gamma: float = 1.0, decay: float = 1.0
-) -> tuple[Array, Array]:
+    reward: FloatArray, value: FloatArray, *, gamma: float = 1.0, decay: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
     """Generalised advantage estimation (Schulman et al. 2016, eq. 16), and value targets.
 
     A sequence ends with its last token: the value after it is 0.
@@ -130,7 +130,9 @@ def gae(
 def to_go_advantage(*, gamma: float) -> TokenAdvantage:
     """Use rewards to go as advantages, without values."""
 
-    def advantage(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
+    def advantage(
+        reward: FloatArray, value: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray | None]:
         return rewards_to_go(reward, gamma=gamma), None
 
     return advantage
@@ -139,14 +141,16 @@ def to_go_advantage(*, gamma: float) -> TokenAdvantage:
 def gae_advantage(*, gamma: float, decay: float) -> TokenAdvantage:
     """Use GAE with a critic's values."""
 
-    def advantage(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
+    def advantage(
+        reward: FloatArray, value: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray | None]:
         assert value is not None, "GAE needs the values of a critic"
         return gae(reward, value, gamma=gamma, decay=decay)
 
     return advantage
 
 
-def whiten(sequences: Sequence[Array], is_live: Sequence[bool]) -> list[Array]:
+def whiten(sequences: Sequence[FloatArray], is_live: Sequence[bool]) -> list[FloatArray]:
     """Bring the tokens of all live sequences to mean 0 and deviation 1 (REINFORCE++, RLinf).
 
     The others are left out and become zero: answers of equal reward carry no signal, and shifting

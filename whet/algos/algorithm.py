@@ -21,7 +21,7 @@ ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.Advan
 TOKEN_ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.TokenAdvantage]]
 TOKEN_ADVANTAGES = {
     "to_go": lambda cfg: advantages.to_go_advantage(gamma=cfg.gamma),
-    "gae": lambda cfg: advantages.gae_advantage(gamma=cfg.gamma, decay=cfg.gae_decay),
+    "gae": lambda cfg: advantages.gae_advantage(gamma=cfg.gamma, decay=cfg.gae_lambda),
 }
 
 
@@ -32,7 +32,7 @@ class Algorithm:
     token_advantage: advantages.TokenAdvantage | None
     whitens: bool
     step_credit: verifier.StepCredit | None
-    alpha: Callable[[float], float]
+    step_credit_fraction: Callable[[float], float]
     """Fraction of step credit, by how much of the run is done."""
     objective: Objective
     loss_weights: losses.LossWeights
@@ -45,7 +45,7 @@ class Algorithm:
     """Whether the learner must compute log-probabilities before its first step."""
     trains_on_zero_advantage: bool
     """Whether a rollout of zero advantage still has a gradient: through the KL or the entropy."""
-    minibatches: int
+    num_minibatches: int
     early_stop: EarlyStop
 
 
@@ -58,16 +58,18 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
         token_advantage=_build_token_advantage(preset, cfg),
         whitens=preset.whiten,
         step_credit=verifier.step_credit(preset.step_rule) if preset.step_rule else None,
-        alpha=partial(verifier.alpha_at, preset.alpha, cfg.steps),
+        step_credit_fraction=partial(
+            verifier.step_credit_fraction_at, preset.alpha, cfg.step_credit
+        ),
         objective=policy_objective(cfg),
-        loss_weights=_build_loss_weights(preset.weights, max_tokens),
-        kl_in_reward=0.0 if in_loss else cfg.kl,
+        loss_weights=_build_loss_weights(preset.loss_weights, max_tokens),
+        kl_in_reward=0.0 if in_loss else cfg.kl_coef,
         kl_estimator=resolve_kl_estimator(cfg),
-        needs_reference=cfg.kl > 0,
+        needs_reference=cfg.kl_coef > 0,
         needs_values=preset.needs_values,
-        needs_old_logprobs=cfg.minibatches > 1 and cfg.old == "learner",
-        trains_on_zero_advantage=(cfg.kl > 0 and in_loss) or cfg.entropy != 0,
-        minibatches=cfg.minibatches,
+        needs_old_logprobs=cfg.num_minibatches > 1 and cfg.old_logprobs == "learner",
+        trains_on_zero_advantage=(cfg.kl_coef > 0 and in_loss) or cfg.entropy_coef != 0,
+        num_minibatches=cfg.num_minibatches,
         early_stop=cfg.early_stop,
     )
 

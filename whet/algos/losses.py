@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from whet.config import Config
-from whet.types import PerToken
+from whet.types import TokenFields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TokenTerms(PerToken[Tensor]):
+class LossInputs(TokenFields[Tensor]):
     """The inputs of a loss, per response token."""
 
     logprob_M: Tensor
@@ -36,16 +36,16 @@ class TokenTerms(PerToken[Tensor]):
     rejected_P: Tensor | None = None
 
 
-Surrogate = Callable[[Tensor, TokenTerms], tuple[Tensor, dict[str, Tensor]]]
+Surrogate = Callable[[Tensor, LossInputs], tuple[Tensor, dict[str, Tensor]]]
 """Ratios [M] and terms -> the policy loss [M], and metrics of the same shape."""
 
 
-def old_logprobs(terms: TokenTerms) -> Tensor:
+def old_logprobs(terms: LossInputs) -> Tensor:
     """The log-probabilities that ratios compare with: those of the start of the step."""
     return terms.logprob_M.detach() if terms.old_logprob is None else terms.old_logprob
 
 
-def sampling_logprobs(terms: TokenTerms) -> Tensor:
+def sampling_logprobs(terms: LossInputs) -> Tensor:
     """The log-probabilities at which the engine sampled."""
     assert terms.sampling_logprob is not None, "a policy loss is for tokens that were sampled"
     return terms.sampling_logprob
@@ -75,17 +75,17 @@ MAX_LOG_RATIO = 20.0
 would overflow."""
 
 
-def nll(terms: TokenTerms) -> Tensor:
+def nll(terms: LossInputs) -> Tensor:
     """Negative log-likelihood, the loss of SFT."""
     return -terms.logprob_M
 
 
-def token_ratio(terms: TokenTerms) -> Tensor:
+def token_ratio(terms: LossInputs) -> Tensor:
     """The probability of a token now over that at the start of the step; 1 on first use."""
     return torch.exp(_bound(terms.logprob_M - old_logprobs(terms)))
 
 
-def sequence_ratio(terms: TokenTerms) -> Tensor:
+def sequence_ratio(terms: LossInputs) -> Tensor:
     """The geometric mean of a sequence's ratios (GSPO, Zheng et al. 2025, eq. 7 and 14).
 
     A token has the gradient of its own log-probability alone (GSPO-token). Where a sequence's
@@ -97,7 +97,7 @@ def sequence_ratio(terms: TokenTerms) -> Tensor:
     return torch.exp(terms.logprob_M - terms.logprob_M.detach() + log_mean_M)
 
 
-def no_ratio(terms: TokenTerms) -> Tensor:
+def unit_ratio(terms: LossInputs) -> Tensor:
     """No correction: tokens count as if the present weights had sampled them."""
     return torch.ones_like(terms.logprob_M)
 
@@ -168,7 +168,7 @@ def teacher_advantage(logprob_M: Tensor, teacher_M: Tensor) -> Tensor:
     return (teacher_M - logprob_M).detach()
 
 
-def reverse_kl(terms: TokenTerms) -> Tensor:
+def reverse_kl(terms: LossInputs) -> Tensor:
     """The KL to the teacher with its own gradient, ratio × k3 (DeepSeek-V3.2); never negative.
 
     For tokens sampled with the present weights, the gradient is that of REINFORCE with the
@@ -201,7 +201,7 @@ def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
     return (chosen_P - rejected_P - 1 / (2 * beta)).square()
 
 
-def pair_log_ratios(terms: TokenTerms, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
+def pair_log_ratios(terms: LossInputs, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
     """Log-ratios of chosen and rejected answers to the reference, summed over tokens or
     averaged."""
     assert terms.chosen_P is not None and terms.rejected_P is not None, "preferences need pairs"
@@ -226,7 +226,7 @@ def _bound(log_ratio_M: Tensor) -> Tensor:
     return log_ratio_M.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
-class Staleness(Config):
+class ImportanceCorrection(Config):
     """How losses are corrected for the gap between engine and learner."""
 
     rule: Literal["none", "truncate", "mask"] = "none"
@@ -240,12 +240,12 @@ class Staleness(Config):
     """Largest factor within bounds."""
 
     def without_effect(self) -> dict[str, str]:
-        reason = 'staleness.rule is "none"'
+        reason = 'importance_correction.rule is "none"'
         return dict.fromkeys(("level", "low", "high"), reason) if self.rule == "none" else {}
 
 
 @torch.no_grad()
-def correction(terms: TokenTerms, cfg: Staleness) -> tuple[Tensor, Tensor]:
+def importance_factors(terms: LossInputs, cfg: ImportanceCorrection) -> tuple[Tensor, Tensor]:
     """Compute the factor of each token's loss, and which tokens are out of bounds.
 
     `cfg.rule` is one that corrects: truncate or mask.

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from whet.algos import losses
-from whet.algos.losses import Surrogate, TokenTerms, sampling_logprobs
+from whet.algos.losses import LossInputs, Surrogate, sampling_logprobs
 from whet.algos.presets import Preset
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
 from whet.algos.user_functions import load_surrogate
@@ -37,7 +37,7 @@ class TokenLoss(NamedTuple):
 class Objective:
     """How the quantities of each token become its loss."""
 
-    loss: Callable[[TokenTerms], TokenLoss]
+    loss: Callable[[LossInputs], TokenLoss]
     needs_entropy_gradient: bool = False
 
 
@@ -60,12 +60,12 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
     estimator = resolve_kl_estimator(cfg)
     stop = cfg.early_stop
 
-    def loss(terms: TokenTerms) -> TokenLoss:
-        if cfg.old == "engine":
+    def loss(terms: LossInputs) -> TokenLoss:
+        if cfg.old_logprobs == "engine":
             terms = replace(terms, old_logprob=terms.sampling_logprob)
         ratio_M = _ratio(preset, terms)
         token_M = losses.token_ratio(terms)
-        moved_M = token_M if preset.ratio == "one" else ratio_M
+        moved_M = token_M if preset.ratio == "off" else ratio_M
         loss_M, metrics = surrogate(ratio_M, terms)
         metrics |= {
             "policy/entropy": terms.entropy_M,
@@ -73,8 +73,8 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
             "policy/ratio": moved_M,
             "policy/step_kl": losses.step_kl(token_M),
         }
-        if cfg.staleness.rule != "none":
-            factor_M, is_outside_M = losses.correction(terms, cfg.staleness)
+        if cfg.importance_correction.rule != "none":
+            factor_M, is_outside_M = losses.importance_factors(terms, cfg.importance_correction)
             loss_M = loss_M * factor_M
             metrics |= {"policy/correction": factor_M, "policy/corrected": is_outside_M.float()}
         if terms.ref_logprob is not None:
@@ -84,9 +84,9 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
                     kl_M = losses.kl(terms.logprob_M, terms.ref_logprob, estimator)
                 else:
                     kl_M = losses.exact_kl(terms.logprob_M, terms.ref_logprob, token_M, estimator)
-                loss_M = loss_M + cfg.kl * kl_M
-        if cfg.entropy:
-            loss_M = loss_M - cfg.entropy * terms.entropy_M
+                loss_M = loss_M + cfg.kl_coef * kl_M
+        if cfg.entropy_coef:
+            loss_M = loss_M - cfg.entropy_coef * terms.entropy_M
         if stop.limit is None:
             return TokenLoss(loss_M, metrics)
         signal_M = losses.stop_statistic(token_M if stop.statistic == "kl" else moved_M, stop)
@@ -97,12 +97,12 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
             loss_M = loss_M * 0.0 if is_zeroed else loss_M
         return TokenLoss(loss_M, metrics, signal_M)
 
-    return Objective(loss=loss, needs_entropy_gradient=cfg.entropy != 0)
+    return Objective(loss=loss, needs_entropy_gradient=cfg.entropy_coef != 0)
 
 
-def _ratio(preset: Preset, terms: TokenTerms) -> Tensor:
-    if preset.ratio == "one":
-        return losses.no_ratio(terms)
+def _ratio(preset: Preset, terms: LossInputs) -> Tensor:
+    if preset.ratio == "off":
+        return losses.unit_ratio(terms)
     return losses.token_ratio(terms) if preset.ratio == "token" else losses.sequence_ratio(terms)
 
 
@@ -113,7 +113,7 @@ def _build_surrogate(preset: Preset, cfg: AlgoConfig) -> Surrogate:
 
 
 def _surrogate(
-    preset: Preset, cfg: AlgoConfig, ratio_M: Tensor, terms: TokenTerms
+    preset: Preset, cfg: AlgoConfig, ratio_M: Tensor, terms: LossInputs
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the policy loss, and the share of tokens beyond its bounds where it has any."""
     low = preset.clip_low
@@ -135,7 +135,7 @@ def _surrogate(
 def sft_objective() -> Objective:
     """Build the negative log-likelihood of given tokens."""
 
-    def loss(terms: TokenTerms) -> TokenLoss:
+    def loss(terms: LossInputs) -> TokenLoss:
         loss_M = losses.nll(terms)
         is_likely_M = (terms.logprob_M > torch.log(torch.tensor(0.5))).float()
         metrics = {
@@ -155,7 +155,7 @@ def distill_objective() -> Objective:
     distribution alone, not with where earlier tokens led, and no reward takes part.
     """
 
-    def loss(terms: TokenTerms) -> TokenLoss:
+    def loss(terms: LossInputs) -> TokenLoss:
         assert terms.ref_logprob is not None, "distillation needs a teacher"
         metrics = {
             "distill/kl": losses.kl(terms.logprob_M, terms.ref_logprob, "k3"),
@@ -192,7 +192,7 @@ class PreferenceConfig(Config):
 def preference_objective(cfg: PreferenceConfig) -> Objective:
     """Build the named loss over pairs; its metrics are β times the log-ratio, as in DPO."""
 
-    def loss(terms: TokenTerms) -> TokenLoss:
+    def loss(terms: LossInputs) -> TokenLoss:
         chosen_P, rejected_P = losses.pair_log_ratios(terms, per_token=cfg.per_token)
         if cfg.name == "ipo":
             loss_P = losses.ipo(chosen_P, rejected_P, beta=cfg.beta)

@@ -29,7 +29,7 @@ AlgoName = Literal[
     "tango_reinforce_pp",
 ]
 AdvantageName = Literal["zscore", "center", "leave_one_out", "momentum", "to_go", "gae"]
-RatioName = Literal["token", "sequence", "one"]
+RatioName = Literal["token", "sequence", "off"]
 """one is no ratio; none as a setting would leave it to the preset."""
 SurrogateName = Literal["clip", "cispo", "reinforce"]
 LossWeightsName = Literal["token_mean", "sequence_mean", "sequence_sum", "constant"]
@@ -45,7 +45,7 @@ class Preset:
     """Whether advantages are brought to mean 0 and deviation 1 over all tokens of the step."""
     ratio: RatioName = "token"
     surrogate: SurrogateName | str = "clip"
-    weights: LossWeightsName = "token_mean"
+    loss_weights: LossWeightsName = "token_mean"
     clip_low: float = 0.2
     clip_high: float = 0.2
     kl_in: KlPlace = "loss"
@@ -69,10 +69,10 @@ class Preset:
 
 
 TANGO_SOURCE: Mapping[str, float | str] = {
-    "kl": 0.001,
+    "kl_coef": 0.001,
     "kl_estimator": "k3",
     "kl_gradient": "direct",
-    "entropy": 0.001,
+    "entropy_coef": 0.001,
     "group_size": 5,
 }
 
@@ -80,9 +80,9 @@ PRESETS: Mapping[AlgoName, Preset] = {
     "grpo": Preset(
         paper="Shao et al. 2024, DeepSeekMath, eq. 3 and 4",
         advantage="zscore",
-        weights="sequence_mean",
+        loss_weights="sequence_mean",
         source={
-            "kl": 0.04,
+            "kl_coef": 0.04,
             "kl_estimator": "k3",
             "group_size": 64,
             "problems_per_step": 16,
@@ -92,9 +92,9 @@ PRESETS: Mapping[AlgoName, Preset] = {
     "dr_grpo": Preset(
         paper="Liu et al. 2025, Understanding R1-Zero-like training",
         advantage="center",
-        weights="constant",
+        loss_weights="constant",
         source={
-            "kl": 0.0,
+            "kl_coef": 0.0,
             "group_size": 8,
             "problems_per_step": 128,
             "train.lr": 1e-6,
@@ -106,28 +106,28 @@ PRESETS: Mapping[AlgoName, Preset] = {
         advantage="zscore",
         clip_high=0.28,
         source={
-            "kl": 0.0,
+            "kl_coef": 0.0,
             "group_size": 16,
             "problems_per_step": 512,
-            "minibatches": 16,
+            "num_minibatches": 16,
             "train.lr": 1e-6,
         },
     ),
     "rloo": Preset(
         paper="Ahmadian et al. 2024, Back to basics, section 2.2",
         advantage="leave_one_out",
-        ratio="one",
+        ratio="off",
         surrogate="reinforce",
-        weights="sequence_sum",
+        loss_weights="sequence_sum",
         kl_in="reward",
-        source={"kl": 0.03, "group_size": 4},
+        source={"kl_coef": 0.03, "group_size": 4},
     ),
     "reinforce_pp": Preset(
         paper="Hu et al. 2025, REINFORCE++; weight of the KL from RLinf",
         advantage="to_go",
         whiten=True,
         kl_in="reward",
-        source={"kl": 0.001, "kl_estimator": "k1", "group_size": 1},
+        source={"kl_coef": 0.001, "kl_estimator": "k1", "group_size": 1},
     ),
     "reinforce_pp_baseline": Preset(
         paper=(
@@ -136,23 +136,23 @@ PRESETS: Mapping[AlgoName, Preset] = {
         ),
         advantage="center",
         whiten=True,
-        source={"kl": 0.0001, "kl_estimator": "k2", "group_size": 16},
+        source={"kl_coef": 0.0001, "kl_estimator": "k2", "group_size": 16},
     ),
     "gspo": Preset(
         paper="Zheng et al. 2025, GSPO, eq. 5 to 7",
         advantage="zscore",
         ratio="sequence",
-        weights="sequence_mean",
+        loss_weights="sequence_mean",
         clip_low=3e-4,
         clip_high=4e-4,
-        source={"kl": 0.0, "minibatches": 4},
+        source={"kl_coef": 0.0, "num_minibatches": 4},
     ),
     "cispo": Preset(
         paper="MiniMax-M1 2025, eq. 4 and 5; the cap is ScaleRL's, Khatri et al. 2025",
         advantage="zscore",
         surrogate="cispo",
         clip_high=4.0,
-        source={"kl": 0.0},
+        source={"kl_coef": 0.0},
     ),
     "ppo": Preset(
         paper="Schulman et al. 2017; numbers of Reasoning360",
@@ -160,10 +160,10 @@ PRESETS: Mapping[AlgoName, Preset] = {
         whiten=True,
         kl_in="reward",
         source={
-            "kl": 0.0,
+            "kl_coef": 0.0,
             "gamma": 1.0,
-            "gae_decay": 1.0,
-            "entropy": 0.001,
+            "gae_lambda": 1.0,
+            "entropy_coef": 0.001,
             "dual_clip": 3.0,
             "group_size": 1,
             "problems_per_step": 1024,
@@ -173,9 +173,9 @@ PRESETS: Mapping[AlgoName, Preset] = {
     "game24": Preset(
         paper="LLM4Game24 report",
         advantage="momentum",
-        weights="sequence_mean",
+        loss_weights="sequence_mean",
         source={
-            "kl": 0.01,
+            "kl_coef": 0.01,
             "kl_estimator": "k1",
             "kl_gradient": "direct",
             "max_momentum": 0.2,
@@ -189,8 +189,8 @@ PRESETS: Mapping[AlgoName, Preset] = {
         advantage="zscore",
         whiten=True,
         source={
-            "kl": 0.0,
-            "minibatches": 4,
+            "kl_coef": 0.0,
+            "num_minibatches": 4,
             "old": "engine",
             "early_stop.limit": 5.0,
             "early_stop.statistic": "mean",
@@ -221,6 +221,6 @@ PRESETS: Mapping[AlgoName, Preset] = {
         whiten=True,
         step_rule="whiten",
         alpha=0.5,
-        source={**TANGO_SOURCE, "kl_estimator": "k2", "entropy": 0.0},
+        source={**TANGO_SOURCE, "kl_estimator": "k2", "entropy_coef": 0.0},
     ),
 }

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.losses import EarlyStop, KlEstimator, KlGradient, Staleness
+from whet.algos.losses import EarlyStop, ImportanceCorrection, KlEstimator, KlGradient
 from whet.algos.presets import (
     PRESETS,
     AdvantageName,
@@ -25,7 +25,7 @@ USED_BY: Mapping[str, tuple[AdvantageName, ...]] = {
     "ddof": ("zscore",),
     "max_momentum": ("momentum",),
     "gamma": ("to_go", "gae"),
-    "gae_decay": ("gae",),
+    "gae_lambda": ("gae",),
 }
 """Settings that only some advantages use."""
 
@@ -47,12 +47,12 @@ class AlgoConfig(Config):
     group-relative."""
     gamma: float = Field(default=1.0, gt=0.0, le=1.0)
     """For to_go and gae: the discount of a reward per token."""
-    gae_decay: float = Field(default=1.0, ge=0.0, le=1.0)
+    gae_lambda: float = Field(default=1.0, ge=0.0, le=1.0)
     """For gae: its λ, from one step of the critic (0) to rewards to go (1)."""
     whiten: bool | None = None
     """Bring advantages to mean 0 and deviation 1 over all tokens of a step; groups of equal reward
     stay at 0."""
-    steps: StepCreditConfig = StepCreditConfig()
+    step_credit: StepCreditConfig = StepCreditConfig()
     """For tango: the share of judged steps in the advantage."""
     ratio: RatioName | None = None
     """Of new to old probability: of each token, of the whole sequence (its geometric mean), or one,
@@ -69,16 +69,16 @@ class AlgoConfig(Config):
     dual_clip: float | None = Field(default=None, gt=1.0)
     """Upper bound on the loss of a token of negative advantage, in multiples of the advantage; none
     is no bound."""
-    weights: LossWeightsName | None = None
+    loss_weights: LossWeightsName | None = None
     """How the losses of tokens are averaged: over all tokens of a step, within each sequence first
     (sequence_mean), summed within it (sequence_sum), or divided by the longest answer allowed
     (constant)."""
-    old: Literal["learner", "engine"] = "learner"
+    old_logprobs: Literal["learner", "engine"] = "learner"
     """Whose log-probabilities at the start of the step ratios compare with: computed again, or as
     sampled."""
-    staleness: Staleness = Staleness()
+    importance_correction: ImportanceCorrection = ImportanceCorrection()
     """Correction for tokens that the engine sampled at other probabilities than the learner's."""
-    kl: float = Field(default=0.0, ge=0.0)
+    kl_coef: float = Field(default=0.0, ge=0.0)
     """Weight of the KL to the starting policy; 0 needs no reference model."""
     kl_in: KlPlace | None = None
     """In the loss of each token, or subtracted from its reward."""
@@ -87,9 +87,9 @@ class AlgoConfig(Config):
     kl_gradient: KlGradient = "exact"
     """In the loss: exact has the KL's own gradient for every estimator, direct differentiates the
     estimate as it is."""
-    entropy: float = 0.0
+    entropy_coef: float = 0.0
     """Weight of an entropy bonus in the loss; 0 logs the entropy only."""
-    minibatches: int = Field(default=1, ge=1)
+    num_minibatches: int = Field(default=1, ge=1)
     """Optimiser steps per batch of rollouts."""
     early_stop: EarlyStop = EarlyStop()
     """Skips updates once the policy has moved too far within a step."""
@@ -97,7 +97,7 @@ class AlgoConfig(Config):
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "AlgoConfig":
         preset = resolve_algorithm(self)
-        if preset.ratio == "one" and preset.surrogate in ("clip", "cispo"):
+        if preset.ratio == "off" and preset.surrogate in ("clip", "cispo"):
             raise ValueError(
                 f'surrogate = "{preset.surrogate}" needs a ratio to bound: set ratio to "token" or '
                 '"sequence"'
@@ -109,22 +109,24 @@ class AlgoConfig(Config):
                 f'dual_clip = {self.dual_clip} needs surrogate = "clip" and a bound above '
                 "1 + clip_high"
             )
-        if self.steps.alpha is not None and preset.step_rule is None:
+        if self.step_credit.alpha is not None and preset.step_rule is None:
             raise ValueError(
-                f"steps.alpha = {self.steps.alpha} is for the tango algorithms, which credit "
+                f"step_credit.alpha = {self.step_credit.alpha} is for the tango algorithms, which credit "
                 "judged steps"
             )
-        if self.old == "engine" and self.staleness.rule != "none":
+        if self.old_logprobs == "engine" and self.importance_correction.rule != "none":
             raise ValueError(
-                'staleness corrects from engine to learner, which old = "engine" does not tell '
+                'importance_correction goes from engine to learner, which old_logprobs = "engine" does not tell '
                 "apart: set one of them"
             )
-        low, high = self.staleness.low, self.staleness.high
+        low, high = self.importance_correction.low, self.importance_correction.high
         if low >= high:
-            raise ValueError(f"staleness.low = {low} should be below staleness.high = {high}")
+            raise ValueError(
+                f"importance_correction.low = {low} should be below importance_correction.high = {high}"
+            )
         if self.early_stop.limit is not None and self.has_unit_ratios:
             raise ValueError(
-                "early_stop needs minibatches above 1: with one, every ratio is 1 when it is "
+                "early_stop needs num_minibatches above 1: with one, every ratio is 1 when it is "
                 "measured"
             )
         return self
@@ -132,7 +134,7 @@ class AlgoConfig(Config):
     @property
     def has_unit_ratios(self) -> bool:
         """Whether every ratio is 1, since the weights that are trained are those of the start."""
-        return self.minibatches == 1 and self.old == "learner"
+        return self.num_minibatches == 1 and self.old_logprobs == "learner"
 
     def without_effect(self) -> dict[str, str]:
         preset = resolve_algorithm(self)
@@ -142,11 +144,11 @@ class AlgoConfig(Config):
                 choices = " or ".join(f'"{name}"' for name in names)
                 unused[key] = f"it is for advantage = {choices}"
         if preset.step_rule is None:
-            unused["steps"] = "it is for the tango algorithms, which credit judged steps"
+            unused["step_credit"] = "it is for the tango algorithms, which credit judged steps"
         unused |= self._unused_bounds(preset)
-        if self.kl == 0:
+        if self.kl_coef == 0:
             for key in ("kl_in", "kl_estimator", "kl_gradient"):
-                unused[key] = "kl is 0"
+                unused[key] = "kl_coef is 0"
         elif preset.kl_in == "reward":
             unused["kl_gradient"] = "a KL in the reward is not differentiated"
         return unused
@@ -155,7 +157,7 @@ class AlgoConfig(Config):
         """Name the bounds of the ratio that the loss does not have."""
         bounds = ("clip_low", "clip_high", "dual_clip")
         if self.has_unit_ratios:
-            reason = "with minibatches = 1 every ratio is 1"
+            reason = "with num_minibatches = 1 every ratio is 1"
             return dict.fromkeys((*bounds, "early_stop"), reason)
         if preset.surrogate == "reinforce":
             return dict.fromkeys(bounds, 'surrogate = "reinforce" bounds nothing')
@@ -173,11 +175,11 @@ def resolve_algorithm(cfg: AlgoConfig) -> Preset:
         whiten=preset.whiten if cfg.whiten is None else cfg.whiten,
         ratio=cfg.ratio or preset.ratio,
         surrogate=cfg.surrogate or preset.surrogate,
-        weights=cfg.weights or preset.weights,
+        loss_weights=cfg.loss_weights or preset.loss_weights,
         clip_low=preset.clip_low if cfg.clip_low is None else cfg.clip_low,
         clip_high=preset.clip_high if cfg.clip_high is None else cfg.clip_high,
         kl_in=cfg.kl_in or preset.kl_in,
-        alpha=preset.alpha if cfg.steps.alpha is None else cfg.steps.alpha,
+        alpha=preset.alpha if cfg.step_credit.alpha is None else cfg.step_credit.alpha,
     )
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.algos.advantages import Advantage, Array, Baseline, Rewards, TokenAdvantage
-from whet.algos.losses import Surrogate, TokenTerms
+from whet.algos.advantages import Advantage, Baseline, FloatArray, Rewards, TokenAdvantage
+from whet.algos.losses import LossInputs, Surrogate
 from whet.errors import ConfigError
 from whet.user_code import load_from_file, load_function
 
@@ -86,7 +86,9 @@ def load_token_advantage(code_path: str) -> TokenAdvantage:
     label = f"{ADVANTAGE} = {code_path!r}"
     call = _load_function(code_path, ADVANTAGE, ("rewards", "values"))
 
-    def advantage(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
+    def advantage(
+        reward: FloatArray, value: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray | None]:
         result = call(reward, value)
         if not isinstance(result, tuple) or len(result) != 2:
             raise ConfigError(
@@ -116,7 +118,7 @@ def load_surrogate(code_path: str) -> Surrogate:
                 "not stop the NaN of the branch it leaves out"
             )
 
-    def surrogate(ratio_M: Tensor, terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+    def surrogate(ratio_M: Tensor, terms: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
         own_ratio_M = ratio_M.view_as(ratio_M)  # its gradient is that of the user's function alone
         result = call(own_ratio_M, terms)
         loss_M, metrics = result if _is_pair(result) else (result, {})

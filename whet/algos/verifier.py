@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from whet.algos.advantages import (
     EPSILON,
-    Array,
+    FloatArray,
     GroupRule,
     leave_one_out,
     rewards_to_go,
@@ -29,7 +29,7 @@ from whet.types import Step
 StepRule = Literal["zscore", "leave_one_out", "whiten"]
 JudgedAnswer = tuple[Sequence[Step], int]
 """The judged steps of an answer, and its number of tokens."""
-StepCredit = Callable[[Sequence[Sequence[JudgedAnswer]]], list[list[Array]]]
+StepCredit = Callable[[Sequence[Sequence[JudgedAnswer]]], list[list[FloatArray]]]
 
 LEAVE_ONE_OUT_SCALE = 10.0
 """Tango's factor for step credit that is centred but not divided by a deviation."""
@@ -54,11 +54,11 @@ class StepCreditConfig(Config):
         return self
 
 
-def alpha_at(first: float, cfg: StepCreditConfig, progress: float) -> float:
+def step_credit_fraction_at(first: float, cfg: StepCreditConfig, progress: float) -> float:
     """Return the fraction of step credit once `progress` (0 to 1) of the planned updates are done.
 
     >>> cfg = StepCreditConfig()
-    >>> [round(alpha_at(0.1, cfg, progress), 4) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    >>> [round(step_credit_fraction_at(0.1, cfg, progress), 4) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
     [0.1, 0.0316, 0.01, 0.0032, 0.001]
     """
     if cfg.decay == "none" or first <= cfg.final_alpha:
@@ -70,7 +70,7 @@ def alpha_at(first: float, cfg: StepCreditConfig, progress: float) -> float:
     return cfg.final_alpha + (first - cfg.final_alpha) * left
 
 
-def blend_advantages(outcome: Array, step: Array, alpha: float) -> Array:
+def blend_advantages(outcome: FloatArray, step: FloatArray, alpha: float) -> FloatArray:
     """Mix outcome and step advantages, each normalised separately before."""
     return (1 - alpha) * outcome + alpha * step
 
@@ -82,7 +82,7 @@ def step_credit(rule: StepRule) -> StepCredit:
     return _pool_groups(zscore) if rule == "zscore" else _pool_groups(_scaled_leave_one_out)
 
 
-def spread_over_tokens(answer: JudgedAnswer, rewards: Sequence[float]) -> Array:
+def spread_over_tokens(answer: JudgedAnswer, rewards: Sequence[float]) -> FloatArray:
     """Give each token the rewards of the steps that end with it or after it.
 
     >>> steps = [Step(start=0, end=2, reward=0), Step(start=2, end=3, reward=0)]
@@ -100,19 +100,19 @@ def spread_over_tokens(answer: JudgedAnswer, rewards: Sequence[float]) -> Array:
 
 
 def _pool_groups(rule: GroupRule) -> StepCredit:
-    def credit(groups: Sequence[Sequence[JudgedAnswer]]) -> list[list[Array]]:
+    def credit(groups: Sequence[Sequence[JudgedAnswer]]) -> list[list[FloatArray]]:
         return [_of_group(group, rule) for group in groups]
 
     return credit
 
 
-def _of_group(group: Sequence[JudgedAnswer], rule: GroupRule) -> list[Array]:
+def _of_group(group: Sequence[JudgedAnswer], rule: GroupRule) -> list[FloatArray]:
     pool = [step.reward for steps, _ in group for step in steps]
     credits = iter(rule(pool) if len(pool) > 1 else [0.0] * len(pool))
     return [spread_over_tokens(answer, [next(credits) for _ in answer[0]]) for answer in group]
 
 
-def _whiten_steps(groups: Sequence[Sequence[JudgedAnswer]]) -> list[list[Array]]:
+def _whiten_steps(groups: Sequence[Sequence[JudgedAnswer]]) -> list[list[FloatArray]]:
     answers = [answer for group in groups for answer in group]
     raw = [spread_over_tokens(answer, [step.reward for step in answer[0]]) for answer in answers]
     credits = iter(whiten(raw, [bool(steps) for steps, _ in answers]))

@@ -57,7 +57,7 @@ class RankWorld(World):
         self._num_firsts = 0
         self._last = "the start"
         self.hosts = self.all_gather(socket.gethostname(), "the start")
-        self.is_restarted = self.run_on_first(lambda: shared.add("starts", 1), "the start") > 1
+        self.is_restarted = self.run_on_rank_zero(lambda: shared.add("starts", 1), "the start") > 1
         self.configure(cluster)
 
     def configure(self, cluster: ClusterConfig) -> None:
@@ -108,12 +108,12 @@ class RankWorld(World):
                 )
         return [mine for _, mine in parts]
 
-    def run_on_first(self, act: Callable[[], T], tag: str) -> T:
+    def run_on_rank_zero(self, act: Callable[[], T], tag: str) -> T:
         """Others wait on a store, not in a collective, as long as the first rank is alive."""
         self._last = tag
         self._num_firsts += 1
         key = f"first/{self._num_firsts}"
-        if not self.is_first:
+        if not self.is_rank_zero:
             theirs: T = self._await_first(key, tag)
             return theirs
         result: T | None = None
@@ -247,7 +247,7 @@ def joined_ranks(cluster: ClusterConfig, *, is_forced: bool = False) -> Iterator
     before = get_world()
     world = RankWorld(cluster)
     set_world(world)
-    console.quiet = printer.quiet = not world.is_first
+    console.quiet = printer.quiet = not world.is_rank_zero
     try:
         yield
         # After an error the other ranks are elsewhere, and the process ends anyway.

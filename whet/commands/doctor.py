@@ -111,7 +111,7 @@ PROOFS = (
         claim="engine and learner give what was sampled the same log-probabilities",
         fault="engine and learner disagree",
         remedy=(
-            'set algo.old = "learner", and nothing is lost; on a GPU report the card, torch and '
+            'set algo.old_logprobs = "learner", and nothing is lost; on a GPU report the card, torch and '
             "triton versions"
         ),
         measure=policy_proofs.measure_engine,
@@ -157,7 +157,7 @@ def model_proofs(policy: Policy) -> tuple[Proof, ...]:
             claim="engine and learner give the model's own samples the same log-probabilities",
             fault="engine and learner disagree",
             remedy=(
-                'set algo.old = "learner", and nothing is lost; report the model, card, torch and '
+                'set algo.old_logprobs = "learner", and nothing is lost; report the model, card, torch and '
                 "triton versions"
             ),
             measure=partial(policy_proofs.measure_engine, policy),
@@ -174,7 +174,7 @@ def rank_proofs() -> tuple[Proof, ...]:
             name="ranks",
             claim="the gradient that ranks add up is that of one device",
             fault="gradient depends on the ranks",
-            remedy="look at RankLearner.accumulate, and at what shard_model sets for FSDP",
+            remedy="look at FSDPLearner.accumulate, and at what shard_model sets for FSDP",
             measure=rank_proofs.measure_rank_gradient,
         ),
         Proof(
@@ -213,10 +213,10 @@ def _run(proofs: Sequence[Proof], *, as_json: bool) -> bool:
     results = []
     for proof in proofs:
         results.append(run_proof(proof))
-        if not as_json and get_world().is_first:
+        if not as_json and get_world().is_rank_zero:
             typer.echo(visible(format_result(results[-1])))
     seconds = time.monotonic() - start
-    if get_world().is_first:
+    if get_world().is_rank_zero:
         summary = summarise(results, seconds)
         typer.echo(json.dumps(_to_json(results, seconds), indent=2) if as_json else summary)
     return all(result.ok for result in results)

@@ -11,14 +11,14 @@ from whet.config import load_settings
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, WhetError
 from whet.grading.grader import Grader
-from whet.grading.limits import MAX_WORKERS, Limits
+from whet.grading.limits import MAX_WORKERS, GradingConfig
 from whet.rewards.spec import RewardSpec, load_spec
 from whet.store.files import atomic_path, check_target, read_rows, to_finite, to_line, write_errors
 from whet.tasks.base import UNGRADABLE, Task
 from whet.tasks.registry import make_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import progress_bar, say
-from whet.types import RAISED, Json, Message, Problem, Role, Rollout, Score, Verdict
+from whet.types import RAISED, Author, Json, Message, Problem, Rollout, Score, Verdict
 from whet.user_code import is_code_path
 
 MakeTask = Callable[[str], Task]
@@ -64,7 +64,7 @@ def grade_file(
         task_names, custom, lambda name: judge if judge and name == judge.name else make(name)
     )
     scores: dict[int, Score] = {}
-    limits = Limits(workers=workers, unscored_share=1.0)
+    limits = GradingConfig(workers=workers, unscored_fraction=1.0)
     with (
         Grader(list(tasks.values()), limits, num_answers=len(rows)) as grader,
         progress_bar("grading", len(rows)) as advance,
@@ -237,7 +237,9 @@ def _to_graded_line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
         "note": score.note,
     }
     if spec is not None:
-        rollout = Rollout.from_text(row.problem, row.text, model="", role=Role.SOLVER, score=score)
+        rollout = Rollout.from_text(
+            row.problem, row.text, model="", author=Author.SOLVER, score=score
+        )
         graded["reward"] = to_finite(spec.apply_to(rollout).reward)
     return to_line(graded)
 

@@ -28,7 +28,7 @@ from whet.data.importers.mapped import parse_mapping
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, visible
 from whet.grading.check_task import Failure, GraderReport, check_grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.rng import derive, stream
 from whet.store.files import write_rows
 from whet.tasks.base import Task, list_problems
@@ -347,7 +347,9 @@ def check_file(
 
 def _check_and_print(task: Task, problems: Sequence[Problem], workers: int | None) -> GraderReport:
     with progress_bar(task.name, 0) as advance:
-        proof = check_grader(task, problems, limits=Limits(workers=workers), progress=advance)
+        proof = check_grader(
+            task, problems, limits=GradingConfig(workers=workers), progress=advance
+        )
     rows: dict[str, list[Failure]] = {}
     for failure in proof.failures:
         rows.setdefault(failure.problem.id, []).append(failure)

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from whet import toml
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError, visible
 from whet.models.source import ModelSource, merge_adapters, open_model, torch_device, torch_dtype
@@ -52,7 +52,7 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
     _check_question(question, len(prompt), policy)
 
     def request(number: int) -> Request:
-        sampling = Sampling(temperature=float(number > 0), max_tokens=max_tokens)
+        sampling = SamplingParams(temperature=float(number > 0), max_tokens=max_tokens)
         return Request(
             id=str(number), prompt=prompt, sampling=sampling, seed=derive(seed, "try", number)
         )
@@ -87,7 +87,7 @@ def open_policy(location: str, *, slots: int) -> Policy:
         texts=[],
         seed=0,
     )
-    return build_policy(model, tokenizer, NativeConfig(slots=slots), name=location)
+    return build_policy(model, tokenizer, NativeConfig(max_num_seqs=slots), name=location)
 
 
 def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
@@ -103,11 +103,11 @@ def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
                 f"the question has characters that the model does not know: {strange!r}; "
                 "leave them out"
             )
-    if num_tokens >= policy.engine.context:
+    if num_tokens >= policy.engine.max_model_len:
         raise ConfigError(
             f"the question is a prompt of {num_tokens} tokens, "
             "which leaves no room for an answer in the model's "
-            f"context of {policy.engine.context}; ask something shorter"
+            f"context of {policy.engine.max_model_len}; ask something shorter"
         )
 
 

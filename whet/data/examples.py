@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from whet.errors import DataError
-from whet.types import Floats, PerToken, Tokens
+from whet.types import Floats, TokenFields, Tokens
 
 Indices = NDArray[np.int64]
 ExampleField = Literal["advantage", "loss_weight", "old_logprob", "ref_logprob", "value"]
@@ -26,11 +26,11 @@ _ROW_MULTIPLE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Example(PerToken[Floats]):
+class Example(TokenFields[Floats]):
     """One training sequence; per-token arrays cover the response, from `start` to the end."""
 
     tokens: Tokens
-    start: int
+    response_start: int
     """Index of the first response token; at least 1, since something must predict it."""
     group_id: str
     rollout_id: str
@@ -46,7 +46,7 @@ class Example(PerToken[Floats]):
 
     @property
     def num_targets(self) -> int:
-        return len(self.tokens) - self.start
+        return len(self.tokens) - self.response_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,14 +58,14 @@ class PreferencePair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Batch(PerToken[Tensor]):
-    """The input of a forward pass. `source_M` is the token whose state predicts `label_M`."""
+class Batch(TokenFields[Tensor]):
+    """The input of a forward pass. `predictor_M` is the token whose state predicts `label_M`."""
 
     tokens_T: Tensor
     positions_T: Tensor
     lengths_S: Tensor
     longest: int
-    source_M: Tensor
+    predictor_M: Tensor
     label_M: Tensor
     segment_M: Tensor
     temperature_M: Tensor
@@ -84,12 +84,12 @@ class Batch(PerToken[Tensor]):
 
 def to_batch(examples: list[Example], device: torch.device) -> Batch:
     """Lay examples end to end; no examples make an empty batch."""
-    assert all(example.start >= 1 for example in examples), (
+    assert all(example.response_start >= 1 for example in examples), (
         "something must predict the first response token"
     )
     lengths = np.array([len(example.tokens) for example in examples], dtype=np.int64)
     counts = np.array([example.num_targets for example in examples], dtype=np.int64)
-    starts = np.array([example.start for example in examples], dtype=np.int64)
+    starts = np.array([example.response_start for example in examples], dtype=np.int64)
     firsts = np.cumsum(lengths) - lengths + starts
     targets = np.repeat(firsts, counts) + _positions(counts)
     tokens = np.concatenate([np.zeros(0, np.int32), *(example.tokens for example in examples)])
@@ -115,7 +115,7 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
         positions_T=longs(_positions(lengths)),
         lengths_S=longs(lengths),
         longest=int(lengths.max(initial=0)),
-        source_M=longs(targets - 1),
+        predictor_M=longs(targets - 1),
         label_M=longs(tokens[targets]),
         segment_M=longs(np.repeat(np.arange(len(examples)), counts)),
         temperature_M=floats([example.temperature for example in examples]),
@@ -215,7 +215,7 @@ def pack(
             names = " and ".join(examples[index].rollout_id for index in unit)
             what = f"example {names} has" if len(unit) == 1 else f"the pair of {names} takes"
             raise DataError(
-                f"{what} {size} tokens, more than train.micro_tokens = {token_budget}; "
+                f"{what} {size} tokens, more than train.micro_batch_tokens = {token_budget}; "
                 f"raise that setting or leave the {'example' if len(unit) == 1 else 'pair'} out"
             )
     longest_first = sorted(units, key=lambda unit: -_max_length(unit, lengths))
@@ -255,7 +255,7 @@ def _sort_by_prompt(units: Sequence[Unit], examples: Sequence[Example]) -> list[
     by_prompt: dict[bytes, list[Unit]] = {}
     for unit in units:
         first = examples[unit[0]]
-        by_prompt.setdefault(first.tokens[: first.start].tobytes(), []).append(unit)
+        by_prompt.setdefault(first.tokens[: first.response_start].tobytes(), []).append(unit)
     return [unit for same in by_prompt.values() for unit in same]
 
 

@@ -18,7 +18,7 @@ from whet.errors import DataError
 from whet.rng import stream
 from whet.tasks.base import StepNote
 from whet.text.chat import ChatFormat
-from whet.types import Finish, Message, Problem, Rollout, Verdict
+from whet.types import FinishReason, Message, Problem, Rollout, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -157,7 +157,7 @@ def _to_answer(
     if rollout.text in known:
         return "repeated"
     is_own = _is_sampled_by(rollout, chat)
-    if rollout.completion.finish is not Finish.STOP and not is_own:
+    if rollout.completion.finish_reason is not FinishReason.STOP and not is_own:
         return "cut"
     example = _from_tokens(rollout) if is_own else _from_text(rollout, chat)
     if len(example.tokens) > max_tokens:
@@ -179,14 +179,18 @@ def _is_sampled_by(rollout: Rollout, chat: ChatFormat) -> bool:
 def _from_tokens(rollout: Rollout) -> Example:
     tokens = np.concatenate([rollout.prompt_tokens, rollout.completion.tokens])
     start = len(rollout.prompt_tokens)
-    return Example(tokens=tokens, start=start, group_id=rollout.group, rollout_id=rollout.id)
+    return Example(
+        tokens=tokens, response_start=start, group_id=rollout.group_id, rollout_id=rollout.id
+    )
 
 
 def _from_text(rollout: Rollout, chat: ChatFormat) -> Example:
     answer = Message(role="assistant", content=rollout.text)
     tokens, is_response = chat.conversation([*rollout.problem.prompt, answer])
     start = int(np.argmax(is_response))
-    return Example(tokens=tokens, start=start, group_id=rollout.group, rollout_id=rollout.id)
+    return Example(
+        tokens=tokens, response_start=start, group_id=rollout.group_id, rollout_id=rollout.id
+    )
 
 
 def _draw_pairs(
@@ -280,7 +284,7 @@ class _NotedStep:
 def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedStep]:
     """Find each noted line in the text, up to the next; a line cut at the limit is no step."""
     text, example = answer.rollout.text, answer.example
-    if chat.decode_message(example.tokens[example.start :]) != text:
+    if chat.decode_message(example.tokens[example.response_start :]) != text:
         return []  # the template rewrites the answer: characters cannot be mapped to tokens
     starts: list[int] = []
     noted = list(notes(answer.rollout.problem, text))
@@ -294,7 +298,7 @@ def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedS
         _NotedStep(start=start, end=end, ok=note.ok)
         for (start, end), note in zip(spans, noted, strict=True)
     ]
-    return steps if answer.rollout.completion.finish is Finish.STOP else steps[:-1]
+    return steps if answer.rollout.completion.finish_reason is FinishReason.STOP else steps[:-1]
 
 
 def _cut_after(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
@@ -302,9 +306,9 @@ def _cut_after(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Exam
     example = answer.example
     if step.end == len(answer.rollout.text):
         return example
-    spans = chat.tokenizer.spans(example.tokens[example.start :])
+    spans = chat.tokenizer.spans(example.tokens[example.response_start :])
     count = next(index for index, (_, end) in enumerate(spans, start=1) if end >= step.end)
-    return replace(example, tokens=example.tokens[: example.start + count])
+    return replace(example, tokens=example.tokens[: example.response_start + count])
 
 
 def _trim_common_start(chosen: Example, rejected: Example) -> PreferencePair:
@@ -313,7 +317,8 @@ def _trim_common_start(chosen: Example, rejected: Example) -> PreferencePair:
     is_other = chosen.tokens[:length] != rejected.tokens[:length]
     start = int(np.argmax(is_other)) if is_other.any() else length
     return PreferencePair(
-        chosen=replace(chosen, start=start), rejected=replace(rejected, start=start)
+        chosen=replace(chosen, response_start=start),
+        rejected=replace(rejected, response_start=start),
     )
 
 

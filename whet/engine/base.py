@@ -16,7 +16,7 @@ from whet.types import Completion, Tokens
 Detokenize = Callable[[Tokens], str]
 
 
-class Sampling(Config):
+class SamplingParams(Config):
     """Settings of one completion.
 
     Its log-probabilities are those before top_k, top_p and min_p, also in training: see
@@ -52,7 +52,7 @@ class Request:
 
     id: str
     prompt: Tokens
-    sampling: Sampling
+    sampling: SamplingParams
     seed: int
 
 
@@ -86,7 +86,7 @@ class Engine(Protocol):
     """Samples completions; `check_engine` in `whet/testing/contracts.py` tests one."""
 
     @property
-    def context(self) -> int:
+    def max_model_len(self) -> int:
         """Longest prompt and completion together, in tokens."""
         ...
 
@@ -129,7 +129,7 @@ def check_prompt(request: Request, context: int, vocab_size: int) -> None:
     if length >= context:
         raise EngineError(
             f"request {request.id} has a prompt of {length} tokens, which leaves no room in a "
-            f"context of {context}; shorten it or raise engine.context"
+            f"context of {context}; shorten it or raise engine.max_model_len"
         )
     for token in (int(request.prompt.min()), int(request.prompt.max())):
         if not 0 <= token < vocab_size:
@@ -147,9 +147,9 @@ class EngineConfig(Config):
 
     kind: str
 
-    slots: int = Field(default=256, ge=1, le=65536)
+    max_num_seqs: int = Field(default=256, ge=1, le=65536)
     """Most requests that run at once."""
-    context: int | None = Field(default=None, ge=2)
+    max_model_len: int | None = Field(default=None, ge=2)
     """Longest prompt and completion together; None takes the model's own limit."""
 
     @abstractmethod

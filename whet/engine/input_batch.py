@@ -173,7 +173,7 @@ class InputBatch:
         self.columns = window + 2
         device = transfer.device
         self.ints = torch.zeros(8, rows, dtype=torch.int64, device=device)
-        self.token_R, self.first_R, self.count_R, self.fetched_R = self.ints[:4].unbind()
+        self.token_R, self.prompt_end_R, self.count_R, self.fetched_R = self.ints[:4].unbind()
         self.limit_R, self.seed_R, self.top_k_R, self.live_R = self.ints[4:].unbind()
         self.floats = torch.ones(3, rows, dtype=torch.float32, device=device)
         self.temperature_R, self.top_p_R, self.min_p_R = self.floats.unbind()
@@ -208,7 +208,7 @@ class InputBatch:
 
     def position_of(self, rows: slice) -> Tensor:
         """Return the position of each row's newest token."""
-        return self.first_R[rows] + self.count_R[rows]
+        return self.prompt_end_R[rows] + self.count_R[rows]
 
     def sampling_of(self, rows: slice) -> SamplingTensors:
         return SamplingTensors(

@@ -36,7 +36,7 @@ from whet.engine.scheduler import (
 from whet.environment import keep_freed_memory
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
-from whet.types import Completion, Finish
+from whet.types import Completion, FinishReason
 
 Result = tuple[str, Completion]
 
@@ -51,7 +51,7 @@ class NativeConfig(EngineConfig):
 
     window: int | None = Field(default=None, ge=1, le=4096, json_schema_extra=CONSTANT)
     """Tokens decoded between two checks for ended rows; None takes 1 on a CPU, 16 on a GPU."""
-    kv_gb: float | None = Field(default=None, gt=0)
+    kv_cache_gb: float | None = Field(default=None, gt=0)
     """KV cache on a GPU in GiB. None is enough for full slots, up to 90 % of free memory."""
 
     def build(
@@ -64,8 +64,10 @@ class NativeConfig(EngineConfig):
         return NativeEngine(model, self, stop_tokens=stop_tokens, detokenize=detokenize)
 
     def cache_bytes(self, token_bytes: int, *, context: int, free: float) -> float:
-        full = (self.slots + 1) * math.ceil(context / PAGE) * PAGE * float(token_bytes)
-        return min(full, FREE_MEMORY_FRACTION * max(free, 0.0), (self.kv_gb or math.inf) * 2**30)
+        full = (self.max_num_seqs + 1) * math.ceil(context / PAGE) * PAGE * float(token_bytes)
+        return min(
+            full, FREE_MEMORY_FRACTION * max(free, 0.0), (self.kv_cache_gb or math.inf) * 2**30
+        )
 
 
 class NativeEngine:
@@ -91,14 +93,16 @@ class NativeEngine:
         self.detokenize = detokenize
         self.version = 0
         self.prefill_tokens = prefill_tokens
-        self.context = min(cfg.context or model.cfg.max_positions, model.cfg.max_positions)
+        self.max_model_len = min(
+            cfg.max_model_len or model.cfg.max_positions, model.cfg.max_positions
+        )
         device = model.device
         is_cpu = device.type == "cpu"
         if is_cpu:
             keep_freed_memory()
         self.window = cfg.window or (1 if is_cpu else 16)
         self._build_cache: BuildCache = build_cache or (
-            build_cpu_cache if is_cpu else partial(build_paged_cache, kv_gb=cfg.kv_gb)
+            build_cpu_cache if is_cpu else partial(build_paged_cache, kv_cache_gb=cfg.kv_cache_gb)
         )
         self._transfer = HostTransfer(device)
         self._core: EngineCore | None = None
@@ -144,10 +148,12 @@ class NativeEngine:
         if self._core is None:
             self._core = EngineCore(
                 self.model,
-                self._build_cache(self.model, slots=self.cfg.slots, context=self.context),
+                self._build_cache(
+                    self.model, slots=self.cfg.max_num_seqs, context=self.max_model_len
+                ),
                 self._transfer,
-                slots=self.cfg.slots,
-                context=self.context,
+                slots=self.cfg.max_num_seqs,
+                context=self.max_model_len,
                 window=self.window,
                 stop_tokens=self.stop_tokens,
                 prefill_tokens=self.prefill_tokens,
@@ -162,18 +168,18 @@ class NativeEngine:
         prompt = None
         for request in requests:
             if request.prompt is not prompt:
-                check_prompt(request, self.context, self.model.cfg.vocab_size)
+                check_prompt(request, self.max_model_len, self.model.cfg.vocab_size)
                 prompt = request.prompt
             if request.sampling.stop and self.detokenize is None:
                 raise EngineError(
                     f"request {request.id} has stop strings, but this engine was built without a "
                     "tokenizer"
                 )
-            longest = min(len(request.prompt) + request.sampling.max_tokens, self.context)
+            longest = min(len(request.prompt) + request.sampling.max_tokens, self.max_model_len)
             if not allocator.can_hold(longest):
                 raise EngineError(
                     f"request {request.id} may grow to {longest} tokens, more than the whole cache "
-                    "holds; lower sampling.max_tokens or raise engine.kv_gb"
+                    "holds; lower sampling.max_tokens or raise engine.kv_cache_gb"
                 )
             yield request
 
@@ -348,8 +354,8 @@ class EngineCore:
         completion = Completion(
             tokens=tokens,
             logprobs=logprobs,
-            finish=Finish.STOP if is_stopped else Finish.LENGTH,
-            version=self.version,
+            finish_reason=FinishReason.STOP if is_stopped else FinishReason.LENGTH,
+            policy_version=self.version,
         )
         return self.sequences.request(sequence).id, completion
 

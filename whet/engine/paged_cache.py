@@ -119,7 +119,7 @@ class PageAllocator:
 PAGE = 64
 """Tokens of a page: as many keys as the attention kernels read at a time."""
 FREE_MEMORY_FRACTION = 0.9
-"""Share of free memory that a cache takes without `kv_gb`; the rest is for activations."""
+"""Share of free memory that a cache takes without `kv_cache_gb`; the rest is for activations."""
 
 
 class PagedCache:
@@ -245,14 +245,14 @@ class PagedDecode:
 
 
 def build_paged_cache(
-    model: Transformer, *, slots: int, context: int, kv_gb: float | None = None
+    model: Transformer, *, slots: int, context: int, kv_cache_gb: float | None = None
 ) -> PagedCache:
-    """Build a cache of `kv_gb` GiB, or of the free memory, but no larger than full slots need."""
+    """Build a cache of `kv_cache_gb` GiB, or of the free memory, but no larger than full slots need."""
     cfg = model.cfg
     page_bytes = 2 * cfg.num_layers * cfg.num_kv_heads * PAGE * cfg.head_dim * model.dtype.itemsize
     pages = (slots + 1) * -(-context // PAGE)
-    if kv_gb is not None:
-        pages = min(pages, int(kv_gb * 2**30) // page_bytes)
+    if kv_cache_gb is not None:
+        pages = min(pages, int(kv_cache_gb * 2**30) // page_bytes)
     elif model.device.type == "cuda":
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(model.device)
@@ -260,6 +260,6 @@ def build_paged_cache(
     if pages < 1:
         raise EngineError(
             f"the cache has no room for {PAGE} tokens, which take {page_bytes} bytes; "
-            "raise engine.kv_gb"
+            "raise engine.kv_cache_gb"
         )
     return PagedCache(model, slots=slots, context=context, pages=pages)

@@ -11,7 +11,7 @@ from whet.evals.stats import Estimate
 from whet.evals.summary import UNKNOWN, EvalSummary, level_fifth
 from whet.rng import stream
 from whet.tasks.base import is_solvable
-from whet.types import Finish, Group, Problem, Rollout, Verdict
+from whet.types import FinishReason, Group, Problem, Rollout, Verdict
 
 NUM_SAMPLES = 12
 
@@ -88,7 +88,7 @@ class AnswerView:
             verdict=Verdict.UNSCORED if score is None else score.verdict,
             note="" if score is None else score.note,
             num_tokens=len(rollout.completion.tokens),
-            is_finished=rollout.completion.finish is not Finish.LENGTH,
+            is_finished=rollout.completion.finish_reason is not FinishReason.LENGTH,
         )
 
 

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from whet.errors import DataError
 from whet.evals.stats import Estimate, fraction_estimate, mean_estimate, pass_at_k
 from whet.tasks.base import f1_half, is_solvable
-from whet.types import Finish, Group, Json, Rollout, Verdict, level_band
+from whet.types import FinishReason, Group, Json, Rollout, Verdict, level_band
 
 KS = (1, 4, 8)
 UNKNOWN = "unknown"
@@ -78,7 +78,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
         by_level=_by_level(rollouts, seed),
         unsolvable=_pass_at(unsolvable, [1], seed).get(1),
         tokens=mean_estimate(_means(rollouts, lambda r: len(r.completion.tokens)), seed=seed),
-        unfinished=fraction(lambda r: r.completion.finish is Finish.LENGTH),
+        unfinished=fraction(lambda r: r.completion.finish_reason is FinishReason.LENGTH),
         no_answer=fraction(lambda r: _verdict(r) is Verdict.NO_ANSWER),
         num_problems=len(rollouts),
         num_rollouts=sum(len(siblings) for siblings in rollouts),

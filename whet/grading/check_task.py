@@ -20,7 +20,7 @@ from itertools import islice
 
 from whet.errors import DataError
 from whet.grading.grader import Grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.rng import stream
 from whet.tasks.base import Task, no_score
 from whet.types import Problem, Score, Verdict
@@ -116,13 +116,13 @@ class GraderReport:
         )
 
 
-def precheck(task: Task, problems: Sequence[Problem], limits: Limits | None = None) -> None:
+def precheck(task: Task, problems: Sequence[Problem], limits: GradingConfig | None = None) -> None:
     """Raise if the grader fails on the first problems, before training."""
 
     def check() -> tuple[Failure, ...]:
         return check_grader(task, problems[:NUM_FIRST], limits=limits).failures
 
-    if failures := get_world().run_on_first(check, "the check of the grader"):
+    if failures := get_world().run_on_rank_zero(check, "the check of the grader"):
         others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         raise DataError(f"the grader of {task.name} fails on its own data{others}: {failures[0]}")
 
@@ -131,12 +131,12 @@ def check_grader(
     task: Task,
     problems: Sequence[Problem],
     *,
-    limits: Limits | None = None,
+    limits: GradingConfig | None = None,
     seed: int = 0,
     progress: OnGraded | None = None,
 ) -> GraderReport:
     """Try a task's grader on problems; failures come in the order of the problems."""
-    lenient = (limits or Limits()).model_copy(update={"unscored_share": 1.0})
+    lenient = (limits or GradingConfig()).model_copy(update={"unscored_fraction": 1.0})
     golds, broken = _write_golds(task, problems, seed)
     with Grader(task, lenient) as grader:
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from whet.errors import WhetError
 from whet.grading.limits import (
-    Limits,
+    GradingConfig,
     describe_exit,
     describe_timeout,
     is_cost_of_answer,
@@ -41,7 +41,9 @@ PR_SET_CHILD_SUBREAPER = 36
 class ForkServer:
     """Fork a worker for every socket received, and report on the control socket how it ends."""
 
-    def __init__(self, control: socket.socket, tasks: Mapping[str, Task], limits: Limits) -> None:
+    def __init__(
+        self, control: socket.socket, tasks: Mapping[str, Task], limits: GradingConfig
+    ) -> None:
         self.control = control
         self.tasks = tasks
         self.limits = limits
@@ -157,13 +159,13 @@ def main() -> None:
             load_file(Path(file))
         tasks = [_make_task(**description) for description in setup["tasks"]]
         for task in tasks:
-            task.warm()  # here, so that forked workers find it loaded
+            task.preload()  # here, so that forked workers find it loaded
     except Exception as error:
         reason = str(error) if isinstance(error, WhetError) else f"{type(error).__name__}: {error}"
         control.sendall(json.dumps({"failed": reason}).encode() + b"\n")
         return
     gc.freeze()
-    ForkServer(control, {task.name: task for task in tasks}, Limits(**setup["limits"])).run()
+    ForkServer(control, {task.name: task for task in tasks}, GradingConfig(**setup["limits"])).run()
 
 
 def _make_task(module: str, name: str, settings: dict[str, Json] | None) -> Task:

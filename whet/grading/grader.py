@@ -18,7 +18,7 @@ from itertools import count
 from typing import TypeVar
 
 from whet.errors import DataError, TrainError
-from whet.grading.limits import Limits, extend_wall_limit
+from whet.grading.limits import GradingConfig, extend_wall_limit
 from whet.grading.worker import WorkerState, encode_batch
 from whet.grading.worker_pool import BatchGraded, WorkerDied, WorkerPool
 from whet.tasks.base import Task, grade_safely, no_score, score_failure
@@ -69,14 +69,14 @@ class Grader:
     def __init__(
         self,
         tasks: Task | Sequence[Task],
-        limits: Limits | None = None,
+        limits: GradingConfig | None = None,
         num_answers: int | None = None,
     ) -> None:
         """Take tasks, limits, and how many answers will come, where that is known."""
         listed = tasks if isinstance(tasks, Sequence) else [tasks]
         subtasks = [subtask for task in listed for subtask in task.subtasks]
-        longest = max((task.seconds for task in subtasks), default=0.0)
-        self.limits = extend_wall_limit(limits or Limits(), longest)
+        longest = max((task.max_seconds for task in subtasks), default=0.0)
+        self.limits = extend_wall_limit(limits or GradingConfig(), longest)
         self._tasks = {task.name: task for task in subtasks}
         self.workers = _num_workers(subtasks, self.limits)
         if num_answers is not None and num_answers <= FEW_ANSWERS:
@@ -235,11 +235,11 @@ class Grader:
         if self._failures[-1]:
             num = sum(self._failures)
             of = len(self._failures)
-            limit = self.limits.unscored_share
+            limit = self.limits.unscored_fraction
             if num >= self.limits.unscored_count and num > limit * of:
                 raise TrainError(
                     f"{num} of the last {of} answers could not be scored, this one because "
-                    f"{score.note}; fix that, or allow more than unscored_share = {limit:g} of them"
+                    f"{score.note}; fix that, or allow more than unscored_fraction = {limit:g} of them"
                 )
         return score
 
@@ -250,7 +250,7 @@ class Grader:
         return self._tasks[problem.task]
 
 
-def _num_workers(tasks: Sequence[Task], limits: Limits) -> int:
+def _num_workers(tasks: Sequence[Task], limits: GradingConfig) -> int:
     if limits.workers is None:
         return 0 if all(task.is_bounded for task in tasks) else DEFAULT_WORKERS
     return limits.workers

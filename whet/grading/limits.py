@@ -14,7 +14,7 @@ GRACE_SECONDS = 3.0
 """Time beyond a task's own clock, for starting and ending its processes."""
 
 
-class Limits(Config):
+class GradingConfig(Config):
     """Limits of grading: processes, cost of one answer, share of failures."""
 
     workers: int | None = Field(default=None, ge=0, le=MAX_WORKERS)
@@ -30,7 +30,7 @@ class Limits(Config):
     """Bytes an answer may take beyond the worker's own at its start."""
     silence: float = Field(default=8.0, gt=0, json_schema_extra=CONSTANT)
     """Seconds a worker may be silent beyond an answer's time; then it is stuck, and is killed."""
-    unscored_share: float = Field(default=0.2, ge=0, le=1)
+    unscored_fraction: float = Field(default=0.2, ge=0, le=1)
     """Stop where more than this share of the answers could not be scored; 1 never stops."""
     unscored_count: int = Field(default=32, ge=1, json_schema_extra=CONSTANT)
     """Do not stop before this many answers could not be scored."""
@@ -40,17 +40,17 @@ class Limits(Config):
         return {"wall": reason} if self.workers == 0 else {}
 
 
-def extend_wall_limit(limits: Limits, seconds: float) -> Limits:
+def extend_wall_limit(limits: GradingConfig, seconds: float) -> GradingConfig:
     """Allow more time than the task's own clock, so that it can report its own timeout.
 
-    >>> [extend_wall_limit(Limits(wall=10.0), seconds).wall for seconds in (60.0, 0.0)]
+    >>> [extend_wall_limit(GradingConfig(wall=10.0), seconds).wall for seconds in (60.0, 0.0)]
     [63.0, 10.0]
     """
     task_wall = seconds + GRACE_SECONDS if seconds else 0.0
     return limits.model_copy(update={"wall": max(limits.wall, task_wall)})
 
 
-def limit_memory(limits: Limits) -> None:
+def limit_memory(limits: GradingConfig) -> None:
     """Limit the memory of this process from now on, and disable core dumps."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -60,7 +60,7 @@ def limit_memory(limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def start_cpu_clock(limits: Limits) -> None:
+def start_cpu_clock(limits: GradingConfig) -> None:
     """Give one answer its processor time; the signal kills by default, so no grader code runs."""
     signal.setitimer(signal.ITIMER_PROF, limits.cpu)
 
@@ -75,7 +75,7 @@ def address_space() -> int:
     return int(pages) * resource.getpagesize()
 
 
-def describe_timeout(limits: Limits) -> str:
+def describe_timeout(limits: GradingConfig) -> str:
     return f"grading took more than {limits.wall:g} s"
 
 
@@ -85,7 +85,7 @@ def is_cost_of_answer(status: int) -> bool:
     return -os.waitstatus_to_exitcode(status) in crashes
 
 
-def describe_exit(status: int, limits: Limits) -> str:
+def describe_exit(status: int, limits: GradingConfig) -> str:
     """Explain how a worker ended, from its wait status."""
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:

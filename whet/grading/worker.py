@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from whet.grading.limits import Limits, address_space, start_cpu_clock, stop_cpu_clock
+from whet.grading.limits import GradingConfig, address_space, start_cpu_clock, stop_cpu_clock
 from whet.tasks.base import NO_MEMORY, Task, grade_safely
 from whet.types import Json, Problem
 
@@ -57,7 +57,7 @@ class AnswerClock:
 
 
 def run_worker(
-    channel: socket.socket, tasks: Mapping[str, Task], limits: Limits, clock: AnswerClock
+    channel: socket.socket, tasks: Mapping[str, Task], limits: GradingConfig, clock: AnswerClock
 ) -> None:
     """Grade batches until the end; a worker whose memory has grown exits, which bounds leaks."""
     pid = os.getpid()

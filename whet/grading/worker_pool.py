@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from whet.config import Config, to_table
 from whet.errors import ConfigError, TrainError
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.grading.worker import KILL_OFFSET, WorkerState
 from whet.tasks.base import Task, settings_class
 from whet.types import Json, Score, Verdict
@@ -76,7 +76,7 @@ class _Channel:
 class WorkerPool:
     """Workers in slots 0, 1, …, forked by a server that has the tasks loaded."""
 
-    def __init__(self, tasks: Sequence[Task], limits: Limits, num_workers: int) -> None:
+    def __init__(self, tasks: Sequence[Task], limits: GradingConfig, num_workers: int) -> None:
         setup = {
             "user_files": loaded_files(map(type, tasks)),
             "limits": limits.model_dump(),

@@ -393,4 +393,4 @@ def _run(
     sizes = *node_SC.shape, *q_UND.shape[1:2], *k_UGD.shape[1:], torch.get_num_threads()
     arguments = _AttentionArgs(*sizes, *addresses(node_SC, cell_U, q_UND, k_UGD, *others))
     if kernel(ctypes.byref(arguments)):
-        raise TrainError("there is no memory left for attention; lower train.micro_tokens")
+        raise TrainError("there is no memory left for attention; lower train.micro_batch_tokens")

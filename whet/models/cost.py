@@ -92,7 +92,7 @@ Checkpointing = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class GPU:
     """A GPU: bytes, bytes copied per second, bfloat16 operations per second.
 
     `host` is the copy rate to and from pinned host memory, `link` the rate of collectives among the
@@ -112,24 +112,24 @@ class Card:
         return self.memory * MEMORY_FRACTION
 
 
-CARDS: Mapping[str, Card] = MappingProxyType(
+GPUS: Mapping[str, GPU] = MappingProxyType(
     {
-        "h200": Card(
+        "h200": GPU(
             memory=150.1 * GB, copy=4.3e12, matmul=790e12, host=50e9, link=350e9, network=45e9
         ),
-        "h100": Card(
+        "h100": GPU(
             memory=85.0 * GB, copy=3.0e12, matmul=790e12, host=50e9, link=350e9, network=45e9
         ),
-        "a100": Card(
+        "a100": GPU(
             memory=85.0 * GB, copy=1.75e12, matmul=280e12, host=22e9, link=235e9, network=22e9
         ),
-        "a100-40": Card(
+        "a100-40": GPU(
             memory=42.4 * GB, copy=1.4e12, matmul=280e12, host=22e9, link=235e9, network=22e9
         ),
-        "l40s": Card(
+        "l40s": GPU(
             memory=48.0 * GB, copy=0.75e12, matmul=330e12, host=22e9, link=20e9, network=11e9
         ),
-        "rtx4090": Card(
+        "rtx4090": GPU(
             memory=25.7 * GB, copy=0.9e12, matmul=165e12, host=22e9, link=10e9, network=1.1e9
         ),
     }
@@ -148,13 +148,13 @@ class RankLayout:
     shard: int = 1
     sequence: int = 1
 
-    def gather_seconds(self, size: float, card: Card) -> float:
+    def gather_seconds(self, size: float, card: GPU) -> float:
         """Time the gathering of `size` bytes that `shard` ranks hold in equal parts, or their
         scattering; what crosses nodes enters each node once, over all its adapters."""
         rate = card.link if self.shard <= self.node else min(card.link, self.node * card.network)
         return size * (1 - 1 / self.shard) / rate
 
-    def reduce_seconds(self, size: float, card: Card) -> float:
+    def reduce_seconds(self, size: float, card: GPU) -> float:
         """Time a sum of `size` bytes, sharded, over all replicas of the shards."""
         rate = card.link if self.ranks <= self.node else card.network
         return 2 * size / self.shard * (1 - self.shard / self.ranks) / rate
@@ -180,7 +180,7 @@ LOGITS = 2**29
 """Logits that an update holds at a time (`whet/kernels/lm_head.py`)."""
 
 
-def step_seconds(cost: Cost, card: Card, rows: float, context: float) -> float:
+def step_seconds(cost: Cost, card: GPU, rows: float, context: float) -> float:
     """Time one decode step: weights, cache, logits, and the kernels' own time."""
     weights = cost.body + cost.head
     linear = max(weights * cost.width / card.copy, 2 * weights * rows / (card.matmul * _LINEAR))
@@ -190,7 +190,7 @@ def step_seconds(cost: Cost, card: Card, rows: float, context: float) -> float:
 
 
 def rollout_seconds(
-    cost: Cost, card: Card, *, requests: int, rows: int, prompt: int, new: int
+    cost: Cost, card: GPU, *, requests: int, rows: int, prompt: int, new: int
 ) -> float:
     """Time a rollout of `new` tokens per request, `rows` at a time; prompts cost little."""
     waves, last = divmod(requests, rows)
@@ -202,7 +202,7 @@ def rollout_seconds(
 
 
 def ragged_rollout_seconds(
-    cost: Cost, card: Card, *, requests: int, rows: int, prompt: int, mean: int, longest: int
+    cost: Cost, card: GPU, *, requests: int, rows: int, prompt: int, mean: int, longest: int
 ) -> float:
     """Time a rollout of answers that end one after the other, until the longest runs alone.
 
@@ -223,7 +223,7 @@ def ragged_rollout_seconds(
 
 def update_seconds(
     cost: Cost,
-    card: Card,
+    card: GPU,
     *,
     sequences: int,
     length: int,
@@ -251,7 +251,7 @@ def update_seconds(
 
 
 def exchange_seconds(
-    cost: Cost, card: Card, layout: RankLayout, *, tokens: int, passes: int
+    cost: Cost, card: GPU, layout: RankLayout, *, tokens: int, passes: int
 ) -> float:
     """Time the exchange of heads for positions among the ranks of a sequence (Ulysses), over
     `passes` through the layers: before and after attention."""
@@ -263,7 +263,7 @@ def exchange_seconds(
 
 def logprob_seconds(
     cost: Cost,
-    card: Card,
+    card: GPU,
     *,
     sequences: int,
     length: int,
@@ -297,7 +297,7 @@ def sampling_bytes(cost: Cost, *, rows: int, prefill: int) -> dict[str, float]:
 def update_bytes(
     cost: Cost,
     *,
-    micro_tokens: int,
+    micro_batch_tokens: int,
     passes: int = 2,
     checkpointed: int = 0,
     trained: int | None = None,
@@ -311,13 +311,13 @@ def update_bytes(
     trained = cost.parameters if trained is None else trained
     layer = cost.activation_bytes / cfg.num_layers
     inputs = 2 * cfg.hidden_size * cost.width
-    kept = micro_tokens * (layer * (cfg.num_layers - checkpointed) + inputs * checkpointed)
-    logits = min(LOGITS, micro_tokens * cfg.vocab_size) * (4.0 + cost.width)
+    kept = micro_batch_tokens * (layer * (cfg.num_layers - checkpointed) + inputs * checkpointed)
+    logits = min(LOGITS, micro_batch_tokens * cfg.vocab_size) * (4.0 + cost.width)
     logits += 4.0 * cost.head if trained == cost.parameters else 0.0
     if checkpointed:
         # When a layer runs again, the logits are gone; it and its gradients can take more than they
         # did.
-        again = micro_tokens * (
+        again = micro_batch_tokens * (
             inputs * checkpointed + layer + 3 * cfg.intermediate_size * cost.width
         )
         kept = max(kept, again - logits)

@@ -291,7 +291,7 @@ def save_trained(model: Transformer, folder: Path, *, eos_tokens: Collection[int
     """Write a Hugging Face folder, or one of adapters in peft's format; ranks call it together."""
     if not isinstance(model, LoraTransformer):
         save_model(model, folder, eos_tokens=eos_tokens)
-    elif get_world().is_first:
+    elif get_world().is_rank_zero:
         save_adapters(model, folder)
 
 

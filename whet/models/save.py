@@ -46,7 +46,7 @@ def save_model(
         if file.rank == world.rank
     }
     write_files(folder, files, own, rank=world.rank)
-    if world.is_first:
+    if world.is_rank_zero:
         write_index(folder, files)
         write_config(folder, model.cfg, model.dtype, eos_tokens)
 

@@ -170,7 +170,7 @@ def run_file(
     folder = out or Path("runs") / f"{file.stem}-smoke"
     loaded = load_smoke(file, overrides, folder / STAND_INS)
     write = partial(write_smoke_inputs, loaded.config.stages, folder / STAND_INS)
-    get_world().run_on_first(write, "the inputs of a smoke run")
+    get_world().run_on_rank_zero(write, "the inputs of a smoke run")
     run_pipeline(loaded, folder, resume=resume)
 
 
@@ -186,11 +186,11 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
         for name, stage in cfg.stages.items():
             keys[name] = _hash_stage(stage, keys)
             made = [folders[other] for other in _earlier_stages(stage)]
-            get_world().run_on_first(partial(_check_made, made), f"the inputs of {name}")
+            get_world().run_on_rank_zero(partial(_check_made, made), f"the inputs of {name}")
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             _run_or_skip(_resolve(stage, folders), origin, folders[name], keys[name], resume=resume)
             settings += f"[{name}]\n{show_settings(Loaded(config=stage, origin=origin))}\n"
-        if get_world().is_first:
+        if get_world().is_rank_zero:
             write_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
             console.print(describe_results(cfg.stages, folders, folder))
 
@@ -207,7 +207,9 @@ class _Attempt:
 def _run_or_skip(
     stage: StageConfig, origin: Mapping[str, str], folder: Path, key: str, *, resume: bool
 ) -> None:
-    attempt = get_world().run_on_first(partial(_prepare, folder, key), f"the stage {folder.name}")
+    attempt = get_world().run_on_rank_zero(
+        partial(_prepare, folder, key), f"the stage {folder.name}"
+    )
     if attempt is None:
         return
     clock = time.monotonic()
@@ -218,7 +220,7 @@ def _run_or_skip(
         began: dict[str, Json] = {"key": key, "spent": attempt.spent, "began": attempt.began}
         _note(run, began)
         # The first rank may finish a short stage before another has looked.
-        is_done = get_world().run_on_first(
+        is_done = get_world().run_on_rank_zero(
             lambda: run.is_finished, f"whether {folder.name} is done"
         )
         try:
@@ -231,7 +233,7 @@ def _run_or_skip(
 
 
 def _note(run: RunStore, facts: Mapping[str, Json]) -> None:
-    if get_world().is_first:
+    if get_world().is_rank_zero:
         write_json(run.stage_file, dict(facts))
 
 
@@ -260,18 +262,18 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
     """Run the recipe that the settings belong to; running out of memory is one sentence."""
     world = get_world()
     recipe = partial(RECIPES[type(cfg)], cfg, run)
-    world.run_on_first(lambda: run.pin_inputs(_hash_inputs(cfg)), "the hashes of the inputs")
+    world.run_on_rank_zero(lambda: run.pin_inputs(_hash_inputs(cfg)), "the hashes of the inputs")
     try:
         if isinstance(cfg, ModelStageConfig):
             world.configure(cfg.cluster)
             recipe()
         else:
-            world.run_on_first(recipe, f"the stage {cfg.kind}")
+            world.run_on_rank_zero(recipe, f"the stage {cfg.kind}")
     except torch.OutOfMemoryError as error:
         asked = str(error).partition(". ")[0]
         raise TrainError(
             f"the {cfg.kind} stage needs more memory than the GPU has ({asked}): "
-            "lower train.micro_tokens or engine.kv_gb, or set train.offload = true; "
+            "lower train.micro_batch_tokens or engine.kv_cache_gb, or set train.offload_optimizer = true; "
             "`whet plan` says what fits"
         ) from None
     except (MemoryError, RuntimeError) as error:
@@ -280,7 +282,7 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
             raise world.explain(error) or error from None
         raise TrainError(
             f"the {cfg.kind} stage needs more memory than this machine has: "
-            "lower engine.slots or train.micro_tokens; `whet plan` says what fits"
+            "lower engine.max_num_seqs or train.micro_batch_tokens; `whet plan` says what fits"
         ) from None
 
 

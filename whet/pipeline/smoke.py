@@ -38,7 +38,7 @@ CAPS: Mapping[str, int] = {
     "warmup": 1,
     "generator_turns": 1,
     "verifier_turns": 1,
-    "batch": 4,
+    "batch_size": 4,
     "problems_per_step": 2,
     "group_size": 3,
     "verifier_group_size": 2,
@@ -50,22 +50,22 @@ CAPS: Mapping[str, int] = {
     "own.problems": 2,
     "own.samples": 2,
     "validation.samples": 1,
-    "gather.first": 2,
-    "gather.refill": 2,
-    "algo.minibatches": 2,
-    "critic.head_start": 1,
+    "dynamic_sampling.first_samples": 2,
+    "dynamic_sampling.max_extra_problems": 2,
+    "algo.num_minibatches": 2,
+    "critic.warmup_steps": 1,
     "sampling.max_tokens": 16,
     "verifier_sampling.max_tokens": 16,
-    "train.warmup": 1,
-    "verifier_train.warmup": 1,
-    "engine.slots": 8,
-    "verifier_engine.slots": 8,
+    "train.warmup_steps": 1,
+    "verifier_train.warmup_steps": 1,
+    "engine.max_num_seqs": 8,
+    "verifier_engine.max_num_seqs": 8,
     "model.lora.rank": 2,
 }
 """Upper limits of settings in a smoke run."""
 MUST_EXCEED: Mapping[str, Sequence[str]] = {
-    "steps": ("warmup", "critic.head_start"),
-    "group_size": ("gather.first",),
+    "steps": ("warmup", "critic.warmup_steps"),
+    "group_size": ("dynamic_sampling.first_samples",),
 }
 """Settings that must be larger than others, which a flag may have set."""
 RANDOM: Table = {"kind": "random"}
@@ -74,8 +74,8 @@ gradient."""
 REPLACED: Mapping[str, Json] = {
     "grading.workers": 0,
     "verify.layout": "lines",  # random weights write no tags
-    "engine.context": None,
-    "verifier_engine.context": None,
+    "engine.max_model_len": None,
+    "verifier_engine.max_model_len": None,
 }
 """Settings that are replaced in a smoke run."""
 NUM_MADE: Mapping[Split, int] = {"sft": 24, "rl": 24, "dev": 6, "test": 6}

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from whet.errors import ConfigError
-from whet.models.cost import ALONE, Card, RankLayout
-from whet.plan.phases import Job, fits, phases
+from whet.models.cost import ALONE, GPU, RankLayout
+from whet.plan.phases import ModelJob, fits, phases
 from whet.plan.predict import Stages, find_card, list_jobs, print_phases, print_sentences
 from whet.recipes.training import ModelStageConfig
 from whet.track.progress import printer
@@ -20,7 +20,7 @@ NEGLIGIBLE = 0.1
 PUBLISHED_FACTOR = 1.6
 """Seconds of a step in RLinf's and verl's published runs of 2025 on 8 and 64 H100s over those
 predicted from the rates of one H200 (docs/performance.md)."""
-Planned = Sequence[tuple[str, Job]]
+Planned = Sequence[tuple[str, ModelJob]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def _with_settings(cluster: Cluster, stages: Stages) -> Cluster:
     return replace(cluster, shard=shard, sequence_parallel=sequence)
 
 
-def choose_layout(planned: Planned, card: Card, cluster: Cluster) -> RankLayout:
+def choose_layout(planned: Planned, card: GPU, cluster: Cluster) -> RankLayout:
     """Choose the simplest layout with which all stages fit and that is about as fast as the
     fastest; if none fits, the one that holds least."""
     layouts = list_layouts(planned, cluster)
@@ -120,7 +120,7 @@ def list_layouts(planned: Planned, cluster: Cluster) -> list[RankLayout]:
     ]
 
 
-def run_seconds(planned: Planned, card: Card, layout: RankLayout) -> float:
+def run_seconds(planned: Planned, card: GPU, layout: RankLayout) -> float:
     return sum(
         phase.seconds * phase.times for _, job in planned for phase in phases(job.on(layout), card)
     )
@@ -136,11 +136,11 @@ def count_fewest(planned: Planned, gpu: str) -> int | None:
     return None
 
 
-def _holds(planned: Planned, card: Card, layout: RankLayout) -> bool:
+def _holds(planned: Planned, card: GPU, layout: RankLayout) -> bool:
     return all(fits(job.on(layout), card) for _, job in planned)
 
 
-def _bounds(planned: Planned, card: Card, total: float) -> Iterator[str]:
+def _bounds(planned: Planned, card: GPU, total: float) -> Iterator[str]:
     """Name the phase that takes most of the time, and what decides its own."""
     seconds: dict[tuple[str, str, str], float] = {}
     for stage, job in planned:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from whet.engine.base import EngineConfig
 from whet.engine.native import PREFILL_TOKENS
 from whet.models import cost as estimate
-from whet.models.cost import ALONE, GB, Card, Cost, RankLayout
+from whet.models.cost import ALONE, GB, GPU, Cost, RankLayout
 from whet.train.optim import TrainConfig
 
 DRIVER_BYTES = 0.6 * GB
@@ -19,10 +19,10 @@ and three collectives begin. An assumption; it decides for small models alone.""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ModelJob:
     """One model's share of a stage. `prompt` and `new` are the tokens of a sequence.
 
-    `train` is None where nothing is trained, `engine` where nothing is sampled. `reader` is a
+    `train` is None where nothing is trained, `engine` where nothing is sampled. `frozen_model` is a
     second model that computes log-probabilities of the samples: a reference, or a teacher.
     `partner` is the job of the other model of a stage that trains two; both stay on the card. On
     more than one rank the `layout` says what a rank holds and does.
@@ -39,15 +39,15 @@ class Job:
     """Sequences that share a prompt."""
     trained: int | None = None
     """Weights that have gradients; all if left out."""
-    reader: Cost | None = None
-    reader_bytes: float = 0.0
+    frozen_model: Cost | None = None
+    frozen_model_bytes: float = 0.0
     """Bytes of the reader that are not the policy's own."""
     has_critic: bool = False
-    partner: "tuple[str, Job] | None" = None
+    partner: "tuple[str, ModelJob] | None" = None
     """Its name and its job."""
     longest: int | None = None
     """Tokens of the longest answer; `new` if left out. On one device it is not counted."""
-    minibatches: int = 1
+    num_minibatches: int = 1
     layout: RankLayout = ALONE
 
     @property
@@ -65,7 +65,7 @@ class Job:
         if self.layout.ranks == 1:
             return self.sequences
         groups = self.layout.ranks // self.layout.sequence
-        return self.minibatches * math.ceil(self.sequences / (self.minibatches * groups))
+        return self.num_minibatches * math.ceil(self.sequences / (self.num_minibatches * groups))
 
     @property
     def num_passes(self) -> int:
@@ -73,11 +73,11 @@ class Job:
         assert self.train is not None, "passes are those of an update"
         length = self.prompt + self.new
         if self.layout.ranks == 1:
-            return max(1, -(-self.sequences * length // self.train.micro_tokens))
-        rows = max(1, self.train.micro_tokens // length)
-        return self.minibatches * math.ceil(self.num_updated / self.minibatches / rows)
+            return max(1, -(-self.sequences * length // self.train.micro_batch_tokens))
+        rows = max(1, self.train.micro_batch_tokens // length)
+        return self.num_minibatches * math.ceil(self.num_updated / self.num_minibatches / rows)
 
-    def on(self, layout: RankLayout) -> "Job":
+    def on(self, layout: RankLayout) -> "ModelJob":
         """The same job on other ranks."""
         partner = self.partner and (self.partner[0], self.partner[1].on(layout))
         return replace(self, layout=layout, partner=partner)
@@ -94,17 +94,17 @@ class Job:
             width = self.cost.width
             optimiser = estimate.optimizer_bytes(self.num_trainable, width)
             others["critic"] = width * self.num_trainable
-            others["critic"] += 0.0 if self.train.offload else optimiser
+            others["critic"] += 0.0 if self.train.offload_optimizer else optimiser
         train = self.train
-        offload = train is not None and train.offload
+        offload = train is not None and train.offload_optimizer
         held = estimate.state_bytes(
             self.cost.parameters,
             self.cost.width,
             trained=self.num_trainable if train is not None else 0.0,
             offload=offload,
         )
-        far = train is not None and train.offload_reference
-        reference = 0.0 if far else self.reader_bytes
+        is_offloaded = train is not None and train.offload_reference
+        reference = 0.0 if is_offloaded else self.frozen_model_bytes
         return held | {"reference": reference, "others": sum(others.values())}
 
     @property
@@ -112,18 +112,18 @@ class Job:
         """State of a rank: whole weights for its engine, and its shards of all else."""
         held = {"weights": float(self.cost.width * self.cost.parameters)}
         if self.train is None:
-            return held | {"reference": self.reader_bytes / self.layout.shard}
+            return held | {"reference": self.frozen_model_bytes / self.layout.shard}
         trained = self.num_trainable
         frozen = self.cost.width * (self.cost.parameters - trained)
-        moments = 0.0 if self.train.offload else 8.0 * trained
+        moments = 0.0 if self.train.offload_optimizer else 8.0 * trained
         parts = {
             "masters": 4.0 * trained + frozen,
             "moments": moments,
-            "reference": 0.0 if self.train.offload_reference else self.reader_bytes,
+            "reference": 0.0 if self.train.offload_reference else self.frozen_model_bytes,
             "critic": 4.0 * trained + moments if self.has_critic else 0.0,
         }
         held |= {name: size / self.layout.shard for name, size in parts.items()}
-        return held | {"staging": estimate.STAGING if self.train.offload else 0.0}
+        return held | {"staging": estimate.STAGING if self.train.offload_optimizer else 0.0}
 
     @property
     def host_bytes(self) -> float:
@@ -134,17 +134,17 @@ class Job:
         if self.layout.ranks > 1:
             # The float32 masters are the shards themselves and stay on the card.
             optimiser = 8.0 * self.num_trainable
-        far = optimiser if self.train.offload else 0.0
-        far += self.reader_bytes if self.train.offload_reference else 0.0
-        return far / self.layout.shard
+        offloaded_bytes = optimiser if self.train.offload_optimizer else 0.0
+        offloaded_bytes += self.frozen_model_bytes if self.train.offload_reference else 0.0
+        return offloaded_bytes / self.layout.shard
 
     def update_bytes(self, train: TrainConfig, checkpointed: int) -> dict[str, float]:
         """Bytes of an update besides the state, with so many layers that run twice."""
         tokens = self.num_updated * (self.prompt + self.new)
-        size = min(train.micro_tokens, tokens)
+        size = min(train.micro_batch_tokens, tokens)
         held = estimate.update_bytes(
             self.cost,
-            micro_tokens=-(-size // self.layout.sequence),
+            micro_batch_tokens=-(-size // self.layout.sequence),
             passes=math.ceil(tokens / size),
             checkpointed=checkpointed,
             trained=self.trained,
@@ -174,7 +174,7 @@ class StepPhase:
         return sum(self.held.values())
 
 
-def phases(job: Job, card: Card) -> Iterator[StepPhase]:
+def phases(job: ModelJob, card: GPU) -> Iterator[StepPhase]:
     """List the phases of a step, in order: sample, score with the second model, update."""
     fit = find_fit(job, card)
     if job.engine is not None and (cache := cache_bytes(job, card)) is not None:
@@ -185,8 +185,8 @@ def phases(job: Job, card: Card) -> Iterator[StepPhase]:
             yield StepPhase(
                 name="gather", held=job.state, seconds=whole, times=job.steps, bound=bound
             )
-    if job.reader is not None:
-        yield _reading(job, job.reader, card, fit)
+    if job.frozen_model is not None:
+        yield _reading(job, job.frozen_model, card, fit)
     if job.train is not None:
         yield _update(job, job.train, card, fit)
 
@@ -200,11 +200,11 @@ class Fit:
     checkpointed: int
 
 
-def find_fit(job: Job, card: Card) -> Fit:
+def find_fit(job: ModelJob, card: GPU) -> Fit:
     """Decide as a run will (`whet/train/memory.py`), from predicted instead of measured bytes."""
     cache = 0.0
     if job.engine is not None and (predicted := cache_bytes(job, card)) is not None:
-        rows = min(job.engine.slots, job.num_requests)
+        rows = min(job.engine.max_num_seqs, job.num_requests)
         cache = predicted + 4.0 * rows * job.cost.cfg.vocab_size
     if job.train is None:
         return Fit(keeps_cache=True, cache=cache, checkpointed=0)
@@ -215,16 +215,16 @@ def find_fit(job: Job, card: Card) -> Fit:
     def total(checkpointed: int) -> float:
         return sum(job.update_bytes(train, checkpointed).values())
 
-    at_least = layers if train.checkpointing == "on" else 0
+    at_least = layers if train.gradient_checkpointing == "on" else 0
     keeps = total(at_least) <= free - cache
     room = free - cache if keeps else free
     count = estimate.layers_to_checkpoint(
-        total, free=room, layers=layers, checkpointing=train.checkpointing
+        total, free=room, layers=layers, checkpointing=train.gradient_checkpointing
     )
     return Fit(keeps_cache=keeps, cache=cache, checkpointed=count)
 
 
-def suggest_change(job: Job, card: Card) -> str:
+def suggest_change(job: ModelJob, card: GPU) -> str:
     """Try changes until every phase fits, and name the first that does it."""
     for words, changed in _changes(job):
         if fits(changed, card):
@@ -232,50 +232,52 @@ def suggest_change(job: Job, card: Card) -> str:
     return "take a larger card, a smaller model, or adapters (model.lora)"
 
 
-def _changes(job: Job) -> Iterator[tuple[str, Job]]:
+def _changes(job: ModelJob) -> Iterator[tuple[str, ModelJob]]:
     """List settings that need less memory, the cheapest first."""
     if job.train is not None:
         train = job.train
 
-        def change(**settings: object) -> Job:
+        def change(**settings: object) -> ModelJob:
             return replace(job, train=train.model_copy(update=settings))
 
-        if job.reader_bytes:
+        if job.frozen_model_bytes:
             yield "train.offload_reference = true", change(offload_reference=True)
-        size = train.micro_tokens // 2
+        size = train.micro_batch_tokens // 2
         while size >= max(FEWEST_TOKENS, job.prompt + job.new):
-            yield f"train.micro_tokens = {size}", change(micro_tokens=size)
+            yield f"train.micro_batch_tokens = {size}", change(micro_batch_tokens=size)
             size //= 2
-        if train.checkpointing == "off":
-            yield 'train.checkpointing = "auto"', change(checkpointing="auto")
-        yield "train.offload = true", change(offload=True)
-        least = change(offload=True, offload_reference=True, micro_tokens=FEWEST_TOKENS)
+        if train.gradient_checkpointing == "off":
+            yield 'train.gradient_checkpointing = "auto"', change(gradient_checkpointing="auto")
+        yield "train.offload_optimizer = true", change(offload_optimizer=True)
+        least = change(
+            offload_optimizer=True, offload_reference=True, micro_batch_tokens=FEWEST_TOKENS
+        )
         if least.train != train:
-            words = "train.offload = true, train.offload_reference = true and "
-            yield f"{words}train.micro_tokens = {FEWEST_TOKENS}", least
-    if job.engine is not None and job.engine.slots > 1:
-        engine = job.engine.model_copy(update={"slots": job.engine.slots // 2})
-        yield f"engine.slots = {engine.slots}", replace(job, engine=engine)
+            words = "train.offload_optimizer = true, train.offload_reference = true and "
+            yield f"{words}train.micro_batch_tokens = {FEWEST_TOKENS}", least
+    if job.engine is not None and job.engine.max_num_seqs > 1:
+        engine = job.engine.model_copy(update={"max_num_seqs": job.engine.max_num_seqs // 2})
+        yield f"engine.max_num_seqs = {engine.max_num_seqs}", replace(job, engine=engine)
 
 
-def fits(job: Job, card: Card) -> bool:
+def fits(job: ModelJob, card: GPU) -> bool:
     return all(phase.peak <= card.usable for phase in phases(job, card))
 
 
-def cache_bytes(job: Job, card: Card) -> float | None:
+def cache_bytes(job: ModelJob, card: GPU) -> float | None:
     """Ask the engine's settings for its cache; None where there is none, or no prediction."""
     if job.engine is None:
         return None
     longest = job.cost.cfg.max_positions
-    context = min(job.engine.context or longest, longest)
+    context = min(job.engine.max_model_len or longest, longest)
     free = card.memory - DRIVER_BYTES - sum(job.state.values())
     return job.engine.cache_bytes(job.cost.kv_bytes, context=context, free=free)
 
 
 def _sampling(
-    job: Job, engine: EngineConfig, card: Card, cache: float, *, wakes: bool
+    job: ModelJob, engine: EngineConfig, card: GPU, cache: float, *, wakes: bool
 ) -> StepPhase:
-    rows = min(engine.slots, job.num_requests)
+    rows = min(engine.max_num_seqs, job.num_requests)
     prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt)
     sampling = {"cache": cache} | estimate.sampling_bytes(job.cost, rows=rows, prefill=prefill)
     batch = {"requests": job.num_requests, "rows": rows, "prompt": job.prompt}
@@ -303,33 +305,37 @@ def _sampling(
     )
 
 
-def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> StepPhase:
-    far = job.train is not None and job.train.offload_reference
+def _reading(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhase:
+    is_offloaded = job.train is not None and job.train.offload_reference
     length = job.prompt + job.new
     layout = job.layout
-    size = min(job.train.micro_tokens if job.train else PREFILL_TOKENS, job.num_updated * length)
-    cfg = reader.cfg
+    size = min(
+        job.train.micro_batch_tokens if job.train else PREFILL_TOKENS, job.num_updated * length
+    )
+    cfg = frozen_model.cfg
     tokens = -(-size // layout.sequence)
     held = job.state | {
         "cache": fit.cache if fit.keeps_cache else 0.0,
-        "pass": float(tokens * reader.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size)),
+        "pass": float(
+            tokens * frozen_model.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size)
+        ),
         "logits": 4.0 * min(estimate.LOGITS, tokens * cfg.vocab_size),
-        "reference": job.reader_bytes / layout.shard,
+        "reference": job.frozen_model_bytes / layout.shard,
     }
     seconds = estimate.logprob_seconds(
-        reader,
+        frozen_model,
         card,
         sequences=job.num_updated,
         length=length,
         num_targets=job.new,
-        offload=far,
+        offload=is_offloaded,
         layout=layout,
     )
     bound = ""
     if layout.ranks > 1:
-        held |= {"gathered": reader.gathered_bytes(trains=False)}
+        held |= {"gathered": frozen_model.gathered_bytes(trains=False)}
         passes = job.num_passes if job.train else math.ceil(job.num_updated * length / size)
-        bytes_sent = float(passes * reader.width * reader.parameters)
+        bytes_sent = float(passes * frozen_model.width * frozen_model.parameters)
         traffic = layout.gather_seconds(bytes_sent, card)
         seconds, bound = _slowest(seconds, traffic, passes * cfg.num_layers * PASS_SECONDS / 3)
     return StepPhase(
@@ -337,12 +343,12 @@ def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> StepPhase:
         held=held,
         seconds=seconds,
         times=job.steps,
-        note="from host memory" if far else "",
+        note="from host memory" if is_offloaded else "",
         bound=bound,
     )
 
 
-def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> StepPhase:
+def _update(job: ModelJob, train: TrainConfig, card: GPU, fit: Fit) -> StepPhase:
     length = job.prompt + job.new
     layers = job.cost.cfg.num_layers
     held = (
@@ -359,9 +365,9 @@ def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> StepPhase:
         num_targets=job.new,
         passes=job.num_passes,
         checkpointed=fit.checkpointed,
-        offload=train.offload,
+        offload=train.offload_optimizer,
         layout=layout,
-        optimizer_steps=1 if layout.ranks == 1 else job.minibatches,
+        optimizer_steps=1 if layout.ranks == 1 else job.num_minibatches,
     )
     bound = ""
     if layout.ranks > 1:
@@ -369,7 +375,7 @@ def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> StepPhase:
         # sum theirs once an optimiser step.
         moved = 2.0 * job.cost.width * job.cost.parameters + 4.0 * job.num_trainable
         traffic = job.num_passes * layout.gather_seconds(moved, card)
-        traffic += job.minibatches * layout.reduce_seconds(4.0 * job.num_trainable, card)
+        traffic += job.num_minibatches * layout.reduce_seconds(4.0 * job.num_trainable, card)
         through = 2 + (1 if fit.checkpointed else 0)
         tokens = job.num_updated * length
         seconds += estimate.exchange_seconds(job.cost, card, layout, tokens=tokens, passes=through)

@@ -12,11 +12,11 @@ from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.engine.base import EngineConfig
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
-from whet.models.cost import CARDS, GB, Card, Cost
+from whet.models.cost import GB, GPU, GPUS, Cost
 from whet.models.load import read_shape
 from whet.models.sizes import ModelSize, new_config
 from whet.models.source import ModelSource
-from whet.plan.phases import Job, cache_bytes, phases, suggest_change
+from whet.plan.phases import ModelJob, cache_bytes, phases, suggest_change
 from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.evaluate import EvalConfig
@@ -71,14 +71,14 @@ def print_plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> 
     return not unfit
 
 
-def find_card(gpu: str) -> Card:
-    if gpu not in CARDS:
-        raise ConfigError(f"--gpu is {gpu!r}, expected one of {', '.join(CARDS)}")
-    return CARDS[gpu]
+def find_card(gpu: str) -> GPU:
+    if gpu not in GPUS:
+        raise ConfigError(f"--gpu is {gpu!r}, expected one of {', '.join(GPUS)}")
+    return GPUS[gpu]
 
 
 def print_phases(
-    planned: Sequence[tuple[str, Job]], card: Card, *, title: str
+    planned: Sequence[tuple[str, ModelJob]], card: GPU, *, title: str
 ) -> tuple[float, list[str], list[str]]:
     """Print a table of all phases; return their seconds, notes, and what does not fit."""
     total = 0.0
@@ -109,12 +109,12 @@ def print_sentences(sentences: Iterable[str]) -> None:
         printer.print(sentence)
 
 
-def list_jobs(stages: Stages, prompt: int, tokens: int | None) -> list[tuple[str, Job]]:
+def list_jobs(stages: Stages, prompt: int, tokens: int | None) -> list[tuple[str, ModelJob]]:
     """List the jobs of all stages, each with its stage's name."""
     return [(name, job) for name in stages for job in jobs(name, stages, prompt, tokens)]
 
 
-def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator[Job]:
+def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator[ModelJob]:
     """List the jobs of a stage's models in each of its steps."""
     stage = stages[name]
     if not isinstance(stage, ModelStageConfig):
@@ -125,7 +125,7 @@ def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator
     if isinstance(stage, EvalConfig | VerificationsConfig):
         yield job(None, stage.engine, groups=EVAL_PROBLEMS, samples=stage.samples, steps=1)
     elif isinstance(stage, SFTConfig | DPOConfig):
-        groups = stage.batch if isinstance(stage, SFTConfig) else 2 * stage.batch
+        groups = stage.batch_size if isinstance(stage, SFTConfig) else 2 * stage.batch_size
         yield job(stage.train, None, groups=groups, steps=stage.steps)
     elif isinstance(stage, DistillConfig | RLConfig):
         samples = stage.group_size if isinstance(stage, RLConfig) else stage.samples
@@ -136,12 +136,14 @@ def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator
         else:
             teacher = _cost(stage.teacher, stages, stage.train)
             size = float(teacher.width * teacher.parameters)
-            yield replace(policy, reader=teacher, reader_bytes=size)
+            yield replace(policy, frozen_model=teacher, frozen_model_bytes=size)
     elif isinstance(stage, TangoConfig):
         yield from _sides(stage, stages, prompt, new, tokens or stage.verifier_sampling.max_tokens)
 
 
-def _sides(stage: TangoConfig, stages: Stages, prompt: int, new: int, words: int) -> Iterator[Job]:
+def _sides(
+    stage: TangoConfig, stages: Stages, prompt: int, new: int, words: int
+) -> Iterator[ModelJob]:
     """Plan for both models, which stay on the card in every turn; a verifier reads a solution and
     writes about it."""
     solve = _job(
@@ -186,10 +188,10 @@ def _job(
     new: int,
     longest: int,
     steps: int,
-) -> Job:
+) -> ModelJob:
     cost = _cost(source, stages, train)
     lora = source.lora if train is not None else None
-    return Job(
+    return ModelJob(
         cost=cost,
         train=train,
         engine=engine,
@@ -203,17 +205,17 @@ def _job(
     )
 
 
-def _add_companions(job: Job, algo: AlgoConfig) -> Job:
+def _add_companions(job: ModelJob, algo: AlgoConfig) -> ModelJob:
     """Add the other models of an algorithm: a reference for its KL, a critic trained beside the
     policy."""
     cost = job.cost
     trained = cost.parameters if job.trained is None else job.trained
-    if algo.kl > 0:
-        job = replace(job, reader=cost, reader_bytes=float(cost.width * trained))
+    if algo.kl_coef > 0:
+        job = replace(job, frozen_model=cost, frozen_model_bytes=float(cost.width * trained))
     return replace(
         job,
         has_critic=resolve_algorithm(algo).needs_values and job.train is not None,
-        minibatches=algo.minibatches,
+        num_minibatches=algo.num_minibatches,
     )
 
 

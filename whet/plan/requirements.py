@@ -19,7 +19,7 @@ from huggingface_hub.errors import (
 
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.errors import DataError
-from whet.models.cost import CARDS, GB, Cost, state_bytes
+from whet.models.cost import GB, GPUS, Cost, state_bytes
 from whet.models.load import CONFIG, DOWNLOADED, HUB_ID, read_shape
 from whet.models.load import resolve as resolve_model
 from whet.models.source import ModelSource, torch_device
@@ -70,7 +70,7 @@ def _missing_memory(stages: Stages, ranks: int) -> Iterator[str]:
     needs = {name: _bytes(stages, stage, width, ranks) for name, stage in stages.items()}
     name = max(needs, key=lambda name: needs[name])
     if needs[name] > have:
-        cards = math.ceil(needs[name] / CARDS[CARD].memory)
+        cards = math.ceil(needs[name] / GPUS[CARD].memory)
         hint = f"{cards} × {CARD.upper()} at least" if ranks == 1 else "on each rank"
         device = "the one device that whet uses here" if ranks == 1 else f"each of {ranks} ranks"
         yield (
@@ -88,10 +88,10 @@ def _bytes(stages: Stages, stage: StageConfig, width: int, ranks: int) -> float:
         origin = _origin(stages, source.path)
         count = num_parameters(str(model_folder(origin))) or 0.0 if origin else 0.0
         is_trained = train is not None and source.lora is None
-        has_reference = is_trained and algo is not None and algo.kl > 0
+        has_reference = is_trained and algo is not None and algo.kl_coef > 0
         has_critic = algo is not None and resolve_algorithm(algo).needs_values
         # A CPU has no other memory to offload to.
-        is_offloaded = width < 4 and train is not None and train.offload
+        is_offloaded = width < 4 and train is not None and train.offload_optimizer
         trained = count if is_trained and not is_offloaded else 0.0
         held = state_bytes(count, width, trained=trained, reference=has_reference)
         critic = held["weights"] + held["optimiser"] if has_critic else 0.0

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from whet.data.examples import Example
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.source import torch_device, torch_dtype
@@ -48,7 +48,7 @@ def init_sharp_weights(model: Transformer, seed: int) -> None:
 def make_policy(*, seed: int = 0, slots: int = 4) -> Policy:
     """Make a policy in the device's dtype, with so few slots that requests wait."""
     model = make_model(seed=seed)
-    return build_policy(model, make_tokenizer(), NativeConfig(slots=slots), name="specimen")
+    return build_policy(model, make_tokenizer(), NativeConfig(max_num_seqs=slots), name="specimen")
 
 
 def make_examples() -> list[Example]:
@@ -60,7 +60,7 @@ def make_examples() -> list[Example]:
         reference = -4 * source.random(length - start, dtype=np.float32)
         item = Example(
             tokens=source.integers(0, size, length).astype(np.int32),
-            start=start,
+            response_start=start,
             group_id=f"g{index // 2}",
             rollout_id=f"r{index}",
             temperature=(1.0, 0.7)[index % 2],
@@ -80,7 +80,7 @@ def make_requests(
     for index in range(groups):
         source = numpy_stream(seed, "prompt", index)
         prompt = source.integers(0, size, 3 + 9 * index % 28).astype(np.int32)
-        sampling = Sampling(temperature=(1.0, 0.7)[index % 2], max_tokens=max_tokens)
+        sampling = SamplingParams(temperature=(1.0, 0.7)[index % 2], max_tokens=max_tokens)
         made += [
             Request(
                 id=f"{index}/{n}",
@@ -104,7 +104,7 @@ def to_examples(asked: Sequence[Request], done: Mapping[str, Completion]) -> lis
     return [
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
-            start=len(request.prompt),
+            response_start=len(request.prompt),
             group_id=request.id.partition("/")[0],
             rollout_id=request.id,
             temperature=request.sampling.temperature,

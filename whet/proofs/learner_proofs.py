@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from whet.algos import algorithm, losses
-from whet.algos.losses import KlEstimator, TokenTerms
+from whet.algos.losses import KlEstimator, LossInputs
 from whet.algos.objectives import Objective, TokenLoss, policy_objective
 from whet.algos.presets import PRESETS, KlPlace, LossWeightsName
 from whet.algos.settings import AlgoConfig
@@ -27,7 +27,7 @@ from whet.train import learner as learner_module
 from whet.train import rl_step
 from whet.train.learner import LocalLearner, forward_logprobs
 from whet.train.optim import TrainConfig
-from whet.types import Group, Role, Rollout
+from whet.types import Author, Group, Rollout
 
 LENGTHS = tuple(length - start for length, start in fixtures.SHAPES)
 DIVISOR = 50
@@ -47,7 +47,7 @@ def measure_divisor() -> Measurement:
     }
     gap_by_name: dict[str, float] = {}
     for name, wanted in expected.items():
-        algo = algorithm.build_algorithm(AlgoConfig(weights=name), max_tokens=DIVISOR)
+        algo = algorithm.build_algorithm(AlgoConfig(loss_weights=name), max_tokens=DIVISOR)
         weighed = learner_module.set_loss_weights(fixtures.make_examples(), algo.loss_weights)
         gap_by_name[name] = max(
             abs(e.loss_weight / w - 1) for e, w in zip(weighed, wanted, strict=True)
@@ -66,11 +66,11 @@ def measure_targets() -> Measurement:
     for tokens in MICRO_TOKENS:
         seen: list[int] = []
 
-        def loss(terms: TokenTerms, seen: list[int] = seen) -> TokenLoss:
+        def loss(terms: LossInputs, seen: list[int] = seen) -> TokenLoss:
             seen.append(len(terms.logprob_M))
             return TokenLoss(0.0 * terms.logprob_M, {})
 
-        learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
+        learner = LocalLearner(model, TrainConfig(micro_batch_tokens=tokens), steps=1)
         learner.accumulate(examples, Objective(loss=loss))
         num_logprobs = sum(len(logprobs) for logprobs in learner.compute_logprobs(examples))
         missed = max(missed, abs(total - sum(seen)), abs(total - num_logprobs))
@@ -99,7 +99,7 @@ RELATIVE_LIMIT = 1e-5
 """Largest change by another order of summation, relative to the norm, in float32."""
 FLOAT32_LIMIT = 1e-4
 """Between a decode and a packed pass in float32, in nats."""
-PENALISED = AlgoConfig(name="dapo", kl=0.1, entropy=0.01)
+PENALISED = AlgoConfig(name="dapo", kl_coef=0.1, entropy_coef=0.01)
 SEQUENCES = AlgoConfig(name="gspo")
 
 
@@ -142,7 +142,7 @@ def measure_ratio() -> Measurement:
     """Take the first loss of every algorithm: with ratio 1 a clipped one is -advantage."""
     policy = fixtures.make_policy()
     examples = fixtures.sample_examples(policy)
-    learner = policy.make_learner(TrainConfig(micro_tokens=100), steps=1)
+    learner = policy.make_learner(TrainConfig(micro_batch_tokens=100), steps=1)
     gap_by_name: dict[str, float] = {}
     names = [
         name for name, row in PRESETS.items() if row.step_rule is None and not row.needs_values
@@ -198,7 +198,7 @@ def _gradient(
     tokens: int = 10_000,
     one_by_one: bool = False,
 ) -> dict[str, Tensor]:
-    learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
+    learner = LocalLearner(model, TrainConfig(micro_batch_tokens=tokens), steps=1)
     model.zero_grad()
     for part in parts:
         if one_by_one:
@@ -237,7 +237,7 @@ def measure_kl() -> Measurement:
         gaps[f"value of {name}"] = 0.0 if name == "k2" else abs(float((mean / exact).detach()) - 1)
         expected_V = {"k1": torch.zeros_like(exact_V), "k2": exact_V, "k3": forward_V}[name]
         direct = AlgoConfig(
-            name="rloo", kl=BETA, kl_in="loss", kl_estimator=name, kl_gradient="direct"
+            name="rloo", kl_coef=BETA, kl_in="loss", kl_estimator=name, kl_gradient="direct"
         )
         gradient = _penalty_gradient(direct, theta_V, reference_V)
         difference = (gradient - BETA * expected_V).norm()  # for k1 the expected gradient is 0
@@ -271,7 +271,7 @@ def _penalty_gradient(cfg: AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> 
 
 def _rloo_gradient(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tensor:
     """Return the expected gradient of RLOO with a KL and no reward, over all pairs of answers."""
-    cfg = AlgoConfig(name="rloo", kl=BETA, kl_in=place)
+    cfg = AlgoConfig(name="rloo", kl_coef=BETA, kl_in=place)
     algo = algorithm.build_algorithm(cfg, max_tokens=1)
     logprob_V = theta_V.log_softmax(0)
     groups = _make_pairs(logprob_V.detach().tolist())
@@ -298,7 +298,9 @@ def _make_pairs(logprobs: Sequence[float]) -> list[Group]:
         problem = fixtures.make_problem("{} {}".format(*pair))
         group = []
         for number, token in enumerate(pair):
-            rollout = Rollout.from_text(problem, "", model="tiny", number=number, role=Role.SOLVER)
+            rollout = Rollout.from_text(
+                problem, "", model="tiny", number=number, author=Author.SOLVER
+            )
             completion = replace(
                 rollout.completion,
                 tokens=np.array([token], dtype=np.int32),
@@ -310,8 +312,8 @@ def _make_pairs(logprobs: Sequence[float]) -> list[Group]:
     return groups
 
 
-def _terms(logprob_M: Tensor, advantage_M: Tensor, ref_logprob_M: Tensor) -> TokenTerms:
-    return TokenTerms(
+def _terms(logprob_M: Tensor, advantage_M: Tensor, ref_logprob_M: Tensor) -> LossInputs:
+    return LossInputs(
         logprob_M=logprob_M,
         entropy_M=torch.zeros_like(logprob_M),
         advantage_M=advantage_M,

@@ -21,7 +21,7 @@ from torch import Tensor
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
-from whet.engine.base import EngineStats, Request, Sampling, check_prompt
+from whet.engine.base import EngineStats, Request, SamplingParams, check_prompt
 from whet.engine.native import NativeConfig
 from whet.grading.grader import Grader
 from whet.kernels import TRITON_DEVICES
@@ -40,7 +40,17 @@ from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
 from whet.train.rl_step import update_policy
 from whet.train.selftest import check_exact, compare_logprobs
-from whet.types import Completion, Finish, Floats, Message, Problem, Score, Split, Tokens, Verdict
+from whet.types import (
+    Completion,
+    FinishReason,
+    Floats,
+    Message,
+    Problem,
+    Score,
+    Split,
+    Tokens,
+    Verdict,
+)
 
 QUESTION = Message(role="user", content="2+3 <|im_end|>?")
 ANSWER = Message(role="assistant", content="so 5")
@@ -69,22 +79,27 @@ class ScriptedEngine:
     ) -> None:
         self.answer = answer
         self.version = version
-        self.context = context
+        self.max_model_len = context
         self.stats = EngineStats()
 
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         self.stats = EngineStats()
         for request in requests:
-            check_prompt(request, self.context, np.iinfo(np.int32).max)
+            check_prompt(request, self.max_model_len, np.iinfo(np.int32).max)
             whole = self.answer(request)
-            limit = min(request.sampling.max_tokens, self.context - len(request.prompt))
+            limit = min(request.sampling.max_tokens, self.max_model_len - len(request.prompt))
             tokens = np.asarray(whole[:limit], dtype=np.int32)
-            finish = Finish.LENGTH if len(whole) > limit else Finish.STOP
+            finish = FinishReason.LENGTH if len(whole) > limit else FinishReason.STOP
             logprobs = np.zeros(len(tokens), dtype=np.float32)
             self.stats.tokens += len(tokens)
             yield (
                 request.id,
-                Completion(tokens=tokens, logprobs=logprobs, finish=finish, version=self.version),
+                Completion(
+                    tokens=tokens,
+                    logprobs=logprobs,
+                    finish_reason=finish,
+                    policy_version=self.version,
+                ),
             )
 
     def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
@@ -145,7 +160,7 @@ def measure_rewards() -> Measurement:
     samples = len(IS_RIGHT[0])
     with Grader(task) as grader:
         groups = collect.collect(
-            chat_engine, grader, task.problems("rl"), Sampling(), samples=samples, seed=0
+            chat_engine, grader, task.problems("rl"), SamplingParams(), samples=samples, seed=0
         )
     groups = RewardSpec().apply(groups)
     algo = build_algorithm(AlgoConfig(name="dr_grpo"), max_tokens=8)
@@ -155,7 +170,9 @@ def measure_rewards() -> Measurement:
     )
     wrong = len(IS_RIGHT) * samples - len(examples)
     for example in examples:
-        first, number = map(int, chat.decode_message(example.tokens[example.start :]).split())
+        first, number = map(
+            int, chat.decode_message(example.tokens[example.response_start :]).split()
+        )
         row = IS_RIGHT[first if first < len(IS_RIGHT) else 90 - first]
         expected = float(row[number]) - row.count("1") / samples
         wrong += abs(float(np.mean(example.advantage)) - expected) > 1e-6
@@ -192,7 +209,9 @@ def measure_publish() -> Measurement:
     moved = float(np.abs(change).mean())
     policy.publish(VERSION)
     asked = fixtures.make_requests(policy.model.cfg.vocab_size)
-    versions = sorted({completion.version for _, completion in policy.engine.generate(asked)})
+    versions = sorted(
+        {completion.policy_version for _, completion in policy.engine.generate(asked)}
+    )
     after = fixtures.sample_examples(policy)
     ours = np.concatenate(learner.compute_logprobs(after))
     theirs = _engine_logprobs(after)
@@ -218,14 +237,14 @@ def _limit(policy: Policy) -> float:
 
 
 STEPS = 4
-ALGO = build_algorithm(AlgoConfig(name="grpo", minibatches=2), max_tokens=16)
+ALGO = build_algorithm(AlgoConfig(name="grpo", num_minibatches=2), max_tokens=16)
 
 
 def measure_resume() -> Measurement:
     """Take two steps, save, take a third; load into another model and take the third again."""
     straight = fixtures.make_policy()
     stopped = fixtures.make_policy(seed=1)
-    cfg = TrainConfig(lr=1e-3, schedule="linear", warmup=1)
+    cfg = TrainConfig(lr=1e-3, lr_schedule="linear", warmup_steps=1)
     first, second = (
         LocalLearner(policy.model, cfg, steps=2 * STEPS) for policy in (straight, stopped)
     )
@@ -366,11 +385,11 @@ def _count_wrong_ends() -> int:
     model = fixtures.make_model()
     size = model.cfg.vocab_size
     stops = frozenset(range(0, size, 4))
-    engine = NativeConfig(slots=4).build(model, stop_tokens=stops)
+    engine = NativeConfig(max_num_seqs=4).build(model, stop_tokens=stops)
     wrong = 0
     for _, completion in engine.generate(fixtures.make_requests(size)):
         *before, last = completion.tokens.tolist()
-        is_stopped = completion.finish == Finish.STOP
+        is_stopped = completion.finish_reason == FinishReason.STOP
         wrong += not stops.isdisjoint(before) or (last in stops) != is_stopped
     return wrong
 

@@ -14,13 +14,13 @@ from whet.models.source import torch_dtype
 from whet.models.transformer import Transformer, rope_table
 from whet.proofs import fixtures
 from whet.proofs.base import Measurement
+from whet.train.fsdp_learner import FSDPLearner
 from whet.train.learner import LocalLearner, forward_logprobs, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.rank_learner import RankLearner
 from whet.train.shards import gather_rows, local_rows, rank_world, shard_model
 from whet.world import get_world
 
-CFG = TrainConfig(lr=1e-3, micro_tokens=120)
+CFG = TrainConfig(lr=1e-3, micro_batch_tokens=120)
 
 
 def measure_rank_gradient() -> Measurement:
@@ -30,7 +30,7 @@ def measure_rank_gradient() -> Measurement:
     model = fixtures.make_model(dtype=torch.float64 if is_cpu else torch.float32)
     examples = set_loss_weights(fixtures.make_examples(), token_mean)
     one = LocalLearner(copy.deepcopy(model), CFG, steps=1)
-    ranks = RankLearner(model, CFG, steps=1)
+    ranks = FSDPLearner(model, CFG, steps=1)
     for learner in (one, ranks):
         learner.accumulate(examples, sft_objective())
     gap = 0.0
@@ -57,7 +57,7 @@ def measure_gathered_weights() -> Measurement:
     """Count log-probabilities that differ between the shards after a step and the whole model that
     the engine samples from."""
     model = _model()
-    learner = RankLearner(model, CFG, steps=1)
+    learner = FSDPLearner(model, CFG, steps=1)
     examples = set_loss_weights(fixtures.make_examples(), token_mean)
     before = [weight.detach().clone() for weight in model.parameters()]
     learner.update(examples, sft_objective())

@@ -303,7 +303,7 @@ class CheckpointManager:
         value = summary.pass_at[1].mean
         # The guard reads it on every rank.
         write = partial(self.run.write_eval, step, summary.to_json())
-        get_world().run_on_first(write, f"validation {step}")
+        get_world().run_on_rank_zero(write, f"validation {step}")
         mark = ""
         if can_be_best and value >= self.best.value:  # of equals the later has seen more
             self.best = BestValidation(step=step, value=value)

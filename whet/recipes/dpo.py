@@ -68,7 +68,7 @@ class DPOConfig(TrainingConfig):
     """Which answers are compared, how, with which model, for how long."""
 
     kind: Literal["dpo"] = "dpo"
-    batch: int = Field(default=32, ge=1)
+    batch_size: int = Field(default=32, ge=1)
     """Pairs in an optimiser step."""
     data: str | None = None
     """A rollout file, a run folder with rollouts, or `@stage` in a pipeline; none samples answers
@@ -105,7 +105,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
             policy.chat,
             cfg.pairs.rules,
             notes=session.task.notes,
-            max_tokens=policy.engine.context,
+            max_tokens=policy.engine.max_model_len,
             per_problem=cfg.pairs.per_problem,
             seed=derive(cfg.seed, "pairs"),
         )
@@ -125,7 +125,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
             manager.validate_first(start, tracker)
             for step in range(start, cfg.steps):
                 clock.start()
-                batch = set_pair_loss_weights(take_batch(pairs, cfg.batch, step, cfg.seed))
+                batch = set_pair_loss_weights(take_batch(pairs, cfg.batch_size, step, cfg.seed))
                 with clock.measure("update"):
                     metrics = learner.update(batch, objective)
                 tracker.log(step + 1, metrics | clock.lap())

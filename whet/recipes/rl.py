@@ -7,16 +7,16 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from whet.algos.settings import AlgoConfig, resolve_algorithm
-from whet.data.feed import CurriculumConfig, Feed, MixedCurriculum
+from whet.data.problem_sampler import CurriculumConfig, MixedCurriculum, ProblemSampler
 from whet.data.problems import load_problems
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.grading.check_task import precheck
 from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfig
 from whet.recipes.training import Session, TrainingConfig, check_exactness, finish, open_session
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import (
-    GatherConfig,
+    DynamicSamplingConfig,
     GroupRequest,
     RolloutQueue,
     collect_groups,
@@ -52,12 +52,12 @@ class RLConfig(TrainingConfig):
     """Answers to each problem; 1 is for algorithms that compare none with another, such as ppo."""
     final_temperature: float | None = Field(default=None, gt=0.0)
     """Temperature of the last step, reached along an exponential path; None keeps it constant."""
-    gather: GatherConfig = GatherConfig()
+    dynamic_sampling: DynamicSamplingConfig = DynamicSamplingConfig()
     """Which answers a step gathers, and which of them it trains on."""
     curriculum: CurriculumConfig = MixedCurriculum()
     """Which problems are asked when."""
     lag: int = Field(default=0, ge=0)
-    """Steps between sampling a batch and training on it; algo.staleness corrects for the updates in
+    """Steps between sampling a batch and training on it; algo.importance_correction corrects for the updates in
     between."""
     reward: RewardSpec = RewardSpec()
     """How scores become rewards: a table, or the name or file of a spec."""
@@ -70,14 +70,16 @@ class RLConfig(TrainingConfig):
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "RLConfig":
-        first, name = self.gather.first, self.algo.name
+        first, name = self.dynamic_sampling.first_samples, self.algo.name
         if first is not None and first >= self.group_size:
             raise ValueError(
-                f"gather.first = {first} should be below group_size = {self.group_size}"
+                f"dynamic_sampling.first_samples = {first} should be below group_size = {self.group_size}"
             )
         is_compared = resolve_algorithm(self.algo).compares_answers
-        if self.group_size == 1 and (is_compared or self.gather.refill is not None):
-            who = f'algo.name = "{name}"' if is_compared else "gather.refill"
+        if self.group_size == 1 and (
+            is_compared or self.dynamic_sampling.max_extra_problems is not None
+        ):
+            who = f'algo.name = "{name}"' if is_compared else "dynamic_sampling.max_extra_problems"
             raise ValueError(
                 f"group_size = 1 leaves nothing to compare, and {who} compares the answers to a "
                 "problem: set it to 2 or more"
@@ -98,7 +100,7 @@ class RLConfig(TrainingConfig):
             "reward.step_weight": "rl has no verifier to judge steps; tango has",
             "critic": f'algo.name = "{self.algo.name}" needs no critic; ppo does',
         }
-        if self.algo.kl > 0:
+        if self.algo.kl_coef > 0:
             del unused["train.offload_reference"]
         if resolve_algorithm(self.algo).needs_values:
             del unused["critic"]
@@ -116,7 +118,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     problems = load_problems(task, cfg.problems, "rl")
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task)
-    feed = build_feed(cfg, session.filter_trainable(problems))
+    problem_sampler = build_problem_sampler(cfg, session.filter_trainable(problems))
     policy, clock = session.policy, session.clock
     trainer = RLTrainer(
         policy,
@@ -127,14 +129,14 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         critic=cfg.critic,
     )
     queue = RolloutQueue(
-        lambda step: sample_step(cfg, session, feed, step), steps=cfg.steps, lag=cfg.lag
+        lambda step: sample_step(cfg, session, problem_sampler, step), steps=cfg.steps, lag=cfg.lag
     )
     guard = CollapseGuard(cfg.guard, run, trainer.learner, cfg.validation, then=queue.drop)
     empty_limit = EmptyStepLimit()
     manager = session.build_manager(
         trainer.learner,
         stateful={
-            "feed": feed,
+            "feed": problem_sampler,
             "batches": queue,
             "empty_steps": empty_limit,
             "baseline": trainer,
@@ -154,16 +156,18 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             clock.start()
             policy.publish(step)
             groups = queue.take(step)
-            feed.observe(groups)
+            problem_sampler.observe(groups)
             result = trainer.step(
                 groups,
-                gather=cfg.gather,
+                dynamic_sampling=cfg.dynamic_sampling,
                 temperature=sampling_at(cfg, step).temperature,
                 seed=derive(cfg.seed, "update", step),
                 clock=clock,
             )
             run.write_rollouts("train", step + 1, groups)
-            metrics = step_metrics(cfg, groups, step) | result.metrics | feed.metrics(step)
+            metrics = (
+                step_metrics(cfg, groups, step) | result.metrics | problem_sampler.metrics(step)
+            )
             tracker.log(step + 1, metrics | clock.lap())
             advance(1)
             empty_limit.check(result.is_empty)
@@ -171,9 +175,9 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     finish(run, manager)
 
 
-def build_feed(cfg: RLConfig, problems: Sequence[Problem]) -> Feed:
+def build_problem_sampler(cfg: RLConfig, problems: Sequence[Problem]) -> ProblemSampler:
     """Put the problems in the order of the curriculum."""
-    return Feed(
+    return ProblemSampler(
         problems,
         cfg.curriculum,
         seed=derive(cfg.seed, "feed"),
@@ -182,19 +186,23 @@ def build_feed(cfg: RLConfig, problems: Sequence[Problem]) -> Feed:
     )
 
 
-def sample_step(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group]:
+def sample_step(
+    cfg: RLConfig, session: Session, problem_sampler: ProblemSampler, step: int
+) -> list[Group]:
     """Sample a step: take and vary problems, sample answers, score and reward them.
 
-    `cfg.gather` says how many more problems to take, and which groups get more answers.
+    `cfg.dynamic_sampling` says how many more problems to take, and which groups get more answers.
     """
     groups: list[Group] = []
-    while count := cfg.gather.num_problems_needed(groups, cfg.problems_per_step):
+    while count := cfg.dynamic_sampling.num_problems_needed(groups, cfg.problems_per_step):
         requests = [
             make_request(cfg, partial(vary, session), step, index, problem)
-            for index, problem in enumerate(feed.take(count, step), start=len(groups))
+            for index, problem in enumerate(problem_sampler.take(count, step), start=len(groups))
         ]
-        first = sample_groups(cfg, session, step, cfg.gather.first_requests(requests))
-        later = sample_groups(cfg, session, step, cfg.gather.later_requests(requests, first))
+        first = sample_groups(cfg, session, step, cfg.dynamic_sampling.first_requests(requests))
+        later = sample_groups(
+            cfg, session, step, cfg.dynamic_sampling.later_requests(requests, first)
+        )
         groups += join_groups(first, later)
     return groups
 
@@ -217,15 +225,15 @@ def sample_groups(
 
 def step_metrics(cfg: RLConfig, groups: list[Group], step: int) -> dict[str, float]:
     """Measure the answers of a step, and how they were sampled."""
-    gathered = cfg.gather.metrics(
+    gathered = cfg.dynamic_sampling.metrics(
         groups, step, problems=cfg.problems_per_step, samples=cfg.group_size
     )
     temperature = sampling_at(cfg, step).temperature
-    measured = measure_rollouts(cfg.gather.first_answers(groups))
+    measured = measure_rollouts(cfg.dynamic_sampling.first_answers(groups))
     return measured | gathered | {"sampling/temperature": temperature}
 
 
-def sampling_at(cfg: RLConfig, step: int) -> Sampling:
+def sampling_at(cfg: RLConfig, step: int) -> SamplingParams:
     """Return the sampling settings of a step; its log-probabilities are at the same temperature."""
     temperature = cfg.curriculum.temperature(
         step, cfg.steps, cfg.sampling.temperature, cfg.final_temperature
@@ -256,7 +264,7 @@ def vary(session: Session, problem: Problem, seed: int) -> Problem:
     with explain_user_errors(session.task):
         varied = session.task.vary(problem, seed)
     length = len(session.policy.chat.encode_prompt(varied.prompt))
-    context = session.policy.engine.context
+    context = session.policy.engine.max_model_len
     longest = min(length + session.cfg.sampling.max_tokens, context)
-    is_long = length >= context or longest > session.cfg.train.micro_tokens
+    is_long = length >= context or longest > session.cfg.train.micro_batch_tokens
     return problem if is_long else varied

@@ -34,12 +34,12 @@ COLUMNS = {
 class SFTConfig(TrainingConfig):
     """Settings of SFT: answers to imitate, model, steps."""
 
-    starts_anew = True
+    allows_new_model = True
 
     kind: Literal["sft"] = "sft"
     steps: int = Field(default=1000, ge=1)
     """Optimiser steps."""
-    batch: int = Field(default=32, ge=1)
+    batch_size: int = Field(default=32, ge=1)
     """Examples in an optimiser step."""
     data: str
     """A rollout file, a run folder with rollouts, or `@stage` in a pipeline."""
@@ -55,15 +55,15 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     session = open_session(cfg, run, texts=list_texts(rollouts), model_seed=model_seed)
     policy = session.policy
     clock = session.clock
-    view = make_sft_examples(rollouts, policy.chat, policy.engine.context)
+    view = make_sft_examples(rollouts, policy.chat, policy.engine.max_model_len)
     console.print(
         f"{len(view.examples):,} examples, {view.num_too_long:,} left out as longer than "
-        f"{policy.engine.context} tokens"
+        f"{policy.engine.max_model_len} tokens"
     )
     longest = max(len(example.tokens) for example in view.examples)
-    if longest > cfg.train.micro_tokens:
+    if longest > cfg.train.micro_batch_tokens:
         raise ConfigError(
-            f"train.micro_tokens = {cfg.train.micro_tokens} is below {longest}, the tokens of the "
+            f"train.micro_batch_tokens = {cfg.train.micro_batch_tokens} is below {longest}, the tokens of the "
             "longest example: raise it"
         )
     learner = policy.make_learner(cfg.train, steps=cfg.steps)
@@ -82,7 +82,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         for step in range(start, cfg.steps):
             clock.start()
             batch = set_loss_weights(
-                take_batch(view.examples, cfg.batch, step, cfg.seed), token_mean
+                take_batch(view.examples, cfg.batch_size, step, cfg.seed), token_mean
             )
             with clock.measure("update"):
                 metrics = learner.update(batch, objective)

@@ -15,9 +15,9 @@ from pydantic import Field, model_validator
 
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.algos.verifier import Agreement, BalanceRule, agreement, class_weights, verifier_metrics
-from whet.data.feed import Feed
+from whet.data.problem_sampler import ProblemSampler
 from whet.data.problems import load_problems
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
 from whet.grading.check_task import precheck
@@ -98,7 +98,7 @@ class TangoConfig(TrainingConfig):
     """How a verification is asked for and read."""
     verifier: ModelSource
     """The verifier's model; its vocabulary may be another."""
-    verifier_sampling: Sampling = Sampling()
+    verifier_sampling: SamplingParams = SamplingParams()
     """How verifications are sampled."""
     reward: RewardSpec = RewardSpec()
     """How scores of solutions become rewards."""
@@ -106,7 +106,7 @@ class TangoConfig(TrainingConfig):
     """How scores of verifications become rewards."""
     algo: AlgoConfig = AlgoConfig(name="tango_grpo")
     """How rewards become gradients."""
-    verifier_algo: AlgoConfig = AlgoConfig(name="grpo", weights="token_mean")
+    verifier_algo: AlgoConfig = AlgoConfig(name="grpo", loss_weights="token_mean")
     """How the verifier's rewards become gradients."""
     balance: BalanceRule = "inverse"
     """How a verifier's step weighs right and wrong solutions by how rare they are: inverse gives
@@ -143,7 +143,7 @@ class TangoConfig(TrainingConfig):
         unused = super().without_effect() | {"verifier.new": NEW_MODEL}
         reason = unused.pop("train.offload_reference")
         for prefix, algo in (("", self.algo), ("verifier_", self.verifier_algo)):
-            if algo.kl == 0:
+            if algo.kl_coef == 0:
                 unused[f"{prefix}train.offload_reference"] = reason
         return unused
 
@@ -154,7 +154,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     session, generator, verifier = pair.session, pair.generator, pair.verifier
     empty_limits = {side: EmptyStepLimit() for side in Side}
     stateful: dict[str, Stateful] = {
-        "feed": pair.feed,
+        "feed": pair.problem_sampler,
         "baseline": generator,
         "verifier_baseline": verifier,
         "counts": pair.class_counts,
@@ -203,8 +203,8 @@ class TangoPair:
 
     cfg: TangoConfig
     session: Session
-    judge: Verify
-    feed: Feed
+    verifier_task: Verify
+    problem_sampler: ProblemSampler
     generator: RLTrainer
     verifier: RLTrainer
     class_counts: StoredValue
@@ -215,7 +215,9 @@ class TangoPair:
     def solve(self, step: int, samples: int) -> list[Group]:
         """Sample solutions of the next problems."""
         cfg = self.cfg
-        problems = vary_all(self.session, self.feed.take(cfg.problems_per_step, step), step)
+        problems = vary_all(
+            self.session, self.problem_sampler.take(cfg.problems_per_step, step), step
+        )
         return collect(
             self.generator.policy.chat_engine,
             self.session.grader,
@@ -230,11 +232,11 @@ class TangoPair:
         """Sample verifications of every solution that can be judged."""
         cfg = self.cfg
         policy = self.verifier.policy
-        room = policy.engine.context - cfg.verifier_sampling.max_tokens
+        room = policy.engine.max_model_len - cfg.verifier_sampling.max_tokens
         judged = collect(
             policy.chat_engine,
             self.session.grader,
-            make_verifications(solved, self.judge, policy.chat_engine, room),
+            make_verifications(solved, self.verifier_task, policy.chat_engine, room),
             cfg.verifier_sampling,
             samples=samples,
             seed=derive(cfg.seed, "verify", step),
@@ -245,15 +247,17 @@ class TangoPair:
 
 def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
     task = build_task(cfg.task)
-    judge = Verify(cfg.verify)
-    if task.name == judge.name:
+    verifier_task = Verify(cfg.verify)
+    if task.name == verifier_task.name:
         raise ConfigError(
             f"the task is named {task.name!r}, as the verifier's own is: give it another name"
         )
     problems = load_problems(task, cfg.problems, "rl")
     precheck(task, problems, cfg.grading)
-    session = open_session(cfg, run, task=task, judge=judge)
-    feed = Feed(session.filter_trainable(problems), seed=derive(cfg.seed, "feed"))
+    session = open_session(cfg, run, task=task, verifier_task=verifier_task)
+    problem_sampler = ProblemSampler(
+        session.filter_trainable(problems), seed=derive(cfg.seed, "feed")
+    )
     generator = RLTrainer(
         session.policy,
         check_exactness(cfg.algo, session.policy, run),
@@ -284,16 +288,16 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         steps=max(num_steps(cfg, Side.VERIFIER, cfg.steps), 1),
     )
     check_verifier_room(
-        policy.engine.context,
+        policy.engine.max_model_len,
         solution=cfg.sampling.max_tokens,
         verification=cfg.verifier_sampling.max_tokens,
-        micro_tokens=cfg.verifier_train.micro_tokens,
+        micro_batch_tokens=cfg.verifier_train.micro_batch_tokens,
     )
     return TangoPair(
         cfg=cfg,
         session=session,
-        judge=judge,
-        feed=feed,
+        verifier_task=verifier_task,
+        problem_sampler=problem_sampler,
         generator=generator,
         verifier=verifier,
         class_counts=StoredValue({}),
@@ -307,7 +311,9 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
     cfg = pair.cfg
     solved = pair.solve(step, cfg.group_size)
     judged = pair.verify(step, solved, cfg.judgements)
-    solved = cfg.reward.apply(with_steps(solved, judged, pair.judge, pair.generator.policy.chat))
+    solved = cfg.reward.apply(
+        with_steps(solved, judged, pair.verifier_task, pair.generator.policy.chat)
+    )
     outcome, steps = _agreements(pair, solved, judged)
     if outcome.is_one_sided and not pair.is_guarded.value:
         say(
@@ -326,7 +332,9 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
     )
     num_judged = [len(rollout.judged_steps) for group in solved for rollout in group]
     step_metrics = {
-        "steps/alpha": 0.0 if outcome.is_one_sided else pair.generator.algo.alpha(progress),
+        "steps/alpha": 0.0
+        if outcome.is_one_sided
+        else pair.generator.algo.step_credit_fraction(progress),
         "steps/guarded": float(outcome.is_one_sided),
         "steps/judged": fmean(num > 0 for num in num_judged),
         "steps/count": fmean(num_judged),
@@ -352,7 +360,7 @@ def train_verifier(pair: TangoPair, step: int) -> Turn:
         judged,
         temperature=cfg.verifier_sampling.temperature,
         advantage_factors={
-            group[0].group: weight for group, weight in zip(judged, weights, strict=True)
+            group[0].group_id: weight for group, weight in zip(judged, weights, strict=True)
         },
         seed=derive(cfg.seed, "update", step),
         clock=pair.session.clock,
@@ -377,8 +385,8 @@ def _agreements(
     pair: TangoPair, solved: Sequence[Group], judged: Sequence[Group]
 ) -> tuple[Agreement, Agreement]:
     """Compare final verdicts with the truth, and verdicts on steps with the task's labels."""
-    steps = step_pairs(solved, judged, pair.judge, pair.session.task)
-    return agreement(outcome_pairs(judged, pair.judge)), agreement(steps)
+    steps = step_pairs(solved, judged, pair.verifier_task, pair.session.task)
+    return agreement(outcome_pairs(judged, pair.verifier_task)), agreement(steps)
 
 
 def side_at(cfg: TangoConfig, step: int) -> Side:

@@ -11,11 +11,11 @@ from pydantic import Field, model_validator
 from whet.algos.settings import AlgoConfig
 from whet.config import Config
 from whet.data.problems import load_split
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
-from whet.grading.limits import Limits
+from whet.grading.limits import GradingConfig
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.recipes.checkpointing import (
     CheckpointManager,
@@ -86,18 +86,18 @@ class StageConfig(Config):
 class ModelStageConfig(StageConfig):
     """A stage in which a model answers problems."""
 
-    starts_anew: ClassVar[bool] = False
+    allows_new_model: ClassVar[bool] = False
     """Whether the model may start from random weights."""
 
     problems: str | None = None
     """Folder of problems; None takes the task's own."""
     model: ModelSource
     """Where the weights come from."""
-    sampling: Sampling = Sampling()
+    sampling: SamplingParams = SamplingParams()
     """How answers are sampled."""
     engine: AnyEngineConfig = DEFAULT_ENGINE
     """How many answers are sampled at once, in how much memory."""
-    grading: Limits = Limits()
+    grading: GradingConfig = GradingConfig()
     """Limits of grading an answer."""
     cluster: ClusterConfig = ClusterConfig()
     """How ranks share the model, where there are several."""
@@ -105,7 +105,7 @@ class ModelStageConfig(StageConfig):
     @model_validator(mode="after")
     def _can_answer(self) -> Self:
         for key, item in self:
-            if isinstance(item, ModelSource) and item.new is not None and not self.starts_anew:
+            if isinstance(item, ModelSource) and item.new is not None and not self.allows_new_model:
                 raise ValueError(
                     f'{key}.new = "{item.new}" has random weights, and {self.kind} needs a model '
                     f"that can answer: set {key}.path, or train one by sft first"
@@ -114,7 +114,7 @@ class ModelStageConfig(StageConfig):
 
     def without_effect(self) -> dict[str, str]:
         reason = "nothing is trained here"
-        return {} if self.starts_anew else {"model.new": NEW_MODEL, "model.lora": reason}
+        return {} if self.allows_new_model else {"model.new": NEW_MODEL, "model.lora": reason}
 
 
 class TrainingConfig(ModelStageConfig):
@@ -137,7 +137,7 @@ class TrainingConfig(ModelStageConfig):
 
     def without_effect(self) -> dict[str, str]:
         unused = {"train.offload_reference": "there is no model beside the one that trains"}
-        return unused if self.starts_anew else unused | {"model.new": NEW_MODEL}
+        return unused if self.allows_new_model else unused | {"model.new": NEW_MODEL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -161,14 +161,14 @@ class Session:
         Such an answer would end the run in the middle.
         """
         kept = self.filter_fitting(problems)
-        micro_tokens = self.cfg.train.micro_tokens
-        context = self.policy.engine.context
-        if context > micro_tokens:
+        micro_batch_tokens = self.cfg.train.micro_batch_tokens
+        context = self.policy.engine.max_model_len
+        if context > micro_batch_tokens:
             prompt = max(len(self.policy.chat.encode_prompt(problem.prompt)) for problem in kept)
             longest = min(prompt + self.cfg.sampling.max_tokens, context)
-            if longest > micro_tokens:
+            if longest > micro_batch_tokens:
                 raise ConfigError(
-                    f"train.micro_tokens = {micro_tokens} is below {longest}, the tokens of the "
+                    f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the tokens of the "
                     "longest prompt with an answer of "
                     f"sampling.max_tokens = {self.cfg.sampling.max_tokens}: "
                     "raise the first or lower the second"
@@ -222,13 +222,13 @@ def open_session(
     run: RunStore,
     *,
     task: Task | None = None,
-    judge: Task | None = None,
+    verifier_task: Task | None = None,
     texts: Sequence[str] = (),
     model_seed: int | None = None,
 ) -> Session:
     """Load the model as a policy, and make the grader of its answers.
 
-    A recipe that reads problems before the weights are loaded passes its task; `judge` is a second
+    A recipe that reads problems before the weights are loaded passes its task; `verifier_task` is a second
     task to grade. `texts` and `model_seed` are for models that start from random weights.
     """
     set_determinism(cfg.is_deterministic)
@@ -248,7 +248,7 @@ def open_session(
         run=run,
         task=task,
         policy=policy,
-        grader=Grader([task] if judge is None else [task, judge], cfg.grading),
+        grader=Grader([task] if verifier_task is None else [task, verifier_task], cfg.grading),
         clock=Clock(peak_bytes=peak_counter(model.device)),
     )
 
@@ -260,7 +260,7 @@ def leave_out_long(
 
     One that is met in the middle of a run would stop it there, at every resume again.
     """
-    context = chat_engine.engine.context
+    context = chat_engine.engine.max_model_len
     kept = []
     too_long = []
     for problem in problems:
@@ -274,7 +274,9 @@ def leave_out_long(
         names += f" and {len(too_long) - NUM_NAMED:,} more" if len(too_long) > NUM_NAMED else ""
         words = f"leaves no room in a context of {context:,} tokens: {names}"
         if not kept:
-            raise DataError(f"every prompt {words}; raise engine.context or shorten the prompts")
+            raise DataError(
+                f"every prompt {words}; raise engine.max_model_len or shorten the prompts"
+            )
         say(f"{len(too_long):,} of {len(problems):,} problems left out, whose prompt {words}")
         run.log_event("too_long", context=context, problems=list(too_long))
     return kept

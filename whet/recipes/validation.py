@@ -6,7 +6,7 @@ from statistics import fmean
 from pydantic import Field
 
 from whet.config import CONSTANT, Config
-from whet.engine.base import Sampling
+from whet.engine.base import SamplingParams
 from whet.evals.summary import EvalSummary, pass_rates, summarise
 from whet.grading.grader import Grader
 from whet.rng import derive
@@ -37,7 +37,7 @@ class Validator:
         cfg: ValidationConfig,
         grader: Grader,
         problems: Sequence[Problem],
-        sampling: Sampling,
+        sampling: SamplingParams,
         *,
         seed: int,
     ) -> None:

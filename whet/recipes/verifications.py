@@ -44,7 +44,7 @@ class VerificationsConfig(ModelStageConfig):
 def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     """Sample solutions, and write one verification of each that can be judged."""
     task = build_task(cfg.task)
-    judge = Verify(cfg.verify)
+    verifier_task = Verify(cfg.verify)
     problems = load_problems(task, cfg.problems, cfg.split)
     model, tokenizer = open_model(
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
@@ -64,7 +64,7 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
         (problem, rollout)
         for group in solved
         for rollout in group
-        if (problem := judge.mint(rollout)) is not None
+        if (problem := verifier_task.make_problem(rollout)) is not None
     ]
     if not verifications:
         raise DataError(
@@ -73,12 +73,12 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     rows = {}
     for problem, rollout in verifications:
         if cfg.steps == "exact":
-            text = judge.write(
-                problem, [label is not False for label in judge.labels(task, rollout)]
+            text = verifier_task.write(
+                problem, [label is not False for label in verifier_task.labels(task, rollout)]
             )
         else:
-            text = judge.solve(problem, derive(cfg.seed, problem.id))
-        rows[problem.id] = _row(judge, problem, text)
+            text = verifier_task.solve(problem, derive(cfg.seed, problem.id))
+        rows[problem.id] = _row(verifier_task, problem, text)
     run.write_rollouts("train", 0, [(row,) for row in rows.values()])
     num_right = sum(row.problem.answer == WORDS[True] for row in rows.values())
     console.print(
@@ -87,6 +87,6 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     run.finish({"verifications": len(rows), "correct": num_right})
 
 
-def _row(judge: Verify, problem: Problem, text: str) -> Rollout:
-    score = judge.score(problem, text)
-    return Rollout.from_text(problem, text, model=judge.name, score=score)
+def _row(verifier_task: Verify, problem: Problem, text: str) -> Rollout:
+    score = verifier_task.score(problem, text)
+    return Rollout.from_text(problem, text, model=verifier_task.name, score=score)

@@ -15,7 +15,7 @@ from zlib import crc32
 from pydantic import Field
 
 from whet.config import Config
-from whet.engine.base import Engine, Request, Sampling
+from whet.engine.base import Engine, Request, SamplingParams
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.rng import derive
@@ -24,12 +24,12 @@ from whet.text.chat import ChatFormat
 from whet.track.metrics import Clock
 from whet.track.progress import progress_bar
 from whet.types import (
+    Author,
     Completion,
-    Finish,
+    FinishReason,
     Group,
     Json,
     Problem,
-    Role,
     Rollout,
     all_equal,
     rewards_of,
@@ -52,7 +52,7 @@ class GroupRequest:
 
     index: int
     problem: Problem
-    sampling: Sampling
+    sampling: SamplingParams
     sample_ids: range
 
 
@@ -60,7 +60,7 @@ def collect(
     chat_engine: ChatEngine,
     grader: Grader,
     problems: Sequence[Problem],
-    sampling: Sampling,
+    sampling: SamplingParams,
     *,
     samples: int,
     seed: int,
@@ -159,9 +159,9 @@ class _Sampler:
     def _rollout(self, request: GroupRequest, id: str, completion: Completion) -> Rollout:
         return Rollout(
             id=f"{request.problem.id}:{id}",
-            group=f"{request.problem.id}:{request.index}",
+            group_id=f"{request.problem.id}:{request.index}",
             problem=request.problem,
-            role=Role.SOLVER,
+            author=Author.SOLVER,
             model=self.chat_engine.name,
             prompt_tokens=self.prompts[request.index],
             completion=completion,
@@ -183,17 +183,17 @@ def group_rollouts(rollouts: Iterable[Rollout]) -> list[Group]:
     """Put stored rollouts back into their groups, in order."""
     groups: dict[str, list[Rollout]] = {}
     for rollout in rollouts:
-        groups.setdefault(rollout.group, []).append(rollout)
+        groups.setdefault(rollout.group_id, []).append(rollout)
     return [tuple(group) for group in groups.values()]
 
 
-class GatherConfig(Config):
+class DynamicSamplingConfig(Config):
     """Which answers a step gathers, and which of them it trains on."""
 
-    refill: int | None = Field(default=None, ge=0)
+    max_extra_problems: int | None = Field(default=None, ge=0)
     """Dynamic sampling (DAPO): groups of equal reward are left out, and up to this many more
     problems per step are asked in their place; None keeps them."""
-    first: int | None = Field(default=None, ge=2)
+    first_samples: int | None = Field(default=None, ge=2)
     """Answers to sample first; the others of a group follow only where the first differ in reward,
     or one of them could not be graded. None samples all at once."""
     mask_unfinished: bool = False
@@ -208,30 +208,31 @@ class GatherConfig(Config):
         if not groups:
             return problems
         missing = problems - len(self.choose_groups(groups))
-        budget = problems + (self.refill or 0) - len(groups)
+        budget = problems + (self.max_extra_problems or 0) - len(groups)
         return max(0, min(missing, budget))
 
     def first_requests(self, requests: Sequence[GroupRequest]) -> list[GroupRequest]:
         """Return the requests for the answers to sample first."""
         return [
-            replace(request, sample_ids=request.sample_ids[: self.first]) for request in requests
+            replace(request, sample_ids=request.sample_ids[: self.first_samples])
+            for request in requests
         ]
 
     def later_requests(
         self, requests: Sequence[GroupRequest], groups: Sequence[Group]
     ) -> list[GroupRequest]:
         """Return the requests for the others of a group, where its first answers call for them."""
-        if self.first is None:
+        if self.first_samples is None:
             return []
         return [
-            replace(request, sample_ids=request.sample_ids[self.first :])
+            replace(request, sample_ids=request.sample_ids[self.first_samples :])
             for request, group in zip(requests, groups, strict=True)
             if not all_equal(rewards_of(group)) or len(rewards_of(group)) < len(group)
         ]
 
     def choose_groups(self, groups: Sequence[Group]) -> list[Group]:
         """Choose the groups to train on."""
-        if self.refill is None:
+        if self.max_extra_problems is None:
             return list(groups)
         return [group for group in groups if not all_equal(rewards_of(group))]
 
@@ -239,12 +240,14 @@ class GatherConfig(Config):
         """Return the ids of rollouts without a loss of their own."""
         rollouts = [rollout for group in groups for rollout in group]
         return {
-            r.id for r in rollouts if self.mask_unfinished and r.completion.finish is Finish.LENGTH
+            r.id
+            for r in rollouts
+            if self.mask_unfinished and r.completion.finish_reason is FinishReason.LENGTH
         }
 
     def first_answers(self, groups: Sequence[Group]) -> list[Group]:
         """Cut all groups to the first answers, so that completed ones do not bias metrics."""
-        return [group[: self.first] for group in groups]
+        return [group[: self.first_samples] for group in groups]
 
     def metrics(
         self, groups: Sequence[Group], step: int, *, problems: int, samples: int
@@ -253,15 +256,15 @@ class GatherConfig(Config):
         trained = self.choose_groups(groups)
         metrics = {
             "sampling/lag": fmean(
-                step - rollout.completion.version for group in groups for rollout in group
+                step - rollout.completion.policy_version for group in groups for rollout in group
             )
         }
-        if self.refill is not None:
+        if self.max_extra_problems is not None:
             metrics |= {
                 "groups/extra": float(len(groups) - problems),
                 "groups/trained": float(len(trained)),
             }
-        if self.first is not None:
+        if self.first_samples is not None:
             metrics["groups/stopped"] = fmean(len(group) < samples for group in groups)
         if self.mask_unfinished:
             metrics["length/masked"] = float(len(self.masked_ids(trained)))
@@ -270,8 +273,8 @@ class GatherConfig(Config):
 
 def join_groups(groups: Sequence[Group], later: Sequence[Group]) -> list[Group]:
     """Add later answers to their groups; a group in two phases is the group of one."""
-    by_name = {group[0].group: group for group in later}
-    return [group + by_name.get(group[0].group, ()) for group in groups]
+    by_name = {group[0].group_id: group for group in later}
+    return [group + by_name.get(group[0].group_id, ()) for group in groups]
 
 
 Sample = Callable[[int], list[Group]]
@@ -298,7 +301,7 @@ class RolloutQueue:
         self._waiting.clear()
 
     def save(self, folder: Path) -> Json:
-        for index, groups in enumerate(self._waiting if get_world().is_first else ()):
+        for index, groups in enumerate(self._waiting if get_world().is_rank_zero else ()):
             write_rollouts(_file(folder, index), groups)
         return len(self._waiting)
 

@@ -10,13 +10,13 @@ from whet.tasks.base import Task
 from whet.tasks.verify import WORDS, Verify
 from whet.text.chat import ChatFormat
 from whet.text.steps import token_ranges
-from whet.types import Group, Problem, Role, Rollout, Step
+from whet.types import Author, Group, Problem, Rollout, Step
 
 Pairs = Iterator[tuple[bool, bool | None]]
 
 
 def check_verifier_room(
-    context: int, *, solution: int, verification: int, micro_tokens: int
+    context: int, *, solution: int, verification: int, micro_batch_tokens: int
 ) -> None:
     """Refuse limits in tokens that leave no room for a solution, or that no micro-batch holds."""
     if context <= verification:
@@ -25,19 +25,19 @@ def check_verifier_room(
             f"verifier's context of {context} tokens"
         )
     longest = min(solution + verification, context)
-    if longest > micro_tokens:
+    if longest > micro_batch_tokens:
         raise ConfigError(
-            f"verifier_train.micro_tokens = {micro_tokens} is below {longest}, the tokens of a "
+            f"verifier_train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the tokens of a "
             "solution (sampling.max_tokens) and its verification (verifier_sampling.max_tokens): "
             "raise it or lower these"
         )
 
 
 def make_verifications(
-    solved: Sequence[Group], judge: Verify, chat_engine: ChatEngine, room: int
+    solved: Sequence[Group], verifier_task: Verify, chat_engine: ChatEngine, room: int
 ) -> list[Problem]:
     """Make a problem of each solution that can be judged and fits in `room` tokens."""
-    problems = [judge.mint(rollout) for group in solved for rollout in group]
+    problems = [verifier_task.make_problem(rollout) for group in solved for rollout in group]
     return [
         problem
         for problem in problems
@@ -47,11 +47,13 @@ def make_verifications(
 
 def mark_verifier(judged: Sequence[Group]) -> list[Group]:
     """Mark rollouts as a verifier's."""
-    return [tuple(replace(rollout, role=Role.VERIFIER) for rollout in group) for group in judged]
+    return [
+        tuple(replace(rollout, author=Author.VERIFIER) for rollout in group) for group in judged
+    ]
 
 
 def with_steps(
-    solved: Sequence[Group], judged: Sequence[Group], judge: Verify, chat: ChatFormat
+    solved: Sequence[Group], judged: Sequence[Group], verifier_task: Verify, chat: ChatFormat
 ) -> list[Group]:
     """Give solutions their judged steps, worth ±1 over their number, averaged over verifications.
 
@@ -60,27 +62,28 @@ def with_steps(
     by_solution = {group[0].problem.source_id: group for group in judged}
     return [
         tuple(
-            _with_steps(rollout, by_solution.get(rollout.id, ()), judge, chat) for rollout in group
+            _with_steps(rollout, by_solution.get(rollout.id, ()), verifier_task, chat)
+            for rollout in group
         )
         for group in solved
     ]
 
 
-def outcome_pairs(judged: Sequence[Group], judge: Verify) -> Pairs:
+def outcome_pairs(judged: Sequence[Group], verifier_task: Verify) -> Pairs:
     """Pair the truth about each solution with each final verdict on it."""
     for rollout in (rollout for group in judged for rollout in group):
-        yield rollout.problem.answer == WORDS[True], judge.read(rollout.text).final
+        yield rollout.problem.answer == WORDS[True], verifier_task.read(rollout.text).final
 
 
 def step_pairs(
-    solved: Sequence[Group], judged: Sequence[Group], judge: Verify, task: Task
+    solved: Sequence[Group], judged: Sequence[Group], verifier_task: Verify, task: Task
 ) -> Pairs:
     """Pair each step's label with each verdict on it; unlabelled steps are left out."""
     solutions = {rollout.id: rollout for group in solved for rollout in group}
     for group in judged:
-        labels = judge.labels(task, solutions[str(group[0].problem.source_id)])
+        labels = verifier_task.labels(task, solutions[str(group[0].problem.source_id)])
         for rollout in group:
-            marks = judge.marks(rollout.problem, rollout.text) or [None] * len(labels)
+            marks = verifier_task.marks(rollout.problem, rollout.text) or [None] * len(labels)
             yield from (
                 (label, mark)
                 for label, mark in zip(labels, marks, strict=True)
@@ -88,12 +91,14 @@ def step_pairs(
             )
 
 
-def _with_steps(rollout: Rollout, verifications: Group, judge: Verify, chat: ChatFormat) -> Rollout:
-    read = [judge.marks(item.problem, item.text) for item in verifications]
+def _with_steps(
+    rollout: Rollout, verifications: Group, verifier_task: Verify, chat: ChatFormat
+) -> Rollout:
+    read = [verifier_task.marks(item.problem, item.text) for item in verifications]
     marks = [item for item in read if item is not None]
     if not marks:
         return replace(rollout, judged_steps=())
-    places = token_ranges(judge.steps(rollout), chat.spans(rollout.completion.tokens))
+    places = token_ranges(verifier_task.steps(rollout), chat.spans(rollout.completion.tokens))
     worth = [
         fmean(1.0 if mark else -1.0 for mark in step) / len(places)
         for step in zip(*marks, strict=True)

@@ -39,7 +39,7 @@ class Checkpoints:
         self.folder = folder
         self._keep_last = keep_last
         self._warn = warn
-        get_world().run_on_first(self._open, f"checkpoints in {folder.name}")
+        get_world().run_on_rank_zero(self._open, f"checkpoints in {folder.name}")
 
     def _open(self) -> None:
         with write_errors(self.folder):
@@ -68,7 +68,7 @@ class Checkpoints:
             new.mkdir()
 
         with write_errors(self._path(step)):
-            get_world().run_on_first(make, f"the start of checkpoint {step}")
+            get_world().run_on_rank_zero(make, f"the start of checkpoint {step}")
             try:
                 yield new
             except BaseException:
@@ -76,7 +76,7 @@ class Checkpoints:
                 raise
 
     def _discard(self, new: Path) -> None:
-        if get_world().is_first:
+        if get_world().is_rank_zero:
             shutil.rmtree(new, ignore_errors=True)
 
     def complete(self, step: int) -> Path:
@@ -99,7 +99,7 @@ class Checkpoints:
                 files = sorted(path for path in new.rglob("*") if path.is_file())
                 own = [_sync_and_hash(path) for path in world.split_between_ranks(files)]
                 hashes = world.merge_from_ranks(own, f"the hashes of checkpoint {step}")
-                world.run_on_first(move, f"the end of checkpoint {step}")
+                world.run_on_rank_zero(move, f"the end of checkpoint {step}")
             except BaseException:
                 self._discard(new)
                 raise
@@ -110,7 +110,7 @@ class Checkpoints:
 
     def latest(self) -> tuple[int, Path] | None:
         """Find the newest intact checkpoint; damaged ones are skipped with a warning."""
-        return get_world().run_on_first(self._latest, "the newest checkpoint")
+        return get_world().run_on_rank_zero(self._latest, "the newest checkpoint")
 
     def _latest(self) -> tuple[int, Path] | None:
         for step in reversed(self.steps()):
@@ -120,13 +120,13 @@ class Checkpoints:
 
     def mark_best(self, step: int) -> None:
         """Mark the checkpoint to keep until another is better."""
-        if get_world().is_first:
+        if get_world().is_rank_zero:
             assert step in self.steps(), f"step {step} has no checkpoint to call the best"
             write_json(self.folder / "best.json", {"step": step})
 
     def best(self) -> tuple[int, Path] | None:
         """Find the checkpoint marked best; None if none is, or if it is damaged."""
-        return get_world().run_on_first(self._best, "the best checkpoint")
+        return get_world().run_on_rank_zero(self._best, "the best checkpoint")
 
     def _best(self) -> tuple[int, Path] | None:
         step = self._best_step()
@@ -152,7 +152,7 @@ class Checkpoints:
 
     def delete_older(self, saved: int) -> None:
         """Delete what is older than the newest up to `saved`, other than the best."""
-        if get_world().is_first:
+        if get_world().is_rank_zero:
             kept = [step for step in self.steps() if step <= saved][-self._keep_last :]
             with write_errors(self.folder):
                 for step in self.steps():

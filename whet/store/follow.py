@@ -48,14 +48,14 @@ def open_run(
         nonlocal store
         store = RunStore.open(folder, config, origin, resume=resume, ignore=ignore)
 
-    world.run_on_first(start, f"the run in {folder.name}")
+    world.run_on_rank_zero(start, f"the run in {folder.name}")
     return store or ReadOnlyRun(folder, lock=None)
 
 
 @contextmanager
 def one_writer(folder: Path) -> Iterator[None]:
     """Lock a folder, on the first rank, against other commands."""
-    lock = Lock(folder) if get_world().is_first else None
+    lock = Lock(folder) if get_world().is_rank_zero else None
     try:
         yield
     finally:

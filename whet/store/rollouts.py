@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 
 from whet.errors import DataError
 from whet.store.files import atomic_path
-from whet.types import Completion, Finish, Group, Json, Problem, Role, Rollout, Score, Step, Verdict
+from whet.types import (
+    Author,
+    Completion,
+    FinishReason,
+    Group,
+    Json,
+    Problem,
+    Rollout,
+    Score,
+    Step,
+    Verdict,
+)
 
 T = TypeVar("T")
 Number = TypeVar("Number", bound=np.generic)
@@ -50,15 +61,15 @@ def _to_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
             texts[id(rollout.problem)] = json.dumps(rollout.problem.to_json(), ensure_ascii=False)
     return {
         "id": pa.array([r.id for r in rollouts], pa.string()),
-        "group": pa.array([r.group for r in rollouts], pa.string()),
+        "group": pa.array([r.group_id for r in rollouts], pa.string()),
         "problem": _texts_column(texts[id(r.problem)] for r in rollouts),
-        "role": _texts_column(r.role for r in rollouts),
+        "role": _texts_column(r.author for r in rollouts),
         "model": _texts_column(r.model for r in rollouts),
         "prompt_tokens": _list_column([r.prompt_tokens for r in rollouts], np.int32),
         "tokens": _list_column([c.tokens for c in completions], np.int32),
         "logprobs": _list_column([c.logprobs for c in completions], np.float32),
-        "finish": _texts_column(c.finish for c in completions),
-        "version": pa.array([c.version for c in completions], pa.int64()),
+        "finish": _texts_column(c.finish_reason for c in completions),
+        "version": pa.array([c.policy_version for c in completions], pa.int64()),
         "text": pa.array([r.text for r in rollouts], pa.string()),
         "verdict": _texts_column(s.verdict if s else None for s in scores),
         "parts": _texts_column(json.dumps(dict(s.parts)) if s else None for s in scores),
@@ -73,10 +84,10 @@ def _to_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
 
 def _from_table(table: pa.Table) -> list[Rollout]:
     plain = {name: table.column(name).to_pylist() for name in PLAIN_COLUMNS}
-    roles = _require(_read_texts(table, "role", Role), "role")
+    roles = _require(_read_texts(table, "role", Author), "role")
     problems = _require(_read_texts(table, "problem", _parse_problem), "problem")
     steps = _require(_read_texts(table, "steps", _parse_steps), "steps")
-    finishes = _require(_read_texts(table, "finish", Finish), "finish")
+    finishes = _require(_read_texts(table, "finish", FinishReason), "finish")
     prompts = _read_arrays(table, "prompt_tokens", np.int32)
     tokens = _read_arrays(table, "tokens", np.int32)
     logprobs = _read_arrays(table, "logprobs", np.float32)
@@ -84,16 +95,16 @@ def _from_table(table: pa.Table) -> list[Rollout]:
     return [
         Rollout(
             id=plain["id"][i],
-            group=plain["group"][i],
+            group_id=plain["group"][i],
             problem=problems[i],
-            role=roles[i],
+            author=roles[i],
             model=plain["model"][i],
             prompt_tokens=prompts[i],
             completion=Completion(
                 tokens=tokens[i],
                 logprobs=logprobs[i],
-                finish=finishes[i],
-                version=plain["version"][i],
+                finish_reason=finishes[i],
+                policy_version=plain["version"][i],
             ),
             text=plain["text"][i],
             score=scores[i],

@@ -43,7 +43,7 @@ class Task(Protocol):
         return f"<task {self.name}>"
 
     @property
-    def seconds(self) -> float:
+    def max_seconds(self) -> float:
         """The longest that grading one answer takes by the task's own clock, 0 where it has none.
 
         Grading processes are given longer than this, whatever their own limit is.
@@ -78,7 +78,7 @@ class Task(Protocol):
         """Ask the same problem another way, with the same id and answer, if there is one."""
         return problem
 
-    def warm(self) -> None:
+    def preload(self) -> None:
         """Load what grading needs; called once, before workers are forked."""
         return
 

@@ -58,14 +58,14 @@ class Verify(ConfiguredTask):
     config: VerifyConfig
 
     def problems(self, split: Split) -> Iterable[Problem]:
-        """List none: `mint` makes them of solutions."""
+        """List none: `make_problem` makes them of solutions."""
         return ()
 
     def steps(self, rollout: Rollout) -> list[Span]:
         """Find the steps of a solution, with their offsets in its text."""
         return steps_of(rollout.text[:MAX_CHARS], self.config.layout)
 
-    def mint(self, rollout: Rollout) -> Problem | None:
+    def make_problem(self, rollout: Rollout) -> Problem | None:
         """Ask for the verdict on a solution, under its id as `source_id`.
 
         None where there is nothing to judge: no step or too many, or a grader that failed on it.

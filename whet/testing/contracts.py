@@ -21,7 +21,7 @@ from whet.algos.objectives import (
 )
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
-from whet.engine.base import Detokenize, Engine, Request, Sampling
+from whet.engine.base import Detokenize, Engine, Request, SamplingParams
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.tasks.base import Task
@@ -33,7 +33,7 @@ from whet.train.policy import LOCAL, LearnerFactory
 from whet.types import (
     SPLITS,
     Completion,
-    Finish,
+    FinishReason,
     Floats,
     Metrics,
     Problem,
@@ -63,7 +63,7 @@ def check_engine(
     `check_exact` in `whet/train/selftest.py` compares its log-probabilities with a learner's.
     """
     engine.load_weights(weights, 0)
-    requests = _requests(prompts, Sampling(max_tokens=max_tokens))
+    requests = _requests(prompts, SamplingParams(max_tokens=max_tokens))
     first = _generate(engine, requests)
     for id, completion in first.items():
         _check_completion(id, completion, max_tokens)
@@ -138,7 +138,7 @@ def check_task(task: Task, *, problems_per_split: int = 25, seed: int = 0) -> No
 SEEDS = 3
 
 
-def _requests(prompts: Sequence[Tokens], sampling: Sampling) -> list[Request]:
+def _requests(prompts: Sequence[Tokens], sampling: SamplingParams) -> list[Request]:
     return [
         Request(id=f"{index}/{number}", prompt=prompt, sampling=sampling, seed=10 * index + number)
         for index, prompt in enumerate(prompts)
@@ -165,7 +165,7 @@ def _check_completion(id: str, completion: Completion, max_tokens: int) -> None:
     assert np.isfinite(logprobs).all() and (logprobs <= 0).all(), (
         f"request {id} has log-probabilities {logprobs.tolist()}, expected numbers up to 0"
     )
-    assert completion.finish == Finish.STOP or len(tokens) == max_tokens, (
+    assert completion.finish_reason == FinishReason.STOP or len(tokens) == max_tokens, (
         f"request {id} ended after {len(tokens)} of {max_tokens} tokens, but not by a stop token"
     )
 
@@ -184,7 +184,7 @@ def _check_greedy(
     engine: Engine, prompts: Sequence[Tokens], first: Mapping[str, Completion], max_tokens: int
 ) -> dict[str, Completion]:
     """At temperature 0 the most likely token is taken, whatever the seed."""
-    requests = _requests(prompts, Sampling(max_tokens=max_tokens, temperature=0.0))
+    requests = _requests(prompts, SamplingParams(max_tokens=max_tokens, temperature=0.0))
     greedy = _generate(engine, requests)
     for id, completion in greedy.items():
         _check_completion(id, completion, max_tokens)
@@ -204,7 +204,7 @@ def _check_truncation(
 ) -> None:
     """Check that only the most likely token is drawn where truncation leaves no other."""
     for setting in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 0.9999}):
-        sampling = Sampling.model_validate({"max_tokens": max_tokens, **setting})
+        sampling = SamplingParams.model_validate({"max_tokens": max_tokens, **setting})
         try:
             truncated = _generate(engine, _requests(prompts, sampling))
         except EngineError:
@@ -227,7 +227,7 @@ def _check_stop_strings(
     stop = texts[len(texts) // 2][-1:]
     assert stop, "the most likely tokens of the first prompt have no text; take another prompt"
     expected = greedy.tokens[: 1 + next(n for n, text in enumerate(texts) if stop in text)]
-    sampling = Sampling(max_tokens=len(greedy.tokens), temperature=0.0, stop=(stop,))
+    sampling = SamplingParams(max_tokens=len(greedy.tokens), temperature=0.0, stop=(stop,))
     try:
         completion = _generate(engine, _requests([prompt], sampling))["0/0"]
     except EngineError:
@@ -236,7 +236,9 @@ def _check_stop_strings(
         f"with the stop string {stop!r} the tokens are {completion.tokens.tolist()}, expected "
         f"{expected.tolist()}: the text of the last one completes the string"
     )
-    assert completion.finish == Finish.STOP, f"finish is {completion.finish} after a stop string"
+    assert completion.finish_reason == FinishReason.STOP, (
+        f"finish is {completion.finish_reason} after a stop string"
+    )
 
 
 def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) -> None:
@@ -247,7 +249,7 @@ def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) 
             yield Request(
                 id=str(number),
                 prompt=prompts[number % len(prompts)],
-                sampling=Sampling(max_tokens=max_tokens),
+                sampling=SamplingParams(max_tokens=max_tokens),
                 seed=number,
             )
         raise AssertionError("requests are pulled as slots fall free; 100,000 were read at once")
@@ -263,14 +265,14 @@ def _check_context(engine: Engine, prompt: Tokens) -> None:
     that no vocabulary has is refused."""
 
     def generate(tokens: Tokens) -> list[tuple[str, Completion]]:
-        request = Request(id="odd", prompt=tokens, sampling=Sampling(max_tokens=8), seed=0)
+        request = Request(id="odd", prompt=tokens, sampling=SamplingParams(max_tokens=8), seed=0)
         return list(engine.generate([request]))
 
-    ((_, completion),) = generate(np.resize(prompt, engine.context - 1))
+    ((_, completion),) = generate(np.resize(prompt, engine.max_model_len - 1))
     assert len(completion.tokens) == 1, "prompt and completion together fit the context"
     refused = {
         "no tokens": np.resize(prompt, 0),
-        "as many tokens as the context": np.resize(prompt, engine.context),
+        "as many tokens as the context": np.resize(prompt, engine.max_model_len),
         "a token below 0": np.array([-1], dtype=np.int32),
         "a token beyond the vocabulary": np.array([np.iinfo(np.int32).max], dtype=np.int32),
     }
@@ -286,8 +288,8 @@ def _check_version(engine: Engine, request: Request) -> None:
     for version in (7, 8):
         engine.load_weights([], version)
         ((_, completion),) = engine.generate([request])
-        assert completion.version == version, (
-            f"a completion is of version {completion.version} after load_weights(..., {version})"
+        assert completion.policy_version == version, (
+            f"a completion is of version {completion.policy_version} after load_weights(..., {version})"
         )
 
 
@@ -361,7 +363,9 @@ def _learner(
     learners: LearnerFactory, *, is_value: bool = False
 ) -> tuple[Transformer | ValueModel, Learner]:
     model = ValueModel(tiny_model()) if is_value else tiny_model()
-    return model, learners.make_learner(model, TrainConfig(lr=LR, warmup=0), steps=4, memory=None)
+    return model, learners.make_learner(
+        model, TrainConfig(lr=LR, warmup_steps=0), steps=4, memory=None
+    )
 
 
 def _check_arrays(arrays: Sequence[Floats], expected: Sequence[Floats], name: str) -> None:

@@ -8,12 +8,12 @@ from whet.data.examples import Example
 from whet.tasks.base import Task
 from whet.types import (
     SPLITS,
+    Author,
     Completion,
-    Finish,
+    FinishReason,
     Group,
     Message,
     Problem,
-    Role,
     Rollout,
     Score,
     Split,
@@ -35,7 +35,7 @@ def example(
     tokens = np.random.default_rng(seed).integers(0, 50, size=length).astype(np.int32)
     return Example(
         tokens=tokens,
-        start=start,
+        response_start=start,
         group_id="g",
         rollout_id=f"r{seed}",
         loss_weight=loss_weight,
@@ -65,7 +65,7 @@ def rollout(
     number: int = 0,
     tokens: Sequence[int] = (5, 6, 7),
     prompt: Sequence[int] = (1, 2),
-    finish: Finish = Finish.STOP,
+    finish: FinishReason = FinishReason.STOP,
     problem: Problem | None = None,
     text: str = "3",
 ) -> Rollout:
@@ -74,16 +74,16 @@ def rollout(
     logprobs = -0.1 * np.arange(1, len(tokens) + 1, dtype=np.float32)
     return Rollout(
         id=f"{problem.id}:0/{number}",
-        group=f"{problem.id}:0",
+        group_id=f"{problem.id}:0",
         problem=problem,
-        role=Role.SOLVER,
+        author=Author.SOLVER,
         model="tiny",
         prompt_tokens=np.array(prompt, dtype=np.int32),
         completion=Completion(
             tokens=np.array(tokens, dtype=np.int32),
             logprobs=logprobs.astype(np.float32),
-            finish=finish,
-            version=0,
+            finish_reason=finish,
+            policy_version=0,
         ),
         text=text,
         score=score,

@@ -36,4 +36,4 @@ def tiny_model(
 def tiny_policy(*, seed: int = 0, slots: int = 16) -> Policy:
     pieces = tiny_tokenizer()
     model = tiny_model(tied=True, vocab_size=pieces.vocab_size, seed=seed)
-    return build_policy(model, pieces, NativeConfig(slots=slots), name="tiny")
+    return build_policy(model, pieces, NativeConfig(max_num_seqs=slots), name="tiny")

@@ -23,7 +23,7 @@ from whet.config import Config
 from whet.errors import ConfigError
 from whet.types import (
     RAISED,
-    Finish,
+    FinishReason,
     Group,
     Metrics,
     Problem,
@@ -160,7 +160,9 @@ def measure_rollouts(groups: Sequence[Group]) -> dict[str, float]:
         "score/unscored": float(len(rollouts) - len(graded)),
         "score/raised": float(sum(score.note.startswith(RAISED) for score in graded)),
         "length/mean": fmean(len(r.completion.tokens) for r in rollouts),
-        "length/unfinished": fmean(r.completion.finish == Finish.LENGTH for r in rollouts),
+        "length/unfinished": fmean(
+            r.completion.finish_reason == FinishReason.LENGTH for r in rollouts
+        ),
         "groups/equal": fmean(all_equal(rewards_of(group)) for group in groups),
     }
     for name in sorted({name for score in graded for name in score.parts}):
@@ -242,12 +244,12 @@ def open_trackers(
     """Open the trackers of a run; the console shows the metrics in `columns` under their labels."""
     trackers: list[Tracker] = [JsonlTracker(run)]
     trackers.append(ConsoleTracker(columns, every=every, console=console))
-    sinks = cfg.sinks if get_world().is_first else ()
+    sinks = cfg.sinks if get_world().is_rank_zero else ()
     if "tensorboard" in sinks:
         trackers.append(TensorBoardTracker(run))
     if "wandb" in sinks:
         trackers.append(WandbTracker(run, cfg.project))
-    tracker = Trackers(trackers if get_world().is_first else [])
+    tracker = Trackers(trackers if get_world().is_rank_zero else [])
     try:
         yield tracker
     finally:

@@ -37,7 +37,7 @@ def save_training(
     """
     policy.save(folder)
     learner.save(folder)
-    if get_world().is_first:
+    if get_world().is_rank_zero:
         (folder / STATE).write_text(json.dumps(state | {"optimizer_steps": learner.num_steps}))
     for name, (other_policy, other_learner) in (others or {}).items():
         other_folder = folder / OTHERS / name

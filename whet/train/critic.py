@@ -33,24 +33,24 @@ class CriticConfig(Config):
     clip: float | None = Field(default=0.2, gt=0.0)
     """How far a value may move within a step of several mini-batches before its gradient stops
     (PPO); none is no bound."""
-    head_start: int = Field(default=0, ge=0)
+    warmup_steps: int = Field(default=0, ge=0)
     """Steps at the start in which only the critic learns, since its first values are useless to the
     policy."""
 
 
 class Critic:
-    """Values of response tokens, and the learner that fits them, `minibatches` updates a step."""
+    """Values of response tokens, and the learner that fits them, `num_minibatches` updates a step."""
 
-    def __init__(self, learner: Learner, cfg: CriticConfig, *, minibatches: int = 1) -> None:
+    def __init__(self, learner: Learner, cfg: CriticConfig, *, num_minibatches: int = 1) -> None:
         self.learner = learner
         self.cfg = cfg
-        self.minibatches = minibatches
+        self.num_minibatches = num_minibatches
         self.num_updates = 0
 
     @property
     def is_warming_up(self) -> bool:
         """Whether the critic is still in its head start, after as many updates as it has had."""
-        return self.num_updates <= self.cfg.head_start
+        return self.num_updates <= self.cfg.warmup_steps
 
     def update(self, examples: Sequence[Example], *, seed: int) -> Metrics:
         """Take an optimiser step per mini-batch towards the targets, averaged over tokens."""
@@ -61,7 +61,7 @@ class Critic:
         )
         if not examples:
             return {}
-        batches = split_minibatches(examples, self.minibatches, stream(seed, "critic"))
+        batches = split_minibatches(examples, self.num_minibatches, stream(seed, "critic"))
         collected = [self._step(set_loss_weights(batch, token_mean)) for batch in batches]
         self.num_updates += 1
         return average_metrics(collected) | {
@@ -103,20 +103,20 @@ def build_critic(
     """Make a critic from the policy's starting model, if the algorithm needs one."""
     if not algo.needs_values:
         return None
-    if cfg.head_start >= steps:
+    if cfg.warmup_steps >= steps:
         raise ConfigError(
-            f"critic.head_start = {cfg.head_start} leaves the policy none of {steps} steps; "
+            f"critic.warmup_steps = {cfg.warmup_steps} leaves the policy none of {steps} steps; "
             "lower it"
         )
     learner = policy.make_value_learner(
-        train.model_copy(update={"lr": cfg.lr}), steps=steps * algo.minibatches
+        train.model_copy(update={"lr": cfg.lr}), steps=steps * algo.num_minibatches
     )
-    return Critic(learner, cfg, minibatches=algo.minibatches)
+    return Critic(learner, cfg, num_minibatches=algo.num_minibatches)
 
 
 def count_policy_steps(algo: Algorithm, cfg: CriticConfig, steps: int) -> int:
     """Count the policy's optimiser steps, which exclude the critic's head start."""
-    return (steps - cfg.head_start if algo.needs_values else steps) * algo.minibatches
+    return (steps - cfg.warmup_steps if algo.needs_values else steps) * algo.num_minibatches
 
 
 def add_values(examples: Sequence[Example], critic: Critic) -> list[Example]:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from whet.algos.losses import LossWeights, TokenTerms
+from whet.algos.losses import LossInputs, LossWeights
 from whet.algos.objectives import Objective, TokenLoss, ValueObjective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
 from whet.environment import keep_freed_memory
@@ -141,7 +141,7 @@ class ValueModel(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
         hidden_TH = self.body(batch.tokens_T, batch.positions_T, attend)
-        hidden_MH = hidden_TH[batch.source_M].float()
+        hidden_MH = hidden_TH[batch.predictor_M].float()
         return F.linear(hidden_MH, self.head.weight, self.head.bias)[:, 0]
 
     def save(self, folder: Path) -> None:
@@ -185,7 +185,7 @@ class LocalLearner(Learner):
         return Optimizer(model, self.cfg)
 
     def reserve_memory(self, examples: Sequence[Example]) -> None:
-        layers = self.model.cfg.num_layers if self.cfg.checkpointing == "on" else 0
+        layers = self.model.cfg.num_layers if self.cfg.gradient_checkpointing == "on" else 0
         if self.memory is not None:
             layers = self.memory.reserve(self.model, self.optimizer, examples)
         self.model.num_checkpointed = layers
@@ -197,7 +197,7 @@ class LocalLearner(Learner):
         return self.add_gradients(
             (
                 [examples[index] for index in indices]
-                for indices in micro_batches(self.model, examples, self.cfg.micro_tokens)
+                for indices in micro_batches(self.model, examples, self.cfg.micro_batch_tokens)
             ),
             objective,
         )
@@ -258,10 +258,12 @@ class LocalLearner(Learner):
         self.optimizer.zero_grad()
 
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
-        return compute_logprobs(self.model, examples, self.cfg.micro_tokens)
+        return compute_logprobs(self.model, examples, self.cfg.micro_batch_tokens)
 
     def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
-        return compute_per_token(self.model, examples, self.cfg.micro_tokens, self.forward_values)
+        return compute_per_token(
+            self.model, examples, self.cfg.micro_batch_tokens, self.forward_values
+        )
 
     def forward_values(self, batch: Batch) -> Tensor:
         """Compute the value at each target, with a gradient."""
@@ -291,9 +293,9 @@ def _add(values: Iterable[Tensor]) -> float:
     return float(sum(values))
 
 
-def token_terms(batch: Batch, logprob_M: Tensor, entropy_M: Tensor) -> TokenTerms:
+def token_terms(batch: Batch, logprob_M: Tensor, entropy_M: Tensor) -> LossInputs:
     """Join the output of a model with the quantities of its packed batch."""
-    return TokenTerms(
+    return LossInputs(
         logprob_M=logprob_M,
         entropy_M=entropy_M,
         advantage_M=batch.advantage_M,
@@ -336,7 +338,7 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
     if batch.tokens_T.is_cuda or model.device.type in TRITON_DEVICES:
         attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
         hidden_TH: Tensor = model(batch.tokens_T, batch.positions_T, attend)
-        return hidden_TH[batch.source_M]
+        return hidden_TH[batch.predictor_M]
     merged = merge_prefixes(batch.tokens_T.numpy(), batch.lengths_S.numpy())
     first_U, node_T, node_SC, cell_U = map(
         torch.from_numpy, (merged.first_U, merged.node_T, merged.node_SC, merged.cell_U)
@@ -344,15 +346,15 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
     hidden_UH: Tensor = model(
         batch.tokens_T[first_U], batch.positions_T[first_U], SharedPrefixAttention(node_SC, cell_U)
     )
-    return hidden_UH.index_select(0, node_T[batch.source_M])
+    return hidden_UH.index_select(0, node_T[batch.predictor_M])
 
 
 def compute_logprobs(
-    model: Transformer, examples: Sequence[Example], micro_tokens: int
+    model: Transformer, examples: Sequence[Example], micro_batch_tokens: int
 ) -> list[Floats]:
     """Compute the log-probabilities of each example's response tokens, in the order given."""
     return compute_per_token(
-        model, examples, micro_tokens, lambda batch: forward_logprobs(model, batch)[0]
+        model, examples, micro_batch_tokens, lambda batch: forward_logprobs(model, batch)[0]
     )
 
 
@@ -360,11 +362,11 @@ def compute_logprobs(
 def compute_per_token(
     model: Transformer,
     examples: Sequence[Example],
-    micro_tokens: int,
+    micro_batch_tokens: int,
     forward: Callable[[Batch], Tensor],
 ) -> list[Floats]:
     """Apply `forward` to micro-batches, and return its value per response token of each example."""
-    groups = micro_batches(model, examples, micro_tokens)
+    groups = micro_batches(model, examples, micro_batch_tokens)
     arrays = compute_micro_batches(model, examples, groups, forward)
     return [arrays[index] for index in range(len(examples))]
 

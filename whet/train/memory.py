@@ -42,26 +42,26 @@ class DeviceMemory:
         cfg = optimizer.cfg
         layers = model.cfg.num_layers
         tokens = sum(len(example.tokens) for example in examples)
-        size = min(cfg.micro_tokens, max(tokens, 1))
+        size = min(cfg.micro_batch_tokens, max(tokens, 1))
         cost = Cost(cfg=model.cfg, width=model.dtype.itemsize)
         trained = sum(param.numel() for param in optimizer.params.values())
 
         def need(checkpointed: int) -> float:
             held = update_bytes(
                 cost,
-                micro_tokens=size,
+                micro_batch_tokens=size,
                 passes=math.ceil(tokens / size),
                 checkpointed=checkpointed,
                 trained=trained,
             )
             return (sum(held.values()) + optimizer.unallocated_bytes) / MEMORY_FRACTION
 
-        at_least = layers if cfg.checkpointing == "on" else 0
+        at_least = layers if cfg.gradient_checkpointing == "on" else 0
         if need(at_least) > self._free():
             for engine in self.engines:
                 engine.sleep()
         return layers_to_checkpoint(
-            need, free=self._free(), layers=layers, checkpointing=cfg.checkpointing
+            need, free=self._free(), layers=layers, checkpointing=cfg.gradient_checkpointing
         )
 
     def _ask_device(self) -> float:

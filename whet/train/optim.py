@@ -29,12 +29,12 @@ class TrainConfig(Config):
 
     lr: float = Field(default=1e-5, gt=0.0)
     """Peak learning rate."""
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Learning rate after warm-up: constant, or falling to `final_lr` linearly or as a half
     cosine."""
     final_lr: float = Field(default=0.0, ge=0.0)
     """Learning rate at the last step, where the schedule falls."""
-    warmup: int = Field(default=0, ge=0)
+    warmup_steps: int = Field(default=0, ge=0)
     """Steps over which the rate rises from zero."""
     weight_decay: float = Field(default=0.0, ge=0.0)
     """Decoupled weight decay; norms and biases have none."""
@@ -44,24 +44,24 @@ class TrainConfig(Config):
     """Adam's decay of the mean of squared gradients."""
     eps: float = Field(default=1e-8, gt=0.0)
     """Added to the root of Adam's second moment before dividing by it."""
-    clip: float = Field(default=1.0, gt=0.0)
+    max_grad_norm: float = Field(default=1.0, gt=0.0)
     """Largest norm of the whole gradient."""
     learner: str = "auto"
     """Where models train: local is one device, fsdp is all ranks, with the weights in shards; auto
     is fsdp where there are several ranks; my_learner.py:Factory is one of your own."""
-    micro_tokens: int = Field(default=16384, ge=1)
+    micro_batch_tokens: int = Field(default=16384, ge=1)
     """Largest grid (rows times longest row) of one forward pass; it changes memory and speed, never
     the result."""
     dtype: Dtype = "auto"
     """Compute type; masters and moments are float32. auto is bfloat16 on a GPU and float32
     elsewhere."""
-    offload: bool = False
+    offload_optimizer: bool = False
     """Keep masters and moments in host memory: 12 bytes per weight less on a GPU, and slower
     steps."""
     offload_reference: bool = False
     """Keep the starting policy of a KL, or a teacher, in host memory between its forward
     passes."""
-    checkpointing: Literal["auto", "on", "off"] = "auto"
+    gradient_checkpointing: Literal["auto", "on", "off"] = "auto"
     """Recompute layers in the backward pass: all of them, none, or as many as it takes for an
     update to fit on the GPU. It changes memory and speed, never the result."""
     deterministic: bool = False
@@ -70,7 +70,7 @@ class TrainConfig(Config):
 
     def without_effect(self) -> dict[str, str]:
         reason = 'schedule = "constant" stays at lr'
-        return {"final_lr": reason} if self.schedule == "constant" else {}
+        return {"final_lr": reason} if self.lr_schedule == "constant" else {}
 
 
 def optimizer_files(folder: Path) -> list[Path]:
@@ -84,17 +84,17 @@ def optimizer_files(folder: Path) -> list[Path]:
 def learning_rate(cfg: TrainConfig, step: int, steps: int, *, factor: float = 1.0) -> float:
     """Compute the rate of optimiser step `step`, from 0, of `steps`; `factor` scales it.
 
-    >>> learning_rate(TrainConfig(lr=1.0, warmup=2, schedule="linear"), 0, 12)
+    >>> learning_rate(TrainConfig(lr=1.0, warmup_steps=2, lr_schedule="linear"), 0, 12)
     0.5
     """
     peak = cfg.lr * factor
     final = cfg.final_lr * factor
-    if step < cfg.warmup:
-        return peak * (step + 1) / cfg.warmup
-    if cfg.schedule == "constant":
+    if step < cfg.warmup_steps:
+        return peak * (step + 1) / cfg.warmup_steps
+    if cfg.lr_schedule == "constant":
         return peak
-    progress = min(1.0, (step - cfg.warmup) / max(1, steps - cfg.warmup))
-    left = 1 - progress if cfg.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
+    progress = min(1.0, (step - cfg.warmup_steps) / max(1, steps - cfg.warmup_steps))
+    left = 1 - progress if cfg.lr_schedule == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
     return final + (peak - final) * left
 
 
@@ -112,7 +112,7 @@ class Optimizer:
         self.moments: dict[str, Moments] = {}
         self._gradients: dict[str, Tensor] = {}
         device = next(iter(self.params.values())).device
-        self._streamer = StateStreamer(device) if cfg.offload else None
+        self._streamer = StateStreamer(device) if cfg.offload_optimizer else None
         for name, param in self.params.items():
             if self.masters[name] is not param:
                 hook = _accumulate_into(self._gradients, name)
@@ -138,7 +138,9 @@ class Optimizer:
                 "and --resume "
                 "from the last checkpoint"
             )
-        torch._foreach_mul_(list(gradients.values()), min(1.0, self.cfg.clip / (norm + 1e-6)))
+        torch._foreach_mul_(
+            list(gradients.values()), min(1.0, self.cfg.max_grad_norm / (norm + 1e-6))
+        )
         offloaded = [name for name in gradients if self._is_offloaded(self.params[name])]
         resident = [name for name in gradients if name not in offloaded]
         for names in (
@@ -295,7 +297,7 @@ class Optimizer:
         return torch.zeros(param.shape, dtype=torch.float32, device=param.device)
 
     def _is_offloaded(self, param: Tensor) -> bool:
-        return self.cfg.offload and param.numel() >= MIN_OFFLOADED
+        return self.cfg.offload_optimizer and param.numel() >= MIN_OFFLOADED
 
 
 def _accumulate_into(gradients: dict[str, Tensor], name: str) -> Callable[[Tensor], None]:

@@ -56,7 +56,7 @@ class LearnerFactory(Protocol):
         """Wrap a frozen model; weights in `offloaded` wait in host memory."""
 
 
-class LocalLearners(LearnerFactory):
+class LocalLearnerFactory(LearnerFactory):
     """Runs each model on the device where it is."""
 
     def make_learner(
@@ -72,11 +72,11 @@ class LocalLearners(LearnerFactory):
     def make_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> LogprobModel:
-        return FrozenModel(model, cfg.micro_tokens, offloaded=offloaded)
+        return FrozenModel(model, cfg.micro_batch_tokens, offloaded=offloaded)
 
 
-class FSDPLearners(LearnerFactory):
-    """Runs each model over all ranks, in shards (`whet/train/rank_learner.py`)."""
+class FSDPLearnerFactory(LearnerFactory):
+    """Runs each model over all ranks, in shards (`whet/train/fsdp_learner.py`)."""
 
     def make_learner(
         self,
@@ -87,20 +87,20 @@ class FSDPLearners(LearnerFactory):
         memory: DeviceMemory | None,
     ) -> Learner:
         # One process needs none of it.
-        from whet.train.rank_learner import RankLearner  # noqa: PLC0415
+        from whet.train.fsdp_learner import FSDPLearner  # noqa: PLC0415
 
-        return RankLearner(model, cfg, steps=steps, memory=memory)
+        return FSDPLearner(model, cfg, steps=steps, memory=memory)
 
     def make_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> LogprobModel:
-        from whet.train.rank_learner import FrozenShardedModel  # noqa: PLC0415
+        from whet.train.fsdp_learner import FrozenShardedModel  # noqa: PLC0415
 
-        return FrozenShardedModel(model, cfg.micro_tokens, offload=bool(offloaded))
+        return FrozenShardedModel(model, cfg.micro_batch_tokens, offload=bool(offloaded))
 
 
-LOCAL = LocalLearners()
-LEARNERS: dict[str, LearnerFactory] = {"local": LOCAL, "fsdp": FSDPLearners()}
+LOCAL = LocalLearnerFactory()
+LEARNERS: dict[str, LearnerFactory] = {"local": LOCAL, "fsdp": FSDPLearnerFactory()}
 """Learner factories by the name in `TrainConfig.learner`: the one place that knows them all."""
 
 
@@ -180,7 +180,7 @@ class Policy:
     def save(self, folder: str | Path) -> None:
         """Write a Hugging Face folder, or one of adapters; ranks call it together."""
         save_trained(self.model, Path(folder), eos_tokens=sorted(self.chat.stop_tokens))
-        if get_world().is_first:
+        if get_world().is_rank_zero:
             self.tokenizer.save(Path(folder))
 
     def load(self, folder: Path) -> None:
@@ -222,10 +222,10 @@ class FrozenModel(LogprobModel):
     """
 
     def __init__(
-        self, model: Transformer, micro_tokens: int, *, offloaded: Sequence[nn.Parameter] = ()
+        self, model: Transformer, micro_batch_tokens: int, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> None:
         self.model = model
-        self.micro_tokens = micro_tokens
+        self.micro_batch_tokens = micro_batch_tokens
         self.device = model.device
         self.offloaded = list(offloaded)
         for weight in self.offloaded:
@@ -233,7 +233,7 @@ class FrozenModel(LogprobModel):
 
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         with self._on_device():
-            return compute_logprobs(self.model, examples, self.micro_tokens)
+            return compute_logprobs(self.model, examples, self.micro_batch_tokens)
 
     @contextmanager
     def _on_device(self) -> Iterator[None]:
@@ -273,10 +273,10 @@ def open_teacher(source: ModelSource, policy: Policy, cfg: TrainConfig) -> Logpr
             "cannot read its tokens; take a teacher of the same family"
         )
     longest = teacher.cfg.max_positions
-    if longest < policy.engine.context:
+    if longest < policy.engine.max_model_len:
         raise ConfigError(
             f"teacher.path = {source.path!r} reads {longest} tokens, fewer than the "
-            f"{policy.engine.context} of the policy; set engine.context to {longest} at most"
+            f"{policy.engine.max_model_len} of the policy; set engine.max_model_len to {longest} at most"
         )
     teacher.requires_grad_(False)
     offloaded = [*teacher.parameters()] if cfg.offload_reference else ()

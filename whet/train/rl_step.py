@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from whet.algos.advantages import Array, Baseline, whiten
+from whet.algos.advantages import Baseline, FloatArray, whiten
 from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import exceeds_limit, kl
 from whet.algos.settings import AlgoConfig
@@ -19,7 +19,7 @@ from whet.algos.verifier import blend_advantages
 from whet.data.examples import Example, split_minibatches, with_field
 from whet.errors import ConfigError
 from whet.rng import stream
-from whet.rollout.collect import GatherConfig
+from whet.rollout.collect import DynamicSamplingConfig
 from whet.track.metrics import Clock
 from whet.train.checkpoint import read_numbers
 from whet.train.critic import CriticConfig, add_values, build_critic, count_policy_steps
@@ -78,7 +78,7 @@ class RLTrainer:
         temperature: float,
         seed: int,
         progress: float = 0.0,
-        gather: GatherConfig | None = None,
+        dynamic_sampling: DynamicSamplingConfig | None = None,
         has_step_credit: bool = True,
         advantage_factors: Mapping[str, float] | None = None,
         clock: Clock | None = None,
@@ -90,7 +90,7 @@ class RLTrainer:
         """
         clock = clock or Clock()
         algo = self.algo if has_step_credit else replace(self.algo, step_credit=None)
-        selection = select_rollouts(groups, algo, gather)
+        selection = select_rollouts(groups, algo, dynamic_sampling)
         examples = to_examples(selection, temperature=temperature)
         self.learner.reserve_memory(examples)
         with clock.measure("score"):
@@ -136,21 +136,21 @@ class Selection:
 
 
 def select_rollouts(
-    groups: Sequence[Group], algo: Algorithm, gather: GatherConfig | None = None
+    groups: Sequence[Group], algo: Algorithm, dynamic_sampling: DynamicSamplingConfig | None = None
 ) -> Selection:
     """Choose the rollouts a step trains on; nothing is left out anywhere else.
 
     Left out are groups of equal reward that were replaced by others, rollouts without a reward, and
     groups with a single rollout left where rollouts of a group are compared.
     """
-    gather = gather or GatherConfig()
+    dynamic_sampling = dynamic_sampling or DynamicSamplingConfig()
     fewest = 1 if algo.advantage is None else 2
     rewarded = [
         tuple(rollout for rollout in group if rollout.reward is not None)
-        for group in gather.choose_groups(groups)
+        for group in dynamic_sampling.choose_groups(groups)
     ]
     usable = [group for group in rewarded if len(group) >= fewest]
-    return Selection(groups=usable, masked=frozenset(gather.masked_ids(usable)))
+    return Selection(groups=usable, masked=frozenset(dynamic_sampling.masked_ids(usable)))
 
 
 def to_examples(selection: Selection, *, temperature: float) -> list[Example]:
@@ -163,8 +163,8 @@ def to_example(rollout: Rollout, temperature: float) -> Example:
     completion = rollout.completion
     return Example(
         tokens=np.concatenate([rollout.prompt_tokens, completion.tokens]),
-        start=len(rollout.prompt_tokens),
-        group_id=rollout.group,
+        response_start=len(rollout.prompt_tokens),
+        group_id=rollout.group_id,
         rollout_id=rollout.id,
         temperature=temperature or 1.0,
         sampling_logprob=completion.logprobs,
@@ -199,7 +199,7 @@ def assign_advantages(
             for group in selection.groups
         ]
         steps = [array for group in algo.step_credit(answers) for array in group]
-        alpha = algo.alpha(progress)
+        alpha = algo.step_credit_fraction(progress)
         credited = [
             _with_advantage(item, blend_advantages(_per_token(item), step, alpha))
             for item, step in zip(credited, steps, strict=True)
@@ -231,7 +231,9 @@ def _credit_outcome(
     return credited, [not all_equal(group) for group in totals for _ in group], baseline
 
 
-def _credit_tokens(example: Example, reward: float, penalty: Array, algo: Algorithm) -> Example:
+def _credit_tokens(
+    example: Example, reward: float, penalty: FloatArray, algo: Algorithm
+) -> Example:
     """Spread the reward, which belongs to the last token, over the tokens before it."""
     assert algo.token_advantage is not None
     if algo.needs_values and example.value is None:
@@ -249,7 +251,7 @@ def _credit_tokens(example: Example, reward: float, penalty: Array, algo: Algori
     )
 
 
-def _kl_penalty(example: Example, algo: Algorithm) -> Array:
+def _kl_penalty(example: Example, algo: Algorithm) -> FloatArray:
     """Compute the KL to the reference that is subtracted from the reward of each token."""
     if algo.kl_in_reward == 0:
         return np.zeros(example.num_targets)
@@ -263,11 +265,11 @@ def _kl_penalty(example: Example, algo: Algorithm) -> Array:
     return algo.kl_in_reward * kl(policy, reference, algo.kl_estimator).numpy()
 
 
-def _per_token(example: Example) -> Array:
+def _per_token(example: Example) -> FloatArray:
     return np.broadcast_to(np.asarray(example.advantage, dtype=np.float64), (example.num_targets,))
 
 
-def _with_advantage(example: Example, advantage: Array) -> Example:
+def _with_advantage(example: Example, advantage: FloatArray) -> Example:
     return replace(example, advantage=advantage.astype(np.float32))
 
 
@@ -282,8 +284,8 @@ def update_policy(
     if algo.needs_old_logprobs:
         examples = add_old_logprobs(examples, learner)
     collected: list[Metrics] = []
-    source = stream(seed, "minibatches") if algo.minibatches > 1 else None
-    batches = split_minibatches(examples, algo.minibatches, source)
+    source = stream(seed, "num_minibatches") if algo.num_minibatches > 1 else None
+    batches = split_minibatches(examples, algo.num_minibatches, source)
     num_skipped = 0
     for index, batch in enumerate(batches):
         live = [

@@ -8,7 +8,7 @@ import numpy as np
 
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
-from whet.engine.base import Request, Sampling
+from whet.engine.base import Request, SamplingParams
 from whet.rng import derive, numpy_stream
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
@@ -43,10 +43,12 @@ class Exactness:
         """Print the result and its consequence for training."""
         agreed = f"exact: engine and learner agree bit for bit on {self.num_tokens} tokens"
         outcome = agreed if self.is_exact else f"close: {self.summary}"
-        if cfg.minibatches == 1:
+        if cfg.num_minibatches == 1:
             return f"{outcome}; one mini-batch a step needs no old log-probabilities"
-        if cfg.old == "engine":
-            return f"{outcome}; the engine's log-probabilities are the old ones by algo.old"
+        if cfg.old_logprobs == "engine":
+            return (
+                f"{outcome}; the engine's log-probabilities are the old ones by algo.old_logprobs"
+            )
         if not self.is_exact:
             return f"{outcome}, so old log-probabilities are computed again"
         if lag > 0:
@@ -58,8 +60,8 @@ class Exactness:
 
         Rollouts that lag behind the present weights still need that pass.
         """
-        is_saved = self.is_exact and lag == 0 and cfg.minibatches > 1
-        return cfg.model_copy(update={"old": "engine"}) if is_saved else cfg
+        is_saved = self.is_exact and lag == 0 and cfg.num_minibatches > 1
+        return cfg.model_copy(update={"old_logprobs": "engine"}) if is_saved else cfg
 
 
 def check_exact(policy: Policy) -> Exactness:
@@ -68,12 +70,12 @@ def check_exact(policy: Policy) -> Exactness:
     It takes about a second.
     """
     size = policy.model.cfg.vocab_size
-    room = max(1, min(LONGEST_PROMPT, policy.engine.context - NEW_TOKENS))
+    room = max(1, min(LONGEST_PROMPT, policy.engine.max_model_len - NEW_TOKENS))
     requests = []
     for index in range(PROMPTS):
         source = numpy_stream(0, "exactness", index)
         prompt = source.integers(0, size, 1 + (room - 1) * (index + 1) // PROMPTS).astype(np.int32)
-        sampling = Sampling(max_tokens=NEW_TOKENS)
+        sampling = SamplingParams(max_tokens=NEW_TOKENS)
         requests.append(
             Request(
                 id=str(index), prompt=prompt, sampling=sampling, seed=derive(0, "exactness", index)
@@ -88,14 +90,16 @@ def compare_logprobs(policy: Policy, requests: Sequence[Request]) -> Exactness:
     examples = [
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
-            start=len(request.prompt),
+            response_start=len(request.prompt),
             group_id="",
             rollout_id=request.id,
             temperature=request.sampling.temperature or 1.0,
         )
         for request in requests
     ]
-    frozen = policy.learners.make_frozen_model(policy.model, TrainConfig(micro_tokens=MICRO_TOKENS))
+    frozen = policy.learners.make_frozen_model(
+        policy.model, TrainConfig(micro_batch_tokens=MICRO_TOKENS)
+    )
     ours = np.concatenate(frozen.compute_logprobs(examples))
     theirs = np.concatenate([done[request.id].logprobs for request in requests])
     return Exactness(

@@ -201,7 +201,7 @@ class RankOptimizer(Optimizer):
         rank = self.world.rank
         tensors = gather_own_tensors(files, lambda key: self._gather(key, own[key]), rank=rank)
         write_files(file.parent, files, tensors, rank=rank)
-        if self.world.is_first:
+        if self.world.is_rank_zero:
             write_index(file.parent, files)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -77,9 +77,9 @@ def forward_targets(
     hidden_TH: Tensor = model(
         F.pad(batch.tokens_T, padding)[own], F.pad(batch.positions_T, padding)[own], attend
     )
-    mine_M = torch.nonzero(batch.source_M // part == rank)[:, 0]
-    values = apply_head(hidden_TH[batch.source_M[mine_M] - rank * part], mine_M)
-    gathered: Tensor = _GatherTargets.apply(values, mine_M, len(batch.source_M), group)
+    mine_M = torch.nonzero(batch.predictor_M // part == rank)[:, 0]
+    values = apply_head(hidden_TH[batch.predictor_M[mine_M] - rank * part], mine_M)
+    gathered: Tensor = _GatherTargets.apply(values, mine_M, len(batch.predictor_M), group)
     return gathered
 
 

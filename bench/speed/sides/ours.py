@@ -19,7 +19,7 @@ from whet.algos.advantages import zscore  # noqa: E402
 from whet.algos.algorithm import build_algorithm  # noqa: E402
 from whet.algos.settings import AlgoConfig  # noqa: E402
 from whet.data.examples import Example  # noqa: E402
-from whet.engine.base import Request, Sampling  # noqa: E402
+from whet.engine.base import Request, SamplingParams  # noqa: E402
 from whet.engine.native import NativeConfig, NativeEngine  # noqa: E402
 from whet.models.load import load_model  # noqa: E402
 from whet.models.transformer import Transformer  # noqa: E402
@@ -78,7 +78,7 @@ def update_round(spec: Spec, model: Transformer) -> Round:
     unscored = [
         Example(
             tokens=np.array(prompt + response, dtype=np.int32),
-            start=len(prompt),
+            response_start=len(prompt),
             group_id=str(index // work.samples),
             rollout_id=str(index),
             advantage=float(source.normal()),
@@ -155,7 +155,7 @@ def requests_of(spec: Spec, number: int) -> list[Request]:
         Request(
             id=str(index),
             prompt=prompts[index // work.samples],
-            sampling=Sampling(max_tokens=limit),
+            sampling=SamplingParams(max_tokens=limit),
             seed=number * work.num_requests + index,
         )
         for index, limit in enumerate(work.limits())
@@ -177,7 +177,7 @@ def credited(spec: Spec, requests: list[Request], done: dict[str, Completion]) -
 def example_of(request: Request, completion: Completion, advantage: float = 0.0) -> Example:
     return Example(
         tokens=np.concatenate([request.prompt, completion.tokens]),
-        start=len(request.prompt),
+        response_start=len(request.prompt),
         group_id="",
         rollout_id=request.id,
         sampling_logprob=completion.logprobs,

@@ -353,10 +353,10 @@ def test_an_answer_in_the_form_of_a_general_verifiers_prompt_is_wrong_unasked(fo
 
 def test_a_judge_that_is_not_there_is_noticed_before_the_first_answer() -> None:
     with _server(lambda *_: _chat("")) as (url, _):
-        Judge(JudgeConfig(endpoint=EndpointConfig(url=url))).warm()
+        Judge(JudgeConfig(endpoint=EndpointConfig(url=url))).preload()
     with pytest.raises(ConfigError, match=rf"the judge at {url} cannot be reached: .*refused"):
-        Judge(JudgeConfig(endpoint=EndpointConfig(url=url))).warm()
-    Judge().warm()
+        Judge(JudgeConfig(endpoint=EndpointConfig(url=url))).preload()
+    Judge().preload()
 
 
 def test_random_text_never_raises_and_is_never_right() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from whet.errors import DataError
-from whet.types import Json, Message, Problem, Speaker, Split, content_id
+from whet.types import Json, Message, MessageRole, Problem, Split, content_id
 
 BOXED = "Reason step by step and end with the final answer in \\boxed{}."
 """Added to a benchmark's own question: where the answer should be. The same for all benchmarks."""
@@ -17,7 +17,7 @@ INDEX = "__index_level_0__"
 """The column that pandas adds to Parquet for its own index."""
 IDS = ("unique_id", "ID", "id", "idx", "puzzle_id", "task_id", "question_id", "query_id", "qid")
 """Where a row's own id may be; the first that has one counts."""
-ROLES: dict[str, Speaker] = {
+ROLES: dict[str, MessageRole] = {
     "system": "system",
     "user": "user",
     "human": "user",

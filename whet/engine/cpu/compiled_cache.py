@@ -189,13 +189,15 @@ class CompiledCache(DenseCache):
             *map(ctypes.byref, (self.shape, self._cache, self._rows))
         ):
             if needed < 0:
-                raise EngineError("there is no memory left for a decode step; lower engine.slots")
+                raise EngineError(
+                    "there is no memory left for a decode step; lower engine.max_num_seqs"
+                )
             self.reserve_blocks(needed)
             self._cache = self._describe_cache()
 
     def _describe_rows(self, batch: InputBatch) -> _Rows:
         """Look addresses up once: the tensors of the rows never move."""
-        ints = batch.token_R, batch.count_R, batch.live_R, batch.first_R, batch.fetched_R
+        ints = batch.token_R, batch.count_R, batch.live_R, batch.prompt_end_R, batch.fetched_R
         tensors = *ints, batch.limit_R, batch.seed_R, batch.temperature_R, batch.output_RW
         arrays = self.slot_R, self.allocator.prompt_R, self.allocator.length_S
         addresses = *(x.data_ptr() for x in tensors), *(x.ctypes.data for x in arrays)

@@ -50,10 +50,10 @@ class CodeTask(FileTask):
     config: CodeConfig
 
     @property
-    def seconds(self) -> float:
+    def max_seconds(self) -> float:
         return 3 * self.config.limits.wall  # to load, to be called, and for the tests
 
-    def warm(self) -> None:
+    def preload(self) -> None:
         """Refuse, in one sentence, to run on a machine that does not allow the sandbox."""
         choose_mode(self.config.sandbox)
 

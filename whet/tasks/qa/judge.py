@@ -87,10 +87,10 @@ class Judge(FileTask):
     config: JudgeConfig
 
     @property
-    def seconds(self) -> float:
+    def max_seconds(self) -> float:
         return self.config.endpoint.budget
 
-    def warm(self) -> None:
+    def preload(self) -> None:
         """Refuse, in one sentence, a judge that cannot be reached; what it answers is all one."""
         endpoint = self.config.endpoint
         if endpoint.url is None:

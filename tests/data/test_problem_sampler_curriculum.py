@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from whet.data.feed import CurriculumStage, PassRateCurriculum, StagedCurriculum
+from whet.data.problem_sampler import CurriculumStage, PassRateCurriculum, StagedCurriculum
 from whet.testing.fakes import sum_problem
 
 STAGES = StagedCurriculum(

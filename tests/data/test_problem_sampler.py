@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from whet.data.feed import CurriculumStage, Feed, PassRateCurriculum, StagedCurriculum
+from whet.data.problem_sampler import (
+    CurriculumStage,
+    PassRateCurriculum,
+    ProblemSampler,
+    StagedCurriculum,
+)
 from whet.errors import DataError
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Group, Json, Problem, Score, Verdict
@@ -27,40 +32,40 @@ def answers(problem: Problem, *right: int) -> Group:
     )
 
 
-def through_json(feed: Feed) -> Json:
+def through_json(feed: ProblemSampler) -> Json:
     state: Json = json.loads(json.dumps(feed.save(HERE)))
     return state
 
 
-def _ids(feed: Feed, count: int) -> list[str]:
+def _ids(feed: ProblemSampler, count: int) -> list[str]:
     return [problem.id for problem in feed.take(count)]
 
 
 def test_every_problem_comes_once_an_epoch() -> None:
-    ids = _ids(Feed(PROBLEMS, seed=1), 21)
+    ids = _ids(ProblemSampler(PROBLEMS, seed=1), 21)
 
     for epoch in range(3):
         assert sorted(ids[7 * epoch : 7 * epoch + 7]) == sorted(problem.id for problem in PROBLEMS)
 
 
 def test_epochs_and_seeds_have_their_own_order() -> None:
-    ids = _ids(Feed(PROBLEMS, seed=1), 14)
+    ids = _ids(ProblemSampler(PROBLEMS, seed=1), 14)
 
     assert ids[:7] != ids[7:]
-    assert ids[:7] != _ids(Feed(PROBLEMS, seed=2), 7)
+    assert ids[:7] != _ids(ProblemSampler(PROBLEMS, seed=2), 7)
 
 
 @pytest.mark.parametrize("size", [1, 3, 5, 14])
 def test_how_many_are_taken_at_a_time_does_not_matter(size: int) -> None:
-    feed = Feed(PROBLEMS, seed=1)
+    feed = ProblemSampler(PROBLEMS, seed=1)
     pieces = [id for _ in range(0, 28, size) for id in _ids(feed, size)]
 
-    assert pieces[:28] == _ids(Feed(PROBLEMS, seed=1), 28)
+    assert pieces[:28] == _ids(ProblemSampler(PROBLEMS, seed=1), 28)
 
 
 def test_a_feed_goes_on_from_where_another_was_saved() -> None:
-    whole = _ids(Feed(PROBLEMS, seed=1), 20)
-    first, resumed = Feed(PROBLEMS, seed=1), Feed(PROBLEMS, seed=1)
+    whole = _ids(ProblemSampler(PROBLEMS, seed=1), 20)
+    first, resumed = ProblemSampler(PROBLEMS, seed=1), ProblemSampler(PROBLEMS, seed=1)
     first.take(12)
     resumed.load(HERE, through_json(first))
 
@@ -69,16 +74,16 @@ def test_a_feed_goes_on_from_where_another_was_saved() -> None:
 
 def test_a_checkpoint_that_says_nothing_of_the_feed_is_refused_in_a_sentence() -> None:
     with pytest.raises(DataError, match="does not say where the problems stand"):
-        Feed(PROBLEMS, seed=1).load(HERE, None)
+        ProblemSampler(PROBLEMS, seed=1).load(HERE, None)
 
 
 def test_no_problems_is_an_error_in_a_sentence() -> None:
     with pytest.raises(DataError, match="no problems to train on"):
-        Feed([], seed=1)
+        ProblemSampler([], seed=1)
 
 
 def test_stages_take_their_own_problems_and_go_on_where_they_stopped() -> None:
-    feed = Feed(LEVELS, STAGED, seed=1, steps=4, per_step=3)
+    feed = ProblemSampler(LEVELS, STAGED, seed=1, steps=4, per_step=3)
     levels = [[problem.level or 0.0 for problem in feed.take(3, step)] for step in range(4)]
 
     assert [max(step) for step in levels[:2]] < [0.5, 0.5]
@@ -92,7 +97,9 @@ def test_stages_take_their_own_problems_and_go_on_where_they_stopped() -> None:
 
 def test_the_shuffled_control_takes_exactly_the_rows_of_all_stages_in_another_order() -> None:
     staged, mixed = (
-        Feed(LEVELS, STAGED.model_copy(update={"shuffled": shuffled}), seed=1, steps=4, per_step=3)
+        ProblemSampler(
+            LEVELS, STAGED.model_copy(update={"shuffled": shuffled}), seed=1, steps=4, per_step=3
+        )
         for shuffled in (False, True)
     )
     rows, same = (
@@ -108,11 +115,11 @@ def test_a_stage_that_no_problem_fits_is_named_with_the_levels_there_are() -> No
     with pytest.raises(
         DataError, match=r"curriculum.stages.1 wants levels from 0.95 to 1, .* from 0 to 0.9"
     ):
-        Feed(LEVELS, StagedCurriculum(kind="staged", stages=stages), seed=1)
+        ProblemSampler(LEVELS, StagedCurriculum(kind="staged", stages=stages), seed=1)
 
 
 def test_the_band_passes_over_what_is_always_or_never_solved_and_asks_again_after_a_rest() -> None:
-    feed = Feed(LEVELS, PassRateCurriculum(kind="band", rest=1), seed=1)
+    feed = ProblemSampler(LEVELS, PassRateCurriculum(kind="band", rest=1), seed=1)
     asked = feed.take(8)
     easy, hard, between = asked[0], asked[1], asked[2]
     feed.observe([answers(easy, 1, 1), answers(hard, 0, 0), answers(between, 1, 0)])
@@ -127,7 +134,7 @@ def test_the_band_passes_over_what_is_always_or_never_solved_and_asks_again_afte
 
 
 def test_a_pass_rate_remembers_half_of_what_was_seen_before() -> None:
-    feed = Feed(LEVELS, PassRateCurriculum(kind="band", low=0.2, high=0.6), seed=1)
+    feed = ProblemSampler(LEVELS, PassRateCurriculum(kind="band", low=0.2, high=0.6), seed=1)
     for pair, rate in (((1, 1), 1.0), ((0, 0), 0.5), ((0, 0), 0.25), ((0, 0), 0.125)):
         feed.observe([answers(LEVELS[0], *pair)])
         state = feed.save(HERE)
@@ -135,7 +142,7 @@ def test_a_pass_rate_remembers_half_of_what_was_seen_before() -> None:
 
 
 def test_answers_that_could_not_be_graded_say_nothing_of_a_problem() -> None:
-    feed = Feed(LEVELS, PassRateCurriculum(kind="band"), seed=1)
+    feed = ProblemSampler(LEVELS, PassRateCurriculum(kind="band"), seed=1)
     feed.observe(
         [
             tuple(
@@ -145,12 +152,14 @@ def test_answers_that_could_not_be_graded_say_nothing_of_a_problem() -> None:
         ]
     )
 
-    assert through_json(feed) == through_json(Feed(LEVELS, PassRateCurriculum(kind="band"), seed=1))
+    assert through_json(feed) == through_json(
+        ProblemSampler(LEVELS, PassRateCurriculum(kind="band"), seed=1)
+    )
 
 
 def test_a_resumed_band_takes_the_same_problems() -> None:
     straight, resumed = (
-        Feed(LEVELS, PassRateCurriculum(kind="band", rest=1), seed=1) for _ in "ab"
+        ProblemSampler(LEVELS, PassRateCurriculum(kind="band", rest=1), seed=1) for _ in "ab"
     )
     straight.observe([answers(problem, 1, 1) for problem in straight.take(5)])
     straight.take(4)

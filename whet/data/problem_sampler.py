@@ -242,7 +242,7 @@ DECAY = 0.5
 """Fraction of earlier groups in a problem's pass rate."""
 
 
-class Feed:
+class ProblemSampler:
     """Problems step by step; `save` holds all it depends on besides the settings."""
 
     def __init__(

@@ -38,7 +38,7 @@ from whet.train.shards import RankOptimizer, fill_shards, gather_weights, rank_w
 from whet.types import Floats, Metrics
 
 
-class RankLearner(LocalLearner):
+class FSDPLearner(LocalLearner):
     """Trains a model over all ranks, which call every method together and get the same results."""
 
     optimizer: RankOptimizer
@@ -82,7 +82,7 @@ class RankLearner(LocalLearner):
         tag = f"update {self.num_steps + 1}, on {describe_examples(examples)}"
         self.world.all_gather(None, tag)  # before ranks that disagree wait for each other in a pass
         self.reserve_memory(examples)
-        groups = _own_micro_batches(self.model, examples, self.cfg.micro_tokens, self.world)
+        groups = _own_micro_batches(self.model, examples, self.cfg.micro_batch_tokens, self.world)
         own = [[examples[index] for index in indices] for indices in groups if indices]
         sums = self.add_gradients(self._keep_gathered(own), objective)
         if isinstance(self.model, FSDPModule):
@@ -138,14 +138,16 @@ class RankLearner(LocalLearner):
             self.world,
             model,
             examples,
-            self.cfg.micro_tokens,
+            self.cfg.micro_batch_tokens,
             lambda batch: forward_logprobs(model, batch)[0],
         )
 
     def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
         # Each rank values batches of its own, even where ranks share a sequence in training.
         forward = super().forward_values
-        return compute_on_ranks(self.world, self.model, examples, self.cfg.micro_tokens, forward)
+        return compute_on_ranks(
+            self.world, self.model, examples, self.cfg.micro_batch_tokens, forward
+        )
 
     def save(self, folder: Path) -> None:
         if self.value_model is not None:
@@ -170,7 +172,7 @@ class RankLearner(LocalLearner):
         save_trained(body, folder)
         head = critic.head.state_dict()
         check_finite((f"value_head.{name}", tensor) for name, tensor in head.items())
-        if self.world.is_first:
+        if self.world.is_rank_zero:
             write_tensors(folder / VALUE_HEAD, head)
 
     def _load_critic(self, critic: ValueModel, folder: Path) -> None:
@@ -188,9 +190,9 @@ class FrozenShardedModel(LogprobModel):
     """A frozen model in shards; every rank computes the log-probabilities of a part of the
     examples."""
 
-    def __init__(self, model: Transformer, micro_tokens: int, *, offload: bool) -> None:
+    def __init__(self, model: Transformer, micro_batch_tokens: int, *, offload: bool) -> None:
         self.world = rank_world()
-        self.micro_tokens = micro_tokens
+        self.micro_batch_tokens = micro_batch_tokens
         is_adapted = isinstance(model, LoraTransformer)
         self.model = model if is_adapted else shard_model(model, self.world, offload=offload)
 
@@ -199,7 +201,7 @@ class FrozenShardedModel(LogprobModel):
             self.world,
             self.model,
             examples,
-            self.micro_tokens,
+            self.micro_batch_tokens,
             lambda batch: forward_logprobs(self.model, batch)[0],
         )
 
@@ -209,14 +211,14 @@ def compute_on_ranks(
     world: RankWorld,
     model: Transformer,
     examples: Sequence[Example],
-    micro_tokens: int,
+    micro_batch_tokens: int,
     forward: Callable[[Batch], Tensor],
 ) -> list[Floats]:
     """Apply `forward` to this rank's part of the examples, and return the values of all."""
     ranks = world.size
     tag = f"log-probabilities of {describe_examples(examples)}"
     world.all_gather(None, tag)
-    groups = micro_batches(model, examples, micro_tokens, ranks=ranks)[world.rank :: ranks]
+    groups = micro_batches(model, examples, micro_batch_tokens, ranks=ranks)[world.rank :: ranks]
     arrays = compute_micro_batches(
         model, examples, [indices for indices in groups if indices], forward
     )
@@ -240,11 +242,11 @@ def describe_examples(examples: Sequence[Example]) -> str:
 
 
 def _own_micro_batches(
-    model: Transformer, examples: Sequence[Example], micro_tokens: int, world: RankWorld
+    model: Transformer, examples: Sequence[Example], micro_batch_tokens: int, world: RankWorld
 ) -> list[list[int]]:
     """Return this rank's micro-batches, some of which may be empty."""
     ranks = world.dp_size
-    return micro_batches(model, examples, micro_tokens, ranks=ranks)[world.dp_rank :: ranks]
+    return micro_batches(model, examples, micro_batch_tokens, ranks=ranks)[world.dp_rank :: ranks]
 
 
 def _dummy_examples(examples: Sequence[Example]) -> list[Example]:
