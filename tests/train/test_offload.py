@@ -4,6 +4,7 @@ size."""
 import pytest
 import torch
 from torch import Tensor
+
 from whet.train.offload import StateStreamer, host_zeros
 
 

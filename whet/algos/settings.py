@@ -111,18 +111,21 @@ class AlgoConfig(Config):
             )
         if self.step_credit.alpha is not None and preset.step_rule is None:
             raise ValueError(
-                f"step_credit.alpha = {self.step_credit.alpha} is for the tango algorithms, which credit "
+                f"step_credit.alpha = {self.step_credit.alpha} is for the tango algorithms, which "
+                "credit "
                 "judged steps"
             )
         if self.old_logprobs == "engine" and self.importance_correction.rule != "none":
             raise ValueError(
-                'importance_correction goes from engine to learner, which old_logprobs = "engine" does not tell '
+                'importance_correction goes from engine to learner, which old_logprobs = "engine" '
+                "does not tell "
                 "apart: set one of them"
             )
         low, high = self.importance_correction.low, self.importance_correction.high
         if low >= high:
             raise ValueError(
-                f"importance_correction.low = {low} should be below importance_correction.high = {high}"
+                f"importance_correction.low = {low} should be below importance_correction.high = "
+                f"{high}"
             )
         if self.early_stop.limit is not None and self.has_unit_ratios:
             raise ValueError(

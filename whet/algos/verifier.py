@@ -58,7 +58,8 @@ def step_credit_fraction_at(first: float, cfg: StepCreditConfig, progress: float
     """Return the fraction of step credit once `progress` (0 to 1) of the planned updates are done.
 
     >>> cfg = StepCreditConfig()
-    >>> [round(step_credit_fraction_at(0.1, cfg, progress), 4) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    >>> done = (0.0, 0.25, 0.5, 0.75, 1.0)
+    >>> [round(step_credit_fraction_at(0.1, cfg, part), 4) for part in done]
     [0.1, 0.0316, 0.01, 0.0032, 0.001]
     """
     if cfg.decay == "none" or first <= cfg.final_alpha:

@@ -111,7 +111,8 @@ PROOFS = (
         claim="engine and learner give what was sampled the same log-probabilities",
         fault="engine and learner disagree",
         remedy=(
-            'set algo.old_logprobs = "learner", and nothing is lost; on a GPU report the card, torch and '
+            'set algo.old_logprobs = "learner", and nothing is lost; on a GPU report the card, '
+            "torch and "
             "triton versions"
         ),
         measure=policy_proofs.measure_engine,
@@ -157,7 +158,8 @@ def model_proofs(policy: Policy) -> tuple[Proof, ...]:
             claim="engine and learner give the model's own samples the same log-probabilities",
             fault="engine and learner disagree",
             remedy=(
-                'set algo.old_logprobs = "learner", and nothing is lost; report the model, card, torch and '
+                'set algo.old_logprobs = "learner", and nothing is lost; report the model, card, '
+                "torch and "
                 "triton versions"
             ),
             measure=partial(policy_proofs.measure_engine, policy),

@@ -247,7 +247,7 @@ class PagedDecode:
 def build_paged_cache(
     model: Transformer, *, slots: int, context: int, kv_cache_gb: float | None = None
 ) -> PagedCache:
-    """Build a cache of `kv_cache_gb` GiB, or of the free memory, but no larger than full slots need."""
+    """Build a cache of `kv_cache_gb` GiB, or of the free memory; full slots are the most."""
     cfg = model.cfg
     page_bytes = 2 * cfg.num_layers * cfg.num_kv_heads * PAGE * cfg.head_dim * model.dtype.itemsize
     pages = (slots + 1) * -(-context // PAGE)

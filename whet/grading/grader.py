@@ -239,7 +239,8 @@ class Grader:
             if num >= self.limits.unscored_count and num > limit * of:
                 raise TrainError(
                     f"{num} of the last {of} answers could not be scored, this one because "
-                    f"{score.note}; fix that, or allow more than unscored_fraction = {limit:g} of them"
+                    f"{score.note}; fix that, or allow more than unscored_fraction = {limit:g} of "
+                    "them"
                 )
         return score
 

@@ -273,7 +273,8 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
         asked = str(error).partition(". ")[0]
         raise TrainError(
             f"the {cfg.kind} stage needs more memory than the GPU has ({asked}): "
-            "lower train.micro_batch_tokens or engine.kv_cache_gb, or set train.offload_optimizer = true; "
+            "lower train.micro_batch_tokens or engine.kv_cache_gb, or set train.offload_optimizer "
+            "= true; "
             "`whet plan` says what fits"
         ) from None
     except (MemoryError, RuntimeError) as error:

@@ -57,8 +57,8 @@ class RLConfig(TrainingConfig):
     curriculum: CurriculumConfig = MixedCurriculum()
     """Which problems are asked when."""
     lag: int = Field(default=0, ge=0)
-    """Steps between sampling a batch and training on it; algo.importance_correction corrects for the updates in
-    between."""
+    """Steps between sampling a batch and training on it; algo.importance_correction
+    corrects for the updates in between."""
     reward: RewardSpec = RewardSpec()
     """How scores become rewards: a table, or the name or file of a spec."""
     algo: AlgoConfig = AlgoConfig()
@@ -73,7 +73,8 @@ class RLConfig(TrainingConfig):
         first, name = self.dynamic_sampling.first_samples, self.algo.name
         if first is not None and first >= self.group_size:
             raise ValueError(
-                f"dynamic_sampling.first_samples = {first} should be below group_size = {self.group_size}"
+                f"dynamic_sampling.first_samples = {first} should be below group_size = "
+                f"{self.group_size}"
             )
         is_compared = resolve_algorithm(self.algo).compares_answers
         if self.group_size == 1 and (

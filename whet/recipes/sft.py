@@ -63,7 +63,8 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     longest = max(len(example.tokens) for example in view.examples)
     if longest > cfg.train.micro_batch_tokens:
         raise ConfigError(
-            f"train.micro_batch_tokens = {cfg.train.micro_batch_tokens} is below {longest}, the tokens of the "
+            f"train.micro_batch_tokens = {cfg.train.micro_batch_tokens} is below {longest}, the "
+            "tokens of the "
             "longest example: raise it"
         )
     learner = policy.make_learner(cfg.train, steps=cfg.steps)

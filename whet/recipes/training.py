@@ -168,7 +168,8 @@ class Session:
             longest = min(prompt + self.cfg.sampling.max_tokens, context)
             if longest > micro_batch_tokens:
                 raise ConfigError(
-                    f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the tokens of the "
+                    f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the "
+                    "tokens of the "
                     "longest prompt with an answer of "
                     f"sampling.max_tokens = {self.cfg.sampling.max_tokens}: "
                     "raise the first or lower the second"
@@ -228,8 +229,9 @@ def open_session(
 ) -> Session:
     """Load the model as a policy, and make the grader of its answers.
 
-    A recipe that reads problems before the weights are loaded passes its task; `verifier_task` is a second
-    task to grade. `texts` and `model_seed` are for models that start from random weights.
+    A recipe that reads problems before the weights are loaded passes its task; `verifier_task`
+    is a second task to grade. `texts` and `model_seed` are for models that start from random
+    weights.
     """
     set_determinism(cfg.is_deterministic)
     model, tokenizer = open_model(

@@ -27,7 +27,8 @@ def check_verifier_room(
     longest = min(solution + verification, context)
     if longest > micro_batch_tokens:
         raise ConfigError(
-            f"verifier_train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the tokens of a "
+            f"verifier_train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the "
+            "tokens of a "
             "solution (sampling.max_tokens) and its verification (verifier_sampling.max_tokens): "
             "raise it or lower these"
         )

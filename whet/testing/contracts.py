@@ -289,7 +289,8 @@ def _check_version(engine: Engine, request: Request) -> None:
         engine.load_weights([], version)
         ((_, completion),) = engine.generate([request])
         assert completion.policy_version == version, (
-            f"a completion is of version {completion.policy_version} after load_weights(..., {version})"
+            f"a completion is of version {completion.policy_version} after load_weights(..., "
+            f"{version})"
         )
 
 

@@ -39,7 +39,7 @@ class CriticConfig(Config):
 
 
 class Critic:
-    """Values of response tokens, and the learner that fits them, `num_minibatches` updates a step."""
+    """Values of response tokens, and the learner that fits them in `num_minibatches` updates."""
 
     def __init__(self, learner: Learner, cfg: CriticConfig, *, num_minibatches: int = 1) -> None:
         self.learner = learner

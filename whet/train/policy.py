@@ -276,7 +276,8 @@ def open_teacher(source: ModelSource, policy: Policy, cfg: TrainConfig) -> Logpr
     if longest < policy.engine.max_model_len:
         raise ConfigError(
             f"teacher.path = {source.path!r} reads {longest} tokens, fewer than the "
-            f"{policy.engine.max_model_len} of the policy; set engine.max_model_len to {longest} at most"
+            f"{policy.engine.max_model_len} of the policy; set engine.max_model_len to {longest} "
+            "at most"
         )
     teacher.requires_grad_(False)
     offloaded = [*teacher.parameters()] if cfg.offload_reference else ()
