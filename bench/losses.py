@@ -110,12 +110,12 @@ CASES = (
     Case(name="grpo", whet={"name": "grpo"}, trl={"loss_type": "grpo", **CLIP}),
     Case(
         name="grpo, k3 in the loss",
-        whet={"name": "grpo", "kl": 0.04, "kl_estimator": "k3", "kl_gradient": "direct"},
+        whet={"name": "grpo", "kl_coef": 0.04, "kl_estimator": "k3", "kl_gradient": "direct"},
         trl={"loss_type": "grpo", "beta": 0.04, "use_bias_correction_kl": False, **CLIP},
     ),
     Case(
         name="grpo, k3 with the exact gradient",
-        whet={"name": "grpo", "kl": 0.04, "kl_estimator": "k3"},
+        whet={"name": "grpo", "kl_coef": 0.04, "kl_estimator": "k3"},
         trl={"loss_type": "grpo", "beta": 0.04, "use_bias_correction_kl": True, **CLIP},
     ),
     Case(
@@ -135,7 +135,7 @@ CASES = (
     ),
     Case(
         name="dapo, entropy bonus",
-        whet={"name": "dapo", "entropy": 0.01},
+        whet={"name": "dapo", "entropy_coef": 0.01},
         trl={"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28, "entropy_coef": 0.01},
     ),
     Case(
@@ -165,7 +165,7 @@ CASES = (
     ),
     Case(
         name="grpo, truncated correction",
-        whet={"name": "grpo", "staleness": {"rule": "truncate", "high": 1.1}},
+        whet={"name": "grpo", "importance_correction": {"rule": "truncate", "high": 1.1}},
         trl={"loss_type": "grpo", **CLIP},
         vllm={
             "vllm_importance_sampling_mode": "token_truncate",
@@ -174,7 +174,10 @@ CASES = (
     ),
     Case(
         name="grpo, masked correction of sequences",
-        whet={"name": "grpo", "staleness": {"rule": "mask", "level": "sequence", "high": 1.1}},
+        whet={
+            "name": "grpo",
+            "importance_correction": {"rule": "mask", "level": "sequence", "high": 1.1},
+        },
         trl={"loss_type": "grpo", **CLIP},
         vllm={
             "vllm_importance_sampling_mode": "sequence_mask",
@@ -194,7 +197,7 @@ CASES = (
         name="rloo, first use, k1 in the reward",
         trainer="rloo",
         is_on_policy=True,
-        whet={"name": "rloo", "kl": 0.05},
+        whet={"name": "rloo", "kl_coef": 0.05},
         trl={"beta": 0.05, **CLIP},
         compares=("gradient",),
         why="the value is not compared, as above",
@@ -231,7 +234,7 @@ CASES = (
     ),
     Case(
         name="grpo, entropy bonus",
-        whet={"name": "grpo", "entropy": 0.01},
+        whet={"name": "grpo", "entropy_coef": 0.01},
         trl={"loss_type": "grpo", "entropy_coef": 0.01, **CLIP},
         compares=(),
         why="not compared: TRL averages entropy over tokens, whet as the loss is averaged",

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 from small import whet, write
 
-from whet.config_errors import MOVED, find_models
+from whet.config_errors import FOREIGN, MOVED, find_models
 from whet.engine.base import SamplingParams
 from whet.pipeline.pipeline import PipelineConfig
 from whet.toml import TAGS
@@ -188,14 +188,53 @@ def test_a_setting_with_effect_under_other_settings_is_taken(tmp_path: Path) -> 
     assert rows["algo.gamma"] == ("0.9", "cli") and rows["critic.warmup_steps"] == ("2", "cli")
 
 
+SFT = 'kind = "sft"\ntask = "game24"\ndata = "d"\nmodel = { path = "m" }\n'
+TANGO = 'kind = "tango"\ntask = "game24"\nmodel = { path = "m" }\nverifier = { path = "m" }\n'
+
+
+def stage_with(key: str) -> str:
+    return SFT if key == "batch" else TANGO if key.startswith("verifier_") else RL
+
+
 @pytest.mark.parametrize(("old", "new"), MOVED.items())
 def test_a_setting_that_moved_is_answered_with_where_it_went(
     old: str, new: str, tmp_path: Path
 ) -> None:
-    one = whet("show", write(tmp_path / "one.toml", RL), f"--{old}.every", 3)
-    run = whet("show", write(tmp_path / "run.toml", RUN), f"--stages.a.{old}.every", 3)
-    assert f'--{old}; it is called "{new}" now' in one.last
-    assert f'--stages.a.{old}; it is called "stages.a.{new}" now' in run.last
+    said = whet("show", write(tmp_path / "one.toml", stage_with(old)), f"--{old}", 3)
+    assert (said.code, said.last) == (2, f'whet: unknown flag --{old}; it is called "{new}" now')
+
+
+@pytest.mark.parametrize("new", MOVED.values())
+def test_a_setting_that_moved_went_to_one_that_is_there(new: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "one.toml", stage_with(new.replace("batch_size", "batch")))
+    said = whet("show", file, f"--{new}.nothing", 3)
+    assert f"--{new}.nothing" in said.last or f"{new} = " in said.last
+
+
+def test_a_setting_that_moved_is_found_in_the_stages_of_a_file(tmp_path: Path) -> None:
+    run = write(tmp_path / "run.toml", f"{RUN}train = {{ clip = 0.5 }}\n")
+    assert whet("show", run).last == (
+        'whet: unknown key "stages.a.train.clip" in run.toml; it is called '
+        '"stages.a.train.max_grad_norm" now'
+    )
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_setting_of_another_system_is_answered_with_the_one_here(
+    name: str, tmp_path: Path
+) -> None:
+    said = whet("show", write(tmp_path / "one.toml", RL), f"--{name}", 3)
+    expected = FOREIGN[name] if " " in FOREIGN[name] else f'it is called "{FOREIGN[name]}" here'
+    assert (said.code, said.last) == (2, f"whet: unknown flag --{name}; {expected}")
+
+
+def test_a_setting_of_another_system_is_placed_in_its_stage_and_only_where_there_is_one(
+    tmp_path: Path,
+) -> None:
+    run = whet("show", write(tmp_path / "run.toml", RUN), "--stages.a.algo.beta", 0.1)
+    sft = whet("show", write(tmp_path / "sft.toml", SFT), "--num_generations", 8)
+    assert run.last.endswith('; it is called "stages.a.algo.kl_coef" here')
+    assert "known keys: " in sft.last
 
 
 def test_a_file_extends_another_and_every_key_shows_the_file_it_came_from(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_file_that_is_not_whole_is_named(tmp_path: Path) -> None:
     [
         ("problem", "{}", "not a problem row"),
         ("problem", None, "a row has no problem"),
-        ("role", "king", "'king' is not a valid Role"),
+        ("role", "king", "'king' is not a valid Author"),
         ("parts", "[]", "score parts should be an object"),
         ("steps", "[[1]]", "not enough values"),
         ("tokens", "text", "tokens should be lists of numbers"),

@@ -191,7 +191,7 @@ PRESETS: Mapping[AlgoName, Preset] = {
         source={
             "kl_coef": 0.0,
             "num_minibatches": 4,
-            "old": "engine",
+            "old_logprobs": "engine",
             "early_stop.limit": 5.0,
             "early_stop.statistic": "mean",
             "early_stop.scope": "micro_batch",
