@@ -113,10 +113,10 @@ def test_explain_adds_the_meaning_of_every_setting(tmp_path: Path) -> None:
             ("--algo.name", "cispo", "--algo.num_minibatches", "2", "--algo.clip_low", "0.3"),
             "algo.clip_low = 0.3 has no effect: cispo bounds the ratio above only",
         ),
-        (("--algo.kl_estimator", "k3"), 'algo.kl_estimator = "k3" has no effect: kl is 0'),
+        (("--algo.kl_estimator", "k3"), 'algo.kl_estimator = "k3" has no effect: kl_coef is 0'),
         (
             ("--algo.importance_correction.high", "3.0"),
-            'algo.importance_correction.high = 3.0 has no effect: staleness.rule is "none"',
+            'algo.importance_correction.high = 3.0 has no effect: importance_correction.rule is "none"',
         ),
         (
             ("--critic.lr", "1e-05"),
@@ -238,9 +238,11 @@ def test_a_setting_of_another_system_is_placed_in_its_stage_and_only_where_there
 
 
 def test_a_file_extends_another_and_every_key_shows_the_file_it_came_from(tmp_path: Path) -> None:
-    write(tmp_path / "base.toml", f"{RL}steps = 5\ntrain = {{ lr = 0.1, warmup = 2 }}\n")
+    write(tmp_path / "base.toml", f"{RL}steps = 5\ntrain = {{ lr = 0.1, warmup_steps = 2 }}\n")
     (tmp_path / "more").mkdir()
-    write(tmp_path / "more" / "mid.toml", 'extends = "../base.toml"\ntrain = { warmup = 3 }\n')
+    write(
+        tmp_path / "more" / "mid.toml", 'extends = "../base.toml"\ntrain = { warmup_steps = 3 }\n'
+    )
     file = write(tmp_path / "top.toml", 'kind = "rl"\nextends = "more/mid.toml"\nsteps = 6\n')
     rows = shown(file)
     assert rows["steps"] == ("6", "top.toml")

@@ -305,25 +305,22 @@ def _sampling(
     )
 
 
-def _reading(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhase:
+def _reading(job: ModelJob, model: Cost, card: GPU, fit: Fit) -> StepPhase:
     is_offloaded = job.train is not None and job.train.offload_reference
     length = job.prompt + job.new
     layout = job.layout
-    size = min(
-        job.train.micro_batch_tokens if job.train else PREFILL_TOKENS, job.num_updated * length
-    )
-    cfg = frozen_model.cfg
+    most = job.train.micro_batch_tokens if job.train else PREFILL_TOKENS
+    size = min(most, job.num_updated * length)
+    cfg = model.cfg
     tokens = -(-size // layout.sequence)
     held = job.state | {
         "cache": fit.cache if fit.keeps_cache else 0.0,
-        "pass": float(
-            tokens * frozen_model.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size)
-        ),
+        "pass": float(tokens * model.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size)),
         "logits": 4.0 * min(estimate.LOGITS, tokens * cfg.vocab_size),
         "reference": job.frozen_model_bytes / layout.shard,
     }
     seconds = estimate.logprob_seconds(
-        frozen_model,
+        model,
         card,
         sequences=job.num_updated,
         length=length,
@@ -333,9 +330,9 @@ def _reading(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhas
     )
     bound = ""
     if layout.ranks > 1:
-        held |= {"gathered": frozen_model.gathered_bytes(trains=False)}
+        held |= {"gathered": model.gathered_bytes(trains=False)}
         passes = job.num_passes if job.train else math.ceil(job.num_updated * length / size)
-        bytes_sent = float(passes * frozen_model.width * frozen_model.parameters)
+        bytes_sent = float(passes * model.width * model.parameters)
         traffic = layout.gather_seconds(bytes_sent, card)
         seconds, bound = _slowest(seconds, traffic, passes * cfg.num_layers * PASS_SECONDS / 3)
     return StepPhase(

@@ -1,7 +1,6 @@
 """The learner: sums weight times loss over packed sequences, and steps the optimiser.
 
-It knows no algorithm: an objective computes the loss of each token. `whet/train/rl_step.py` decides
-which examples an optimiser step takes.
+It knows no algorithm: an objective computes losses, `whet/train/rl_step.py` chooses examples.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -261,9 +260,8 @@ class LocalLearner(Learner):
         return compute_logprobs(self.model, examples, self.cfg.micro_batch_tokens)
 
     def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
-        return compute_per_token(
-            self.model, examples, self.cfg.micro_batch_tokens, self.forward_values
-        )
+        tokens = self.cfg.micro_batch_tokens
+        return compute_per_token(self.model, examples, tokens, self.forward_values)
 
     def forward_values(self, batch: Batch) -> Tensor:
         """Compute the value at each target, with a gradient."""
