@@ -328,7 +328,7 @@ def test_a_kill_in_the_middle_of_sampling_ahead_changes_nothing(
     )
     file = write(
         tmp_path / "pipeline.toml",
-        f'kind = "run"\ntask.name = "game24"\n{stage}lag = 2\ngather = {{ refill = 4, first = 2 }}\n',
+        f'kind = "run"\ntask.name = "game24"\n{stage}lag = 2\ndynamic_sampling = {{ max_extra_problems = 4, first_samples = 2 }}\n',
     )
     said = whet("run", file, "--out", tmp_path / "straight")
     assert said.code == 0, said.err

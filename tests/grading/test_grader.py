@@ -561,9 +561,9 @@ def test_a_parent_that_is_killed_or_interrupted_leaves_no_process(how: signal.Si
     program = (
         "import sys; sys.path.append(sys.argv[1])\n"
         "from troublesome import Trouble, problem\n"
-        "from whet.grading.limits import Limits\n"
+        "from whet.grading.limits import GradingConfig\n"
         "from whet.grading.grader import Grader\n"
-        "with Grader(Trouble(), Limits(workers=2, wall=3600, cpu=3600)) as grader:\n"
+        "with Grader(Trouble(), GradingConfig(workers=2, wall=3600, cpu=3600)) as grader:\n"
         "    for _, score in grader.grade([(0, problem(), 'pid'), (1, problem(), 'loop'), (2, problem(), 'loop')]):\n"
         "        print(score.note, flush=True)\n"
     )

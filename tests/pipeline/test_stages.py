@@ -28,7 +28,7 @@ def test_a_gpu_without_enough_memory_is_one_sentence_that_says_what_to_change(
         )
 
     monkeypatch.setitem(kinds.RECIPES, MakeConfig, full)
-    said = r"make stage needs .* train\.offload = true; `whet plan` says what fits$"
+    said = r"make stage needs .* train\.offload_optimizer = true; `whet plan` says what fits$"
     with (
         RunStore.open(tmp_path / "run", MakeConfig(task="game24"), {}, resume=False) as run,
         pytest.raises(TrainError, match=said),

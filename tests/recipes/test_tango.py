@@ -451,7 +451,7 @@ def broken_verifier(danced: Danced, to: Path, word: str) -> Path:
     kept = [row for row in forms if row.problem.answer == word and f"{{{other}}}" not in row.text]
     file = write(
         to / "v.toml",
-        f'kind = "sft"\ntask.name = "game24"\nseed = 1\ndata = "{to}/one.parquet"\nsteps = 60\nbatch = 32\n'
+        f'kind = "sft"\ntask.name = "game24"\nseed = 1\ndata = "{to}/one.parquet"\nsteps = 60\nbatch_size = 32\n'
         f'model = {{ path = "{danced.folder}/models/04-verifier" }}\ntrain = {{ lr = 3e-3 }}\n'
         "sampling = { max_tokens = 2 }\nvalidation = { samples = 1 }\n",
     )

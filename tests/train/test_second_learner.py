@@ -116,7 +116,7 @@ def test_recipes_know_learners_by_their_protocols_alone() -> None:
 def test_a_file_names_a_factory_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
-        "from whet.train.policy import LocalLearners\n\nclass Mine(LocalLearners): ...\nother = 3\n"
+        "from whet.train.policy import LocalLearnerFactory\n\nclass Mine(LocalLearnerFactory): ...\nother = 3\n"
     )
     made = build_learners(TrainConfig(learner=f"{file}:Mine"))
     assert isinstance(made, LocalLearnerFactory) and type(made).__name__ == "Mine"
