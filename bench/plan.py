@@ -169,7 +169,7 @@ def job_of(pair: Pair, spec: Spec, train: TrainConfig) -> ModelJob:
     work = spec.work
     cost = Cost(cfg=config_of(work), width=2 if work.dtype == "bfloat16" else 4)
     engine = NativeConfig.model_validate(
-        {"slots": work.slots, "context": work.context} | pair.engine
+        {"max_num_seqs": work.slots, "max_model_len": work.context} | pair.engine
     )
     job = ModelJob(
         cost=cost, train=train, engine=engine, sequences=work.num_requests, samples=pair.samples, prompt=pair.prompt,

@@ -212,7 +212,7 @@ def test_settings_of_our_side_are_read_as_whet_reads_them(tmp_path: Path) -> Non
         "--peer",
         "none",
         "--train",
-        "offload=true",
+        "offload_optimizer=true",
         "--train",
         "micro_batch_tokens=64",
         weights=tmp_path,

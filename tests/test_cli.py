@@ -66,7 +66,9 @@ def test_show_of_a_pipeline_prints_every_stage(tiny: Pipeline) -> None:
     said = whet("show", tiny.file, "--seed", 8)
     assert said.code == 0
     assert re.search(r"^stages\.rl\.steps +=  ?6 +# tiny\.toml$", said.out, re.MULTILINE)
-    assert re.search(r"^stages\.sft\.train\.clip +=  ?1\.0 +# default$", said.out, re.MULTILINE)
+    assert re.search(
+        r"^stages\.sft\.train\.max_grad_norm +=  ?1\.0 +# default$", said.out, re.MULTILINE
+    )
     assert re.search(r"^seed +=  ?8 +# cli$", said.out, re.MULTILINE)
 
 

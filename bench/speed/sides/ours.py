@@ -130,7 +130,9 @@ def engine_of(spec: Spec, model: Transformer) -> NativeEngine:
         if name.startswith("engine.")
     }
     slots = min(spec.work.slots, spec.work.num_requests)
-    cfg = NativeConfig.model_validate({"slots": slots, "context": spec.work.context} | own)
+    cfg = NativeConfig.model_validate(
+        {"max_num_seqs": slots, "max_model_len": spec.work.context} | own
+    )
     return NativeEngine(model, cfg, stop_tokens=frozenset())
 
 
