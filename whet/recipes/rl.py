@@ -166,10 +166,8 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
                 clock=clock,
             )
             run.write_rollouts("train", step + 1, groups)
-            metrics = (
-                step_metrics(cfg, groups, step) | result.metrics | problem_sampler.metrics(step)
-            )
-            tracker.log(step + 1, metrics | clock.lap())
+            metrics = step_metrics(cfg, groups, step) | result.metrics
+            tracker.log(step + 1, metrics | problem_sampler.metrics(step) | clock.lap())
             advance(1)
             empty_limit.check(result.is_empty)
             manager.end_step(step + 1, tracker)
