@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -299,3 +300,83 @@ def test_every_trace_in_the_formats_is_right_in_every_line() -> None:
     for block in traces:
         score = task.score(problem, block.text)
         assert (score.verdict, score.parts["process"]) == (Verdict.CORRECT, 1.0), block.place
+
+
+FOREIGN_NAMES = {
+    "GLOO_SOCKET_IFNAME",
+    "NCCL_SOCKET_IFNAME",
+    "cu_seqlens",  # flash-attention
+    "train.to_pandas",  # of pyarrow
+    "verifier_loss",  # a metric: a prefix and a name
+}
+"""Names in backticks that are no names of this code."""
+
+
+def known_words() -> set[str]:
+    """Every name in the code, and every word of its strings that are no text in backticks."""
+    words: set[str] = set()
+    for folder in ("whet", "tests", "bench", "examples"):
+        for file in ROOT.glob(f"{folder}/**/*.py"):
+            for token in tokens_of(file):
+                if token.type == tokenize.NAME:
+                    words.add(token.string)
+                elif token.type == tokenize.STRING and not {"`", "\n"} & set(token.string):
+                    words.update(re.findall(r"\w+", token.string))
+    for pattern in ("experiments/*.toml", "whet/**/*.toml", "whet/**/*.c", "pyproject.toml"):
+        for file in ROOT.glob(pattern):
+            words.update(re.findall(r"\w+", f"{file.stem} {file.read_text()}"))
+    return words
+
+
+def tokens_of(file: Path) -> list[tokenize.TokenInfo]:
+    with tokenize.open(file) as lines:
+        return list(tokenize.generate_tokens(lines.readline))
+
+
+def written_lines() -> Iterator[tuple[str, str]]:
+    """List the lines of documents outside of blocks, and of docstrings and comments in whet/."""
+    for document in DOCUMENTS:
+        if document.name not in ("LOG.md", "CHANGELOG.md"):
+            for line in prose(document).splitlines():
+                yield document.name, line
+    for file in ROOT.glob("whet/**/*.py"):
+        for token in tokens_of(file):
+            is_docstring = token.type == tokenize.STRING and token.string.startswith('"""')
+            if token.type == tokenize.COMMENT or is_docstring:
+                for line in token.string.splitlines():
+                    yield str(file.relative_to(ROOT)), line
+
+
+def names_in(line: str) -> Iterator[str]:
+    """Find what looks like a name of code in backticks: with an underscore, a dot or humps."""
+    for span in re.findall(r"`([^`\n]+)`", line):
+        name = re.sub(r"\(.*\)$", "", span)
+        looks_so = re.search(r"_|\.|[a-z][A-Z]", name)
+        if looks_so and re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name):
+            yield name
+
+
+def missing_names(line: str, known: set[str]) -> list[str]:
+    """List the names of a line that the code does not have, nor, for `name` in `file`, the file."""
+    missing = [name for name in names_in(line) if not set(name.split(".")) <= known]
+    for name, path in re.findall(r"`([a-zA-Z_]\w*)`(?: \([^)]*\))? in `([\w/]+\.py)`", line):
+        file = ROOT / path
+        if file.is_file() and not re.search(rf"\b{name}\b", file.read_text()):
+            missing.append(f"{name} in {path}")
+    return [name for name in missing if name not in FOREIGN_NAMES]
+
+
+def test_every_name_in_backticks_is_one_of_the_code() -> None:
+    known = known_words()
+    missing = [
+        f"{place}: {name}" for place, line in written_lines() for name in missing_names(line, known)
+    ]
+    assert missing == []
+
+
+def test_the_check_of_names_sees_those_that_are_gone() -> None:
+    known = {"kl_coef", "algo", "Rollout"}
+    assert missing_names("`algo.kl_coef` of a `Rollout`, `a few words`", known) == []
+    assert missing_names("`algo.kl_weight` and `OldClass`", known) == ["algo.kl_weight", "OldClass"]
+    line = "`select` in `whet/train/rl_step.py`"
+    assert missing_names(line, known) == ["select in whet/train/rl_step.py"]

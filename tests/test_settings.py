@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 from small import whet, write
 
-from whet.config_errors import MOVED, find_models
-from whet.engine.base import Sampling
+from whet.config_errors import FOREIGN, MOVED, find_models
+from whet.engine.base import SamplingParams
 from whet.pipeline.pipeline import PipelineConfig
 from whet.toml import TAGS
 
@@ -107,16 +107,16 @@ def test_explain_adds_the_meaning_of_every_setting(tmp_path: Path) -> None:
         ),
         (
             ("--algo.clip_high", "0.3"),
-            "algo.clip_high = 0.3 has no effect: with minibatches = 1 every ratio is 1",
+            "algo.clip_high = 0.3 has no effect: with num_minibatches = 1 every ratio is 1",
         ),
         (
-            ("--algo.name", "cispo", "--algo.minibatches", "2", "--algo.clip_low", "0.3"),
+            ("--algo.name", "cispo", "--algo.num_minibatches", "2", "--algo.clip_low", "0.3"),
             "algo.clip_low = 0.3 has no effect: cispo bounds the ratio above only",
         ),
-        (("--algo.kl_estimator", "k3"), 'algo.kl_estimator = "k3" has no effect: kl is 0'),
+        (("--algo.kl_estimator", "k3"), 'algo.kl_estimator = "k3" has no effect: kl_coef is 0'),
         (
-            ("--algo.staleness.high", "3.0"),
-            'algo.staleness.high = 3.0 has no effect: staleness.rule is "none"',
+            ("--algo.importance_correction.high", "3.0"),
+            'algo.importance_correction.high = 3.0 has no effect: importance_correction.rule is "none"',
         ),
         (
             ("--critic.lr", "1e-05"),
@@ -167,7 +167,7 @@ def test_a_setting_without_effect_is_refused_with_the_reason(
 
 
 def test_cuts_have_no_effect_on_greedy_sampling() -> None:
-    reasons = Sampling(temperature=0.0, top_p=0.9).without_effect()
+    reasons = SamplingParams(temperature=0.0, top_p=0.9).without_effect()
     assert reasons["top_p"] == "temperature = 0 always takes the most likely token"
 
 
@@ -178,34 +178,75 @@ def test_rl_refuses_a_temperature_at_which_all_answers_are_the_same(tmp_path: Pa
 
 
 def test_a_setting_without_effect_names_the_file_that_sets_it(tmp_path: Path) -> None:
-    said = whet("show", write(tmp_path / "x.toml", f"{RL}critic.head_start = 3\n"))
-    assert said.last.startswith("whet: critic.head_start = 3 in x.toml has no effect: ")
+    said = whet("show", write(tmp_path / "x.toml", f"{RL}critic.warmup_steps = 3\n"))
+    assert said.last.startswith("whet: critic.warmup_steps = 3 in x.toml has no effect: ")
 
 
 def test_a_setting_with_effect_under_other_settings_is_taken(tmp_path: Path) -> None:
-    flags = ("--algo.name", "ppo", "--algo.gamma", "0.9", "--critic.head_start", 2)
+    flags = ("--algo.name", "ppo", "--algo.gamma", "0.9", "--critic.warmup_steps", 2)
     rows = shown(write(tmp_path / "x.toml", RL), *flags)
-    assert rows["algo.gamma"] == ("0.9", "cli") and rows["critic.head_start"] == ("2", "cli")
+    assert rows["algo.gamma"] == ("0.9", "cli") and rows["critic.warmup_steps"] == ("2", "cli")
+
+
+SFT = 'kind = "sft"\ntask = "game24"\ndata = "d"\nmodel = { path = "m" }\n'
+TANGO = 'kind = "tango"\ntask = "game24"\nmodel = { path = "m" }\nverifier = { path = "m" }\n'
+
+
+def stage_with(key: str) -> str:
+    return SFT if key == "batch" else TANGO if key.startswith("verifier_") else RL
 
 
 @pytest.mark.parametrize(("old", "new"), MOVED.items())
 def test_a_setting_that_moved_is_answered_with_where_it_went(
     old: str, new: str, tmp_path: Path
 ) -> None:
-    one = whet("show", write(tmp_path / "one.toml", RL), f"--{old}.every", 3)
-    run = whet("show", write(tmp_path / "run.toml", RUN), f"--stages.a.{old}.every", 3)
-    assert f'--{old}; it is called "{new}" now' in one.last
-    assert f'--stages.a.{old}; it is called "stages.a.{new}" now' in run.last
+    said = whet("show", write(tmp_path / "one.toml", stage_with(old)), f"--{old}", 3)
+    assert (said.code, said.last) == (2, f'whet: unknown flag --{old}; it is called "{new}" now')
+
+
+@pytest.mark.parametrize("new", MOVED.values())
+def test_a_setting_that_moved_went_to_one_that_is_there(new: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "one.toml", stage_with(new.replace("batch_size", "batch")))
+    said = whet("show", file, f"--{new}.nothing", 3)
+    assert f"--{new}.nothing" in said.last or f"{new} = " in said.last
+
+
+def test_a_setting_that_moved_is_found_in_the_stages_of_a_file(tmp_path: Path) -> None:
+    run = write(tmp_path / "run.toml", f"{RUN}train = {{ clip = 0.5 }}\n")
+    assert whet("show", run).last == (
+        'whet: unknown key "stages.a.train.clip" in run.toml; it is called '
+        '"stages.a.train.max_grad_norm" now'
+    )
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_setting_of_another_system_is_answered_with_the_one_here(
+    name: str, tmp_path: Path
+) -> None:
+    said = whet("show", write(tmp_path / "one.toml", RL), f"--{name}", 3)
+    expected = FOREIGN[name] if " " in FOREIGN[name] else f'it is called "{FOREIGN[name]}" here'
+    assert (said.code, said.last) == (2, f"whet: unknown flag --{name}; {expected}")
+
+
+def test_a_setting_of_another_system_is_placed_in_its_stage_and_only_where_there_is_one(
+    tmp_path: Path,
+) -> None:
+    run = whet("show", write(tmp_path / "run.toml", RUN), "--stages.a.algo.beta", 0.1)
+    sft = whet("show", write(tmp_path / "sft.toml", SFT), "--num_generations", 8)
+    assert run.last.endswith('; it is called "stages.a.algo.kl_coef" here')
+    assert "known keys: " in sft.last
 
 
 def test_a_file_extends_another_and_every_key_shows_the_file_it_came_from(tmp_path: Path) -> None:
-    write(tmp_path / "base.toml", f"{RL}steps = 5\ntrain = {{ lr = 0.1, warmup = 2 }}\n")
+    write(tmp_path / "base.toml", f"{RL}steps = 5\ntrain = {{ lr = 0.1, warmup_steps = 2 }}\n")
     (tmp_path / "more").mkdir()
-    write(tmp_path / "more" / "mid.toml", 'extends = "../base.toml"\ntrain = { warmup = 3 }\n')
+    write(
+        tmp_path / "more" / "mid.toml", 'extends = "../base.toml"\ntrain = { warmup_steps = 3 }\n'
+    )
     file = write(tmp_path / "top.toml", 'kind = "rl"\nextends = "more/mid.toml"\nsteps = 6\n')
     rows = shown(file)
     assert rows["steps"] == ("6", "top.toml")
-    assert rows["train.warmup"] == ("3", "mid.toml")
+    assert rows["train.warmup_steps"] == ("3", "mid.toml")
     assert rows["train.lr"] == ("0.1", "base.toml")
 
 

@@ -39,8 +39,108 @@ WANTED: Mapping[str, str] = {
 """The expected value by pydantic's error type; other types keep pydantic's message."""
 
 
-MOVED: Mapping[str, str] = {"exam": "validation"}
+_MOVED_IN_TRAIN: Mapping[str, str] = {
+    "clip": "max_grad_norm",
+    "warmup": "warmup_steps",
+    "schedule": "lr_schedule",
+    "micro_tokens": "micro_batch_tokens",
+    "checkpointing": "gradient_checkpointing",
+    "offload": "offload_optimizer",
+}
+_MOVED_IN_ENGINE: Mapping[str, str] = {
+    "slots": "max_num_seqs",
+    "context": "max_model_len",
+    "kv_gb": "kv_cache_gb",
+}
+_MOVED_IN_ALGO: Mapping[str, str] = {
+    "kl": "kl_coef",
+    "entropy": "entropy_coef",
+    "gae_decay": "gae_lambda",
+    "minibatches": "num_minibatches",
+    "old": "old_logprobs",
+    "weights": "loss_weights",
+    "steps": "step_credit",
+    "staleness": "importance_correction",
+}
+
+
+def _in_tables(keys: Mapping[str, str], *tables: str) -> dict[str, str]:
+    return {f"{table}.{old}": f"{table}.{new}" for table in tables for old, new in keys.items()}
+
+
+MOVED: Mapping[str, str] = {
+    "exam": "validation",
+    "batch": "batch_size",
+    "gather": "dynamic_sampling",
+    "dynamic_sampling.refill": "dynamic_sampling.max_extra_problems",
+    "dynamic_sampling.first": "dynamic_sampling.first_samples",
+    "critic.head_start": "critic.warmup_steps",
+    "grading.unscored_share": "grading.unscored_fraction",
+    **_in_tables(_MOVED_IN_TRAIN, "train", "verifier_train"),
+    **_in_tables(_MOVED_IN_ENGINE, "engine", "verifier_engine"),
+    **_in_tables(_MOVED_IN_ALGO, "algo"),
+}
 """Settings of older files, by their dotted keys in a stage, and their present names."""
+
+_BATCH = (
+    "whet has none, because micro-batches are packed by train.micro_batch_tokens; a step of rl "
+    "trains on problems_per_step times group_size responses, one of sft on batch_size"
+)
+_MEMORY = (
+    "whet has none, because the KV cache takes what it needs of free memory, or engine.kv_cache_gb"
+)
+_PARALLEL = (
+    "whet has none, because every rank samples with the whole weights; cluster.shard divides "
+    "those that train"
+)
+FOREIGN: Mapping[str, str] = {
+    "beta": "algo.kl_coef",
+    "bf16": "train.dtype",
+    "clip_ratio": "algo.clip_high",
+    "clip_ratio_high": "algo.clip_high",
+    "clip_ratio_low": "algo.clip_low",
+    "entropy_coeff": "algo.entropy_coef",
+    "epsilon": "algo.clip_low",
+    "epsilon_high": "algo.clip_high",
+    "eval_steps": "validation.every",
+    "gpu_memory_utilization": _MEMORY,
+    "gradient_accumulation_steps": _BATCH,
+    "gradient_checkpointing": "train.gradient_checkpointing",
+    "init_kl_coef": "algo.kl_coef",
+    "kl_coef": "algo.kl_coef",
+    "kl_loss_coef": "algo.kl_coef",
+    "lam": "algo.gae_lambda",
+    "learning_rate": "train.lr",
+    "logging_steps": "whet has none, because every step is logged",
+    "loss_agg_mode": "algo.loss_weights",
+    "loss_type": "algo.loss_weights",
+    "lr_scheduler_type": "train.lr_schedule",
+    "max_completion_length": "sampling.max_tokens",
+    "max_grad_norm": "train.max_grad_norm",
+    "max_model_len": "engine.max_model_len",
+    "max_new_tokens": "sampling.max_tokens",
+    "max_num_seqs": "engine.max_num_seqs",
+    "max_prompt_length": "whet has none, because it leaves out, and names, the prompts that are "
+    "too long for engine.max_model_len",
+    "max_response_length": "sampling.max_tokens",
+    "max_steps": "steps",
+    "num_generations": "group_size",
+    "num_iterations": "whet has none, because a step trains once on each response, in "
+    "algo.num_minibatches optimiser steps",
+    "num_train_epochs": "whet has none, because steps sets the length of a run",
+    "output_dir": "whet has none, because the run folder is given with --out",
+    "per_device_train_batch_size": _BATCH,
+    "ppo_epochs": "whet has none, because a step trains once on each response, in "
+    "algo.num_minibatches optimiser steps",
+    "ppo_mini_batch_size": "whet has none, because algo.num_minibatches divides a step instead",
+    "save_steps": "save.every",
+    "tensor_model_parallel_size": _PARALLEL,
+    "tensor_parallel_size": _PARALLEL,
+    "train_batch_size": "problems_per_step",
+    "use_vllm": "whet has none, because it samples with an engine of its own",
+    "warmup_ratio": "train.warmup_steps",
+}
+"""Settings of TRL, vLLM and verl, and where they are here, or why there are none."""
 
 
 def describe(
@@ -149,6 +249,8 @@ def _suggest(kind: Model, loc: Sequence[str | int], key: str) -> str:
     parent, _, last = key.rpartition(".")
     if (new := _moved_to(key)) is not None:
         return f'; it is called "{new}" now'
+    if (hint := _hint_at_foreign(kind, key)) is not None:
+        return f"; {hint}"
     known = sorted({name for model in _models_at(kind, loc[:-1]) for name in model.model_fields})
     if close := get_close_matches(last, known, n=1, cutoff=0.65):
         return f'; did you mean "{parent + "." if parent else ""}{close[0]}"?'
@@ -165,6 +267,18 @@ def _moved_to(key: str) -> str | None:
         if stage != f".{key}":
             return f"{stage}.{new}".removeprefix(".")
     return None
+
+
+def _hint_at_foreign(kind: Model, key: str) -> str | None:
+    """Say where a setting of another system is here, if this kind of stage has it."""
+    *tables, last = key.split(".")
+    target = FOREIGN.get(last)
+    if target is None or " " in target:
+        return target
+    if target not in _list_keys(kind):
+        return None
+    stage = ".".join(tables[:2]) + "." if tables[:1] == ["stages"] else ""
+    return f'it is called "{stage}{target}" here'
 
 
 def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:

@@ -170,13 +170,13 @@ def test_ddof_is_a_setting() -> None:
         ({"name": "rloo", "surrogate": "cispo"}, 'surrogate = "cispo" needs a ratio to bound'),
         ({"name": "cispo", "dual_clip": 9.0}, 'dual_clip = 9.0 needs surrogate = "clip"'),
         ({"name": "dapo", "dual_clip": 1.2}, "a bound above 1 \\+ clip_high"),
-        ({"steps": {"alpha": 0.1}}, "step_credit.alpha = 0.1 is for the tango algorithms"),
+        ({"step_credit": {"alpha": 0.1}}, "step_credit.alpha = 0.1 is for the tango algorithms"),
         (
-            {"old": "engine", "staleness": {"rule": "mask"}},
+            {"old_logprobs": "engine", "importance_correction": {"rule": "mask"}},
             "importance_correction goes from engine to learner",
         ),
         (
-            {"staleness": {"low": 3.0}},
+            {"importance_correction": {"low": 3.0}},
             "importance_correction.low = 3.0 should be below importance_correction.high = 2.0",
         ),
         ({"early_stop": {"limit": 5.0}}, "early_stop needs num_minibatches above 1"),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from whet.engine.base import Request, SamplingParams
-from whet.proofs.policy_proofs import ScriptedEngine
+from whet.proofs.fixtures import ScriptedEngine
 from whet.testing.contracts import check_engine
 from whet.types import FinishReason, Tokens
 

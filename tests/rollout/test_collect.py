@@ -8,7 +8,7 @@ import pytest
 
 from whet.engine.base import Request, SamplingParams
 from whet.grading.grader import Grader
-from whet.proofs.policy_proofs import ScriptedEngine
+from whet.proofs.fixtures import ScriptedEngine
 from whet.rollout.collect import ChatEngine, GroupRequest, collect, collect_groups
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy, tiny_tokenizer

@@ -10,7 +10,7 @@ import pytest
 from whet.algos.losses import sequence_mean
 from whet.engine.base import SamplingParams
 from whet.grading.grader import Grader
-from whet.proofs.policy_proofs import ScriptedEngine
+from whet.proofs.fixtures import ScriptedEngine
 from whet.rewards.spec import RewardSpec
 from whet.rollout.collect import (
     ChatEngine,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whet.algos.verifier import step_credit
-from whet.proofs.policy_proofs import ScriptedEngine
+from whet.proofs.fixtures import ScriptedEngine
 from whet.rollout.collect import ChatEngine
 from whet.rollout.verification import (
     make_verifications,

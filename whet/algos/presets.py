@@ -30,7 +30,7 @@ AlgoName = Literal[
 ]
 AdvantageName = Literal["zscore", "center", "leave_one_out", "momentum", "to_go", "gae"]
 RatioName = Literal["token", "sequence", "off"]
-"""one is no ratio; none as a setting would leave it to the preset."""
+"""off counts every ratio as 1; none as a setting would leave it to the preset."""
 SurrogateName = Literal["clip", "cispo", "reinforce"]
 LossWeightsName = Literal["token_mean", "sequence_mean", "sequence_sum", "constant"]
 KlPlace = Literal["loss", "reward"]
@@ -52,7 +52,7 @@ class Preset:
     step_rule: StepRule | None = None
     """How judged steps are credited, for algorithms that use them."""
     alpha: float = 0.0
-    """Share of the step credit at the start."""
+    """Fraction of the step credit at the start."""
     source: Mapping[str, float | str] = field(default_factory=dict)
 
     @property

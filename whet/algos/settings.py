@@ -43,7 +43,7 @@ class AlgoConfig(Config):
     ddof: Literal[0, 1] = Field(default=1, json_schema_extra=CONSTANT)
     """For zscore: 1 divides by the sample's deviation, 0 by the population's."""
     max_momentum: float = Field(default=0.2, ge=0.0, lt=1.0)
-    """For momentum: the largest share of history in the running mean and deviation; 0 is
+    """For momentum: the largest fraction of history in the running mean and deviation; 0 is
     group-relative."""
     gamma: float = Field(default=1.0, gt=0.0, le=1.0)
     """For to_go and gae: the discount of a reward per token."""
@@ -53,10 +53,10 @@ class AlgoConfig(Config):
     """Bring advantages to mean 0 and deviation 1 over all tokens of a step; groups of equal reward
     stay at 0."""
     step_credit: StepCreditConfig = StepCreditConfig()
-    """For tango: the share of judged steps in the advantage."""
+    """For tango: the fraction of judged steps in the advantage."""
     ratio: RatioName | None = None
-    """Of new to old probability: of each token, of the whole sequence (its geometric mean), or one,
-    which is none."""
+    """Ratio of new to old probability: of each token, of the whole sequence (its geometric mean),
+    or off, which counts every ratio as 1."""
     surrogate: SurrogateName | CodePath | None = None
     """How ratio and advantage make the loss: clip (PPO), cispo, or reinforce, which bounds
     nothing. A function of your own is a file and its name, "my_algo.py:surrogate"."""
@@ -124,7 +124,8 @@ class AlgoConfig(Config):
         low, high = self.importance_correction.low, self.importance_correction.high
         if low >= high:
             raise ValueError(
-                f"importance_correction.low = {low} should be below importance_correction.high = {high}"
+                f"importance_correction.low = {low} should be below "
+                f"importance_correction.high = {high}"
             )
         if self.early_stop.limit is not None and self.has_unit_ratios:
             raise ValueError(

@@ -27,7 +27,7 @@ _ALIGNED = 16
 
 
 class HostTransfer:
-    """Copies between the host and one device, counted in `counts`."""
+    """Copies between the host and one device, counted in `stats`."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

@@ -17,7 +17,7 @@ GRACE_SECONDS = 3.0
 
 
 class GradingConfig(Config):
-    """Limits of grading: processes, cost of one answer, share of failures."""
+    """Limits of grading: processes, cost of one answer, fraction of failures."""
 
     workers: int | None = Field(default=None, ge=0, le=MAX_WORKERS)
     """Grading processes; 0 grades in this process, without limits. None takes two, or 0 where the
@@ -33,7 +33,7 @@ class GradingConfig(Config):
     silence: float = Field(default=8.0, gt=0, json_schema_extra=CONSTANT)
     """Seconds a worker may be silent beyond an answer's time; then it is stuck, and is killed."""
     unscored_fraction: float = Field(default=0.2, ge=0, le=1)
-    """Stop where more than this share of the answers could not be scored; 1 never stops."""
+    """Stop where more than this fraction of the answers could not be scored; 1 never stops."""
     unscored_count: int = Field(default=32, ge=1, json_schema_extra=CONSTANT)
     """Do not stop before this many answers could not be scored."""
 

@@ -23,7 +23,7 @@ from whet.errors import ConfigError, DataError, TrainError
 from whet.pipeline.prompts import check_prompt
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.smoke import shrink, write_smoke_inputs
-from whet.pipeline.stage_keys import StageKey, ignored_settings, list_references
+from whet.pipeline.stage_keys import StageKey, ignored_settings, list_earlier_stages
 from whet.preflight.preflight import check_before_run
 from whet.recipes.distill import DistillConfig, distill
 from whet.recipes.dpo import DPOConfig, dpo
@@ -182,7 +182,7 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
     settings = ""
     with one_writer(folder):
         for name, stage in cfg.stages.items():
-            made = [folders[other] for other in list_references(stage)]
+            made = [folders[other] for other in list_earlier_stages(stage)]
             get_world().run_on_rank_zero(partial(_check_made, made), f"the inputs of {name}")
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             key = StageKey(stage=stage, of_others=dict(keys))
@@ -351,7 +351,7 @@ def _check_stage_names(stages: Mapping[str, StageConfig]) -> None:
     """Find a wrong reference before the first stage runs."""
     earlier: list[str] = []
     for name, stage in stages.items():
-        for other in list_references(stage):
+        for other in list_earlier_stages(stage):
             if other not in earlier:
                 known = ", ".join(earlier) or "none"
                 raise ConfigError(

@@ -48,7 +48,7 @@ def _hash_stage(stage: StageConfig, keys: Mapping[str, str]) -> str:
     if isinstance(teacher := table.get("teacher"), dict):
         kept = {key: item for key, item in teacher.items() if f"teacher.{key}" not in ignored}
         table["teacher"] = kept
-    used = {name: keys[name] for name in list_references(stage)}
+    used = {name: keys[name] for name in list_earlier_stages(stage)}
     files = {name: hash_code(name) for name in find_code_paths(table)}
     text = json.dumps([table, used, *([files] if files else [])], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -59,5 +59,5 @@ def ignored_settings(stage: StageConfig) -> tuple[str, ...]:
     return (*IGNORED, "seed") if isinstance(stage, MakeConfig) else IGNORED
 
 
-def list_references(stage: StageConfig) -> list[str]:
+def list_earlier_stages(stage: StageConfig) -> list[str]:
     return [name[1:] for name in stage.inputs.values() if name.startswith("@")]

@@ -258,7 +258,7 @@ class StageCheck:
             )
         if isinstance(stage, RLConfig | DistillConfig | TangoConfig) and split == "rl":
             fitting = max(length for length, _ in lengths if length < context)
-            _check_micro_tokens(stage, min(fitting + limit, context))
+            _check_micro_batch_tokens(stage, min(fitting + limit, context))
         self._pass("prompts", f"split {split}: at most {longest:,} tokens in {rows}")
 
     def _check_grader(self, rows: dict[Split, SplitRows]) -> None:
@@ -324,7 +324,7 @@ def _verify_garbage(stage: TangoConfig, problem: Problem) -> tuple[Problem, str,
     return replace(problem, task=judge.name), GARBAGE, judge.score(problem, GARBAGE)
 
 
-def _check_micro_tokens(stage: TrainingConfig, longest: int) -> None:
+def _check_micro_batch_tokens(stage: TrainingConfig, longest: int) -> None:
     micro_batch_tokens = stage.train.micro_batch_tokens
     if longest > micro_batch_tokens:
         raise DataError(

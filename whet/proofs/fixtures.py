@@ -1,12 +1,16 @@
-"""Fixtures of the proofs: a tiny model with random weights, its policy, and sequences for it."""
+"""Fixtures of the proofs: a tiny model with random weights, its policy, and sequences for it.
 
-from collections.abc import Mapping, Sequence
+`ScriptedEngine` is an engine without a model, for proofs, for tests and for trying a task.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from whet.data.examples import Example
-from whet.engine.base import Request, SamplingParams
+from whet.engine.base import EngineStats, Request, SamplingParams, check_prompt
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.source import torch_device, torch_dtype
@@ -14,7 +18,7 @@ from whet.models.transformer import Transformer, init_weights
 from whet.rng import derive, numpy_stream
 from whet.text.tokenizer import Tokenizer, train_tokenizer
 from whet.train.policy import Policy, build_policy
-from whet.types import Completion, Message, Problem
+from whet.types import Completion, FinishReason, Message, Problem, Tokens
 
 POSITIONS = 64
 SHAPES = ((2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4), (5, 2), (40, 1), (33, 20), (12, 5))
@@ -126,3 +130,45 @@ def make_problem(name: str) -> Problem:
         split="rl",
         source="made",
     )
+
+
+class ScriptedEngine:
+    """Answers each request with `answer`'s text, cut at its limit; every token is certain."""
+
+    def __init__(
+        self, answer: Callable[[Request], Tokens], *, version: int = 0, context: int = 1 << 20
+    ) -> None:
+        self.answer = answer
+        self.version = version
+        self.max_model_len = context
+        self.stats = EngineStats()
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
+        self.stats = EngineStats()
+        for request in requests:
+            check_prompt(request, self.max_model_len, np.iinfo(np.int32).max)
+            whole = self.answer(request)
+            limit = min(request.sampling.max_tokens, self.max_model_len - len(request.prompt))
+            tokens = np.asarray(whole[:limit], dtype=np.int32)
+            finish = FinishReason.LENGTH if len(whole) > limit else FinishReason.STOP
+            logprobs = np.zeros(len(tokens), dtype=np.float32)
+            self.stats.tokens += len(tokens)
+            yield (
+                request.id,
+                Completion(
+                    tokens=tokens,
+                    logprobs=logprobs,
+                    finish_reason=finish,
+                    policy_version=self.version,
+                ),
+            )
+
+    def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Take the version; there are no weights to fill."""
+        self.version = version
+
+    def sleep(self) -> None:
+        """Nothing to free."""
+
+    def close(self) -> None:
+        """Nothing to free."""

@@ -1,12 +1,10 @@
 """Proofs of a policy: rewards stay with rollouts, engine and learner agree, resumed steps match,
 and a chat turn keeps its stop token in SFT and in sampling.
-
-`ScriptedEngine` is an engine without a model, for proofs, for tests and for trying a task.
 """
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,17 +14,17 @@ from tokenizers import Tokenizer as Core
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
-from torch import Tensor
 
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
-from whet.engine.base import EngineStats, Request, SamplingParams, check_prompt
+from whet.engine.base import Request, SamplingParams
 from whet.engine.native import NativeConfig
 from whet.grading.grader import Grader
 from whet.kernels import TRITON_DEVICES
 from whet.proofs import fixtures
 from whet.proofs.base import Measurement, find_worst
+from whet.proofs.fixtures import ScriptedEngine
 from whet.proofs.learner_proofs import FLOAT32_LIMIT
 from whet.rewards.spec import RewardSpec
 from whet.rng import stream
@@ -69,48 +67,6 @@ _LLAMA = (
     "{% if add_generation_prompt %}"
     "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"
 )
-
-
-class ScriptedEngine:
-    """Answers each request with `answer`'s text, cut at its limit; every token is certain."""
-
-    def __init__(
-        self, answer: Callable[[Request], Tokens], *, version: int = 0, context: int = 1 << 20
-    ) -> None:
-        self.answer = answer
-        self.version = version
-        self.max_model_len = context
-        self.stats = EngineStats()
-
-    def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
-        self.stats = EngineStats()
-        for request in requests:
-            check_prompt(request, self.max_model_len, np.iinfo(np.int32).max)
-            whole = self.answer(request)
-            limit = min(request.sampling.max_tokens, self.max_model_len - len(request.prompt))
-            tokens = np.asarray(whole[:limit], dtype=np.int32)
-            finish = FinishReason.LENGTH if len(whole) > limit else FinishReason.STOP
-            logprobs = np.zeros(len(tokens), dtype=np.float32)
-            self.stats.tokens += len(tokens)
-            yield (
-                request.id,
-                Completion(
-                    tokens=tokens,
-                    logprobs=logprobs,
-                    finish_reason=finish,
-                    policy_version=self.version,
-                ),
-            )
-
-    def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Take the version; there are no weights to fill."""
-        self.version = version
-
-    def sleep(self) -> None:
-        """Nothing to free."""
-
-    def close(self) -> None:
-        """Nothing to free."""
 
 
 IS_RIGHT = ("1000", "0100", "0011", "1110", "0101", "1101")

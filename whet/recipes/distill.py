@@ -49,7 +49,11 @@ class DistillConfig(TrainingConfig):
     """A model with the same tokenizer, which is not trained."""
 
     def without_effect(self) -> dict[str, str]:
-        return {"model.new": NEW_MODEL, "teacher.new": NEW_MODEL, "teacher.lora": "it only reads"}
+        return {
+            "model.new": NEW_MODEL,
+            "teacher.new": NEW_MODEL,
+            "teacher.lora": "the teacher is not trained",
+        }
 
 
 def distill(cfg: DistillConfig, run: RunStore) -> None:

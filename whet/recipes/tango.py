@@ -205,13 +205,11 @@ class TangoPair:
     def solve(self, step: int, samples: int) -> list[Group]:
         """Sample solutions of the next problems."""
         cfg = self.cfg
-        problems = vary_all(
-            self.session, self.problem_sampler.take(cfg.problems_per_step, step), step
-        )
+        taken = self.problem_sampler.take(cfg.problems_per_step, step)
         return collect(
             self.generator.policy.chat_engine,
             self.session.grader,
-            problems,
+            vary_all(self.session, taken, step),
             cfg.sampling,
             samples=samples,
             seed=derive(cfg.seed, "rollout", step),
@@ -321,11 +319,10 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
         seed=derive(cfg.seed, "update", step),
         clock=pair.session.clock,
     )
+    fraction = pair.generator.algo.step_credit_fraction(progress)
     num_judged = [len(rollout.judged_steps) for group in solved for rollout in group]
     step_metrics = {
-        "steps/alpha": 0.0
-        if outcome.is_one_sided
-        else pair.generator.algo.step_credit_fraction(progress),
+        "steps/alpha": 0.0 if outcome.is_one_sided else fraction,
         "steps/guarded": float(outcome.is_one_sided),
         "steps/judged": fmean(num > 0 for num in num_judged),
         "steps/count": fmean(num_judged),
@@ -383,10 +380,8 @@ def _agreements(
 def side_at(cfg: TangoConfig, step: int) -> Side:
     """Return whose step it is: the verifier's during warm-up, then both in turns.
 
-    >>> model = ModelSource(path="m")
-    >>> cfg = TangoConfig(
-    ...     task="game24", model=model, verifier=model, warmup=1, generator_turns=2
-    ... )
+    >>> models = dict.fromkeys(("model", "verifier"), ModelSource(path="m"))
+    >>> cfg = TangoConfig(task="game24", warmup=1, generator_turns=2, **models)
     >>> "".join(side_at(cfg, step)[0] for step in range(8))
     'vggvggvg'
     """

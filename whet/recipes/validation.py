@@ -71,7 +71,7 @@ class Validator:
             self.sampling,
             samples=self.cfg.samples,
             seed=self.seed,
-            label="evaluate",
+            label="validate",
         )
         return summarise(groups, ks=(1, self.cfg.samples)), groups
 

@@ -80,8 +80,8 @@ class ChatFormat:
     ) -> tuple[Tokens, NDArray[np.bool_]]:
         """Encode a whole conversation for SFT, with a mask of its last message and stop token.
 
-        The tokens begin exactly with `prompt` of the messages before it. Text that the template
-        adds to the response, such as an empty thought, is part of the response. Where the
+        The tokens begin exactly with `encode_prompt` of the messages before it. Text that the
+        template adds to the response, such as an empty thought, is part of the response. Where the
         template would drop part of it, as R1's drops thoughts, or rewrites the prompt once it is
         answered, the response follows the prompt word by word, as a model would sample it.
         """

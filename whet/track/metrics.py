@@ -152,17 +152,15 @@ def measure_rollouts(groups: Sequence[Group]) -> dict[str, float]:
     of them, as `score/correct/<task>` and `score/correct/source/<source>`.
     """
     rollouts = [rollout for group in groups for rollout in group]
-    rewards = rewards_of(rollouts)
-    graded = _grades(rollouts)
+    rewards, graded = rewards_of(rollouts), _grades(rollouts)
+    ends = [rollout.completion.finish_reason for rollout in rollouts]
     metrics = {
         "reward/mean": fmean(rewards) if rewards else 0.0,
         "reward/deviation": pstdev(rewards) if rewards else 0.0,
         "score/unscored": float(len(rollouts) - len(graded)),
         "score/raised": float(sum(score.note.startswith(RAISED) for score in graded)),
         "length/mean": fmean(len(r.completion.tokens) for r in rollouts),
-        "length/unfinished": fmean(
-            r.completion.finish_reason == FinishReason.LENGTH for r in rollouts
-        ),
+        "length/unfinished": fmean(end is FinishReason.LENGTH for end in ends),
         "groups/equal": fmean(all_equal(rewards_of(group)) for group in groups),
     }
     for name in sorted({name for score in graded for name in score.parts}):

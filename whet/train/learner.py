@@ -1,7 +1,6 @@
 """The learner: sums weight times loss over packed sequences, and steps the optimiser.
 
-It knows no algorithm: an objective computes the loss of each token. `whet/train/rl_step.py` decides
-which examples an optimiser step takes.
+It knows no algorithm: an objective computes losses, `whet/train/rl_step.py` chooses examples.
 """
 
 from collections.abc import Callable, Iterable, Sequence

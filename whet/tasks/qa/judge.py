@@ -31,7 +31,7 @@ from whet.serving.http import HttpError
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask
 from whet.tasks.qa.stated import MAX_SPAN, statements
-from whet.tasks.qa.table import Rule, agrees, list_references
+from whet.tasks.qa.table import Rule, agrees, list_earlier_stages
 from whet.text.final_answer import visible_text
 from whet.types import Json, Problem, Score, Verdict
 
@@ -103,7 +103,7 @@ class Judge(FileTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """State what the judge says. Parts: `correct`, and `asked`, 1 where a judge was needed."""
-        golds = list_references(problem)
+        golds = list_earlier_stages(problem)
         answer = final_answer(text)
         if answer is None:
             return no_answer("asked")

@@ -89,7 +89,7 @@ class Table(FileTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the last answer is one of the accepted ones. Parts: `correct`."""
-        golds = list_references(problem)
+        golds = list_earlier_stages(problem)
         rule = self._rule(problem)
         answer = read_answer(text)
         is_whole = any(_is_whole(gold, text) for gold in golds)
@@ -118,7 +118,7 @@ class Table(FileTask):
         )
 
 
-def list_references(problem: Problem) -> list[str]:
+def list_earlier_stages(problem: Problem) -> list[str]:
     """List the references: the answer, and further ones of the payload."""
     more = problem.payload.get("answers")
     texts = [problem.answer, *(more if isinstance(more, list) else [])]
