@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from small import Pipeline, Said, half_written, whet, write
 
-from whet.store.run import Lock
+from whet.store.lock import Lock
 
 SFT = 'kind = "sft"\ntask.name = "game24"\ndata = "{data}"\nsteps = 2\nmodel = {{ {model} }}\nvalidation = {{ samples = 1 }}\n'
 RL = 'kind = "rl"\ntask.name = "game24"\nsteps = 2\nproblems_per_step = 2\ngroup_size = 2\nmodel = {{ path = "{model}" }}\n'

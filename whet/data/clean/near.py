@@ -99,11 +99,9 @@ def find_near_duplicates(
         ]
         for later, partners in groupby(similar, key=lambda pair: pair[0]):
             if later not in replaced:
-                found = _find_kept(
-                    later, [p[1:] for p in partners], replaced, read_words, threshold
-                )
-                if found is not None:
-                    replaced[later] = found
+                kept = _find_kept(later, [p[1:] for p in partners], replaced, read_words, threshold)
+                if kept is not None:
+                    replaced[later] = kept
         advance(len(block))
     return replaced
 
