@@ -203,7 +203,7 @@ def split(
     files: _Files,
     out: Annotated[Path, _required(help="The folder to write problems-SPLIT.jsonl into.")],
     fractions: Annotated[
-        str, typer.Option(help="The share of each split.")
+        str, typer.Option(help="The fraction of each split.")
     ] = "rl=0.9,dev=0.05,test=0.05",
     seed: Annotated[int, typer.Option(help="Other seeds split otherwise.")] = 0,
     force: _Force = False,

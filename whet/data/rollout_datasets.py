@@ -137,7 +137,7 @@ Fault = Literal["unscored", "repeated", "cut", "too_long"]
 length limit by another model, so that its end is unknown; longer than the context."""
 Notes = Callable[[Problem, str], Sequence[StepNote]]
 MAX_SHORT_SHARE = 0.8
-"""A short answer has at most this share of the long one's tokens."""
+"""A short answer has at most this fraction of the long one's tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -18,7 +18,7 @@ SHINGLE = 3
 with the five words usual for documents 0.68."""
 NUM_HASHES = 120
 MIN_RECALL = 0.99
-"""Of pairs exactly at the threshold, the share that MinHash should find."""
+"""Of pairs exactly at the threshold, the fraction that MinHash should find."""
 MIN_THRESHOLD = 0.5
 BLOCK = 2000
 """Pairs compared at a time."""
