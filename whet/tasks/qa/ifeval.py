@@ -74,8 +74,8 @@ class IFEval(FileTask):
         """State which instructions hold, also in loose forms of the response.
 
         Parts: `correct` and `prompt_strict`, all hold; `instruction_strict`, the fraction that
-        holds; `prompt_loose` and `instruction_loose`, where an instruction may also hold without the
-        first or last line, or without asterisks.
+        holds; `prompt_loose` and `instruction_loose`, where an instruction may also hold without
+        the first or last line, or without asterisks.
         """
         instructions = _instructions(problem)
         response = visible_text(text)
