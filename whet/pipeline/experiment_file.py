@@ -130,7 +130,7 @@ def _write_sft(model: str | None, data: StarterData) -> Iterator[str]:
         "data": data.answers,
         **start,
         "steps": 1000,
-        "batch": 32,
+        "batch_size": 32,
         "train.lr": 1e-5 if model else 2e-3,
         "train.warmup_steps": 20,
         "sampling.max_tokens": _choose_tokens(model) if model else 64,
