@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from small import Pipeline, Said, half_written, whet, write
 
-from whet.store.run import Lock
+from whet.store.lock import Lock
 
 SFT = 'kind = "sft"\ntask.name = "game24"\ndata = "{data}"\nsteps = 2\nmodel = {{ {model} }}\nvalidation = {{ samples = 1 }}\n'
 RL = 'kind = "rl"\ntask.name = "game24"\nsteps = 2\nproblems_per_step = 2\ngroup_size = 2\nmodel = {{ path = "{model}" }}\n'
@@ -266,9 +266,7 @@ def test_a_new_model_for_rl_is_refused(tmp_path: Path) -> None:
 def test_data_that_are_nowhere_are_named(tmp_path: Path) -> None:
     said = sft(tmp_path, tmp_path / "nowhere")
     assert is_one_sentence(said)
-    assert (
-        said.last == f"whet: data = '{tmp_path}/nowhere' is neither a rollout file nor a run folder"
-    )
+    assert said.last == f"whet: data = '{tmp_path}/nowhere' is neither a file nor a run folder"
 
 
 def test_a_data_folder_that_is_no_run_is_named(tmp_path: Path) -> None:

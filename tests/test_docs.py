@@ -311,6 +311,7 @@ FOREIGN_NAMES = {
     "GLOO_SOCKET_IFNAME",
     "NCCL_SOCKET_IFNAME",
     "cu_seqlens",  # flash-attention
+    "reasoning_effort",  # of servers
     "train.to_pandas",  # of pyarrow
     "verifier_loss",  # a metric: a prefix and a name
 }

@@ -51,8 +51,7 @@ from whet.rewards.shaping import UserTerm
 from whet.store.run import RunStore, model_folder
 from whet.tasks.base import is_builtin
 from whet.tasks.verify import Verify
-from whet.text.chat import PROBE, ChatFormat
-from whet.text.prompt import NO_PROMPT, PromptConfig
+from whet.text.chat import NO_PROMPT, PROBE, ChatFormat, PromptConfig
 from whet.track.progress import say
 from whet.train.policy import build_learners
 from whet.types import Message, Problem, Score, Split
@@ -138,9 +137,9 @@ class StageCheck:
             with self.findings.catch(self.name, "data"):
                 self._check_answers(stage, stage.data, model)
         if model is not None:
-            for key, found in rows.items():
+            for split, split_rows in rows.items():
                 with self.findings.catch(self.name, "prompts"):
-                    self._check_prompts(key, found, model)
+                    self._check_prompts(split, split_rows, model)
         with self.findings.catch(self.name, "grader"):
             self._check_grader(rows)
 
@@ -193,20 +192,20 @@ class StageCheck:
         rows: dict[Split, SplitRows] = {}
         for split in list_splits(self.stage):
             with self.findings.catch(self.name, "data"):
-                found = self.reader.read_split(self.stage, split)
-                if found is not None:
+                split_rows = self.reader.read_split(self.stage, split)
+                if split_rows is not None:
                     if not isinstance(self.stage, TeachConfig):  # it asks its task by itself
                         task = self.reader.open_task(self.stage)
-                        check_tasks(task, found.problems, f"the split {split}")
-                    rows[split] = found
+                        check_tasks(task, split_rows.problems, f"the split {split}")
+                    rows[split] = split_rows
         return rows
 
     def _check_rows(self, rows: dict[Split, SplitRows]) -> None:
         stage = self.stage
-        for split, found in rows.items():
+        for split, split_rows in rows.items():
             is_validation = isinstance(stage, TrainingConfig) and split == stage.validation.split
-            if found.problems:
-                self._pass("data", f"split {split}: {found} rows read")
+            if split_rows.problems:
+                self._pass("data", f"split {split}: {split_rows} rows read")
             elif is_validation:
                 self._note("data", f"there are no problems of the split {split}: no validation")
             else:
@@ -282,7 +281,7 @@ class StageCheck:
     def _check_grader(self, rows: dict[Split, SplitRows]) -> None:
         """Try the grader on the first rows, and the reward on what it says."""
         stage = self.stage
-        split = next((split for split, found in rows.items() if found.problems), None)
+        split = next((split for split in rows if rows[split].problems), None)
         if split is None:
             return
         task = self.reader.open_task(stage)

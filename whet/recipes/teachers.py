@@ -19,7 +19,7 @@ from whet.serving.http import HttpError
 from whet.serving.stream import allow_open_files, stream_replies
 from whet.store.answers import Key, StoredAnswer
 from whet.store.run import RunStore
-from whet.text.prompt import PromptConfig
+from whet.text.chat import PromptConfig
 from whet.train.policy import build_policy
 from whet.types import Dtype, Json, Problem
 

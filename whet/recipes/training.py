@@ -24,7 +24,7 @@ from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import TaskConfig, build_task
-from whet.text.prompt import NO_PROMPT, PromptConfig
+from whet.text.chat import NO_PROMPT, PromptConfig
 from whet.track.metrics import Clock, TrackConfig, open_trackers
 from whet.track.progress import get_console, progress_bar, say
 from whet.train.checkpoint import Others

@@ -1,4 +1,5 @@
-"""`whet init`: a first experiment for a model and data, with what each setting means above it."""
+"""An experiment's file before it runs. `whet init` writes a first one for a model and data, with
+what each setting means above it; `whet check` prints all findings about one in a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,14 @@ from whet.config_errors import find_models
 from whet.data.problems import problem_file
 from whet.data.rollout_datasets import read_data
 from whet.data.row_files import READERS, file_ending, iterate_rows
-from whet.errors import ConfigError, DataError
+from whet.errors import ConfigError, DataError, SettingsError
 from whet.models.source import ModelSource, read_tokenizer
-from whet.pipeline.pipeline import KINDS
+from whet.pipeline.pipeline import KINDS, PipelineConfig, load_file, load_stages
+from whet.preflight.findings import Finding, Level, print_findings
+from whet.preflight.preflight import inspect
 from whet.store.files import stream_rows, write_atomic
 from whet.toml import literal
+from whet.track.progress import printer
 from whet.types import SPLITS, Json, Split
 
 DEFAULT_TOKENS = 1024
@@ -213,3 +217,32 @@ def _read_model(model: str | None) -> tuple[int, bool]:
     except DataError:
         return 2 * DEFAULT_TOKENS, True
     return shape.max_positions, tokenizer.chat_template is not None
+
+
+def check(file: Path, overrides: Sequence[str], out: Path | None) -> bool:
+    """Print what passed, what deserves a note and what is wrong; return whether nothing is."""
+    findings = _inspect(file, overrides, out or Path("runs") / file.stem)
+    print_findings(findings)
+    wrong = sum(finding.level is Level.WRONG for finding in findings)
+    notes = sum(finding.level is Level.NOTE for finding in findings)
+    verdict = f"{wrong} to change before {file} can run" if wrong else f"{file} can run"
+    printer.print(f"{verdict}{f', {notes} notes' if notes else ''}", markup=False, style="bold")
+    return not wrong
+
+
+def _inspect(file: Path, overrides: Sequence[str], folder: Path) -> list[Finding]:
+    try:
+        loaded = load_file(file, overrides)
+        stages = load_stages(file, overrides)
+    except ConfigError as error:
+        words = error.sentences if isinstance(error, SettingsError) else (str(error),)
+        return [
+            Finding(stage="", subject="settings", level=Level.WRONG, words=line) for line in words
+        ]
+    is_pipeline = isinstance(loaded.config, PipelineConfig)
+    kinds = ", ".join(f"{name} ({stage.kind})" for name, stage in stages.items())
+    passed = Finding(
+        stage="", subject="settings", level=Level.PASSED, words=f"{len(loaded.origin)} of {kinds}"
+    )
+    findings = inspect(stages, folder, is_pipeline=is_pipeline, is_thorough=True)
+    return [passed, *findings]
