@@ -107,7 +107,7 @@ def _write_rl(model: str | None, data: StarterData) -> Iterator[str]:
         "rl",
         {
             **_source(data),
-            "model.path": model,
+            **_start_from(model),
             "steps": 200,
             "problems_per_step": 32,
             "group_size": 8,
@@ -124,7 +124,7 @@ def _write_rl(model: str | None, data: StarterData) -> Iterator[str]:
 def _write_sft(model: str | None, data: StarterData) -> Iterator[str]:
     if data.answers is None:
         raise ConfigError("--kind sft needs --data, a file or run folder with answers to imitate")
-    start: Settings = {"model.path": model} if model else {"model.new": "tiny"}
+    start = _start_from(model) if model else {"model.new": "tiny"}
     settings: Settings = {
         "task": data.task,
         "data": data.answers,
@@ -158,9 +158,9 @@ def _write_run(model: str | None, data: StarterData) -> Iterator[str]:
     split = "test" if "test" in data.splits else "dev"
     measure: Settings = {"split": split, "samples": 4, "sampling.max_tokens": tokens}
     if model is not None:
-        yield from _write_stage("before", "eval", {"model.path": model, **measure})
+        yield from _write_stage("before", "eval", {**_start_from(model), **measure})
     train: Settings = {
-        "model.path": "@sft" if model is None else model,
+        **({"model.path": "@sft"} if model is None else _start_from(model)),
         "steps": 50 if model is None else 200,
         "sampling.max_tokens": tokens,
         "train.lr": 2e-4 if model is None else 1e-6,
@@ -196,13 +196,27 @@ def explain_setting(kind: str, path: Sequence[str]) -> str:
     return meaning
 
 
+def _start_from(model: str | None) -> Settings:
+    """Name the model, and a chat template where it has none, as base models do."""
+    start: Settings = {"model.path": model}
+    _, has_template = _read_model(model)
+    return start if has_template else {**start, "model.chat_template": "plain"}
+
+
 def _choose_tokens(model: str | None) -> int:
-    """Leave half of a model's context to answers; a model that is not here may have any."""
+    """Leave half of a model's context to answers."""
+    positions, _ = _read_model(model)
+    return min(DEFAULT_TOKENS, positions // 2)
+
+
+def _read_model(model: str | None) -> tuple[int, bool]:
+    """Read the context of a model, and whether it has a chat template; one that is not here may
+    have any."""
     try:
-        shape, _ = read_tokenizer(ModelSource(path=model))
+        shape, tokenizer = read_tokenizer(ModelSource(path=model))
     except DataError:
-        return DEFAULT_TOKENS
-    return min(DEFAULT_TOKENS, shape.max_positions // 2)
+        return 2 * DEFAULT_TOKENS, True
+    return shape.max_positions, tokenizer.chat_template is not None
 
 
 def check(file: Path, overrides: Sequence[str], out: Path | None) -> bool:

@@ -45,7 +45,9 @@ from whet.recipes.rl import RLConfig
 from whet.recipes.sft import SFTConfig, keep_right
 from whet.recipes.tango import TangoConfig
 from whet.recipes.teach import TeachConfig
+from whet.recipes.teachers import ServerTeacher, check_server
 from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig
+from whet.rewards.shaping import UserTerm
 from whet.store.run import RunStore, model_folder
 from whet.tasks.base import is_builtin
 from whet.tasks.verify import Verify
@@ -61,6 +63,10 @@ NUM_RENDERED = 8
 """Answers to imitate that are tried on the chat template."""
 MAX_READ = 50_000_000
 """Bytes of a file of answers that the fast preflight still reads."""
+
+
+SERVER_TIMEOUT = 5.0
+"""Seconds in which a teacher's server should reply."""
 
 
 def check_before_run(
@@ -123,6 +129,8 @@ class StageCheck:
             model = text if key == "model" else model
         with self.findings.catch(self.name, "settings"):
             check_libraries(stage)
+        if isinstance(stage, TeachConfig) and isinstance(stage.teacher, ServerTeacher):
+            self._check_server(stage.teacher)
         rows = self._read_rows()
         self._check_rows(rows)
         if isinstance(stage, SFTConfig | DPOConfig) and stage.data is not None:
@@ -168,6 +176,16 @@ class StageCheck:
                     "only the end-of-sequence token ends one",
                 )
         return text
+
+    def _check_server(self, teacher: ServerTeacher) -> None:
+        """Look whether a teacher's server is there; it may also be started later."""
+        hurried = teacher.model_copy(update={"timeout": min(teacher.timeout, SERVER_TIMEOUT)})
+        try:
+            check_server(hurried)
+        except ConfigError as error:
+            self._note("model", f"{error}; this stage stops without it")
+        else:
+            self._pass("model", f"teacher: a server replies at {teacher.url}")
 
     def _read_rows(self) -> dict[Split, SplitRows]:
         """Read the splits of the stage, as far as they are there and of its task."""
@@ -314,8 +332,10 @@ def _check_place(key: str, path: str | None) -> None:
 
 
 def _describe_reward(graded: Graded, stage: RLConfig | TangoConfig) -> str:
-    parts = ", ".join(stage.reward.weights) or "no part"
-    return f"{parts} of {', '.join(sorted(graded[0][2].parts))}; {len(stage.reward.terms)} terms"
+    scored = ", ".join(sorted(graded[0][2].parts))
+    parts = [f"{', '.join(stage.reward.weights)} of {scored}"] if stage.reward.weights else []
+    terms = [term.path if isinstance(term, UserTerm) else term.kind for term in stage.reward.terms]
+    return "; ".join([*parts, *([f"terms {', '.join(terms)}"] if terms else [])])
 
 
 def _verify_garbage(stage: TangoConfig, problem: Problem) -> tuple[Problem, str, Score]:
