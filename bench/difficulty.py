@@ -2,11 +2,11 @@
 
     python bench/difficulty.py --seeds 1 2 3 --jobs 2
 
-Countdown with problems of all levels, most of them out of reach of a tiny model. After SFT, every
-training problem is answered a few times (`measure`), which fills the map; then RL trains once on
-all problems alike and once on a band of pass rates that starts from the map. Counted are the tokens
-of all training rollouts until the mean of three validations in a row reaches the last of uniform
-training; the filtered arm also pays for the measurement.
+Countdown with 3 to 5 numbers, most of the problems out of reach of a tiny model. After SFT, each of
+2,000 training problems is answered twice (`measure`), which fills the map; then RL trains
+once on all problems alike and once on a band of pass rates that starts from the map. Counted are
+the tokens of all training rollouts until the mean of three validations in a row reaches the last of
+uniform training; the filtered arm also pays for the measurement.
 """
 
 import argparse
@@ -18,15 +18,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import fmean, stdev
 
-from whet.data.difficulty import update_map
+from whet.data.difficulty import read_map, update_map
 from whet.store.run import RunStore
 
 START = """kind = "run"
 seed = {seed}
-task = {{ name = "countdown", count = 4000, level = [0.0, 1.0] }}
+task = {{ name = "countdown", count = 10000, level = [0.0, 0.6] }}
 
 [stages.problems]
 kind = "make"
+most = {{ rl = 2000, dev = 500, test = 10 }}
 
 [stages.answers]
 kind = "teach"
@@ -39,7 +40,7 @@ kind = "sft"
 data = "@answers"
 problems = "@problems"
 model = {{ new = "tiny", positions = 96 }}
-steps = 300
+steps = 600
 batch_size = 64
 train = {{ lr = 6e-3, lr_schedule = "cosine", warmup_steps = 30, weight_decay = 0.1, micro_batch_tokens = 8192 }}
 sampling = {{ max_tokens = 24 }}
@@ -50,20 +51,20 @@ kind = "eval"
 problems = "@problems"
 model = {{ path = "@sft" }}
 split = "rl"
-samples = 4
+samples = 1
 sampling = {{ max_tokens = 24 }}
 engine = {{ max_num_seqs = 512 }}
 """
 RL = """kind = "rl"
 seed = {seed}
-task = {{ name = "countdown", count = 4000, level = [0.0, 1.0] }}
+task = {{ name = "countdown", count = 10000, level = [0.0, 0.6] }}
 problems = "{start}/01-problems"
 model = {{ path = "{start}/03-sft" }}
 steps = {steps}
 problems_per_step = 32
 group_size = 8
 sampling = {{ max_tokens = 24 }}
-train = {{ lr = 5e-4, warmup_steps = 5, micro_batch_tokens = 8192 }}
+train = {{ lr = 1e-3, warmup_steps = 5, micro_batch_tokens = 8192 }}
 engine = {{ max_num_seqs = 512 }}
 validation = {{ every = 5, samples = 4 }}
 save = {{ every = 1000 }}
@@ -72,8 +73,9 @@ BAND = """
 [curriculum]
 kind = "band"
 difficulty = "{map}"
-rest = 8
+rest = 24
 """
+ARMS = {"uniform": "", "filtered": BAND}
 WINDOW = 3
 """Validations averaged before an accuracy counts as reached."""
 T95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
@@ -85,14 +87,15 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("runs") / "difficulty")
     args = parser.parse_args()
     with ThreadPoolExecutor(args.jobs) as pool:
-        ratios = list(
-            pool.map(lambda seed: compare(args.out / str(seed), seed, args.steps), args.seeds)
-        )
+        list(pool.map(lambda seed: begin(args.out / str(seed), seed), args.seeds))
+        arms = [(args.out / str(seed), seed, arm) for seed in args.seeds for arm in ARMS]
+        list(pool.map(lambda arm: train(*arm, args.steps), arms))
+    ratios = [compare(args.out / str(seed), seed) for seed in args.seeds]
     reached = [ratio for ratio in ratios if ratio is not None]
     print(f"{len(reached)} of {len(ratios)} seeds reach the accuracy of uniform sampling")
     if len(reached) > 2:
@@ -105,17 +108,22 @@ def main() -> int:
     return 0
 
 
-def compare(folder: Path, seed: int, steps: int) -> float | None:
-    """Train both arms of a seed; return the tokens with the map over those without."""
-    start = folder / "start"
-    run_whet("run", folder, START.format(seed=seed), start)
-    measured = sorted((start / "04-measure" / "rollouts").glob("*.parquet"))
-    records = update_map(folder / "map.jsonl", measured)
-    cost = sum(record.count.num_tokens for record in records)
-    band = BAND.format(map=folder / "map.jsonl")
-    for name, curriculum in (("uniform", ""), ("filtered", band)):
-        text = RL.format(seed=seed, start=start, steps=steps, curriculum=curriculum)
-        run_whet("rl", folder, text, folder / name)
+def begin(folder: Path, seed: int) -> None:
+    """Make problems and the model of a seed, and measure the problems."""
+    run_whet("run", folder, START.format(seed=seed), folder / "start")
+    measured = sorted((folder / "start" / "04-measure" / "rollouts").glob("*.parquet"))
+    update_map(folder / "map.jsonl", measured)
+
+
+def train(folder: Path, seed: int, arm: str, steps: int) -> None:
+    curriculum = ARMS[arm].format(map=folder / "map.jsonl")
+    text = RL.format(seed=seed, start=folder / "start", steps=steps, curriculum=curriculum)
+    run_whet("rl", folder, text, folder / arm)
+
+
+def compare(folder: Path, seed: int) -> float | None:
+    """Return the tokens with the map over those without, for the accuracy of uniform sampling."""
+    cost = sum(record.count.num_tokens for record in read_map(folder / "map.jsonl"))
     uniform, filtered = read_curve(folder / "uniform"), read_curve(folder / "filtered")
     target = uniform[-1][1]
     needed = next((tokens for tokens, accuracy in filtered if accuracy >= target), None)

@@ -108,14 +108,14 @@ def test_all_findings_of_all_kinds_are_listed_together(
     tiny: Pipeline, tmp_path: Path, file: Path
 ) -> None:
     folder = problems(tiny, tmp_path / "problems")
-    (folder / "problems-dev.jsonl").write_text("no problem\n")
+    (folder / "problems-dev.jsonl").write_text("{")
     flags = ("--problems", folder, "--reward.weights.lenght", 1.0, "--train.micro_batch_tokens", 8)
     said = whet("check", file, *flags)
 
     assert said.code == 2
     wrong = [line.split(maxsplit=1) for line in lines(said, "wrong")]
     assert [subject for subject, _ in wrong] == ["data", "prompts", "reward"]
-    assert "problems-dev.jsonl" in wrong[0][1]
+    assert "broken JSON" in wrong[0][1] and "problems-dev.jsonl" in wrong[0][1]
     assert "train.micro_batch_tokens = 8 is below" in wrong[1][1]
     assert "did you mean 'length'?" in wrong[2][1]
     assert said.out.splitlines()[-1] == f"3 to change before {file} can run"

@@ -96,7 +96,7 @@ def _duration(seconds: float) -> str:
     """Write seconds for people.
 
     >>> _duration(59), _duration(3700), _duration(float("inf"))
-    ('59 s', '1 h 2 min', '?')
+    ('59 s', '1 h 1 min', '?')
     """
     if seconds == float("inf"):
         return "?"

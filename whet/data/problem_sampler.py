@@ -5,6 +5,7 @@ A curriculum may also use the pass rates so far, which are part of a checkpoint.
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -79,6 +80,10 @@ class Curriculum(Config):
     def first_rates(self) -> dict[str, float]:
         """Return the pass rates that are known before the run, by the id of the problem."""
         return {}
+
+    def first_rest(self, turns: Random) -> int:
+        """Return how many epochs a problem of `first_rates` has rested before the run."""
+        return 0
 
     def is_wanted(self, rate: float) -> bool:
         """Whether to ask a problem again, by the pass rate seen so far."""
@@ -242,6 +247,10 @@ class PassRateCurriculum(Curriculum):
             return {}
         return pass_rates(Path(self.difficulty), self.difficulty_model)
 
+    def first_rest(self, turns: Random) -> int:
+        """Draw it, so that problems outside the band do not all come back in one epoch."""
+        return turns.randint(0, self.rest)
+
     def is_wanted(self, rate: float) -> bool:
         return self.low < rate < self.high
 
@@ -285,7 +294,8 @@ class ProblemSampler:
         )
         self._positions = [0] * len(self._samplers)
         self._rates = self.curriculum.first_rates()
-        self._rests = dict.fromkeys(self._rates, 0)
+        turns = stream(seed, "rests")
+        self._rests = {id: self.curriculum.first_rest(turns) for id in self._rates}
         self._num_passed_over = 0
 
     def take(self, count: int, step: int = 0) -> list[Problem]:

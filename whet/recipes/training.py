@@ -156,9 +156,9 @@ class TrainingConfig(ModelStageConfig):
         names = []
         for key, item in self:
             if isinstance(item, TrainConfig) and item.lr_schedule != "constant":
-                names.append(f'{key}.schedule = "{item.lr_schedule}"')
+                names.append(f'{key}.lr_schedule = "{item.lr_schedule}"')
             if isinstance(item, AlgoConfig) and resolve_algorithm(item).step_rule is not None:
-                names.append(f'{key}.steps.decay = "{item.step_credit.decay}"')
+                names.append(f'{key}.step_credit.decay = "{item.step_credit.decay}"')
         return names
 
     def describe_more_steps(self, before: int) -> str:
