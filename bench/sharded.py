@@ -5,19 +5,23 @@
     torchrun --standalone --nproc-per-node 2 bench/sharded.py --model 0.5b --engine
 
 Both learners take the same steps, on models with the same random weights, and take turns at being
-first. Steps differ in their lengths, so the ratio is the median of the ratios of steps. Filling the
-whole model, which a run does once before it samples or saves, is timed by itself (`sync_s`). With
-`--deterministic`, any number of ranks must end with the weights of the plain learner, bit for bit. `--engine`
-samples on every rank after each step, and compares the engine's log-probabilities with those of the
-shards, bit for bit.
+first. Every batch is taken twice, and timed the second time: whoever meets new shapes first waits
+for kernels and memory. The ratio is the median of the ratios of steps. Filling the whole model,
+which a run does once before it samples or saves, is timed by itself (`sync_s`). `--profile` adds
+the seconds of each phase on the host and on the device, calls that wait or allocate, and the
+longest operations. With `--deterministic`, any number of ranks must end with the weights of the
+plain learner, bit for bit. `--engine` samples on every rank after each step, and compares the
+engine's log-probabilities with those of the shards, bit for bit.
 """
 
 import argparse
+import gc
 import json
 import os
 import statistics
 import sys
 import time
+from collections import Counter
 from functools import partial
 
 import whet  # noqa: F401 - first: it sets what torch reads while it loads
@@ -26,11 +30,12 @@ import whet  # noqa: F401 - first: it sets what torch reads while it loads
 import numpy as np
 import torch
 from speed.shapes import QWEN, VOCAB
+from torch import Tensor
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
 from whet.cluster.ranks import joined_ranks
-from whet.data.examples import Example
+from whet.data.examples import Batch, Example
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.source import torch_device, torch_dtype
@@ -38,7 +43,7 @@ from whet.models.transformer import Transformer, init_weights, rope_table
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_tokenizer
 from whet.train.fsdp_learner import FSDPLearner
-from whet.train.learner import LocalLearner, set_loss_weights
+from whet.train.learner import LocalForwardPass, LocalLearner, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import FSDPLearnerFactory, build_policy, set_determinism
 from whet.train.selftest import check_exact
@@ -67,14 +72,86 @@ def make_examples(model: Transformer, length: int, tokens: int, seed: int) -> li
     return set_loss_weights(rows, token_mean)
 
 
-def elapse(act: object) -> float:
+def synchronize() -> None:
     if torch_device().type == "cuda":
         torch.cuda.synchronize()
+
+
+def elapse(act: object) -> float:
+    gc.collect()
+    synchronize()
     start = time.perf_counter()
     act()  # type: ignore[operator]
-    if torch_device().type == "cuda":
-        torch.cuda.synchronize()
+    synchronize()
     return time.perf_counter() - start
+
+
+class Phases(LocalForwardPass):
+    """Marks where the phases of a step begin, on the host and on the device."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[str, float, torch.cuda.Event | None]] = []
+
+    def mark(self, phase: str) -> None:
+        event = None
+        if torch_device().type == "cuda":
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+        self.marks.append((phase, time.perf_counter(), event))
+
+    def compute_logprobs(
+        self, model: Transformer, batch: Batch, *, entropy_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
+        self.mark("forward")
+        out = super().compute_logprobs(model, batch, entropy_gradient=entropy_gradient)
+        self.mark("backward and next batch")
+        return out
+
+    def milliseconds(self) -> dict[str, float]:
+        """Add up phases until the next mark; the device's include its waiting for the host."""
+        synchronize()
+        sums: Counter[str] = Counter()
+        for (phase, start, event), (_, end, after) in zip(
+            self.marks[:-1], self.marks[1:], strict=True
+        ):
+            sums[f"{phase}, host"] += (end - start) * 1000
+            if event is not None and after is not None:
+                sums[f"{phase}, device"] += event.elapsed_time(after)
+        return {phase: round(taken, 1) for phase, taken in sums.items()}
+
+
+def profile(name: str, learner: LocalLearner | FSDPLearner, examples: list[Example]) -> None:
+    """Print the phases of one step, and the operations of another."""
+    local = learner.local if isinstance(learner, FSDPLearner) else learner
+    phases = local.forward = Phases()
+    gc.collect()
+    synchronize()
+    is_gpu = torch_device().type == "cuda"
+    before = torch.cuda.memory_stats() if is_gpu else {}
+    phases.mark("first batch")
+    learner.accumulate(examples, sft_objective())
+    phases.mark("optimizer")
+    learner.optim_step()
+    phases.mark("end")
+    row: dict[str, object] = {"profile": name, "ms": phases.milliseconds()}
+    after = torch.cuda.memory_stats() if is_gpu else {}
+    for key in ("num_device_alloc", "num_device_free", "num_alloc_retries"):
+        row[key] = after.get(key, 0) - before.get(key, 0)
+    local.forward = LocalForwardPass()
+    with torch.profiler.profile() as profiler:
+        learner.update(examples, sft_objective())
+        synchronize()
+    ops = profiler.key_averages()
+    row["calls"] = {op.key: op.count for op in ops if op.key.startswith("cuda")}
+    row["num_ops"] = sum(op.count for op in ops if op.key.startswith("aten::"))
+    row["device_ms"] = round(sum(op.self_device_time_total for op in ops) / 1000, 1)
+    print(json.dumps(row), flush=True)
+    for order in ("self_device_time_total", "self_cpu_time_total")[0 if is_gpu else 1 :]:
+        print(ops.table(sort_by=order, row_limit=15, max_name_column_width=60), flush=True)
+    if is_gpu:  # warns of every operation for which the host waits
+        torch.cuda.set_sync_debug_mode("warn")
+        learner.update(examples, sft_objective())
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def main() -> int:
@@ -89,6 +166,7 @@ def main() -> int:
     parser.add_argument("--engine", action="store_true")
     parser.add_argument("--deterministic", action="store_true", help="kernels with equal bits")
     parser.add_argument("--alone", action="store_true", help="only the learner of ranks")
+    parser.add_argument("--profile", action="store_true", help="what the time of a step goes to")
     args = parser.parse_args()
     for key, value in {
         "RANK": "0",
@@ -124,25 +202,28 @@ def compare(args: argparse.Namespace) -> int:
     for step in range(args.steps):
         examples = make_examples(model, args.length, args.tokens, step)
         learners = {"ranks": ranks} if plain is None else {"plain": plain, "ranks": ranks}
-        for name in sorted(learners, reverse=step % 2 == 0):
-            update = partial(learners[name].update, examples, sft_objective())
-            seconds[name].append(elapse(update))
+        for is_timed in (False, True):
+            for name in sorted(learners, reverse=step % 2 == 0):
+                taken = elapse(partial(learners[name].update, examples, sft_objective()))
+                if is_timed:
+                    seconds[name].append(taken)
         if policy is not None:
             ranks.sync_model()
             exact.append(check_exact(policy))
             policy.engine.sleep()
-    seconds["sync"] = [elapse(ranks.sync_model)] * 2
+    if args.profile and get_world().size == 1:
+        for name, learner in learners.items():
+            profile(name, learner, examples)
+    seconds["sync"] = [elapse(ranks.sync_model)]
     row: dict[str, object] = {"model": args.model, "ranks": get_world().size, "length": args.length}
     row |= {
-        f"{name}_s": round(statistics.median(taken[1:]), 4)
-        for name, taken in seconds.items()
-        if taken
+        f"{name}_s": round(statistics.median(taken), 4) for name, taken in seconds.items() if taken
     }
     if plain_model is not None:
         pairs = list(zip(model.parameters(), plain_model.parameters(), strict=True))
         ratios = [b / a for a, b in zip(seconds["plain"], seconds["ranks"], strict=True)]
-        row["ratio"] = round(statistics.median(ratios[1:]), 4)
-        row["ratios"] = [round(ratio, 3) for ratio in ratios[1:]]
+        row["ratio"] = round(statistics.median(ratios), 4)
+        row["ratios"] = [round(ratio, 3) for ratio in ratios]
         row["equal_weights"] = sum(torch.equal(a, b) for a, b in pairs)
         row["weights"] = len(pairs)
         row["gap"] = max(

@@ -28,6 +28,8 @@ NEEDED: Mapping[str, Json] = {
     "tasks": ["game24"],
     "stages": [{}],
     "url": "http://127.0.0.1:9/v1",
+    "question": "1 + 1?",
+    "answer": "2",
 }
 """Values of settings that have no default, by their names."""
 WORD = "a word"
@@ -51,7 +53,7 @@ class Case:
 def fill(model: type[BaseModel]) -> Table:
     """Give a settings class what it needs to be valid."""
     return {
-        name: NEEDED[name]
+        name: "m" if field.annotation is str and name == "model" else NEEDED[name]
         for name, field in model.model_fields.items()
         if field.is_required() and name not in TAGS
     }
@@ -165,7 +167,7 @@ def out_of_range(annotation: object, metadata: Sequence[object]) -> Iterator[tup
 
 def _list_tables(field: FieldInfo) -> Iterator[tuple[Table, type]]:
     """List a table for each settings class that a field can hold, and what holds it."""
-    holder = list if list in set(_flatten(field.annotation)) else dict
+    holder = list if {list, tuple} & {*_flatten(field.annotation)} else dict
     if get_origin(field.annotation) is dict:
         return
     for model in find_models(field.annotation):

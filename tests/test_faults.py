@@ -313,7 +313,7 @@ def test_nobody_is_told_to_delete_a_file_of_their_own(tmp_path: Path) -> None:
         *("--out", tmp_path / "run"),
     )
     assert is_one_sentence(said), said.err
-    assert f"{mine} is not a whole Parquet file" in said.last
+    assert f"{mine} line 1 should hold messages, or prompt and response" in said.last
     assert "delete it" not in said.last
 
 

@@ -14,7 +14,7 @@ from whet.errors import ConfigError
 from whet.pipeline.pipeline import KINDS, PipelineConfig
 from whet.toml import Table
 
-UNBOUNDED = {"seed", "entropy", "threshold"}
+UNBOUNDED = {"seed", "entropy_coef", "threshold"}
 """Numbers that may be anything: a bonus may be a penalty."""
 ALGORITHMS = get_args(AlgoConfig.model_fields["name"].annotation)
 

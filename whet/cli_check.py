@@ -48,7 +48,7 @@ def init(
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("experiment.toml"),
 ) -> None:
     """Write a first experiment for your model and data, with what each setting means."""
-    from whet.pipeline.starter import write_experiment
+    from whet.pipeline.experiment_file import write_experiment
 
     written = write_experiment(out, kind=kind, model=model, data=data)
     say(f"wrote {out}: `whet check {out}` looks it over, `whet {written} {out}` runs it")
@@ -63,7 +63,7 @@ def check_file(
 ) -> None:
     """Look over a file before it runs: settings, data, template, grader, lengths, memory, disk.
     Exits with 2 where something is wrong."""
-    from whet.pipeline.check_file import check
+    from whet.pipeline.experiment_file import check
 
     if not check(file, ctx.args, out):
         raise typer.Exit(2)

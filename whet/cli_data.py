@@ -120,14 +120,14 @@ def show_data(
     """Print problems, or answers to them, for a person to read, or with `--model` as that model
     sees them. `--prompt.system TEXT` and other settings of `prompt` change what it sees."""
     if model is not None or settings is not None:
-        from whet.commands.show_prompts import show_prompts
+        from whet.commands.show_rows import show_prompts
 
         tables = _read_prompt(settings) if settings is not None else {}
         tables |= {} if model is None else {"model": {"path": model}}
         show_prompts(file, n, tables, ctx.args)
         return
     from whet.commands.problem_files import show_problems
-    from whet.commands.show_rollouts import has_rollouts, show_rollouts
+    from whet.commands.show_rows import has_rollouts, show_rollouts
 
     if ctx.args:
         raise ConfigError(f"{ctx.args[0]} needs --model, whose prompts it is about")
@@ -203,7 +203,7 @@ def split(
     files: _Files,
     out: Annotated[Path, _required(help="The folder to write problems-SPLIT.jsonl into.")],
     fractions: Annotated[
-        str, typer.Option(help="The share of each split.")
+        str, typer.Option(help="The fraction of each split.")
     ] = "rl=0.9,dev=0.05,test=0.05",
     seed: Annotated[int, typer.Option(help="Other seeds split otherwise.")] = 0,
     force: _Force = False,

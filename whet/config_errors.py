@@ -161,9 +161,14 @@ def key_path(loc: Sequence[str | int], tree: Table) -> list[str]:
     """Convert an error's location to keys of the given table, without pydantic's union tags."""
     keys: list[str] = []
     here: Json = tree
+    has_tag = False  # the tag of the table here is passed
     for index, part in enumerate(loc):
         is_last = index == len(loc) - 1
-        is_tag = isinstance(here, dict) and part in [here.get(tag) for tag in TAGS]
+        is_tag = not has_tag and isinstance(here, dict) and part in [here.get(tag) for tag in TAGS]
+        if is_tag and isinstance(here, dict) and not is_last and loc[index + 1] in here:
+            has_tag = True  # also where a setting of the table has the name of the tag
+            continue
+        has_tag = False
         is_key = isinstance(here, dict) and (part in here or (is_last and not is_tag))
         if is_key or (isinstance(here, list) and isinstance(part, int) and part < len(here)):
             here = toml.look_up(here, [part])
@@ -287,13 +292,16 @@ def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:
     is_name = False  # of an item of a dict, such as a stage
     for part in loc:
         fields = [model.model_fields[str(part)] for model in here if part in model.model_fields]
+        tagged = [model for model in here if part in set(list_tags(model))]
         if is_name:
             is_name = False
+        elif len(here) > 1 and tagged:
+            here = tagged
         elif fields:
             here = [model for field in fields for model in find_models(field.annotation)]
             is_name = any(get_origin(field.annotation) is dict for field in fields)
         else:
-            here = [model for model in here if part in set(list_tags(model))] or here
+            here = tagged or here
     return here
 
 

@@ -116,7 +116,7 @@ def load_model(
         torch_device,
         torch_dtype,
     )
-    from whet.text.prompt import PromptConfig
+    from whet.text.chat import PromptConfig
     from whet.train.policy import build_policy
 
     name = str(model)

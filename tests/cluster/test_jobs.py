@@ -7,7 +7,7 @@ import pytest
 from small import Pipeline, whet
 
 from whet.cluster.jobs import Progress, find_runs, read_progress
-from whet.store.run import Lock
+from whet.store.lock import Lock
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from rich.console import Console
 from small import whet, write
 from transformers import AutoTokenizer
 
-from whet.commands.show_prompts import show_prompts
+from whet.commands.show_rows import show_prompts
 from whet.config import Config
 from whet.data.problems import write_problems
 from whet.store.rollouts import write_rollouts
 from whet.store.run import RunStore
 from whet.testing.fakes import sum_problem
 from whet.testing.tiny import tiny_policy
-from whet.text.prompt import PromptConfig
+from whet.text.chat import PromptConfig
 from whet.types import Rollout
 
 TEMPLATE = (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from small import Pipeline, files, half_written, whet, write
 
-from whet.store.run import Lock
+from whet.store.lock import Lock
 
 STAGES = ["01-problems", "02-traces", "03-sft", "04-sft_eval", "05-rl", "06-rl_eval"]
 JUST_MAKE = 'kind = "run"\ntask.name = "game24"\n[stages.problems]\nkind = "make"\n'

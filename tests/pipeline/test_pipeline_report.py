@@ -143,4 +143,4 @@ def test_evaluations_on_several_benchmarks_end_in_one_report_and_are_told_apart(
     assert all(name in page for name in names)
     headline = page.partition("</h1>")[2].partition("</")[0]
     assert f"{tiny.folder} on tests".upper() in headline.upper()
-    assert f"  after {names[1]} " in said.err
+    assert f"\n  {names[1]} " in said.err, "nothing was trained before it"

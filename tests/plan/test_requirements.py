@@ -48,7 +48,7 @@ def test_all_that_is_missing_is_listed_with_code_2_and_nothing_is_written(
     assert said.code == 2 and time.monotonic() - began < 20
     first, model, data, last = said.err.splitlines()
     assert first == "whet: this cannot run here:" and last.startswith("--smoke")
-    assert data.startswith("- stages.sft: data = 'nowhere/answers.parquet' is neither a rollout ")
+    assert data.startswith("- stages.sft: data = 'nowhere/answers.parquet' is neither a file ")
     assert model.startswith(
         "- stages.sft: model.path = 'nobody/Nothing-0.5B' is not in the cache and cannot be had from the hub"
     )

@@ -40,7 +40,7 @@ def test_the_commands_run_in_their_order(
 def test_the_page_names_every_subject() -> None:
     named = set(re.findall(r"^\| (\w+) \|", PAGE, re.MULTILINE)) - {"subject"}
     package = ROOT / "whet"
-    sources = [*package.glob("preflight/*.py"), package / "pipeline" / "check_file.py"]
+    sources = [*package.glob("preflight/*.py"), package / "pipeline" / "experiment_file.py"]
     text = "".join(file.read_text() for file in sources)
     used = re.findall(r'(?:catch|add|_pass|_note)\(\s*(?:self\.name, |"", )?"(\w+)"', text)
     used += re.findall(r'subject="(\w+)"', text)

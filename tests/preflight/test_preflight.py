@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from small import TINY, Pipeline, Said, whet, write
 
+from whet.testing.server import chat_answer, serve
+
 RL = """kind = "rl"
 task.name = "game24"
 steps = 2
@@ -53,6 +55,32 @@ def test_a_file_that_can_run_passes_with_code_0_and_a_line_for_each_check(file: 
     assert said.out.splitlines()[-1] == f"{file} can run"
 
 
+def test_a_reward_of_the_users_own_is_named(file: Path, tmp_path: Path) -> None:
+    mine = write(tmp_path / "mine.py", "def brief(rollout, score):\n    return 0.0\n")
+    said = whet("check", file, "--reward", f"{mine}:brief")
+    assert [line.strip() for line in lines(said, "ok") if "reward" in line] == [
+        f"reward    terms {mine}:brief"
+    ]
+
+
+def test_a_teacher_that_does_not_reply_is_noted_before_the_stages_that_come_first(
+    tmp_path: Path,
+) -> None:
+    file = write(tmp_path / "teach.toml", 'kind = "teach"\ntask = "game24"\nteacher.model = "m"\n')
+    words = ("check", file, "--teacher.kind", "server", "--teacher.url")
+
+    with serve(lambda _: chat_answer("4")) as server:
+        said = whet(*words, server.url)
+        url, asked = server.url, server.asked
+    assert f"teacher: a server replies at {url}" in said.out and asked == []
+    said = whet(*words, url)
+    assert said.code == 0, "it can be started later"
+    assert [line.strip() for line in lines(said, "note")] == [
+        f"model     teacher.url = '{url}' cannot be reached: Connection refused; this stage stops "
+        "without it"
+    ]
+
+
 def test_a_misspelt_reward_part_of_the_last_stage_is_found_before_the_first(tmp_path: Path) -> None:
     text = TINY.replace("finished = 1.0", "finishd = 1.0")
     said = whet("run", write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
@@ -79,14 +107,14 @@ def test_all_findings_of_all_kinds_are_listed_together(
     tiny: Pipeline, tmp_path: Path, file: Path
 ) -> None:
     folder = problems(tiny, tmp_path / "problems")
-    (folder / "problems-dev.jsonl").unlink()
+    (folder / "problems-dev.jsonl").write_text("{")
     flags = ("--problems", folder, "--reward.weights.lenght", 1.0, "--train.micro_batch_tokens", 8)
     said = whet("check", file, *flags)
 
     assert said.code == 2
     wrong = [line.split(maxsplit=1) for line in lines(said, "wrong")]
     assert [subject for subject, _ in wrong] == ["data", "prompts", "reward"]
-    assert "has no problems-dev.jsonl" in wrong[0][1]
+    assert "broken JSON" in wrong[0][1] and "problems-dev.jsonl" in wrong[0][1]
     assert "train.micro_batch_tokens = 8 is below" in wrong[1][1]
     assert "did you mean 'length'?" in wrong[2][1]
     assert said.out.splitlines()[-1] == f"3 to change before {file} can run"

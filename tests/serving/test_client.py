@@ -15,6 +15,7 @@ from whet.serving import client as client_module
 from whet.serving.client import (
     Client,
     EndpointConfig,
+    PerMinute,
     Reply,
     check_reachable,
     make_body,
@@ -23,7 +24,6 @@ from whet.serving.client import (
     run_blocking,
 )
 from whet.serving.http import HttpError
-from whet.serving.rates import PerMinute
 from whet.serving.stream import allow_open_files, stream_replies
 from whet.testing.server import Answer, Asked, FakeServer, chat_answer, serve
 from whet.types import FinishReason, Json, Message

@@ -193,7 +193,7 @@ def test_two_writers_of_one_run_are_refused_until_the_first_is_gone(tmp_path: Pa
 def holder(folder: Path, then: str) -> "subprocess.Popen[bytes]":
     """Start a process that holds the folder's lock, does something, says so, and waits."""
     script = (
-        f"import os, sys; from pathlib import Path; from whet.store.run import Lock\n"
+        f"import os, sys; from pathlib import Path; from whet.store.lock import Lock\n"
         f"lock = Lock(Path(sys.argv[1])); {then}; os.write(1, b'ready\\n'); sys.stdin.read()"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

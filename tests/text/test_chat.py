@@ -17,8 +17,7 @@ from transformers import PreTrainedTokenizerFast
 from whet.errors import DataError
 from whet.models.source import CHAT_TEMPLATES
 from whet.testing.fakes import sum_problem
-from whet.text.chat import PRIVATE_USE, ChatFormat
-from whet.text.prompt import PromptConfig
+from whet.text.chat import PRIVATE_USE, ChatFormat, PromptConfig
 from whet.text.template import Template
 from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer, train_tokenizer
 from whet.types import Message

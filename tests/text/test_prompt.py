@@ -12,8 +12,7 @@ from whet.data.rollout_datasets import make_preference_pairs, make_sft_examples
 from whet.errors import ConfigError, DataError
 from whet.testing.fakes import sum_problem
 from whet.testing.tiny import tiny_tokenizer
-from whet.text.chat import ChatFormat
-from whet.text.prompt import NO_PROMPT, PromptConfig, PromptExample
+from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig, PromptExample
 from whet.types import Message, Problem, Rollout, Score, Verdict
 
 CHATML = (

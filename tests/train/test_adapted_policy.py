@@ -135,8 +135,12 @@ def test_a_saved_folder_opens_merged_or_goes_on_with_its_adapters(
     trained(policy)
     policy.save(tmp_path / "adapters")
     assert sorted(path.name for path in (tmp_path / "adapters").iterdir()) == [
-        "adapter_config.json", "adapter_model.safetensors", "tokenizer.json", "tokenizer_config.json",
-    ]  # fmt: skip
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
     again, merged = opened(tmp_path / "adapters", seed=9), opened(tmp_path / "adapters", None)
     assert np.array_equal(logprobs(again), logprobs(policy))
     assert isinstance(again.model, LoraTransformer) and again.model.base == str(base)

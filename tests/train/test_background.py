@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from whet.errors import DataError
 from whet.models.load import defer_writes, write_tensors
 from whet.store.checkpoints import Checkpoints
-from whet.train.background import BackgroundWriter
+from whet.train.checkpoint import BackgroundWriter
 
 
 def test_training_goes_on_during_a_write(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ import sys
 from pathlib import Path
 from threading import Event
 from whet.store.checkpoints import Checkpoints
-from whet.train.background import BackgroundWriter
+from whet.train.checkpoint import BackgroundWriter
 
 def write(folder, text, is_half=False):
     (folder / "weights").write_text(text)

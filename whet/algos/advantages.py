@@ -169,7 +169,7 @@ def whiten(sequences: Sequence[FloatArray], is_live: Sequence[bool]) -> list[Flo
 
 
 def explained_variance(values: Sequence[Floats], targets: Sequence[Floats]) -> float:
-    """Compute the share of the targets' variance that the values explain: 1 is all of it.
+    """Compute the fraction of the targets' variance that the values explain: 1 is all of it.
 
     Targets that are all the same have no variance to explain, which counts as 0.
 

@@ -155,7 +155,7 @@ def _build_surrogate(preset: Preset, cfg: AlgoConfig) -> Surrogate:
 def _surrogate(
     preset: Preset, cfg: AlgoConfig, ratio_M: Tensor, terms: LossInputs
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute the policy loss, and the share of tokens beyond its bounds where it has any."""
+    """Compute the policy loss, and the fraction of tokens beyond its bounds where it has any."""
     low = preset.clip_low
     high = preset.clip_high
     advantage_M = terms.advantage_M
@@ -216,7 +216,8 @@ class PreferenceConfig(Config):
     """How strongly the policy is held to the reference: β of DPO, τ of IPO. Smaller lets it move
     further."""
     smoothing: float = Field(default=0.0, ge=0.0, lt=0.5)
-    """For dpo: the share of pairs assumed to be labelled the wrong way round (conservative DPO)."""
+    """For dpo: the fraction of pairs assumed to be labelled the wrong way round (conservative
+    DPO)."""
     per_token: bool = False
     """Divide the log-ratio of an answer by its length, so that long answers do not weigh more."""
 

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from secrets import token_hex
 
@@ -24,6 +23,7 @@ from rich.text import Text
 
 from whet.cluster.launch import find_rendezvous
 from whet.errors import ConfigError, visible
+from whet.store.provenance import package_version
 from whet.track.progress import printer, say
 
 WAIT_SECONDS = 60.0
@@ -35,6 +35,7 @@ MAX_OFFSET = 2.0
 BUSY_GIB = 1.0
 """GPU memory in use from which on a GPU counts as busy."""
 NUM_PINGS = 5
+MISSING = "not installed"
 ALIKE = ("python", "torch", "whet", "driver", "gpus")
 """What should be the same on all nodes."""
 
@@ -63,21 +64,14 @@ def describe_node(name: str, folder: Path, token: str | None) -> Node:
     return Node(
         name=name,
         python=platform.python_version(),
-        torch=_version("torch"),
-        whet=_version("whet"),
+        torch=package_version("torch") or MISSING,
+        whet=package_version("whet") or MISSING,
         driver=gpus[0][1] if gpus else "none",
         gpus=", ".join(f"{count} x {gpu}" for gpu, count in counts.items()) or "none",
         interfaces=", ".join(_list_interfaces()) or "none is up",
         faults=[f"somebody uses {gib:.0f} GiB of GPU {index}" for index, gib in busy]
         + _try_folder(folder, token),
     )
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _query_gpus() -> list[tuple[str, str, float]]:

@@ -1,8 +1,6 @@
 """Show runs and Slurm jobs: their state, how far they are, how long they will take, what they last
 said."""
 
-import fcntl
-import os
 import shutil
 import tomllib
 from collections.abc import Iterable
@@ -16,6 +14,7 @@ from rich.text import Text
 from whet.cluster.failure import read_tail
 from whet.cluster.slurm import run_tool
 from whet.errors import ConfigError, DataError, visible
+from whet.store.lock import is_locked
 from whet.store.run import RunStore, stage_folders
 from whet.track.progress import printer, say
 
@@ -64,28 +63,13 @@ def read_progress(folder: Path) -> Progress:
 def _find_state(run: RunStore) -> str:
     if run.is_finished:
         return "finished"
-    if _is_locked(run.folder / ".lock"):
+    if is_locked(run.folder):
         return "running"
     metrics = run.metrics_file
     changed = metrics.stat().st_mtime if metrics.is_file() else 0.0
     pages = [folder / "failure.txt" for folder in (run.folder, run.folder.parent)]
     is_failed = any(page.is_file() and page.stat().st_mtime > changed for page in pages)
     return "failed" if is_failed else "stopped"
-
-
-def _is_locked(lock: Path) -> bool:
-    """Tell whether a process on this machine, or on another that shares the folder, writes."""
-    try:
-        descriptor = os.open(lock, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _last_lines(folder: Path) -> tuple[str, ...]:

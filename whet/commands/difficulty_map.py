@@ -27,6 +27,9 @@ BARS = "▁▂▃▄▅▆▇█"
 NUM_HARDEST = 5
 """Problems listed one by one."""
 
+UNKNOWN = "unknown"
+"""The tokens of answers that came as text, as a server sends them."""
+
 
 def add_to_map(map: Path, sources: Sequence[Path], model: str | None) -> None:
     """Count the rollouts of run folders and files into a map."""
@@ -64,7 +67,7 @@ def show_map(map: Path) -> None:
             f"{total.rate:.1%}",
             f"{never:,}",
             f"{always:,}",
-            f"{total.num_tokens / total.num_answers:,.0f}",
+            f"{total.num_tokens / total.num_answers:,.0f}" if total.num_tokens else UNKNOWN,
             draw_bars(histogram(counts)),
         )
     console = Console(highlight=False)
@@ -82,7 +85,7 @@ def _list_hardest(records: Sequence[Record]) -> Table:
             visible(id),
             f"{count.rate:.1%} \\[{low:.1%}, {high:.1%}]",
             f"{count.num_answers:,}",
-            f"{count.num_tokens:,}",
+            f"{count.num_tokens:,}" if count.num_tokens else UNKNOWN,
             count.last_seen,
         )
     return table

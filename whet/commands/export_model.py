@@ -9,8 +9,7 @@ import typer
 from whet.data.import_rows import stream_problems
 from whet.errors import ConfigError, DataError
 from whet.models.config import FAMILIES
-from whet.models.convert import DTYPES, convert_weights
-from whet.models.save import save_model
+from whet.models.save import DTYPES, convert_weights, save_model
 from whet.models.sizes import new_config
 from whet.models.source import merge_adapters
 from whet.models.transformer import Transformer, init_weights

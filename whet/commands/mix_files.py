@@ -49,9 +49,9 @@ def split_problems(
     files: Sequence[Path], out: Path, *, fractions: str, seed: int = 0, force: bool = False
 ) -> Counter[Split]:
     """Write each problem into the file of its split, chosen by the hash of what it asks."""
-    shares = parse_fractions(fractions)
+    by_split = parse_fractions(fractions)
     lines = ProblemLines(files)
-    targets = {split: problem_file(out, split) for split in shares}
+    targets = {split: problem_file(out, split) for split in by_split}
     for target in targets.values():
         check_out(files, target, force=force)
     counts: Counter[Split] = Counter()
@@ -65,7 +65,7 @@ def split_problems(
         for chunk in lines.scan(advance):
             for line in chunk:
                 problem = lines.parse(row, line)
-                split = split_by_hash(ask_text(problem), shares, seed)
+                split = split_by_hash(ask_text(problem), by_split, seed)
                 opened[split].write(to_line(replace(problem, split=split).to_json()))
                 counts[split] += 1
                 row += 1
@@ -93,7 +93,7 @@ def parse_fractions(text: str) -> dict[Split, float]:
             fraction = 0.0
         if split is None or split in fractions or not 0 < fraction <= 1:
             raise ConfigError(
-                f"--fractions {text} should give {', '.join(SPLITS)} a share each, such as "
+                f"--fractions {text} should give {', '.join(SPLITS)} a fraction each, such as "
                 "rl=0.9,dev=0.05,test=0.05"
             )
         fractions[split] = fraction

@@ -48,8 +48,8 @@ def print_status(folder: Path) -> None:
 def read_shards(folder: Path) -> tuple[dict[str, TeachProgress], list[str]]:
     """Read the progress of a run or of each of its shards, and list the shards not begun."""
     shards = sorted(RunStore(folder, lock=None).shard_folder.glob("*-of-*"))
-    found = {path.name: read_progress(path) for path in shards} or {"-": read_progress(folder)}
-    progress = {name: row for name, row in found.items() if row is not None}
+    by_name = {path.name: read_progress(path) for path in shards} or {"-": read_progress(folder)}
+    progress = {name: row for name, row in by_name.items() if row is not None}
     if not progress:
         raise DataError(f"{folder} holds no run of a teacher that asks a model or a server")
     if not shards:
@@ -96,7 +96,7 @@ def _duration(seconds: float) -> str:
     """Write seconds for people.
 
     >>> _duration(59), _duration(3700), _duration(float("inf"))
-    ('59 s', '1 h 2 min', '?')
+    ('59 s', '1 h 1 min', '?')
     """
     if seconds == float("inf"):
         return "?"

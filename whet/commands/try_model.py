@@ -15,7 +15,7 @@ from whet.rng import derive
 from whet.store.run import RunStore, stage_folders
 from whet.tasks.base import Task, explain_user_errors, grade_safely, is_builtin
 from whet.tasks.task_config import build_task, read_task_config
-from whet.text.prompt import PromptConfig
+from whet.text.chat import PromptConfig
 from whet.track.progress import console
 from whet.train.policy import Policy, build_policy
 from whet.types import Message, Problem, Verdict

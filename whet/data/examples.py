@@ -97,10 +97,10 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
     pairs = _find_pairs(examples)
 
     def longs(values: NDArray[np.integer]) -> Tensor:
-        return torch.from_numpy(values.astype(np.int64)).to(device)
+        return _copy_to(torch.from_numpy(values.astype(np.int64)), device)
 
     def floats(values: Sequence[float | Floats]) -> Tensor:
-        return torch.from_numpy(_repeat_per_token(values, counts)).to(device)
+        return _copy_to(torch.from_numpy(_repeat_per_token(values, counts)), device)
 
     def join(name: str) -> Tensor | None:
         arrays = [column[name] for column in columns]
@@ -123,13 +123,23 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
         advantage_M=floats([example.advantage for example in examples]),
         chosen_P=longs(np.array([chosen for chosen, _ in pairs])) if pairs else None,
         rejected_P=longs(np.array([rejected for _, rejected in pairs])) if pairs else None,
-        loss_weight_P=torch.tensor(
-            [examples[chosen].loss_weight for chosen, _ in pairs], device=device
+        loss_weight_P=_copy_to(
+            torch.tensor([examples[chosen].loss_weight for chosen, _ in pairs]), device
         )
         if pairs
         else None,
         **{name: join(name) for name in (columns[0] if columns else ())},
     )
+
+
+def _copy_to(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy from host memory without waiting for a GPU.
+
+    It still works on the batch before, and meanwhile the host can prepare the next pass.
+    """
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def with_field(

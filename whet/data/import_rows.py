@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from whet.data.importers.base import Answer, ParsedRow
+from whet.data.importers.base import Answer, Fields, ParsedRow
+from whet.data.importers.mapped import Mapped
 from whet.data.levels import LevelColumn
 from whet.data.row_files import Advance, Row, SourceRow, iterate_rows
 from whet.errors import ConfigError, DataError
@@ -19,6 +20,10 @@ from whet.store.rollouts import stream_rollouts
 from whet.tasks.registry import TASKS, make_task
 from whet.types import Problem, Rollout, Score, Split, Verdict
 from whet.user_code import is_code_path
+
+PROMPTS = ("prompt", "system", "id", "model")
+RESPONSES = ("response", "responses", "completion")
+FORMS = "messages, or prompt and response"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,3 +249,54 @@ def add_levels(plan: ImportPlan, levels: LevelColumn, file: Path) -> ImportPlan:
         return replace(plan.read(row), level=resolved.read(row))
 
     return replace(plan, read=read)
+
+
+def read_answer_rows(file: Path) -> list[Rollout]:
+    """Read every row as answers to one prompt; a row that cannot be read is named by its line."""
+    rollouts: list[Rollout] = []
+    answered = AnsweredProblems()
+    for row in iterate_rows(file):
+        try:
+            parsed = _parse(row)
+            problem = parsed.to_problem(
+                split="sft", override="sft", source=file.name, location=row.location
+            )
+        except DataError as error:
+            raise DataError(f"{file} {row.location} {error}") from error
+        rollouts += answered.add(problem, parsed.answers)
+    if not rollouts:
+        raise DataError(f"{file} has no rows: give a file with rows of {FORMS}")
+    return rollouts
+
+
+def is_answer_file(columns: list[str]) -> bool:
+    """Tell rows of answers from a file of rollouts, by the names of its columns."""
+    return "messages" in columns or ("prompt" in columns and bool({*RESPONSES} & {*columns}))
+
+
+def _parse(row: SourceRow) -> ParsedRow:
+    fields = Fields(row.fields)
+    response = next((name for name in RESPONSES if fields.get(name) is not None), None)
+    names = [name for name in PROMPTS if fields.get(name) is not None]
+    columns = {name: name for name in names}
+    if fields.get("messages") is not None:
+        columns = {name: name for name in ("messages", *names) if name != "prompt"}
+    elif response is None or "prompt" not in columns:
+        raise DataError(f"should hold {FORMS}; its columns are {', '.join(row.fields) or 'none'}")
+    else:
+        columns["responses" if response == "responses" else "response"] = response
+    parsed = Mapped(columns=columns, task=None).parse(fields)
+    is_good = _read_verdict(fields)
+    return replace(parsed, answers=tuple(replace(a, is_good=is_good) for a in parsed.answers))
+
+
+def _read_verdict(fields: Fields) -> bool | None:
+    verdict = fields.get("verdict")
+    if verdict is not None:
+        if verdict not in list(Verdict):
+            raise DataError(f"has the verdict {verdict!r}; known are {', '.join(Verdict)}")
+        return verdict == Verdict.CORRECT
+    correct = fields.get("correct")
+    if correct is None or isinstance(correct, bool):
+        return correct
+    raise DataError(f"has {correct!r} for `correct`, which should be true or false")

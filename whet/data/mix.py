@@ -35,7 +35,7 @@ class MixPlan:
     n: int | None
     """Rows of the mix; None takes all that quotas allow."""
     weights: tuple[float, ...] | None = None
-    """The share of each input; None pools them."""
+    """The fraction of each input; None pools them."""
     by: tuple[By, ...] = ()
     """Fields over whose values rows are dealt evenly, the first one first."""
     quotas: Mapping[str, int] = field(default_factory=dict)

@@ -15,16 +15,15 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from whet.data.answer_rows import is_answer_file, read_answer_rows
 from whet.data.examples import Example, PreferencePair
+from whet.data.import_rows import is_answer_file, read_answer_rows
 from whet.data.row_files import file_ending
 from whet.errors import DataError
 from whet.rng import derive, stream
 from whet.store.rollouts import list_columns, read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.base import StepNote
-from whet.text.chat import ChatFormat
-from whet.text.prompt import NO_PROMPT, PromptConfig
+from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
 from whet.types import FinishReason, Problem, Rollout, Verdict
 
 T = TypeVar("T")
@@ -138,7 +137,7 @@ Fault = Literal["unscored", "repeated", "cut", "too_long"]
 length limit by another model, so that its end is unknown; longer than the context."""
 Notes = Callable[[Problem, str], Sequence[StepNote]]
 MAX_SHORT_SHARE = 0.8
-"""A short answer has at most this share of the long one's tokens."""
+"""A short answer has at most this fraction of the long one's tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

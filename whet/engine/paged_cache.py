@@ -119,7 +119,7 @@ class PageAllocator:
 PAGE = 64
 """Tokens of a page: as many keys as the attention kernels read at a time."""
 FREE_MEMORY_FRACTION = 0.9
-"""Share of free memory that a cache takes without `kv_cache_gb`; the rest is for activations."""
+"""Fraction of free memory that a cache takes without `kv_cache_gb`; the rest is for activations."""
 
 
 class PagedCache:

@@ -33,12 +33,12 @@ class EvalSummary:
     by_level: Mapping[str, Estimate]
     """pass@1 by fifth of difficulty, "1" (easiest) to "5", and "unknown"; without empty ones."""
     unsolvable: Estimate | None
-    """Share of right answers to problems without a solution; None if there are none."""
+    """Fraction of right answers to problems without a solution; None if there are none."""
     tokens: Estimate
     unfinished: Estimate
-    """Share of answers cut at the length limit."""
+    """Fraction of answers cut at the length limit."""
     no_answer: Estimate
-    """Share of answers with nothing to grade."""
+    """Fraction of answers with nothing to grade."""
     num_problems: int
     num_rollouts: int
     num_unscored: int
@@ -90,7 +90,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
 
 
 def pass_rates(groups: Sequence[Group]) -> dict[str, float]:
-    """Return each solvable problem's share of right answers by its id, for paired_difference.
+    """Return each solvable problem's fraction of right answers by its id, for paired_difference.
 
     Problems without a graded answer are left out.
     """
@@ -108,7 +108,7 @@ def level_fifth(level: float | None) -> str:
     >>> level_fifth(0.0), level_fifth(0.2), level_fifth(1.0), level_fifth(None)
     ('1', '2', '5', 'unknown')
     """
-    return UNKNOWN if level is None else str(level_band(level) + 1)
+    return UNKNOWN if level is None else str(max(level_band(level), 0) + 1)
 
 
 def _by_problem(groups: Sequence[Group]) -> dict[str, list[Rollout]]:

@@ -165,7 +165,7 @@ ALONE = RankLayout()
 _LINEAR = 0.8
 _CACHE = 0.85
 _MATMUL = 0.75
-"""Shares of the matrix rate, the copy rate and, in an update, the matrix rate that are reached."""
+"""Fractions of the matrix rate, the copy rate and, in an update, the matrix rate, as reached."""
 _LAYER_SECONDS = 32e-6
 """Fixed time of a layer in a decode step: nine small kernels, one after the other."""
 _PASSES = 8
@@ -206,8 +206,8 @@ def ragged_rollout_seconds(
 ) -> float:
     """Time a rollout of answers that end one after the other, until the longest runs alone.
 
-    The share of answers above t tokens is taken to be (1 - t / longest) ** tail, with the tail that
-    gives the mean; all have the same length where mean and longest are equal.
+    The fraction of answers above t tokens is taken to be (1 - t / longest) ** tail, with the tail
+    that gives the mean; all have the same length where mean and longest are equal.
     """
     tail = longest / mean - 1
     slices = 64

@@ -10,12 +10,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from whet.errors import DataError
 from whet.models.config import ModelConfig, to_json
-from whet.models.load import CONFIG, WEIGHTS, check_finite, write_tensors
+from whet.models.load import CONFIG, WEIGHTS, check_finite, is_finite, weight_files, write_tensors
 from whet.models.transformer import Transformer
 from whet.store.files import write_errors, write_json
+from whet.text.tokenizer import read_json
 from whet.types import Json
 from whet.world import get_world
 
@@ -26,6 +29,8 @@ IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 """Settings of generation that `config.json` has too."""
 _LAYER = re.compile(r"\blayers\.(\d+)\.")
 _PART = re.compile(r"(-\d{5}-of-\d{5})?\.safetensors")
+DTYPES = {name: getattr(torch, name) for name in ("bfloat16", "float16", "float32")}
+"""Types to write weights in, by name."""
 
 
 def save_model(
@@ -179,3 +184,36 @@ def write_index(folder: Path, files: Sequence[WeightFile]) -> None:
             is_weights = _PART.fullmatch(path.name.removeprefix(stem)) or path.name == index
             if is_weights and path.name not in kept:
                 path.unlink()
+
+
+def convert_weights(folder: Path, dtype: torch.dtype) -> None:
+    """Rewrite all weights in place; what does not fit into the new type is refused."""
+    num_bytes = 0
+    for file in weight_files(folder):
+        tensors = _read_as(file, dtype)
+        num_bytes += sum(tensor.nbytes for tensor in tensors.values())
+        write_tensors(file, tensors)
+    index = folder / f"{WEIGHTS}.index.json"
+    if index.is_file():
+        write_json(index, read_json(index) | {"metadata": {"total_size": num_bytes}})
+    name = str(dtype).removeprefix("torch.")
+    config = read_json(folder / CONFIG)
+    keys = ("torch_dtype", "dtype") if "dtype" in config else ("torch_dtype",)
+    write_json(folder / CONFIG, config | dict.fromkeys(keys, name))
+
+
+def _read_as(file: Path, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    converted: dict[str, torch.Tensor] = {}
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - it has no other iterator
+                tensor: torch.Tensor = tensors.get_tensor(name)
+                converted[name] = tensor.to(dtype) if tensor.is_floating_point() else tensor
+                if is_finite(tensor) and not is_finite(converted[name]):
+                    raise DataError(
+                        f"{name} has values that {str(dtype).removeprefix('torch.')} cannot hold: "
+                        "export in bfloat16 or float32"
+                    )
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"{str(file)!r} is not a readable safetensors file: {error}") from error
+    return converted

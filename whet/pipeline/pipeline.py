@@ -20,10 +20,9 @@ from rich.markup import escape
 
 from whet.config import Config, Loaded, kind_of, load_settings, show_settings, to_table
 from whet.errors import ConfigError, DataError, TrainError
-from whet.pipeline.prompts import check_prompt
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.smoke import shrink, write_smoke_inputs
-from whet.pipeline.stage_keys import StageKey, ignored_settings, list_earlier_stages
+from whet.pipeline.stage_keys import StageKey, check_prompt, ignored_settings, list_earlier_stages
 from whet.preflight.preflight import check_before_run
 from whet.recipes.distill import DistillConfig, distill
 from whet.recipes.dpo import DPOConfig, dpo

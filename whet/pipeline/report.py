@@ -79,8 +79,9 @@ def describe_results(
     evals = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
     for name, title in _eval_names(evals).items():
         sampled, greedy = (summary.pass_at[1] for summary in _summaries(folders[name]))
+        when = "after " if (evals[name].model.path or "").startswith("@") else ""
         lines.append(
-            f"  after {title:<8} {percent_interval(sampled, 1)} of "
+            f"  {when + title:<14} {percent_interval(sampled, 1)} of "
             f"{sampled.count} unseen problems solved, {100 * greedy.mean:.1f} % greedily"
         )
     minutes = sum(map(_seconds, folders.values())) / 60

@@ -1,11 +1,13 @@
-"""Keys of stages: whether a result in a run folder is that of the present settings."""
+"""Stages and what they start from: whether a result in a run folder is that of the present
+settings, and one prompt for teacher, SFT, RL and evaluation."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from whet.config import to_table
+from whet.errors import ConfigError
 from whet.recipes.make import MakeConfig
 from whet.recipes.teachers import TRANSPORT
 from whet.recipes.training import StageConfig, TrainingConfig
@@ -16,6 +18,10 @@ from whet.user_code import find_code_paths, hash_code
 
 IGNORED = ("track", "cluster", *(f"teacher.{key}" for key in TRANSPORT))
 """Settings that may differ when a run goes on."""
+COMPARED = ("model.path", "data")
+"""Inputs that were made under a prompt; a verifier and a teacher of logits read what they get."""
+MAX_SHOWN = 300
+"""Characters of a prompt that the sentence quotes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,3 +67,20 @@ def ignored_settings(stage: StageConfig) -> tuple[str, ...]:
 
 def list_earlier_stages(stage: StageConfig) -> list[str]:
     return [name[1:] for name in stage.inputs.values() if name.startswith("@")]
+
+
+def check_prompt(stage: StageConfig, find_maker: Callable[[str], StageConfig | None]) -> None:
+    """Compare a stage's prompt with that of the stages or runs that made its model and answers."""
+    own = stage.answer_prompt
+    if own is None or own.differs:
+        return
+    for setting, location in stage.inputs.items():
+        maker = find_maker(location) if setting in COMPARED else None
+        other = None if maker is None else maker.answer_prompt
+        if other is not None and not other.is_same(own):
+            ours, theirs = (prompt.describe()[:MAX_SHOWN] for prompt in (own, other))
+            raise ConfigError(
+                f"{stage.kind} puts problems to the model by prompt = {ours}, but its {setting} = "
+                f"{location!r} was made by prompt = {theirs}: give both the same, or set "
+                "prompt.differs = true"
+            )

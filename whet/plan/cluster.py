@@ -16,7 +16,7 @@ NODE = 8
 MOST_GPUS = 512
 """Where the search for the fewest GPUs ends."""
 NEGLIGIBLE = 0.1
-"""Share of the time that a simpler layout may cost."""
+"""Fraction of the time that a simpler layout may cost."""
 PUBLISHED_FACTOR = 1.6
 """Seconds of a step in RLinf's and verl's published runs of 2025 on 8 and 64 H100s over those
 predicted from the rates of one H200 (docs/performance.md)."""

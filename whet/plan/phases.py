@@ -20,7 +20,7 @@ and three collectives begin. An assumption; it decides for small models alone.""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelJob:
-    """One model's share of a stage. `prompt` and `new` are the tokens of a sequence.
+    """One model's part of a stage. `prompt` and `new` are the tokens of a sequence.
 
     `train` is None where nothing is trained, `engine` where nothing is sampled. `frozen_model` is a
     second model that computes log-probabilities of the samples: a reference, or a teacher.
@@ -96,12 +96,11 @@ class ModelJob:
             others["critic"] = width * self.num_trainable
             others["critic"] += 0.0 if self.train.offload_optimizer else optimiser
         train = self.train
-        offload = train is not None and train.offload_optimizer
         held = estimate.state_bytes(
             self.cost.parameters,
             self.cost.width,
             trained=self.num_trainable if train is not None else 0.0,
-            offload=offload,
+            offload=train is not None and train.offload_optimizer,
         )
         is_offloaded = train is not None and train.offload_reference
         reference = 0.0 if is_offloaded else self.frozen_model_bytes
@@ -309,9 +308,8 @@ def _reading(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhas
     is_offloaded = job.train is not None and job.train.offload_reference
     length = job.prompt + job.new
     layout = job.layout
-    size = min(
-        job.train.micro_batch_tokens if job.train else PREFILL_TOKENS, job.num_updated * length
-    )
+    micro_batch = job.train.micro_batch_tokens if job.train else PREFILL_TOKENS
+    size = min(micro_batch, job.num_updated * length)
     cfg = frozen_model.cfg
     tokens = -(-size // layout.sequence)
     held = job.state | {

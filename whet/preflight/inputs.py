@@ -26,8 +26,7 @@ from whet.recipes.verifications import VerificationsConfig
 from whet.store.files import stream_rows
 from whet.tasks.base import Task, keep_solvable, list_problems
 from whet.tasks.task_config import build_task
-from whet.text.chat import ChatFormat
-from whet.text.prompt import PromptConfig
+from whet.text.chat import ChatFormat, PromptConfig
 from whet.types import Problem, Split
 
 Stages = Mapping[str, StageConfig]

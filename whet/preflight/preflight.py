@@ -45,12 +45,13 @@ from whet.recipes.rl import RLConfig
 from whet.recipes.sft import SFTConfig, keep_right
 from whet.recipes.tango import TangoConfig
 from whet.recipes.teach import TeachConfig
+from whet.recipes.teachers import ServerTeacher, check_server
 from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig
+from whet.rewards.shaping import UserTerm
 from whet.store.run import RunStore, model_folder
 from whet.tasks.base import is_builtin
 from whet.tasks.verify import Verify
-from whet.text.chat import PROBE, ChatFormat
-from whet.text.prompt import NO_PROMPT, PromptConfig
+from whet.text.chat import NO_PROMPT, PROBE, ChatFormat, PromptConfig
 from whet.track.progress import say
 from whet.train.policy import build_learners
 from whet.types import Message, Problem, Score, Split
@@ -62,6 +63,10 @@ NUM_RENDERED = 8
 """Answers to imitate that are tried on the chat template."""
 MAX_READ = 50_000_000
 """Bytes of a file of answers that the fast preflight still reads."""
+
+
+SERVER_TIMEOUT = 5.0
+"""Seconds in which a teacher's server should reply."""
 
 
 def check_before_run(
@@ -124,15 +129,17 @@ class StageCheck:
             model = text if key == "model" else model
         with self.findings.catch(self.name, "settings"):
             check_libraries(stage)
+        if isinstance(stage, TeachConfig) and isinstance(stage.teacher, ServerTeacher):
+            self._check_server(stage.teacher)
         rows = self._read_rows()
         self._check_rows(rows)
         if isinstance(stage, SFTConfig | DPOConfig) and stage.data is not None:
             with self.findings.catch(self.name, "data"):
                 self._check_answers(stage, stage.data, model)
         if model is not None:
-            for key, found in rows.items():
+            for split, split_rows in rows.items():
                 with self.findings.catch(self.name, "prompts"):
-                    self._check_prompts(key, found, model)
+                    self._check_prompts(split, split_rows, model)
         with self.findings.catch(self.name, "grader"):
             self._check_grader(rows)
 
@@ -170,25 +177,35 @@ class StageCheck:
                 )
         return text
 
+    def _check_server(self, teacher: ServerTeacher) -> None:
+        """Look whether a teacher's server is there; it may also be started later."""
+        hurried = teacher.model_copy(update={"timeout": min(teacher.timeout, SERVER_TIMEOUT)})
+        try:
+            check_server(hurried)
+        except ConfigError as error:
+            self._note("model", f"{error}; this stage stops without it")
+        else:
+            self._pass("model", f"teacher: a server replies at {teacher.url}")
+
     def _read_rows(self) -> dict[Split, SplitRows]:
         """Read the splits of the stage, as far as they are there and of its task."""
         rows: dict[Split, SplitRows] = {}
         for split in list_splits(self.stage):
             with self.findings.catch(self.name, "data"):
-                found = self.reader.read_split(self.stage, split)
-                if found is not None:
+                split_rows = self.reader.read_split(self.stage, split)
+                if split_rows is not None:
                     if not isinstance(self.stage, TeachConfig):  # it asks its task by itself
                         task = self.reader.open_task(self.stage)
-                        check_tasks(task, found.problems, f"the split {split}")
-                    rows[split] = found
+                        check_tasks(task, split_rows.problems, f"the split {split}")
+                    rows[split] = split_rows
         return rows
 
     def _check_rows(self, rows: dict[Split, SplitRows]) -> None:
         stage = self.stage
-        for split, found in rows.items():
+        for split, split_rows in rows.items():
             is_validation = isinstance(stage, TrainingConfig) and split == stage.validation.split
-            if found.problems:
-                self._pass("data", f"split {split}: {found} rows read")
+            if split_rows.problems:
+                self._pass("data", f"split {split}: {split_rows} rows read")
             elif is_validation:
                 self._note("data", f"there are no problems of the split {split}: no validation")
             else:
@@ -264,7 +281,7 @@ class StageCheck:
     def _check_grader(self, rows: dict[Split, SplitRows]) -> None:
         """Try the grader on the first rows, and the reward on what it says."""
         stage = self.stage
-        split = next((split for split, found in rows.items() if found.problems), None)
+        split = next((split for split in rows if rows[split].problems), None)
         if split is None:
             return
         task = self.reader.open_task(stage)
@@ -315,8 +332,10 @@ def _check_place(key: str, path: str | None) -> None:
 
 
 def _describe_reward(graded: Graded, stage: RLConfig | TangoConfig) -> str:
-    parts = ", ".join(stage.reward.weights) or "no part"
-    return f"{parts} of {', '.join(sorted(graded[0][2].parts))}; {len(stage.reward.terms)} terms"
+    scored = ", ".join(sorted(graded[0][2].parts))
+    parts = [f"{', '.join(stage.reward.weights)} of {scored}"] if stage.reward.weights else []
+    terms = [term.path if isinstance(term, UserTerm) else term.kind for term in stage.reward.terms]
+    return "; ".join([*parts, *([f"terms {', '.join(terms)}"] if terms else [])])
 
 
 def _verify_garbage(stage: TangoConfig, problem: Problem) -> tuple[Problem, str, Score]:

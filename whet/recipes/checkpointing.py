@@ -20,8 +20,7 @@ from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
 from whet.track.metrics import Clock, Tracker
 from whet.track.progress import Advance, console, on_stop, say
-from whet.train.background import BackgroundWriter
-from whet.train.checkpoint import Others, load_training, save_training
+from whet.train.checkpoint import BackgroundWriter, Others, load_training, save_training
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.policy import Policy

@@ -19,8 +19,15 @@ from whet.data.problems import load_problems
 from whet.errors import ConfigError, DataError
 from whet.grading.limits import GradingConfig
 from whet.recipes.keep import KeepConfig
-from whet.recipes.lesson import Lesson, collect_answers, find_solutions
-from whet.recipes.shards import Shard, check_count, check_no_shards, gather
+from whet.recipes.lesson import (
+    Lesson,
+    Shard,
+    check_count,
+    check_no_shards,
+    collect_answers,
+    find_solutions,
+    gather,
+)
 from whet.recipes.teachers import (
     AnyTeacher,
     Ask,
@@ -36,7 +43,7 @@ from whet.rng import derive
 from whet.store.run import RunStore
 from whet.tasks.base import Task, explain_user_errors, grade_safely
 from whet.tasks.task_config import build_task
-from whet.text.prompt import NO_PROMPT, PromptConfig
+from whet.text.chat import NO_PROMPT, PromptConfig
 from whet.toml import Table
 from whet.track.progress import console, progress_bar, say
 from whet.types import Group, Json, Problem, Rollout, Split, Verdict

@@ -19,7 +19,7 @@ from whet.serving.http import HttpError
 from whet.serving.stream import allow_open_files, stream_replies
 from whet.store.answers import Key, StoredAnswer
 from whet.store.run import RunStore
-from whet.text.prompt import PromptConfig
+from whet.text.chat import PromptConfig
 from whet.train.policy import build_policy
 from whet.types import Dtype, Json, Problem
 
@@ -148,13 +148,18 @@ def _sample(
         yield question, answer
 
 
-def open_server_teacher(cfg: ServerTeacher, prompt: PromptConfig) -> Ask:
-    """Make sure that the server is there, and return what asks it."""
-    allow_open_files(cfg.in_flight)
+def check_server(cfg: ServerTeacher) -> None:
+    """Refuse a server that does not reply."""
     try:
         check_reachable(Client(cfg))
     except HttpError as error:
         raise ConfigError(f"teacher.url = {cfg.url!r} cannot be reached: {error}") from error
+
+
+def open_server_teacher(cfg: ServerTeacher, prompt: PromptConfig) -> Ask:
+    """Make sure that the server is there, and return what asks it."""
+    allow_open_files(cfg.in_flight)
+    check_server(cfg)
     if prompt.chat_options:
         extra = {"chat_template_kwargs": prompt.chat_options} | cfg.extra
         cfg = cfg.model_copy(update={"extra": extra})

@@ -24,7 +24,7 @@ from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import TaskConfig, build_task
-from whet.text.prompt import NO_PROMPT, PromptConfig
+from whet.text.chat import NO_PROMPT, PromptConfig
 from whet.track.metrics import Clock, TrackConfig, open_trackers
 from whet.track.progress import get_console, progress_bar, say
 from whet.train.checkpoint import Others
@@ -156,9 +156,9 @@ class TrainingConfig(ModelStageConfig):
         names = []
         for key, item in self:
             if isinstance(item, TrainConfig) and item.lr_schedule != "constant":
-                names.append(f'{key}.schedule = "{item.lr_schedule}"')
+                names.append(f'{key}.lr_schedule = "{item.lr_schedule}"')
             if isinstance(item, AlgoConfig) and resolve_algorithm(item).step_rule is not None:
-                names.append(f'{key}.steps.decay = "{item.step_credit.decay}"')
+                names.append(f'{key}.step_credit.decay = "{item.step_credit.decay}"')
         return names
 
     def describe_more_steps(self, before: int) -> str:

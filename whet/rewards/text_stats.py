@@ -25,7 +25,7 @@ Hashes = NDArray[np.uint64]
 def repeated_fraction(
     text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MIN_REPEATS
 ) -> float:
-    """Measure the share of characters in units written `min_repeats` times or more in a row.
+    """Measure the fraction of characters in units written `min_repeats` times or more in a row.
 
     Units that differ in one running number, which goes by the same step each time, are alike.
     One numpy pass for each doubling of the unit's length, so a megabyte takes a fraction of a
@@ -95,7 +95,7 @@ def _count_steady(values: Sequence[int], size: int) -> int:
 
 
 def ngram_repetition(items: Sequence[str] | Sequence[int], size: int) -> float:
-    """Measure the share of n-grams that occur earlier: 0 where all differ, or where there are none.
+    """Measure the fraction of n-grams that occur earlier: 0 where all differ, and where none are.
 
     >>> ngram_repetition("this this this this this".split(), 2)
     0.75

@@ -22,7 +22,6 @@ from pydantic import Field, JsonValue, field_validator
 from whet.config import Config
 from whet.errors import ConfigError
 from whet.serving.http import HttpError, HttpReply, Origin
-from whet.serving.rates import PerMinute
 from whet.types import FinishReason, Json, Message
 
 T = TypeVar("T")
@@ -294,11 +293,11 @@ def read_refusal(reply: HttpReply, name: str = "the server") -> Reply:
     fault = f"{name} answers {reply.status} {reply.reason}".strip()
     try:
         error = _field(json.loads(reply.body), "error")
-        said = error if isinstance(error, str) else _field(error, "message")
+        message = error if isinstance(error, str) else _field(error, "message")
     except (ValueError, RecursionError):
-        said = None
-    if isinstance(said, str):
-        fault += f": {said}"
+        message = None
+    if isinstance(message, str):
+        fault += f": {message}"
     return Reply(
         fault=fault[:300],
         status=reply.status,
@@ -354,3 +353,26 @@ def _estimate(body: Mapping[str, Json], content: bytes) -> int:
     """Estimate the tokens of a request and its longest answer."""
     longest = body.get("max_tokens")
     return len(content) // CHARS_PER_TOKEN + (longest if isinstance(longest, int) else 0)
+
+
+class PerMinute:
+    """Spread amounts evenly over time: at most `limit` a minute; None has no limit.
+
+    >>> limit = PerMinute(60)
+    >>> [limit.reserve(1, now=0.0) for _ in range(3)]
+    [0.0, 1.0, 2.0]
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self._seconds_each = 60.0 / limit if limit else 0.0
+        self._free_at = 0.0
+
+    def reserve(self, amount: int, now: float) -> float:
+        """Take an amount, and return the seconds to wait before it may be used."""
+        begin = max(self._free_at, now)
+        self._free_at = begin + amount * self._seconds_each
+        return begin - now
+
+    def correct(self, amount: int) -> None:
+        """Add what was used beyond what was reserved, or give back what was not."""
+        self._free_at += amount * self._seconds_each

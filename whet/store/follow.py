@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from whet.config import Config
-from whet.store.run import Lock, RolloutSet, RunStore
+from whet.store.lock import Lock
+from whet.store.run import RolloutSet, RunStore
 from whet.types import Group, Json
 from whet.world import get_world
 

@@ -14,10 +14,10 @@ from whet.store.files import Row
 def collect_provenance(seed: int | None) -> Row:
     """Collect the facts of this process, without importing or running anything for it."""
     return {
-        "whet": _version("whet"),
+        "whet": package_version("whet"),
         "python": platform.python_version(),
-        "torch": _version("torch"),
-        "numpy": _version("numpy"),
+        "torch": package_version("torch"),
+        "numpy": package_version("numpy"),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "command": shlex.join(sys.argv),
@@ -54,7 +54,8 @@ def _read_ref(git: Path, ref: str) -> str | None:
     return next((line.split()[0] for line in lines if line.endswith(f" {ref}")), None)
 
 
-def _version(package: str) -> str | None:
+def package_version(package: str) -> str | None:
+    """Return the version of an installed package; None where it is not there."""
     try:
         return version(package)
     except PackageNotFoundError:

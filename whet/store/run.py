@@ -6,8 +6,6 @@ failure.txt, evals/000120.json; of a teacher also answers/, progress.json, shard
 pipeline's folder holds a run folder per stage (`stage_folders`).
 """
 
-import fcntl
-import os
 import re
 import shlex
 import sys
@@ -20,6 +18,7 @@ from whet.config import Config, Loaded, differences, load_settings, show_setting
 from whet.errors import ConfigError, DataError
 from whet.store import files
 from whet.store.files import Row, read_object, to_finite, write_atomic, write_errors, write_json
+from whet.store.lock import Lock
 from whet.store.provenance import collect_provenance, utc_now
 from whet.store.rollouts import check_parquet, read_rollouts, write_rollouts
 from whet.types import Group, Json, Rollout, read_integer
@@ -39,49 +38,6 @@ FIRST_FILES = {
 }
 """Files of a run before its first step, what processes printed in starting it, and parts of a
 lesson that are gathered here."""
-
-
-class Lock:
-    """Hold a folder's `.lock` until `close`, or fail and name the process that holds it.
-
-    The lock dies with its process, so it is never stale.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        with write_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.read(self._descriptor, 32).decode(errors="replace").strip()
-            os.close(self._descriptor)
-            raise ConfigError(
-                f"{folder} is being written by process {holder}: "
-                "wait for it, or choose another folder"
-            ) from error
-        os.ftruncate(self._descriptor, 0)
-        os.write(self._descriptor, f"{os.getpid()}\n".encode())
-        _locked.add(self._descriptor)
-
-    def close(self) -> None:
-        if self._descriptor in _locked:
-            _locked.remove(self._descriptor)
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-            os.close(self._descriptor)
-
-
-_locked: set[int] = set()
-
-
-def _unlock_in_child() -> None:
-    """Close the forked copies: a worker that outlives a killed run would keep it locked."""
-    for descriptor in _locked:
-        os.close(descriptor)
-    _locked.clear()
-
-
-os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 class RunStore:

@@ -11,11 +11,11 @@ from whet.models.config import ModelConfig
 from whet.models.transformer import Transformer
 
 UNIT = 2.0**-24
-"""A float32 operation is off by at most this share of its result."""
+"""A float32 operation is off by at most this fraction of its result."""
 
 
 def rounding_bound(num_terms: int) -> float:
-    """Give the share of a result's size by which two orders of its sums may differ.
+    """Give the fraction of a result's size by which two orders of its sums may differ.
 
     >>> rounding_bound(2500)
     1.4901161193847656e-05

@@ -21,8 +21,7 @@ from whet.models.lora import copy_trainable, load_trained, save_trained
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
-from whet.text.chat import ChatFormat
-from whet.text.prompt import NO_PROMPT, PromptConfig
+from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
 from whet.text.tokenizer import Tokenizer
 from whet.train.learner import Learner, LocalLearner, LogprobModel, ValueModel, compute_logprobs
 from whet.train.memory import DeviceMemory, device_memory

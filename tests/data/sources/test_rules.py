@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.data.sources.rules import Rule
+from whet.data.sources import Rule
 from whet.errors import ConfigError, DataError
 from whet.types import Json
 

@@ -18,7 +18,7 @@ SHINGLE = 3
 with the five words usual for documents 0.68."""
 NUM_HASHES = 120
 MIN_RECALL = 0.99
-"""Of pairs exactly at the threshold, the share that MinHash should find."""
+"""Of pairs exactly at the threshold, the fraction that MinHash should find."""
 MIN_THRESHOLD = 0.5
 BLOCK = 2000
 """Pairs compared at a time."""
@@ -99,11 +99,9 @@ def find_near_duplicates(
         ]
         for later, partners in groupby(similar, key=lambda pair: pair[0]):
             if later not in replaced:
-                found = _find_kept(
-                    later, [p[1:] for p in partners], replaced, read_words, threshold
-                )
-                if found is not None:
-                    replaced[later] = found
+                kept = _find_kept(later, [p[1:] for p in partners], replaced, read_words, threshold)
+                if kept is not None:
+                    replaced[later] = kept
         advance(len(block))
     return replaced
 

@@ -45,10 +45,10 @@ def find_raw_files(
     """
     if given:
         return [raw for text in given for raw in _match_given(source, text)]
-    if found := list(_search(source, folder, str(folder))):
-        return found
-    if beside is not None and (found := list(_look_beside(source, beside))):
-        return found
+    if files := list(_search(source, folder, str(folder))):
+        return files
+    if beside is not None and (files := list(_look_beside(source, beside))):
+        return files
     return [raw for hub in _list_hubs(source, folder) for raw in _download(source, hub, folder)]
 
 
@@ -134,13 +134,13 @@ def _download(source: Source, hub: str, folder: Path) -> list[RawFile]:
             f"the dataset {hub} cannot be had from the hub ({reason}): "
             f"{_ask_for(source, files, folder)}"
         ) from error
-    found = list(_search(source, place, f"{hub}@{place.name}", hub))
-    if not found:
+    raw_files = list(_search(source, place, f"{hub}@{place.name}", hub))
+    if not raw_files:
         raise DataError(
             f"the dataset {hub} has no file {' or '.join(patterns)}: "
             f"{_ask_for(source, files, folder)}"
         )
-    return found
+    return raw_files
 
 
 def _ask_for(source: Source, files: Sequence[SourceFile], folder: Path) -> str:

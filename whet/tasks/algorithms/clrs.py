@@ -280,7 +280,7 @@ class Clrs(GeneratedTask):
         """Compare printouts: every number by its exact value, every bracket and the order as is.
 
         Parts: `correct` 0 or 1; `output`, 1 where what follows the trace is right; `trace`, the
-        share of right states, where the gold answer has them.
+        fraction of right states, where the gold answer has them.
         """
         algorithm = ALGORITHMS.get(str(problem.payload.get("algorithm")))
         label = algorithm.output if algorithm else ""
@@ -362,7 +362,7 @@ def parse(text: str) -> tuple[Item, ...] | None:
 
 
 def fraction_right(items: tuple[Item, ...], gold: tuple[Item, ...]) -> float:
-    """Give the share of right items, of the longer of the two; 1 if both are empty."""
+    """Give the fraction of right items, of the longer of the two; 1 if both are empty."""
     longer = max(len(items), len(gold))
     return sum(a == b for a, b in zip(items, gold, strict=False)) / longer if longer else 1.0
 

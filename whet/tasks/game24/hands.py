@@ -50,8 +50,8 @@ def rated_hands() -> dict[Hand, Rating]:
     """Give every hand its level and its split: fixed for all time, with the same mix of levels.
 
     Hands are ranked by the number of winning plays through whole numbers of 0 or more, then by the
-    nodes a search visits on average. Against the share of people who solve a hand, Spearman's rho
-    is -0.78; by nodes alone it is -0.70, by all winning plays -0.72, by solutions -0.49.
+    nodes a search visits on average. Against the fraction of people who solve a hand, Spearman's
+    rho is -0.78; by nodes alone it is -0.70, by all winning plays -0.72, by solutions -0.49.
     """
     solved = _solve_hands()
     order = np.lexsort((solved.nodes, -solved.num_plain_plays))

@@ -135,8 +135,8 @@ class Game24(ConfiguredTask):
     def score(self, problem: Problem, text: str) -> Score:
         """State what is right about a response.
 
-        Parts: `correct` 0 or 1; `process`, the share of lines that are right, idle operations on
-        the hand among them; `progress`, the share of the three steps that the response has made
+        Parts: `correct` 0 or 1; `process`, the fraction of lines that are right, idle operations on
+        the hand among them; `progress`, the fraction of the three steps that the response has made
         and that leave 24 within reach, 1 where it is right; `length`, 1 up to four lines and
         falling after that, 0 without an answer; `lines`, their number; `finished`, 1 where the last
         line is an answer.
@@ -209,7 +209,7 @@ class Grade:
 
     @property
     def process(self) -> float:
-        """The share of lines that are right; 0 for an empty response."""
+        """The fraction of lines that are right; 0 for an empty response."""
         return sum(step.ok is True for step in self.steps) / max(len(self.steps), 1)
 
     @property
@@ -334,7 +334,7 @@ class Board:
 
     @property
     def progress(self) -> float:
-        """The share of the three steps it takes that are made and leave 24 within reach."""
+        """The fraction of the three steps it takes that are made and leave 24 within reach."""
         return sum(state is not None and can_reach(state) for state in self._path[1:4]) / 3
 
     @property

@@ -47,7 +47,7 @@ class Arc(GeneratedTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the grid of the answer with the gold one, cell by cell; whole numbers only.
 
-        Parts: `correct` 0 or 1; `cells`, the share of right cells, 0 where the size is wrong.
+        Parts: `correct` 0 or 1; `cells`, the fraction of right cells, 0 where the size is wrong.
         """
         return grade(problem, text, grid_of, _compare, needs="a grid")
 

@@ -81,7 +81,7 @@ class Knights(GeneratedTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare everyone's role with the gold answer: everyone once, nobody else.
 
-        Parts: `correct` 0 or 1; `people`, the share of people whose role is right.
+        Parts: `correct` 0 or 1; `people`, the fraction of people whose role is right.
         """
         return grade(problem, text, roles_of, _compare, needs="`NAME is a knight` lines")
 

@@ -62,7 +62,7 @@ class Ordering(GeneratedTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the order of the answer with the gold one, case aside.
 
-        Parts: `correct` 0 or 1; `placed`, the share of places that are right.
+        Parts: `correct` 0 or 1; `placed`, the fraction of places that are right.
         """
         return grade(problem, text, order_of, _compare, needs="a list of names")
 

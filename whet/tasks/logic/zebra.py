@@ -95,7 +95,7 @@ class ZebraConfig(GeneratedConfig):
 
 
 class Zebra(GeneratedTask):
-    """Generated puzzles of twenty clue levels, and an exact grader with the share of right cells.
+    """Generated puzzles of twenty clue levels, an exact grader, and the fraction of right cells.
 
     The size of a puzzle grows with the fifth of the level, its clue level with the twentieth.
     """
@@ -106,7 +106,7 @@ class Zebra(GeneratedTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the table of the answer with the gold one, text by text, case aside.
 
-        Parts: `correct` 0 or 1; `cells`, the share of right cells, the positions not counted.
+        Parts: `correct` 0 or 1; `cells`, the fraction of right cells, the positions not counted.
         """
         gold = read_gold(problem, table_of, "a table")
         final = read_cells(text, table_of)
@@ -178,7 +178,7 @@ def read_cells(text: str, read: Callable[[str], Cells | None]) -> tuple[str, Cel
 
 
 def compare_cells(answer: str, cells: Cells, gold: Cells) -> Score:
-    """State the share of right cells."""
+    """State the fraction of right cells."""
     right = sum(cells.get(cell) == value for cell, value in gold.items())
     note = f"{right} of {len(gold)} cells are right"
     return to_score(cells == gold, {"cells": right / len(gold)}, answer, note)
@@ -254,7 +254,7 @@ class ZebraLogicConfig(GeneratedConfig):
 
 
 class ZebraLogic(GeneratedTask):
-    """Generated puzzles of two to six houses, and a grader with the share of right cells."""
+    """Generated puzzles of two to six houses, and a grader with the fraction of right cells."""
 
     name = "zebralogic"
     config: ZebraLogicConfig
@@ -262,7 +262,7 @@ class ZebraLogic(GeneratedTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare every cell with the gold one, case and outer spaces aside.
 
-        Parts: `correct` 0 or 1; `cells`, the share of right cells.
+        Parts: `correct` 0 or 1; `cells`, the fraction of right cells.
         """
         final = read_cells(text, cells_of)
         if final is None:

@@ -73,9 +73,9 @@ class IFEval(FileTask):
     def score(self, problem: Problem, text: str) -> Score:
         """State which instructions hold, also in loose forms of the response.
 
-        Parts: `correct` and `prompt_strict`, all hold; `instruction_strict`, the share that holds;
-        `prompt_loose` and `instruction_loose`, where an instruction may also hold without the first
-        or last line, or without asterisks.
+        Parts: `correct` and `prompt_strict`, all hold; `instruction_strict`, the fraction that
+        holds; `prompt_loose` and `instruction_loose`, where an instruction may also hold without
+        the first or last line, or without asterisks.
         """
         instructions = _instructions(problem)
         response = visible_text(text)

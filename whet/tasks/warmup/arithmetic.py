@@ -56,7 +56,7 @@ class Arithmetic(GeneratedTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare whole numbers exactly.
 
-        Parts: `correct` 0 or 1; `steps`, the share of the expression's operations that are done,
+        Parts: `correct` 0 or 1; `steps`, the fraction of the expression's operations that are done,
         in any order it allows; false, idle and repeated ones count against it.
         """
         gold = read_gold(problem, _whole, "a whole number")

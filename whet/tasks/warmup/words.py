@@ -56,8 +56,8 @@ class LastLetter(GeneratedTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the letters, case aside.
 
-        Parts: `correct` 0 or 1; `steps`, the share of words with a right step of their own; wrong
-        and repeated steps count against it.
+        Parts: `correct` 0 or 1; `steps`, the fraction of words with a right step of their own;
+        wrong and repeated steps count against it.
         """
         words = _words(problem)
         gold = "".join(word[-1] for word in words).casefold()
@@ -181,7 +181,7 @@ class Reverse(GeneratedTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare character by character, outer spaces and one pair of quotes aside.
 
-        Parts: `correct` 0 or 1; `places`, the share of positions with the right character.
+        Parts: `correct` 0 or 1; `places`, the fraction of positions with the right character.
         """
         gold = problem.answer
         if not gold:

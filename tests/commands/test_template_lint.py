@@ -3,8 +3,8 @@
 import pytest
 from tokenizers.processors import TemplateProcessing
 
+from whet.commands.model_template import Finding, lint_template
 from whet.testing.tiny import tiny_tokenizer
-from whet.text.lint import Finding, lint_template
 from whet.text.tokenizer import Tokenizer
 
 GOOD = (

@@ -1,5 +1,6 @@
 """`whet init` writes a file that passes `whet check`, with what each setting means."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from small import Pipeline, whet, write
 
 from whet.recipes.training import TrainingConfig
+from whet.testing.tiny import tiny_policy
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +45,25 @@ def test_a_model_and_problems_make_a_file_that_can_run(
     text = (tmp_path / "experiment.toml").read_text()
     assert f'problems = "{data}"' in text and 'task = "game24"' in text
     assert "sampling.max_tokens = 24\n" in text  # half of the model's 48 positions
+
+
+@pytest.mark.parametrize("kind", ["rl", "run"])
+def test_a_base_model_without_a_chat_template_is_given_one(
+    kind: str, tiny: Pipeline, tmp_path: Path
+) -> None:
+    data = tiny.folder / "01-problems"
+    policy = tiny_policy()
+    policy.save(tmp_path / "base")
+    settings_file = tmp_path / "base" / "tokenizer_config.json"
+    fields = json.loads(settings_file.read_text())
+    del fields["chat_template"]
+    settings_file.write_text(json.dumps(fields))
+
+    said = whet("init", "--model", "base", "--data", data, "--kind", kind)
+    assert said.code == 0, said.err
+
+    assert 'model.chat_template = "plain"\n' in (tmp_path / "experiment.toml").read_text()
+    assert whet("check", "experiment.toml").code == 0
 
 
 def test_answers_make_a_file_for_sft(tiny: Pipeline, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""`whet init`: a first experiment for a model and data, with what each setting means above it."""
+"""An experiment's file before it runs. `whet init` writes a first one for a model and data, with
+what each setting means above it; `whet check` prints all findings about one in a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,14 @@ from whet.config_errors import find_models
 from whet.data.problems import problem_file
 from whet.data.rollout_datasets import read_data
 from whet.data.row_files import READERS, file_ending, iterate_rows
-from whet.errors import ConfigError, DataError
+from whet.errors import ConfigError, DataError, SettingsError
 from whet.models.source import ModelSource, read_tokenizer
-from whet.pipeline.pipeline import KINDS
+from whet.pipeline.pipeline import KINDS, PipelineConfig, load_file, load_stages
+from whet.preflight.findings import Finding, Level, print_findings
+from whet.preflight.preflight import inspect
 from whet.store.files import stream_rows, write_atomic
 from whet.toml import literal
+from whet.track.progress import printer
 from whet.types import SPLITS, Json, Split
 
 DEFAULT_TOKENS = 1024
@@ -103,7 +107,7 @@ def _write_rl(model: str | None, data: StarterData) -> Iterator[str]:
         "rl",
         {
             **_source(data),
-            "model.path": model,
+            **_start_from(model),
             "steps": 200,
             "problems_per_step": 32,
             "group_size": 8,
@@ -120,13 +124,13 @@ def _write_rl(model: str | None, data: StarterData) -> Iterator[str]:
 def _write_sft(model: str | None, data: StarterData) -> Iterator[str]:
     if data.answers is None:
         raise ConfigError("--kind sft needs --data, a file or run folder with answers to imitate")
-    start: Settings = {"model.path": model} if model else {"model.new": "tiny"}
+    start = _start_from(model) if model else {"model.new": "tiny"}
     settings: Settings = {
         "task": data.task,
         "data": data.answers,
         **start,
         "steps": 1000,
-        "batch": 32,
+        "batch_size": 32,
         "train.lr": 1e-5 if model else 2e-3,
         "train.warmup_steps": 20,
         "sampling.max_tokens": _choose_tokens(model) if model else 64,
@@ -154,9 +158,9 @@ def _write_run(model: str | None, data: StarterData) -> Iterator[str]:
     split = "test" if "test" in data.splits else "dev"
     measure: Settings = {"split": split, "samples": 4, "sampling.max_tokens": tokens}
     if model is not None:
-        yield from _write_stage("before", "eval", {"model.path": model, **measure})
+        yield from _write_stage("before", "eval", {**_start_from(model), **measure})
     train: Settings = {
-        "model.path": "@sft" if model is None else model,
+        **({"model.path": "@sft"} if model is None else _start_from(model)),
         "steps": 50 if model is None else 200,
         "sampling.max_tokens": tokens,
         "train.lr": 2e-4 if model is None else 1e-6,
@@ -192,10 +196,53 @@ def explain_setting(kind: str, path: Sequence[str]) -> str:
     return meaning
 
 
+def _start_from(model: str | None) -> Settings:
+    """Name the model, and a chat template where it has none, as base models do."""
+    start: Settings = {"model.path": model}
+    _, has_template = _read_model(model)
+    return start if has_template else {**start, "model.chat_template": "plain"}
+
+
 def _choose_tokens(model: str | None) -> int:
-    """Leave half of a model's context to answers; a model that is not here may have any."""
+    """Leave half of a model's context to answers."""
+    positions, _ = _read_model(model)
+    return min(DEFAULT_TOKENS, positions // 2)
+
+
+def _read_model(model: str | None) -> tuple[int, bool]:
+    """Read the context of a model, and whether it has a chat template; one that is not here may
+    have any."""
     try:
-        shape, _ = read_tokenizer(ModelSource(path=model))
+        shape, tokenizer = read_tokenizer(ModelSource(path=model))
     except DataError:
-        return DEFAULT_TOKENS
-    return min(DEFAULT_TOKENS, shape.max_positions // 2)
+        return 2 * DEFAULT_TOKENS, True
+    return shape.max_positions, tokenizer.chat_template is not None
+
+
+def check(file: Path, overrides: Sequence[str], out: Path | None) -> bool:
+    """Print what passed, what deserves a note and what is wrong; return whether nothing is."""
+    findings = _inspect(file, overrides, out or Path("runs") / file.stem)
+    print_findings(findings)
+    wrong = sum(finding.level is Level.WRONG for finding in findings)
+    notes = sum(finding.level is Level.NOTE for finding in findings)
+    verdict = f"{wrong} to change before {file} can run" if wrong else f"{file} can run"
+    printer.print(f"{verdict}{f', {notes} notes' if notes else ''}", markup=False, style="bold")
+    return not wrong
+
+
+def _inspect(file: Path, overrides: Sequence[str], folder: Path) -> list[Finding]:
+    try:
+        loaded = load_file(file, overrides)
+        stages = load_stages(file, overrides)
+    except ConfigError as error:
+        words = error.sentences if isinstance(error, SettingsError) else (str(error),)
+        return [
+            Finding(stage="", subject="settings", level=Level.WRONG, words=line) for line in words
+        ]
+    is_pipeline = isinstance(loaded.config, PipelineConfig)
+    kinds = ", ".join(f"{name} ({stage.kind})" for name, stage in stages.items())
+    passed = Finding(
+        stage="", subject="settings", level=Level.PASSED, words=f"{len(loaded.origin)} of {kinds}"
+    )
+    findings = inspect(stages, folder, is_pipeline=is_pipeline, is_thorough=True)
+    return [passed, *findings]
