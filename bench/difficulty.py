@@ -3,7 +3,7 @@
     python bench/difficulty.py --seeds 1 2 3 --jobs 2
 
 Countdown with 3 to 5 numbers, most of the problems out of reach of a tiny model. After SFT, each of
-2,000 training problems is answered twice (`measure`), which fills the map; then RL trains
+2,000 training problems is answered three times (`measure`), which fills the map; then RL trains
 once on all problems alike and once on a band of pass rates that starts from the map. Counted are
 the tokens of all training rollouts until the mean of three validations in a row reaches the last of
 uniform training; the filtered arm also pays for the measurement.
@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -51,7 +52,7 @@ kind = "eval"
 problems = "@problems"
 model = {{ path = "@sft" }}
 split = "rl"
-samples = 1
+samples = 2
 sampling = {{ max_tokens = 24 }}
 engine = {{ max_num_seqs = 512 }}
 """
@@ -64,16 +65,16 @@ steps = {steps}
 problems_per_step = 32
 group_size = 8
 sampling = {{ max_tokens = 24 }}
-train = {{ lr = 1e-3, warmup_steps = 5, micro_batch_tokens = 8192 }}
+train = {{ lr = 5e-4, warmup_steps = 5, micro_batch_tokens = 8192 }}
 engine = {{ max_num_seqs = 512 }}
-validation = {{ every = 5, samples = 4 }}
+validation = {{ every = 8, samples = 4 }}
 save = {{ every = 1000 }}
 {curriculum}"""
 BAND = """
 [curriculum]
 kind = "band"
 difficulty = "{map}"
-rest = 24
+rest = 8
 """
 ARMS = {"uniform": "", "filtered": BAND}
 WINDOW = 3
@@ -87,14 +88,18 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--steps", type=int, default=160)
+    parser.add_argument("--steps", type=int, default=240)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("runs") / "difficulty")
     args = parser.parse_args()
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(lambda seed: begin(args.out / str(seed), seed), args.seeds))
-        arms = [(args.out / str(seed), seed, arm) for seed in args.seeds for arm in ARMS]
-        list(pool.map(lambda arm: train(*arm, args.steps), arms))
+        list(
+            pool.map(
+                lambda run: train(args.out / str(run[0]), run[0], run[1], args.steps),
+                product(args.seeds, ARMS),
+            )
+        )
     ratios = [compare(args.out / str(seed), seed) for seed in args.seeds]
     reached = [ratio for ratio in ratios if ratio is not None]
     print(f"{len(reached)} of {len(ratios)} seeds reach the accuracy of uniform sampling")

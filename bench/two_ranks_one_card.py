@@ -45,7 +45,7 @@ workers = 2
 kind = "sft"
 data = "@traces"
 steps = {first_steps}
-batch = {batch}
+batch_size = {batch}
 model = {{ new = "{new}", positions = 1536 }}
 train = {{ lr = 1e-3, warmup_steps = 20, dtype = "bfloat16" }}
 validation = {{ every = 1000, samples = 1 }}
