@@ -133,7 +133,7 @@ def test_explain_adds_the_meaning_of_every_setting(tmp_path: Path) -> None:
         ),
         (
             ("--train.final_lr", "0.1"),
-            'train.final_lr = 0.1 has no effect: schedule = "constant" stays at lr',
+            'train.final_lr = 0.1 has no effect: lr_schedule = "constant" stays at lr',
         ),
         (("--guard.lr_factor", "0.1"), "guard.lr_factor = 0.1 has no effect: guard.restores is 0"),
         (("--track.project", "p"), 'track.project = "p" has no effect: track.sinks has no "wandb"'),

@@ -57,7 +57,9 @@ def test_a_model_keeps_its_generation_settings_through_training_and_export(
     settings = foreign.generation_config
     assert (settings.temperature, settings.top_p, settings.do_sample) == (0.6, 0.95, True)
     assert settings.eos_token_id == [tokenizer.eos_token_id]
-    assert settings.pad_token_id == foreign.config.pad_token_id == 0
+    assert settings.pad_token_id == 0
+    # With it, transformers would not train the embedding of that token.
+    assert foreign.config.pad_token_id is None
     assert tokenizer.chat_template == policy.tokenizer.chat_template
 
 
@@ -77,9 +79,12 @@ def test_pad_and_bos_of_the_tokenizer_are_written_where_no_file_has_them(tmp_pat
     policy = tiny_policy()
     policy.save(tmp_path)
     pad = policy.tokenizer.id("<pad>")
-    for file in ("config.json", "generation_config.json"):
-        row = json.loads((tmp_path / file).read_text())
-        assert row["pad_token_id"] == pad and row["eos_token_id"] == [policy.tokenizer.eos]
+    generation, config = (
+        json.loads((tmp_path / file).read_text())
+        for file in ("generation_config.json", "config.json")
+    )
+    assert generation["pad_token_id"] == pad and "pad_token_id" not in config
+    assert generation["eos_token_id"] == config["eos_token_id"] == [policy.tokenizer.eos]
 
 
 def test_weights_that_do_not_fit_the_dtype_are_refused(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Grade answers in worker processes that can be killed; the source of answers never waits.
 
-    with Grader(task, Limits(workers=2, wall=10)) as grader:
+    with Grader(task, GradingConfig(workers=2, wall=10)) as grader:
         answers = ((rollout.id, rollout.problem, rollout.text) for rollout in rollouts)
         for id, score in grader.grade(answers):
             ...

@@ -25,8 +25,9 @@ from whet.world import get_world
 MAX_FILE_BYTES = 5 * 10**9
 """A larger model is written as several files, as transformers does."""
 GENERATION = "generation_config.json"
-IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
-"""Settings of generation that `config.json` has too."""
+IDS = ("bos_token_id", "eos_token_id")
+"""Settings of generation that `config.json` has too. With a padding token there, transformers would
+train all embeddings but that one."""
 _LAYER = re.compile(r"\blayers\.(\d+)\.")
 _PART = re.compile(r"(-\d{5}-of-\d{5})?\.safetensors")
 DTYPES = {name: getattr(torch, name) for name in ("bfloat16", "float16", "float32")}

@@ -55,8 +55,8 @@ class TrainConfig(Config):
     """Where models train: local is one device, fsdp is all ranks, with the weights in shards; auto
     is fsdp where there are several ranks; my_learner.py:Factory is one of your own."""
     micro_batch_tokens: int = Field(default=16384, ge=1)
-    """Largest grid (rows times longest row) of one forward pass; it changes memory and speed, never
-    the result."""
+    """Most tokens of one forward pass, on a CPU with the padding of its rows; it changes memory and
+    speed, never the result."""
     dtype: Dtype = "auto"
     """Compute type; masters and moments are float32. auto is bfloat16 on a GPU and float32
     elsewhere. float16 scales the loss, halves the scale and leaves out a step whose gradient
@@ -76,7 +76,7 @@ class TrainConfig(Config):
     order, so that the number of ranks changes no bit; ranks without a micro-batch wait."""
 
     def without_effect(self) -> dict[str, str]:
-        reason = 'schedule = "constant" stays at lr'
+        reason = 'lr_schedule = "constant" stays at lr'
         return {"final_lr": reason} if self.lr_schedule == "constant" else {}
 
 
