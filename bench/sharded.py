@@ -2,6 +2,7 @@
 
     python bench/sharded.py --model 0.5b                 one rank: equal bits, ratio of seconds
     python bench/sharded.py --model 1.5b --length 32768  one long sequence a micro-batch
+    python bench/sharded.py --host                       what the host does in one step, on a CPU
     torchrun --standalone --nproc-per-node 2 bench/sharded.py --model 0.5b --engine
 
 Both learners take the same steps, on models with the same random weights, and take turns at being
@@ -9,7 +10,8 @@ first. Every batch is taken twice, and timed the second time: whoever meets new 
 for kernels and memory. The ratio is the median of the ratios of steps. Filling the whole model,
 which a run does once before it samples or saves, is timed by itself (`sync_s`). `--profile` adds
 the seconds of each phase on the host and on the device, calls that wait or allocate, and the
-longest operations. With `--deterministic`, any number of ranks must end with the weights of the
+longest operations. `--host` counts the operations and the processor time of the gradients of one
+step, of 24 narrow layers in 4 passes, where the host is all there is. With `--deterministic`, any number of ranks must end with the weights of the
 plain learner, bit for bit. `--engine` samples on every rank after each step, and compares the
 engine's log-probabilities with those of the shards, bit for bit.
 """
@@ -22,6 +24,7 @@ import statistics
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import whet  # noqa: F401 - first: it sets what torch reads while it loads
@@ -43,7 +46,12 @@ from whet.models.transformer import Transformer, init_weights, rope_table
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_tokenizer
 from whet.train.fsdp_learner import FSDPLearner
-from whet.train.learner import LocalForwardPass, LocalLearner, set_loss_weights
+from whet.train.learner import (
+    LocalForwardPass,
+    LocalLearner,
+    micro_batches,
+    set_loss_weights,
+)
 from whet.train.optim import TrainConfig
 from whet.train.policy import FSDPLearnerFactory, build_policy, set_determinism
 from whet.train.selftest import check_exact
@@ -154,6 +162,36 @@ def profile(name: str, learner: LocalLearner | FSDPLearner, examples: list[Examp
         torch.cuda.set_sync_debug_mode("default")
 
 
+def measure_host() -> int:
+    """Print the operations and the least processor time of a step's gradients, of both learners."""
+    cfg = TrainConfig(lr=1e-4, micro_batch_tokens=128)
+    shape = replace(new_config("tiny", VOCAB["tiny"], 64), num_layers=24)
+    examples = set_loss_weights([example(length=64, start=8, seed=n) for n in range(8)], token_mean)
+    learners: dict[str, LocalLearner | FSDPLearner] = {}
+    for name, make in {"plain": LocalLearner, "ranks": FSDPLearner}.items():
+        model = Transformer(shape)
+        init_weights(model, 0)
+        learners[name] = make(model, cfg, steps=1)
+        assert len(micro_batches(model, examples, cfg.micro_batch_tokens)) == 4
+    taken: dict[str, list[float]] = {name: [] for name in learners}
+    for number in range(8):  # the first meets new shapes
+        for name in sorted(learners, reverse=number % 2 == 0):
+            start = time.process_time()
+            learners[name].accumulate(examples, sft_objective())
+            taken[name].append(time.process_time() - start)
+            learners[name].optim_step()
+    print(f"{'learner':<10}{'operations':>12}{'processor ms':>14}{'ratio':>8}", flush=True)
+    num_ops: dict[str, int] = {}
+    for name, learner in learners.items():
+        with torch.profiler.profile() as profiler:
+            learner.accumulate(examples, sft_objective())
+        num_ops[name] = sum(op.count for op in profiler.key_averages())
+        least = min(taken[name][1:])
+        ratio = least / min(taken["plain"][1:])
+        print(f"{name:<10}{num_ops[name]:>12,}{least * 1000:>14.1f}{ratio:>8.3f}", flush=True)
+    return 0 if num_ops["ranks"] <= 1.03 * num_ops["plain"] else 1
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -167,6 +205,7 @@ def main() -> int:
     parser.add_argument("--deterministic", action="store_true", help="kernels with equal bits")
     parser.add_argument("--alone", action="store_true", help="only the learner of ranks")
     parser.add_argument("--profile", action="store_true", help="what the time of a step goes to")
+    parser.add_argument("--host", action="store_true", help="the host's work in a step, on a CPU")
     args = parser.parse_args()
     for key, value in {
         "RANK": "0",
@@ -176,7 +215,7 @@ def main() -> int:
     }.items():
         os.environ.setdefault(key, value)
     with joined_ranks(ClusterConfig(timeout=120), is_forced=True):
-        return compare(args)
+        return measure_host() if args.host else compare(args)
 
 
 def compare(args: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 --nproc-per-node 2 tests/cluster/on_ranks.py gradients OUT`. The first rank writes what it saw."""
 
 import copy
+import gc
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -27,7 +28,8 @@ from whet.engine.base import SamplingParams
 from whet.errors import WhetError
 from whet.grading.grader import Grader
 from whet.models.lora import LoraConfig, LoraTransformer
-from whet.models.transformer import Transformer
+from whet.models.sizes import new_config
+from whet.models.transformer import Transformer, init_weights
 from whet.rollout.collect import collect
 from whet.testing.contracts import check_learners
 from whet.testing.fakes import SumTask, example, sum_problem
@@ -43,7 +45,7 @@ from whet.train.learner import (
 )
 from whet.train.optim import TrainConfig
 from whet.train.policy import FSDPLearnerFactory
-from whet.train.shards import rank_world, shard_model
+from whet.train.shards import local_rows, rank_world, shard_model
 from whet.types import Json
 from whet.world import ClusterConfig, World, get_world, set_world
 
@@ -161,9 +163,19 @@ def adapters(folder: Path) -> Json:
 
 def copies(folder: Path) -> Json:
     """The largest gap of weights after five steps on two copies of shards and on one device."""
-    rank_world().configure(
-        ClusterConfig(shard=rank_world().size // 2 if rank_world().size % 2 == 0 else 1)
-    )
+    size = rank_world().size
+    return train_on_copies(size // 2 if size % 2 == 0 else 1)[1]
+
+
+def whole(folder: Path) -> Json:
+    """As `copies`, where each rank has all rows; first whether it trains the model itself."""
+    results = train_on_copies(1)
+    check_learners(FSDPLearnerFactory(), folder)
+    return list(results)
+
+
+def train_on_copies(shard: int) -> tuple[bool, float]:
+    rank_world().configure(ClusterConfig(shard=shard))
     models = []
     makers: tuple[Callable[..., Learner], ...] = (LocalLearner, FSDPLearner)
     for make in makers:
@@ -174,7 +186,8 @@ def copies(folder: Path) -> Json:
         learner.sync_model()
         models.append(model)
     zipped = zip(models[0].parameters(), models[1].parameters(), strict=True)
-    return max(float((a - b).abs().max().detach()) for a, b in zipped)
+    gap = max(float((a - b).abs().max().detach()) for a, b in zipped)
+    return learner.model is models[1], gap
 
 
 def updates(folder: Path) -> Json:
@@ -197,6 +210,64 @@ def updates(folder: Path) -> Json:
             names = [name for name in one if not torch.equal(one[name], ranks[name])]
             differing[f"{family} {dtype}"] = names
     return differing
+
+
+def save_critic(folder: Path) -> Json:
+    """The checksum of a critic that is saved after an update."""
+    learner = make_large_critic()
+    learner.update(valued(uneven_examples()), ValueObjective(clip=None))
+    learner.save(folder.parent)
+    return sum_shards(learner)
+
+
+def load_critic(folder: Path) -> Json:
+    """The checksum of that critic in new processes, which hold nothing that could be used again; by
+    how much making and loading it raises the peak of memory; the bytes of a shard and a layer."""
+    model = tiny_model()
+    FSDPLearnerFactory().make_value_learner(model, CFG, steps=2, memory=None)  # imports much
+    policy = make_large_policy()
+    learners: list[FSDPLearner] = []
+    peaks = [
+        measure_peak(lambda: learners.append(make_large_critic(policy))),
+        measure_peak(lambda: learners[0].load(folder.parent, 1)),
+    ]
+    shard = sum(local_rows(weight).nbytes for weight in learners[0].model.parameters())
+    layer = sum(weight.nbytes for weight in policy.layers[0].parameters())
+    return [sum_shards(learners[0]), *peaks, shard, layer]
+
+
+def make_large_policy() -> Transformer:
+    policy = Transformer(replace(new_config("medium", 4000, 64), num_layers=8))
+    init_weights(policy, 0)
+    return policy
+
+
+def make_large_critic(policy: Transformer | None = None) -> FSDPLearner:
+    learner = FSDPLearnerFactory().make_value_learner(
+        policy or make_large_policy(), TrainConfig(lr=1e-3), steps=2, memory=None
+    )
+    assert isinstance(learner, FSDPLearner)
+    return learner
+
+
+def sum_shards(learner: FSDPLearner) -> float:
+    state = [*map(local_rows, learner.model.parameters()), *learner.optimizer.tensors().values()]
+    parts = get_world().all_gather([float(rows.double().abs().sum()) for rows in state], "sums")
+    return sum(value for part in parts for value in part)
+
+
+def measure_peak(act: Callable[[], object]) -> int:
+    """By how much the peak of this process' memory exceeds what it held before."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = read_memory("VmRSS")
+    act()
+    return read_memory("VmHWM") - before
+
+
+def read_memory(field: str) -> int:
+    lines = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    return 1024 * int(lines[field].split()[0])
 
 
 def skipping(folder: Path) -> Json:
@@ -303,6 +374,9 @@ CHECKS = {
         contract,
         adapters,
         copies,
+        whole,
+        save_critic,
+        load_critic,
         updates,
         skipping,
         differing,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHECKS = "contract,gradients,sequences,bits,adapters,copies,updates,failing,nesting,groups,counts,skipping,differing"
+CHECKS = "contract,gradients,sequences,bits,adapters,copies,whole,updates,failing,nesting,groups,counts,skipping,differing"
 
 
 def run_ranks(count: int, *args: str, env: dict[str, str] | None = None) -> str:
@@ -29,10 +29,10 @@ def run_ranks(count: int, *args: str, env: dict[str, str] | None = None) -> str:
     return done.stdout + done.stderr
 
 
-def check_on(count: int, folder: Path) -> dict[str, Any]:
-    run_ranks(count, str(ROOT / "tests" / "cluster" / "on_ranks.py"), CHECKS, str(folder))
+def check_on(count: int, folder: Path, checks: str = CHECKS) -> dict[str, Any]:
+    run_ranks(count, str(ROOT / "tests" / "cluster" / "on_ranks.py"), checks, str(folder))
     results: dict[str, Any] = json.loads((folder / "results.json").read_text())
-    assert list(results) == CHECKS.split(",")
+    assert list(results) == checks.split(",")
     return results
 
 
@@ -76,6 +76,14 @@ def test_adapters_train_on_ranks_as_on_one_device(seen: dict[str, Any]) -> None:
 
 def test_two_copies_of_the_shards_train_as_one_device(seen: dict[str, Any]) -> None:
     assert seen["copies"] <= 1e-5
+
+
+def test_a_rank_with_all_rows_trains_the_whole_model_and_no_copy_of_it(
+    seen: dict[str, Any],
+) -> None:
+    is_whole, gap = seen["whole"]
+    assert is_whole
+    assert gap <= 1e-5
 
 
 def test_the_number_of_ranks_changes_no_bit_of_deterministic_training(seen: dict[str, Any]) -> None:
@@ -127,6 +135,40 @@ def test_one_process_imports_nothing_of_torch_distributed_that_ranks_need() -> N
         [sys.executable, "-c", source], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout == "[]\n"
+
+
+def run_alone(*args: str) -> str:
+    """Run the bench of a single rank against the plain learner; return what it printed."""
+    command = [sys.executable, str(ROOT / "bench" / "sharded.py"), *args]
+    environ = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_rank_by_itself_has_the_weights_of_the_plain_learner_in_all_bits() -> None:
+    sizes = ("--model", "tiny", "--length", "64", "--tokens", "512", "--micro", "128")
+    row = json.loads(run_alone(*sizes, "--steps", "2", "--deterministic"))
+    assert row["ranks"] == 1
+    assert row["equal_weights"] == row["weights"] == 18
+
+
+@pytest.mark.cluster
+def test_a_rank_by_itself_asks_no_more_of_the_host_than_the_plain_learner() -> None:
+    _, plain, ranks = (line.split() for line in run_alone("--host").splitlines())
+    assert plain[1] == ranks[1], "operations of a step's gradients"
+
+
+@pytest.mark.cluster
+def test_a_critic_takes_the_memory_of_its_shard_and_at_most_a_layer(tmp_path: Path) -> None:
+    """When it is made, and when it is loaded, with the two moments of its optimiser."""
+    saved = check_on(2, tmp_path, "save_critic")["save_critic"]
+    loaded, made_peak, loaded_peak, shard, layer = check_on(2, tmp_path, "load_critic")[
+        "load_critic"
+    ]
+    assert loaded == saved
+    assert shard / 2 < made_peak <= shard + layer
+    assert shard < loaded_peak <= 2 * shard + layer
 
 
 @pytest.mark.cluster

@@ -36,30 +36,33 @@ def test_far_weights_are_elsewhere_during_a_pass_and_at_home_after_it() -> None:
     reference = make_reference(
         tiny_model(), TrainConfig(micro_batch_tokens=64, offload_reference=True)
     )
-    homes = [weight.data_ptr() for weight in reference.offloaded]
+    homes = [weight.data_ptr() for weight in reference.offloaded.weights]
     seen = list[bool]()
     reference.model.layers[0].register_forward_pre_hook(
         lambda *_: seen.append(
-            all(w.data_ptr() != home for w, home in zip(reference.offloaded, homes, strict=True))
+            all(
+                w.data_ptr() != home
+                for w, home in zip(reference.offloaded.weights, homes, strict=True)
+            )
         )
     )
 
     reference.compute_logprobs(EXAMPLES)
 
     assert seen == [True] * len(seen) and seen
-    assert [weight.data_ptr() for weight in reference.offloaded] == homes
+    assert [weight.data_ptr() for weight in reference.offloaded.weights] == homes
 
 
 def test_weights_come_home_from_a_pass_that_failed() -> None:
     reference = make_reference(
         tiny_model(), TrainConfig(micro_batch_tokens=64, offload_reference=True)
     )
-    homes = [weight.data_ptr() for weight in reference.offloaded]
+    homes = [weight.data_ptr() for weight in reference.offloaded.weights]
 
     with pytest.raises(IndexError):
         reference.compute_logprobs([_unknown()])
 
-    assert [weight.data_ptr() for weight in reference.offloaded] == homes
+    assert [weight.data_ptr() for weight in reference.offloaded.weights] == homes
 
 
 def _unknown() -> Example:
@@ -72,10 +75,12 @@ def test_only_what_is_its_own_is_sent_away() -> None:
     reference = make_reference(model, TrainConfig(micro_batch_tokens=64, offload_reference=True))
 
     assert reference.model.embed.weight is model.embed.weight
-    assert {id(weight) for weight in reference.offloaded}.isdisjoint(
+    assert {id(weight) for weight in reference.offloaded.weights}.isdisjoint(
         id(weight) for weight in model.parameters()
     )
-    assert len(reference.offloaded) == sum(weight.requires_grad for weight in model.parameters())
+    assert len(reference.offloaded.weights) == sum(
+        weight.requires_grad for weight in model.parameters()
+    )
 
 
 def test_a_model_as_it_is_can_be_a_reference() -> None:

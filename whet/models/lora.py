@@ -7,7 +7,7 @@ Shapes: T tokens, I inputs, O outputs; the rank has no letter.
 """
 
 import copy
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -175,8 +175,16 @@ class LoraTransformer(Transformer):
 
 def copy_trainable(model: Transformer) -> Transformer:
     """Copy a model: trainable weights are copied, frozen ones shared."""
-    shared = [*(weight for weight in model.parameters() if not weight.requires_grad), model.rope_CD]
-    return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+    return _copy(model, [weight for weight in model.parameters() if not weight.requires_grad])
+
+
+def share_weights(model: Transformer) -> Transformer:
+    """Make another model of the same weights."""
+    return _copy(model, [*model.parameters()])
+
+
+def _copy(model: Transformer, shared: Sequence[Tensor]) -> Transformer:
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in (*shared, model.rope_CD)})
 
 
 def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[FusedMatrix, ...]]:

@@ -88,7 +88,7 @@ class ModelJob:
         others = (
             {} if self.partner is None else {self.partner[0]: sum(self.partner[1].state.values())}
         )
-        if self.layout.ranks > 1:
+        if self.layout.shard > 1:
             return self._shards | others
         if self.has_critic and self.train is not None:
             width = self.cost.width
@@ -130,7 +130,7 @@ class ModelJob:
         if self.train is None:
             return 0.0
         optimiser = estimate.optimizer_bytes(self.num_trainable, self.cost.width)
-        if self.layout.ranks > 1:
+        if self.layout.shard > 1:
             # The float32 masters are the shards themselves and stay on the card.
             optimiser = 8.0 * self.num_trainable
         offloaded_bytes = optimiser if self.train.offload_optimizer else 0.0
@@ -148,7 +148,7 @@ class ModelJob:
             checkpointed=checkpointed,
             trained=self.trained,
         )
-        if self.layout.ranks == 1:
+        if self.layout.shard == 1:
             return held
         return held | {
             "gradients": 4.0 * self.num_trainable / self.layout.shard,
@@ -330,7 +330,7 @@ def _reading(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhas
         layout=layout,
     )
     bound = ""
-    if layout.ranks > 1:
+    if layout.shard > 1:
         held |= {"gathered": frozen_model.gathered_bytes(trains=False)}
         passes = job.num_passes if job.train else math.ceil(job.num_updated * length / size)
         bytes_sent = float(passes * frozen_model.width * frozen_model.parameters)

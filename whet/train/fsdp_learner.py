@@ -4,19 +4,19 @@ Weights come before ranks: the weights of a step's tokens are set from all of it
 ranks compute is added and divided by nothing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from whet.algos.objectives import LossSums, Objective, ValueObjective
 from whet.cluster.ranks import RankWorld
 from whet.data.examples import Batch, Example, to_batch
-from whet.models.lora import LoraTransformer, load_trained, save_trained
+from whet.models.lora import load_trained, save_trained
 from whet.models.transformer import Transformer
 from whet.train import ulysses
 from whet.train.learner import (
@@ -29,12 +29,14 @@ from whet.train.learner import (
     micro_batches,
 )
 from whet.train.memory import DeviceMemory
+from whet.train.offload import OffloadedWeights
 from whet.train.optim import OPTIMIZER, TrainConfig, optimizer_files
 from whet.train.shards import (
     RankOptimizer,
     fill_shards,
     gather_weights,
     load_own_rows,
+    needs_shards,
     rank_world,
     save_shards,
     shard_model,
@@ -62,7 +64,7 @@ class FSDPLearner(Learner):
         ulysses.check_sequence(body.cfg, self.world.sequence_size)
         self.whole = None if isinstance(model, ValueModel) else model
         trained = model
-        if not isinstance(body, LoraTransformer):
+        if needs_shards(body, self.world):
             sharded = shard_model(body, self.world, is_ordered=cfg.deterministic)
             if isinstance(model, ValueModel):
                 model.body = sharded
@@ -106,29 +108,14 @@ class FSDPLearner(Learner):
             self.model, examples, self.cfg, rank=self.world.dp_rank, ranks=self.world.dp_size
         )
         own = [[examples[index] for index in indices] for indices in groups if indices]
-        sums = self.local.add_gradients(self._keep_gathered(own), objective)
+        sums = self.local.add_gradients(own, objective)
         if isinstance(self.model, FSDPModule):
-            num_missing = len(groups) - len(own)
-            if self.world.shard_size == 1:  # ranks meet in their last pass only
-                num_missing = 0 if own else 1
-            for _ in range(num_missing):
+            for _ in range(len(groups) - len(own)):
                 batch = to_batch(_dummy_examples(examples), self.local.device)
                 self.local.forward_backward(batch, objective)
         # Ranks that share a sequence have the same sums.
         first, *others = self.world.all_gather(sums, tag)[:: self.world.sequence_size]
         return sum(others, start=first)
-
-    def _keep_gathered(self, groups: Sequence[list[Example]]) -> Iterator[list[Example]]:
-        """Where a rank has all rows, gather weights and add gradients once for all passes.
-
-        Resharding between passes would save no memory there, and cost a tenth of the time.
-        """
-        for number, group in enumerate(groups, start=1):
-            if isinstance(self.model, FSDPModule) and self.world.shard_size == 1:
-                is_last = number == len(groups)
-                self.model.set_requires_gradient_sync(is_last)
-                self.model.set_reshard_after_backward(is_last)
-            yield group
 
     def optim_step(self) -> Metrics:
         self._is_synced = False
@@ -192,20 +179,26 @@ class FrozenShardedModel(LogprobModel):
     """A frozen model in shards; every rank computes the log-probabilities of a part of the
     examples."""
 
-    def __init__(self, model: Transformer, cfg: TrainConfig, *, offload: bool) -> None:
+    def __init__(
+        self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
+    ) -> None:
         self.world = rank_world()
         self.cfg = cfg
-        is_adapted = isinstance(model, LoraTransformer)
-        self.model = model if is_adapted else shard_model(model, self.world, offload=offload)
+        self.model = model
+        if needs_shards(model, self.world):
+            self.model = shard_model(model, self.world, offload=bool(offloaded))
+            offloaded = ()
+        self.offloaded = OffloadedWeights(offloaded, model.device)
 
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
-        return compute_on_ranks(
-            self.world,
-            self.model,
-            examples,
-            self.cfg,
-            lambda batch: forward_logprobs(self.model, batch)[0],
-        )
+        with self.offloaded.on_device():
+            return compute_on_ranks(
+                self.world,
+                self.model,
+                examples,
+                self.cfg,
+                lambda batch: forward_logprobs(self.model, batch)[0],
+            )
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, w
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
 from whet.models.load import check_finite, write_tensors
-from whet.models.lora import copy_trainable, load_trained, save_trained
+from whet.models.lora import copy_trainable, load_trained, save_trained, share_weights
 from whet.models.transformer import PackedAttention, SharedPrefixAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import OPTIMIZER, Optimizer, TrainConfig, learning_rate, optimizer_files
@@ -89,13 +89,14 @@ class Learner(LogprobModel, Protocol):
 class ValueModel(nn.Module):
     """Values the state before each token, from the hidden state that predicts the token.
 
-    The body starts as a copy of the policy; under adapters the two share the frozen weights. The
-    head starts at zero, so all first values are 0.
+    The body starts as a copy of the policy; under adapters the two share the frozen weights. With
+    `is_shared` they share all, for a learner that copies them itself. The head starts at zero, so
+    all first values are 0.
     """
 
-    def __init__(self, policy: Transformer) -> None:
+    def __init__(self, policy: Transformer, *, is_shared: bool = False) -> None:
         super().__init__()
-        self.body = copy_trainable(policy)
+        self.body = share_weights(policy) if is_shared else copy_trainable(policy)
         # A critic needs no vocabulary head.
         self.body.head = None
         self.body.cfg = replace(policy.cfg, tied=True)

@@ -1,4 +1,5 @@
-"""Optimiser state in host memory that is streamed through the device, three pieces at a time.
+"""Optimiser state in host memory that is streamed through the device, three pieces at a time; and
+weights that wait there between passes.
 
 While one piece is updated, the next is copied in and the last is copied back, so that the link is
 busy in both directions.
@@ -6,12 +7,12 @@ busy in both directions.
 
 import mmap
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 PIECE = 2**24
 """Numbers in a piece: enough that a copy costs more than its launch."""
@@ -110,6 +111,31 @@ class _Stream:
     def synchronize(self) -> None:
         if self.stream is not None:
             self.stream.synchronize()
+
+
+class OffloadedWeights:
+    """Frozen weights that are in host memory but for a pass.
+
+    They are copied to the device all at once, since they need no more memory than the gradients
+    that follow.
+    """
+
+    def __init__(self, weights: Sequence[nn.Parameter], device: torch.device) -> None:
+        self.weights = list(weights)
+        self.device = device
+        for weight in self.weights:
+            weight.data = host_zeros(weight.shape, weight.dtype).copy_(weight.detach())
+
+    @contextmanager
+    def on_device(self) -> Iterator[None]:
+        host = [weight.data for weight in self.weights]
+        for weight, tensor in zip(self.weights, host, strict=True):
+            weight.data = tensor.to(self.device, non_blocking=True, copy=True)
+        try:
+            yield
+        finally:
+            for weight, tensor in zip(self.weights, host, strict=True):
+                weight.data = tensor
 
 
 def host_zeros(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:

@@ -4,8 +4,7 @@ Also models that only compute log-probabilities: the starting policy of a KL or 
 teacher. They can be kept in host memory between passes.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -25,7 +24,7 @@ from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
 from whet.text.tokenizer import Tokenizer
 from whet.train.learner import Learner, LocalLearner, LogprobModel, ValueModel, compute_logprobs
 from whet.train.memory import DeviceMemory, device_memory
-from whet.train.offload import host_zeros
+from whet.train.offload import OffloadedWeights
 from whet.train.optim import TrainConfig
 from whet.types import Floats
 from whet.user_code import load_from_file
@@ -50,6 +49,12 @@ class LearnerFactory(Protocol):
 
         Updates on a device may free the caches of the engines that share its `memory`.
         """
+
+    def make_value_learner(
+        self, policy: Transformer, cfg: TrainConfig, *, steps: int, memory: DeviceMemory | None
+    ) -> Learner:
+        """Make a learner of a critic that starts from a copy of the policy's weights."""
+        return self.make_learner(ValueModel(policy), cfg, steps=steps, memory=memory)
 
     def make_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
@@ -92,12 +97,21 @@ class FSDPLearnerFactory(LearnerFactory):
 
         return FSDPLearner(model, cfg, steps=steps, memory=memory)
 
+    def make_value_learner(
+        self, policy: Transformer, cfg: TrainConfig, *, steps: int, memory: DeviceMemory | None
+    ) -> Learner:
+        from whet.train.shards import needs_shards, rank_world  # noqa: PLC0415
+
+        # Shards are copies already.
+        critic = ValueModel(policy, is_shared=needs_shards(policy, rank_world()))
+        return self.make_learner(critic, cfg, steps=steps, memory=memory)
+
     def make_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> LogprobModel:
         from whet.train.fsdp_learner import FrozenShardedModel  # noqa: PLC0415
 
-        return FrozenShardedModel(model, cfg, offload=bool(offloaded))
+        return FrozenShardedModel(model, cfg, offloaded=offloaded)
 
 
 LOCAL = LocalLearnerFactory()
@@ -166,8 +180,7 @@ class Policy:
 
     def make_value_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of a critic that starts from a copy of the weights."""
-        critic = ValueModel(self.model)
-        return self.learners.make_learner(critic, cfg, steps=steps, memory=self.memory)
+        return self.learners.make_value_learner(self.model, cfg, steps=steps, memory=self.memory)
 
     def make_reference(self, cfg: TrainConfig) -> LogprobModel:
         """Make a frozen model that keeps the present weights."""
@@ -243,8 +256,7 @@ def set_determinism(deterministic: bool) -> None:
 class FrozenModel(LogprobModel):
     """A model that computes log-probabilities and is not trained.
 
-    The weights in `offloaded` are kept in host memory between passes. They are copied to the device
-    all at once, since they need no more memory than the gradients that follow.
+    The weights in `offloaded` are kept in host memory between passes.
     """
 
     def __init__(
@@ -252,25 +264,11 @@ class FrozenModel(LogprobModel):
     ) -> None:
         self.model = model
         self.micro_batch_tokens = micro_batch_tokens
-        self.device = model.device
-        self.offloaded = list(offloaded)
-        for weight in self.offloaded:
-            weight.data = host_zeros(weight.shape, weight.dtype).copy_(weight.detach())
+        self.offloaded = OffloadedWeights(offloaded, model.device)
 
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
-        with self._on_device():
+        with self.offloaded.on_device():
             return compute_logprobs(self.model, examples, self.micro_batch_tokens)
-
-    @contextmanager
-    def _on_device(self) -> Iterator[None]:
-        host = [weight.data for weight in self.offloaded]
-        for weight, tensor in zip(self.offloaded, host, strict=True):
-            weight.data = tensor.to(self.device, non_blocking=True, copy=True)
-        try:
-            yield
-        finally:
-            for weight, tensor in zip(self.offloaded, host, strict=True):
-                weight.data = tensor
 
 
 def make_reference(

@@ -9,8 +9,10 @@ In deterministic training gradients are added in the order in which one process 
 (`OrderedReduceScatter`), and the norm is that of whole gradients, so that the number of ranks
 changes no bit of an update.
 
-Adapters (LoRA) are small, and their frozen weights are whole for the engine anyway: such a model is
-not sharded, and its gradients are added up before each step.
+Adapters (LoRA) are small, and their frozen weights are whole for the engine anyway; and where one
+rank would have all rows (`cluster.shard = 1`), shards would only repeat the whole model, and FSDP's
+hooks cost the host a third of a step. Such a model is not sharded, and its gradients are added up
+before each step.
 """
 
 import math
@@ -33,7 +35,8 @@ from torch.distributed.tensor import DTensor
 
 from whet.cluster.ranks import RankWorld
 from whet.errors import ConfigError
-from whet.models.load import load_shards, locate_tensors
+from whet.models.load import load_shards, locate_tensors, read_shapes
+from whet.models.lora import LoraTransformer
 from whet.models.save import (
     MAX_FILE_BYTES,
     gather_own_tensors,
@@ -49,7 +52,7 @@ from whet.world import get_world
 _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 """Its name since torch 2.13, and before."""
 MAX_GATHERED = 2**26
-"""Numbers of the weights that are gathered in one exchange, unless one weight has more."""
+"""Numbers that are gathered or added up in one exchange, unless one weight has more."""
 
 
 def rank_world() -> RankWorld:
@@ -61,6 +64,11 @@ def rank_world() -> RankWorld:
             "torchrun"
         )
     return world
+
+
+def needs_shards(model: Transformer, world: RankWorld) -> bool:
+    """Whether ranks share a model out; adapters and a model of one rank stay whole."""
+    return world.shard_size > 1 and not isinstance(model, LoraTransformer)
 
 
 def shard_model(
@@ -83,22 +91,14 @@ def shard_model(
     is_offloaded = offload and model.device.type == "cuda"
     policy = CPUOffloadPolicy() if is_offloaded else OffloadPolicy()
     for module in (*sharded.layers, sharded):
-        fully_shard(
-            module,
-            mesh=world.mesh,
-            mp_policy=precision,
-            offload_policy=policy,
-            reshard_after_forward=None if world.shard_size > 1 else False,
-        )
+        fully_shard(module, mesh=world.mesh, mp_policy=precision, offload_policy=policy)
     for module in sharded.modules():
         if isinstance(module, FSDPModule):
-            # Both are needed: the loss is a sum over all ranks, not a mean. A rank that is alone
-            # would divide by 1, and copy its gradients for it.
-            if world.size > 1:
-                module.set_gradient_divide_factor(1.0)
+            # Both are needed: the loss is a sum over all ranks, not a mean.
+            module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
     sharded.to_empty(device="cpu" if is_offloaded else model.device)
-    if is_ordered and world.shard_size == world.size > 1:
+    if is_ordered and world.shard_size == world.size:
         for module in sharded.modules():
             if isinstance(module, FSDPModule):  # each has its first weight: a layer, or the rest
                 reducer = OrderedReduceScatter(next(module.parameters()), model.dtype)
@@ -191,26 +191,31 @@ def save_shards(sharded: Transformer, folder: Path, world: RankWorld) -> None:
 @torch.no_grad()
 def gather_weights(sharded: Transformer, whole: Transformer, world: RankWorld) -> None:
     """Fill a whole model from the shards of all ranks, many weights in one exchange."""
-    pairs = list(zip(sharded.parameters(), whole.parameters(), strict=True))
-    while pairs:
-        count = 1
-        while count < len(pairs) and sum(w.numel() for _, w in pairs[: count + 1]) <= MAX_GATHERED:
-            count += 1
-        shards, weights = zip(*pairs[:count], strict=True)
-        own = [local_rows(shard).to(whole.dtype) for shard in shards]
-        shapes = [weight.shape for weight in weights]
-        for weight, rows in zip(weights, gather_rows(own, shapes, world), strict=True):
+    shards = list(sharded.parameters())
+    weights = list(whole.parameters())
+    for part in _split_exchanges(weights):
+        own = [local_rows(shard).to(whole.dtype) for shard in shards[part]]
+        shapes = [weight.shape for weight in weights[part]]
+        for weight, rows in zip(weights[part], gather_rows(own, shapes, world), strict=True):
             weight.copy_(rows)
-        pairs = pairs[count:]
+
+
+def _split_exchanges(tensors: Sequence[Tensor]) -> Iterator[slice]:
+    """Split tensors into runs that are exchanged together."""
+    start = 0
+    while start < len(tensors):
+        end = start + 1
+        size = tensors[start].numel()
+        while end < len(tensors) and (size := size + tensors[end].numel()) <= MAX_GATHERED:
+            end += 1
+        yield slice(start, end)
+        start = end
 
 
 def gather_rows(
     parts: Sequence[Tensor], shapes: Sequence[torch.Size], world: RankWorld
 ) -> Iterator[Tensor]:
     """Gather tensors of one type in one exchange; each rank has the rows of `row_range`."""
-    if world.shard_size == 1:
-        yield from parts
-        return
     # Shares are padded to equal sizes, as the last ranks may have fewer rows.
     sizes = [-(-shape[0] // world.shard_size) * shape[1:].numel() for shape in shapes]
     flat = parts[0].new_zeros(sum(sizes))
@@ -278,7 +283,7 @@ class RankOptimizer(Optimizer):
 
     def total_norm(self, gradients: Mapping[str, Tensor]) -> float:
         """Add up the squares of one set of shards; whole gradients are counted once."""
-        if not self.sharded or self.world.shard_size == 1:
+        if not self.sharded:
             return super().total_norm(gradients)
         if self.cfg.deterministic:
             return self._whole_norm(gradients)
@@ -337,21 +342,17 @@ class RankOptimizer(Optimizer):
     def load_files(self, files: Sequence[Path]) -> None:
         """Load this rank's rows of the state that `save` wrote, or that of one device."""
 
-        def read() -> Iterator[tuple[str, Tensor]]:
-            for file in files:
-                with safe_open(file, framework="pt") as state:
-                    for key in state.keys():  # noqa: SIM118 - safe_open is no mapping
-                        yield key, self._read(state, key)
+        self.load((key, self._read(file, key)) for file in files for key in read_shapes(file))
 
-        self.load(read())
-
-    def _read(self, state: safe_open, key: str) -> Tensor:
-        if not self._is_sharded(key):
-            whole: Tensor = state.get_tensor(key)  # type: ignore[no-untyped-call]
-            return whole
-        rows = state.get_slice(key)  # type: ignore[no-untyped-call]
-        part: Tensor = rows[row_range(rows.get_shape()[0], self.world)]
-        return part
+    def _read(self, file: Path, key: str) -> Tensor:
+        """Read a tensor, or its rows; a file that stays open counts as memory in use."""
+        with safe_open(file, framework="pt") as state:
+            if not self._is_sharded(key):
+                whole: Tensor = state.get_tensor(key)
+                return whole
+            rows = state.get_slice(key)
+            part: Tensor = rows[row_range(rows.get_shape()[0], self.world)]
+            return part
 
     def _bind(self) -> None:
         """Point at the memory of the shards, which FSDP may move before its first pass."""
@@ -368,13 +369,15 @@ class RankOptimizer(Optimizer):
         for name in names:
             if name not in own:
                 weight = self.params[name]
-                own[name] = torch.zeros_like(weight, dtype=torch.float32)
+                own[name] = torch.zeros_like(weight, dtype=self.masters[name].dtype)
                 if self.masters[name] is weight:
                     weight.grad = own[name]
                 else:
                     self._gradients[name] = own[name]
-        flat = torch.cat([own[name].reshape(-1) for name in names])
-        dist.all_reduce(flat)
-        pieces = torch.split(flat, [own[name].numel() for name in names])
-        for name, piece in zip(names, pieces, strict=True):
-            own[name].copy_(piece.view_as(own[name]))
+        gradients = [own[name] for name in names]
+        for part in _split_exchanges(gradients):
+            flat = torch.cat([gradient.reshape(-1) for gradient in gradients[part]])
+            dist.all_reduce(flat)
+            pieces = torch.split(flat, [gradient.numel() for gradient in gradients[part]])
+            for gradient, piece in zip(gradients[part], pieces, strict=True):
+                gradient.copy_(piece.view_as(gradient))
