@@ -1,5 +1,8 @@
-"""One tiny pipeline, run once for all tests that look at what it leaves."""
+"""One tiny pipeline, run once for all tests that look at what it leaves; GPUs are hidden from tests
+that are not about them."""
 
+import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -16,6 +19,16 @@ sys.path.append(
 # A shell gives its background jobs no Ctrl-C, and their children none; tests that press it would
 # wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide GPUs before CUDA starts, also from processes that tests start, unless only tests of GPUs
+    run: `-m gpu`, or paths in tests/gpu. Other tests state the bits and defaults of a CPU."""
+    is_marked = re.search(r"(?<!not )\bgpu\b", config.getoption("markexpr"))
+    folder = Path(__file__).parent / "gpu"
+    paths = [Path(arg.partition("::")[0]).resolve() for arg in config.args]
+    if not is_marked and not all(path.is_relative_to(folder) for path in paths):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from whet.environment import avoid_broken_amx, can_run_amx
 
@@ -101,3 +102,8 @@ def test_importing_whet_settles_the_limit_before_torch_is_loaded() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environ
     )
     assert done.stdout.split() == ["False", str(expected.get("ONEDNN_MAX_CPU_ISA"))]
+
+
+def test_tests_that_are_not_of_a_gpu_see_none() -> None:
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    assert not torch.cuda.is_available()

@@ -1,4 +1,5 @@
-"""Every test of this folder is marked `gpu` and skipped where there is no CUDA device."""
+"""Every test of this folder is marked `gpu` and skipped where there is no CUDA device, or where
+tests/conftest.py hides it: run them by `pytest -m gpu`."""
 
 import gc
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.parent == HERE:
             item.add_marker(pytest.mark.gpu)
             if not torch.cuda.is_available():
-                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device, and -m gpu"))
 
 
 @pytest.fixture(autouse=True)
