@@ -156,3 +156,29 @@ def test_an_unknown_card_and_a_model_that_is_nowhere_are_one_sentence(tmp_path: 
     assert said.code == 2 and "expected one of h200" in said.err
     said = whet("plan", file)
     assert said.code == 2 and "neither a folder with a config.json nor a hub id" in said.err
+
+
+SFT = """kind = "sft"
+task.name = "math"
+data = "{data}"
+model = {{ path = "{model}" }}
+epochs = 3
+batch_size = 4
+held_out = 2
+train.offload_optimizer = true
+"""
+
+
+def test_epochs_are_planned_by_the_answers_that_are_there(seven: Path, tmp_path: Path) -> None:
+    data = tmp_path / "answers.jsonl"
+    file = write(tmp_path / "sft.toml", SFT.format(model=seven, data=data))
+    said = whet("plan", file)
+    assert "sft: time not counted, its epochs are of answers not there yet" in said.out
+    assert "0.00 hours in all" in said.out
+
+    rows = [{"prompt": f"What is {n} + 1?", "response": f"{n + 1}"} for n in range(12)]
+    data.write_text("\n".join(map(json.dumps, rows)))
+    said = whet("plan", file)
+    (update,) = [line.split() for line in said.out.splitlines() if " update " in line]
+    assert update[-2] == "8", "3 epochs of 12 - 2 answers, 4 in a step: 7.5 steps"
+    assert "not there yet" not in said.out

@@ -21,7 +21,7 @@ from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.evaluate import EvalConfig
 from whet.recipes.rl import RLConfig
-from whet.recipes.sft import SFTConfig
+from whet.recipes.sft import SFTConfig, predict_steps
 from whet.recipes.tango import Side, TangoConfig, num_steps
 from whet.recipes.training import ModelStageConfig, StageConfig
 from whet.recipes.verifications import VerificationsConfig
@@ -89,6 +89,8 @@ def print_phases(
         if job.engine is not None and cache_bytes(job, card) is None:
             kind = job.engine.kind
             notes.append(f"{stage}, sample: not counted, engine.kind = {kind!r} predicts nothing")
+        if not job.steps:
+            notes.append(f"{stage}: time not counted, its epochs are of answers not there yet")
         for phase in phases(job, card):
             held = {part: size / GB for part, size in phase.held.items() if size >= 0.05 * GB}
             parts = ", ".join(f"{part} {size:.1f}" for part, size in held.items())
@@ -110,8 +112,17 @@ def print_sentences(sentences: Iterable[str]) -> None:
 
 
 def list_jobs(stages: Stages, prompt: int, tokens: int | None) -> list[tuple[str, ModelJob]]:
-    """List the jobs of all stages, each with its stage's name."""
-    return [(name, job) for name in stages for job in jobs(name, stages, prompt, tokens)]
+    """List the jobs of all stages, each with its stage's name.
+
+    SFT for epochs of answers that are not there yet takes 0 steps.
+    """
+    planned = [(name, job) for name in stages for job in jobs(name, stages, prompt, tokens)]
+    steps = {
+        name: predict_steps(stage) or 0
+        for name, stage in stages.items()
+        if isinstance(stage, SFTConfig)
+    }
+    return [(name, replace(job, steps=steps.get(name, job.steps))) for name, job in planned]
 
 
 def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator[ModelJob]:

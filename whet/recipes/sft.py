@@ -85,7 +85,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     examples = make_examples(cfg, rollouts, policy)
     validation = make_examples(cfg, held_out, policy, label="held out") if held_out else []
     if cfg.epochs is not None:
-        cfg = cfg.model_copy(update={"steps": ceil(cfg.epochs * len(examples) / cfg.batch_size)})
+        cfg = cfg.model_copy(update={"steps": count_steps(cfg, len(examples))})
         session = replace(session, cfg=cfg)
         console.print(
             f"{cfg.epochs:g} epochs of {len(examples):,} examples are {cfg.steps:,} steps"
@@ -105,6 +105,24 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
                 say(f"validation after step {step + 1:,}: loss {metrics['validation/loss']:.4f}")
             loop.log(step, metrics)
     finish(run, manager)
+
+
+def count_steps(cfg: SFTConfig, num_examples: int) -> int:
+    """Count the optimiser steps of a run on so many examples."""
+    return cfg.steps if cfg.epochs is None else ceil(cfg.epochs * num_examples / cfg.batch_size)
+
+
+def predict_steps(cfg: SFTConfig) -> int | None:
+    """Count the steps before a run, as if no answer was too long; None if there are no answers
+    yet."""
+    if cfg.epochs is None:
+        return cfg.steps
+    try:
+        kept, _, _ = keep_right(cfg, read_data(cfg.data))
+        rollouts, _ = hold_out(kept, cfg.held_out, cfg.seed)
+    except DataError:
+        return None
+    return count_steps(cfg, len(rollouts))
 
 
 def make_examples(
