@@ -11,8 +11,8 @@ changes no bit of an update.
 
 Adapters (LoRA) are small, and their frozen weights are whole for the engine anyway; and where one
 rank would have all rows (`cluster.shard = 1`), shards would only repeat the whole model, and FSDP's
-hooks cost the host a third of a step. Such a model is not sharded, and its gradients are added up
-before each step.
+hooks take two fifths more of the host's time. Such a model is not sharded, and its gradients are
+added up before each step.
 """
 
 import math
