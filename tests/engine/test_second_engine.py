@@ -14,7 +14,7 @@ import pytest
 import torch
 from pydantic import Field
 
-from whet.config import load_settings, to_table
+from whet.config import load_settings
 from whet.engine.base import Detokenize, Engine, Request, SamplingParams
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError
@@ -127,8 +127,8 @@ def test_an_engine_that_ignores_a_setting_breaks_the_contract(ignored: str, prom
 
 
 def test_rl_samples_every_step_by_the_engine_that_its_file_names(tmp_path: Path) -> None:
-    table = shrink(to_table(load_file(tmp_path)), tmp_path)
-    cfg = TwoEnginePipelineConfig.model_validate(table).stages["rl"]
+    small = shrink(load_file(tmp_path).stages, tmp_path)
+    cfg = TwoEnginePipelineConfig.model_validate({"stages": small}).stages["rl"]
     assert cfg.engine.kind == "plain" and cfg.engine.max_model_len is None
     write_smoke_inputs({"rl": cfg}, tmp_path)
 

@@ -1,19 +1,21 @@
 """On-policy distillation: the policy answers, and a teacher scores each token of the answers."""
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import distill_objective
 from whet.data.rollout_datasets import take_batch
+from whet.evals.report_data import Unit
 from whet.models.source import ModelSource
 from whet.recipes.held_out import load_training
 from whet.recipes.rl import vary_all
+from whet.recipes.stage import NEW_MODEL, ModelWork, OnPolicyConfig
 from whet.recipes.training import (
-    NEW_MODEL,
     Session,
-    TrainingConfig,
     finish,
     open_loop,
     open_session,
@@ -37,16 +39,28 @@ COLUMNS = {
 }
 
 
-class DistillConfig(TrainingConfig):
+class DistillConfig(OnPolicyConfig):
     """Which policy learns from which teacher, on which problems."""
 
+    curves: ClassVar[Mapping[str, tuple[str, Unit]]] = {
+        "distill/kl": ("KL to the teacher", Unit.NUMBER)
+    }
+
     kind: Literal["distill"] = "distill"
-    problems_per_step: int = Field(default=32, ge=1)
-    """Problems asked in each step."""
     samples: int = Field(default=4, ge=1)
     """Answers to each problem."""
     teacher: ModelSource
     """A model with the same tokenizer, which is not trained."""
+
+    def run_in(self, run: RunStore) -> None:
+        distill(self, run)
+
+    @property
+    def responses_per_problem(self) -> int:
+        return self.samples
+
+    def list_work(self) -> list[ModelWork]:
+        return [replace(super().list_work()[0], teacher=self.teacher)]
 
     def without_effect(self) -> dict[str, str]:
         return {

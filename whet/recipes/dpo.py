@@ -1,6 +1,8 @@
 """Preference learning, DPO and IPO: of two answers to a prompt, make the better one more likely."""
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,12 +17,13 @@ from whet.data.rollout_datasets import (
     take_batch,
 )
 from whet.errors import DataError
+from whet.evals.report_data import Unit
 from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.held_out import leave_out_held, load_training
+from whet.recipes.stage import ModelWork, TrainingConfig
 from whet.recipes.training import (
     STEPS_PER_LINE,
     Session,
-    TrainingConfig,
     finish,
     open_loop,
     open_session,
@@ -30,7 +33,7 @@ from whet.rollout.collect import collect
 from whet.store.run import RunStore
 from whet.track.progress import console
 from whet.train.policy import add_pair_ref_logprobs, set_pair_loss_weights
-from whet.types import Rollout
+from whet.types import Rollout, Split
 
 COLUMNS = {
     "loss": "loss",
@@ -72,6 +75,13 @@ class OwnAnswers(Config):
 class DPOConfig(TrainingConfig):
     """Which answers are compared, how, with which model, for how long."""
 
+    compares_responses = True
+    smoke_limits: ClassVar[Mapping[str, int]] = {"own.problems": 2, "own.samples": 2}
+    curves: ClassVar[Mapping[str, tuple[str, Unit]]] = {
+        "preference/accuracy": ("Pairs told apart", Unit.FRACTION),
+        "preference/margin": ("Margin of pairs", Unit.NUMBER),
+    }
+
     kind: Literal["dpo"] = "dpo"
     batch_size: int = Field(default=32, ge=1)
     """Pairs in an optimiser step."""
@@ -91,6 +101,16 @@ class DPOConfig(TrainingConfig):
     def _refuse_contradictions(self) -> "DPOConfig":
         self.guard.refuse_without(self.validation)
         return self
+
+    def run_in(self, run: RunStore) -> None:
+        dpo(self, run)
+
+    @property
+    def splits(self) -> list[Split]:
+        return [*([self.own.split] if self.data is None else []), *super().splits]
+
+    def list_work(self) -> list[ModelWork]:
+        return [replace(super().list_work()[0], engine=None, problems=2 * self.batch_size)]
 
     def without_effect(self) -> dict[str, str]:
         unused = super().without_effect()

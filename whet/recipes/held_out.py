@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from whet.data.problems import ask_text, load_problems, load_validation
 from whet.errors import DataError
-from whet.recipes.training import TrainingConfig
+from whet.recipes.stage import TrainingConfig
 from whet.tasks.base import Task
 from whet.track.progress import say
 from whet.types import Problem, Rollout, Split

@@ -1,8 +1,9 @@
 """Reinforcement learning on verifiable problems: sample, score, reward, credit, update, publish."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -13,9 +14,9 @@ from whet.grading.check_task import precheck
 from whet.recipes.checkpointing import EmptyStepLimit
 from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.held_out import load_training
+from whet.recipes.stage import ModelWork, OnPolicyConfig
 from whet.recipes.training import (
     Session,
-    TrainingConfig,
     check_exactness,
     finish,
     open_loop,
@@ -31,7 +32,7 @@ from whet.rollout.collect import (
     join_groups,
 )
 from whet.store.run import RunStore
-from whet.tasks.base import explain_user_errors
+from whet.tasks.base import Task, explain_user_errors
 from whet.tasks.task_config import build_task
 from whet.track.metrics import measure_rollouts
 from whet.train.critic import CriticConfig
@@ -49,12 +50,18 @@ COLUMNS = {
 }
 
 
-class RLConfig(TrainingConfig):
+class RLConfig(OnPolicyConfig):
     """Settings of RL: policy, problems, algorithm, steps."""
 
+    needs_verdicts = True
+    smoke_limits: ClassVar[Mapping[str, int]] = {
+        "lag": 1,
+        "dynamic_sampling.first_samples": 2,
+        "dynamic_sampling.max_extra_problems": 2,
+        "critic.warmup_steps": 1,
+    }
+
     kind: Literal["rl"] = "rl"
-    problems_per_step: int = Field(default=32, ge=1)
-    """Problems asked in each step."""
     group_size: int = Field(default=8, ge=1)
     """Answers to each problem; 1 is for algorithms that compare none with another, such as ppo."""
     final_temperature: float | None = Field(default=None, gt=0.0)
@@ -103,6 +110,20 @@ class RLConfig(TrainingConfig):
                 f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
             )
         return self
+
+    def run_in(self, run: RunStore) -> None:
+        rl(self, run)
+
+    @property
+    def responses_per_problem(self) -> int:
+        return self.group_size
+
+    @property
+    def rewards(self) -> dict[str, tuple[RewardSpec, Task | None]]:
+        return {"reward": (self.reward, None)}
+
+    def list_work(self) -> list[ModelWork]:
+        return [replace(super().list_work()[0], algo=self.algo)]
 
     @property
     def schedules(self) -> list[str]:

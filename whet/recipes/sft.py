@@ -21,9 +21,9 @@ from whet.data.rollout_datasets import (
 )
 from whet.errors import ConfigError, DataError
 from whet.recipes.held_out import leave_out_held
+from whet.recipes.stage import ModelWork, TrainingConfig
 from whet.recipes.training import (
     STEPS_PER_LINE,
-    TrainingConfig,
     finish,
     open_loop,
     open_session,
@@ -65,6 +65,15 @@ class SFTConfig(TrainingConfig):
     held_out: int = Field(default=0, ge=0)
     """Answers kept out of training, with all others to their problems; their mean loss is logged as
     validation/loss. 0 is none."""
+
+    def run_in(self, run: RunStore) -> None:
+        sft(self, run)
+
+    def select_responses(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        return keep_right(self, rollouts)[0]
+
+    def list_work(self) -> list[ModelWork]:
+        return [replace(super().list_work()[0], engine=None, problems=self.batch_size)]
 
     def without_effect(self) -> dict[str, str]:
         unused = super().without_effect()
@@ -138,7 +147,7 @@ def read_answers(cfg: SFTConfig) -> list[Rollout]:
     return kept
 
 
-def keep_right(cfg: SFTConfig, rollouts: list[Rollout]) -> tuple[list[Rollout], int, str]:
+def keep_right(cfg: SFTConfig, rollouts: Sequence[Rollout]) -> tuple[list[Rollout], int, str]:
     """Choose the answers to imitate; return also how many are left out, in all and by verdict."""
     kept, left_out = choose_answers(rollouts, cfg.keep)
     counts = ", ".join(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -28,7 +28,9 @@ from whet.recipes.lesson import (
     find_solutions,
     gather,
 )
+from whet.recipes.stage import StageConfig
 from whet.recipes.teachers import (
+    TRANSPORT,
     AnyTeacher,
     Ask,
     DataTeacher,
@@ -38,8 +40,8 @@ from whet.recipes.teachers import (
     open_model_teacher,
     open_server_teacher,
 )
-from whet.recipes.training import StageConfig
 from whet.rng import derive
+from whet.serving.client import EndpointConfig
 from whet.store.run import RunStore
 from whet.tasks.base import Task, explain_user_errors, grade_safely
 from whet.tasks.task_config import build_task
@@ -55,6 +57,9 @@ ASKED_PER_PROBLEM = 4
 
 class TeachConfig(StageConfig):
     """Which problems are answered, by whom, how often, and which answers are kept."""
+
+    ignored = (*StageConfig.ignored, *(f"teacher.{key}" for key in TRANSPORT))
+    smoke_limits: ClassVar[Mapping[str, int]] = {"per_problem": 2, "workers": 1}
 
     kind: Literal["teach"] = "teach"
     problems: str | None = None
@@ -107,8 +112,29 @@ class TeachConfig(StageConfig):
             reasons |= {"per_problem": reason, "solutions": reason}
         return reasons
 
+    def run_in(self, run: RunStore) -> None:
+        teach(self, run)
+
     @property
-    def answer_prompt(self) -> PromptConfig | None:
+    def splits(self) -> list[Split]:
+        return [self.split]
+
+    @property
+    def asks_unsolvable(self) -> bool:
+        return self.unsolvable
+
+    @property
+    def servers(self) -> dict[str, EndpointConfig]:
+        return {"teacher": self.teacher} if isinstance(self.teacher, ServerTeacher) else {}
+
+    def smoke_changes(self) -> dict[str, Json]:
+        """Let the task answer: random weights would answer nothing right."""
+        if isinstance(self.teacher, TaskTeacher):
+            return {}
+        return {"teacher": {"kind": "task", "bare": True}, "workers": 1}
+
+    @property
+    def response_prompt(self) -> PromptConfig | None:
         is_asked = isinstance(self.teacher, ModelTeacher | ServerTeacher)
         return self.prompt if is_asked else None
 

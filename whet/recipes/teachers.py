@@ -12,7 +12,8 @@ from whet.engine.base import Request, SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError, DataError
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.recipes.training import NEW_MODEL, leave_out_long
+from whet.recipes.stage import NEW_MODEL
+from whet.recipes.training import leave_out_long
 from whet.rollout.collect import ChatEngine
 from whet.serving.client import Client, EndpointConfig, Reply, check_reachable, make_body
 from whet.serving.http import HttpError
