@@ -8,6 +8,7 @@ For tokens there are rewards to go, GAE, and whitening over a step, in float64.
 
 from collections.abc import Callable, Sequence
 from statistics import fmean, pstdev, stdev
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +95,20 @@ def momentum(max_momentum: float) -> Advantage:
 
 
 TokenAdvantage = Callable[[FloatArray, FloatArray | None], tuple[FloatArray, FloatArray | None]]
+USING_CRITIC: set[Callable[..., object]] = set()
+"""Functions of the user's own that `uses_critic` marks."""
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def uses_critic(function: F) -> F:
+    """Mark an advantage of one's own as one of tokens, for which a critic is trained.
+
+    It takes rewards and values of the tokens of one response, as a `TokenAdvantage` does.
+    """
+    USING_CRITIC.add(function)
+    return function
+
+
 """Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
 
 
