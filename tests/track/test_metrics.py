@@ -17,11 +17,10 @@ from whet.testing.fakes import group, rollout, sum_problem
 from whet.track.metrics import (
     Clock,
     ConsoleTracker,
-    TensorBoardTracker,
     TrackConfig,
     measure_rollouts,
-    open_trackers,
 )
+from whet.track.sinks import TensorBoardTracker, open_trackers
 from whet.types import RAISED, FinishReason, Score, Verdict
 
 WANDB = """
@@ -40,7 +39,8 @@ from pathlib import Path
 from whet.config import Config
 from whet.store.run import RunStore
 from whet.testing.fakes import rollout
-from whet.track.metrics import TrackConfig, open_trackers
+from whet.track.metrics import TrackConfig
+from whet.track.sinks import open_trackers
 from whet.types import Score, Verdict
 with RunStore.open(Path(sys.argv[1]), Config(), {}, resume=False) as run:
     with open_trackers(TrackConfig(sinks=("wandb",), project="p"), run, {"loss": "loss"}) as tracker:
@@ -71,6 +71,16 @@ def test_a_missing_column_is_left_out_of_the_line() -> None:
     stream = io.StringIO()
     ConsoleTracker({"a": "a", "b": "b"}, stream=stream).log(1, {"b": float("nan")})
     assert stream.getvalue() == "step      1  b nan     \n"
+
+
+def test_without_a_terminal_a_line_says_how_long_the_rest_takes() -> None:
+    stream = io.StringIO()
+    tracker = ConsoleTracker({"a": "a"}, steps=3, stream=stream)
+    for step in (1, 2, 3):
+        tracker.log(step, {"a": 5.0})
+    lines = stream.getvalue().splitlines()
+    assert lines == ["step      1  a 5       ", "step      2  a 5         0 s left", lines[2]]
+    assert lines[2] == "step      3  a 5       ", "the last has nothing left"
 
 
 def test_a_terminal_gets_the_same_line_unwrapped() -> None:

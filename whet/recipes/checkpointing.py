@@ -290,14 +290,16 @@ class TrainingLoop:
     manager: CheckpointManager
     clock: Clock
     tracker: Tracker
-    advance: Advance
+    advance: Advance | None
+    """Moves a bar on a terminal; elsewhere the lines of metrics say how far the run is."""
     steps: range
 
     def __iter__(self) -> Iterator[int]:
         for step in self.steps:
             self.clock.start()
             yield step
-            self.advance(1)
+            if self.advance is not None:
+                self.advance(1)
             self.manager.end_step(step + 1, self.tracker)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:

@@ -1,7 +1,7 @@
 """Shared by recipes that train: how a run opens, leaves out what does not fit, and ends."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import build_task
-from whet.track.metrics import Clock, open_trackers
+from whet.track.metrics import Clock
 from whet.track.progress import get_console, progress_bar, say
+from whet.track.sinks import open_trackers
 from whet.train.checkpoint import Others
 from whet.train.critic import Critic
 from whet.train.learner import Learner
@@ -115,9 +116,11 @@ def open_loop(
     start = manager.resume()
     with (
         open_trackers(
-            cfg.track, session.run, columns, every=every, console=get_console()
+            cfg.track, session.run, columns, every=every, steps=cfg.steps, console=get_console()
         ) as tracker,
-        progress_bar(cfg.kind, cfg.steps, done=start) as advance,
+        progress_bar(cfg.kind, cfg.steps, done=start)
+        if get_console()
+        else nullcontext() as advance,
         manager.stop_on_signal(),
     ):
         manager.validate_first(start, tracker)
