@@ -45,7 +45,7 @@ from whet.types import Score, Verdict
 with RunStore.open(Path(sys.argv[1]), Config(), {}, resume=False) as run:
     with open_trackers(TrackConfig(sinks=("wandb",), project="p"), run, {"loss": "loss"}) as tracker:
         tracker.log(3, {"loss": 0.5})
-        tracker.log_answers(3, [rollout(text="four", score=Score(verdict=Verdict.WRONG, parts={}, note="no"))])
+        tracker.log_responses(3, [rollout(text="four", score=Score(verdict=Verdict.WRONG, parts={}, note="no"))])
     print(run.id)
 """
 
@@ -120,7 +120,7 @@ def test_tensorboard_shows_sample_answers_as_a_table(run: RunStore) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     score = Score(verdict=Verdict.WRONG, parts={}, note="no")
     with open_trackers(TrackConfig(sinks=("tensorboard",)), run, {}) as tracker:
-        tracker.log_answers(2, [rollout(text="a|b\nc", score=score)])
+        tracker.log_responses(2, [rollout(text="a|b\nc", score=score)])
     events = accumulator.EventAccumulator(str(run.folder / "tensorboard"))
     events.Reload()
     (event,) = events.Tensors("answers")

@@ -63,8 +63,8 @@ class Preset:
         return self.advantage == "gae"
 
     @property
-    def compares_answers(self) -> bool:
-        """Whether the advantage compares the answers to a problem with each other."""
+    def compares_responses(self) -> bool:
+        """Whether the advantage compares the responses to a problem with each other."""
         return self.advantage != "to_go" and not self.needs_values
 
 

@@ -29,7 +29,7 @@ ADVANTAGE = "algo.advantage"
 
 
 def load_advantage(code_path: str) -> Advantage:
-    """Load an advantage of whole answers, with the signature of `advantages.Advantage`.
+    """Load an advantage of whole responses, with the signature of `advantages.Advantage`.
 
     Arrays and tensors may stand for lists and numbers.
     """

@@ -360,7 +360,7 @@ def _check_stage_names(stages: Mapping[str, StageConfig]) -> None:
 
 
 def _find_maker(stages: Mapping[str, StageConfig], location: str) -> StageConfig | None:
-    """Find the settings of the stage or run that made a model or answers; None if there is none,
+    """Find the settings of the stage or run that made a model or responses; None if there is none,
     or if another version of whet wrote them."""
     if location.startswith("@"):
         return stages[location[1:]]

@@ -13,10 +13,10 @@ from whet.evals.formatting import describe_change, percent_interval
 from whet.evals.html_report import write_report
 from whet.evals.report_data import (
     NUM_SAMPLES,
-    AnswerLine,
     Curve,
     NamedEval,
     ReportData,
+    ResponseLine,
     Sample,
     StageTime,
     Unit,
@@ -209,10 +209,10 @@ def _samples(
 ) -> tuple[Sample, ...]:
     task = build_task(stage.task)
 
-    def notes(rollout: Rollout) -> list[AnswerLine]:
+    def notes(rollout: Rollout) -> list[ResponseLine]:
         with explain_user_errors(task):
             return [
-                AnswerLine(text=note.line, ok=note.ok, note=note.note)
+                ResponseLine(text=note.line, ok=note.ok, note=note.note)
                 for note in task.notes(rollout.problem, rollout.text)
             ]
 

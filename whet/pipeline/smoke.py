@@ -52,7 +52,7 @@ MUST_EXCEED: Mapping[str, Sequence[str]] = {
 }
 """Settings that must be larger than others, which a flag may have set."""
 RANDOM: Table = {"kind": "random"}
-"""Joins every reward: answers of random weights are all wrong, and equal siblings have no
+"""Joins every reward: responses of random weights are all wrong, and equal siblings have no
 gradient."""
 REPLACED: Mapping[str, Json] = {
     "grading.workers": 0,
@@ -96,7 +96,7 @@ def write_smoke_inputs(stages: Mapping[str, StageConfig], folder: Path) -> None:
         count = NUM_LEVELS if "curriculum.stages.0.min_level" in values else NUM_PROBLEMS
         splits = SPLITS if target in used else SPLITS[:1]
         rows = {split: list(_make_problems(task, split, count)) for split in splits}
-        answers = _make_answers(stage, rows["sft"])
+        answers = _make_responses(stage, rows["sft"])
         prompts = [problem.prompt for problems in rows.values() for problem in problems]
         texts = [message.content for prompt in prompts for message in prompt]
         texts += [rollout.text for group in answers for rollout in group]
@@ -198,7 +198,7 @@ def _make_sum(seed: int, level: float) -> Problem:
     return replace(made, id=content_id("math", made.prompt[-1].content), task="math", payload={})
 
 
-def _make_answers(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
+def _make_responses(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
     """Write worked answers; where responses are compared, also those to the next problem, which are
     wrong."""
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)

@@ -1,5 +1,5 @@
-"""What a stage reads, as far as it is there before the first stage runs: its problems, its answers
-to imitate, and the tokenizer of its model.
+"""What a stage reads, as far as it is there before the first stage runs: its problems, its
+responses to imitate, and the tokenizer of its model.
 
 `@stage` is followed to where it begins: a model to the one that an earlier stage starts from,
 problems to the task of the `make` stage that will list them.

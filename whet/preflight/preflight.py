@@ -52,9 +52,9 @@ from whet.world import get_world
 NUM_NAMED = 3
 """Problems with a long prompt that are named."""
 NUM_RENDERED = 8
-"""Answers to imitate that are tried on the chat template."""
+"""Responses to imitate that are tried on the chat template."""
 MAX_READ = 50_000_000
-"""Bytes of a file of answers that the fast preflight still reads."""
+"""Bytes of a file of responses that the fast preflight still reads."""
 
 
 SERVER_TIMEOUT = 5.0
@@ -232,7 +232,7 @@ class StageCheck:
         return min(self.stage.engine.max_model_len or model.positions, model.positions)
 
     def _check_prompts(self, split: str, rows: SplitRows, model: ModelText) -> None:
-        """Render the prompts, and compare their lengths with the context and the answers."""
+        """Render the prompts, and compare their lengths with the context and the responses."""
         stage = self.stage
         assert isinstance(stage, ModelStageConfig), "only such stages have a model"
         lengths = [(_count_tokens(problem, model), problem) for problem in rows.problems]

@@ -30,7 +30,7 @@ from whet.world import get_world
 MAX_EMPTY_STEPS = 10
 """Steps in a row without a gradient before a run stops, since waiting longer rarely helps."""
 NUM_SHOWN = 16
-"""Answers that the table of a validation shows, always to the same problems."""
+"""Responses that the table of a validation shows, always to the same problems."""
 
 
 class SaveConfig(Config):
@@ -229,7 +229,7 @@ class CheckpointManager:
             metrics |= self.guard.watch(step, summary.pass_at[1], self.best.step, self._go_back)
         tracker.log(step, metrics)
         distance = -(-len(groups) // NUM_SHOWN) or 1
-        tracker.log_answers(step, [group[0] for group in groups[::distance]])
+        tracker.log_responses(step, [group[0] for group in groups[::distance]])
 
     def _go_back(self) -> bool:
         """Restore weights and optimisers of the best validation, and continue the schedule.

@@ -1,4 +1,4 @@
-"""On-policy distillation: the policy answers, and a teacher scores each token of the answers."""
+"""On-policy distillation: the policy answers, and a teacher scores each token of the responses."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -48,7 +48,7 @@ class DistillConfig(OnPolicyConfig):
 
     kind: Literal["distill"] = "distill"
     samples: int = Field(default=4, ge=1)
-    """Answers to each problem."""
+    """Responses to each problem."""
     teacher: ModelSource
     """A model with the same tokenizer, which is not trained."""
 
@@ -71,7 +71,7 @@ class DistillConfig(OnPolicyConfig):
 
 
 def distill(cfg: DistillConfig, run: RunStore) -> None:
-    """Move a policy towards its teacher on the policy's own answers: sample, score, update."""
+    """Move a policy towards its teacher on the policy's own responses: sample, score, update."""
     session = open_session(cfg, run)
     policy, clock = session.policy, session.clock
     teacher = open_teacher(cfg.teacher, policy, cfg.train)
@@ -96,7 +96,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
 
 
 def sample(cfg: DistillConfig, session: Session, problems: list[Problem], step: int) -> list[Group]:
-    """Take and vary the problems of a step, and sample answers of the policy."""
+    """Take and vary the problems of a step, and sample responses of the policy."""
     batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
     return collect(
         session.policy.chat_engine,
@@ -110,6 +110,6 @@ def sample(cfg: DistillConfig, session: Session, problems: list[Problem], step: 
 
 
 def answer_metrics(groups: list[Group]) -> dict[str, float]:
-    """Measure answers that have no reward."""
+    """Measure responses that have no reward."""
     metrics = measure_rollouts(groups)
     return {name: metrics[name] for name in metrics if name.startswith(("score/", "length/"))}

@@ -1,4 +1,5 @@
-"""Preference learning, DPO and IPO: of two answers to a prompt, make the better one more likely."""
+"""Preference learning, DPO and IPO: of two responses to a prompt, make the better one more
+likely."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -61,15 +62,15 @@ class PairsConfig(Config):
     """Most pairs per problem and rule."""
 
 
-class OwnAnswers(Config):
-    """Problems for the model's own answers, where these are compared."""
+class OwnResponses(Config):
+    """Problems for the model's own responses, where these are compared."""
 
     split: Literal["sft", "rl"] = "rl"
     """The split of the problems."""
     problems: int | None = Field(default=None, ge=1)
     """How many problems, from the start of the split; none asks all of them."""
     samples: int = Field(default=8, ge=2)
-    """Answers to each."""
+    """Responses to each."""
 
 
 class DPOConfig(TrainingConfig):
@@ -86,9 +87,9 @@ class DPOConfig(TrainingConfig):
     batch_size: int = Field(default=32, ge=1)
     """Pairs in an optimiser step."""
     data: str | None = None
-    """A rollout file, a run folder with rollouts, or `@stage` in a pipeline; none samples answers
+    """A rollout file, a run folder with rollouts, or `@stage` in a pipeline; none samples responses
     of the model first."""
-    own: OwnAnswers = OwnAnswers()
+    own: OwnResponses = OwnResponses()
     """Problems for the model to answer where `data` is none."""
     pairs: PairsConfig = PairsConfig()
     """Which answers make pairs."""
@@ -118,8 +119,8 @@ class DPOConfig(TrainingConfig):
 
 
 def dpo(cfg: DPOConfig, run: RunStore) -> None:
-    """Prefer better answers: pair stored or own ones, score them once with the starting model, then
-    train on the pairs."""
+    """Prefer better responses: pair stored or own ones, score them once with the starting model,
+    then train on the pairs."""
     session = open_session(cfg, run)
     policy = session.policy
     clock = session.clock
@@ -129,7 +130,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         learner, guard=CollapseGuard(cfg.guard, run, learner, cfg.validation)
     )
     with session.grader:
-        rollouts = read_answers(cfg, session)
+        rollouts = read_responses(cfg, session)
         view = make_preference_pairs(
             rollouts,
             policy.chat,
@@ -153,8 +154,8 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     finish(run, manager)
 
 
-def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
-    """Read the answers to compare; without `data`, sample them from the starting model."""
+def read_responses(cfg: DPOConfig, session: Session) -> list[Rollout]:
+    """Read the responses to compare; without `data`, sample them from the starting model."""
     run = session.run
     if cfg.data is not None:
         return leave_out_held(read_data(cfg.data), cfg, session.task)

@@ -1,4 +1,4 @@
-"""Measure a model on a split: sampled and greedy, with intervals, every answer stored."""
+"""Measure a model on a split: sampled and greedy, with intervals, every response stored."""
 
 from dataclasses import replace
 from typing import Literal
@@ -32,7 +32,8 @@ class EvalConfig(ModelStageConfig):
     split: Split = "test"
     """The split of the problems."""
     samples: int = Field(default=8, ge=1)
-    """Answers per problem at the sampling temperature; one greedy answer is measured as well."""
+    """Responses per problem at the sampling temperature; one greedy response is measured as
+    well."""
     dtype: Dtype = "auto"
     """Compute type; auto is bfloat16 on a GPU and float32 elsewhere."""
 
@@ -52,7 +53,7 @@ class EvalConfig(ModelStageConfig):
 
 
 def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
-    """Answer every problem by sampling and greedily; write the answers and their summaries."""
+    """Answer every problem by sampling and greedily; write the responses and their summaries."""
     task = build_task(cfg.task)
     problems = load_problems(task, cfg.problems, cfg.split, unsolvable=True)
     model, tokenizer = open_model(

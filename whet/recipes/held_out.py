@@ -20,7 +20,7 @@ def load_training(cfg: TrainingConfig, task: Task, split: Split = "rl") -> list[
 
 
 def leave_out_held(rollouts: Sequence[Rollout], cfg: TrainingConfig, task: Task) -> list[Rollout]:
-    """Leave out answers to problems that are held out for validation."""
+    """Leave out responses to problems that are held out for validation."""
     return _leave_out(rollouts, cfg, task, lambda rollout: rollout.problem)
 
 

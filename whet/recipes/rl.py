@@ -63,7 +63,8 @@ class RLConfig(OnPolicyConfig):
 
     kind: Literal["rl"] = "rl"
     group_size: int = Field(default=8, ge=1)
-    """Answers to each problem; 1 is for algorithms that compare none with another, such as ppo."""
+    """Responses to each problem; 1 is for algorithms that compare none with another, such as
+    ppo."""
     final_temperature: float | None = Field(default=None, gt=0.0)
     """Temperature of the last step, reached along an exponential path; None keeps it constant."""
     dynamic_sampling: DynamicSamplingConfig = DynamicSamplingConfig()
@@ -90,7 +91,7 @@ class RLConfig(OnPolicyConfig):
                 f"dynamic_sampling.first_samples = {first} should be below group_size = "
                 f"{self.group_size}"
             )
-        is_compared = resolve_algorithm(self.algo).compares_answers
+        is_compared = resolve_algorithm(self.algo).compares_responses
         if self.group_size == 1 and (
             is_compared or self.dynamic_sampling.max_extra_problems is not None
         ):
@@ -151,8 +152,8 @@ class RLConfig(OnPolicyConfig):
 
 
 def rl(cfg: RLConfig, run: RunStore) -> None:
-    """Improve one policy: each step samples groups of answers, and makes the better answers of each
-    group more likely."""
+    """Improve one policy: each step samples groups of responses, and makes the better responses of
+    each group more likely."""
     task = build_task(cfg.task)
     problems = load_training(cfg, task)
     precheck(task, problems, cfg.grading)
@@ -218,9 +219,9 @@ def build_problem_sampler(cfg: RLConfig, problems: Sequence[Problem]) -> Problem
 def sample_step(
     cfg: RLConfig, session: Session, problem_sampler: ProblemSampler, step: int
 ) -> list[Group]:
-    """Sample a step: take and vary problems, sample answers, score and reward them.
+    """Sample a step: take and vary problems, sample responses, score and reward them.
 
-    `cfg.dynamic_sampling` says how many more problems to take, and which groups get more answers.
+    `cfg.dynamic_sampling` says how many more problems to take, and which groups get more responses.
     """
     groups: list[Group] = []
     while count := cfg.dynamic_sampling.num_problems_needed(groups, cfg.problems_per_step):
@@ -239,7 +240,7 @@ def sample_step(
 def sample_groups(
     cfg: RLConfig, session: Session, step: int, requests: Sequence[GroupRequest]
 ) -> list[Group]:
-    """Sample, score and reward the answers that are requested."""
+    """Sample, score and reward the responses that are requested."""
     if not requests:
         return []
     groups = collect_groups(
@@ -253,7 +254,7 @@ def sample_groups(
 
 
 def step_metrics(cfg: RLConfig, groups: list[Group], step: int) -> dict[str, float]:
-    """Measure the answers of a step, and how they were sampled."""
+    """Measure the responses of a step, and how they were sampled."""
     gathered = cfg.dynamic_sampling.metrics(
         groups, step, problems=cfg.problems_per_step, samples=cfg.group_size
     )

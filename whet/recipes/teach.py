@@ -1,4 +1,4 @@
-"""Write teacher rollouts: several answers to each problem of a split, for SFT to imitate.
+"""Write teacher rollouts: several responses to each problem of a split, for SFT to imitate.
 
 The task writes them, or a model here or behind a server is asked (`whet/recipes/lesson.py`).
 """
@@ -24,7 +24,7 @@ from whet.recipes.lesson import (
     Shard,
     check_count,
     check_no_shards,
-    collect_answers,
+    collect_responses,
     find_solutions,
     gather,
 )
@@ -52,7 +52,7 @@ from whet.types import Group, Json, Problem, Rollout, Split, Verdict
 
 CHUNK = 16
 ASKED_PER_PROBLEM = 4
-"""Answers asked of a model by default; they cost more than the task's own."""
+"""Responses asked of a model by default; they cost more than the task's own."""
 
 
 class TeachConfig(StageConfig):
@@ -71,7 +71,7 @@ class TeachConfig(StageConfig):
     prompt: PromptConfig = NO_PROMPT
     """How problems are put to a model or a server."""
     per_problem: int = Field(default=33, ge=1)
-    """Answers per problem; 4 by default where a model is asked. Repeats of an answer are
+    """Responses per problem; 4 by default where a model is asked. Repeats of a response are
     dropped."""
     keep: KeepConfig = KeepConfig()
     """Which answers are kept; "correct" and "all" are short for a table."""
@@ -80,9 +80,9 @@ class TeachConfig(StageConfig):
     unsolvable: bool = False
     """Also answer problems that are known to have no solution."""
     workers: int = Field(default=2, ge=1)
-    """Processes that write answers of the task."""
+    """Processes that write responses of the task."""
     grading: GradingConfig = GradingConfig()
-    """Limits of grading an answer of others than the task."""
+    """Limits of grading a response of others than the task."""
     shard: str | None = None
     """Answer one part of the problems, such as 3/64, next to others; None answers all."""
 
@@ -171,7 +171,7 @@ class TeachConfig(StageConfig):
 
 
 def teach(cfg: TeachConfig, run: RunStore) -> None:
-    """Write or ask for the answers to every problem, and keep those that the rule accepts."""
+    """Write or ask for the responses to every problem, and keep those that the rule accepts."""
     task = build_task(cfg.task)
     problems = load_problems(task, cfg.problems, cfg.split, unsolvable=cfg.unsolvable)
     shard = None if cfg.shard is None else Shard.parse(cfg.shard)
@@ -228,11 +228,11 @@ def _ask_teacher(cfg: TeachConfig, task: Task, listed: list[Problem], run: RunSt
         price_in=prices[0],
         price_out=prices[1],
     )
-    collect_answers(lesson, solutions, run)
+    collect_responses(lesson, solutions, run)
 
 
 def _write_own(cfg: TeachConfig, task: Task, problems: Sequence[Problem], run: RunStore) -> None:
-    """Write and grade the task's own answers; a wrong one is a bug of the task."""
+    """Write and grade the task's own responses; a wrong one is a bug of the task."""
     _refuse_bare(cfg, task, problems)
     groups: list[Group] = []
     with progress_bar("traces", len(problems) * cfg.per_problem) as advance:

@@ -53,9 +53,9 @@ class Session:
         return leave_out_long(problems, self.policy.chat_engine, self.run)
 
     def filter_trainable(self, problems: Sequence[Problem]) -> list[Problem]:
-        """Leave out long prompts, and refuse micro-batches that cannot hold the longest answer.
+        """Leave out long prompts, and refuse micro-batches that cannot hold the longest response.
 
-        Such an answer would end the run in the middle.
+        Such a response would end the run in the middle.
         """
         kept = self.filter_fitting(problems)
         micro_batch_tokens = self.cfg.train.micro_batch_tokens
@@ -155,7 +155,7 @@ def open_session(
     texts: Sequence[str] = (),
     model_seed: int | None = None,
 ) -> Session:
-    """Load the model as a policy, and make the grader of its answers.
+    """Load the model as a policy, and make the grader of its responses.
 
     A recipe that reads problems before the weights are loaded passes its task; `verifier_task`
     is a second task to grade. `texts` and `model_seed` are for models that start from random

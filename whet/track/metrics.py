@@ -193,12 +193,12 @@ def _grades(rollouts: Sequence[Rollout]) -> list[Score]:
 
 
 class Tracker(Protocol):
-    """Receives the metrics of each step, and now and then some sample answers."""
+    """Receives the metrics of each step, and now and then some sample responses."""
 
     def log(self, step: int, metrics: Metrics) -> None: ...
 
-    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
-        """Show some graded answers; not every tracker can."""
+    def log_responses(self, step: int, rollouts: Sequence[Rollout]) -> None:
+        """Show some graded responses; not every tracker can."""
         return
 
     def close(self) -> None:
@@ -216,9 +216,9 @@ class Trackers(Tracker):
         for tracker in self._trackers:
             tracker.log(step, metrics)
 
-    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
+    def log_responses(self, step: int, rollouts: Sequence[Rollout]) -> None:
         for tracker in self._trackers:
-            tracker.log_answers(step, rollouts)
+            tracker.log_responses(step, rollouts)
 
     def close(self) -> None:
         for tracker in self._trackers:

@@ -66,7 +66,7 @@ class TensorBoardTracker(Tracker):
         value = self._summaries.Summary.Value
         self._write(step, [value(tag=name, simple_value=x) for name, x in metrics.items()])
 
-    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
+    def log_responses(self, step: int, rollouts: Sequence[Rollout]) -> None:
         metadata = self._summaries.SummaryMetadata
         markdown = _markdown(rollouts).encode()
         text = self._tensors.TensorProto(dtype="DT_STRING", string_val=[markdown])
@@ -104,15 +104,15 @@ class WandbTracker(Tracker):
     def log(self, step: int, metrics: Metrics) -> None:
         self._session.log(dict(metrics), step=step)
 
-    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
-        table = self._wandb.Table(columns=list(ANSWER_COLUMNS), data=[_cells(r) for r in rollouts])
+    def log_responses(self, step: int, rollouts: Sequence[Rollout]) -> None:
+        table = self._wandb.Table(columns=list(SAMPLE_COLUMNS), data=[_cells(r) for r in rollouts])
         self._session.log({"answers": table}, step=step)
 
     def close(self) -> None:
         self._session.finish()
 
 
-ANSWER_COLUMNS = ("task", "prompt", "answer", "verdict", "note")
+SAMPLE_COLUMNS = ("task", "prompt", "answer", "verdict", "note")
 
 
 def _cells(rollout: Rollout) -> list[str]:
@@ -123,8 +123,8 @@ def _cells(rollout: Rollout) -> list[str]:
 
 
 def _markdown(rollouts: Sequence[Rollout]) -> str:
-    rule = ["---"] * len(ANSWER_COLUMNS)
-    rows = [list(ANSWER_COLUMNS), rule, *map(_cells, rollouts)]
+    rule = ["---"] * len(SAMPLE_COLUMNS)
+    rows = [list(SAMPLE_COLUMNS), rule, *map(_cells, rollouts)]
     lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
     return "\n".join(f"| {line.replace(chr(10), '<br>')} |" for line in lines)
 
