@@ -17,7 +17,7 @@ from whet.pipeline.pipeline import load_stages
 from whet.plan.cluster import Cluster, choose_layout, count_fewest, run_seconds
 from whet.plan.phases import fits
 from whet.plan.predict import find_card, list_jobs
-from whet.recipes.training import ModelStageConfig
+from whet.recipes.stage import ModelStageConfig
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "recipes.md"

@@ -43,6 +43,7 @@ parse = cache(ast.parse)
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 LONG_FILES: dict[str, str] = {
     "whet/tasks/math/parser.py": "one grammar, in one class",
+    "whet/recipes/tango.py": "one recipe of two models, with the settings of both",
 }
 """Files above the limit, each with a reason."""
 LONG_FUNCTIONS: dict[str, str] = {

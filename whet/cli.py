@@ -18,6 +18,7 @@ from rich.markup import escape
 from whet import cli_check, cli_cluster, cli_data, cli_model
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
+from whet.recipes.registry import COMMANDS
 from whet.track.progress import console, on_stop, say
 
 app = typer.Typer(
@@ -29,17 +30,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-STAGES = {
-    "sft": "Fine-tune a model on stored answers.",
-    "rl": "Train a model by reinforcement on verifiable problems.",
-    "dpo": "Train a model to prefer the better of two answers.",
-    "distill": "Bring a model closer to a teacher, on answers of its own.",
-    "tango": "Train a generator and a verifier of its steps together.",
-    "teach": "Write answers for a model to imitate, or ask a larger model for them. "
-    "`whet teach status RUN` shows how far it is.",
-    "eval": "Measure a model, with intervals.",
-}
-"""Kinds of stages that have a command of their own; the others stand in pipelines only."""
 tasks = typer.Typer(help="Problems and graders by name.", rich_markup_mode=None)
 app.add_typer(tasks, name="tasks")
 app.add_typer(cli_data.data, name="data")
@@ -126,10 +116,10 @@ def teach(
     print_status(Path(ctx.args[0]))
 
 
-for _kind, _meaning in STAGES.items():
-    _run = run_on_ranks if _kind in cli_cluster.ON_RANKS else run_alone
-    _run = teach if _kind == "teach" else _run
-    app.command(_kind, help=_meaning, context_settings=SETTINGS)(_run)
+for _name, _kind in COMMANDS.items():
+    _run = run_on_ranks if _kind.on_ranks else run_alone
+    _run = teach if _name == "teach" else _run
+    app.command(_name, help=_kind.help, context_settings=SETTINGS)(_run)
 
 
 @app.command(context_settings=SETTINGS)
@@ -290,7 +280,6 @@ def check(
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
     from whet.config import load_settings
     from whet.pipeline.pipeline import KINDS, run_stage
-    from whet.pipeline.stage_keys import IGNORED
     from whet.preflight.preflight import check_before_run
     from whet.store.follow import open_run
     from whet.world import get_world
@@ -302,7 +291,8 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
     with cli_cluster.join_ranks([loaded.config]):
         goes_on = resume or cli_cluster.is_restarted()
         check_before_run({kind: loaded.config}, folder, is_pipeline=False, resume=goes_on)
-        run = open_run(folder, loaded.config, loaded.origin, resume=goes_on, ignore=IGNORED)
+        ignore = loaded.config.ignored
+        run = open_run(folder, loaded.config, loaded.origin, resume=goes_on, ignore=ignore)
         with run:
             if get_world().run_on_rank_zero(lambda: run.is_finished, "whether the run is done"):
                 say(f"{folder} is finished; nothing to do")
@@ -319,7 +309,7 @@ def _expect(file: Path, kind: str) -> None:
     own = kind_of(file)
     if own != kind:
         here = f"{file} is of kind {own!r}"
-        if own in ("run", *STAGES):
+        if own in ("run", *COMMANDS):
             raise ConfigError(f"{here}: use `whet {own} {file}`, or give a file of kind {kind!r}")
         raise ConfigError(f"{here}, but `whet {kind}` runs files of kind {kind!r}")
 

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whet.errors import ConfigError
+from whet.recipes.registry import ON_RANKS
 from whet.track.progress import say
 
 if TYPE_CHECKING:
-    from whet.recipes.training import StageConfig
+    from whet.recipes.stage import StageConfig
 
 cluster = typer.Typer(
     help="Machines that train together.", no_args_is_help=True, rich_markup_mode=None
 )
-ON_RANKS = ("run", "sft", "rl", "dpo", "distill", "tango", "eval")
-"""Kinds of files that run on several processes."""
 Gpus = Annotated[
     int, typer.Option(min=1, help="GPUs of this machine, a process each; without any, on the CPU.")
 ]
@@ -73,7 +72,7 @@ def join_ranks(stages: Iterable["StageConfig"]) -> AbstractContextManager[None]:
     if "RANK" not in os.environ:
         return nullcontext()
     from whet.cluster.ranks import joined_ranks
-    from whet.recipes.training import ModelStageConfig, TrainingConfig
+    from whet.recipes.stage import ModelStageConfig, TrainingConfig
     from whet.world import ClusterConfig
 
     with_models = [stage for stage in stages if isinstance(stage, ModelStageConfig)]

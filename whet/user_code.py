@@ -1,7 +1,7 @@
 """The user's own code by file and name: `my_task.py:Name` is a Python file and something in it.
 
-Tasks, rewards, shaping terms, advantages, losses and data formats come this way; each caller
-checks its object.
+Tasks, engines, stages, rewards, shaping terms, advantages, losses and data formats come this way;
+each caller checks its object.
 """
 
 import hashlib
@@ -15,7 +15,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, ValidationError
+from pydantic import (
+    AfterValidator,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from whet import config_errors
 from whet.config import Config
@@ -80,6 +85,38 @@ def load_from_file(code_path: str, key: str) -> object:
         names = ", ".join(public) or "nothing"
         raise ConfigError(f"{label}: {file} has no {name}; it has {names}{hint}")
     return values[name]
+
+
+def load_class(code_path: str, key: str, base: type[C]) -> type[C]:
+    """Load a class of settings that inherits from `base` and defines all that this leaves open."""
+    label = f"{key} = {code_path!r}"
+    value = load_from_file(code_path, key)
+    where = f"{base.__module__.replace('.', '/')}.py"
+    if not isinstance(value, type) or base not in value.__mro__[1:]:
+        raise ConfigError(
+            f"{label} should name a class that inherits from {base.__name__} ({where})"
+        )
+    if missing := sorted(getattr(value, "__abstractmethods__", ())):
+        raise ConfigError(f"{label} lacks {', '.join(missing)}; {where} describes each")
+    return value
+
+
+def or_user_class(base: type[C], key: str) -> WrapValidator:
+    """Let a table's `kind` be a code path too: its class, a subclass of `base`, reads the table."""
+
+    def read(given: object, validate: ValidatorFunctionWrapHandler) -> object:
+        if isinstance(given, base):
+            return given
+        kind = given.get("kind") if isinstance(given, dict) else None
+        if not isinstance(given, dict) or not isinstance(kind, str) or not is_code_path(kind):
+            return validate(given)
+        try:
+            return read_settings(load_class(kind, key, base), given)
+        except ConfigError as error:
+            named = "" if key in str(error) else f"{key} = {kind!r}: "
+            raise ConfigError(f"{named}{error}") from error
+
+    return WrapValidator(read)
 
 
 def load_function(

@@ -16,6 +16,7 @@ from whet.errors import ConfigError
 CODE = """
 from statistics import fmean
 import torch
+from whet.algos.advantages import uses_critic
 
 def center(rewards, baseline):
     groups = [[reward - fmean(group) for reward in group] for group in rewards]
@@ -45,7 +46,9 @@ def too_deep(ratio_M, terms):
 
 number = 3
 
-def one_step(rewards, values):
+@uses_critic
+def one_step(rewards, predictions):
+    values = predictions
     targets = [reward + value for reward, value in zip(rewards, [*values[1:], 0.0])]
     return torch.tensor(targets) - torch.from_numpy(values), targets
 
@@ -135,7 +138,7 @@ def test_a_users_centred_advantage_is_the_shipped_one_bit_for_bit(file: str) -> 
     assert own(REWARDS, {"steps": 4.0})[1] == {"steps": 5.0}
 
 
-def test_a_users_advantage_that_takes_values_is_of_tokens_and_has_a_critic(file: str) -> None:
+def test_a_users_advantage_that_uses_a_critic_is_of_tokens_and_has_one(file: str) -> None:
     cfg = AlgoConfig(name="ppo", whiten=False, advantage=f"{file}:one_step")
     algo = build_algorithm(cfg, max_tokens=8)
     assert algo.needs_values and algo.advantage is None and algo.token_advantage is not None
@@ -244,7 +247,7 @@ def test_tensors_stand_for_lists_and_numbers(file: str) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("raises", "raised ZeroDivisionError in line 23: division by zero"),
+        ("raises", "raised ZeroDivisionError in line 24: division by zero"),
         ("no_baseline", "should return advantages, a list per group, and the next baseline, not 3"),
         ("only_advantages", "a list per group, and the next baseline, not a tensor [1, 2]"),
         ("flat", "should return advantages as a list per group, not a list of 5"),
@@ -272,7 +275,7 @@ def test_a_loss_that_raises_is_one_sentence_with_its_name_and_the_line_of_the_fi
 ) -> None:
     objective = build_algorithm(AlgoConfig(surrogate=f"{file}:too_deep"), max_tokens=8).objective
 
-    with pytest.raises(ConfigError, match=r"my_algo.py:too_deep' raised TypeError in line 29: "):
+    with pytest.raises(ConfigError, match=r"my_algo.py:too_deep' raised TypeError in line 30: "):
         objective.loss(terms())
 
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from whet.data.rollout_datasets import choose_answers, hold_out, read_data
+from whet.data.rollout_datasets import choose_responses, hold_out, read_data
 from whet.errors import DataError
 from whet.types import Json, Message, Rollout, Verdict
 
@@ -51,7 +51,7 @@ def test_a_column_of_verdicts_decides_which_rows_are_imitated(tmp_path: Path) ->
         {"prompt": "3 + 3?", "response": "7", "correct": False},
         {"prompt": "4 + 4?", "response": "8"},
     ]
-    kept, left_out = choose_answers(read_data(lines(tmp_path, *rows)), "correct")
+    kept, left_out = choose_responses(read_data(lines(tmp_path, *rows)), "correct")
     assert [rollout.text for rollout in kept] == ["4", "6", "8"]
     assert left_out == {Verdict.WRONG: 2}
 

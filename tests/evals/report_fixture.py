@@ -8,10 +8,10 @@ import numpy as np
 
 from whet.evals.formatting import describe_change
 from whet.evals.report_data import (
-    AnswerLine,
     Curve,
     NamedEval,
     ReportData,
+    ResponseLine,
     StageTime,
     Unit,
     pick_samples,
@@ -129,16 +129,16 @@ def make_groups(skill: float, seed: int, count: int = 420) -> list[Group]:
     return groups
 
 
-def line_notes(rollout: Rollout) -> Sequence[AnswerLine]:
+def line_notes(rollout: Rollout) -> Sequence[ResponseLine]:
     """Grade as a game-24 grader might: every line right, or the last one wrong."""
     lines = rollout.text.splitlines()
     is_right = rollout.score is not None and rollout.score.verdict is Verdict.CORRECT
-    wrong = AnswerLine(
+    wrong = ResponseLine(
         text=lines[-1],
         ok=is_right,
         note="reaches 24" if is_right else "does not follow from the numbers left",
     )
-    return [*(AnswerLine(text=line, ok=True) for line in lines[:-1]), wrong]
+    return [*(ResponseLine(text=line, ok=True) for line in lines[:-1]), wrong]
 
 
 def make_report() -> ReportData:

@@ -19,11 +19,11 @@ from whet.evals.html_report import (
     write_report,
 )
 from whet.evals.report_data import (
-    AnswerLine,
-    AnswerView,
     Curve,
     NamedEval,
     ReportData,
+    ResponseLine,
+    ResponseView,
     Sample,
     StageTime,
     pick_samples,
@@ -154,8 +154,8 @@ def test_the_f1_of_a_subset_is_a_column_of_the_evaluations(report: ReportData) -
 
 
 def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:
-    line = AnswerLine(text=HOSTILE, ok=False, note=HOSTILE)
-    answer = AnswerView(
+    line = ResponseLine(text=HOSTILE, ok=False, note=HOSTILE)
+    answer = ResponseView(
         lines=(line,), verdict=Verdict.WRONG, note=HOSTILE, num_tokens=3, is_finished=False
     )
     hostile = ReportData(
@@ -199,8 +199,8 @@ def test_lone_surrogates_do_not_stop_the_page() -> None:
 
 
 def test_endless_answers_are_cut_and_say_so() -> None:
-    lines = (AnswerLine(text="x" * (MAX_CHARACTERS + 7)),) * (MAX_LINES + 5)
-    answer = AnswerView(
+    lines = (ResponseLine(text="x" * (MAX_CHARACTERS + 7)),) * (MAX_LINES + 5)
+    answer = ResponseView(
         lines=lines, verdict=Verdict.UNSCORED, note="", num_tokens=9, is_finished=True
     )
     read = Reader(
@@ -214,7 +214,7 @@ def test_endless_answers_are_cut_and_say_so() -> None:
 
 
 def test_an_empty_answer_is_called_empty() -> None:
-    answer = AnswerView(
+    answer = ResponseView(
         lines=(), verdict=Verdict.NO_ANSWER, note="", num_tokens=0, is_finished=True
     )
     read = Reader(

@@ -2,7 +2,7 @@
 
 from report_fixture import line_notes, make_groups, make_problem, make_rollout
 
-from whet.evals.report_data import AnswerLine, AnswerView, pick_samples
+from whet.evals.report_data import ResponseLine, ResponseView, pick_samples
 from whet.types import FinishReason, Verdict
 
 
@@ -35,7 +35,7 @@ def test_the_draw_follows_the_seed() -> None:
     def drawn(seed: int) -> list[str]:
         return [
             s.after.lines[0].text
-            for s in pick_samples([], groups, lambda r: [AnswerLine(text=r.text)], seed=seed)
+            for s in pick_samples([], groups, lambda r: [ResponseLine(text=r.text)], seed=seed)
             if s.after
         ]
 
@@ -50,6 +50,6 @@ def test_an_ungraded_rollout_shows_its_text_as_it_stands() -> None:
     rollout = make_rollout(
         make_problem(0, level=None), None, text="one\ntwo", finish=FinishReason.LENGTH, tokens=9
     )
-    answer = AnswerView.from_rollout(rollout)
-    assert answer.lines == (AnswerLine(text="one"), AnswerLine(text="two"))
+    answer = ResponseView.from_rollout(rollout)
+    assert answer.lines == (ResponseLine(text="one"), ResponseLine(text="two"))
     assert (answer.verdict, answer.is_finished, answer.num_tokens) == (Verdict.UNSCORED, False, 9)

@@ -23,7 +23,7 @@ def test_the_report_is_one_file_that_asks_for_nothing_else(tiny: Pipeline) -> No
 def test_the_report_shows_what_was_measured(tiny: Pipeline) -> None:
     page = (tiny.folder / "report.html").read_text()
     for words in (
-        "Answer length",
+        "Response length",
         "Entropy",
         "KL to the start",
         "Reward",

@@ -10,9 +10,10 @@ from whet.data.problems import read_problems
 from whet.models.load import read_shape
 from whet.pipeline.pipeline import load_pipeline, load_smoke
 from whet.pipeline.smoke import guess_family, shrink, write_smoke_inputs
+from whet.recipes.make import MakeConfig
 from whet.recipes.rl import RLConfig
 from whet.store.rollouts import read_rollouts
-from whet.toml import Table
+from whet.toml import flatten
 from whet.types import SPLITS, Verdict
 
 OUTSIDE = """kind = "run"
@@ -168,23 +169,38 @@ def test_a_student_has_something_to_learn_from_the_stand_in_of_its_teacher(tmp_p
 
 
 def test_a_small_pipeline_is_not_made_larger() -> None:
-    stage: Table = {
-        "kind": "rl",
-        "steps": 2,
-        "group_size": 2,
-        "sampling": {"max_tokens": 8},
-        "model": {"path": "@sft"},
-    }
+    stage = RLConfig.model_validate(
+        {
+            "task": "game24",
+            "problems": "@problems",
+            "steps": 2,
+            "problems_per_step": 1,
+            "group_size": 2,
+            "sampling": {"max_tokens": 8},
+            "model": {"path": "@sft"},
+        }
+    )
+    small = shrink({"rl": stage}, Path("here"))["rl"]
 
-    assert shrink({"stages": {"rl": stage}}, Path("here")) == {"stages": {"rl": stage}}
+    assert isinstance(small, dict)
+    changed = {
+        key for key, value in flatten(to_table(stage)).items() if flatten(small).get(key) != value
+    }
+    assert changed == {
+        "engine.max_num_seqs",
+        "validation.samples",
+        "grading.workers",
+        "reward.terms",
+    }
 
 
 def test_a_make_stage_writes_no_more_than_it_would() -> None:
-    stage: Table = {"kind": "make", "most": {"sft": 0, "dev": 100}}
+    stage = MakeConfig(task="game24", most={"sft": 0, "dev": 100})
 
-    assert shrink({"stages": {"problems": stage}}, Path("here")) == {
-        "stages": {"problems": {"kind": "make", "most": {"sft": 0, "rl": 24, "dev": 6, "test": 6}}}
-    }
+    small = shrink({"problems": stage}, Path("here"))["problems"]
+
+    most = {"sft": 0, "dev": 6, "rl": 24, "test": 6}
+    assert small == {**to_table(stage), "most": most}
 
 
 def test_stand_ins_are_problems_of_the_task_answers_and_a_model_of_the_family(

@@ -27,7 +27,7 @@ def test_a_gpu_without_enough_memory_is_one_sentence_that_says_what_to_change(
             "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of"
         )
 
-    monkeypatch.setitem(kinds.RECIPES, MakeConfig, full)
+    monkeypatch.setattr(MakeConfig, "run_in", full)
     said = r"make stage needs .* train\.offload_optimizer = true; `whet plan` says what fits$"
     with (
         RunStore.open(tmp_path / "run", MakeConfig(task="game24"), {}, resume=False) as run,
@@ -40,7 +40,7 @@ def test_a_gpu_without_enough_memory_is_one_sentence_that_says_what_to_change(
 def test_a_machine_without_enough_memory_is_one_sentence_that_says_what_to_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], object]
 ) -> None:
-    monkeypatch.setitem(kinds.RECIPES, MakeConfig, lambda cfg, run: ask())
+    monkeypatch.setattr(MakeConfig, "run_in", lambda cfg, run: ask())
     said = r"make stage needs more memory than this machine has: lower engine.max_num_seqs or .* says what fits$"
     with (
         RunStore.open(tmp_path / "run", MakeConfig(task="game24"), {}, resume=False) as run,
@@ -52,7 +52,7 @@ def test_a_machine_without_enough_memory_is_one_sentence_that_says_what_to_chang
 def test_a_fault_that_is_not_of_memory_is_not_taken_for_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(kinds.RECIPES, MakeConfig, lambda cfg, run: torch.zeros(2) + torch.zeros(3))
+    monkeypatch.setattr(MakeConfig, "run_in", lambda cfg, run: torch.zeros(2) + torch.zeros(3))
     with (
         RunStore.open(tmp_path / "run", MakeConfig(task="game24"), {}, resume=False) as run,
         pytest.raises(RuntimeError),

@@ -66,7 +66,7 @@ class Notes(Tracker):
     def log(self, step: int, metrics: Metrics) -> None:
         self.metrics.append((step, metrics))
 
-    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
+    def log_responses(self, step: int, rollouts: Sequence[Rollout]) -> None:
         self.answers.append((step, [rollout.problem.id for rollout in rollouts]))
 
 

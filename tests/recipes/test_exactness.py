@@ -56,7 +56,8 @@ def test_the_report_says_it_too(tmp_path: Path) -> None:
         record_exactness([CLOSE], ALGO, "05-rl", run)
         record_exactness([CLOSE], ALGO, "05-rl", run)
         write_json(run.folder / "stage.json", {"seconds": 1.0})
-    write_results(2, {}, {"rl": tmp_path / "rl"}, tmp_path)
+    stage = RLConfig(task="game24", model=ModelSource(path="nowhere"))
+    write_results(2, {"rl": stage}, {"rl": tmp_path / "rl"}, tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert page.count("so old log-probabilities are computed again") == 1
 

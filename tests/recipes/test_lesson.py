@@ -11,7 +11,6 @@ from whet.data.problems import problem_file, write_problems
 from whet.data.rollout_datasets import read_data
 from whet.errors import ConfigError, DataError
 from whet.pipeline.pipeline import load_pipeline
-from whet.pipeline.stage_keys import IGNORED
 from whet.recipes.keep import KeepConfig
 from whet.recipes.teach import TeachConfig, teach
 from whet.store.answers import AnswerLedger, StoredAnswer
@@ -137,7 +136,7 @@ def test_after_a_stop_only_what_is_not_stored_is_asked(tmp_path: Path, problems:
     with serve(add) as second:
         changed = cfg.teacher.model_copy(update={"url": second.url})
         cfg = cfg.model_copy(update={"teacher": changed})
-        with RunStore.open(tmp_path / "run", cfg, {}, resume=True, ignore=IGNORED) as run:
+        with RunStore.open(tmp_path / "run", cfg, {}, resume=True, ignore=cfg.ignored) as run:
             teach(cfg, run)
         num_asked_again = len(second.asked)
 

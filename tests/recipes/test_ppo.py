@@ -104,7 +104,7 @@ def test_the_metrics_of_a_run_are_those_documented(ppo: Path) -> None:
     check_metrics(ppo / "run", "rl")
 
 
-def test_a_users_advantage_that_takes_values_trains_a_critic(
+def test_an_unmarked_advantage_whose_second_parameter_is_values_trains_a_critic(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
     code = "def one_step(rewards, values):\n    return rewards - values, rewards\n"

@@ -429,7 +429,8 @@ def test_a_collapse_is_caught_and_the_run_ends_with_the_best_weights(
     assert {step: rates[step] for step in (1, 3, 6)} == pytest.approx({1: 30.0, 3: 3e-8, 6: 3e-8})
     assert run.summary()["validation_pass@1"] == validations[0]["validation/pass@1"]
     write_json(run.folder / "stage.json", {"seconds": 1.0})
-    write_results(2, {}, {"rl": run.folder}, tmp_path)
+    stage = RLConfig(task="game24", model=ModelSource(path="nowhere"))
+    write_results(2, {"rl": stage}, {"rl": run.folder}, tmp_path)
     assert (
         "after step 2 to the weights of step 0, at train.lr 3e-08"
         in (tmp_path / "report.html").read_text()

@@ -150,7 +150,7 @@ def test_chat_options_reach_the_template_in_prompts_and_in_training() -> None:
     tokenizer = tiny_tokenizer().with_template(CHATML)
     chat = ChatFormat(tokenizer, PromptConfig(chat_options={"enable_thinking": False}))
     problem = sum_problem(2, 3)
-    tokens, is_response = chat.encode_answer(problem, "5")
+    tokens, is_response = chat.encode_response(problem, "5")
     prompt = chat.encode_problem(problem)
     assert tokenizer.decode(prompt).endswith("<assistant>(no thought)")
     assert tokens[~is_response].tolist() == prompt.tolist()

@@ -17,11 +17,10 @@ from whet.testing.fakes import group, rollout, sum_problem
 from whet.track.metrics import (
     Clock,
     ConsoleTracker,
-    TensorBoardTracker,
     TrackConfig,
     measure_rollouts,
-    open_trackers,
 )
+from whet.track.sinks import TensorBoardTracker, open_trackers
 from whet.types import RAISED, FinishReason, Score, Verdict
 
 WANDB = """
@@ -40,12 +39,13 @@ from pathlib import Path
 from whet.config import Config
 from whet.store.run import RunStore
 from whet.testing.fakes import rollout
-from whet.track.metrics import TrackConfig, open_trackers
+from whet.track.metrics import TrackConfig
+from whet.track.sinks import open_trackers
 from whet.types import Score, Verdict
 with RunStore.open(Path(sys.argv[1]), Config(), {}, resume=False) as run:
     with open_trackers(TrackConfig(sinks=("wandb",), project="p"), run, {"loss": "loss"}) as tracker:
         tracker.log(3, {"loss": 0.5})
-        tracker.log_answers(3, [rollout(text="four", score=Score(verdict=Verdict.WRONG, parts={}, note="no"))])
+        tracker.log_responses(3, [rollout(text="four", score=Score(verdict=Verdict.WRONG, parts={}, note="no"))])
     print(run.id)
 """
 
@@ -71,6 +71,16 @@ def test_a_missing_column_is_left_out_of_the_line() -> None:
     stream = io.StringIO()
     ConsoleTracker({"a": "a", "b": "b"}, stream=stream).log(1, {"b": float("nan")})
     assert stream.getvalue() == "step      1  b nan     \n"
+
+
+def test_without_a_terminal_a_line_says_how_long_the_rest_takes() -> None:
+    stream = io.StringIO()
+    tracker = ConsoleTracker({"a": "a"}, steps=3, stream=stream)
+    for step in (1, 2, 3):
+        tracker.log(step, {"a": 5.0})
+    lines = stream.getvalue().splitlines()
+    assert lines == ["step      1  a 5       ", "step      2  a 5         0 s left", lines[2]]
+    assert lines[2] == "step      3  a 5       ", "the last has nothing left"
 
 
 def test_a_terminal_gets_the_same_line_unwrapped() -> None:
@@ -110,7 +120,7 @@ def test_tensorboard_shows_sample_answers_as_a_table(run: RunStore) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     score = Score(verdict=Verdict.WRONG, parts={}, note="no")
     with open_trackers(TrackConfig(sinks=("tensorboard",)), run, {}) as tracker:
-        tracker.log_answers(2, [rollout(text="a|b\nc", score=score)])
+        tracker.log_responses(2, [rollout(text="a|b\nc", score=score)])
     events = accumulator.EventAccumulator(str(run.folder / "tensorboard"))
     events.Reload()
     (event,) = events.Tensors("answers")

@@ -1,6 +1,6 @@
-"""Advantages: rewards compared with a baseline, for whole answers or single tokens.
+"""Advantages: rewards compared with a baseline, for whole responses or single tokens.
 
-For whole answers a function takes the rewards of all groups of a step and the running baseline of
+For whole responses a function takes the rewards of all groups of a step and the running baseline of
 the steps before, and returns advantages of the same shape and the next baseline. It is part of a
 checkpoint; only `momentum` has one.
 For tokens there are rewards to go, GAE, and whitening over a step, in float64.
@@ -8,6 +8,7 @@ For tokens there are rewards to go, GAE, and whitening over a step, in float64.
 
 from collections.abc import Callable, Sequence
 from statistics import fmean, pstdev, stdev
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +95,20 @@ def momentum(max_momentum: float) -> Advantage:
 
 
 TokenAdvantage = Callable[[FloatArray, FloatArray | None], tuple[FloatArray, FloatArray | None]]
+USING_CRITIC: set[Callable[..., object]] = set()
+"""Functions of the user's own that `uses_critic` marks."""
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def uses_critic(function: F) -> F:
+    """Mark an advantage of one's own as one of tokens, for which a critic is trained.
+
+    It takes rewards and values of the tokens of one response, as a `TokenAdvantage` does.
+    """
+    USING_CRITIC.add(function)
+    return function
+
+
 """Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
 
 
@@ -153,7 +168,7 @@ def gae_advantage(*, gamma: float, decay: float) -> TokenAdvantage:
 def whiten(sequences: Sequence[FloatArray], is_live: Sequence[bool]) -> list[FloatArray]:
     """Bring the tokens of all live sequences to mean 0 and deviation 1 (REINFORCE++, RLinf).
 
-    The others are left out and become zero: answers of equal reward carry no signal, and shifting
+    The others are left out and become zero: responses of equal reward carry no signal, and shifting
     them by the mean of the rest would give them one.
     """
     live = [array for array, alive in zip(sequences, is_live, strict=True) if alive]

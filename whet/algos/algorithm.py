@@ -28,7 +28,7 @@ TOKEN_ADVANTAGES = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
     advantage: advantages.Advantage | None
-    """Of whole answers, group by group; None where `token_advantage` credits single tokens."""
+    """Of whole responses, group by group; None where `token_advantage` credits single tokens."""
     token_advantage: advantages.TokenAdvantage | None
     whitens: bool
     step_credit: verifier.StepCredit | None

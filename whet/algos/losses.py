@@ -1,9 +1,10 @@
 """Formulas of losses: ratios, surrogates, KL penalties, preferences, values, and token weights.
 
-Every loss is to be minimised and has shape [M], for M response tokens of S sequences; where answers
-are compared, the sequences make P pairs, and the loss has shape [P]. The learner sums weight times
-loss, so a mean over tokens, over sequences, or a fixed divisor is only a choice of weights. They
-are known before the first backward pass, and do not depend on the split into micro-batches.
+Every loss is to be minimised and has shape [M], for M response tokens of S sequences; where
+responses are compared, the sequences make P pairs, and the loss has shape [P]. The learner sums
+weight times loss, so a mean over tokens, over sequences, or a fixed divisor is only a choice of
+weights. They are known before the first backward pass, and do not depend on the split into
+micro-batches.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ class LossInputs(TokenFields[Tensor]):
     segment_M: Tensor
     """Index of the token's sequence in the batch."""
     chosen_P: Tensor | None = None
-    """Index of the sequence that is the better answer of each pair; None where nothing is
+    """Index of the sequence that is the better response of each pair; None where nothing is
     compared."""
     rejected_P: Tensor | None = None
 
@@ -202,7 +203,7 @@ def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
 
 
 def pair_log_ratios(terms: LossInputs, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
-    """Log-ratios of chosen and rejected answers to the reference, summed over tokens or
+    """Log-ratios of chosen and rejected responses to the reference, summed over tokens or
     averaged."""
     assert terms.chosen_P is not None and terms.rejected_P is not None, "preferences need pairs"
     assert terms.ref_logprob is not None, "preferences need a reference"

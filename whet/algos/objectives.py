@@ -1,7 +1,7 @@
 """Objectives: the loss of each token with its metrics, for RL, SFT, distillation and preferences.
 
 An objective combines the formulas of `whet/algos/losses.py`; the learner sums weight times loss.
-Shapes: M response tokens; where answers are compared, the sequences make P pairs.
+Shapes: M response tokens; where responses are compared, the sequences make P pairs.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class LossSums:
     loss: float
     """Sum of weight times loss: weights make it a mean, so it is not divided again."""
     num_losses: int
-    """Tokens that have a loss, or pairs where answers are compared."""
+    """Tokens that have a loss, or pairs where responses are compared."""
     metrics: Metrics
     stop_signal: float | None = None
     """None where the objective has no early stop."""
@@ -189,7 +189,7 @@ def sft_objective() -> Objective:
 
 
 def distill_objective() -> Objective:
-    """Build the reverse KL to a teacher, KL(policy ‖ teacher), on the policy's own answers.
+    """Build the reverse KL to a teacher, KL(policy ‖ teacher), on the policy's own responses.
 
     The teacher's log-probabilities take the reference's place. A token is credited with its own
     distribution alone, not with where earlier tokens led, and no reward takes part.
@@ -209,7 +209,7 @@ def distill_objective() -> Objective:
 
 
 class PreferenceConfig(Config):
-    """How a pair of answers becomes a gradient."""
+    """How a pair of responses becomes a gradient."""
 
     name: Literal["dpo", "ipo"] = "dpo"
     beta: float = Field(default=0.1, gt=0.0)
@@ -219,7 +219,8 @@ class PreferenceConfig(Config):
     """For dpo: the fraction of pairs assumed to be labelled the wrong way round (conservative
     DPO)."""
     per_token: bool = False
-    """Divide the log-ratio of an answer by its length, so that long answers do not weigh more."""
+    """Divide the log-ratio of a response by its length, so that long responses do not weigh
+    more."""
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "PreferenceConfig":

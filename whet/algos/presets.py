@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from whet.algos.user_functions import takes_values
+from whet.algos.user_functions import needs_critic
 from whet.algos.verifier import StepRule
 from whet.user_code import is_code_path
 
@@ -59,12 +59,12 @@ class Preset:
     def needs_values(self) -> bool:
         """Whether the advantage compares with the values of a critic."""
         if is_code_path(self.advantage):
-            return takes_values(self.advantage)
+            return needs_critic(self.advantage)
         return self.advantage == "gae"
 
     @property
-    def compares_answers(self) -> bool:
-        """Whether the advantage compares the answers to a problem with each other."""
+    def compares_responses(self) -> bool:
+        """Whether the advantage compares the responses to a problem with each other."""
         return self.advantage != "to_go" and not self.needs_values
 
 

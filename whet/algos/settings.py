@@ -71,7 +71,7 @@ class AlgoConfig(Config):
     is no bound."""
     loss_weights: LossWeightsName | None = None
     """How the losses of tokens are averaged: over all tokens of a step, within each sequence first
-    (sequence_mean), summed within it (sequence_sum), or divided by the longest answer allowed
+    (sequence_mean), summed within it (sequence_sum), or divided by the longest response allowed
     (constant)."""
     old_logprobs: Literal["learner", "engine"] = "learner"
     """Whose log-probabilities at the start of the step ratios compare with: computed again, or as

@@ -13,7 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.algos.advantages import Advantage, Baseline, FloatArray, Rewards, TokenAdvantage
+from whet.algos.advantages import (
+    USING_CRITIC,
+    Advantage,
+    Baseline,
+    FloatArray,
+    Rewards,
+    TokenAdvantage,
+)
 from whet.algos.losses import LossInputs, Surrogate
 from whet.errors import ConfigError
 from whet.user_code import load_from_file, load_function
@@ -22,7 +29,7 @@ ADVANTAGE = "algo.advantage"
 
 
 def load_advantage(code_path: str) -> Advantage:
-    """Load an advantage of whole answers, with the signature of `advantages.Advantage`.
+    """Load an advantage of whole responses, with the signature of `advantages.Advantage`.
 
     Arrays and tensors may stand for lists and numbers.
     """
@@ -67,17 +74,21 @@ def load_advantage(code_path: str) -> Advantage:
     return advantage
 
 
-def takes_values(code_path: str) -> bool:
-    """Whether a user's advantage compares tokens with a critic: its second parameter is `values`.
+def needs_critic(code_path: str) -> bool:
+    """Whether a user's advantage compares tokens with a critic, which `uses_critic` says.
 
+    In files from before there was such a mark, the name `values` of the second parameter says so.
     A missing file counts as one that does, so that settings of old runs can be read with their
     critic; a run reports it when it loads the function.
     """
     if not Path(code_path.rpartition(":")[0]).is_file():
         return True
     function = load_from_file(code_path, ADVANTAGE)
-    parameters = inspect.signature(function).parameters if callable(function) else {}
-    return list(parameters)[1:2] == ["values"]
+    if not callable(function):
+        return False
+    return function in USING_CRITIC or list(inspect.signature(function).parameters)[1:2] == [
+        "values"
+    ]
 
 
 def load_token_advantage(code_path: str) -> TokenAdvantage:

@@ -1,8 +1,8 @@
-"""Tango: credit for the steps of an answer that a verifier judged, and how the verifier learns.
+"""Tango: credit for the steps of a response that a verifier judged, and how the verifier learns.
 
 A step is rewarded at its last token, and a token is credited with the rewards of the steps that end
-with it or after it. Answers without judged steps get no step credit. A verifier is measured by its
-agreement with the outcome; class weights balance right and wrong solutions.
+with it or after it. Responses without judged steps get no step credit. A verifier is measured by
+its agreement with the outcome; class weights balance right and wrong solutions.
 """
 
 import math
@@ -28,7 +28,7 @@ from whet.types import Step
 
 StepRule = Literal["zscore", "leave_one_out", "whiten"]
 JudgedAnswer = tuple[Sequence[Step], int]
-"""The judged steps of an answer, and its number of tokens."""
+"""The judged steps of a response, and its number of tokens."""
 StepCredit = Callable[[Sequence[Sequence[JudgedAnswer]]], list[list[FloatArray]]]
 
 LEAVE_ONE_OUT_SCALE = 10.0
@@ -233,7 +233,7 @@ DECAY = 0.8
 def class_weights(
     is_correct: Sequence[bool], running: ClassCounts, *, rule: BalanceRule = "sqrt_inverse"
 ) -> tuple[list[float], ClassCounts]:
-    """Weigh answers of both kinds by the inverse of their running count; the mean is 1.
+    """Weigh responses of both kinds by the inverse of their running count; the mean is 1.
 
     The weights multiply advantages. The first batch starts the counts.
 

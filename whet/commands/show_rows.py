@@ -149,7 +149,7 @@ def to_text(shown: Shown, tokenizer: Tokenizer) -> Text:
 def _read(file: Path, n: int, chat: ChatFormat) -> Iterator[Shown]:
     if file.suffix == ".parquet":
         for rollout in read_rollouts(file, limit=n):
-            tokens, is_response = chat.encode_answer(rollout.problem, rollout.text)
+            tokens, is_response = chat.encode_response(rollout.problem, rollout.text)
             yield Shown(name=rollout.id, tokens=tokens, is_response=is_response)
         return
     for problem in stream_problems(file):

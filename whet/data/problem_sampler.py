@@ -42,7 +42,7 @@ class CurriculumStage(Config):
     max_level: float = Field(default=1.0, ge=0.0, le=1.0)
     """Problems of these levels, both included; one without a level is in no stage."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Longest answer; None is sampling.max_tokens, which is also the most that counts."""
+    """Longest response; None is sampling.max_tokens, which is also the most that counts."""
     temperature: float | None = Field(default=None, gt=0.0)
     """None leaves it to sampling.temperature and final_temperature."""
 
@@ -57,8 +57,8 @@ class Curriculum(Config):
     """Base class of curricula; by itself it mixes all problems."""
 
     easy_tokens: int | None = Field(default=None, ge=1)
-    """Longest answer to a problem of level 0; from there it grows in a line with the level. None is
-    one for all."""
+    """Longest response to a problem of level 0; from there it grows in a line with the level. None
+    is one for all."""
 
     needs_pass_rates: ClassVar[bool] = False
     """Whether the feed keeps pass rates, which `is_wanted` then decides by."""
@@ -90,7 +90,7 @@ class Curriculum(Config):
         return True
 
     def is_rest_over(self, rests: int) -> bool:
-        """Whether to ask an unwanted problem after all, at turn `rests` since its answers."""
+        """Whether to ask an unwanted problem after all, at turn `rests` since its responses."""
         return True
 
     def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
@@ -116,7 +116,7 @@ class Curriculum(Config):
         return float(first * (last / first) ** (step / (steps - 1)))
 
     def max_tokens(self, problem: Problem, step: int, steps: int, limit: int) -> int:
-        """Return the longest answer to a problem; `limit` holds where the stage sets none.
+        """Return the longest response to a problem; `limit` holds where the stage sets none.
 
         >>> from dataclasses import replace
         >>> from whet.testing.fakes import sum_problem
@@ -310,7 +310,7 @@ class ProblemSampler:
         return taken
 
     def observe(self, groups: Sequence[Group]) -> None:
-        """Count how often the problems of a step were solved, of answers with a grade."""
+        """Count how often the problems of a step were solved, of responses with a grade."""
         if not self.curriculum.needs_pass_rates:
             return
         for group in groups:

@@ -1,7 +1,7 @@
 """Training data from stored rollouts: SFT examples, preference pairs, and batches of either.
 
-An answer becomes an SFT example; a better and a worse answer to the same prompt become a preference
-pair. Answers that cannot be part of a pair are counted.
+A response becomes an SFT example; a better and a worse response to the same prompt become a
+preference pair. Responses that cannot be part of a pair are counted.
 """
 
 from collections import Counter
@@ -78,10 +78,10 @@ class SftExamples:
 Keep = Literal["correct", "all"]
 
 
-def choose_answers(rollouts: Sequence[Rollout], keep: Keep) -> tuple[list[Rollout], Counter[str]]:
-    """Choose the answers to imitate: by default the correct and the ungraded ones.
+def choose_responses(rollouts: Sequence[Rollout], keep: Keep) -> tuple[list[Rollout], Counter[str]]:
+    """Choose the responses to imitate: by default the correct and the ungraded ones.
 
-    Answers that nothing has graded, such as imported ones, are taken at their word. Returns also
+    Responses that nothing has graded, such as imported ones, are taken at their word. Returns also
     the number of those left out by verdict.
     """
     verdicts = [None if row.score is None else row.score.verdict for row in rollouts]
@@ -104,7 +104,7 @@ def make_sft_examples(
 def hold_out(
     rollouts: Sequence[Rollout], count: int, seed: int
 ) -> tuple[list[Rollout], list[Rollout]]:
-    """Split off at least `count` answers for the validation loss, with all others to their
+    """Split off at least `count` responses for the validation loss, with all others to their
     problems. Which problems is decided by the seed and their ids."""
     by_problem = Counter(rollout.problem.id for rollout in rollouts)
     held_out: set[str] = set()
@@ -133,7 +133,7 @@ PairRule = Literal["correct", "short", "first_wrong"]
 """correct: a right answer against a wrong one. short: of two right ones, the shorter. first_wrong:
 after a beginning that both share, the step of a right answer against the first wrong step."""
 Fault = Literal["unscored", "repeated", "cut", "too_long"]
-"""Why an answer is left out: no verdict; the same text as another to the same prompt; cut at the
+"""Why a response is left out: no verdict; the same text as another to the same prompt; cut at the
 length limit by another model, so that its end is unknown; longer than the context."""
 Notes = Callable[[Problem, str], Sequence[StepNote]]
 MAX_SHORT_SHARE = 0.8
@@ -186,7 +186,7 @@ def make_preference_pairs(
     num_answers = 0
     for rollout in rollouts:
         num_answers += 1
-        # A rephrased problem is another prompt; answers to it are not compared.
+        # A rephrased problem is another prompt; responses to it are not compared.
         answers = problems.setdefault(rollout.problem.id, {}).setdefault(
             repr(rollout.problem.prompt), {}
         )
@@ -253,7 +253,7 @@ def _from_tokens(rollout: Rollout) -> Example:
 
 
 def _from_text(rollout: Rollout, chat: ChatFormat) -> Example:
-    tokens, is_response = chat.encode_answer(rollout.problem, rollout.text)
+    tokens, is_response = chat.encode_response(rollout.problem, rollout.text)
     start = int(np.argmax(is_response))
     return Example(
         tokens=tokens, response_start=start, group_id=rollout.group_id, rollout_id=rollout.id
@@ -284,7 +284,7 @@ def _draw_pairs(
 
 
 def _pair_right_with_wrong(answers: Sequence[ScoredAnswer], source: Random) -> list[PreferencePair]:
-    """Pair each answer of the larger side once, each of the smaller about equally often."""
+    """Pair each response of the larger side once, each of the smaller about equally often."""
     right, wrong = _by_verdict(answers)
     if not right or not wrong:
         return []
@@ -352,7 +352,7 @@ def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedS
     """Find each noted line in the text, up to the next; a line cut at the limit is no step."""
     text, example = answer.rollout.text, answer.example
     if chat.decode_message(example.tokens[example.response_start :]) != text:
-        return []  # the template rewrites the answer: characters cannot be mapped to tokens
+        return []  # the template rewrites the response: characters cannot be mapped to tokens
     starts: list[int] = []
     noted = list(notes(answer.rollout.problem, text))
     for note in noted:
@@ -369,7 +369,7 @@ def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedS
 
 
 def _cut_after(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
-    """Cut an answer after a step; after the last step it keeps its stop token."""
+    """Cut a response after a step; after the last step it keeps its stop token."""
     example = answer.example
     if step.end == len(answer.rollout.text):
         return example

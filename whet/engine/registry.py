@@ -1,10 +1,17 @@
 """The engines that a settings file can name by `kind`: the one place that knows them all."""
 
+from typing import TYPE_CHECKING, Annotated
+
+from whet.engine.base import EngineConfig
 from whet.engine.native import NativeConfig
+from whet.user_code import or_user_class
 
-AnyEngineConfig = NativeConfig
-"""The type of a setting `engine`; other code takes the base class `EngineConfig`.
+if TYPE_CHECKING:
+    AnyEngineConfig = EngineConfig
+else:
+    AnyEngineConfig = Annotated[NativeConfig, or_user_class(EngineConfig, "engine.kind")]
+"""The type of a setting `engine`: an engine of the package, or of the user's own file.
 
-A second engine makes it `Annotated[NativeConfig | OtherConfig, Field(discriminator="kind")]`.
+A second engine makes it `Annotated[NativeConfig | OtherConfig, Field(discriminator="kind"), …]`.
 """
 DEFAULT_ENGINE = NativeConfig()

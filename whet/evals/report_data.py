@@ -1,4 +1,4 @@
-"""The content of a report in plain types, and the sample answers in it.
+"""The content of a report in plain types, and the sample responses in it.
 
 `whet/pipeline/report.py` fills it in, `html_report.py` renders it. Empty parts are left out.
 """
@@ -60,8 +60,8 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerLine:
-    """A line of an answer and the grader's remark; `ok` is None where there is none."""
+class ResponseLine:
+    """A line of a response and the grader's remark; `ok` is None where there is none."""
 
     text: str
     ok: bool | None = None
@@ -69,22 +69,22 @@ class AnswerLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerView:
+class ResponseView:
     """One rollout as the page shows it."""
 
-    lines: tuple[AnswerLine, ...]
+    lines: tuple[ResponseLine, ...]
     verdict: Verdict
     note: str
     num_tokens: int
     is_finished: bool
 
     @staticmethod
-    def from_rollout(rollout: Rollout, lines: Sequence[AnswerLine] = ()) -> "AnswerView":
+    def from_rollout(rollout: Rollout, lines: Sequence[ResponseLine] = ()) -> "ResponseView":
         """View a rollout; without graded lines its text is shown as it is."""
         score = rollout.score
-        return AnswerView(
+        return ResponseView(
             lines=tuple(lines)
-            or tuple(AnswerLine(text=text) for text in rollout.text.splitlines()),
+            or tuple(ResponseLine(text=text) for text in rollout.text.splitlines()),
             verdict=Verdict.UNSCORED if score is None else score.verdict,
             note="" if score is None else score.note,
             num_tokens=len(rollout.completion.tokens),
@@ -94,12 +94,12 @@ class AnswerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One problem with an answer from before and one from after; either may be missing."""
+    """One problem with a response from before and one from after; either may be missing."""
 
     problem: str
     label: str = ""
-    before: AnswerView | None = None
-    after: AnswerView | None = None
+    before: ResponseView | None = None
+    after: ResponseView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class ReportData:
     curves: tuple[Curve, ...] = ()
     samples: tuple[Sample, ...] = ()
     titles: tuple[str, str] | None = None
-    """Headings of the answers before and after; None takes the first and last name."""
+    """Headings of the responses before and after; None takes the first and last name."""
     stages: tuple[StageTime, ...] = ()
     settings: str = ""
     """Resolved settings, one per line, with the origin after " # "."""
@@ -126,22 +126,22 @@ class ReportData:
 def pick_samples(
     before: Sequence[Group],
     after: Sequence[Group],
-    notes: Callable[[Rollout], Sequence[AnswerLine]],
+    notes: Callable[[Rollout], Sequence[ResponseLine]],
     *,
     count: int = NUM_SAMPLES,
     seed: int = 0,
 ) -> tuple[Sample, ...]:
-    """Pick problems evenly over difficulty, regardless of their answers, with the first answers.
+    """Pick problems evenly over difficulty, regardless of their responses, with the first answers.
 
     Either side may be empty; if both have groups, only problems in both are picked. `notes`
-    returns an answer's lines with the grader's remarks.
+    returns a response's lines with the grader's remarks.
     """
 
-    def view(rollout: Rollout | None) -> AnswerView | None:
-        return None if rollout is None else AnswerView.from_rollout(rollout, notes(rollout))
+    def view(rollout: Rollout | None) -> ResponseView | None:
+        return None if rollout is None else ResponseView.from_rollout(rollout, notes(rollout))
 
-    old = _first_answers(before)
-    new = _first_answers(after)
+    old = _first_responses(before)
+    new = _first_responses(after)
     common = [key for key in (old or new) if key in (new or old)]
     stream(seed, "samples").shuffle(common)
     problems = [(new.get(key) or old[key]).problem for key in common]
@@ -156,12 +156,12 @@ def pick_samples(
     )
 
 
-def _first_answers(groups: Sequence[Group]) -> dict[str, Rollout]:
-    answers: dict[str, Rollout] = {}
+def _first_responses(groups: Sequence[Group]) -> dict[str, Rollout]:
+    responses: dict[str, Rollout] = {}
     for group in groups:
         for rollout in group[:1]:
-            answers.setdefault(rollout.problem.id, rollout)
-    return answers
+            responses.setdefault(rollout.problem.id, rollout)
+    return responses
 
 
 def _pick_evenly(problems: Sequence[Problem], count: int) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""An evaluation in numbers: pass@k with intervals, by difficulty, and how the answers ended."""
+"""An evaluation in numbers: pass@k with intervals, by difficulty, and how the responses ended."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,20 +29,20 @@ class EvalSummary:
     """One evaluation. Unsolvable problems are apart; every other figure is about the rest."""
 
     pass_at: Mapping[int, Estimate]
-    """By k, those for which some problem has enough graded answers."""
+    """By k, those for which some problem has enough graded responses."""
     by_level: Mapping[str, Estimate]
     """pass@1 by fifth of difficulty, "1" (easiest) to "5", and "unknown"; without empty ones."""
     unsolvable: Estimate | None
     """Fraction of right answers to problems without a solution; None if there are none."""
     tokens: Estimate
     unfinished: Estimate
-    """Fraction of answers cut at the length limit."""
+    """Fraction of responses cut at the length limit."""
     no_answer: Estimate
-    """Fraction of answers with nothing to grade."""
+    """Fraction of responses with nothing to grade."""
     num_problems: int
     num_rollouts: int
     num_unscored: int
-    """Answers the grader failed on, also to unsolvable problems; pass@k leaves them out."""
+    """Responses the grader failed on, also to unsolvable problems; pass@k leaves them out."""
     f1: Mapping[str, F1] = field(default_factory=dict)
     """By subset, those whose problems declare two halves; ProcessBench's score."""
 
@@ -92,7 +92,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
 def pass_rates(groups: Sequence[Group]) -> dict[str, float]:
     """Return each solvable problem's fraction of right answers by its id, for paired_difference.
 
-    Problems without a graded answer are left out.
+    Problems without a graded response are left out.
     """
     rates = {}
     for key, rollouts in _by_problem(groups).items():
@@ -131,7 +131,7 @@ def _count_correct(rollouts: Sequence[Rollout]) -> tuple[int, int]:
 
 
 def _means(problems: Sequence[Sequence[Rollout]], value: Callable[[Rollout], float]) -> list[float]:
-    """Average a value over the answers to each problem."""
+    """Average a value over the responses to each problem."""
     return [float(np.mean([value(rollout) for rollout in rollouts])) for rollouts in problems]
 
 

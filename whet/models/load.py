@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -205,31 +206,30 @@ def load_rows(
         )
 
 
-_deferred: list[Callable[[], None]] | None = None
-"""Writes that wait, while there is `defer_writes`."""
+_DEFERRED: ContextVar[list[Callable[[], None]] | None] = ContextVar("deferred", default=None)
+"""Writes that wait, inside `defer_writes`; other threads write at once."""
 
 
 @contextmanager
 def defer_writes(is_on: bool = True) -> Iterator[list[Callable[[], None]]]:
     """Copy what `write_tensors` is given to host memory; the yielded list has the writes to do."""
-    global _deferred
     later: list[Callable[[], None]] = []
-    _deferred = later if is_on else None
+    token = _DEFERRED.set(later if is_on else None)
     try:
         yield later
     finally:
-        _deferred = None
+        _DEFERRED.reset(token)
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file, whole or not at all; a disk error is one sentence."""
-    is_later = _deferred is not None
+    later = _DEFERRED.get()
     host = {
-        name: tensor.detach().to("cpu", copy=is_later).contiguous()
+        name: tensor.detach().to("cpu", copy=later is not None).contiguous()
         for name, tensor in tensors.items()
     }
-    if _deferred is not None:
-        _deferred.append(partial(_write_tensors, file, host))
+    if later is not None:
+        later.append(partial(_write_tensors, file, host))
     else:
         _write_tensors(file, host)
 

@@ -31,7 +31,8 @@ Settings = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StarterData:
-    """What is known of a user's data: a folder of problems, or a file of answers, and the task."""
+    """What is known of a user's data: a folder of problems, or a file of responses, and the
+    task."""
 
     task: Json = "game24"
     problems: str | None = None
@@ -62,7 +63,7 @@ def write_experiment(out: Path, *, kind: str | None, model: str | None, data: Pa
 
 
 def read_data_facts(data: Path) -> StarterData:
-    """Find out what a folder or file holds: problems, or answers to imitate."""
+    """Find out what a folder or file holds: problems, or responses to imitate."""
     folder = data if data.is_dir() else data.parent
     files = {split: problem_file(folder, split) for split in SPLITS}
     there = tuple(split for split, file in files.items() if file.is_file())

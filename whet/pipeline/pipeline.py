@@ -5,10 +5,11 @@ skipped.
 date if its settings, the user code that they name and the stages it refers to are unchanged.
 """
 
+import pkgutil
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,42 +23,30 @@ from whet.config import Config, Loaded, kind_of, load_settings, show_settings, t
 from whet.errors import ConfigError, DataError, TrainError
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.smoke import shrink, write_smoke_inputs
-from whet.pipeline.stage_keys import StageKey, check_prompt, ignored_settings, list_earlier_stages
+from whet.pipeline.stage_keys import StageKey, check_prompt, list_earlier_stages
 from whet.preflight.preflight import check_before_run
-from whet.recipes.distill import DistillConfig, distill
-from whet.recipes.dpo import DPOConfig, dpo
-from whet.recipes.evaluate import EvalConfig, evaluate_model
-from whet.recipes.make import MakeConfig, make
-from whet.recipes.rl import RLConfig, rl
-from whet.recipes.sft import SFTConfig, sft
-from whet.recipes.tango import TangoConfig, tango
-from whet.recipes.teach import TeachConfig, teach
-from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig
-from whet.recipes.verifications import VerificationsConfig, write_verifications
+from whet.recipes.registry import STAGES
+from whet.recipes.stage import ModelStageConfig, StageConfig, TrainingConfig
 from whet.store.files import find_damage, read_json, sha256, write_json
 from whet.store.follow import one_writer, open_run
 from whet.store.run import RunStore, find_run
 from whet.toml import Table, flatten, merge
 from whet.track.progress import console, say
 from whet.types import Json
+from whet.user_code import is_code_path, load_class, or_user_class
 from whet.world import get_world
 
-RECIPES: dict[type[StageConfig], Callable[..., None]] = {
-    MakeConfig: make,
-    TeachConfig: teach,
-    SFTConfig: sft,
-    RLConfig: rl,
-    DPOConfig: dpo,
-    DistillConfig: distill,
-    TangoConfig: tango,
-    VerificationsConfig: write_verifications,
-    EvalConfig: evaluate_model,
+KINDS: Mapping[str, type[StageConfig]] = {
+    name: pkgutil.resolve_name(kind.path) for name, kind in STAGES.items()
 }
-KINDS = {str(config.model_fields["kind"].default): config for config in RECIPES}
 if TYPE_CHECKING:
     AnyStage = StageConfig
 else:
-    AnyStage = Annotated[Union[tuple(RECIPES)], Field(discriminator="kind")]  # noqa: UP007
+    AnyStage = Annotated[
+        Union[tuple(KINDS.values())],  # noqa: UP007
+        Field(discriminator="kind"),
+        or_user_class(StageConfig, "kind"),
+    ]
 OUT_OF_HOST_MEMORY = (
     "can't allocate memory",
     "not enough memory",
@@ -91,7 +80,7 @@ class PipelineConfig(Config):
             return table
         shared = {key: item for key, item in given.items() if key in SHARED}
         for name, stage in stages.items():
-            kind = KINDS.get(str(stage.get("kind"))) if isinstance(stage, dict) else None
+            kind = find_kind(stage.get("kind")) if isinstance(stage, dict) else None
             if isinstance(stage, dict) and kind is not None:
                 known = {key: item for key, item in shared.items() if key in kind.model_fields}
                 stages = {**stages, name: merge(known, stage)}
@@ -126,7 +115,8 @@ def load_smoke(file: Path, overrides: Sequence[str], folder: Path) -> Loaded[Pip
     given = load_pipeline(file, overrides)
     table = to_table(given.config)
     by_flag = {key for key, source in given.origin.items() if source == "cli"}
-    loaded = load_settings(PipelineConfig, None, [], defaults=shrink(table, folder, by_flag))
+    small = {**table, "stages": shrink(given.config.stages, folder, by_flag)}
+    loaded = load_settings(PipelineConfig, None, [], defaults=small)
     before = flatten(table)
     after = flatten(to_table(loaded.config))
     is_same = {key: key in before and before[key] == value for key, value in after.items()}
@@ -146,12 +136,20 @@ def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, StageConfig]:
 
 def load_file(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig | StageConfig]:
     """Read a file of any kind."""
-    kind = kind_of(file)
-    if kind == "run":
+    name = kind_of(file)
+    if name == "run":
         return load_pipeline(file, overrides)
-    if kind not in KINDS:
-        raise ConfigError(f"{file} says kind = {kind!r}; known kinds are run, {', '.join(KINDS)}")
-    return load_settings(KINDS[kind], file, overrides)
+    kind = find_kind(name)
+    if kind is None:
+        raise ConfigError(f"{file} says kind = {name!r}; known kinds are run, {', '.join(KINDS)}")
+    return load_settings(kind, file, overrides)
+
+
+def find_kind(name: Json) -> type[StageConfig] | None:
+    """Find the settings of a kind by its name, or by a file of the user's and a class in it."""
+    if isinstance(name, str) and is_code_path(name):
+        return load_class(name, "kind", StageConfig)  # type: ignore[type-abstract]
+    return KINDS.get(str(name))
 
 
 def run_file(
@@ -219,7 +217,7 @@ def _run_or_skip(
         return
     clock = time.monotonic()
     # The key covers what the stage reads; the folders may be written in another way, or have moved.
-    ignore = (*ignored_settings(stage), *stage.inputs)
+    ignore = (*stage.ignored, *stage.inputs)
     origins = {key: origin.get(key, "default") for key in flatten(to_table(stage))}
     with open_run(folder, stage, origins, resume=resume or attempt.may_go_on, ignore=ignore) as run:
         began: dict[str, Json] = {"key": key, "spent": attempt.spent, "began": attempt.began}
@@ -274,7 +272,7 @@ def _prepare(folder: Path, key: StageKey) -> _Attempt | None:
 def run_stage(cfg: StageConfig, run: RunStore) -> None:
     """Run the recipe that the settings belong to; running out of memory is one sentence."""
     world = get_world()
-    recipe = partial(RECIPES[type(cfg)], cfg, run)
+    recipe = partial(cfg.run_in, run)
     world.run_on_rank_zero(lambda: check_prompt(cfg, partial(_find_maker, {})), "the prompt")
     if run.steps_before is not None and isinstance(cfg, TrainingConfig):
         say(cfg.describe_more_steps(run.steps_before))
@@ -362,7 +360,7 @@ def _check_stage_names(stages: Mapping[str, StageConfig]) -> None:
 
 
 def _find_maker(stages: Mapping[str, StageConfig], location: str) -> StageConfig | None:
-    """Find the settings of the stage or run that made a model or answers; None if there is none,
+    """Find the settings of the stage or run that made a model or responses; None if there is none,
     or if another version of whet wrote them."""
     if location.startswith("@"):
         return stages[location[1:]]
@@ -371,8 +369,9 @@ def _find_maker(stages: Mapping[str, StageConfig], location: str) -> StageConfig
         return None
     file = RunStore.view(folder).config_file
     try:
-        return load_settings(KINDS[kind_of(file)], file, []).config
-    except (ConfigError, KeyError):
+        kind = find_kind(kind_of(file))
+        return None if kind is None else load_settings(kind, file, []).config
+    except ConfigError:
         return None
 
 

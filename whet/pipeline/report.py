@@ -13,10 +13,10 @@ from whet.evals.formatting import describe_change, percent_interval
 from whet.evals.html_report import write_report
 from whet.evals.report_data import (
     NUM_SAMPLES,
-    AnswerLine,
     Curve,
     NamedEval,
     ReportData,
+    ResponseLine,
     Sample,
     StageTime,
     Unit,
@@ -25,7 +25,8 @@ from whet.evals.report_data import (
 from whet.evals.stats import Estimate, paired_difference
 from whet.evals.summary import EvalSummary, pass_rates
 from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
-from whet.recipes.training import EXACTNESS_EVENT, StageConfig, TrainingConfig
+from whet.recipes.stage import StageConfig, TrainingConfig
+from whet.recipes.training import EXACTNESS_EVENT
 from whet.rollout.collect import group_rollouts
 from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
@@ -34,22 +35,19 @@ from whet.tasks.task_config import build_task
 from whet.track.metrics import TIMES
 from whet.types import Group, Json, Rollout
 
-CURVES: tuple[tuple[str, str, Unit], ...] = (
-    ("score/correct", "Solved while sampling", Unit.FRACTION),
-    ("validation/pass@1", "Solved on dev problems", Unit.FRACTION),
-    ("reward/mean", "Reward", Unit.NUMBER),
-    ("loss", "Loss", Unit.NUMBER),
-    ("length/mean", "Answer length", Unit.TOKENS),
-    ("length/unfinished", "Answers cut at the limit", Unit.FRACTION),
-    ("policy/entropy", "Entropy", Unit.NUMBER),
-    ("policy/kl", "KL to the start", Unit.NUMBER),
-    ("policy/clip_fraction", "Clipped tokens", Unit.FRACTION),
-    ("preference/accuracy", "Pairs told apart", Unit.FRACTION),
-    ("preference/margin", "Margin of pairs", Unit.NUMBER),
-    ("distill/kl", "KL to the teacher", Unit.NUMBER),
-    ("groups/equal", "Groups of equal reward", Unit.FRACTION),
-)
-"""Metrics drawn in the report, with their names there."""
+CURVES: Mapping[str, tuple[str, Unit]] = {
+    "score/correct": ("Solved while sampling", Unit.FRACTION),
+    "validation/pass@1": ("Solved on dev problems", Unit.FRACTION),
+    "reward/mean": ("Reward", Unit.NUMBER),
+    "loss": ("Loss", Unit.NUMBER),
+    "length/mean": ("Response length", Unit.TOKENS),
+    "length/unfinished": ("Responses cut at the limit", Unit.FRACTION),
+    "policy/entropy": ("Entropy", Unit.NUMBER),
+    "policy/kl": ("KL to the start", Unit.NUMBER),
+    "policy/clip_fraction": ("Clipped tokens", Unit.FRACTION),
+    "groups/equal": ("Groups of equal reward", Unit.FRACTION),
+}
+"""Metrics drawn in the report, with their names there; each kind adds its own."""
 
 
 def write_results(
@@ -62,13 +60,13 @@ def write_results(
 ) -> None:
     """Gather the results of the stages into summary.json and report.html."""
     runs = {name: RunStore.view(path) for name, path in folders.items()}
-    evals = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
+    evals = _list_evals(stages)
     seconds = {name: _seconds(path) for name, path in folders.items()}
     rows = [_row(title, folders[name]) for name, title in _eval_names(evals).items()]
     summary: dict[str, Json] = {"seed": seed, "stages": list(rows), "seconds": dict(seconds)}
     pipeline = RunStore(folder, lock=None)
     write_json(pipeline.summary_file, summary)
-    write_report(_report(seed, evals, runs, seconds, folder, settings), pipeline.report_file)
+    write_report(_report(seed, stages, runs, seconds, folder, settings), pipeline.report_file)
 
 
 def describe_results(
@@ -76,7 +74,7 @@ def describe_results(
 ) -> str:
     """Print the result, its files, and how to ask and export the trained model."""
     lines = ["", "[bold]What was learned[/]"]
-    evals = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
+    evals = _list_evals(stages)
     for name, title in _eval_names(evals).items():
         sampled, greedy = (summary.pass_at[1] for summary in _summaries(folders[name]))
         when = "after " if (evals[name].model.path or "").startswith("@") else ""
@@ -128,23 +126,28 @@ def _row(name: str, folder: Path) -> dict[str, Json]:
     }
 
 
+def _list_evals(stages: Mapping[str, StageConfig]) -> dict[str, EvalConfig]:
+    return {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
+
+
 def _report(
     seed: int,
-    stages: Mapping[str, EvalConfig],
+    stages: Mapping[str, StageConfig],
     runs: Mapping[str, RunStore],
     seconds: Mapping[str, float],
     folder: Path,
     settings: str,
 ) -> ReportData:
     evals = []
-    answers = {}
-    for name, title in _eval_names(stages).items():
+    responses = {}
+    measured = _list_evals(stages)
+    for name, title in _eval_names(measured).items():
         sampled, greedy = _summaries(runs[name].folder)
         evals.append(NamedEval(name=title, summary=sampled, is_greedy=False))
         evals.append(NamedEval(name=title, summary=greedy, is_greedy=True))
-        answers[name] = group_rollouts(runs[name].rollouts("eval", SAMPLED))
-    named = dict(zip(answers, evals[::2], strict=True))
-    rates = {name: pass_rates(groups) for name, groups in answers.items()}
+        responses[name] = group_rollouts(runs[name].rollouts("eval", SAMPLED))
+    named = dict(zip(responses, evals[::2], strict=True))
+    rates = {name: pass_rates(groups) for name, groups in responses.items()}
     benchmarks = _benchmarks(rates)
     gains = [
         paired_difference(rates[names[0]], rates[names[-1]]) if len(names) > 1 else None
@@ -159,14 +162,16 @@ def _report(
         ),
         difference=gains[0] if len(gains) == 1 else None,
         evals=tuple(evals),
-        curves=tuple(curve for name, run in runs.items() for curve in _curves(name, run)),
+        curves=tuple(
+            curve for name, run in runs.items() for curve in _curves(name, stages[name], run)
+        ),
         samples=tuple(
             sample
             for names in benchmarks
             for sample in _samples(
-                stages[names[-1]],
-                answers[names[0]] if len(names) > 1 else [],
-                answers[names[-1]],
+                measured[names[-1]],
+                responses[names[0]] if len(names) > 1 else [],
+                responses[names[-1]],
                 count,
             )
         ),
@@ -204,24 +209,24 @@ def _samples(
 ) -> tuple[Sample, ...]:
     task = build_task(stage.task)
 
-    def notes(rollout: Rollout) -> list[AnswerLine]:
+    def notes(rollout: Rollout) -> list[ResponseLine]:
         with explain_user_errors(task):
             return [
-                AnswerLine(text=note.line, ok=note.ok, note=note.note)
+                ResponseLine(text=note.line, ok=note.ok, note=note.note)
                 for note in task.notes(rollout.problem, rollout.text)
             ]
 
     return pick_samples(before, after, notes, count=count)
 
 
-def _curves(stage: str, run: RunStore) -> list[Curve]:
+def _curves(name: str, stage: StageConfig, run: RunStore) -> list[Curve]:
     rows = run.metrics()
     curves = []
-    for key, name, unit in CURVES:
+    for key, (title, unit) in {**CURVES, **stage.curves}.items():
         points = [(row["step"], row[key]) for row in rows if key in row]
         if len(points) > 1:
             steps, values = zip(*points, strict=True)
-            curves.append(Curve(name=name, stage=stage, steps=steps, values=values, unit=unit))
+            curves.append(Curve(name=title, stage=name, steps=steps, values=values, unit=unit))
     return curves
 
 

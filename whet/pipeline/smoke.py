@@ -21,67 +21,45 @@ from whet.models.save import save_model
 from whet.models.sizes import new_config
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.models.transformer import Transformer, init_weights
-from whet.recipes.dpo import DPOConfig
+from whet.recipes.stage import StageConfig
 from whet.recipes.teach import TeachConfig, write_groups
-from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.rollouts import write_rollouts
 from whet.tasks.base import Task, list_problems
 from whet.tasks.generated import Generator
 from whet.tasks.task_config import build_task
 from whet.tasks.warmup.arithmetic import Arithmetic
-from whet.toml import Table, flatten, with_value
-from whet.types import NUM_LEVELS, SPLITS, Group, Json, Problem, Split, content_id, read_integer
+from whet.toml import Table, flatten, look_up, with_value
+from whet.types import NUM_LEVELS, SPLITS, Group, Json, Problem, Split, content_id
 
-CAPS: Mapping[str, int] = {
+LIMITS: Mapping[str, int] = {
     "steps": 3,
-    "warmup": 1,
-    "generator_turns": 1,
-    "verifier_turns": 1,
     "batch_size": 4,
     "problems_per_step": 2,
     "group_size": 3,
-    "verifier_group_size": 2,
-    "judgements": 1,
-    "lag": 1,
     "samples": 2,
-    "per_problem": 2,
-    "workers": 1,
-    "own.problems": 2,
-    "own.samples": 2,
     "validation.samples": 1,
-    "dynamic_sampling.first_samples": 2,
-    "dynamic_sampling.max_extra_problems": 2,
     "algo.num_minibatches": 2,
-    "critic.warmup_steps": 1,
     "sampling.max_tokens": 16,
-    "verifier_sampling.max_tokens": 16,
     "train.warmup_steps": 1,
-    "verifier_train.warmup_steps": 1,
     "engine.max_num_seqs": 8,
-    "verifier_engine.max_num_seqs": 8,
     "model.lora.rank": 2,
 }
-"""Upper limits of settings in a smoke run."""
+"""Upper limits of settings that kinds share; each kind adds its own, `StageConfig.smoke_limits`."""
 MUST_EXCEED: Mapping[str, Sequence[str]] = {
     "steps": ("warmup", "critic.warmup_steps"),
     "group_size": ("dynamic_sampling.first_samples",),
 }
 """Settings that must be larger than others, which a flag may have set."""
 RANDOM: Table = {"kind": "random"}
-"""Joins every reward: answers of random weights are all wrong, and equal siblings have no
+"""Joins every reward: responses of random weights are all wrong, and equal siblings have no
 gradient."""
 REPLACED: Mapping[str, Json] = {
     "grading.workers": 0,
     "verify.layout": "lines",  # random weights write no tags
     "engine.max_model_len": None,
-    "verifier_engine.max_model_len": None,
 }
 """Settings that are replaced in a smoke run."""
-ASKED: Mapping[str, Json] = {"teacher": {"kind": "task", "bare": True}, "workers": 1}
-"""In place of a teacher that is asked: random weights would answer nothing right."""
-NUM_MADE: Mapping[Split, int] = {"sft": 24, "rl": 24, "dev": 6, "test": 6}
-"""Problems that a `make` stage writes per split; 24 random problems cover all levels."""
 NUM_PROBLEMS = 2
 """Problems of a split that stand for all of a task's; there are more where a curriculum or a mix
 needs them."""
@@ -89,21 +67,21 @@ POSITIONS = 8192
 """The longest prompts, of graphs with names, have 7,000 characters; a token is about a word or
 three characters."""
 ANSWERS = "answers.parquet"
-MODELS = ("model", "teacher", "verifier")
+SEEDS = {"model": 0, "teacher": 1, "verifier": 2}
+"""Seeds of random weights by the setting of the model: a student cannot learn from a teacher with
+the same weights."""
 ARITHMETIC = Arithmetic()
 
 
-def shrink(table: Table, folder: Path, fixed: Collection[str] = ()) -> Table:
-    """Give the settings of a pipeline in their smoke form, with stand-ins below `folder`; the
-    dotted keys in `fixed` keep their values."""
-    stages = table["stages"]
-    assert isinstance(stages, dict), "a pipeline has stages"
+def shrink(stages: Mapping[str, StageConfig], folder: Path, fixed: Collection[str] = ()) -> Table:
+    """Give the settings of stages in their smoke form, with stand-ins below `folder`; the dotted
+    keys of the pipeline in `fixed` keep their values."""
     small: Table = {}
     for name, stage in stages.items():
         prefix = f"stages.{name}."
         stage_fixed = {key.removeprefix(prefix) for key in fixed if key.startswith(prefix)}
         small[name] = _shrink_stage(stage, folder / name, stage_fixed)
-    return {**table, "stages": small}
+    return small
 
 
 def write_smoke_inputs(stages: Mapping[str, StageConfig], folder: Path) -> None:
@@ -118,7 +96,7 @@ def write_smoke_inputs(stages: Mapping[str, StageConfig], folder: Path) -> None:
         count = NUM_LEVELS if "curriculum.stages.0.min_level" in values else NUM_PROBLEMS
         splits = SPLITS if target in used else SPLITS[:1]
         rows = {split: list(_make_problems(task, split, count)) for split in splits}
-        answers = _make_answers(stage, rows["sft"])
+        answers = _make_responses(stage, rows["sft"])
         prompts = [problem.prompt for problems in rows.values() for problem in problems]
         texts = [message.content for prompt in prompts for message in prompt]
         texts += [rollout.text for group in answers for rollout in group]
@@ -128,8 +106,8 @@ def write_smoke_inputs(stages: Mapping[str, StageConfig], folder: Path) -> None:
         write_rollouts(target / ANSWERS, answers)
         for stand_in in used:
             role, _, family = stand_in.name.partition("-")
-            if role in MODELS and family:
-                _write_model(stand_in, texts, family, seed=MODELS.index(role))
+            if role in stage.models and family:
+                _write_model(stand_in, texts, family, seed=SEEDS.get(role, len(SEEDS)))
 
 
 def guess_family(model: str) -> str:
@@ -142,10 +120,9 @@ def guess_family(model: str) -> str:
     return next((family for family in FAMILIES if family in model.lower()), "qwen2")
 
 
-def _shrink_stage(stage: Json, target: Path, fixed: Collection[str]) -> Table:
+def _shrink_stage(stage: StageConfig, target: Path, fixed: Collection[str]) -> Table:
     """Shrink one stage; its stand-ins go into `target`."""
-    assert isinstance(stage, dict), "a stage is a table"
-    small = dict(stage)
+    small = to_table(stage)
     for key, value in _changes(stage, target):
         if key not in fixed:
             small = with_value(small, key, value)
@@ -158,42 +135,38 @@ def _shrink_stage(stage: Json, target: Path, fixed: Collection[str]) -> Table:
     return small
 
 
-def _changes(stage: Table, target: Path) -> Iterator[tuple[str, Json]]:
+def _changes(stage: StageConfig, target: Path) -> Iterator[tuple[str, Json]]:
     """List the dotted keys of a stage that change, with their new values."""
-    values = flatten(stage)
-    for key, cap in CAPS.items():
+    table = to_table(stage)
+    values = flatten(table)
+    for key, limit in {**LIMITS, **stage.smoke_limits}.items():
         value = values.get(key)
         if isinstance(value, int):
-            yield key, min(value, cap)
+            yield key, min(value, limit)
     for key in REPLACED.keys() & values.keys():
         yield key, REPLACED[key]
-    if values.get("teacher.kind", "task") != "task":
-        yield from ASKED.items()
-    if "prompt" in stage:  # the template of stand-ins has neither system messages nor options
+    if "prompt" in table:  # the template of stand-ins has neither system messages nor options
         yield "prompt.system", None
         yield "prompt.chat_options", {}
-    if stage["kind"] == "make":
-        for split, most in NUM_MADE.items():
-            yield f"most.{split}", min(most, read_integer(values.get(f"most.{split}", most)))
+    yield from stage.smoke_changes().items()
     if levels := [
         key for key in values if re.fullmatch(r"curriculum\.stages\.\d+\.min_level", key)
     ]:
         yield "steps", len(levels)
-    for key in ("reward", "verifier_reward"):
-        reward = stage.get(key)
-        if isinstance(reward, dict) and isinstance(terms := reward["terms"], list):
-            yield f"{key}.terms", [*terms, RANDOM]
+    for key in stage.rewards:
+        terms = look_up(table, [key, "terms"])
+        assert isinstance(terms, list), "a reward spec has terms"
+        yield f"{key}.terms", [*terms, RANDOM]
     for key, file in (("problems", ""), ("data", ANSWERS)):
         if _is_outside(values.get(key, "@")):
             yield key, str(target / file)
-    for key in MODELS:
-        path = values.get(f"{key}.path", "@")
-        if values.get(f"{key}.chat_template") == "chatml":  # their tokenizers lack its tokens
+    for key, source in stage.models.items():
+        if source.chat_template == "chatml":  # their tokenizers lack its tokens
             yield f"{key}.chat_template", "plain"
-        if isinstance(values.get(f"{key}.new"), str):
+        if source.new is not None:
             yield f"{key}.new", "tiny"
-        elif _is_outside(path):
-            yield f"{key}.path", str(target / f"{key}-{guess_family(str(path))}")
+        elif _is_outside(source.path):
+            yield f"{key}.path", str(target / f"{key}-{guess_family(str(source.path))}")
 
 
 def _is_outside(location: Json) -> bool:
@@ -225,10 +198,11 @@ def _make_sum(seed: int, level: float) -> Problem:
     return replace(made, id=content_id("math", made.prompt[-1].content), task="math", payload={})
 
 
-def _make_answers(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
-    """Write worked answers; for DPO also answers to the next problem, as wrong ones."""
+def _make_responses(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
+    """Write worked answers; where responses are compared, also those to the next problem, which are
+    wrong."""
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
-    if not isinstance(stage, DPOConfig):
+    if not stage.compares_responses:
         return right
     task = build_task(stage.task)
     mixed = []
@@ -241,10 +215,7 @@ def _make_answers(stage: StageConfig, problems: Sequence[Problem]) -> list[Group
 
 
 def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> None:
-    """Write a tiny model of random weights, with a tokenizer that knows the texts.
-
-    Seeds differ by role: a student cannot learn from a teacher with the same weights.
-    """
+    """Write a tiny model of random weights, with a tokenizer that knows the texts."""
     source = ModelSource(new="tiny", positions=POSITIONS, max_pieces=4096)
     patterns = (r"\s?\S+", r"\s?\S{1,3}")
     pieces = [p for text in texts for pattern in patterns for p in re.findall(pattern, text)]

@@ -3,21 +3,17 @@ settings, and one prompt for teacher, SFT, RL and evaluation."""
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from whet.config import to_table
 from whet.errors import ConfigError
-from whet.recipes.make import MakeConfig
-from whet.recipes.teachers import TRANSPORT
-from whet.recipes.training import StageConfig, TrainingConfig
+from whet.recipes.stage import StageConfig, TrainingConfig
 from whet.store.run import RunStore
-from whet.toml import read
+from whet.toml import Table, read
 from whet.types import Json
 from whet.user_code import find_code_paths, hash_code
 
-IGNORED = ("track", "cluster", *(f"teacher.{key}" for key in TRANSPORT))
-"""Settings that may differ when a run goes on."""
 COMPARED = ("model.path", "data")
 """Inputs that were made under a prompt; a verifier and a teacher of logits read what they get."""
 MAX_SHOWN = 300
@@ -49,20 +45,20 @@ class StageKey:
 
 def _hash_stage(stage: StageConfig, keys: Mapping[str, str]) -> str:
     """Hash a stage's settings, the user's files they name, and the stages it refers to."""
-    ignored = ignored_settings(stage)
-    table = {name: item for name, item in to_table(stage).items() if name not in ignored}
-    if isinstance(teacher := table.get("teacher"), dict):
-        kept = {key: item for key, item in teacher.items() if f"teacher.{key}" not in ignored}
-        table["teacher"] = kept
+    table = _leave_out(to_table(stage), stage.ignored)
     used = {name: keys[name] for name in list_earlier_stages(stage)}
     files = {name: hash_code(name) for name in find_code_paths(table)}
     text = json.dumps([table, used, *([files] if files else [])], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def ignored_settings(stage: StageConfig) -> tuple[str, ...]:
-    """Name the settings that change no result; `make` draws nothing at random."""
-    return (*IGNORED, "seed") if isinstance(stage, MakeConfig) else IGNORED
+def _leave_out(table: Table, ignored: Sequence[str]) -> Table:
+    kept: Table = {}
+    for key, item in table.items():
+        below = [name.partition(".")[2] for name in ignored if name.startswith(f"{key}.")]
+        if key not in ignored:
+            kept[key] = _leave_out(item, below) if below and isinstance(item, dict) else item
+    return kept
 
 
 def list_earlier_stages(stage: StageConfig) -> list[str]:
@@ -71,12 +67,12 @@ def list_earlier_stages(stage: StageConfig) -> list[str]:
 
 def check_prompt(stage: StageConfig, find_maker: Callable[[str], StageConfig | None]) -> None:
     """Compare a stage's prompt with that of the stages or runs that made its model and answers."""
-    own = stage.answer_prompt
+    own = stage.response_prompt
     if own is None or own.differs:
         return
     for setting, location in stage.inputs.items():
         maker = find_maker(location) if setting in COMPARED else None
-        other = None if maker is None else maker.answer_prompt
+        other = None if maker is None else maker.response_prompt
         if other is not None and not other.is_same(own):
             ours, theirs = (prompt.describe()[:MAX_SHOWN] for prompt in (own, other))
             raise ConfigError(

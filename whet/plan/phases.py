@@ -46,7 +46,7 @@ class ModelJob:
     partner: "tuple[str, ModelJob] | None" = None
     """Its name and its job."""
     longest: int | None = None
-    """Tokens of the longest answer; `new` if left out. On one device it is not counted."""
+    """Tokens of the longest response; `new` if left out. On one device it is not counted."""
     num_minibatches: int = 1
     layout: RankLayout = ALONE
 

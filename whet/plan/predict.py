@@ -1,15 +1,13 @@
 """The predicted cost of a file on a named GPU: memory, seconds per step, hours; and changes that
 make it fit."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 
 from rich.table import Table
 
 from whet.algos.settings import AlgoConfig, resolve_algorithm
-from whet.engine.base import EngineConfig
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
 from whet.models.cost import GB, GPU, GPUS, Cost
@@ -17,14 +15,7 @@ from whet.models.load import read_shape
 from whet.models.sizes import ModelSize, new_config
 from whet.models.source import ModelSource
 from whet.plan.phases import ModelJob, cache_bytes, phases, suggest_change
-from whet.recipes.distill import DistillConfig
-from whet.recipes.dpo import DPOConfig
-from whet.recipes.evaluate import EvalConfig
-from whet.recipes.rl import RLConfig
-from whet.recipes.sft import SFTConfig, predict_steps
-from whet.recipes.tango import Side, TangoConfig, num_steps
-from whet.recipes.training import ModelStageConfig, StageConfig
-from whet.recipes.verifications import VerificationsConfig
+from whet.recipes.stage import ModelStageConfig, ModelWork, StageConfig
 from whet.track.progress import printer
 from whet.train.optim import TrainConfig
 
@@ -112,108 +103,44 @@ def print_sentences(sentences: Iterable[str]) -> None:
 
 
 def list_jobs(stages: Stages, prompt: int, tokens: int | None) -> list[tuple[str, ModelJob]]:
-    """List the jobs of all stages, each with its stage's name.
-
-    SFT for epochs of answers that are not there yet takes 0 steps.
-    """
-    planned = [(name, job) for name in stages for job in jobs(name, stages, prompt, tokens)]
-    steps = {
-        name: predict_steps(stage) or 0
-        for name, stage in stages.items()
-        if isinstance(stage, SFTConfig)
-    }
-    return [(name, replace(job, steps=steps.get(name, job.steps))) for name, job in planned]
+    """List the jobs of all stages, each with its stage's name."""
+    return [(name, job) for name in stages for job in jobs(name, stages, prompt, tokens)]
 
 
-def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator[ModelJob]:
-    """List the jobs of a stage's models in each of its steps."""
-    stage = stages[name]
-    if not isinstance(stage, ModelStageConfig):
-        return
-    longest = stage.sampling.max_tokens
-    new = tokens or longest
-    job = partial(_job, stages, stage.model, prompt=prompt, new=new, longest=longest)
-    if isinstance(stage, EvalConfig | VerificationsConfig):
-        yield job(None, stage.engine, groups=EVAL_PROBLEMS, samples=stage.samples, steps=1)
-    elif isinstance(stage, SFTConfig | DPOConfig):
-        groups = stage.batch_size if isinstance(stage, SFTConfig) else 2 * stage.batch_size
-        yield job(stage.train, None, groups=groups, steps=stage.steps)
-    elif isinstance(stage, DistillConfig | RLConfig):
-        samples = stage.group_size if isinstance(stage, RLConfig) else stage.samples
-        groups = stage.problems_per_step
-        policy = job(stage.train, stage.engine, groups=groups, samples=samples, steps=stage.steps)
-        if isinstance(stage, RLConfig):
-            yield _add_companions(policy, stage.algo)
-        else:
-            teacher = _cost(stage.teacher, stages, stage.train)
-            size = float(teacher.width * teacher.parameters)
-            yield replace(policy, frozen_model=teacher, frozen_model_bytes=size)
-    elif isinstance(stage, TangoConfig):
-        yield from _sides(stage, stages, prompt, new, tokens or stage.verifier_sampling.max_tokens)
+def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> list[ModelJob]:
+    """List the jobs of a stage's models in each of its steps; two models both stay on the card."""
+    works = stages[name].list_work()
+    planned = []
+    for work in works:
+        read = (tokens or works[0].sampling.max_tokens) if work.reads_responses else 0
+        planned.append(_job(stages, work, prompt=prompt + read, tokens=tokens))
+    if len(planned) != 2:
+        return planned
+    names = [work.name for work in works]
+    return [replace(planned[i], partner=(names[1 - i], planned[1 - i])) for i in (0, 1)]
 
 
-def _sides(
-    stage: TangoConfig, stages: Stages, prompt: int, new: int, words: int
-) -> Iterator[ModelJob]:
-    """Plan for both models, which stay on the card in every turn; a verifier reads a solution and
-    writes about it."""
-    solve = _job(
-        stages,
-        stage.model,
-        stage.train,
-        stage.engine,
-        groups=stage.problems_per_step,
-        samples=stage.group_size,
-        prompt=prompt,
-        new=new,
-        longest=stage.sampling.max_tokens,
-        steps=num_steps(stage, Side.GENERATOR, stage.steps),
-    )
-    verify = _job(
-        stages,
-        stage.verifier,
-        stage.verifier_train,
-        stage.verifier_engine,
-        groups=stage.problems_per_step,
-        samples=stage.verifier_group_size,
-        prompt=prompt + new,
-        new=words,
-        longest=stage.verifier_sampling.max_tokens,
-        steps=num_steps(stage, Side.VERIFIER, stage.steps),
-    )
-    solve = _add_companions(solve, stage.algo)
-    verify = _add_companions(verify, stage.verifier_algo)
-    yield replace(solve, partner=("verifier", verify))
-    yield replace(verify, partner=("generator", solve))
-
-
-def _job(
-    stages: Stages,
-    source: ModelSource,
-    train: TrainConfig | None,
-    engine: EngineConfig | None,
-    *,
-    groups: int,
-    samples: int = 1,
-    prompt: int,
-    new: int,
-    longest: int,
-    steps: int,
-) -> ModelJob:
-    cost = _cost(source, stages, train)
-    lora = source.lora if train is not None else None
-    return ModelJob(
+def _job(stages: Stages, work: ModelWork, *, prompt: int, tokens: int | None) -> ModelJob:
+    cost = _cost(work.source, stages, work.train)
+    lora = work.source.lora if work.train is not None else None
+    problems = EVAL_PROBLEMS if work.problems is None else work.problems
+    job = ModelJob(
         cost=cost,
-        train=train,
-        engine=engine,
-        sequences=groups * samples,
-        samples=samples,
+        train=work.train,
+        engine=work.engine,
+        sequences=problems * work.samples,
+        samples=work.samples,
         prompt=prompt,
-        new=new,
-        longest=longest,
-        steps=steps,
+        new=tokens or work.sampling.max_tokens,
+        longest=work.sampling.max_tokens,
+        steps=work.steps,
         trained=None if lora is None else cost.adapters(lora.rank, lora.targets),
     )
+    if work.teacher is not None:
+        teacher = _cost(work.teacher, stages, work.train)
+        size = float(teacher.width * teacher.parameters)
+        job = replace(job, frozen_model=teacher, frozen_model_bytes=size)
+    return job if work.algo is None else _add_companions(job, work.algo)
 
 
 def _add_companions(job: ModelJob, algo: AlgoConfig) -> ModelJob:

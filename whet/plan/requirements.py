@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -17,18 +17,14 @@ from huggingface_hub.errors import (
     OfflineModeIsEnabled,
 )
 
-from whet.algos.settings import AlgoConfig, resolve_algorithm
+from whet.algos.settings import resolve_algorithm
 from whet.errors import DataError
 from whet.models.cost import GB, GPUS, Cost, state_bytes
 from whet.models.load import CONFIG, DOWNLOADED, HUB_ID, read_shape
 from whet.models.load import resolve as resolve_model
-from whet.models.source import ModelSource, torch_device
-from whet.recipes.distill import DistillConfig
-from whet.recipes.rl import RLConfig
-from whet.recipes.tango import TangoConfig
-from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig
+from whet.models.source import torch_device
+from whet.recipes.stage import ModelStageConfig, StageConfig
 from whet.store.run import model_folder
-from whet.train.optim import TrainConfig
 
 CARD = "h100"
 """The card in which missing memory is counted."""
@@ -59,7 +55,10 @@ def _bytes(stages: Stages, stage: StageConfig, width: int, ranks: int) -> float:
     rest, with gradients of one at a time; a model of unknown size counts nothing."""
     total = 0.0
     gradients = 0.0
-    for source, train, algo in _models(stage):
+    works = stage.list_work()
+    held_models = [(work.source, work.train, work.algo) for work in works]
+    held_models += [(work.teacher, None, None) for work in works if work.teacher is not None]
+    for source, train, algo in held_models:
         origin = _origin(stages, source.path)
         count = num_parameters(str(model_folder(origin))) or 0.0 if origin else 0.0
         is_trained = train is not None and source.lora is None
@@ -74,21 +73,6 @@ def _bytes(stages: Stages, stage: StageConfig, width: int, ranks: int) -> float:
         total += held["weights"] + shared / ranks
         gradients = max(gradients, 4 * count * is_trained)
     return total + gradients / ranks
-
-
-def _models(
-    stage: StageConfig,
-) -> Iterator[tuple[ModelSource, TrainConfig | None, AlgoConfig | None]]:
-    """List the models of a stage, with how each is trained and by which algorithm, if it is."""
-    if isinstance(stage, TrainingConfig):
-        algo = stage.algo if isinstance(stage, RLConfig | TangoConfig) else None
-        yield stage.model, stage.train, algo
-    elif isinstance(stage, ModelStageConfig):
-        yield stage.model, None, None
-    if isinstance(stage, TangoConfig):
-        yield stage.verifier, stage.verifier_train, stage.verifier_algo
-    if isinstance(stage, DistillConfig):
-        yield stage.teacher, None, None
 
 
 def _origin(stages: Stages, path: str | None) -> str | None:

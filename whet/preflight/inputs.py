@@ -1,5 +1,5 @@
-"""What a stage reads, as far as it is there before the first stage runs: its problems, its answers
-to imitate, and the tokenizer of its model.
+"""What a stage reads, as far as it is there before the first stage runs: its problems, its
+responses to imitate, and the tokenizer of its model.
 
 `@stage` is followed to where it begins: a model to the one that an earlier stage starts from,
 problems to the task of the `make` stage that will list them.
@@ -14,15 +14,7 @@ from whet.config import to_toml
 from whet.data.problems import load_split, problem_file
 from whet.errors import ConfigError, DataError
 from whet.models.source import ModelSource, read_tokenizer
-from whet.recipes.distill import DistillConfig
-from whet.recipes.dpo import DPOConfig
-from whet.recipes.evaluate import EvalConfig
-from whet.recipes.make import MakeConfig
-from whet.recipes.rl import RLConfig
-from whet.recipes.tango import TangoConfig
-from whet.recipes.teach import TeachConfig
-from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig
-from whet.recipes.verifications import VerificationsConfig
+from whet.recipes.stage import ModelStageConfig, StageConfig
 from whet.store.files import stream_rows
 from whet.tasks.base import Task, keep_solvable, list_problems
 from whet.tasks.task_config import build_task
@@ -91,10 +83,7 @@ class InputReader:
         if key not in self._rows:
             self._rows[key] = self._take(_list_sources(task, folder, split))
         rows = self._rows[key]
-        asks_all = isinstance(stage, EvalConfig) or (
-            isinstance(stage, TeachConfig) and stage.unsolvable
-        )
-        kept = rows.problems if asks_all else keep_solvable(rows.problems)
+        kept = rows.problems if stage.asks_unsolvable else keep_solvable(rows.problems)
         return SplitRows(problems=kept, is_whole=rows.is_whole)
 
     def read_model(self, origin: ModelSource, prompt: PromptConfig) -> ModelText | None:
@@ -110,11 +99,11 @@ class InputReader:
             )
         return self._models[key]
 
-    def _find_maker(self, stage: StageConfig) -> MakeConfig | None:
+    def _find_maker(self, stage: StageConfig) -> StageConfig | None:
         """Find the earlier stage that will list the problems of a stage."""
         folder = stage.inputs.get("problems", "")
         maker = self.stages.get(folder[1:]) if folder.startswith("@") else None
-        return maker if isinstance(maker, MakeConfig) else None
+        return maker if maker is not None and maker.lists_problems else None
 
     def _take(self, sources: Sequence[Iterator[Problem]]) -> SplitRows:
         """Read rows until there are enough, or time is up; a few are read in any case."""
@@ -130,31 +119,6 @@ class InputReader:
                     break
             parts.append(part)
         return SplitRows(problems=[row for part in parts for row in part], is_whole=is_whole)
-
-
-def list_splits(stage: StageConfig) -> list[Split]:
-    """List the splits that a stage reads, the one it works on first."""
-    splits: list[Split] = []
-    if isinstance(stage, RLConfig | DistillConfig | TangoConfig):
-        splits.append("rl")
-    elif isinstance(stage, TeachConfig | EvalConfig | VerificationsConfig):
-        splits.append(stage.split)
-    elif isinstance(stage, DPOConfig) and stage.data is None:
-        splits.append(stage.own.split)
-    if isinstance(stage, TrainingConfig) and _has_split(stage, stage.validation.split):
-        splits.append(stage.validation.split)
-    return splits
-
-
-def _has_split(stage: TrainingConfig, split: Split) -> bool:
-    """Whether there are problems to validate on; without a file, a run holds some out or none."""
-    folder = stage.problems
-    return folder is None or folder.startswith("@") or problem_file(Path(folder), split).is_file()
-
-
-def list_models(stage: StageConfig) -> dict[str, ModelSource]:
-    """List the models of a stage by their settings."""
-    return {key: item for key, item in stage if isinstance(item, ModelSource)}
 
 
 def follow_model(stages: Stages, source: ModelSource) -> ModelSource:

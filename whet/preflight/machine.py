@@ -14,11 +14,8 @@ from whet.plan.phases import cache_bytes, phases, suggest_change
 from whet.plan.predict import jobs
 from whet.plan.requirements import device_bytes, find_missing_memory, num_parameters
 from whet.preflight.findings import Findings, Level
-from whet.preflight.inputs import Stages, follow_model, list_models
-from whet.recipes.distill import DistillConfig
-from whet.recipes.rl import RLConfig
-from whet.recipes.tango import TangoConfig
-from whet.recipes.training import StageConfig, TrainingConfig
+from whet.preflight.inputs import Stages, follow_model
+from whet.recipes.stage import OnPolicyConfig, StageConfig, TrainingConfig
 from whet.store.run import model_folder
 
 TYPICAL_PROMPT = 256
@@ -98,7 +95,7 @@ def checkpoint_bytes(stages: Stages, stage: TrainingConfig) -> float:
     that is being written. A model of unknown size counts nothing."""
     width = 4 if torch_device().type == "cpu" or stage.train.dtype == "float32" else 2
     total = 0.0
-    for key, source in list_models(stage).items():
+    for key, source in stage.models.items():
         if key == "teacher":
             continue
         origin = follow_model(stages, source)
@@ -113,11 +110,8 @@ def checkpoint_bytes(stages: Stages, stage: TrainingConfig) -> float:
 
 
 def rollout_bytes(stage: StageConfig) -> float:
-    """Count the bytes of the rollouts of a run whose answers all reach the limit."""
-    if isinstance(stage, RLConfig | TangoConfig):
-        answers = stage.steps * stage.problems_per_step * stage.group_size
-    elif isinstance(stage, DistillConfig):
-        answers = stage.steps * stage.problems_per_step * stage.samples
-    else:
+    """Count the bytes of the rollouts of a run whose responses all reach the limit."""
+    if not isinstance(stage, OnPolicyConfig):
         return 0.0
-    return BYTES_PER_TOKEN * answers * stage.sampling.max_tokens
+    responses = stage.steps * stage.problems_per_step * stage.responses_per_problem
+    return BYTES_PER_TOKEN * responses * stage.sampling.max_tokens

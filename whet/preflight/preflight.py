@@ -34,35 +34,27 @@ from whet.preflight.inputs import (
     SplitRows,
     Stages,
     follow_model,
-    list_models,
-    list_splits,
 )
 from whet.preflight.machine import check_disk, check_memory
-from whet.recipes.distill import DistillConfig
-from whet.recipes.dpo import DPOConfig
-from whet.recipes.evaluate import EvalConfig
-from whet.recipes.rl import RLConfig
-from whet.recipes.sft import SFTConfig, keep_right
-from whet.recipes.tango import TangoConfig
-from whet.recipes.teach import TeachConfig
-from whet.recipes.teachers import ServerTeacher, check_server
-from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig
+from whet.recipes.stage import ModelStageConfig, OnPolicyConfig, StageConfig, TrainingConfig
 from whet.rewards.shaping import UserTerm
+from whet.rewards.spec import RewardSpec
+from whet.serving.client import Client, EndpointConfig, check_reachable
+from whet.serving.http import HttpError
 from whet.store.run import RunStore, model_folder
-from whet.tasks.base import is_builtin
-from whet.tasks.verify import Verify
+from whet.tasks.base import Task, is_builtin
 from whet.text.chat import NO_PROMPT, PROBE, ChatFormat, PromptConfig
 from whet.track.progress import say
 from whet.train.policy import build_learners
-from whet.types import Message, Problem, Score, Split
+from whet.types import Message, Problem, Split
 from whet.world import get_world
 
 NUM_NAMED = 3
 """Problems with a long prompt that are named."""
 NUM_RENDERED = 8
-"""Answers to imitate that are tried on the chat template."""
+"""Responses to imitate that are tried on the chat template."""
 MAX_READ = 50_000_000
-"""Bytes of a file of answers that the fast preflight still reads."""
+"""Bytes of a file of responses that the fast preflight still reads."""
 
 
 SERVER_TIMEOUT = 5.0
@@ -124,18 +116,18 @@ class StageCheck:
     def run(self) -> None:
         stage = self.stage
         model = None
-        for key, source in list_models(stage).items():
+        for key, source in stage.models.items():
             text = self._check_model(key, source)
             model = text if key == "model" else model
         with self.findings.catch(self.name, "settings"):
             check_libraries(stage)
-        if isinstance(stage, TeachConfig) and isinstance(stage.teacher, ServerTeacher):
-            self._check_server(stage.teacher)
+        for key, server in stage.servers.items():
+            self._check_server(key, server)
         rows = self._read_rows()
         self._check_rows(rows)
-        if isinstance(stage, SFTConfig | DPOConfig) and stage.data is not None:
+        if (data := stage.inputs.get("data")) is not None:
             with self.findings.catch(self.name, "data"):
-                self._check_answers(stage, stage.data, model)
+                self._check_responses(data, model)
         if model is not None:
             for split, split_rows in rows.items():
                 with self.findings.catch(self.name, "prompts"):
@@ -151,9 +143,7 @@ class StageCheck:
 
     @property
     def _prompt(self) -> PromptConfig:
-        if isinstance(self.stage, ModelStageConfig | TeachConfig):
-            return self.stage.prompt
-        return NO_PROMPT
+        return self.stage.prompt if isinstance(self.stage, ModelStageConfig) else NO_PROMPT
 
     def _check_model(self, key: str, source: ModelSource) -> ModelText | None:
         """Read a model's tokenizer, and try its chat template."""
@@ -177,26 +167,26 @@ class StageCheck:
                 )
         return text
 
-    def _check_server(self, teacher: ServerTeacher) -> None:
-        """Look whether a teacher's server is there; it may also be started later."""
-        hurried = teacher.model_copy(update={"timeout": min(teacher.timeout, SERVER_TIMEOUT)})
+    def _check_server(self, key: str, server: EndpointConfig) -> None:
+        """Look whether a server is there; it may also be started later."""
+        hurried = server.model_copy(update={"timeout": min(server.timeout, SERVER_TIMEOUT)})
         try:
-            check_server(hurried)
-        except ConfigError as error:
-            self._note("model", f"{error}; this stage stops without it")
+            check_reachable(Client(hurried))
+        except HttpError as error:
+            words = f"{key}.url = {server.url!r} cannot be reached: {error}"
+            self._note("model", f"{words}; this stage stops without it")
         else:
-            self._pass("model", f"teacher: a server replies at {teacher.url}")
+            self._pass("model", f"{key}: a server replies at {server.url}")
 
     def _read_rows(self) -> dict[Split, SplitRows]:
         """Read the splits of the stage, as far as they are there and of its task."""
         rows: dict[Split, SplitRows] = {}
-        for split in list_splits(self.stage):
+        for split in self.stage.splits:
             with self.findings.catch(self.name, "data"):
                 split_rows = self.reader.read_split(self.stage, split)
                 if split_rows is not None:
-                    if not isinstance(self.stage, TeachConfig):  # it asks its task by itself
-                        task = self.reader.open_task(self.stage)
-                        check_tasks(task, split_rows.problems, f"the split {split}")
+                    task = self.reader.open_task(self.stage)
+                    check_tasks(task, split_rows.problems, f"the split {split}")
                     rows[split] = split_rows
         return rows
 
@@ -214,10 +204,8 @@ class StageCheck:
                         self.reader.open_task(stage), self.reader.find_folder(stage), split
                     )
 
-    def _check_answers(
-        self, stage: SFTConfig | DPOConfig, location: str, model: ModelText | None
-    ) -> None:
-        """Read the answers of a file or run folder, and encode the first of them."""
+    def _check_responses(self, location: str, model: ModelText | None) -> None:
+        """Read the responses of a file or run folder, and encode the first of them."""
         if location.startswith("@"):
             return
         path = Path(location)
@@ -225,30 +213,32 @@ class StageCheck:
         if not self.reader.is_thorough and sum(file.stat().st_size for file in files) > MAX_READ:
             self._pass("data", f"data: {len(files):,} files, not read before the run")
             return
-        rollouts = read_data(location)
-        if isinstance(stage, SFTConfig):
-            rollouts, _, _ = keep_right(stage, rollouts)
+        rollouts = self.stage.select_responses(read_data(location))
         if model is not None:
-            context = _context(stage, model)
+            context = self._context(model)
             some = rollouts if self.reader.is_thorough else rollouts[:NUM_RENDERED]
             view = make_sft_examples(some[:2000], model.chat, context)
             if view.num_too_long:
                 self._note(
                     "data",
-                    f"{view.num_too_long:,} of {len(some):,} answers are longer than the context "
+                    f"{view.num_too_long:,} of {len(some):,} responses are longer than the context "
                     f"of {context:,} tokens, and are left out: raise engine.max_model_len to keep "
                     "them",
                 )
-        self._pass("data", f"data: {len(rollouts):,} answers")
+        self._pass("data", f"data: {len(rollouts):,} responses")
+
+    def _context(self, model: ModelText) -> int:
+        assert isinstance(self.stage, ModelStageConfig), "only such stages have a model"
+        return min(self.stage.engine.max_model_len or model.positions, model.positions)
 
     def _check_prompts(self, split: str, rows: SplitRows, model: ModelText) -> None:
-        """Render the prompts, and compare their lengths with the context and the answers."""
+        """Render the prompts, and compare their lengths with the context and the responses."""
         stage = self.stage
         assert isinstance(stage, ModelStageConfig), "only such stages have a model"
         lengths = [(_count_tokens(problem, model), problem) for problem in rows.problems]
         if not lengths:
             return
-        context = _context(stage, model)
+        context = self._context(model)
         longest = max(length for length, _ in lengths)
         limit = stage.sampling.max_tokens
         long = [
@@ -273,7 +263,7 @@ class StageCheck:
                 f"{tight:,} {of} leave less than sampling.max_tokens = {limit:,} tokens for an "
                 f"answer in a context of {context:,}: lower it, or raise engine.max_model_len",
             )
-        if isinstance(stage, RLConfig | DistillConfig | TangoConfig) and split == "rl":
+        if isinstance(stage, OnPolicyConfig) and split == "rl":
             fitting = max(length for length, _ in lengths if length < context)
             _check_micro_batch_tokens(stage, min(fitting + limit, context))
         self._pass("prompts", f"split {split}: at most {longest:,} tokens in {rows}")
@@ -293,22 +283,17 @@ class StageCheck:
         if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
             limits = GradingConfig(workers=0)  # of its own problems and answers, nothing takes long
         graded, num_gold = grade_rows(task, chosen, limits)
-        is_rewarded = isinstance(stage, RLConfig | TangoConfig)
         if fault := find_fault(task, graded):
-            level = Level.WRONG if is_rewarded or isinstance(stage, EvalConfig) else Level.NOTE
+            level = Level.WRONG if stage.needs_verdicts else Level.NOTE
             self.findings.add(self.name, "grader", level, fault)
         else:
             gold = f"{num_gold} references are right" if num_gold else "the task has no references"
             self._pass("grader", f"{len(graded)} texts graded; {gold}")
-        if isinstance(stage, RLConfig | TangoConfig):
+        for key, (spec, judge) in stage.rewards.items():
             with self.findings.catch(self.name, "reward"):
-                check_reward(stage.reward, graded)
-                self._pass("reward", _describe_reward(graded, stage))
-        if isinstance(stage, TangoConfig):
-            with self.findings.catch(self.name, "reward"):
-                check_reward(
-                    stage.verifier_reward, [_verify_garbage(stage, chosen[0])], "verifier_reward"
-                )
+                check_reward(spec, graded if judge is None else _judge(judge, chosen[0]), key)
+                if judge is None:
+                    self._pass("reward", _describe_reward(graded, spec))
 
 
 def check_libraries(stage: StageConfig) -> None:
@@ -331,16 +316,15 @@ def _check_place(key: str, path: str | None) -> None:
         raise DataError(f"{key}.path = {path!r} {reason}")
 
 
-def _describe_reward(graded: Graded, stage: RLConfig | TangoConfig) -> str:
+def _describe_reward(graded: Graded, spec: RewardSpec) -> str:
     scored = ", ".join(sorted(graded[0][2].parts))
-    parts = [f"{', '.join(stage.reward.weights)} of {scored}"] if stage.reward.weights else []
-    terms = [term.path if isinstance(term, UserTerm) else term.kind for term in stage.reward.terms]
+    parts = [f"{', '.join(spec.weights)} of {scored}"] if spec.weights else []
+    terms = [term.path if isinstance(term, UserTerm) else term.kind for term in spec.terms]
     return "; ".join([*parts, *([f"terms {', '.join(terms)}"] if terms else [])])
 
 
-def _verify_garbage(stage: TangoConfig, problem: Problem) -> tuple[Problem, str, Score]:
-    judge = Verify(stage.verify)
-    return replace(problem, task=judge.name), GARBAGE, judge.score(problem, GARBAGE)
+def _judge(judge: Task, problem: Problem) -> Graded:
+    return [(replace(problem, task=judge.name), GARBAGE, judge.score(problem, GARBAGE))]
 
 
 def _check_micro_batch_tokens(stage: TrainingConfig, longest: int) -> None:
@@ -352,10 +336,6 @@ def _check_micro_batch_tokens(stage: TrainingConfig, longest: int) -> None:
             f"prompt with an answer of sampling.max_tokens = {stage.sampling.max_tokens}: "
             "raise the first or lower the second"
         )
-
-
-def _context(stage: ModelStageConfig, model: ModelText) -> int:
-    return min(stage.engine.max_model_len or model.positions, model.positions)
 
 
 def _count_tokens(problem: Problem, model: ModelText) -> int:

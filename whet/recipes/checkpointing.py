@@ -30,7 +30,7 @@ from whet.world import get_world
 MAX_EMPTY_STEPS = 10
 """Steps in a row without a gradient before a run stops, since waiting longer rarely helps."""
 NUM_SHOWN = 16
-"""Answers that the table of a validation shows, always to the same problems."""
+"""Responses that the table of a validation shows, always to the same problems."""
 
 
 class SaveConfig(Config):
@@ -229,7 +229,7 @@ class CheckpointManager:
             metrics |= self.guard.watch(step, summary.pass_at[1], self.best.step, self._go_back)
         tracker.log(step, metrics)
         distance = -(-len(groups) // NUM_SHOWN) or 1
-        tracker.log_answers(step, [group[0] for group in groups[::distance]])
+        tracker.log_responses(step, [group[0] for group in groups[::distance]])
 
     def _go_back(self) -> bool:
         """Restore weights and optimisers of the best validation, and continue the schedule.
@@ -290,14 +290,16 @@ class TrainingLoop:
     manager: CheckpointManager
     clock: Clock
     tracker: Tracker
-    advance: Advance
+    advance: Advance | None
+    """Moves a bar on a terminal; elsewhere the lines of metrics say how far the run is."""
     steps: range
 
     def __iter__(self) -> Iterator[int]:
         for step in self.steps:
             self.clock.start()
             yield step
-            self.advance(1)
+            if self.advance is not None:
+                self.advance(1)
             self.manager.end_step(step + 1, self.tracker)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:

@@ -1,19 +1,21 @@
-"""On-policy distillation: the policy answers, and a teacher scores each token of the answers."""
+"""On-policy distillation: the policy answers, and a teacher scores each token of the responses."""
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import distill_objective
 from whet.data.rollout_datasets import take_batch
+from whet.evals.report_data import Unit
 from whet.models.source import ModelSource
 from whet.recipes.held_out import load_training
 from whet.recipes.rl import vary_all
+from whet.recipes.stage import NEW_MODEL, ModelWork, OnPolicyConfig
 from whet.recipes.training import (
-    NEW_MODEL,
     Session,
-    TrainingConfig,
     finish,
     open_loop,
     open_session,
@@ -37,16 +39,28 @@ COLUMNS = {
 }
 
 
-class DistillConfig(TrainingConfig):
+class DistillConfig(OnPolicyConfig):
     """Which policy learns from which teacher, on which problems."""
 
+    curves: ClassVar[Mapping[str, tuple[str, Unit]]] = {
+        "distill/kl": ("KL to the teacher", Unit.NUMBER)
+    }
+
     kind: Literal["distill"] = "distill"
-    problems_per_step: int = Field(default=32, ge=1)
-    """Problems asked in each step."""
     samples: int = Field(default=4, ge=1)
-    """Answers to each problem."""
+    """Responses to each problem."""
     teacher: ModelSource
     """A model with the same tokenizer, which is not trained."""
+
+    def run_in(self, run: RunStore) -> None:
+        distill(self, run)
+
+    @property
+    def responses_per_problem(self) -> int:
+        return self.samples
+
+    def list_work(self) -> list[ModelWork]:
+        return [replace(super().list_work()[0], teacher=self.teacher)]
 
     def without_effect(self) -> dict[str, str]:
         return {
@@ -57,7 +71,7 @@ class DistillConfig(TrainingConfig):
 
 
 def distill(cfg: DistillConfig, run: RunStore) -> None:
-    """Move a policy towards its teacher on the policy's own answers: sample, score, update."""
+    """Move a policy towards its teacher on the policy's own responses: sample, score, update."""
     session = open_session(cfg, run)
     policy, clock = session.policy, session.clock
     teacher = open_teacher(cfg.teacher, policy, cfg.train)
@@ -82,7 +96,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
 
 
 def sample(cfg: DistillConfig, session: Session, problems: list[Problem], step: int) -> list[Group]:
-    """Take and vary the problems of a step, and sample answers of the policy."""
+    """Take and vary the problems of a step, and sample responses of the policy."""
     batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
     return collect(
         session.policy.chat_engine,
@@ -96,6 +110,6 @@ def sample(cfg: DistillConfig, session: Session, problems: list[Problem], step: 
 
 
 def answer_metrics(groups: list[Group]) -> dict[str, float]:
-    """Measure answers that have no reward."""
+    """Measure responses that have no reward."""
     metrics = measure_rollouts(groups)
     return {name: metrics[name] for name in metrics if name.startswith(("score/", "length/"))}

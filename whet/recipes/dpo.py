@@ -1,6 +1,9 @@
-"""Preference learning, DPO and IPO: of two answers to a prompt, make the better one more likely."""
+"""Preference learning, DPO and IPO: of two responses to a prompt, make the better one more
+likely."""
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,12 +18,13 @@ from whet.data.rollout_datasets import (
     take_batch,
 )
 from whet.errors import DataError
+from whet.evals.report_data import Unit
 from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.held_out import leave_out_held, load_training
+from whet.recipes.stage import ModelWork, TrainingConfig
 from whet.recipes.training import (
     STEPS_PER_LINE,
     Session,
-    TrainingConfig,
     finish,
     open_loop,
     open_session,
@@ -30,7 +34,7 @@ from whet.rollout.collect import collect
 from whet.store.run import RunStore
 from whet.track.progress import console
 from whet.train.policy import add_pair_ref_logprobs, set_pair_loss_weights
-from whet.types import Rollout
+from whet.types import Rollout, Split
 
 COLUMNS = {
     "loss": "loss",
@@ -58,27 +62,34 @@ class PairsConfig(Config):
     """Most pairs per problem and rule."""
 
 
-class OwnAnswers(Config):
-    """Problems for the model's own answers, where these are compared."""
+class OwnResponses(Config):
+    """Problems for the model's own responses, where these are compared."""
 
     split: Literal["sft", "rl"] = "rl"
     """The split of the problems."""
     problems: int | None = Field(default=None, ge=1)
     """How many problems, from the start of the split; none asks all of them."""
     samples: int = Field(default=8, ge=2)
-    """Answers to each."""
+    """Responses to each."""
 
 
 class DPOConfig(TrainingConfig):
     """Which answers are compared, how, with which model, for how long."""
 
+    compares_responses = True
+    smoke_limits: ClassVar[Mapping[str, int]] = {"own.problems": 2, "own.samples": 2}
+    curves: ClassVar[Mapping[str, tuple[str, Unit]]] = {
+        "preference/accuracy": ("Pairs told apart", Unit.FRACTION),
+        "preference/margin": ("Margin of pairs", Unit.NUMBER),
+    }
+
     kind: Literal["dpo"] = "dpo"
     batch_size: int = Field(default=32, ge=1)
     """Pairs in an optimiser step."""
     data: str | None = None
-    """A rollout file, a run folder with rollouts, or `@stage` in a pipeline; none samples answers
+    """A rollout file, a run folder with rollouts, or `@stage` in a pipeline; none samples responses
     of the model first."""
-    own: OwnAnswers = OwnAnswers()
+    own: OwnResponses = OwnResponses()
     """Problems for the model to answer where `data` is none."""
     pairs: PairsConfig = PairsConfig()
     """Which answers make pairs."""
@@ -92,14 +103,24 @@ class DPOConfig(TrainingConfig):
         self.guard.refuse_without(self.validation)
         return self
 
+    def run_in(self, run: RunStore) -> None:
+        dpo(self, run)
+
+    @property
+    def splits(self) -> list[Split]:
+        return [*([self.own.split] if self.data is None else []), *super().splits]
+
+    def list_work(self) -> list[ModelWork]:
+        return [replace(super().list_work()[0], engine=None, problems=2 * self.batch_size)]
+
     def without_effect(self) -> dict[str, str]:
         unused = super().without_effect()
         return unused if self.data is None else unused | {"own": "data names the answers"}
 
 
 def dpo(cfg: DPOConfig, run: RunStore) -> None:
-    """Prefer better answers: pair stored or own ones, score them once with the starting model, then
-    train on the pairs."""
+    """Prefer better responses: pair stored or own ones, score them once with the starting model,
+    then train on the pairs."""
     session = open_session(cfg, run)
     policy = session.policy
     clock = session.clock
@@ -109,7 +130,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         learner, guard=CollapseGuard(cfg.guard, run, learner, cfg.validation)
     )
     with session.grader:
-        rollouts = read_answers(cfg, session)
+        rollouts = read_responses(cfg, session)
         view = make_preference_pairs(
             rollouts,
             policy.chat,
@@ -133,8 +154,8 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     finish(run, manager)
 
 
-def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
-    """Read the answers to compare; without `data`, sample them from the starting model."""
+def read_responses(cfg: DPOConfig, session: Session) -> list[Rollout]:
+    """Read the responses to compare; without `data`, sample them from the starting model."""
     run = session.run
     if cfg.data is not None:
         return leave_out_held(read_data(cfg.data), cfg, session.task)

@@ -1,5 +1,6 @@
-"""Measure a model on a split: sampled and greedy, with intervals, every answer stored."""
+"""Measure a model on a split: sampled and greedy, with intervals, every response stored."""
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
@@ -8,7 +9,8 @@ from whet.data.problems import load_problems
 from whet.evals.summary import EvalSummary, summarise
 from whet.grading.grader import Grader
 from whet.models.source import open_model, torch_device, torch_dtype
-from whet.recipes.training import ModelStageConfig, leave_out_long
+from whet.recipes.stage import ModelStageConfig, ModelWork
+from whet.recipes.training import leave_out_long
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
@@ -24,17 +26,34 @@ SAMPLED, GREEDY = 0, 1
 class EvalConfig(ModelStageConfig):
     """Which model, on which problems, how often."""
 
+    needs_verdicts = True
+
     kind: Literal["eval"] = "eval"
     split: Split = "test"
     """The split of the problems."""
     samples: int = Field(default=8, ge=1)
-    """Answers per problem at the sampling temperature; one greedy answer is measured as well."""
+    """Responses per problem at the sampling temperature; one greedy response is measured as
+    well."""
     dtype: Dtype = "auto"
     """Compute type; auto is bfloat16 on a GPU and float32 elsewhere."""
 
+    def run_in(self, run: RunStore) -> None:
+        evaluate_model(self, run)
+
+    @property
+    def splits(self) -> list[Split]:
+        return [self.split]
+
+    @property
+    def asks_unsolvable(self) -> bool:
+        return True
+
+    def list_work(self) -> list[ModelWork]:
+        return [replace(work, samples=self.samples) for work in super().list_work()]
+
 
 def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
-    """Answer every problem by sampling and greedily; write the answers and their summaries."""
+    """Answer every problem by sampling and greedily; write the responses and their summaries."""
     task = build_task(cfg.task)
     problems = load_problems(task, cfg.problems, cfg.split, unsolvable=True)
     model, tokenizer = open_model(

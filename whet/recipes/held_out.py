@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from whet.data.problems import ask_text, load_problems, load_validation
 from whet.errors import DataError
-from whet.recipes.training import TrainingConfig
+from whet.recipes.stage import TrainingConfig
 from whet.tasks.base import Task
 from whet.track.progress import say
 from whet.types import Problem, Rollout, Split
@@ -20,7 +20,7 @@ def load_training(cfg: TrainingConfig, task: Task, split: Split = "rl") -> list[
 
 
 def leave_out_held(rollouts: Sequence[Rollout], cfg: TrainingConfig, task: Task) -> list[Rollout]:
-    """Leave out answers to problems that are held out for validation."""
+    """Leave out responses to problems that are held out for validation."""
     return _leave_out(rollouts, cfg, task, lambda rollout: rollout.problem)
 
 

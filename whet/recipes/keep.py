@@ -1,4 +1,4 @@
-"""Which of a teacher's answers are kept for a model to imitate."""
+"""Which of a teacher's responses are kept for a model to imitate."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -10,13 +10,13 @@ from whet.types import Rollout, Score, Verdict
 
 
 class KeepConfig(Config):
-    """The rule by which answers are kept; repeats of an answer never are."""
+    """The rule by which responses are kept; repeats of a response never are."""
 
     parts: tuple[str, ...] = ("correct",)
     """Parts of the score that have to be 1, such as correct, format, feasible or optimal; an empty
     list keeps whatever could be graded."""
     most: int | None = Field(default=None, ge=1)
-    """Most answers kept per problem; None keeps all."""
+    """Most responses kept per problem; None keeps all."""
     first: Literal["sampled", "shortest"] = "sampled"
     """Which answers come first where there are more than `most`."""
 
@@ -24,17 +24,17 @@ class KeepConfig(Config):
         return {"first": "most = none keeps all"} if self.most is None else {}
 
     def accepts(self, score: Score | None) -> bool:
-        """Whether an answer with this score may be kept."""
+        """Whether a response with this score may be kept."""
         if score is None or score.verdict is Verdict.UNSCORED:
             return False
         return all(_holds(score, part) for part in self.parts)
 
-    def choose(self, answers: Sequence[Rollout]) -> list[Rollout]:
-        """Choose among the answers to one problem; those kept stay in their order."""
+    def choose(self, responses: Sequence[Rollout]) -> list[Rollout]:
+        """Choose among the responses to one problem; those kept stay in their order."""
         accepted: dict[tuple[str, str], Rollout] = {}
-        for answer in answers:
-            if self.accepts(answer.score):
-                accepted.setdefault((answer.problem.prompt[-1].content, answer.text), answer)
+        for row in responses:
+            if self.accepts(row.score):
+                accepted.setdefault((row.problem.prompt[-1].content, row.text), row)
         kept = list(accepted.values())
         if self.most is None or len(kept) <= self.most:
             return kept

@@ -1,9 +1,10 @@
-"""Ask a teacher for every answer that is not stored yet, grade the answers, and keep some by rule.
+"""Ask a teacher for every response that is not stored yet, grade the responses, and keep some by
+rule.
 
-Every answer is in the ledger before anything else happens to it: after a kill only the requests
-that were in flight are repeated. Seeds come from the problem and the number of the answer. A shard
-of a lesson answers every n-th problem in a run folder of its own, on any machine; the one that ends
-last gathers the answers of all in the folder above theirs.
+Every response is in the ledger before anything else happens to it: after a kill only the requests
+that were in flight are repeated. Seeds come from the problem and the number of the response. A
+shard of a lesson answers every n-th problem in a run folder of its own, on any machine; the one
+that ends last gathers the responses of all in the folder above theirs.
 """
 
 import re
@@ -33,7 +34,7 @@ from whet.track.progress import progress_bar, say
 from whet.types import Group, Json, Problem, Rollout, Score, Split
 
 PART_PROBLEMS = 1000
-"""Problems whose answers are written to one file."""
+"""Problems whose responses are written to one file."""
 T = TypeVar("T")
 MAY_DIFFER = tuple(f"teacher.{key}" for key in TRANSPORT)
 TOTALS = ("problems", "answers", "traces", "failed", "prompt_tokens", "tokens", "cost")
@@ -55,7 +56,7 @@ class Lesson:
     price_out: float = 0.0
 
     def question(self, problem: Problem, sample: int) -> Question:
-        """Ask a problem as the task varies it for this answer."""
+        """Ask a problem as the task varies it for this response."""
         seed = derive(self.seed, "teach", problem.id, sample)
         with explain_user_errors(self.task):
             varied = self.task.vary(problem, seed) if sample >= 0 else problem
@@ -79,8 +80,8 @@ def find_solutions(folder: str | None, split: Split, problems: Sequence[Problem]
     return known
 
 
-def collect_answers(lesson: Lesson, solutions: Sequence[Rollout], run: RunStore) -> None:
-    """Ask, grade and store until every answer is there, and write those that are kept."""
+def collect_responses(lesson: Lesson, solutions: Sequence[Rollout], run: RunStore) -> None:
+    """Ask, grade and store until every response is there, and write those that are kept."""
     with AnswerLedger(run.answer_folder) as ledger:
         _add_solutions(ledger, solutions)
         tally = _Tally(lesson=lesson, ledger=ledger)
@@ -99,7 +100,7 @@ def collect_answers(lesson: Lesson, solutions: Sequence[Rollout], run: RunStore)
 
 
 def _add_solutions(ledger: AnswerLedger, solutions: Sequence[Rollout]) -> None:
-    """Store the solutions that came with the data as answers with numbers below 0."""
+    """Store the solutions that came with the data as responses with numbers below 0."""
     numbers: Counter[str] = Counter()
     for row in solutions:
         numbers[row.problem.id] += 1
@@ -119,7 +120,7 @@ def _add_solutions(ledger: AnswerLedger, solutions: Sequence[Rollout]) -> None:
 def _answers(
     lesson: Lesson, ledger: AnswerLedger, by_id: dict[str, Problem]
 ) -> Iterator[tuple[Key, Problem, str]]:
-    """Yield what is to be graded: answers of an earlier attempt, then new ones as they come."""
+    """Yield what is to be graded: responses of an earlier attempt, then new ones as they come."""
     for answer in ledger.ungraded():
         if answer.problem in by_id and answer.text is not None:
             question = lesson.question(by_id[answer.problem], answer.sample)
@@ -206,7 +207,7 @@ def _refuse_missing(tally: _Tally) -> None:
 
 
 def _finish(lesson: Lesson, ledger: AnswerLedger, tally: _Tally, run: RunStore) -> None:
-    """Write the kept answers and the others as rollouts, and the summary."""
+    """Write the kept responses and the others as rollouts, and the summary."""
     kept = 0
     for number, start in enumerate(range(0, len(lesson.problems), PART_PROBLEMS)):
         problems = lesson.problems[start : start + PART_PROBLEMS]

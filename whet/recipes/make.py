@@ -1,12 +1,13 @@
 """Write a task's problems to disk, one file per split."""
 
+from collections.abc import Mapping
 from itertools import islice
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from whet.data.problems import problem_file, write_problems
-from whet.recipes.training import StageConfig
+from whet.recipes.stage import StageConfig
 from whet.store.files import hash_file
 from whet.store.run import RunStore
 from whet.tasks.base import list_problems
@@ -18,11 +19,22 @@ from whet.types import SPLITS, Json, Split
 class MakeConfig(StageConfig):
     """Which problems to write."""
 
+    ignored = (*StageConfig.ignored, "seed")
+    lists_problems = True
+
     kind: Literal["make"] = "make"
     seed: int = 0
     """Every stage has one; the problems do not depend on it."""
     most: dict[Split, Annotated[int, Field(ge=0)]] = Field(default={})
     """Most problems of a split, from its start; a split that is not here is written whole."""
+
+    def run_in(self, run: RunStore) -> None:
+        make(self, run)
+
+    def smoke_changes(self) -> dict[str, Json]:
+        """Write few problems; 24 random ones cover all levels."""
+        few: Mapping[Split, int] = {"sft": 24, "rl": 24, "dev": 6, "test": 6}
+        return {f"most.{split}": min(n, self.most.get(split, n)) for split, n in few.items()}
 
 
 def make(cfg: MakeConfig, run: RunStore) -> None:

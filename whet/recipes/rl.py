@@ -1,8 +1,9 @@
 """Reinforcement learning on verifiable problems: sample, score, reward, credit, update, publish."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -13,9 +14,9 @@ from whet.grading.check_task import precheck
 from whet.recipes.checkpointing import EmptyStepLimit
 from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.held_out import load_training
+from whet.recipes.stage import ModelWork, OnPolicyConfig
 from whet.recipes.training import (
     Session,
-    TrainingConfig,
     check_exactness,
     finish,
     open_loop,
@@ -31,7 +32,7 @@ from whet.rollout.collect import (
     join_groups,
 )
 from whet.store.run import RunStore
-from whet.tasks.base import explain_user_errors
+from whet.tasks.base import Task, explain_user_errors
 from whet.tasks.task_config import build_task
 from whet.track.metrics import measure_rollouts
 from whet.train.critic import CriticConfig
@@ -49,14 +50,21 @@ COLUMNS = {
 }
 
 
-class RLConfig(TrainingConfig):
+class RLConfig(OnPolicyConfig):
     """Settings of RL: policy, problems, algorithm, steps."""
 
+    needs_verdicts = True
+    smoke_limits: ClassVar[Mapping[str, int]] = {
+        "lag": 1,
+        "dynamic_sampling.first_samples": 2,
+        "dynamic_sampling.max_extra_problems": 2,
+        "critic.warmup_steps": 1,
+    }
+
     kind: Literal["rl"] = "rl"
-    problems_per_step: int = Field(default=32, ge=1)
-    """Problems asked in each step."""
     group_size: int = Field(default=8, ge=1)
-    """Answers to each problem; 1 is for algorithms that compare none with another, such as ppo."""
+    """Responses to each problem; 1 is for algorithms that compare none with another, such as
+    ppo."""
     final_temperature: float | None = Field(default=None, gt=0.0)
     """Temperature of the last step, reached along an exponential path; None keeps it constant."""
     dynamic_sampling: DynamicSamplingConfig = DynamicSamplingConfig()
@@ -83,7 +91,7 @@ class RLConfig(TrainingConfig):
                 f"dynamic_sampling.first_samples = {first} should be below group_size = "
                 f"{self.group_size}"
             )
-        is_compared = resolve_algorithm(self.algo).compares_answers
+        is_compared = resolve_algorithm(self.algo).compares_responses
         if self.group_size == 1 and (
             is_compared or self.dynamic_sampling.max_extra_problems is not None
         ):
@@ -103,6 +111,20 @@ class RLConfig(TrainingConfig):
                 f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
             )
         return self
+
+    def run_in(self, run: RunStore) -> None:
+        rl(self, run)
+
+    @property
+    def responses_per_problem(self) -> int:
+        return self.group_size
+
+    @property
+    def rewards(self) -> dict[str, tuple[RewardSpec, Task | None]]:
+        return {"reward": (self.reward, None)}
+
+    def list_work(self) -> list[ModelWork]:
+        return [replace(super().list_work()[0], algo=self.algo)]
 
     @property
     def schedules(self) -> list[str]:
@@ -130,8 +152,8 @@ class RLConfig(TrainingConfig):
 
 
 def rl(cfg: RLConfig, run: RunStore) -> None:
-    """Improve one policy: each step samples groups of answers, and makes the better answers of each
-    group more likely."""
+    """Improve one policy: each step samples groups of responses, and makes the better responses of
+    each group more likely."""
     task = build_task(cfg.task)
     problems = load_training(cfg, task)
     precheck(task, problems, cfg.grading)
@@ -197,9 +219,9 @@ def build_problem_sampler(cfg: RLConfig, problems: Sequence[Problem]) -> Problem
 def sample_step(
     cfg: RLConfig, session: Session, problem_sampler: ProblemSampler, step: int
 ) -> list[Group]:
-    """Sample a step: take and vary problems, sample answers, score and reward them.
+    """Sample a step: take and vary problems, sample responses, score and reward them.
 
-    `cfg.dynamic_sampling` says how many more problems to take, and which groups get more answers.
+    `cfg.dynamic_sampling` says how many more problems to take, and which groups get more responses.
     """
     groups: list[Group] = []
     while count := cfg.dynamic_sampling.num_problems_needed(groups, cfg.problems_per_step):
@@ -218,7 +240,7 @@ def sample_step(
 def sample_groups(
     cfg: RLConfig, session: Session, step: int, requests: Sequence[GroupRequest]
 ) -> list[Group]:
-    """Sample, score and reward the answers that are requested."""
+    """Sample, score and reward the responses that are requested."""
     if not requests:
         return []
     groups = collect_groups(
@@ -232,7 +254,7 @@ def sample_groups(
 
 
 def step_metrics(cfg: RLConfig, groups: list[Group], step: int) -> dict[str, float]:
-    """Measure the answers of a step, and how they were sampled."""
+    """Measure the responses of a step, and how they were sampled."""
     gathered = cfg.dynamic_sampling.metrics(
         groups, step, problems=cfg.problems_per_step, samples=cfg.group_size
     )

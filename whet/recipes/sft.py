@@ -1,4 +1,4 @@
-"""Supervised fine-tuning (SFT) on stored answers, with the loss on responses only."""
+"""Supervised fine-tuning (SFT) on stored responses, with the loss on responses only."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from whet.algos.objectives import sft_objective
 from whet.data.examples import Example
 from whet.data.rollout_datasets import (
     Keep,
-    choose_answers,
+    choose_responses,
     hold_out,
     list_texts,
     make_sft_examples,
@@ -21,9 +21,9 @@ from whet.data.rollout_datasets import (
 )
 from whet.errors import ConfigError, DataError
 from whet.recipes.held_out import leave_out_held
+from whet.recipes.stage import ModelWork, TrainingConfig
 from whet.recipes.training import (
     STEPS_PER_LINE,
-    TrainingConfig,
     finish,
     open_loop,
     open_session,
@@ -45,7 +45,7 @@ COLUMNS = {
 
 
 class SFTConfig(TrainingConfig):
-    """Settings of SFT: answers to imitate, model, steps."""
+    """Settings of SFT: responses to imitate, model, steps."""
 
     allows_new_model = True
 
@@ -57,14 +57,26 @@ class SFTConfig(TrainingConfig):
     batch_size: int = Field(default=32, ge=1)
     """Examples in an optimiser step."""
     data: str
-    """The answers: a run folder, a rollout file, `@stage` in a pipeline, or a file of your own with
-    rows of messages, or of prompt and response."""
+    """The responses: a run folder, a rollout file, `@stage` in a pipeline, or a file of your own
+    with rows of messages, or of prompt and response."""
     keep: Keep = "correct"
-    """Which answers to imitate: correct leaves out answers graded otherwise, all imitates
+    """Which responses to imitate: correct leaves out responses graded otherwise, all imitates
     whatever is there."""
     held_out: int = Field(default=0, ge=0)
-    """Answers kept out of training, with all others to their problems; their mean loss is logged as
-    validation/loss. 0 is none."""
+    """Responses kept out of training, with all others to their problems; their mean loss is logged
+    as validation/loss. 0 is none."""
+
+    def run_in(self, run: RunStore) -> None:
+        sft(self, run)
+
+    def select_responses(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        return keep_right(self, rollouts)[0]
+
+    def list_work(self) -> list[ModelWork]:
+        """List the one model's work: 0 steps for epochs of responses that are not there yet."""
+        work = super().list_work()[0]
+        steps = predict_steps(self) or 0
+        return [replace(work, engine=None, problems=self.batch_size, steps=steps)]
 
     def without_effect(self) -> dict[str, str]:
         unused = super().without_effect()
@@ -74,10 +86,10 @@ class SFTConfig(TrainingConfig):
 
 
 def sft(cfg: SFTConfig, run: RunStore) -> None:
-    """Fine-tune a model on stored answers: tokenise, shuffle, step, validate, save."""
+    """Fine-tune a model on stored responses: tokenise, shuffle, step, validate, save."""
     task = build_task(cfg.task)
-    answers = leave_out_held(read_answers(cfg), cfg, task)
-    rollouts, held_out = hold_out(answers, cfg.held_out, cfg.seed)
+    responses = leave_out_held(read_responses(cfg), cfg, task)
+    rollouts, held_out = hold_out(responses, cfg.held_out, cfg.seed)
     model_seed = derive(cfg.seed, "model")
     texts = list_texts(rollouts, cfg.prompt)
     session = open_session(cfg, run, task=task, texts=texts, model_seed=model_seed)
@@ -128,7 +140,7 @@ def predict_steps(cfg: SFTConfig) -> int | None:
 def make_examples(
     cfg: SFTConfig, rollouts: Sequence[Rollout], policy: Policy, label: str = "examples"
 ) -> list[Example]:
-    """Tokenise answers, and say how many are too long; refuse those no micro-batch can hold."""
+    """Tokenise responses, and say how many are too long; refuse those no micro-batch can hold."""
     context = policy.engine.max_model_len
     view = make_sft_examples(rollouts, policy.chat, context)
     console.print(
@@ -145,8 +157,8 @@ def make_examples(
     return view.examples
 
 
-def read_answers(cfg: SFTConfig) -> list[Rollout]:
-    """Read the answers to imitate, and say how many are left out for their verdict."""
+def read_responses(cfg: SFTConfig) -> list[Rollout]:
+    """Read the responses to imitate, and say how many are left out for their verdict."""
     rollouts = read_data(cfg.data)
     kept, num_left_out, counts = keep_right(cfg, rollouts)
     if num_left_out:
@@ -156,9 +168,9 @@ def read_answers(cfg: SFTConfig) -> list[Rollout]:
     return kept
 
 
-def keep_right(cfg: SFTConfig, rollouts: list[Rollout]) -> tuple[list[Rollout], int, str]:
-    """Choose the answers to imitate; return also how many are left out, in all and by verdict."""
-    kept, left_out = choose_answers(rollouts, cfg.keep)
+def keep_right(cfg: SFTConfig, rollouts: Sequence[Rollout]) -> tuple[list[Rollout], int, str]:
+    """Choose the responses to imitate; return also how many are left out, in all and by verdict."""
+    kept, left_out = choose_responses(rollouts, cfg.keep)
     counts = ", ".join(
         f"{count:,} {verdict.replace('_', ' ')}" for verdict, count in left_out.items()
     )

@@ -4,11 +4,11 @@ In its turn, the generator learns from the outcome and from the verifier's verdi
 verifier judges one solution a problem several times, and learns to agree with the truth.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -23,11 +23,10 @@ from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.recipes.checkpointing import EmptyStepLimit, Stateful
 from whet.recipes.held_out import load_training
 from whet.recipes.rl import vary_all
+from whet.recipes.stage import NEW_MODEL, ModelWork, OnPolicyConfig
 from whet.recipes.training import (
-    NEW_MODEL,
     Session,
     StoredValue,
-    TrainingConfig,
     check_exactness,
     finish,
     open_loop,
@@ -45,6 +44,7 @@ from whet.rollout.verification import (
     with_steps,
 )
 from whet.store.run import RunStore
+from whet.tasks.base import Task
 from whet.tasks.task_config import build_task
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.metrics import measure_rollouts
@@ -53,7 +53,7 @@ from whet.train.checkpoint import read_numbers
 from whet.train.optim import TrainConfig
 from whet.train.policy import build_learners, build_policy
 from whet.train.rl_step import RLTrainer, StepResult
-from whet.types import Group, Metrics
+from whet.types import Group, Json, Metrics
 
 COLUMNS = {
     "reward/mean": "reward",
@@ -73,9 +73,21 @@ class Side(StrEnum):
     VERIFIER = "verifier"
 
 
-class TangoConfig(TrainingConfig):
+class TangoConfig(OnPolicyConfig):
     """Who solves, who verifies, and how they take turns. Settings without the prefix `verifier_`
     are the generator's."""
+
+    needs_verdicts = True
+    smoke_limits: ClassVar[Mapping[str, int]] = {
+        "warmup": 1,
+        "generator_turns": 1,
+        "verifier_turns": 1,
+        "verifier_group_size": 2,
+        "judgements": 1,
+        "verifier_sampling.max_tokens": 16,
+        "verifier_train.warmup_steps": 1,
+        "verifier_engine.max_num_seqs": 8,
+    }
 
     kind: Literal["tango"] = "tango"
     steps: int = Field(default=440, ge=1)
@@ -86,8 +98,6 @@ class TangoConfig(TrainingConfig):
     """Steps of the generator in a row, after the warm-up."""
     verifier_turns: int = Field(default=1, ge=0)
     """Steps of the verifier after those."""
-    problems_per_step: int = Field(default=32, ge=1)
-    """Problems asked in each step."""
     group_size: int = Field(default=5, ge=2)
     """Solutions of each problem in a generator's step; in a verifier's there is one."""
     judgements: int = Field(default=1, ge=1)
@@ -134,6 +144,42 @@ class TangoConfig(TrainingConfig):
                 "use grpo or rloo"
             )
         return self
+
+    def run_in(self, run: RunStore) -> None:
+        tango(self, run)
+
+    @property
+    def responses_per_problem(self) -> int:
+        return self.group_size
+
+    @property
+    def rewards(self) -> dict[str, tuple[RewardSpec, Task | None]]:
+        judge = Verify(self.verify)
+        return {"reward": (self.reward, None), "verifier_reward": (self.verifier_reward, judge)}
+
+    def smoke_changes(self) -> dict[str, Json]:
+        return {"verifier_engine.max_model_len": None}
+
+    def list_work(self) -> list[ModelWork]:
+        solve = replace(
+            super().list_work()[0],
+            algo=self.algo,
+            steps=num_steps(self, Side.GENERATOR, self.steps),
+            name=Side.GENERATOR,
+        )
+        verify = ModelWork(
+            source=self.verifier,
+            sampling=self.verifier_sampling,
+            train=self.verifier_train,
+            engine=self.verifier_engine,
+            algo=self.verifier_algo,
+            problems=self.problems_per_step,
+            samples=self.verifier_group_size,
+            steps=num_steps(self, Side.VERIFIER, self.steps),
+            name=Side.VERIFIER,
+            reads_responses=True,
+        )
+        return [solve, verify]
 
     @property
     def is_deterministic(self) -> bool:

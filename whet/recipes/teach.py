@@ -1,4 +1,4 @@
-"""Write teacher rollouts: several answers to each problem of a split, for SFT to imitate.
+"""Write teacher rollouts: several responses to each problem of a split, for SFT to imitate.
 
 The task writes them, or a model here or behind a server is asked (`whet/recipes/lesson.py`).
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -24,11 +24,13 @@ from whet.recipes.lesson import (
     Shard,
     check_count,
     check_no_shards,
-    collect_answers,
+    collect_responses,
     find_solutions,
     gather,
 )
+from whet.recipes.stage import StageConfig
 from whet.recipes.teachers import (
+    TRANSPORT,
     AnyTeacher,
     Ask,
     DataTeacher,
@@ -38,8 +40,8 @@ from whet.recipes.teachers import (
     open_model_teacher,
     open_server_teacher,
 )
-from whet.recipes.training import StageConfig
 from whet.rng import derive
+from whet.serving.client import EndpointConfig
 from whet.store.run import RunStore
 from whet.tasks.base import Task, explain_user_errors, grade_safely
 from whet.tasks.task_config import build_task
@@ -50,11 +52,14 @@ from whet.types import Group, Json, Problem, Rollout, Split, Verdict
 
 CHUNK = 16
 ASKED_PER_PROBLEM = 4
-"""Answers asked of a model by default; they cost more than the task's own."""
+"""Responses asked of a model by default; they cost more than the task's own."""
 
 
 class TeachConfig(StageConfig):
     """Which problems are answered, by whom, how often, and which answers are kept."""
+
+    ignored = (*StageConfig.ignored, *(f"teacher.{key}" for key in TRANSPORT))
+    smoke_limits: ClassVar[Mapping[str, int]] = {"per_problem": 2, "workers": 1}
 
     kind: Literal["teach"] = "teach"
     problems: str | None = None
@@ -66,7 +71,7 @@ class TeachConfig(StageConfig):
     prompt: PromptConfig = NO_PROMPT
     """How problems are put to a model or a server."""
     per_problem: int = Field(default=33, ge=1)
-    """Answers per problem; 4 by default where a model is asked. Repeats of an answer are
+    """Responses per problem; 4 by default where a model is asked. Repeats of a response are
     dropped."""
     keep: KeepConfig = KeepConfig()
     """Which answers are kept; "correct" and "all" are short for a table."""
@@ -75,9 +80,9 @@ class TeachConfig(StageConfig):
     unsolvable: bool = False
     """Also answer problems that are known to have no solution."""
     workers: int = Field(default=2, ge=1)
-    """Processes that write answers of the task."""
+    """Processes that write responses of the task."""
     grading: GradingConfig = GradingConfig()
-    """Limits of grading an answer of others than the task."""
+    """Limits of grading a response of others than the task."""
     shard: str | None = None
     """Answer one part of the problems, such as 3/64, next to others; None answers all."""
 
@@ -107,8 +112,29 @@ class TeachConfig(StageConfig):
             reasons |= {"per_problem": reason, "solutions": reason}
         return reasons
 
+    def run_in(self, run: RunStore) -> None:
+        teach(self, run)
+
     @property
-    def answer_prompt(self) -> PromptConfig | None:
+    def splits(self) -> list[Split]:
+        return [self.split]
+
+    @property
+    def asks_unsolvable(self) -> bool:
+        return self.unsolvable
+
+    @property
+    def servers(self) -> dict[str, EndpointConfig]:
+        return {"teacher": self.teacher} if isinstance(self.teacher, ServerTeacher) else {}
+
+    def smoke_changes(self) -> dict[str, Json]:
+        """Let the task answer: random weights would answer nothing right."""
+        if isinstance(self.teacher, TaskTeacher):
+            return {}
+        return {"teacher": {"kind": "task", "bare": True}, "workers": 1}
+
+    @property
+    def response_prompt(self) -> PromptConfig | None:
         is_asked = isinstance(self.teacher, ModelTeacher | ServerTeacher)
         return self.prompt if is_asked else None
 
@@ -145,7 +171,7 @@ class TeachConfig(StageConfig):
 
 
 def teach(cfg: TeachConfig, run: RunStore) -> None:
-    """Write or ask for the answers to every problem, and keep those that the rule accepts."""
+    """Write or ask for the responses to every problem, and keep those that the rule accepts."""
     task = build_task(cfg.task)
     problems = load_problems(task, cfg.problems, cfg.split, unsolvable=cfg.unsolvable)
     shard = None if cfg.shard is None else Shard.parse(cfg.shard)
@@ -202,11 +228,11 @@ def _ask_teacher(cfg: TeachConfig, task: Task, listed: list[Problem], run: RunSt
         price_in=prices[0],
         price_out=prices[1],
     )
-    collect_answers(lesson, solutions, run)
+    collect_responses(lesson, solutions, run)
 
 
 def _write_own(cfg: TeachConfig, task: Task, problems: Sequence[Problem], run: RunStore) -> None:
-    """Write and grade the task's own answers; a wrong one is a bug of the task."""
+    """Write and grade the task's own responses; a wrong one is a bug of the task."""
     _refuse_bare(cfg, task, problems)
     groups: list[Group] = []
     with progress_bar("traces", len(problems) * cfg.per_problem) as advance:

@@ -12,7 +12,8 @@ from whet.engine.base import Request, SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError, DataError
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.recipes.training import NEW_MODEL, leave_out_long
+from whet.recipes.stage import NEW_MODEL
+from whet.recipes.training import leave_out_long
 from whet.rollout.collect import ChatEngine
 from whet.serving.client import Client, EndpointConfig, Reply, check_reachable, make_body
 from whet.serving.http import HttpError
@@ -42,15 +43,15 @@ MAX_FAILURES = 16
 
 
 class TaskTeacher(Config):
-    """The task writes the answers itself."""
+    """The task writes the responses itself."""
 
     kind: Literal["task"] = "task"
     bare: bool = False
-    """Also take answers that are the bare reference, without the way to it."""
+    """Also take responses that are the bare reference, without the way to it."""
 
 
 class DataTeacher(Config):
-    """The worked solutions that came with the problems are the answers; nobody is asked."""
+    """The worked solutions that came with the problems are the responses; nobody is asked."""
 
     kind: Literal["data"] = "data"
 
@@ -62,9 +63,9 @@ class ModelTeacher(Config):
     model: ModelSource
     """Where the weights come from."""
     sampling: SamplingParams = SamplingParams(max_tokens=2048)
-    """How answers are sampled."""
+    """How responses are sampled."""
     engine: AnyEngineConfig = DEFAULT_ENGINE
-    """How many answers are sampled at once, in how much memory."""
+    """How many responses are sampled at once, in how much memory."""
     dtype: Dtype = "auto"
     """Compute type; auto is bfloat16 on a GPU and float32 elsewhere."""
 
@@ -77,7 +78,7 @@ class ServerTeacher(EndpointConfig):
 
     kind: Literal["server"] = "server"
     sampling: SamplingParams = SamplingParams(max_tokens=2048)
-    """How answers are sampled."""
+    """How responses are sampled."""
 
 
 AnyTeacher = Annotated[
@@ -87,7 +88,7 @@ AnyTeacher = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Question:
-    """An answer that is wanted: to which problem, as it is asked, and with which seed."""
+    """A response that is wanted: to which problem, as it is asked, and with which seed."""
 
     problem: Problem
     sample: int
@@ -100,7 +101,7 @@ class Question:
 
 Store = Callable[[StoredAnswer], None]
 Ask = Callable[[Iterator[Question], Store], Iterator[tuple[Question, StoredAnswer]]]
-"""Answers questions as they are pulled, and stores each answer before it is yielded."""
+"""Answers questions as they are pulled, and stores each response before it is yielded."""
 
 
 def open_model_teacher(

@@ -1,181 +1,40 @@
-"""Shared by recipes: the settings of a stage, and how training opens, reads its data and ends."""
+"""Shared by recipes that train: how a run opens, leaves out what does not fit, and ends."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self, TypeVar
 
-from pydantic import Field, model_validator
-
-from whet.algos.settings import AlgoConfig, resolve_algorithm
-from whet.config import Config
+from whet.algos.settings import AlgoConfig
 from whet.data.problems import load_validation
-from whet.engine.base import SamplingParams
-from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
-from whet.grading.limits import GradingConfig
-from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.recipes.checkpointing import CheckpointManager, SaveConfig, Stateful, TrainingLoop
+from whet.models.source import open_model, torch_device, torch_dtype
+from whet.recipes.checkpointing import CheckpointManager, Stateful, TrainingLoop
 from whet.recipes.guard import CollapseGuard
-from whet.recipes.validation import ValidationConfig, Validator
+from whet.recipes.stage import TrainingConfig
+from whet.recipes.validation import Validator
 from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.task_config import TaskConfig, build_task
-from whet.text.chat import NO_PROMPT, PromptConfig
-from whet.track.metrics import Clock, TrackConfig, open_trackers
+from whet.tasks.task_config import build_task
+from whet.track.metrics import Clock
 from whet.track.progress import get_console, progress_bar, say
+from whet.track.sinks import open_trackers
 from whet.train.checkpoint import Others
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.memory import peak_counter
-from whet.train.optim import TrainConfig, learning_rate
 from whet.train.policy import Policy, build_learners, build_policy, set_determinism
 from whet.train.selftest import Exactness, check_exact
 from whet.types import Json, Problem
-from whet.world import ClusterConfig, get_world
+from whet.world import get_world
 
-T = TypeVar("T")
 EXACTNESS_EVENT = "exactness"
-NEW_MODEL = "the model has to be one that can answer"
 NUM_NAMED = 5
 """Problems left out that are named on the screen; the ledger has all."""
 STEPS_PER_LINE = 20
 """Steps between two lines on the screen where steps are short; every step is in the metrics."""
-
-
-class StageConfig(Config):
-    """Settings of every stage."""
-
-    kind: str
-    """The recipe of the stage."""
-    seed: int = 0
-    """Decides every random choice."""
-    task: TaskConfig
-    """The task: its problems and its grader."""
-
-    def run_folder(self, folder: Path) -> Path:
-        """Return where this run writes, in the folder that the user named."""
-        return folder
-
-    def end_run(self, folder: Path) -> None:
-        """Do what is left to do in the folder that the user named, after the run."""
-        return
-
-    @property
-    def answer_prompt(self) -> PromptConfig | None:
-        """The prompt of the model and the answers that the stage makes; None where no model reads
-        problems."""
-        return None
-
-    @property
-    def inputs(self) -> dict[str, str]:
-        """Inputs of the stage, by the setting that names them: folders, files, models, `@stage`."""
-        inputs: dict[str, str] = {}
-        for key, item in self:
-            if isinstance(item, ModelSource) and item.path is not None:
-                inputs[f"{key}.path"] = item.path
-            elif key in ("problems", "data") and item is not None:
-                inputs[key] = item
-        return inputs
-
-    def with_inputs(self, inputs: Mapping[str, str]) -> Self:
-        """Return the stage with other folders, files or models to read."""
-        changes: dict[str, object] = {}
-        for setting, location in inputs.items():
-            key = setting.removesuffix(".path")
-            item = getattr(self, key)
-            is_model = isinstance(item, ModelSource)
-            changes[key] = item.model_copy(update={"path": location}) if is_model else location
-        return self.model_copy(update=changes)
-
-
-class ModelStageConfig(StageConfig):
-    """A stage in which a model answers problems."""
-
-    allows_new_model: ClassVar[bool] = False
-    """Whether the model may start from random weights."""
-
-    problems: str | None = None
-    """Folder of problems; None takes the task's own."""
-    model: ModelSource
-    """Where the weights come from."""
-    prompt: PromptConfig = NO_PROMPT
-    """How problems are put to the model."""
-    sampling: SamplingParams = SamplingParams()
-    """How answers are sampled."""
-    engine: AnyEngineConfig = DEFAULT_ENGINE
-    """How many answers are sampled at once, in how much memory."""
-    grading: GradingConfig = GradingConfig()
-    """Limits of grading an answer."""
-    cluster: ClusterConfig = ClusterConfig()
-    """How ranks share the model, where there are several."""
-
-    @property
-    def answer_prompt(self) -> PromptConfig | None:
-        return self.prompt
-
-    @model_validator(mode="after")
-    def _can_answer(self) -> Self:
-        for key, item in self:
-            if isinstance(item, ModelSource) and item.new is not None and not self.allows_new_model:
-                raise ValueError(
-                    f'{key}.new = "{item.new}" has random weights, and {self.kind} needs a model '
-                    f"that can answer: set {key}.path, or train one by sft first"
-                )
-        return self
-
-    def without_effect(self) -> dict[str, str]:
-        reason = "nothing is trained here"
-        return {} if self.allows_new_model else {"model.new": NEW_MODEL, "model.lora": reason}
-
-
-class TrainingConfig(ModelStageConfig):
-    """A stage that trains a model."""
-
-    steps: int = Field(default=100, ge=1)
-    """Steps of the run."""
-    train: TrainConfig = TrainConfig()
-    """The optimiser and its memory."""
-    validation: ValidationConfig = ValidationConfig()
-    """Validation during training."""
-    save: SaveConfig = SaveConfig()
-    """When checkpoints are written."""
-    track: TrackConfig = TrackConfig()
-    """Where metrics go besides the run folder and the console."""
-
-    @property
-    def is_deterministic(self) -> bool:
-        return self.train.deterministic
-
-    @property
-    def schedules(self) -> list[str]:
-        """Name the settings that change over the run and end with its last step."""
-        names = []
-        for key, item in self:
-            if isinstance(item, TrainConfig) and item.lr_schedule != "constant":
-                names.append(f'{key}.lr_schedule = "{item.lr_schedule}"')
-            if isinstance(item, AlgoConfig) and resolve_algorithm(item).step_rule is not None:
-                names.append(f'{key}.step_credit.decay = "{item.step_credit.decay}"')
-        return names
-
-    def describe_more_steps(self, before: int) -> str:
-        """Say that a run goes on to more steps, and which schedules that changes."""
-        words = f"the run of {before:,} steps goes on to {self.steps:,}"
-        if not self.schedules:
-            return f"{words}, as one that began with as many"
-        names = " and ".join(self.schedules)
-        words += f"; from here on, {names} spans {self.steps:,} steps"
-        if self.train.lr_schedule == "constant":
-            return words
-        old, new = (learning_rate(self.train, before, steps) for steps in (before, self.steps))
-        return f"{words}, and the learning rate goes from {old:.3g} to {new:.3g}"
-
-    def without_effect(self) -> dict[str, str]:
-        unused = {"train.offload_reference": "there is no model beside the one that trains"}
-        return unused if self.allows_new_model else unused | {"model.new": NEW_MODEL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -194,9 +53,9 @@ class Session:
         return leave_out_long(problems, self.policy.chat_engine, self.run)
 
     def filter_trainable(self, problems: Sequence[Problem]) -> list[Problem]:
-        """Leave out long prompts, and refuse micro-batches that cannot hold the longest answer.
+        """Leave out long prompts, and refuse micro-batches that cannot hold the longest response.
 
-        Such an answer would end the run in the middle.
+        Such a response would end the run in the middle.
         """
         kept = self.filter_fitting(problems)
         micro_batch_tokens = self.cfg.train.micro_batch_tokens
@@ -257,9 +116,11 @@ def open_loop(
     start = manager.resume()
     with (
         open_trackers(
-            cfg.track, session.run, columns, every=every, console=get_console()
+            cfg.track, session.run, columns, every=every, steps=cfg.steps, console=get_console()
         ) as tracker,
-        progress_bar(cfg.kind, cfg.steps, done=start) as advance,
+        progress_bar(cfg.kind, cfg.steps, done=start)
+        if get_console()
+        else nullcontext() as advance,
         manager.stop_on_signal(),
     ):
         manager.validate_first(start, tracker)
@@ -294,7 +155,7 @@ def open_session(
     texts: Sequence[str] = (),
     model_seed: int | None = None,
 ) -> Session:
-    """Load the model as a policy, and make the grader of its answers.
+    """Load the model as a policy, and make the grader of its responses.
 
     A recipe that reads problems before the weights are loaded passes its task; `verifier_task`
     is a second task to grade. `texts` and `model_seed` are for models that start from random

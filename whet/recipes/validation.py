@@ -24,7 +24,7 @@ class ValidationConfig(Config):
     split: Split = Field(default="dev", json_schema_extra=CONSTANT)
     """The split to validate on, without problems that are known to have no solution."""
     samples: int = Field(default=4, ge=1)
-    """Answers per problem; the result is their mean, with an interval over problems."""
+    """Responses per problem; the result is their mean, with an interval over problems."""
     temperature: float = Field(default=1.0, ge=0.0)
     """Sampling temperature of validation, in place of `sampling.temperature`; 0 is greedy."""
 
@@ -63,7 +63,7 @@ class Validator:
         return frozenset(step for step in range(1, steps + 1) if self.cfg.is_due(step, steps))
 
     def validate(self, chat_engine: ChatEngine) -> tuple[EvalSummary, list[Group]]:
-        """Sample and grade answers to all problems; return the figures and the answers."""
+        """Sample and grade responses to all problems; return the figures and the responses."""
         groups = collect(
             chat_engine,
             self.grader,

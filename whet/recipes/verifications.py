@@ -5,6 +5,7 @@ the verifier later learns from outcomes alone; or steps are labelled by the task
 for the knowledge of a pretrained verifier.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
@@ -13,7 +14,8 @@ from whet.data.problems import load_problems
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.models.source import open_model, torch_device, torch_dtype
-from whet.recipes.training import ModelStageConfig, leave_out_long
+from whet.recipes.stage import ModelStageConfig, ModelWork
+from whet.recipes.training import leave_out_long
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
@@ -40,10 +42,20 @@ class VerificationsConfig(ModelStageConfig):
     """Verdicts on the steps of wrong solutions: at random (lot), or the task's labels (exact), with
     right where it has none."""
 
+    def run_in(self, run: RunStore) -> None:
+        write_verifications(self, run)
+
     @property
-    def answer_prompt(self) -> None:
+    def response_prompt(self) -> None:
         """Verifications are put in their own words."""
         return None
+
+    @property
+    def splits(self) -> list[Split]:
+        return [self.split]
+
+    def list_work(self) -> list[ModelWork]:
+        return [replace(work, samples=self.samples) for work in super().list_work()]
 
 
 def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:

@@ -1,5 +1,5 @@
 """Rollouts: problems in, scored groups out, in the order of the problems; and what a training step
-gathers of them: which problems get more answers or are replaced, and batches sampled ahead.
+gathers of them: which problems get more responses or are replaced, and batches sampled ahead.
 
 Engine and learner share their weights and take turns, so a lag is a queue.
 """
@@ -67,7 +67,7 @@ def collect(
     clock: Clock | None = None,
     label: str | None = None,
 ) -> list[Group]:
-    """Sample `samples` answers to each problem, with a progress bar where it has a label."""
+    """Sample `samples` responses to each problem, with a progress bar where it has a label."""
     requests = [
         GroupRequest(index=i, problem=p, sampling=sampling, sample_ids=range(samples))
         for i, p in enumerate(problems)
@@ -89,12 +89,12 @@ def collect_groups(
     progress: Callable[[int], None] | None = None,
     clock: Clock | None = None,
 ) -> list[Group]:
-    """Sample the requested answers; each is graded while others are still being sampled.
+    """Sample the requested responses; each is graded while others are still being sampled.
 
-    An answer depends only on the seed, its problem, index and sample, and the weights: not on the
+    A response depends only on the seed, its problem, index and sample, and the weights: not on the
     order in which answers finish, nor on the other requests or the rank that samples it. `progress`
     is called with the number of rollouts just graded. A clock adds up the engine's work, and counts
-    as grading the seconds from its last answer to the last score.
+    as grading the seconds from its last response to the last score.
     """
     clock = clock or Clock()
     world = get_world()
@@ -147,7 +147,7 @@ class _Sampler:
     def sample(
         self, seed: int, clock: Clock, after_sampling: ExitStack
     ) -> Iterator[tuple[str, Problem, str]]:
-        """Yield answers to grade; once the engine is done, time counts as grading."""
+        """Yield responses to grade; once the engine is done, time counts as grading."""
         request_by_id = {
             _id(request, sample_id): request
             for request in self.requests
@@ -184,7 +184,7 @@ class _Sampler:
 
 
 def _checksum(requests: Sequence[GroupRequest]) -> int:
-    """Tell whether ranks were asked for the same answers."""
+    """Tell whether ranks were asked for the same responses."""
     wanted = [(r.index, r.problem.id, r.problem.prompt, r.sampling, r.sample_ids) for r in requests]
     return crc32(repr(wanted).encode(errors="replace"))
 
@@ -208,10 +208,10 @@ class DynamicSamplingConfig(Config):
     """Dynamic sampling (DAPO): groups of equal reward are left out, and up to this many more
     problems per step are asked in their place; None keeps them."""
     first_samples: int | None = Field(default=None, ge=2)
-    """Answers to sample first; the others of a group follow only where the first differ in reward,
-    or one of them could not be graded. None samples all at once."""
+    """Responses to sample first; the others of a group follow only where the first differ in
+    reward, or one of them could not be graded. None samples all at once."""
     mask_unfinished: bool = False
-    """Leave answers cut at the length limit out of the loss; their rewards still count for their
+    """Leave responses cut at the length limit out of the loss; their rewards still count for their
     siblings."""
 
     def num_problems_needed(self, groups: Sequence[Group], problems: int) -> int:
@@ -226,7 +226,7 @@ class DynamicSamplingConfig(Config):
         return max(0, min(missing, budget))
 
     def first_requests(self, requests: Sequence[GroupRequest]) -> list[GroupRequest]:
-        """Return the requests for the answers to sample first."""
+        """Return the requests for the responses to sample first."""
         return [
             replace(request, sample_ids=request.sample_ids[: self.first_samples])
             for request in requests
@@ -286,7 +286,7 @@ class DynamicSamplingConfig(Config):
 
 
 def join_groups(groups: Sequence[Group], later: Sequence[Group]) -> list[Group]:
-    """Add later answers to their groups; a group in two phases is the group of one."""
+    """Add later responses to their groups; a group in two phases is the group of one."""
     by_name = {group[0].group_id: group for group in later}
     return [group + by_name.get(group[0].group_id, ()) for group in groups]
 

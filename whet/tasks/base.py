@@ -244,10 +244,12 @@ def keep_solvable(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def settings_class(kind: type[Task]) -> type[Config] | None:
-    """Find the class of a task's settings: the annotation of `config`, its constructor's first."""
-    annotation = get_type_hints(kind.__init__).get("config")
+    """Find the class of a task's settings: that of a parameter of its constructor, or of `config`
+    in the class."""
+    annotations = list(get_type_hints(kind.__init__).values())
     own = get_type_hints(kind).get("config") if issubclass(kind, ConfiguredTask) else None
-    for option in (annotation, *get_args(annotation), own):
+    inner = [option for annotation in annotations for option in get_args(annotation)]
+    for option in (*annotations, *inner, own):
         if isinstance(option, type) and issubclass(option, Config) and option is not Config:
             return option
     return None

@@ -2,7 +2,7 @@
 `Task`.
 
 Its settings stand in the same table, `task = { name = "my_task.py:Name", count = 50 }`, and are
-those of the Config class that its constructor's `config` is annotated with.
+those of the Config class that the parameter of its constructor is annotated with.
 """
 
 from collections.abc import Callable, Mapping

@@ -36,7 +36,7 @@ _OPEN_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>(\s*)\Z")
 
 
 class PromptExample(Config):
-    """A worked example: a question, and the answer that a model should give."""
+    """A worked example: a question, and the response that a model should give."""
 
     question: str
     """The question, which goes through the template."""
@@ -65,7 +65,8 @@ class PromptConfig(Config):
     chat_options: dict[str, JsonValue] = Field(default={})
     """Options of the chat template by name, such as enable_thinking = false."""
     differs: bool = False
-    """Allow another prompt than that of the runs whose model or answers this stage starts from."""
+    """Allow another prompt than that of the runs whose model or responses this stage starts
+    from."""
 
     @field_validator("examples", mode="before")
     @classmethod
@@ -176,7 +177,7 @@ def _read_pairs(file: Path) -> list[Json]:
 
 
 class ChatFormat:
-    """The chat format of one model: its prompts, its stop tokens, and the text of its answers.
+    """The chat format of one model: its prompts, its stop tokens, and the text of its responses.
 
     Special tokens written in a message are plain text to the model; only the template's own words
     become real ones.
@@ -217,8 +218,8 @@ class ChatFormat:
         """Encode a problem as the prompt settings put it, for an engine to answer."""
         return self.encode_prompt(self.prompt.apply(problem))
 
-    def encode_answer(self, problem: Problem, text: str) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Encode a problem as `encode_problem` does and an answer to it, with a mask of that."""
+    def encode_response(self, problem: Problem, text: str) -> tuple[Tokens, NDArray[np.bool_]]:
+        """Encode a problem as `encode_problem` does and a response to it, with a mask of that."""
         answer = Message(role="assistant", content=text)
         return self.conversation([*self.prompt.apply(problem), answer])
 
@@ -257,7 +258,7 @@ class ChatFormat:
         return np.concatenate([prompt, answer]), is_response
 
     def decode_message(self, tokens: Tokens) -> str:
-        """Decode an answer, without the stop token it ended with."""
+        """Decode a response, without the stop token it ended with."""
         return self.tokenizer.decode(self._drop_stop(tokens))
 
     def spans(self, tokens: Tokens) -> list[tuple[int, int]]:
@@ -301,8 +302,8 @@ class ChatFormat:
         stops = np.flatnonzero(np.isin(tokens, list(self.stop_tokens)))
         if len(stops):
             return tokens[: stops[0] + 1]
-        # A template that leaves the turn open, as GLM's does, ends it with the next role; an answer
-        # has to end itself.
+        # A template that leaves the turn open, as GLM's does, ends it with the next role; a
+        # response has to end itself.
         eos = self.stop_tokens if self.tokenizer.eos is None else [self.tokenizer.eos]
         return np.append(tokens, np.int32(min(self._turn_ends or eos)))
 

@@ -3,7 +3,6 @@
 The run's JSON lines and the console always do, TensorBoard and Weights & Biases on demand.
 """
 
-import importlib
 import math
 import resource
 import sys
@@ -13,14 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, pstdev
-from types import ModuleType
 from typing import Literal, Protocol, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
 from whet.config import Config
-from whet.errors import ConfigError
 from whet.types import (
     RAISED,
     FinishReason,
@@ -45,8 +42,6 @@ TIMES: dict[Part, str] = {
 """The parts of a step and their metrics."""
 MACHINE_AREAS = ("time/", "engine/", "memory/")
 """Metrics of the machine, which differ from run to run."""
-MAX_SHOWN = 2_000
-"""Characters of a prompt or an answer that a table of samples shows."""
 
 
 class TrackConfig(Config):
@@ -198,12 +193,12 @@ def _grades(rollouts: Sequence[Rollout]) -> list[Score]:
 
 
 class Tracker(Protocol):
-    """Receives the metrics of each step, and now and then some sample answers."""
+    """Receives the metrics of each step, and now and then some sample responses."""
 
     def log(self, step: int, metrics: Metrics) -> None: ...
 
-    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
-        """Show some graded answers; not every tracker can."""
+    def log_responses(self, step: int, rollouts: Sequence[Rollout]) -> None:
+        """Show some graded responses; not every tracker can."""
         return
 
     def close(self) -> None:
@@ -221,37 +216,13 @@ class Trackers(Tracker):
         for tracker in self._trackers:
             tracker.log(step, metrics)
 
-    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
+    def log_responses(self, step: int, rollouts: Sequence[Rollout]) -> None:
         for tracker in self._trackers:
-            tracker.log_answers(step, rollouts)
+            tracker.log_responses(step, rollouts)
 
     def close(self) -> None:
         for tracker in self._trackers:
             tracker.close()
-
-
-@contextmanager
-def open_trackers(
-    cfg: TrackConfig,
-    run: Run,
-    columns: Mapping[str, str],
-    *,
-    every: int = 1,
-    console: Console | None = None,
-) -> Iterator[Tracker]:
-    """Open the trackers of a run; the console shows the metrics in `columns` under their labels."""
-    trackers: list[Tracker] = [JsonlTracker(run)]
-    trackers.append(ConsoleTracker(columns, every=every, console=console))
-    sinks = cfg.sinks if get_world().is_rank_zero else ()
-    if "tensorboard" in sinks:
-        trackers.append(TensorBoardTracker(run))
-    if "wandb" in sinks:
-        trackers.append(WandbTracker(run, cfg.project))
-    tracker = Trackers(trackers if get_world().is_rank_zero else [])
-    try:
-        yield tracker
-    finally:
-        tracker.close()
 
 
 class JsonlTracker(Tracker):
@@ -265,20 +236,26 @@ class JsonlTracker(Tracker):
 
 
 class ConsoleTracker(Tracker):
-    """Print an aligned line with a few metrics, at the first step and every step or every few."""
+    """Print an aligned line with a few metrics, at the first step and every step or every few.
+
+    Without a terminal, which has a progress bar, a line also predicts when `steps` are done.
+    """
 
     def __init__(
         self,
         columns: Mapping[str, str],
         *,
         every: int = 1,
+        steps: int | None = None,
         console: Console | None = None,
         stream: TextIO | None = None,
     ) -> None:
         self._columns = dict(columns)
         self._every = every
+        self._steps = steps
         self._stream = stream or sys.stderr
-        self._console = console or (Console(file=self._stream) if self._stream.isatty() else None)
+        self._console = console
+        self._first: tuple[int, float] | None = None
 
     def log(self, step: int, metrics: Metrics) -> None:
         labels = {name: label for name, label in self._columns.items() if name in metrics}
@@ -289,88 +266,16 @@ class ConsoleTracker(Tracker):
             line.append(f"  {label} ", style="dim not bold")
             line.append(f"{format_number(metrics[name]):<8}", style="cyan not bold")
         if self._console is None:
-            print(line.plain, file=self._stream, flush=True)
+            print(f"{line.plain}{self._predict_end(step)}", file=self._stream, flush=True)
         else:
             self._console.print(line, soft_wrap=True)
 
-
-class TensorBoardTracker(Tracker):
-    """Write event files to `tensorboard/` in the run folder, without TensorFlow or torch."""
-
-    def __init__(self, run: Run) -> None:
-        self._folder = run.folder / "tensorboard"
-        writers = _load_optional("tensorboard.summary.writer.event_file_writer", "tensorboard")
-        self._open = writers.EventFileWriter
-        self._events = _load_optional("tensorboard.compat.proto.event_pb2", "tensorboard")
-        self._summaries = _load_optional("tensorboard.compat.proto.summary_pb2", "tensorboard")
-        self._tensors = _load_optional("tensorboard.compat.proto.tensor_pb2", "tensorboard")
-        self._writer: _EventWriter | None = None
-
-    def log(self, step: int, metrics: Metrics) -> None:
-        value = self._summaries.Summary.Value
-        self._write(step, [value(tag=name, simple_value=x) for name, x in metrics.items()])
-
-    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
-        metadata = self._summaries.SummaryMetadata
-        markdown = _markdown(rollouts).encode()
-        text = self._tensors.TensorProto(dtype="DT_STRING", string_val=[markdown])
-        plugin = metadata(plugin_data=metadata.PluginData(plugin_name="text"))
-        value = self._summaries.Summary.Value(tag="answers", metadata=plugin, tensor=text)
-        self._write(step, [value])
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-    def _write(self, step: int, values: list[object]) -> None:
-        if self._writer is None:
-            self._writer = self._open(str(self._folder))
-            # A session that starts at a step makes TensorBoard forget that step and the later ones
-            # of the session before.
-            session = self._events.SessionLog(status=self._events.SessionLog.START)
-            self._add(step, session_log=session)
-        self._add(step, summary=self._summaries.Summary(value=values))
-
-    def _add(self, step: int, **content: object) -> None:
-        assert self._writer is not None, "events are added to an open writer"
-        self._writer.add_event(self._events.Event(wall_time=time.time(), step=step, **content))
-
-
-class WandbTracker(Tracker):
-    """Send metrics to Weights & Biases; a resumed run continues under the same id."""
-
-    def __init__(self, run: Run, project: str) -> None:
-        self._wandb = _load_optional("wandb", "wandb")
-        self._session = self._wandb.init(
-            project=project, name=run.folder.name, id=run.id, dir=str(run.folder), resume="allow"
-        )
-
-    def log(self, step: int, metrics: Metrics) -> None:
-        self._session.log(dict(metrics), step=step)
-
-    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
-        table = self._wandb.Table(columns=list(ANSWER_COLUMNS), data=[_cells(r) for r in rollouts])
-        self._session.log({"answers": table}, step=step)
-
-    def close(self) -> None:
-        self._session.finish()
-
-
-ANSWER_COLUMNS = ("task", "prompt", "answer", "verdict", "note")
-
-
-def _cells(rollout: Rollout) -> list[str]:
-    prompt = rollout.problem.prompt[-1].content if rollout.problem.prompt else ""
-    verdict = rollout.score.verdict.value if rollout.score else Verdict.UNSCORED.value
-    note = rollout.score.note if rollout.score else ""
-    return [rollout.problem.task, prompt[:MAX_SHOWN], rollout.text[:MAX_SHOWN], verdict, note]
-
-
-def _markdown(rollouts: Sequence[Rollout]) -> str:
-    rule = ["---"] * len(ANSWER_COLUMNS)
-    rows = [list(ANSWER_COLUMNS), rule, *map(_cells, rollouts)]
-    lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
-    return "\n".join(f"| {line.replace(chr(10), '<br>')} |" for line in lines)
+    def _predict_end(self, step: int) -> str:
+        now = time.monotonic()
+        first, start = self._first = self._first or (step, now)
+        if self._steps is None or not first < step < self._steps:
+            return ""
+        return f"  {(self._steps - step) * (now - start) / (step - first):,.0f} s left"
 
 
 def format_number(value: float) -> str:
@@ -382,19 +287,3 @@ def format_number(value: float) -> str:
     if math.isfinite(value) and value == int(value) and abs(value) < 1e8:
         return str(int(value))
     return f"{value:.4g}"
-
-
-class _EventWriter(Protocol):
-    def add_event(self, event: object) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def _load_optional(module: str, package: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f'track.sinks names "{package}", which is not installed: '
-            f"pip install {package}, or leave it out"
-        ) from error

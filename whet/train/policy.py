@@ -311,7 +311,7 @@ def open_teacher(source: ModelSource, policy: Policy, cfg: TrainConfig) -> Logpr
 def add_pair_ref_logprobs(
     pairs: Sequence[PreferencePair], reference: LogprobModel
 ) -> list[PreferencePair]:
-    """Add the reference's log-probabilities, computed once for an answer of several pairs."""
+    """Add the reference's log-probabilities, computed once for a response of several pairs."""
     examples = list(dict.fromkeys(item for pair in pairs for item in (pair.chosen, pair.rejected)))
     with_logprobs = dict(zip(examples, add_ref_logprobs(examples, reference), strict=True))
     return [

@@ -60,7 +60,7 @@ class RLTrainer:
         steps: int,
         critic: CriticConfig | None = None,
     ) -> None:
-        """Train for `steps` steps on answers of at most `max_tokens` tokens."""
+        """Train for `steps` steps on responses of at most `max_tokens` tokens."""
         critic = critic or CriticConfig()
         self.policy = policy
         self.algo = build_algorithm(algo, max_tokens=max_tokens)
@@ -210,7 +210,7 @@ def assign_advantages(
 def _credit_outcome(
     groups: Sequence[Group], examples: Sequence[Example], algo: Algorithm, baseline: Baseline
 ) -> tuple[list[Example], list[bool], Baseline]:
-    """Credit the reward of the whole answer, less the KL where it is subtracted from rewards.
+    """Credit the reward of the whole response, less the KL where it is subtracted from rewards.
 
     Also tells for each example whether its group has something to learn from.
     """

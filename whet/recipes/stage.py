@@ -1,0 +1,283 @@
+"""The settings of a stage, and all that the rest of whet asks a kind of stage: how it runs, what it
+reads, what its models do, and how it shrinks for a smoke run.
+
+A kind is a subclass beside its recipe and a line in `whet/recipes/registry.py`, or a file of the
+user's own (docs/add_a_stage.md).
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from whet.algos.settings import AlgoConfig, resolve_algorithm
+from whet.config import Config
+from whet.data.problems import problem_file
+from whet.engine.base import EngineConfig, SamplingParams
+from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
+from whet.evals.report_data import Unit
+from whet.grading.limits import GradingConfig
+from whet.models.source import ModelSource
+from whet.recipes.checkpointing import SaveConfig
+from whet.recipes.validation import ValidationConfig
+from whet.rewards.spec import RewardSpec
+from whet.serving.client import EndpointConfig
+from whet.store.run import RunStore
+from whet.tasks.base import Task
+from whet.tasks.task_config import TaskConfig
+from whet.text.chat import NO_PROMPT, PromptConfig
+from whet.track.metrics import TrackConfig
+from whet.train.optim import TrainConfig, learning_rate
+from whet.types import Json, Rollout, Split
+from whet.world import ClusterConfig
+
+NEW_MODEL = "the model has to be one that can answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWork:
+    """What one model of a stage does in each step; `whet plan` and the preflight predict its time
+    and memory from it."""
+
+    source: ModelSource
+    sampling: SamplingParams
+    train: TrainConfig | None = None
+    """How the model is trained; None where it is not."""
+    engine: EngineConfig | None = None
+    """What samples its responses; None where none are sampled."""
+    algo: AlgoConfig | None = None
+    """The algorithm, which may need a reference or a critic."""
+    teacher: ModelSource | None = None
+    """A second model that computes log-probabilities of the responses."""
+    problems: int | None = None
+    """Problems, or stored examples, of a step; None is a split of unknown size."""
+    samples: int = 1
+    """Responses to each of them."""
+    steps: int = 1
+    name: str = "model"
+    reads_responses: bool = False
+    """Whether its prompts hold responses of the stage's first model."""
+
+
+class StageConfig(Config):
+    """Settings of every stage."""
+
+    ignored: ClassVar[tuple[str, ...]] = ("track", "cluster")
+    """Settings that change no result, and may differ when a run goes on."""
+    lists_problems: ClassVar[bool] = False
+    """Whether the stage writes the problems of its task, so that later stages can be looked over
+    before it has run."""
+    needs_verdicts: ClassVar[bool] = False
+    """Whether a grader that fails makes the stage useless."""
+    compares_responses: ClassVar[bool] = False
+    """Whether wrong responses belong into its `data`; a smoke run then writes some."""
+    smoke_limits: ClassVar[Mapping[str, int]] = {}
+    """Upper limits of settings in a smoke run, besides those in `whet/pipeline/smoke.py`."""
+    curves: ClassVar[Mapping[str, tuple[str, Unit]]] = {}
+    """Metrics of this kind alone that the report draws: their title there, and their unit."""
+
+    kind: str
+    """The recipe of the stage."""
+    seed: int = 0
+    """Decides every random choice."""
+    task: TaskConfig
+    """The task: its problems and its grader."""
+
+    @abstractmethod
+    def run_in(self, run: RunStore) -> None:
+        """Run the recipe, and write its results into a run folder."""
+
+    def run_folder(self, folder: Path) -> Path:
+        """Return where this run writes, in the folder that the user named."""
+        return folder
+
+    def end_run(self, folder: Path) -> None:
+        """Do what is left to do in the folder that the user named, after the run."""
+        return
+
+    @property
+    def response_prompt(self) -> PromptConfig | None:
+        """The prompt under which the stage's model and responses are made; None where no model
+        reads problems."""
+        return None
+
+    @property
+    def models(self) -> dict[str, ModelSource]:
+        """The models of the stage by their settings."""
+        return {key: item for key, item in self if isinstance(item, ModelSource)}
+
+    @property
+    def splits(self) -> list[Split]:
+        """The splits of problems that the stage reads, the one it works on first."""
+        return []
+
+    @property
+    def asks_unsolvable(self) -> bool:
+        """Whether problems that are known to have no solution are asked too."""
+        return False
+
+    @property
+    def rewards(self) -> dict[str, tuple[RewardSpec, Task | None]]:
+        """Reward specs by their setting, each with the task that grades for it; None is the
+        stage's."""
+        return {}
+
+    @property
+    def servers(self) -> dict[str, EndpointConfig]:
+        """The servers that the stage asks, by the table of their settings."""
+        return {}
+
+    def list_work(self) -> list[ModelWork]:
+        """List what each model of the stage does in a step."""
+        return []
+
+    def select_responses(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        """Choose the stored responses that are trained on; raise a DataError where none is left."""
+        return list(rollouts)
+
+    def smoke_changes(self) -> dict[str, Json]:
+        """Other changes of settings in a smoke run, by their dotted keys."""
+        return {}
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Inputs of the stage, by the setting that names them: folders, files, models, `@stage`."""
+        inputs: dict[str, str] = {}
+        for key, item in self:
+            if isinstance(item, ModelSource) and item.path is not None:
+                inputs[f"{key}.path"] = item.path
+            elif key in ("problems", "data") and item is not None:
+                inputs[key] = item
+        return inputs
+
+    def with_inputs(self, inputs: Mapping[str, str]) -> Self:
+        """Return the stage with other folders, files or models to read."""
+        changes: dict[str, object] = {}
+        for setting, location in inputs.items():
+            key = setting.removesuffix(".path")
+            item = getattr(self, key)
+            is_model = isinstance(item, ModelSource)
+            changes[key] = item.model_copy(update={"path": location}) if is_model else location
+        return self.model_copy(update=changes)
+
+
+class ModelStageConfig(StageConfig):
+    """A stage in which a model answers problems."""
+
+    allows_new_model: ClassVar[bool] = False
+    """Whether the model may start from random weights."""
+
+    problems: str | None = None
+    """Folder of problems; None takes the task's own."""
+    model: ModelSource
+    """Where the weights come from."""
+    prompt: PromptConfig = NO_PROMPT
+    """How problems are put to the model."""
+    sampling: SamplingParams = SamplingParams()
+    """How responses are sampled."""
+    engine: AnyEngineConfig = DEFAULT_ENGINE
+    """How many responses are sampled at once, in how much memory."""
+    grading: GradingConfig = GradingConfig()
+    """Limits of grading a response."""
+    cluster: ClusterConfig = ClusterConfig()
+    """How ranks share the model, where there are several."""
+
+    @property
+    def response_prompt(self) -> PromptConfig | None:
+        return self.prompt
+
+    def list_work(self) -> list[ModelWork]:
+        return [ModelWork(source=self.model, sampling=self.sampling, engine=self.engine)]
+
+    @model_validator(mode="after")
+    def _can_answer(self) -> Self:
+        for key, item in self.models.items():
+            if item.new is not None and not self.allows_new_model:
+                raise ValueError(
+                    f'{key}.new = "{item.new}" has random weights, and {self.kind} needs a model '
+                    f"that can answer: set {key}.path, or train one by sft first"
+                )
+        return self
+
+    def without_effect(self) -> dict[str, str]:
+        reason = "nothing is trained here"
+        return {} if self.allows_new_model else {"model.new": NEW_MODEL, "model.lora": reason}
+
+
+class TrainingConfig(ModelStageConfig):
+    """A stage that trains a model."""
+
+    steps: int = Field(default=100, ge=1)
+    """Steps of the run."""
+    train: TrainConfig = TrainConfig()
+    """The optimiser and its memory."""
+    validation: ValidationConfig = ValidationConfig()
+    """Validation during training."""
+    save: SaveConfig = SaveConfig()
+    """When checkpoints are written."""
+    track: TrackConfig = TrackConfig()
+    """Where metrics go besides the run folder and the console."""
+
+    @property
+    def is_deterministic(self) -> bool:
+        return self.train.deterministic
+
+    @property
+    def schedules(self) -> list[str]:
+        """Name the settings that change over the run and end with its last step."""
+        names = []
+        for key, item in self:
+            if isinstance(item, TrainConfig) and item.lr_schedule != "constant":
+                names.append(f'{key}.lr_schedule = "{item.lr_schedule}"')
+            if isinstance(item, AlgoConfig) and resolve_algorithm(item).step_rule is not None:
+                names.append(f'{key}.step_credit.decay = "{item.step_credit.decay}"')
+        return names
+
+    def describe_more_steps(self, before: int) -> str:
+        """Say that a run goes on to more steps, and which schedules that changes."""
+        words = f"the run of {before:,} steps goes on to {self.steps:,}"
+        if not self.schedules:
+            return f"{words}, as one that began with as many"
+        names = " and ".join(self.schedules)
+        words += f"; from here on, {names} spans {self.steps:,} steps"
+        if self.train.lr_schedule == "constant":
+            return words
+        old, new = (learning_rate(self.train, before, steps) for steps in (before, self.steps))
+        return f"{words}, and the learning rate goes from {old:.3g} to {new:.3g}"
+
+    @property
+    def splits(self) -> list[Split]:
+        split = self.validation.split
+        is_own = self.problems is None or self.problems.startswith("@")
+        return [split] if is_own or problem_file(Path(self.problems or ""), split).is_file() else []
+
+    def list_work(self) -> list[ModelWork]:
+        return [replace(super().list_work()[0], train=self.train, steps=self.steps)]
+
+    def without_effect(self) -> dict[str, str]:
+        unused = {"train.offload_reference": "there is no model beside the one that trains"}
+        return unused if self.allows_new_model else unused | {"model.new": NEW_MODEL}
+
+
+class OnPolicyConfig(TrainingConfig):
+    """A stage that trains on responses of its own, to problems of the split `rl`."""
+
+    problems_per_step: int = Field(default=32, ge=1)
+    """Problems asked in each step."""
+
+    @property
+    @abstractmethod
+    def responses_per_problem(self) -> int:
+        """How many responses to each problem a step samples."""
+
+    @property
+    def splits(self) -> list[Split]:
+        return ["rl", *super().splits]
+
+    def list_work(self) -> list[ModelWork]:
+        work = super().list_work()[0]
+        samples = self.responses_per_problem
+        return [replace(work, problems=self.problems_per_step, samples=samples)]
