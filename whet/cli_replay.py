@@ -1,0 +1,82 @@
+"""The commands on what a run has stored: grade its rollouts, and replay its updates."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from whet.errors import ConfigError
+
+_argument = partial(typer.Argument, show_default=False)
+_required = partial(typer.Option, show_default=False)
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command()(grade)
+    app.command()(replay)
+
+
+def replay(
+    run: Annotated[Path, _argument(help="The folder of an RL run, or of a pipeline with one.")],
+    step: Annotated[int, _required(min=1, help="The step, counted from 1 as in metrics.jsonl.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE: a setting of the alternative; repeatable."),
+    ] = None,
+    named: Annotated[
+        list[str] | None,
+        typer.Option("--try", help='"NAME: KEY=VALUE …": an alternative; repeatable.'),
+    ] = None,
+    grid: Annotated[
+        Path | None, typer.Option(help="A TOML file of alternatives, a table for each.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compute an update of a run again from its stored rollouts, under its own settings and
+    others, and compare loss and gradient. Nothing is sampled or written."""
+    from whet.replay.alternatives import read_alternatives
+    from whet.replay.compare import replay as replay_update
+    from whet.replay.tables import print_replay
+
+    alternatives = read_alternatives(settings or (), named or (), grid)
+    print_replay(replay_update(run, step, alternatives), as_json=as_json)
+
+
+def grade(
+    source: Annotated[Path, _argument(help='JSON lines with "id" and "response".')],
+    out: Annotated[Path, _required(help="Where the graded rows go.")],
+    problems: Annotated[Path | None, typer.Option(help="Problems the rows refer to.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Grading processes.")] = None,
+    reward: Annotated[
+        str | None, typer.Option(help="A reward spec: a shipped name or a TOML file.")
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(help="A task of your own, my_task.py:Name.")
+    ] = None,
+    judge_url: Annotated[
+        str | None, typer.Option(help="Where the judge of `judge` rows listens, http://HOST/v1.")
+    ] = None,
+    judge_model: Annotated[str | None, typer.Option(help="The judge's name there.")] = None,
+    judge_key_env: Annotated[
+        str | None, typer.Option(help="The environment variable with the judge's key.")
+    ] = None,
+    judge_prompt: Annotated[
+        str | None, typer.Option(help="What it is asked: nonce or general_verifier.")
+    ] = None,
+) -> None:
+    """Grade a file of responses."""
+    from whet.commands.grade_file import grade_file, make_judge
+
+    judge = make_judge(url=judge_url, model=judge_model, key_env=judge_key_env, prompt=judge_prompt)
+    grade_file(
+        source,
+        out,
+        problems=problems,
+        workers=workers,
+        reward=reward,
+        custom=task or (),
+        judge=judge,
+    )
