@@ -46,13 +46,18 @@ def replay(
 
 
 def grade(
-    source: Annotated[Path, _argument(help='JSON lines with "id" and "response".')],
-    out: Annotated[Path, _required(help="Where the graded rows go.")],
+    source: Annotated[Path, _argument(help='JSON lines with "id" and "response", or a run.')],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the graded rows go; a run needs none.")
+    ] = None,
     problems: Annotated[Path | None, typer.Option(help="Problems the rows refer to.")] = None,
     workers: Annotated[int | None, typer.Option(help="Grading processes.")] = None,
     reward: Annotated[
         str | None, typer.Option(help="A reward spec: a shipped name or a TOML file.")
     ] = None,
+    step: Annotated[int | None, typer.Option(min=0, help="Of a run: one step alone.")] = None,
+    rollout: Annotated[str | None, typer.Option(help="Of a run: one rollout, by its id.")] = None,
+    as_json: Json = False,
     task: Annotated[
         list[str] | None, typer.Option(help="A task of your own, my_task.py:Name.")
     ] = None,
@@ -67,10 +72,33 @@ def grade(
         str | None, typer.Option(help="What it is asked: nonce or general_verifier.")
     ] = None,
 ) -> None:
-    """Grade a file of responses."""
+    """Grade a file of responses, or the stored rollouts of a run, with the reward taken apart."""
+    judged = {"url": judge_url, "model": judge_model, "key_env": judge_key_env}
+    judged["prompt"] = judge_prompt
+    of_file = {"--problems": problems, "--task": task, **_judge_flags(judged)}
+    of_run = {"--step": step, "--rollout": rollout, "--json": as_json or None}
+    unused = of_file if source.is_dir() else of_run
+    if flag := next((flag for flag, given in unused.items() if given is not None), None):
+        other = "a file of responses" if source.is_dir() else "a run"
+        raise ConfigError(f"{flag} is for {other}, and {source} is none")
+    if source.is_dir():
+        from whet.commands.grade_run import grade_run
+
+        grade_run(
+            source,
+            out=out,
+            step=step,
+            rollout=rollout,
+            reward=reward,
+            workers=workers,
+            as_json=as_json,
+        )
+        return
+    if out is None:
+        raise ConfigError("--out should say where the graded rows go")
     from whet.commands.grade_file import grade_file, make_judge
 
-    judge = make_judge(url=judge_url, model=judge_model, key_env=judge_key_env, prompt=judge_prompt)
+    judge = make_judge(**judged)
     grade_file(
         source,
         out,
@@ -80,3 +108,7 @@ def grade(
         custom=task or (),
         judge=judge,
     )
+
+
+def _judge_flags(judged: dict[str, str | None]) -> dict[str, str | None]:
+    return {f"--judge-{name.replace('_', '-')}": value for name, value in judged.items()}

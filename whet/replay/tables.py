@@ -1,4 +1,4 @@
-"""A replay and a reward taken apart as tables for a terminal, and as JSON."""
+"""A replay as tables for a terminal, and as JSON."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -7,9 +7,8 @@ from whet.errors import visible
 from whet.replay.compare import BASELINE, Replay, Row
 from whet.store.files import to_finite
 from whet.track.progress import printer
-from whet.types import Json
+from whet.track.tables import NOTHING, align, format_share, format_value
 
-NOTHING = "–"
 NUM_NAMED = 3
 """Numbers that differ from the log and are written out; JSON has all."""
 Format = Callable[[Row], str]
@@ -18,7 +17,8 @@ Format = Callable[[Row], str]
 def print_replay(replay: Replay, *, as_json: bool) -> None:
     """Print the comparison, with a sentence on how it agrees with what the run logged."""
     if as_json:
-        print_json(replay.to_json())
+        result = to_finite(replay.to_json())
+        printer.print(json.dumps(result, indent=1, ensure_ascii=False), markup=False)
         return
     lines = [f"step {replay.step} of {replay.folder}: {_describe_way(replay)}"]
     lines += [*_describe_log(replay), ""]
@@ -28,38 +28,6 @@ def print_replay(replay: Replay, *, as_json: bool) -> None:
         lines += ["", "cosine with the gradient as logged, by part of the model"]
         lines += align(_cosines(others))
     printer.print(visible("\n".join(lines)), markup=False)
-
-
-def print_json(value: Mapping[str, Json]) -> None:
-    """Print one JSON object; numbers that are not finite are null."""
-    printer.print(json.dumps(to_finite(dict(value)), indent=1, ensure_ascii=False), markup=False)
-
-
-def align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lay out rows of cells: the first column from the left, numbers from the right.
-
-    >>> align([["part", "mean"], ["correct", "0.5"]])
-    ['part     mean', 'correct   0.5']
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *rest in rows:
-        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
-    return lines
-
-
-def format_value(value: float | None, digits: int = 5) -> str:
-    """Write a number with a few digits, or a dash where there is none.
-
-    >>> format_value(0.123456789), format_value(None), format_value(-0.0)
-    ('0.12346', '–', '0')
-    """
-    return NOTHING if value is None else f"{value + 0.0:.{digits}g}"
-
-
-def format_share(value: float | None) -> str:
-    return NOTHING if value is None else f"{100 * value:.1f} %"
 
 
 COLUMNS: Mapping[str, Format] = {
