@@ -1,5 +1,6 @@
 """The commands on what a run has stored: grade its rollouts, and replay its updates."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -73,15 +74,11 @@ def grade(
     ] = None,
 ) -> None:
     """Grade a file of responses, or the stored rollouts of a run, with the reward taken apart."""
-    judged = {"url": judge_url, "model": judge_model, "key_env": judge_key_env}
-    judged["prompt"] = judge_prompt
-    of_file = {"--problems": problems, "--task": task, **_judge_flags(judged)}
-    of_run = {"--step": step, "--rollout": rollout, "--json": as_json or None}
-    unused = of_file if source.is_dir() else of_run
-    if flag := next((flag for flag, given in unused.items() if given is not None), None):
-        other = "a file of responses" if source.is_dir() else "a run"
-        raise ConfigError(f"{flag} is for {other}, and {source} is none")
+    judge = {"url": judge_url, "model": judge_model, "key_env": judge_key_env}
+    judge["prompt"] = judge_prompt
+    judged = {f"--judge-{name.replace('_', '-')}": flag for name, flag in judge.items()}
     if source.is_dir():
+        _refuse(source, "a file of responses", {"--problems": problems, "--task": task, **judged})
         from whet.commands.grade_run import grade_run
 
         grade_run(
@@ -94,11 +91,11 @@ def grade(
             as_json=as_json,
         )
         return
+    _refuse(source, "a run", {"--step": step, "--rollout": rollout, "--json": as_json or None})
     if out is None:
         raise ConfigError("--out should say where the graded rows go")
     from whet.commands.grade_file import grade_file, make_judge
 
-    judge = make_judge(**judged)
     grade_file(
         source,
         out,
@@ -106,9 +103,12 @@ def grade(
         workers=workers,
         reward=reward,
         custom=task or (),
-        judge=judge,
+        judge=make_judge(**judge),
     )
 
 
-def _judge_flags(judged: dict[str, str | None]) -> dict[str, str | None]:
-    return {f"--judge-{name.replace('_', '-')}": value for name, value in judged.items()}
+def _refuse(source: Path, other: str, flags: Mapping[str, object]) -> None:
+    """Refuse a flag that is for another kind of source."""
+    for flag, given in flags.items():
+        if given is not None:
+            raise ConfigError(f"{flag} is for {other}, and {source} is none")

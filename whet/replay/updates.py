@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from whet.algos.objectives import LossSums, Objective, ValueObjective
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
 from whet.models.lora import save_trained
 from whet.models.source import open_model, torch_device, torch_dtype
@@ -25,12 +26,19 @@ from whet.rng import derive
 from whet.store.files import read_object
 from whet.track.progress import Advance
 from whet.train.checkpoint import STATE, load_training, save_training
-from whet.train.learner import Learner, LocalLearner, LogprobModel, ValueModel
+from whet.train.learner import (
+    Learner,
+    LocalLearner,
+    LogprobModel,
+    ValueModel,
+    compute_per_token,
+    forward_logprobs,
+)
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import TrainConfig
 from whet.train.policy import LOCAL, LearnerFactory, Trainable, set_determinism
 from whet.train.rl_step import RLTrainer, StepResult
-from whet.types import Group, Json, Metrics, rewards_of
+from whet.types import Floats, Group, Json, Metrics, rewards_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +49,11 @@ class Record:
     """Those that had a loss."""
     gradients: dict[str, Tensor] = field(default_factory=dict)
     """Before clipping, in host memory, by the name of the weight."""
+    has_tokens: bool = False
+    """Whether to compute log-probabilities and entropies too, for another forward pass."""
+    per_token: list[Floats] = field(default_factory=list)
+    """Log-probability and entropy of each token of each example, at the weights its mini-batch
+    met."""
 
 
 class RecordingLearner(LocalLearner):
@@ -53,6 +66,13 @@ class RecordingLearner(LocalLearner):
     ) -> LossSums:
         if self.record is not None:
             self.record.examples += examples
+        if self.record is not None and self.record.has_tokens:
+            self.record.per_token += compute_per_token(
+                self.model,
+                examples,
+                self.cfg.micro_batch_tokens,
+                lambda batch: torch.stack(forward_logprobs(self.model, batch), dim=1),
+            )
         return super().accumulate(examples, objective)
 
     def optim_step(self) -> Metrics:
@@ -111,10 +131,9 @@ def open_trainer(run: StoredRun, cfg: RLConfig, state: Path | None) -> Trainer:
     model, _ = open_model(
         cfg.model, dtype=torch_dtype(cfg.train.dtype), device=device, texts=[], seed=cfg.seed
     )
-    algo = cfg.algo if run.exactness is None else run.exactness.apply(cfg.algo, lag=cfg.lag)
     trainer = RLTrainer(
         TrainedModel(model),
-        algo,
+        resolve_algo(run, cfg),
         cfg.train,
         max_tokens=cfg.sampling.max_tokens,
         steps=cfg.steps,
@@ -129,6 +148,11 @@ def open_trainer(run: StoredRun, cfg: RLConfig, state: Path | None) -> Trainer:
         if isinstance(num_restores, int):
             trainer.learner.scale_lr(cfg.guard.lr_factor**num_restores)
     return trainer
+
+
+def resolve_algo(run: StoredRun, cfg: RLConfig) -> AlgoConfig:
+    """Return the settings that the run trained with, after its test of exactness."""
+    return cfg.algo if run.exactness is None else run.exactness.apply(cfg.algo, lag=cfg.lag)
 
 
 def _save_trainer(trainer: Trainer, folder: Path, before: Path | None) -> None:
@@ -227,6 +251,14 @@ def _apply_updates(
     _save_trainer(trainer, target, state)
 
 
+def start_record(trainer: Trainer, record: Record) -> RecordingLearner:
+    """Let the policy's learner record its updates from now on; return it."""
+    learner = trainer.learner
+    assert isinstance(learner, RecordingLearner), "the learner of a policy records"
+    learner.record = record
+    return learner
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Update:
     """One update, and what it consisted of."""
@@ -247,10 +279,8 @@ def take_update(
 ) -> Update:
     """Take the update of a step from the state before it, and record it."""
     trainer = open_trainer(run, cfg, state)
-    learner = trainer.learner
-    assert isinstance(learner, RecordingLearner), "the learner of a policy records"
-    learner.record = record = Record()
-    masters = learner.optimizer.masters
+    record = Record()
+    masters = start_record(trainer, record).optimizer.masters
     before = {name: master.detach().cpu().clone() for name, master in masters.items()}
     result = step_trainer(trainer, cfg, step, groups)
     squares = [
