@@ -242,4 +242,6 @@ def test_missing_rollouts_and_restores_are_named_with_the_steps_that_can_be_repl
 def test_only_runs_of_rl_are_replayed(tiny: Pipeline) -> None:
     with pytest.raises(ConfigError, match="kind 'sft', and only runs of kind 'rl' can be replayed"):
         replay(tiny.folder / "03-sft", 1)
-    assert replay(tiny.folder, 5).folder == tiny.folder / "05-rl"
+    result = replay(tiny.folder, 5)
+    assert (result.folder, result.start.step) == (tiny.folder / "05-rl", 4)
+    assert result.check.differences == [], "the checkpoint has the running baseline of game24"
