@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from whet import cli_check, cli_cluster, cli_data, cli_model
+from whet import cli_check, cli_cluster, cli_data, cli_model, cli_replay
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.recipes.registry import COMMANDS
@@ -36,6 +36,7 @@ app.add_typer(cli_data.data, name="data")
 app.add_typer(cli_model.model, name="model")
 cli_cluster.add_to(app)
 cli_check.add_to(app)
+cli_replay.add_to(app)
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -199,44 +200,6 @@ def export(
     from whet.commands.export_model import export_model
 
     export_model(location, out, dtype)
-
-
-@app.command()
-def grade(
-    source: Annotated[Path, _argument(help='JSON lines with "id" and "response".')],
-    out: Annotated[Path, _required(help="Where the graded rows go.")],
-    problems: Annotated[Path | None, typer.Option(help="Problems the rows refer to.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Grading processes.")] = None,
-    reward: Annotated[
-        str | None, typer.Option(help="A reward spec: a shipped name or a TOML file.")
-    ] = None,
-    task: Annotated[
-        list[str] | None, typer.Option(help="A task of your own, my_task.py:Name.")
-    ] = None,
-    judge_url: Annotated[
-        str | None, typer.Option(help="Where the judge of `judge` rows listens, http://HOST/v1.")
-    ] = None,
-    judge_model: Annotated[str | None, typer.Option(help="The judge's name there.")] = None,
-    judge_key_env: Annotated[
-        str | None, typer.Option(help="The environment variable with the judge's key.")
-    ] = None,
-    judge_prompt: Annotated[
-        str | None, typer.Option(help="What it is asked: nonce or general_verifier.")
-    ] = None,
-) -> None:
-    """Grade a file of responses."""
-    from whet.commands.grade_file import grade_file, make_judge
-
-    judge = make_judge(url=judge_url, model=judge_model, key_env=judge_key_env, prompt=judge_prompt)
-    grade_file(
-        source,
-        out,
-        problems=problems,
-        workers=workers,
-        reward=reward,
-        custom=task or (),
-        judge=judge,
-    )
 
 
 @app.command()

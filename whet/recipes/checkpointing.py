@@ -153,6 +153,8 @@ class CheckpointManager:
         self.run.rewind(step)
         for loss in self.run.list_lost_results(step):
             say(f"lost since the run began, and not made again: {loss}")
+        # A run may go on to more steps; which of them had which schedule is known by this alone.
+        self.run.log_event("continue", step=step, steps=self.steps)
         console.print(f"going on from step {step:,}")
         return step
 

@@ -51,7 +51,7 @@ from whet.track.metrics import measure_rollouts
 from whet.track.progress import say
 from whet.train.checkpoint import read_numbers
 from whet.train.optim import TrainConfig
-from whet.train.policy import build_learners, build_policy
+from whet.train.policy import Policy, build_learners, build_policy
 from whet.train.rl_step import RLTrainer, StepResult
 from whet.types import Group, Json, Metrics
 
@@ -241,8 +241,8 @@ class TangoPair:
     session: Session
     verifier_task: Verify
     problem_sampler: ProblemSampler
-    generator: RLTrainer
-    verifier: RLTrainer
+    generator: RLTrainer[Policy]
+    verifier: RLTrainer[Policy]
     class_counts: StoredValue
     """Running counts of right and wrong solutions that the verifier trained on."""
     is_guarded: StoredValue

@@ -136,8 +136,7 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """List the steps that have a checkpoint, intact or damaged, oldest first."""
-        names = [path.name for path in self.folder.iterdir()]
-        return sorted(int(name) for name in names if re.fullmatch(r"\d{6,}", name))
+        return list(list_checkpoints(self.folder))
 
     def _path(self, step: int) -> Path:
         return self.folder / f"{step:06d}"
@@ -189,7 +188,7 @@ class Checkpoints:
         return step
 
     def _is_intact(self, step: int, instead: str) -> bool:
-        damage = _find_damage(self._path(step), step)
+        damage = check_checkpoint(self._path(step))
         if damage is not None:
             self._warn(f"checkpoint {self._path(step)} is damaged ({damage}); {instead}")
         return damage is None
@@ -206,6 +205,18 @@ def _write_manifest(folder: Path, step: int, hashes: dict[str, Json]) -> None:
         if inner.is_dir():
             sync(inner)
     sync(folder)
+
+
+def list_checkpoints(folder: Path) -> dict[int, Path]:
+    """List the checkpoints in a folder that is only read, intact or damaged, oldest first."""
+    paths = folder.iterdir() if folder.is_dir() else ()
+    steps = [path for path in paths if re.fullmatch(r"\d{6,}", path.name)]
+    return {int(path.name): path for path in sorted(steps, key=lambda path: int(path.name))}
+
+
+def check_checkpoint(folder: Path) -> str | None:
+    """Compare a whole checkpoint with its manifest; return a difference, or None."""
+    return _find_damage(folder, int(folder.name))
 
 
 def check_model(folder: Path) -> None:

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from whet.errors import DataError, WhetError
 from whet.train.learner import Learner
-from whet.train.policy import Policy
+from whet.train.policy import Policy, Trainable
 from whet.types import Json, read_integer, read_number
 from whet.world import get_world
 
@@ -28,7 +28,7 @@ def read_numbers(state: Json) -> dict[str, float]:
 
 def save_training(
     folder: Path,
-    policy: Policy,
+    policy: Trainable,
     learner: Learner,
     state: dict[str, Json],
     others: Others | None = None,
@@ -49,7 +49,7 @@ def save_training(
 
 
 def load_training(
-    folder: Path, policy: Policy, learner: Learner, others: Others | None = None
+    folder: Path, policy: Trainable, learner: Learner, others: Others | None = None
 ) -> dict[str, Json]:
     """Load weights and optimiser in place; return the state."""
     policy.load(folder)

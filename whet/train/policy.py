@@ -145,7 +145,36 @@ def build_learners(cfg: TrainConfig) -> LearnerFactory:
     return made
 
 
-class Policy:
+class Trainable(Protocol):
+    """A model, and what makes its learner, its critic and its reference."""
+
+    model: Transformer
+    learners: LearnerFactory
+    memory: DeviceMemory | None
+    learner: Learner | None
+
+    def make_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
+        """Make a learner of the same weights, whose updates may free the engine's cache."""
+        self.learner = self.learners.make_learner(self.model, cfg, steps=steps, memory=self.memory)
+        return self.learner
+
+    def make_value_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
+        """Make a learner of a critic that starts from a copy of the weights."""
+        return self.learners.make_value_learner(self.model, cfg, steps=steps, memory=self.memory)
+
+    def make_reference(self, cfg: TrainConfig) -> LogprobModel:
+        """Make a frozen model that keeps the present weights."""
+        return make_reference(self.model, cfg, self.learners)
+
+    def save(self, folder: str | Path) -> None:
+        """Write a folder that `load` reads; ranks call it together."""
+
+    def load(self, folder: Path) -> None:
+        """Load the weights that `save` wrote, in place."""
+        load_trained(self.model, folder)
+
+
+class Policy(Trainable):
     """A model, and the engine that samples from it once its weights are published.
 
     Policies on one device share its `memory`.
@@ -171,20 +200,7 @@ class Policy:
         if self.memory is not None:
             self.memory.add(engine)
         self.chat_engine = ChatEngine(engine=engine, chat=self.chat, name=name)
-        self.learner: Learner | None = None
-
-    def make_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
-        """Make a learner of the same weights, whose updates may free the engine's cache."""
-        self.learner = self.learners.make_learner(self.model, cfg, steps=steps, memory=self.memory)
-        return self.learner
-
-    def make_value_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
-        """Make a learner of a critic that starts from a copy of the weights."""
-        return self.learners.make_value_learner(self.model, cfg, steps=steps, memory=self.memory)
-
-    def make_reference(self, cfg: TrainConfig) -> LogprobModel:
-        """Make a frozen model that keeps the present weights."""
-        return make_reference(self.model, cfg, self.learners)
+        self.learner = None
 
     def publish(self, version: int) -> None:
         """Hand the weights to the engine, whose next completions carry this version."""
@@ -212,10 +228,6 @@ class Policy:
         save_trained(self.model, Path(folder), eos_tokens=stops, generation=generation)
         if get_world().is_rank_zero:
             self.tokenizer.save(Path(folder))
-
-    def load(self, folder: Path) -> None:
-        """Load the weights that `save` wrote, in place."""
-        load_trained(self.model, folder)
 
 
 def build_policy(

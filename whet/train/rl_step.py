@@ -7,6 +7,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -25,8 +26,10 @@ from whet.train.checkpoint import read_numbers
 from whet.train.critic import CriticConfig, add_values, build_critic, count_policy_steps
 from whet.train.learner import Learner, average_metrics, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, add_ref_logprobs
+from whet.train.policy import Trainable, add_ref_logprobs
 from whet.types import Group, Json, Metrics, Rollout, all_equal, rewards_of
+
+P = TypeVar("P", bound=Trainable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ class StepResult:
         return self.update | {"step/empty": float(self.is_empty)}
 
 
-class RLTrainer:
+class RLTrainer(Generic[P]):
     """A policy with its learner and algorithm, and the reference and critic that it needs.
 
     `step` moves the policy. In a checkpoint its own state is the running baseline of the
@@ -52,7 +55,7 @@ class RLTrainer:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: P,
         algo: AlgoConfig,
         train: TrainConfig,
         *,

@@ -1,0 +1,37 @@
+"""Tables of numbers as plain text, which a terminal and a file show alike."""
+
+from collections.abc import Sequence
+
+NOTHING = "–"
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lay out rows of cells: the first column from the left, numbers from the right.
+
+    >>> align([["part", "mean"], ["correct", "0.5"]])
+    ['part     mean', 'correct   0.5']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *rest in rows:
+        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    return lines
+
+
+def format_value(value: float | None) -> str:
+    """Write a number with five digits, or a dash where there is none.
+
+    >>> format_value(0.123456789), format_value(None), format_value(-0.0)
+    ('0.12346', '–', '0')
+    """
+    return NOTHING if value is None else f"{value + 0.0:.5g}"
+
+
+def format_share(value: float | None) -> str:
+    """Write a share in percent.
+
+    >>> format_share(0.1234)
+    '12.3 %'
+    """
+    return NOTHING if value is None else f"{100 * value:.1f} %"
