@@ -6,7 +6,7 @@ Only light modules are imported here: `whet --help` loads no torch.
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from whet import cli_check, cli_cluster, cli_data, cli_model
+from whet import cli_check, cli_cluster, cli_data, cli_eval, cli_model
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
@@ -37,7 +37,8 @@ STAGES = {
     "tango": "Train a generator and a verifier of its steps together.",
     "teach": "Write answers for a model to imitate, or ask a larger model for them. "
     "`whet teach status RUN` shows how far it is.",
-    "eval": "Measure a model, with intervals.",
+    "eval": "Measure a model, with intervals; with `--suite NAME`, several models on several "
+    "benchmarks.",
 }
 """Kinds of stages that have a command of their own; the others stand in pipelines only."""
 tasks = typer.Typer(help="Problems and graders by name.", rich_markup_mode=None)
@@ -126,10 +127,50 @@ def teach(
     print_status(Path(ctx.args[0]))
 
 
+def eval_(
+    ctx: typer.Context,
+    file: Annotated[
+        str, _argument(help="A TOML file of kind eval; with --suite, the models, one or several.")
+    ],
+    out: Out = None,
+    resume: Resume = False,
+    suite: cli_eval.SuiteName = None,
+    is_fast: cli_eval.IsFast = True,
+    only: cli_eval.Only = None,
+    data: cli_eval.Data = None,
+    limit: cli_eval.Limit = None,
+    max_tokens: cli_eval.MaxTokens = None,
+    key_env: cli_eval.KeyEnv = None,
+    gpus: cli_cluster.Gpus = 1,
+    nodes: cli_cluster.Nodes = "1",
+    rendezvous: cli_cluster.Rendezvous = None,
+    restarts: cli_cluster.Restarts = 3,
+) -> None:
+    """Run a file of kind eval, or evaluate models on a suite of benchmarks."""
+    if suite is None:
+        cli_eval.refuse_suite_flags(ctx)
+        run_on_ranks(ctx, Path(file), out, resume, gpus, nodes, rendezvous, restarts)
+        return
+    with _stoppable():
+        cli_eval.evaluate(
+            [file, *ctx.args],
+            suite,
+            form="fast" if is_fast else "all",
+            only=only or (),
+            data=data,
+            limit=limit,
+            max_tokens=max_tokens,
+            key_env=key_env,
+            out=out,
+            resume=resume,
+            gpus=gpus,
+        )
+
+
+_own: dict[str, Callable[..., None]] = {"teach": teach, "eval": eval_}
 for _kind, _meaning in STAGES.items():
-    _run = run_on_ranks if _kind in cli_cluster.ON_RANKS else run_alone
-    _run = teach if _kind == "teach" else _run
-    app.command(_kind, help=_meaning, context_settings=SETTINGS)(_run)
+    _usual = run_on_ranks if _kind in cli_cluster.ON_RANKS else run_alone
+    app.command(_kind, help=_meaning, context_settings=SETTINGS)(_own.get(_kind, _usual))
 
 
 @app.command(context_settings=SETTINGS)
