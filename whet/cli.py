@@ -127,52 +127,6 @@ def teach(
     print_status(Path(ctx.args[0]))
 
 
-def eval_(
-    ctx: typer.Context,
-    file: Annotated[
-        str, _argument(help="A TOML file of kind eval; with --suite, the models, one or several.")
-    ],
-    out: Out = None,
-    resume: Resume = False,
-    suite: cli_eval.SuiteName = None,
-    is_fast: cli_eval.IsFast = True,
-    only: cli_eval.Only = None,
-    data: cli_eval.Data = None,
-    limit: cli_eval.Limit = None,
-    max_tokens: cli_eval.MaxTokens = None,
-    key_env: cli_eval.KeyEnv = None,
-    gpus: cli_cluster.Gpus = 1,
-    nodes: cli_cluster.Nodes = "1",
-    rendezvous: cli_cluster.Rendezvous = None,
-    restarts: cli_cluster.Restarts = 3,
-) -> None:
-    """Run a file of kind eval, or evaluate models on a suite of benchmarks."""
-    if suite is None:
-        cli_eval.refuse_suite_flags(ctx)
-        run_on_ranks(ctx, Path(file), out, resume, gpus, nodes, rendezvous, restarts)
-        return
-    with _stoppable():
-        cli_eval.evaluate(
-            [file, *ctx.args],
-            suite,
-            form="fast" if is_fast else "all",
-            only=only or (),
-            data=data,
-            limit=limit,
-            max_tokens=max_tokens,
-            key_env=key_env,
-            out=out,
-            resume=resume,
-            gpus=gpus,
-        )
-
-
-_own: dict[str, Callable[..., None]] = {"teach": teach, "eval": eval_}
-for _kind, _meaning in STAGES.items():
-    _usual = run_on_ranks if _kind in cli_cluster.ON_RANKS else run_alone
-    app.command(_kind, help=_meaning, context_settings=SETTINGS)(_own.get(_kind, _usual))
-
-
 @app.command(context_settings=SETTINGS)
 def show(ctx: typer.Context, file: File, explain: Explain = False) -> None:
     """Print every setting of a file with where it came from, and run nothing."""
@@ -385,6 +339,15 @@ def _stoppable() -> Iterator[None]:
         )
         say(sentence)
         raise typer.Exit(128 + number) from None
+
+
+_own: dict[str, Callable[..., None]] = {
+    "teach": teach,
+    "eval": cli_eval.make_command(run_on_ranks, _stoppable),
+}
+for _kind, _meaning in STAGES.items():
+    _usual = run_on_ranks if _kind in cli_cluster.ON_RANKS else run_alone
+    app.command(_kind, help=_meaning, context_settings=SETTINGS)(_own.get(_kind, _usual))
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -1,15 +1,14 @@
-"""The options of `whet eval MODEL… --suite NAME`."""
+"""The command `whet eval`: of a file, or of models on a suite with `--suite NAME`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from whet import cli_cluster
 from whet.errors import ConfigError
-
-if TYPE_CHECKING:
-    from whet.suites.suite import Form
 
 SuiteName = Annotated[
     str | None,
@@ -38,7 +37,61 @@ KeyEnv = Annotated[
 SUITE_FLAGS = ("is_fast", "only", "data", "limit", "max_tokens", "key_env")
 
 
-def refuse_suite_flags(ctx: typer.Context) -> None:
+def make_command(
+    run_file: Callable[..., None], stoppable: Callable[[], AbstractContextManager[None]]
+) -> Callable[..., None]:
+    """Make the command: `run_file` runs a file of kind eval, on one process or many."""
+
+    def evaluate(
+        ctx: typer.Context,
+        file: Annotated[
+            str,
+            typer.Argument(
+                help="A TOML file of kind eval; with --suite, the models, one or several.",
+                show_default=False,
+            ),
+        ],
+        out: Annotated[Path | None, typer.Option(help="Run folder; in runs/ by default.")] = None,
+        resume: Annotated[
+            bool, typer.Option("--resume", help="Go on with a run that was stopped.")
+        ] = False,
+        suite: SuiteName = None,
+        is_fast: IsFast = True,
+        only: Only = None,
+        data: Data = None,
+        limit: Limit = None,
+        max_tokens: MaxTokens = None,
+        key_env: KeyEnv = None,
+        gpus: cli_cluster.Gpus = 1,
+        nodes: cli_cluster.Nodes = "1",
+        rendezvous: cli_cluster.Rendezvous = None,
+        restarts: cli_cluster.Restarts = 3,
+    ) -> None:
+        if suite is None:
+            _refuse_suite_flags(ctx)
+            run_file(ctx, Path(file), out, resume, gpus, nodes, rendezvous, restarts)
+            return
+        _check_models([file, *ctx.args], gpus)
+        from whet.suites.run_suite import DATA, SuiteRequest, run_suite
+
+        request = SuiteRequest(
+            suite=suite,
+            form="fast" if is_fast else "all",
+            models=[file, *ctx.args],
+            only=only or (),
+            data=data or DATA,
+            limit=limit,
+            max_tokens=max_tokens,
+            key_env=key_env,
+        )
+        with stoppable():
+            name = f"{Path(suite).stem}-{request.form}"
+            run_suite(request, out or Path("runs") / name, resume=resume)
+
+    return evaluate
+
+
+def _refuse_suite_flags(ctx: typer.Context) -> None:
     """Refuse flags that need --suite, which a file of kind eval does not read."""
     for name in SUITE_FLAGS:
         source = ctx.get_parameter_source(name)
@@ -47,38 +100,11 @@ def refuse_suite_flags(ctx: typer.Context) -> None:
             raise ConfigError(f"{flag} needs --suite; a file of kind eval has settings of its own")
 
 
-def evaluate(
-    models: Sequence[str],
-    suite: str,
-    *,
-    form: "Form",
-    only: Sequence[str],
-    data: Path | None,
-    limit: int | None,
-    max_tokens: int | None,
-    key_env: str | None,
-    out: Path | None,
-    resume: bool,
-    gpus: int,
-) -> None:
-    """Evaluate models on a suite; every other word on the line is a model."""
+def _check_models(models: Sequence[str], gpus: int) -> None:
+    """Refuse an option that there is not: every other word on the line is a model."""
     if flag := next((word for word in models if word.startswith("-")), None):
         raise ConfigError(f"there is no option {flag}: `whet eval --help` lists them")
     if gpus > 1:
         raise ConfigError(
             "--suite runs in one process: serve the model on its GPUs, and give URL#NAME"
         )
-    from whet.suites.run_suite import DATA, SuiteRequest, run_suite
-
-    request = SuiteRequest(
-        suite=suite,
-        form=form,
-        models=models,
-        only=only,
-        data=data or DATA,
-        limit=limit,
-        max_tokens=max_tokens,
-        key_env=key_env,
-    )
-    name = f"{Path(suite).stem}-{form}"
-    run_suite(request, out or Path("runs") / name, resume=resume)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,7 @@ def test_two_models_on_four_benchmarks_killed_twice_end_in_one_leaderboard(
     }
     assert all(set(keys.values()) == {1} for keys in after.values())
     board = json.loads((out / "leaderboard.json").read_text())
-    assert [(r["model"][-3:], r["benchmark"]) for r in board["results"]] == PAIRS
+    assert [(r["model"], r["benchmark"]) for r in board["results"]] == PAIRS
     assert len(board["differences"]) == 4
     assert board == json.loads(json.dumps(finished[1].to_json()))
 
@@ -119,7 +120,7 @@ def test_every_pair_leaves_a_run_with_graded_rollouts_and_an_evaluation(
         assert len(rollouts) == EXPECTED[folder.name]
         assert all(rollout.score is not None for rollout in rollouts)
         assert run.evals()[0]["num_rollouts"] == len(rollouts)
-        assert read_result(run) in board.results
+        assert replace(read_result(run), model=folder.parent.name[-3:]) in board.results
 
 
 def test_metrics_are_named_and_graphs_say_what_keeps_the_rules(

@@ -204,11 +204,15 @@ def _difference(spread: Spread, count: int) -> tuple[Estimate, float]:
         half = float(stdtrit(spread.df, (1 + CONFIDENCE) / 2)) * error
         p_value = float(2 * stdtr(spread.df, -abs(mean) / error))
         low, high = max(-1.0, mean - half), min(1.0, mean + half)
+    elif isclose(mean, 0.0, abs_tol=1e-12):
+        # No problem changed: as many as the exact bound of no success in `count` trials may.
+        high = binomial_interval(0.0, count)[1]
+        low, p_value = -high, 1.0
     else:
         # Mapped to [0, 1] and back, so that a few equal changes do not pass for certainty; the
         # p-value is that of the sign test.
         low, high = (2 * end - 1 for end in binomial_interval((mean + 1) / 2, count))
-        p_value = 1.0 if isclose(mean, 0.0, abs_tol=1e-12) else 2.0 ** (1 - count)
+        p_value = 2.0 ** (1 - count)
     return Estimate(mean=mean, low=low, high=high, count=count), p_value
 
 

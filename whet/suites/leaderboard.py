@@ -14,7 +14,7 @@ from whet.suites.result import Result
 from whet.types import Json
 
 MANY_CUT = 0.05
-"""A fraction of cut-off or ungraded answers that is said aloud."""
+"""A fraction of cut-off answers that is said aloud."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,12 @@ def make_leaderboard(
         for model in models[1:]
         if table[models[0], benchmark].values.keys() & table[model, benchmark].values.keys()
     ]
-    warnings = [words for result in results for words in _list_faults(result)]
+    warnings = [
+        words
+        for benchmark in benchmarks
+        for words in _cut_off([table[model, benchmark] for model in models])
+    ]
+    warnings += [words for result in results for words in _list_faults(result)]
     warnings += [words for difference in differences for words in _too_small(difference)]
     return Leaderboard(
         suite=suite,
@@ -124,15 +129,20 @@ def _mean(scores: Sequence[Estimate]) -> Estimate:
     )
 
 
+def _cut_off(results: Sequence[Result]) -> list[str]:
+    many = [result for result in results if result.unfinished.mean > MANY_CUT]
+    if not many:
+        return []
+    shares = ", ".join(f"{percent(result.unfinished.mean)} of {result.model}" for result in many)
+    return [
+        f"{many[0].benchmark}: answers were cut off at {many[0].max_tokens:,} tokens or at the end "
+        f"of the context, {shares}; a higher limit may score higher"
+    ]
+
+
 def _list_faults(result: Result) -> list[str]:
     where = f"{result.benchmark}, {result.model}"
     faults = []
-    if result.unfinished.mean > MANY_CUT:
-        faults.append(
-            f"{where}: {percent(result.unfinished.mean)} of the answers were cut off at "
-            f"{result.max_tokens:,} tokens or the end of the context; the score says little about "
-            "answers that long"
-        )
     total = result.num_answers + result.num_failed
     if result.num_unscored:
         faults.append(f"{where}: {result.num_unscored:,} of {total:,} answers could not be graded")

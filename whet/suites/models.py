@@ -37,9 +37,10 @@ ENDS = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contestant:
-    """A model that is evaluated: as the user named it, and as a folder name."""
+    """A model that is evaluated: as the user named it, in short, and as a folder name."""
 
     location: str
+    label: str
     slug: str
     server: ServerTeacher | None = None
     """Where it listens, if it is not here."""
@@ -78,22 +79,24 @@ def find_models(locations: Sequence[str], key_env: str | None) -> list[Contestan
     """Look at every model before anything runs: its files are there, or its server replies."""
     contestants = []
     slugs: set[str] = set()
-    for location in locations:
+    shorts = [_shorten(location) for location in locations]
+    for location, short in zip(locations, shorts, strict=True):
         if locations.count(location) > 1:
             raise ConfigError(f"{location} is named twice")
         slug = _slug(location)
         while slug in slugs:
             slug += "_"
         slugs.add(slug)
-        contestants.append(_find(location, slug, key_env))
+        label = short if shorts.count(short) == 1 else location
+        contestants.append(_find(location, label, slug, key_env))
     return contestants
 
 
-def _find(location: str, slug: str, key_env: str | None) -> Contestant:
+def _find(location: str, label: str, slug: str, key_env: str | None) -> Contestant:
     if not location.startswith(("http://", "https://")):
         read_tokenizer(ModelSource(path=location))
         weights = _fingerprint(resolve(str(model_folder(location))))
-        return Contestant(location=location, slug=slug, weights=weights)
+        return Contestant(location=location, label=label, slug=slug, weights=weights)
     url, _, name = location.partition("#")
     if not name:
         raise ConfigError(f"{location} names no model: write {url}#NAME, as the server calls it")
@@ -102,7 +105,7 @@ def _find(location: str, slug: str, key_env: str | None) -> Contestant:
         check_reachable(Client(server))
     except HttpError as error:
         raise ConfigError(f"{url} cannot be reached: {error}") from error
-    return Contestant(location=location, slug=slug, server=server)
+    return Contestant(location=location, label=label, slug=slug, server=server)
 
 
 def _open_server(
@@ -119,6 +122,17 @@ def _open_server(
 
 def _own_prompt(location: str) -> PromptConfig:
     return read_settings(PromptConfig, read_run_prompt(location))
+
+
+def _shorten(location: str) -> str:
+    """Name a model in a table.
+
+    >>> _shorten("runs/game24_cpu/"), _shorten("http://127.0.0.1:8000/v1#my/model")
+    ('game24_cpu', 'my/model')
+    """
+    if "#" in location:
+        return location.partition("#")[2]
+    return location.rstrip("/").rpartition("/")[2] or location
 
 
 def _slug(location: str) -> str:

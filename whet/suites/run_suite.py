@@ -136,7 +136,7 @@ def _run_model(
             if run.is_finished:
                 say(f"{model.location} on {exam.name}: finished before")
                 tally.done += exam.num_answers
-                results.append(read_result(run))
+                results.append(replace(read_result(run), model=model.label))
                 continue
             run.pin_inputs(exam.files)
             if opened is None:
@@ -144,6 +144,8 @@ def _run_model(
             say(f"{model.location} on {exam.name}; {tally.describe()}")
             ask, problems = opened(exam.benchmark, cfg.prompt, run, exam.problems)
             own = replace(exam, problems=problems)
+            made = tally.made
             result = answer_exam(cfg, own, ask, run, tally.count)
-            results.append(result)
+            results.append(replace(result, model=model.label))
+            tally.done += exam.num_answers - (tally.made - made)
     return results

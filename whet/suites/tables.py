@@ -38,7 +38,7 @@ def _cell(result: Result) -> str:
     if result.feasible is not None and result.hallucinated is not None:
         lines.append(f"feasible {100 * result.feasible.mean:.0f} %")
         lines.append(f"hallucinated {100 * result.hallucinated.mean:.0f} %")
-    if result.unfinished.mean > 0:
+    if result.unfinished.mean >= 0.005:
         lines.append(f"[bold red]cut off {100 * result.unfinished.mean:.0f} %[/]")
     return "\n".join(lines)
 
