@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from conftest import Contest
+from contest import Contest
 from small import whet, write
 
 from whet.suites.suite import list_suites, load_suite

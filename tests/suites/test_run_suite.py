@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Contest
+from contest import Contest
 from small import whet, write
 
 from whet.errors import DataError
