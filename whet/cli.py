@@ -6,7 +6,7 @@ Only light modules are imported here: `whet --help` loads no torch.
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from whet import cli_check, cli_cluster, cli_data, cli_model, cli_replay
+from whet import cli_check, cli_cluster, cli_data, cli_eval, cli_model, cli_replay
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.recipes.registry import COMMANDS
@@ -115,12 +115,6 @@ def teach(
     if len(ctx.args) != 1:
         raise ConfigError("`whet teach status` takes one run folder")
     print_status(Path(ctx.args[0]))
-
-
-for _name, _kind in COMMANDS.items():
-    _run = run_on_ranks if _kind.on_ranks else run_alone
-    _run = teach if _name == "teach" else _run
-    app.command(_name, help=_kind.help, context_settings=SETTINGS)(_run)
 
 
 @app.command(context_settings=SETTINGS)
@@ -297,6 +291,15 @@ def _stoppable() -> Iterator[None]:
         )
         say(sentence)
         raise typer.Exit(128 + number) from None
+
+
+_own: dict[str, Callable[..., None]] = {
+    "teach": teach,
+    "eval": cli_eval.make_command(run_on_ranks, _stoppable),
+}
+for _name, _kind in COMMANDS.items():
+    _run = run_on_ranks if _kind.on_ranks else run_alone
+    app.command(_name, help=_kind.help, context_settings=SETTINGS)(_own.get(_name, _run))
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -32,7 +32,11 @@ STAGES = {
     "distill": Kind("whet.recipes.distill:DistillConfig", "Bring a model closer to a teacher."),
     "tango": Kind("whet.recipes.tango:TangoConfig", "Train a generator and a verifier together."),
     "verifications": Kind("whet.recipes.verifications:VerificationsConfig"),
-    "eval": Kind("whet.recipes.evaluate:EvalConfig", "Measure a model, with intervals."),
+    "eval": Kind(
+        "whet.recipes.evaluate:EvalConfig",
+        "Measure a model, with intervals; with `--suite NAME`, several models on several "
+        "benchmarks.",
+    ),
 }
 """The kinds of the package, by their names in files."""
 COMMANDS = {name: kind for name, kind in STAGES.items() if kind.help}

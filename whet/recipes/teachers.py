@@ -117,14 +117,15 @@ def open_model_teacher(
     kept = leave_out_long(problems, chat_engine, run)
 
     def ask(questions: Iterator[Question], store: Store) -> Iterator[tuple[Question, StoredAnswer]]:
-        return _sample(chat_engine, cfg.sampling, questions, store)
+        return sample_answers(chat_engine, cfg.sampling, questions, store)
 
     return ask, kept
 
 
-def _sample(
+def sample_answers(
     chat_engine: ChatEngine, sampling: SamplingParams, questions: Iterator[Question], store: Store
 ) -> Iterator[tuple[Question, StoredAnswer]]:
+    """Answer questions with the engine in this process."""
     asked: dict[str, tuple[Question, int]] = {}
 
     def requests() -> Iterator[Request]:

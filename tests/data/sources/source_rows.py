@@ -271,6 +271,10 @@ ROWS: dict[str, Rows] = {
             }
         ]
     },
+    "node_classification": {
+        "test.jsonl": [{"prompt": "Which label has the paper?", "answer": "Theory"}]
+    },
+    "link_prediction": {"test.jsonl": [{"prompt": "Are the papers linked?", "answer": "Yes"}]},
     "process_bench": {
         "gsm8k.json": [
             {

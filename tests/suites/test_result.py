@@ -1,0 +1,102 @@
+"""The metric of a problem, worked by hand."""
+
+import pytest
+
+from whet.evals.stats import Estimate
+from whet.evals.summary import F1, summarise
+from whet.suites.leaderboard import make_leaderboard
+from whet.suites.result import Result, _mean_f1, make_result, metric_of
+from whet.suites.suite import Benchmark
+from whet.testing.fakes import sum_problem
+from whet.types import Author, Group, Rollout, Score, Verdict
+
+
+def answers(*given: tuple[str | None, bool], left: int = 1, feasible: float | None = None) -> Group:
+    problem = sum_problem(left, 2)
+    rows = []
+    for number, (answer, right) in enumerate(given):
+        verdict = Verdict.CORRECT if right else Verdict.WRONG
+        verdict = Verdict.NO_ANSWER if answer is None else verdict
+        parts = {} if feasible is None else {"feasible": feasible if answer is not None else 0.0}
+        score = Score(verdict=verdict, parts=parts, answer=answer)
+        rows.append(
+            Rollout.from_text(
+                problem, "", model="m", number=number, author=Author.SOLVER, score=score
+            )
+        )
+    return tuple(rows)
+
+
+def benchmark(metric: str, samples: int = 3) -> Benchmark:
+    return Benchmark.model_validate({"task": "arithmetic", "metric": metric, "samples": samples})
+
+
+GROUP = answers(("3", True), ("4", False), ("4", False))
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"), [("avg", 1 / 3), ("pass@2", 2 / 3), ("maj@3", 0.0), ("maj@2", 1 / 3)]
+)
+def test_a_metric_of_one_right_and_two_equal_wrong_answers(metric: str, value: float) -> None:
+    # maj@2: of the three pairs, two are ties with the wrong answer, 1 / 2 each.
+    assert metric_of(GROUP, benchmark(metric)) == pytest.approx(value)
+
+
+def test_a_problem_with_too_few_graded_answers_has_no_metric() -> None:
+    assert metric_of(GROUP[:1], benchmark("pass@2")) is None
+
+
+def test_an_answer_that_breaks_the_rules_is_hallucinated_and_none_is_missing() -> None:
+    groups = [
+        answers(("[1]", False), (None, False), feasible=0.0),
+        answers(("[2]", True), left=2, feasible=1.0),
+    ]
+    result = make_result(
+        summarise(groups), groups, model="m", name="b", benchmark=benchmark("avg"), num_failed=0, num_too_long=0
+    )  # fmt: skip
+    assert result.feasible is not None
+    assert result.hallucinated is not None
+    assert result.feasible.mean == pytest.approx(0.5)  # 0 of 2, 1 of 1
+    assert result.hallucinated.mean == pytest.approx(0.25)  # 1 of 2, 0 of 1
+
+
+def test_the_mean_f1_is_the_harmonic_mean_of_the_halves() -> None:
+    half = Estimate(mean=0.5, low=0.4, high=0.6, count=100)
+    full = Estimate(mean=1.0, low=0.95, high=1.0, count=100)
+    found = _mean_f1({"a": F1(value=2 / 3, halves={"x": half, "y": full})}, "b")
+    assert found.mean == pytest.approx(2 / 3)
+    assert found.count == 200
+    # The slope to x is 2 (1 / 1.5)^2 = .889, times .1; to y 2 (.5 / 1.5)^2 = .222, times .025.
+    assert found.high - found.low == pytest.approx(2 * 0.0891, abs=0.003)
+
+
+def make(model: str, values: dict[str, float]) -> Result:
+    mean = sum(values.values()) / len(values)
+    estimate = Estimate(mean=mean, low=mean - 0.1, high=mean + 0.1, count=len(values))
+    zero = Estimate(mean=0.0, low=0.0, high=0.1, count=len(values))
+    return Result(
+        model=model, benchmark="b", metric="avg@1", score=estimate, values=values, by_task={}, by_source={},
+        by_level={}, feasible=None, hallucinated=None, f1={}, tokens=zero, unfinished=zero, no_answer=zero,
+        num_answers=len(values), num_unscored=0, num_failed=0, num_too_long=0, max_tokens=8,
+    )  # fmt: skip
+
+
+def test_a_benchmark_too_small_for_the_difference_is_named() -> None:
+    ids = [str(index) for index in range(30)]
+    one = {key: float(int(key) % 2) for key in ids}
+    two = one | {"0": 1.0, "2": 1.0, "1": 0.0}
+    board = make_leaderboard([make("one", one), make("two", two)], suite="s", about="", form="all")
+    (difference,) = board.differences
+    assert difference.to_words().endswith("cannot tell")
+    assert board.warnings[0].startswith("b is too small for +3.3 points")
+    assert "no benchmark here can tell the models apart" in board.headline
+
+
+def test_a_clear_difference_is_not_warned_of() -> None:
+    ids = [str(index) for index in range(200)]
+    one = {key: float(int(key) % 4 == 0) for key in ids}
+    two = {key: float(int(key) % 2 == 0) for key in ids}
+    board = make_leaderboard([make("one", one), make("two", two)], suite="s", about="", form="all")
+    assert board.warnings == []
+    assert "1 of 1 differences are clear gains" in board.headline
+    assert board.means["two"].mean == 0.5

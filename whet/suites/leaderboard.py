@@ -1,0 +1,171 @@
+"""Results of several models side by side: differences from the first, and what to be wary of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean
+
+from pydantic import TypeAdapter
+
+from whet.evals.comparison import PairedComparison, compare_paired
+from whet.evals.formatting import number, percent, points
+from whet.evals.stats import Estimate
+from whet.suites.result import Result
+from whet.types import Json
+
+MANY_CUT = 0.05
+"""A fraction of cut-off answers that is said aloud."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A model against the first one on a benchmark, over the problems that both answered."""
+
+    benchmark: str
+    before: str
+    after: str
+    comparison: PairedComparison
+
+    def to_words(self) -> str:
+        """Say what the data can tell."""
+        change = points(self.comparison.difference)
+        chance = f"p = {self.comparison.p_value:.2g}"
+        if self.comparison.is_clear:
+            return f"{change}, {chance}"
+        return f"{change}, {chance}: cannot tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaderboard:
+    """The results of one call, models and benchmarks in the order in which they were asked for."""
+
+    suite: str
+    about: str
+    form: str
+    models: Sequence[str]
+    benchmarks: Sequence[str]
+    results: Sequence[Result]
+    means: Mapping[str, Estimate]
+    """By model, the mean over the benchmarks, each of which counts the same."""
+    differences: Sequence[Difference]
+    warnings: Sequence[str]
+
+    def to_json(self) -> dict[str, Json]:
+        row: dict[str, Json] = TypeAdapter(Leaderboard).dump_python(self, mode="json")
+        return row
+
+    def result(self, model: str, benchmark: str) -> Result:
+        """Look up one result."""
+        return next(r for r in self.results if (r.model, r.benchmark) == (model, benchmark))
+
+    @property
+    def headline(self) -> str:
+        """Say who leads, and whether the data can tell."""
+        if len(self.models) == 1:
+            return f"{self.models[0]}: {percent(self.means[self.models[0]].mean, 1)} on average."
+        best = max(self.models, key=lambda model: self.means[model].mean)
+        scores = f"{percent(self.means[best].mean, 1)} on average"
+        clear = [d for d in self.differences if d.comparison.is_clear]
+        if not clear:
+            return f"{best} has {scores}, and no benchmark here can tell the models apart."
+        better = sum(d.comparison.difference.mean > 0 for d in clear)
+        return (
+            f"{best} leads with {scores}. Against {self.models[0]}, {better} of "
+            f"{len(self.differences)} differences are clear gains and {len(clear) - better} clear "
+            "losses."
+        )
+
+
+def make_leaderboard(
+    results: Sequence[Result], *, suite: str, about: str, form: str
+) -> Leaderboard:
+    """Compare every model with the first on every benchmark, and note what to be wary of."""
+    models = list(dict.fromkeys(result.model for result in results))
+    benchmarks = list(dict.fromkeys(result.benchmark for result in results))
+    table = {(result.model, result.benchmark): result for result in results}
+    differences = [
+        Difference(
+            benchmark=benchmark,
+            before=models[0],
+            after=model,
+            comparison=compare_paired(
+                table[models[0], benchmark].values, table[model, benchmark].values
+            ),
+        )
+        for benchmark in benchmarks
+        for model in models[1:]
+        if table[models[0], benchmark].values.keys() & table[model, benchmark].values.keys()
+    ]
+    warnings = [
+        words
+        for benchmark in benchmarks
+        for words in _cut_off([table[model, benchmark] for model in models])
+    ]
+    warnings += [words for result in results for words in _list_faults(result)]
+    warnings += [words for difference in differences for words in _too_small(difference)]
+    return Leaderboard(
+        suite=suite,
+        about=about,
+        form=form,
+        models=models,
+        benchmarks=benchmarks,
+        results=list(results),
+        means={model: _mean([table[model, b].score for b in benchmarks]) for model in models},
+        differences=differences,
+        warnings=warnings,
+    )
+
+
+def _mean(scores: Sequence[Estimate]) -> Estimate:
+    """Average over benchmarks, which are independent; either side of the interval on its own."""
+    mean = fmean(score.mean for score in scores)
+    below = sqrt(sum((score.mean - score.low) ** 2 for score in scores)) / len(scores)
+    above = sqrt(sum((score.high - score.mean) ** 2 for score in scores)) / len(scores)
+    return Estimate(
+        mean=mean,
+        low=max(0.0, mean - below),
+        high=min(1.0, mean + above),
+        count=sum(score.count for score in scores),
+    )
+
+
+def _cut_off(results: Sequence[Result]) -> list[str]:
+    many = [result for result in results if result.unfinished.mean > MANY_CUT]
+    if not many:
+        return []
+    shares = ", ".join(f"{percent(result.unfinished.mean)} of {result.model}" for result in many)
+    return [
+        f"{many[0].benchmark}: answers were cut off at {many[0].max_tokens:,} tokens or at the end "
+        f"of the context, {shares}; a higher limit may score higher"
+    ]
+
+
+def _list_faults(result: Result) -> list[str]:
+    where = f"{result.benchmark}, {result.model}"
+    faults = []
+    total = result.num_answers + result.num_failed
+    if result.num_unscored:
+        faults.append(f"{where}: {result.num_unscored:,} of {total:,} answers could not be graded")
+    if result.num_failed:
+        faults.append(
+            f"{where}: the server did not answer {result.num_failed:,} of {total:,} requests"
+        )
+    if result.num_too_long:
+        faults.append(
+            f"{where}: {result.num_too_long:,} problems are left out, whose prompt fills the "
+            "model's context"
+        )
+    return faults
+
+
+def _too_small(difference: Difference) -> list[str]:
+    found = difference.comparison
+    size = abs(found.difference.mean)
+    if found.is_clear or size == 0 or size >= found.minimum_detectable:
+        return []
+    return [
+        f"{difference.benchmark} is too small for {points(found.difference)} between "
+        f"{difference.after} and {difference.before}: {found.difference.count:,} problems show a "
+        f"difference of {number(100 * found.minimum_detectable, 1)} points in four of five cases, "
+        "and smaller ones less often"
+    ]

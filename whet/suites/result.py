@@ -1,0 +1,190 @@
+"""What a model scored on a benchmark: the metric per problem, and figures by group."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, harmonic_mean
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from whet.errors import DataError
+from whet.evals.stats import (
+    Estimate,
+    fraction_estimate,
+    majority_at_k,
+    mean_estimate,
+    pass_at_k,
+    wilson_interval,
+)
+from whet.evals.summary import F1, EvalSummary, level_fifth
+from whet.store.answers import StoredAnswer
+from whet.suites.suite import Benchmark
+from whet.tasks.base import is_solvable
+from whet.types import Group, Json, Problem, Rollout, Verdict
+
+FEASIBLE = "feasible"
+"""The part of a score that says whether a graph answer keeps the rules of its problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A model on a benchmark. Problems without a solution are left out of every figure here."""
+
+    model: str
+    benchmark: str
+    metric: str
+    score: Estimate
+    values: Mapping[str, float]
+    """The metric of each problem, by its id; of f1, whether the answer was right."""
+    by_task: Mapping[str, Estimate]
+    by_source: Mapping[str, Estimate]
+    by_level: Mapping[str, Estimate]
+    """By fifth of difficulty, and "unknown"."""
+    feasible: Estimate | None
+    """Fraction of answers that keep the rules of their graph problem; None of other tasks."""
+    hallucinated: Estimate | None
+    """Fraction of answers that are there and break them."""
+    f1: Mapping[str, F1]
+    tokens: Estimate
+    unfinished: Estimate
+    """Fraction of answers cut at the length limit."""
+    no_answer: Estimate
+    num_answers: int
+    num_unscored: int
+    num_failed: int
+    """Requests that a server did not answer."""
+    num_too_long: int
+    """Problems left out because their prompt fills the model's context."""
+    max_tokens: int
+
+    def to_json(self) -> dict[str, Json]:
+        row: dict[str, Json] = TypeAdapter(Result).dump_python(self, mode="json")
+        return row
+
+    @staticmethod
+    def from_json(row: Json) -> "Result":
+        try:
+            return TypeAdapter(Result).validate_python(row)
+        except ValidationError as error:
+            raise DataError(f"not the result of a benchmark: {str(row)[:200]}") from error
+
+
+def make_result(
+    summary: EvalSummary,
+    groups: Sequence[Group],
+    *,
+    model: str,
+    name: str,
+    benchmark: Benchmark,
+    num_failed: int,
+    num_too_long: int,
+) -> Result:
+    """Work out the metric of every problem, and its means."""
+    solvable = [group for group in groups if group and is_solvable(group[0].problem)]
+    values = {}
+    for group in solvable:
+        if (value := metric_of(group, benchmark)) is not None:
+            values[group[0].problem.id] = value
+    if not values:
+        raise DataError(
+            f"{name}: no problem has {benchmark.k} graded answers of {model}, so there is no score"
+        )
+    problems = {group[0].problem.id: group[0].problem for group in solvable}
+    feasible, hallucinated = _feasibility(solvable)
+    is_f1 = benchmark.metric == "f1"
+    return Result(
+        model=model,
+        benchmark=name,
+        metric=benchmark.label,
+        score=_mean_f1(summary.f1, name) if is_f1 else fraction_estimate(list(values.values())),
+        values=values,
+        by_task=_by(values, problems, lambda problem: problem.task),
+        by_source=_by(values, problems, lambda problem: problem.source or "unknown"),
+        by_level=_by(values, problems, lambda problem: level_fifth(problem.level)),
+        feasible=feasible,
+        hallucinated=hallucinated,
+        f1=summary.f1,
+        tokens=summary.tokens,
+        unfinished=summary.unfinished,
+        no_answer=summary.no_answer,
+        num_answers=summary.num_rollouts,
+        num_unscored=summary.num_unscored,
+        num_failed=num_failed,
+        num_too_long=num_too_long,
+        max_tokens=benchmark.sampling.max_tokens,
+    )
+
+
+def metric_of(group: Group, benchmark: Benchmark) -> float | None:
+    """Work out the metric of one problem; None where too few of its answers could be graded."""
+    graded = [r for r in group if r.score is not None and r.score.verdict is not Verdict.UNSCORED]
+    right = [r.score is not None and r.score.verdict is Verdict.CORRECT for r in graded]
+    if len(graded) < benchmark.k:
+        return None
+    if benchmark.metric.startswith("maj"):
+        votes = [r.score.answer if r.score is not None else None for r in graded]
+        return majority_at_k(votes, right, benchmark.k)
+    return pass_at_k(len(graded), sum(right), benchmark.k)
+
+
+def with_token_counts(
+    summary: EvalSummary, answers: Sequence[Sequence[StoredAnswer]]
+) -> EvalSummary:
+    """Put in the lengths that the ledger has: its rollouts are texts without tokens."""
+    lengths = [fmean(answer.tokens for answer in siblings) for siblings in answers if siblings]
+    return replace(summary, tokens=mean_estimate(lengths))
+
+
+def _by(
+    values: Mapping[str, float], problems: Mapping[str, Problem], key: Callable[[Problem], str]
+) -> dict[str, Estimate]:
+    groups: dict[str, list[float]] = {}
+    for id, value in values.items():
+        groups.setdefault(key(problems[id]), []).append(value)
+    return {name: fraction_estimate(groups[name]) for name in sorted(groups)}
+
+
+def _feasibility(groups: Sequence[Group]) -> tuple[Estimate | None, Estimate | None]:
+    """Estimate how many answers keep the rules, and how many are there and break them."""
+
+    def is_feasible(rollout: Rollout) -> bool:
+        return rollout.score is not None and rollout.score.parts[FEASIBLE] == 1.0
+
+    def is_hallucinated(rollout: Rollout) -> bool:
+        is_there = rollout.score is not None and rollout.score.verdict is not Verdict.NO_ANSWER
+        return is_there and not is_feasible(rollout)
+
+    stated = [
+        [r for r in group if r.score is not None and FEASIBLE in r.score.parts] for group in groups
+    ]
+    stated = [group for group in stated if group]
+    if not stated:
+        return None, None
+    return (
+        fraction_estimate([fmean(map(is_feasible, group)) for group in stated]),
+        fraction_estimate([fmean(map(is_hallucinated, group)) for group in stated]),
+    )
+
+
+def _mean_f1(subsets: Mapping[str, F1], name: str) -> Estimate:
+    """Average the F1 of the subsets, with an interval by the delta method over both halves."""
+    if not subsets:
+        raise DataError(f"{name}: f1 needs problems that declare two halves, and these do not")
+    variance = 0.0
+    count = 0
+    for f1 in subsets.values():
+        a, b = (half.mean for half in f1.halves.values())
+        total = max(a + b, 1e-12)
+        slopes = (2 * (b / total) ** 2, 2 * (a / total) ** 2)
+        halves = [(half.high - half.low) / 2 for half in f1.halves.values()]
+        variance += sum((slope * half) ** 2 for slope, half in zip(slopes, halves, strict=True))
+        count += sum(half.count for half in f1.halves.values())
+    means = [harmonic_mean([half.mean for half in f1.halves.values()]) for f1 in subsets.values()]
+    mean = np.float64(fmean(means))
+    if not 0 < mean < 1 or variance == 0:
+        widths = [half.high - half.low for f1 in subsets.values() for half in f1.halves.values()]
+        low, high = max(0.0, float(mean) - max(widths)), min(1.0, float(mean) + max(widths))
+    else:
+        ends = wilson_interval(mean, np.float64(variance / len(subsets) ** 2))
+        low, high = float(ends[0]), float(ends[1])
+    return Estimate(mean=float(mean), low=low, high=high, count=count)

@@ -1,0 +1,151 @@
+"""Evaluate several models on the benchmarks of a suite, and write one leaderboard.
+
+Every pair of a model and a benchmark is a run folder. Finished ones are not asked again, and one
+that was killed goes on from its last answer.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from whet.evals.formatting import duration
+from whet.store.files import write_atomic, write_json
+from whet.store.run import RunStore
+from whet.suites.answer import BenchmarkRun, answer_exam, read_result
+from whet.suites.leaderboard import Leaderboard, make_leaderboard
+from whet.suites.models import Contestant, Open, find_models
+from whet.suites.page import write_page
+from whet.suites.problems import Exam, open_exams
+from whet.suites.result import Result
+from whet.suites.suite import Form, load_suite
+from whet.suites.tables import to_csv, to_latex, to_table
+from whet.track.progress import printer, say
+
+DATA = Path("data")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteRequest:
+    """What a user asks for on the command line."""
+
+    suite: str
+    form: Form = "fast"
+    models: Sequence[str]
+    only: Sequence[str] = ()
+    """Benchmarks by name; empty takes all of the form."""
+    data: Path = DATA
+    """Where prepared sources are."""
+    limit: int | None = None
+    """Most problems of each benchmark."""
+    max_tokens: int | None = None
+    """Longest answer, in place of the suite's."""
+    key_env: str | None = None
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class _Tally:
+    """How far the whole call is."""
+
+    wanted: int
+    done: int = 0
+    made: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def count(self, answers: int) -> None:
+        self.made += answers
+
+    def describe(self) -> str:
+        left = self.wanted - self.done - self.made
+        seconds = time.monotonic() - self.started
+        words = f"{self.done + self.made:,} of {self.wanted:,} answers"
+        if not left or not self.made:
+            return words
+        return f"{words}, about {duration(left * seconds / self.made)} left"
+
+
+def run_suite(request: SuiteRequest, out: Path, *, resume: bool) -> Leaderboard:
+    """Evaluate every model on every benchmark, and write the leaderboard in its forms."""
+    suite, chosen = load_suite(request.suite, request.form, request.only)
+    benchmarks = {}
+    for name, benchmark in chosen.items():
+        changes: dict[str, object] = {}
+        if request.limit is not None:
+            changes["limit"] = min(request.limit, benchmark.limit or request.limit)
+        if request.max_tokens is not None:
+            sampling = benchmark.sampling.model_copy(update={"max_tokens": request.max_tokens})
+            changes["sampling"] = sampling
+        benchmarks[name] = benchmark.model_copy(update=changes)
+    exams = open_exams(benchmarks, request.data)
+    models = find_models(request.models, request.key_env)
+    tally = _Tally(wanted=len(models) * sum(exam.num_answers for exam in exams))
+    say(
+        f"{Path(request.suite).stem}, {request.form}: {len(models)} models on {len(exams)} "
+        f"benchmarks, {tally.wanted:,} answers; results in {out}"
+    )
+    for exam in exams:
+        if exam.num_repeats:
+            say(f"{exam.name}: {exam.num_repeats:,} problems are repeats of others, and left out")
+    results = [
+        result
+        for model in models
+        for result in _run_model(model, exams, out, request.seed, tally, resume=resume)
+    ]
+    name = Path(request.suite).stem
+    board = make_leaderboard(results, suite=name, about=suite.about, form=request.form)
+    write_leaderboard(board, out)
+    return board
+
+
+def write_leaderboard(board: Leaderboard, out: Path) -> None:
+    """Write the leaderboard beside its runs, and print it."""
+    write_json(out / "leaderboard.json", board.to_json())
+    write_atomic(out / "leaderboard.csv", to_csv(board))
+    write_atomic(out / "leaderboard.tex", to_latex(board))
+    write_page(board, out / "leaderboard.html")
+    printer.print(to_table(board))
+    for difference in board.differences:
+        printer.print(
+            f"{difference.benchmark}, {difference.after} against {difference.before}: "
+            f"{difference.to_words()}",
+            markup=False,
+        )
+    for warning in board.warnings:
+        say(f"read with care: {warning}")
+    say(f"leaderboard in {out / 'leaderboard.html'}, also as .json, .csv and .tex")
+
+
+def _run_model(
+    model: Contestant, exams: Sequence[Exam], out: Path, seed: int, tally: _Tally, *, resume: bool
+) -> list[Result]:
+    """Run the benchmarks of one model; it is loaded for the first that is not finished."""
+    results = []
+    opened: Open | None = None
+    for exam in exams:
+        cfg = BenchmarkRun(
+            seed=seed,
+            model=model.location,
+            weights=model.weights,
+            name=exam.name,
+            benchmark=exam.benchmark,
+            prompt=model.prompt(exam.benchmark),
+        )
+        folder = out / model.slug / exam.name
+        with RunStore.open(folder, cfg, {}, resume=resume) as run:
+            if run.is_finished:
+                say(f"{model.location} on {exam.name}: finished before")
+                tally.done += exam.num_answers
+                results.append(replace(read_result(run), model=model.label))
+                continue
+            run.pin_inputs(exam.files)
+            if opened is None:
+                opened = model.open()
+            say(f"{model.location} on {exam.name}; {tally.describe()}")
+            ask, problems = opened(exam.benchmark, cfg.prompt, run, exam.problems)
+            own = replace(exam, problems=problems)
+            made = tally.made
+            result = answer_exam(cfg, own, ask, run, tally.count)
+            results.append(replace(result, model=model.label))
+            tally.done += exam.num_answers - (tally.made - made)
+    return results

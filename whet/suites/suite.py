@@ -1,0 +1,157 @@
+"""Suites: benchmarks by name, each described in one TOML file in `named/`, or in a user's own.
+
+A benchmark says which problems, how often and how they are asked, and what is reported.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from whet.config import Config, load_settings
+from whet.engine.base import SamplingParams
+from whet.errors import ConfigError
+from whet.tasks.task_config import TaskConfig
+from whet.text.chat import NO_PROMPT, PromptConfig
+from whet.types import Split
+
+FOLDER = Path(str(files("whet.suites"))) / "named"
+METRIC = re.compile(r"avg|f1|(?:pass|maj)@([1-9][0-9]{0,5})")
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
+Form = Literal["fast", "all"]
+
+
+class FastForm(Config):
+    """What differs in the fast form, which is for choosing; reports take the whole."""
+
+    limit: int | None = Field(default=None, ge=1)
+    """Most problems, chosen by the hash of their ids."""
+    samples: int | None = Field(default=None, ge=1)
+    """Answers per problem."""
+    metric: str | None = None
+    """What is reported."""
+
+
+class Benchmark(Config):
+    """Problems, how they are asked, and what is reported."""
+
+    source: str | None = None
+    """A source that `whet data prepare` has made a folder of."""
+    problems: str | None = None
+    """A folder or a file of problems, in place of a source."""
+    task: TaskConfig | None = None
+    """The task that makes the problems where there are no others; else, how answers are graded.
+    None takes the tasks that the problems name, with their defaults."""
+    split: Split = "test"
+    """The split of the problems."""
+    tasks: tuple[str, ...] = ()
+    """Take only problems of these tasks; empty takes all."""
+    limit: int | None = Field(default=None, ge=1)
+    """Most problems, chosen by the hash of their ids; None takes all."""
+    samples: int = Field(default=1, ge=1)
+    """Answers per problem."""
+    metric: str = "avg"
+    """What is reported: avg (the mean over the answers), pass@k, maj@k, or f1 of problems that
+    declare two halves."""
+    sampling: SamplingParams = SamplingParams(max_tokens=4096)
+    """How answers are sampled."""
+    prompt: PromptConfig = NO_PROMPT
+    """How problems are put to a model that was not trained with a prompt of its own."""
+    fast: FastForm | None = None
+    """What differs in the fast form; a benchmark without it is not in that."""
+
+    @field_validator("metric")
+    @classmethod
+    def _is_known(cls, metric: str) -> str:
+        if METRIC.fullmatch(metric) is None:
+            raise ValueError("should be avg, f1, pass@k or maj@k, with a number for k")
+        return metric
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.source is not None and self.problems is not None:
+            raise ValueError("give source or problems, not both")
+        if self.source is None and self.problems is None and self.task is None:
+            raise ValueError("give source, problems, or a task that makes its problems")
+        if self.k > self.samples:
+            raise ValueError(f"{self.metric} needs at least {self.k} samples")
+        return self
+
+    @property
+    def k(self) -> int:
+        """Answers that the metric takes at once."""
+        match = METRIC.fullmatch(self.metric)
+        return int(match[1]) if match is not None and match[1] else 1
+
+    @property
+    def label(self) -> str:
+        """The metric in full, such as avg@32."""
+        return f"avg@{self.samples}" if self.metric == "avg" else self.metric
+
+    def in_form(self, form: Form) -> Self | None:
+        """Return the benchmark as a form asks it; None where it is not in that form."""
+        if form == "fast" and self.fast is None:
+            return None
+        changes = {} if self.fast is None else self.fast.model_dump(exclude_none=True)
+        table = self.model_dump(exclude={"fast"}) | (changes if form == "fast" else {})
+        return type(self).model_validate(table)
+
+
+class Suite(Config):
+    """Benchmarks that are reported together."""
+
+    about: str
+    """What it is, in a few words."""
+    cite: str = ""
+    """Where its settings are from."""
+    benchmarks: dict[str, Benchmark] = Field(min_length=1)
+    """The benchmarks by name, in the order of the report."""
+
+    @field_validator("benchmarks")
+    @classmethod
+    def _are_names(cls, benchmarks: dict[str, Benchmark]) -> dict[str, Benchmark]:
+        for name in benchmarks:
+            if NAME.fullmatch(name) is None:
+                raise ValueError(f"{name!r} is no name for a benchmark: use letters, digits, -._")
+        return benchmarks
+
+
+def load_suite(
+    name: str, form: Form, only: Sequence[str] = ()
+) -> tuple[Suite, Mapping[str, Benchmark]]:
+    """Load a suite by its name or file, and its benchmarks in a form, or `only` some of them."""
+    is_path = name.endswith(".toml")
+    known = list_suites()
+    if not is_path and name not in known:
+        close = get_close_matches(name, known, n=1)
+        hint = f'did you mean "{close[0]}"? ' if close else ""
+        raise ConfigError(
+            f"there is no suite {name!r}; {hint}there are {', '.join(known)}, and a file of your "
+            "own such as my_suite.toml is one too"
+        )
+    path = Path(name).expanduser() if is_path else FOLDER / f"{name}.toml"
+    suite = load_settings(Suite, path, ()).config
+    for wanted in only:
+        if wanted not in suite.benchmarks:
+            raise ConfigError(
+                f"--only {wanted}: the suite {path.stem} has {', '.join(suite.benchmarks)}"
+            )
+    chosen = {
+        key: benchmark
+        for key, whole in suite.benchmarks.items()
+        if (not only or key in only) and (benchmark := whole.in_form(form)) is not None
+    }
+    if not chosen:
+        raise ConfigError(
+            f"nothing that was asked for is in the {form} form of {path.stem}: add --all"
+        )
+    return suite, chosen
+
+
+def list_suites() -> list[str]:
+    """List the names of the suites that come with whet."""
+    return sorted(file.stem for file in FOLDER.glob("*.toml"))
