@@ -1,7 +1,6 @@
 """What all pages share: templates in `static/`, one style sheet, and text that stays text."""
 
 import hashlib
-import unicodedata
 from base64 import b64encode
 from functools import cache
 from importlib.resources import files
@@ -9,6 +8,8 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader
 
 from whet.evals import formatting
+from whet.evals.escaping import escape_hidden
+from whet.evals.mathml import show_math
 
 MAX_CHARACTERS = 2_000
 """Characters of one text that a page shows."""
@@ -24,9 +25,18 @@ def build_environment() -> Environment:
         lstrip_blocks=True,
         finalize=_escape_value,
     )
-    for name in ("bounds", "duration", "number", "percent", "percent_interval", "points"):
+    for name in (
+        "bounds",
+        "duration",
+        "number",
+        "p_value",
+        "percent",
+        "percent_interval",
+        "points",
+    ):
         environment.filters[name] = getattr(formatting, name)
-    environment.filters["cut"] = _truncate
+    environment.filters["cut"] = truncate
+    environment.filters["math"] = show_math
     return environment
 
 
@@ -48,27 +58,11 @@ def csp_hash(text: str) -> str:
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def escape_hidden(text: str) -> str:
-    """Escape characters that hide or reorder text: control, format, half surrogates.
-
-    >>> escape_hidden("a\\x00b\\u202ec")
-    'a\\\\x00b\\\\u202ec'
-    """
-    if text.isprintable():
-        return text
-    return "".join(_escape_character(character) for character in text)
-
-
-def _escape_character(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs"):
-        return character
-    return character.encode("unicode_escape").decode("ascii")
-
-
 def _escape_value(value: object) -> object:
     return value if hasattr(value, "__html__") else escape_hidden(str(value))
 
 
-def _truncate(text: str) -> str:
+def truncate(text: str) -> str:
+    """Cut a long text, and say so."""
     excess = len(text) - MAX_CHARACTERS
     return f"{text[:MAX_CHARACTERS]} … {excess:,} more characters" if excess > 0 else text

@@ -208,6 +208,11 @@ def _write_manifest(folder: Path, step: int, hashes: dict[str, Json]) -> None:
     sync(folder)
 
 
+def find_checkpoint_damage(folder: Path) -> str | None:
+    """Compare a checkpoint of a run with its manifest; return a difference, or None."""
+    return _find_damage(folder, int(folder.name))
+
+
 def check_model(folder: Path) -> None:
     """Compare the model in a checkpoint with the manifest it was written with.
 
