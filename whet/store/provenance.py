@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -53,12 +54,17 @@ def read_commit(repository: Path) -> str | None:
         return None
 
 
+@cache
 def has_changes(repository: Path) -> bool | None:
-    """Whether files of the package differ from the commit; None if git cannot tell."""
+    """Whether files of the package differ from the commit; None if git cannot tell.
+
+    It is asked once: a process goes on with the code that it has loaded.
+    """
     git = shutil.which("git")
     if git is None or not (repository / ".git").exists():
         return None
-    command = [git, "-C", str(repository), "status", "--porcelain", "--", "whet"]
+    ask = [git, "--no-optional-locks", "-C", str(repository)]
+    command = [*ask, "status", "--porcelain", "--", "whet"]
     try:
         done = subprocess.run(  # noqa: S603 - the user's git, on our own files
             command, capture_output=True, timeout=GIT_SECONDS, check=True
