@@ -175,7 +175,7 @@ def _report(
         )
         or _describe_training(stages, runs),
         difference=gains[0] if len(gains) == 1 else None,
-        warnings=tuple(_list_warnings(benchmarks, named, answers)),
+        warnings=tuple(list_warnings(benchmarks, named, answers)),
         about=describe_run(stages, {name: run.folder for name, run in runs.items()}),
         evals=tuple(evals),
         curves=tuple(curve for name, run in runs.items() for curve in read_curves(name, run)),
@@ -236,7 +236,7 @@ def _describe_training(stages: Mapping[str, StageConfig], runs: Mapping[str, Run
     return f"{ended} and went from {percent_interval(shares[0])} to {last} solved."
 
 
-def _list_warnings(
+def list_warnings(
     benchmarks: list[list[str]],
     named: Mapping[str, NamedEval],
     answers: Mapping[str, list[Group]],
@@ -278,10 +278,11 @@ def _samples(
             ]
 
     def reference(problem: Problem) -> str:
-        if problem.answer is not None or not is_solvable(problem):
+        own = next((part for part in task.subtasks if part.name == problem.task), task)
+        if not own.has_worked_answers or not is_solvable(problem):
             return problem.answer or ""
-        with explain_user_errors(task):
-            return task.solve(problem, 0) or ""
+        with explain_user_errors(own):
+            return own.solve(problem, 0) or problem.answer or ""
 
     return pick_samples(before, after, notes, reference=reference, count=count)
 
