@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from whet import cli_check, cli_cluster, cli_data, cli_eval, cli_model, cli_replay
+from whet import cli_check, cli_cluster, cli_data, cli_eval, cli_model, cli_replay, cli_results
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.recipes.registry import COMMANDS
@@ -37,6 +37,7 @@ app.add_typer(cli_model.model, name="model")
 cli_cluster.add_to(app)
 cli_check.add_to(app)
 cli_replay.add_to(app)
+cli_results.add_to(app)
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -237,6 +238,7 @@ def check(
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
     from whet.config import load_settings
     from whet.pipeline.pipeline import KINDS, run_stage
+    from whet.pipeline.report import write_stage_report
     from whet.preflight.preflight import check_before_run
     from whet.store.follow import open_run
     from whet.world import get_world
@@ -256,6 +258,8 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
             else:
                 say(f"{kind}, with the settings in {run.config_file}")
                 run_stage(loaded.config, run)
+                if get_world().is_rank_zero and run.is_finished:
+                    write_stage_report(loaded, run)
                 say(f"results in {folder}")
         loaded.config.end_run(named)
 

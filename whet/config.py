@@ -236,7 +236,7 @@ def kind_of(file: Path) -> str:
 
 def show_settings(loaded: Loaded[Config], *, explain: bool = False) -> str:
     """Print every setting with its origin and meaning, one aligned line each."""
-    meanings = {setting.key: setting.meaning for setting in _settings(loaded.config)}
+    meanings = explain_settings(loaded.config)
     rows = []
     for key, item in toml.flatten(_fold(to_table(loaded.config))).items():
         source = loaded.origin.get(key, "default")
@@ -245,6 +245,11 @@ def show_settings(loaded: Loaded[Config], *, explain: bool = False) -> str:
     # One very long value should not push every comment off the screen.
     values = max((len(text) for _, text, _ in rows if len(text) <= 40), default=0)
     return "".join(f"{key:<{keys}} = {text:<{values}}  # {source}\n" for key, text, source in rows)
+
+
+def explain_settings(config: Config) -> dict[str, str]:
+    """Return what each setting means, by its dotted key."""
+    return {setting.key: setting.meaning for setting in _settings(config)}
 
 
 def _fold(table: Table) -> Table:

@@ -7,8 +7,12 @@ import pytest
 from small import Pipeline, whet, write
 
 from whet.data.problems import write_problems
+from whet.evals.report_data import NamedEval
+from whet.evals.summary import summarise
+from whet.pipeline.report import list_warnings
 from whet.tasks.game24 import Game24
-from whet.types import Message
+from whet.testing.fakes import rollout, sum_problem
+from whet.types import Group, Message, Score, Verdict
 
 
 def test_the_report_is_one_file_that_asks_for_nothing_else(tiny: Pipeline) -> None:
@@ -110,6 +114,74 @@ def test_a_pipeline_without_evaluations_still_has_a_summary_and_a_report(tmp_pat
     assert summary["stages"] == []
     assert list(summary["seconds"]) == ["problems"]
     assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_the_report_says_what_the_run_is_about(tiny: Pipeline) -> None:
+    page = (tiny.folder / "report.html").read_text()
+    about = page.partition('class="facts about"')[2].partition("</dl>")[0]
+    assert "The 24 game: make 24 from four numbers" in about
+    assert "new from random weights, of the size tiny" in about
+    assert re.search(r"[\d.]+ million parameters, \d+ layers of \d+", about)
+    assert re.search(r"problems: \d+ sft, \d+ rl, \d+ dev, 547 test problems", about)
+    assert re.search(r"traces: [\d,]+ answers", about)
+    assert "sft 40 steps, rl 6 steps" in about
+
+
+def test_a_right_answer_stands_beside_a_wrong_one(tiny: Pipeline) -> None:
+    page = (tiny.folder / "report.html").read_text()
+    wrong = [part for part in page.split("<article")[1:] if "level" in part.partition("</h3>")[0]]
+    missed = [part for part in wrong if "✗" in part]
+    assert missed
+    assert all(re.search(r"Right answer</span> <code[^>]*>[^<]*= 24\b", part) for part in missed)
+
+
+def test_a_stage_by_itself_leaves_a_report(tiny: Pipeline, tmp_path: Path) -> None:
+    text = f"""kind = "rl"
+task.name = "game24"
+steps = 2
+problems_per_step = 2
+group_size = 2
+model = {{ path = "{tiny.folder}/03-sft" }}
+sampling = {{ max_tokens = 16 }}
+reward = {{ weights = {{ lines = -0.1, finished = 1.0 }} }}
+validation = {{ every = 1, samples = 1 }}
+"""
+    said = whet("rl", write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert re.search(
+        r"RL took 2 steps and went from .* to .* of the validation problems solved", page
+    )
+    assert "problems of the task itself" in page
+    assert "Response length" in page
+    assert "group_size" in page
+
+
+def test_many_answers_for_one_that_fall_while_one_rises_are_told_below_the_headline() -> None:
+    def group(number: int, right: int) -> Group:
+        scores = [
+            Score(verdict=Verdict.CORRECT if i < right else Verdict.WRONG, parts={})
+            for i in range(4)
+        ]
+        problem = sum_problem(number // 10, number % 10, "test")
+        return tuple(rollout(problem=problem, score=s, number=i) for i, s in enumerate(scores))
+
+    # One of four answers right to each of 20 problems, then all four to eight of them.
+    answers = {
+        "sft": [group(n, 1) for n in range(20)],
+        "rl": [group(n, 4 if n < 8 else 0) for n in range(20)],
+    }
+    named = {name: NamedEval(name=name, summary=summarise(own)) for name, own in answers.items()}
+    (warning,) = list_warnings([["sft", "rl"]], named, answers)
+    assert warning.startswith("rl solves more problems with one answer, but fewer with 4: pass@4")
+    assert "changed by −60.0 points" in warning  # from 20 of 20 problems to 8
+    assert "chance" not in warning
+    assert list(list_warnings([["rl", "sft"]], named, answers)) == []
+
+
+def test_answers_cut_at_the_limit_are_told(tiny: Pipeline) -> None:
+    page = (tiny.folder / "report.html").read_text()
+    assert re.search(r"\d+\s% of the answers of rl were cut off at the length limit", page)
 
 
 BENCHMARKS = """kind = "run"

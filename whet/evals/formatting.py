@@ -43,6 +43,15 @@ def points(difference: Estimate) -> str:
     return f"{sign}{number(100 * difference.mean, 1)} points {bounds(difference, 1, scale=100)}"
 
 
+def p_value(chance: float) -> str:
+    """Write a p-value.
+
+    >>> p_value(0.0321), p_value(2e-9)
+    ('0.032', '< 0.001')
+    """
+    return "< 0.001" if chance < 0.001 else number(chance, 3)
+
+
 def number(value: float, digits: int) -> str:
     """Write a number with fixed decimals, thousands separators, a true minus and no minus zero."""
     text = f"{value:,.{digits}f}"

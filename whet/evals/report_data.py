@@ -57,6 +57,8 @@ class Curve:
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     note: str = ""
+    is_smooth: bool = False
+    """Whether it is drawn as it is, however long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +100,16 @@ class Sample:
 
     problem: str
     label: str = ""
+    reference: str = ""
+    """The right answer, where one is known."""
     before: ResponseView | None = None
     after: ResponseView | None = None
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether an answer that is shown is not right."""
+        answers = [answer for answer in (self.before, self.after) if answer is not None]
+        return any(answer.verdict is not Verdict.CORRECT for answer in answers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +120,10 @@ class ReportData:
     headline: str
     difference: Estimate | None = None
     """The paired gain of the last evaluation over the first, as a share."""
+    warnings: tuple[str, ...] = ()
+    """What the headline alone would hide."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """Task, model, size and data, for a reader who knows nothing of the run."""
     evals: tuple[NamedEval, ...] = ()
     """In order of training: the first is drawn as before, the last as after."""
     curves: tuple[Curve, ...] = ()
@@ -128,13 +142,14 @@ def pick_samples(
     after: Sequence[Group],
     notes: Callable[[Rollout], Sequence[ResponseLine]],
     *,
+    reference: Callable[[Problem], str] = lambda problem: problem.answer or "",
     count: int = NUM_SAMPLES,
     seed: int = 0,
 ) -> tuple[Sample, ...]:
     """Pick problems evenly over difficulty, regardless of their responses, with the first answers.
 
     Either side may be empty; if both have groups, only problems in both are picked. `notes`
-    returns a response's lines with the grader's remarks.
+    returns a response's lines with the grader's remarks, `reference` a problem's right answer.
     """
 
     def view(rollout: Rollout | None) -> ResponseView | None:
@@ -149,6 +164,7 @@ def pick_samples(
         Sample(
             problem=_question(problem),
             label=_label(problem),
+            reference=reference(problem),
             before=view(old.get(problem.id)),
             after=view(new.get(problem.id)),
         )

@@ -276,7 +276,10 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
     world.run_on_rank_zero(lambda: check_prompt(cfg, partial(_find_maker, {})), "the prompt")
     if run.steps_before is not None and isinstance(cfg, TrainingConfig):
         say(cfg.describe_more_steps(run.steps_before))
-    world.run_on_rank_zero(lambda: run.pin_inputs(_hash_inputs(cfg)), "the hashes of the inputs")
+    world.run_on_rank_zero(lambda: run.pin_inputs(hash_inputs(cfg)), "the hashes of the inputs")
+    is_gpu = isinstance(cfg, ModelStageConfig) and torch.cuda.is_available()
+    device = torch.cuda.get_device_name() if is_gpu else "cpu"
+    run.log_event("machine", device=device, processes=world.size)
     try:
         if isinstance(cfg, ModelStageConfig):
             world.configure(cfg.cluster)
@@ -314,7 +317,7 @@ def _check_made(folders: Sequence[Path]) -> None:
             )
 
 
-def _hash_inputs(stage: StageConfig) -> dict[str, str]:
+def hash_inputs(stage: StageConfig) -> dict[str, str]:
     """Hash the problems and rollouts that a stage reads; models carry hashes of their own."""
     patterns = {"problems": "problems-*.jsonl", "data": "rollouts/train-*.parquet"}
     hashes: dict[str, str] = {}

@@ -1,16 +1,18 @@
-"""The results of a pipeline: summary.json, report.html, and the last lines on the screen."""
+"""The results of a pipeline or a stage: summary.json, report.html, the last lines on the screen."""
 
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 
 from rich.markup import escape
 
+from whet.config import Loaded, show_settings
 from whet.data.problems import load_validation
 from whet.evals.comparison import compare_paired
-from whet.evals.formatting import describe_change, percent_interval
+from whet.evals.formatting import describe_change, percent, percent_interval, points
 from whet.evals.html_report import write_report
 from whet.evals.report_data import (
     NUM_SAMPLES,
@@ -25,17 +27,20 @@ from whet.evals.report_data import (
 )
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary, pass_rates
+from whet.pipeline.about import describe_run
 from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
 from whet.recipes.stage import StageConfig, TrainingConfig
 from whet.recipes.training import EXACTNESS_EVENT
 from whet.rollout.collect import group_rollouts
 from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
-from whet.tasks.base import explain_user_errors, keep_solvable
+from whet.tasks.base import explain_user_errors, is_solvable, keep_solvable
 from whet.tasks.task_config import build_task
 from whet.track.metrics import TIMES
-from whet.types import Group, Json, Rollout
+from whet.types import Group, Json, Problem, Rollout
 
+MUCH_CUT_OFF = 0.05
+"""Share of cut responses from which the report speaks of it."""
 CURVES: Mapping[str, tuple[str, Unit]] = {
     "score/correct": ("Solved while sampling", Unit.FRACTION),
     "validation/pass@1": ("Solved on dev problems", Unit.FRACTION),
@@ -62,12 +67,21 @@ def write_results(
     """Gather the results of the stages into summary.json and report.html."""
     runs = {name: RunStore.view(path) for name, path in folders.items()}
     evals = _list_evals(stages)
-    seconds = {name: _seconds(path) for name, path in folders.items()}
-    rows = [_row(title, folders[name]) for name, title in _eval_names(evals).items()]
+    seconds = {name: measure_seconds(run) for name, run in runs.items()}
+    rows = [summarise_evals(title, folders[name]) for name, title in _eval_names(evals).items()]
     summary: dict[str, Json] = {"seed": seed, "stages": list(rows), "seconds": dict(seconds)}
     pipeline = RunStore(folder, lock=None)
     write_json(pipeline.summary_file, summary)
-    write_report(_report(seed, stages, runs, seconds, folder, settings), pipeline.report_file)
+    write_report(_report(stages, runs, seconds, folder, settings), pipeline.report_file)
+
+
+def write_stage_report(loaded: Loaded[StageConfig], run: RunStore) -> None:
+    """Write the report of a stage that ran by itself."""
+    stages = {loaded.config.kind: loaded.config}
+    runs = {loaded.config.kind: run}
+    seconds = {loaded.config.kind: measure_seconds(run)}
+    data = _report(stages, runs, seconds, run.folder, show_settings(loaded))
+    write_report(data, run.report_file)
 
 
 def describe_results(
@@ -83,7 +97,7 @@ def describe_results(
             f"  {when + title:<14} {percent_interval(sampled, 1)} of "
             f"{sampled.count} unseen problems solved, {100 * greedy.mean:.1f} % greedily"
         )
-    minutes = sum(map(_seconds, folders.values())) / 60
+    minutes = sum(measure_seconds(RunStore.view(path)) for path in folders.values()) / 60
     path = escape(shlex.quote(str(folder)))
     lines += [f"  in {minutes:.1f} minutes", "", f"Report   {escape(str(folder))}/report.html"]
     trained = [stage for stage in stages.values() if isinstance(stage, TrainingConfig)]
@@ -114,7 +128,8 @@ def _summaries(folder: Path) -> tuple[EvalSummary, EvalSummary]:
     return EvalSummary.from_json(evals[SAMPLED]), EvalSummary.from_json(evals[GREEDY])
 
 
-def _row(name: str, folder: Path) -> dict[str, Json]:
+def summarise_evals(name: str, folder: Path) -> dict[str, Json]:
+    """Write the figures of an evaluation for the summary of its pipeline."""
     sampled, greedy = _summaries(folder)
     apart = sampled.unsolvable
     return {
@@ -132,16 +147,15 @@ def _list_evals(stages: Mapping[str, StageConfig]) -> dict[str, EvalConfig]:
 
 
 def _report(
-    seed: int,
     stages: Mapping[str, StageConfig],
     runs: Mapping[str, RunStore],
     seconds: Mapping[str, float],
     folder: Path,
     settings: str,
 ) -> ReportData:
+    measured = _list_evals(stages)
     evals = []
     responses = {}
-    measured = _list_evals(stages)
     for name, title in _eval_names(measured).items():
         sampled, greedy = _summaries(runs[name].folder)
         evals.append(NamedEval(name=title, summary=sampled, is_greedy=False))
@@ -160,11 +174,16 @@ def _report(
         headline=" ".join(
             _headline([named[name] for name in names], gain)
             for names, gain in zip(benchmarks, gains, strict=True)
-        ),
+        )
+        or _describe_training(stages, runs),
         difference=gains[0] if len(gains) == 1 else None,
+        warnings=tuple(list_warnings(benchmarks, named, responses)),
+        about=describe_run(stages, {name: run.folder for name, run in runs.items()}),
         evals=tuple(evals),
         curves=tuple(
-            curve for name, run in runs.items() for curve in _curves(name, stages[name], run)
+            curve
+            for name, run in runs.items()
+            for curve in read_curves(name, stages[name].curves, run)
         ),
         samples=tuple(
             sample
@@ -179,7 +198,7 @@ def _report(
         titles=("before", "after") if len(benchmarks) > 1 else None,
         stages=tuple(_stage_time(name, value, runs[name]) for name, value in seconds.items()),
         settings=settings,
-        facts=_facts(seed, runs),
+        facts=_facts(runs),
     )
 
 
@@ -205,6 +224,53 @@ def _headline(evals: list[NamedEval], gain: Estimate | None) -> str:
     return describe_change(cause, "unseen problems", first, last, gain)
 
 
+def _describe_training(stages: Mapping[str, StageConfig], runs: Mapping[str, RunStore]) -> str:
+    """Say how the last training stage ended, by its own validations."""
+    trained = [name for name, stage in stages.items() if isinstance(stage, TrainingConfig)]
+    if not trained:
+        return f"{' and '.join(stages)} finished."
+    name = trained[-1]
+    steps = len({row["step"] for row in runs[name].metrics() if row["step"] > 0})
+    validations = runs[name].evals()
+    shares = [EvalSummary.from_json(row).pass_at.get(1) for row in validations.values()]
+    ended = f"{name.upper()} took {steps:,} steps"
+    if not shares or shares[-1] is None:
+        return f"{ended}. Nothing was measured."
+    last = f"{percent_interval(shares[-1])} of the validation problems"
+    if len(shares) == 1 or shares[0] is None:
+        return f"{ended} and ends at {last} solved."
+    return f"{ended} and went from {percent_interval(shares[0])} to {last} solved."
+
+
+def list_warnings(
+    benchmarks: list[list[str]],
+    named: Mapping[str, NamedEval],
+    answers: Mapping[str, list[Group]],
+) -> Iterator[str]:
+    """Say so where pass@k falls while pass@1 rises, and where many answers are cut off."""
+    for first, last in ((names[0], names[-1]) for names in benchmarks):
+        before, after = (named[name].summary.pass_at for name in (first, last))
+        if after[1].mean > before[1].mean:
+            k = max(before.keys() & after.keys())
+            if after[k].mean < before[k].mean:
+                gain = compare_paired(pass_rates(answers[first], k), pass_rates(answers[last], k))
+                yield _describe_fall(named[last].name, k, gain.difference)
+        cut = named[last].summary.unfinished.mean
+        if cut >= MUCH_CUT_OFF:
+            yield (
+                f"{percent(cut)} of the answers of {named[last].name} were cut off at the length "
+                "limit, and count as they stand: raise sampling.max_tokens."
+            )
+
+
+def _describe_fall(name: str, k: int, fall: Estimate) -> str:
+    clearly = "" if fall.high < 0 else ", which may be chance"
+    return (
+        f"{name} solves more problems with one answer, but fewer with {k}: pass@{k} changed by "
+        f"{points(fall)}{clearly}. Its answers have become more alike."
+    )
+
+
 def _samples(
     stage: EvalConfig, before: list[Group], after: list[Group], count: int
 ) -> tuple[Sample, ...]:
@@ -217,17 +283,25 @@ def _samples(
                 for note in task.notes(rollout.problem, rollout.text)
             ]
 
-    return pick_samples(before, after, notes, count=count)
+    def reference(problem: Problem) -> str:
+        own = next((part for part in task.subtasks if part.name == problem.task), task)
+        if not own.has_worked_answers or not is_solvable(problem):
+            return problem.answer or ""
+        with explain_user_errors(own):
+            return own.solve(problem, 0) or problem.answer or ""
+
+    return pick_samples(before, after, notes, reference=reference, count=count)
 
 
-def _curves(name: str, stage: StageConfig, run: RunStore) -> list[Curve]:
+def read_curves(stage: str, of_kind: Mapping[str, tuple[str, Unit]], run: RunStore) -> list[Curve]:
+    """Read the metrics of a run that are drawn: those of all kinds, and those of its own."""
     rows = run.metrics()
     curves = []
-    for key, (title, unit) in {**CURVES, **stage.curves}.items():
+    for key, (title, unit) in {**CURVES, **of_kind}.items():
         points = [(row["step"], row[key]) for row in rows if key in row]
         if len(points) > 1:
             steps, values = zip(*points, strict=True)
-            curves.append(Curve(name=title, stage=name, steps=steps, values=values, unit=unit))
+            curves.append(Curve(name=title, stage=stage, steps=steps, values=values, unit=unit))
     return curves
 
 
@@ -238,15 +312,15 @@ def _stage_time(name: str, seconds: float, run: RunStore) -> StageTime:
     return StageTime(name=name, seconds=seconds, phases=phases)
 
 
-def _facts(seed: int, runs: Mapping[str, RunStore]) -> dict[str, str]:
+def _facts(runs: Mapping[str, RunStore]) -> dict[str, str]:
     """List where the numbers come from, whether engine and learner agreed bit for bit, and where a
     guard went back to its best weights."""
     facts = next(iter(runs.values())).provenance()
-    shown = {key: str(value) for key, value in facts.items() if value is not None and key != "seed"}
+    shown = {key: str(value) for key, value in facts.items() if value is not None}
     exactness = _events(runs, EXACTNESS_EVENT, "{name}, log-probabilities", "{model}: {said}")
     words = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
     restores = _events(runs, "restore", "{name} went back", words)
-    return {"seed": str(seed), **shown, **exactness, **restores}
+    return {**shown, **exactness, **restores}
 
 
 def _events(runs: Mapping[str, RunStore], event: str, title: str, words: str) -> dict[str, str]:
@@ -266,7 +340,20 @@ def _eval_names(stages: Mapping[str, EvalConfig]) -> dict[str, str]:
     return {name: f"{m} on {name}" if counts[m] > 1 else m for name, m in models.items()}
 
 
-def _seconds(folder: Path) -> float:
-    facts = read_json(RunStore.view(folder).stage_file)
+def measure_seconds(run: RunStore) -> float:
+    """Find how long a run took: a stage's own count, else from its last start to its end.
+
+    Steps before a resume count by their own clocks.
+    """
+    facts = read_json(run.stage_file) if run.stage_file.is_file() else None
     seconds = facts.get("seconds") if isinstance(facts, dict) else None
-    return seconds if isinstance(seconds, float) else 0.0
+    if isinstance(seconds, float):
+        return seconds
+    events = run.events()
+    starts = [row["time"] for row in events if row["event"] in ("start", "resume", "extend")]
+    ends = [row["time"] for row in events if row["event"] == "finish"]
+    stepped = sum(row.get("time/step", 0.0) for row in run.metrics())
+    if not starts or not ends:
+        return stepped
+    last = datetime.fromisoformat(str(ends[-1])) - datetime.fromisoformat(str(starts[-1]))
+    return max(stepped, last.total_seconds())

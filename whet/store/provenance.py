@@ -3,16 +3,23 @@
 import os
 import platform
 import shlex
+import shutil
+import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from whet.store.files import Row
 
+GIT_SECONDS = 10.0
+"""On a slow file system git may take longer, and then the run begins without knowing."""
+
 
 def collect_provenance(seed: int | None) -> Row:
-    """Collect the facts of this process, without importing or running anything for it."""
+    """Collect the facts of this process, without importing anything for it."""
+    repository = Path(__file__).parents[2]
     return {
         "whet": package_version("whet"),
         "python": platform.python_version(),
@@ -21,7 +28,8 @@ def collect_provenance(seed: int | None) -> Row:
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "command": shlex.join(sys.argv),
-        "commit": read_commit(Path(__file__).parents[2]),
+        "commit": read_commit(repository),
+        "changed": has_changes(repository),
         "seed": seed,
         "started": utc_now(),
     }
@@ -44,6 +52,26 @@ def read_commit(repository: Path) -> str | None:
         return _read_ref(git, head.removeprefix("ref: "))
     except (OSError, UnicodeDecodeError):
         return None
+
+
+@cache
+def has_changes(repository: Path) -> bool | None:
+    """Whether files of the package differ from the commit; None if git cannot tell.
+
+    It is asked once: a process goes on with the code that it has loaded.
+    """
+    git = shutil.which("git")
+    if git is None or not (repository / ".git").exists():
+        return None
+    ask = [git, "--no-optional-locks", "-C", str(repository)]
+    command = [*ask, "status", "--porcelain", "--", "whet"]
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's git, on our own files
+            command, capture_output=True, timeout=GIT_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return bool(done.stdout.strip())
 
 
 def _read_ref(git: Path, ref: str) -> str | None:

@@ -184,6 +184,19 @@ def list_columns(path: Path) -> list[str]:
         return list(file.schema_arrow.names)
 
 
+def count_tokens(path: Path) -> int:
+    """Count the tokens of all responses of a file, a part of it at a time."""
+    with _open_parquet(path) as file:
+        batches = file.iter_batches(columns=["tokens"])
+        return sum(len(batch.column(0).flatten()) for batch in batches)
+
+
+def count_rows(path: Path) -> int:
+    """Count the rows of a Parquet file, without reading them."""
+    with _open_parquet(path) as file:
+        return int(file.metadata.num_rows)
+
+
 def check_parquet(path: Path) -> None:
     """Refuse a file that is cut or no Parquet at all, without reading its rows."""
     with _open_parquet(path):

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from whet.config import Config, Loaded, differences, load_settings, show_settings, to_table, to_toml
 from whet.errors import ConfigError, DataError
@@ -26,6 +26,7 @@ from whet.types import Group, Json, Rollout, read_integer
 RolloutSet = Literal["train", "eval", "rejected"]
 """rejected: answers of a teacher that its rule does not keep."""
 EVAL = r"(\d+)\.json"
+ORIGINS = "# Where each value came from:"
 FIRST_FILES = {
     ".lock",
     "provenance.json",
@@ -110,9 +111,8 @@ class RunStore:
 
         Otherwise its later steps would differ from an uninterrupted run's.
         """
-        rows = [row["files"] for row in self.events() if row["event"] == "inputs"]
-        before = rows[0] if rows and isinstance(rows[0], dict) else None
-        if before is None:
+        before = self.inputs()
+        if not any(row["event"] == "inputs" for row in self.events()):
             self.log_event("inputs", files=dict(hashes))
             return
         for name in sorted({*before, *hashes}):
@@ -121,6 +121,27 @@ class RunStore:
                     f"{name} is not the file that the run in {self.folder} began with: "
                     "put it back, or begin again in another folder"
                 )
+
+    def inputs(self) -> dict[str, str]:
+        """Read the hashes of the files that the run began with, by their names."""
+        rows = [row["files"] for row in self.events() if row["event"] == "inputs"]
+        found = rows[0] if rows and isinstance(rows[0], dict) else {}
+        return {name: str(digest) for name, digest in found.items()}
+
+    def settings(self) -> list[tuple[str, str, str]]:
+        """Read every setting that is shown: its key, its value, and where it came from."""
+        lines = self.config_file.read_text(encoding="utf-8").splitlines()
+        start = lines.index(ORIGINS) + 1 if ORIGINS in lines else len(lines)
+        rows = []
+        for line in lines[start:]:
+            key, _, rest = line.removeprefix("# ").partition(" = ")
+            value, _, origin = rest.rpartition("  # ")
+            rows.append((key.strip(), value.strip(), origin))
+        return rows
+
+    def checkpoint_folders(self) -> dict[int, Path]:
+        """List the checkpoints by their steps, oldest first."""
+        return dict(_find_steps(self.checkpoint_folder, r"(\d{6,})"))
 
     def log_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append a row; a step may have several, such as one of training and one of validation.
@@ -153,6 +174,11 @@ class RunStore:
     def rollout_steps(self, name: RolloutSet) -> list[int]:
         files = _find_steps(self.folder / "rollouts", rf"{name}-(\d+)\.parquet")
         return [step for step, _ in files]
+
+    def list_rollouts(self) -> list[tuple[RolloutSet, int]]:
+        """List the stored sets of answers, each with its step."""
+        kinds = get_args(RolloutSet)
+        return [(kind, step) for kind in kinds for step in self.rollout_steps(kind)]
 
     def write_eval(self, step: int, result: Mapping[str, Json]) -> None:
         write_json(self.folder / "evals" / f"{step:06d}.json", dict(result))
@@ -248,8 +274,8 @@ class RunStore:
 
     def _write_config(self, config: Config, origin: Mapping[str, str]) -> None:
         origins = show_settings(Loaded(config=config, origin=origin)).splitlines()
-        note = "".join(f"# {line}\n" for line in ["Where each value came from:", *origins])
-        write_atomic(self.config_file, f"{to_toml(config)}\n{note}")
+        note = "".join(f"# {line}\n" for line in origins)
+        write_atomic(self.config_file, f"{to_toml(config)}\n{ORIGINS}\n{note}")
 
     def _read_config(self, config: Config) -> Config:
         try:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.evals.html_report import build_environment, csp_hash, read_static, ticks
+from whet.evals.charts import ticks
+from whet.evals.page import render_static
 from whet.evals.stats import Estimate
 from whet.evals.summary import UNKNOWN
 from whet.store.files import write_atomic
@@ -40,25 +41,19 @@ def write_page(board: Leaderboard, path: Path) -> None:
 
 def render_page(board: Leaderboard) -> str:
     """Render the document; its content security policy allows its style and nothing else."""
-    style = read_static("report.css")
     overall = [_overall(board, benchmark) for benchmark in board.benchmarks]
     mean = [(model, board.means[model], "") for model in board.models]
     overall.append(Bars(label="Mean", note="each benchmark counts the same", bars=mean))
     parts = [_parts(board, benchmark) for benchmark in board.benchmarks]
     rows = [*overall, *(row for part in parts for row in part.rows)]
     highest = max(estimate.high for row in rows for _, estimate, _ in row.bars)
-    return (
-        build_environment()
-        .get_template("leaderboard.html")
-        .render(
-            board=board,
-            style=style,
-            policy=f"default-src 'none'; style-src '{csp_hash(style)}'; base-uri 'none'",
-            overall=overall,
-            parts=[part for part in parts if part.rows],
-            scale=ticks(0.0, max(0.1, highest), 6),
-            tones={model: TONES[i % len(TONES)] for i, model in enumerate(board.models)},
-        )
+    return render_static(
+        "leaderboard.html",
+        board=board,
+        overall=overall,
+        parts=[part for part in parts if part.rows],
+        scale=ticks(0.0, max(0.1, highest), 6),
+        tones={model: TONES[i % len(TONES)] for i, model in enumerate(board.models)},
     )
 
 

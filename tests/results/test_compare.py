@@ -1,0 +1,178 @@
+"""Runs side by side: the numbers of the table, the page, and what is said beside them."""
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+from small import Pipeline, whet, write
+
+from whet.config import load_settings
+from whet.errors import DataError
+from whet.evals.comparison_page import write_comparison
+from whet.evals.summary import summarise
+from whet.recipes.evaluate import EvalConfig
+from whet.results.compare import build_comparison
+from whet.store.run import RunStore
+from whet.testing.fakes import rollout, sum_problem
+from whet.types import Group, Score, Verdict
+
+BAD = "<script>alert(1)</script>"
+
+
+def answer(number: int, is_right: list[bool]) -> Group:
+    """Answers to one sum, right or wrong."""
+    verdicts = [Verdict.CORRECT if right else Verdict.WRONG for right in is_right]
+    problem = sum_problem(number // 10, number % 10, "test")
+    scores = [Score(verdict=verdict, parts={}) for verdict in verdicts]
+    return tuple(rollout(problem=problem, score=s, number=n) for n, s in enumerate(scores))
+
+
+def evaluation(
+    folder: Path, right: list[int], *, seed: int, temperature: float, of: int = 2
+) -> Path:
+    """Write a finished evaluation in which problem n has right[n] right answers of two."""
+    text = (
+        f'kind = "eval"\ntask = "game24"\nseed = {seed}\nmodel = {{ path = "m" }}\n'
+        f"sampling = {{ temperature = {temperature} }}\n"
+    )
+    loaded = load_settings(EvalConfig, write(folder.with_suffix(".toml"), text), [])
+    sampled = [answer(n, [i < count for i in range(of)]) for n, count in enumerate(right)]
+    greedy = [answer(n, [count == of]) for n, count in enumerate(right)]
+    with RunStore.open(folder, loaded.config, loaded.origin, resume=False) as run:
+        for step, groups in enumerate((sampled, greedy)):
+            run.write_rollouts("eval", step, groups)
+            run.write_eval(step, summarise(groups, ks=[1]).to_json())
+        run.finish({"sampled": {}})
+    return folder
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> list[Path]:
+    """Two seeds each of two temperatures, on ten problems."""
+    cold, hot = [2] * 6 + [0] * 4, [2] * 4 + [0] * 6
+    return [
+        evaluation(tmp_path / "hot-1", hot, seed=1, temperature=1.0),
+        evaluation(tmp_path / "hot-2", hot, seed=2, temperature=1.0),
+        evaluation(tmp_path / "cold-1", cold, seed=1, temperature=0.5),
+        evaluation(tmp_path / "cold-2", [1, *cold[1:]], seed=2, temperature=0.5),
+    ]
+
+
+def test_scores_are_means_over_seeds_and_problems_and_compared_with_the_first_arm(
+    four: list[Path], tmp_path: Path
+) -> None:
+    said = whet("compare", *four, "--json")
+    assert said.code == 0, said.err
+    row = json.loads(said.out)
+    assert [arm["name"] for arm in row["arms"]] == ["temperature 1.0", "temperature 0.5"]
+    assert [arm["seeds"] for arm in row["arms"]] == [["1", "2"], ["1", "2"]]
+    first = row["scores"][0]
+    hot, cold = first["scores"]
+    assert (first["stage"], first["figure"]) == ("eval", "pass@1")
+    assert hot["by_seed"] == [0.4, 0.4]
+    assert cold["by_seed"] == [0.6, pytest.approx(0.55)]  # 11 of 20 answers
+    assert cold["estimate"]["mean"] == pytest.approx(0.575)
+    assert cold["comparison"]["difference"]["mean"] == pytest.approx(0.175)
+    assert cold["comparison"]["num_seeds"] == [2, 2]
+    assert hot["comparison"] is None
+    # pass@2 of cold: six problems have a right answer among two in both seeds.
+    assert row["scores"][1]["figure"] == "pass@2"
+    assert row["scores"][1]["scores"][1]["estimate"]["mean"] == pytest.approx(0.6)
+    assert row["scores"][2]["figure"] == "greedy"
+    assert list(tmp_path.glob("*.html")) == [], "--json alone writes no page"
+
+
+def test_the_terminal_says_what_differs_and_whether_the_data_can_tell(
+    four: list[Path], tmp_path: Path
+) -> None:
+    said = whet("compare", *four, "--out", tmp_path / "c.html")
+    assert "sampling.temperature (divides the logits): 1.0 against 0.5" in said.out
+    assert re.search(r"eval pass@1 +temperature 0.5 +57.5\s% \[.*\] +\+17.5 points", said.out)
+    assert "The data cannot tell temperature 0.5 from temperature 1.0 on eval pass@1." in said.out
+    assert "would be found in four of five cases" in said.out
+    assert f"page in {tmp_path / 'c.html'}" in said.err
+
+
+def test_single_seeds_and_problems_that_are_not_shared_are_said(tmp_path: Path) -> None:
+    one = evaluation(tmp_path / "a", [2, 0], seed=1, temperature=1.0)
+    other = evaluation(tmp_path / "b", [2, 0, 1], seed=1, temperature=0.5)
+    for step in (0, 1):  # other problems than the first arm has
+        file = RunStore.view(other).rollout_file("eval", step)
+        file.unlink()
+        groups = [answer(50 + n, [True, False]) for n in range(3)]
+        RunStore(other, lock=None).write_rollouts("eval", step, groups)
+    page = build_comparison([one, other])
+    assert "have one seed" in page.notes[0]
+    assert {row.note for row in page.scores} == {"not paired: no problem in common"}
+    score = page.scores[0].scores[1]
+    assert score is not None and score.comparison is not None
+    assert score.comparison.difference.mean == 0.0  # one half against one half
+
+
+def test_other_code_and_other_data_are_said(four: list[Path]) -> None:
+    for folder, commit in zip(four, "aabb", strict=True):
+        facts = json.loads((folder / "provenance.json").read_text())
+        (folder / "provenance.json").write_text(json.dumps(facts | {"commit": commit * 40}))
+        RunStore(folder, lock=None).log_event(
+            "inputs", files={"problems problems-test.jsonl": commit}
+        )
+    notes = build_comparison(four).notes
+    assert "The runs differ in the code: aaaaaaaaaaaa, bbbbbbbbbbbb." in notes
+    assert "The runs read 2 versions of one input (eval: problems problems-test.jsonl)." in notes
+
+
+def test_training_runs_are_compared_by_their_last_validations(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    folders = []
+    for name, seed in (("a", 3), ("b", 4)):
+        folders.append(Path(tmp_path / name))
+        (tmp_path / name).mkdir()
+        for file in ("metrics.jsonl", "provenance.json", "summary.json"):
+            (tmp_path / name / file).write_bytes((tiny.folder / "05-rl" / file).read_bytes())
+        (tmp_path / name / "evals").mkdir()
+        last = sorted((tiny.folder / "05-rl" / "evals").iterdir())[-1]
+        (tmp_path / name / "evals" / last.name).write_bytes(last.read_bytes())
+        settings = (tiny.folder / "05-rl" / "config.toml").read_text()
+        (tmp_path / name / "config.toml").write_text(settings.replace("seed = 3", f"seed = {seed}"))
+    page = build_comparison(folders)
+    assert len(page.arms) == 1
+    (row,) = page.scores
+    assert (row.stage, row.figure) == ("rl", "last validation")
+    assert set(page.curves["rl"]) >= {"Reward", "Entropy", "Answer length"}
+    reward = page.curves["rl"]["Reward"][0]
+    assert reward.low == reward.high == reward.values, "the two runs have the same metrics"
+
+
+def test_the_page_has_no_script_and_takes_names_as_text(four: list[Path], tmp_path: Path) -> None:
+    for folder in four:
+        settings = (folder / "config.toml").read_text()
+        (folder / "config.toml").write_text(settings.replace('path = "m"', f'path = "{BAD}"', 1))
+    changed = four[2] / "config.toml"
+    changed.write_text(changed.read_text().replace(BAD, f"{BAD}2", 1))
+    write_comparison(build_comparison(four), tmp_path / "c.html")
+    page = (tmp_path / "c.html").read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "default-src 'none'; style-src 'sha256-" in html.unescape(page)
+    assert not re.search(r"https?://|url\(|@import|\ssrc=", page)
+
+
+def test_a_page_is_replaced_by_a_page_and_nothing_else_is(four: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "c.html"
+    assert whet("compare", *four, "--out", out).code == 0
+    assert whet("compare", *four, "--out", out).code == 0
+    out.write_text("my notes")
+    said = whet("compare", *four, "--out", out)
+    assert (said.code, out.read_text()) == (2, "my notes")
+    assert "is there already and is no comparison" in said.last
+
+
+def test_one_run_is_no_comparison_and_a_wrong_folder_is_one_sentence(
+    four: list[Path], tmp_path: Path
+) -> None:
+    assert "needs at least two runs" in whet("compare", four[0]).last
+    with pytest.raises(DataError, match="holds no run"):
+        build_comparison([four[0], tmp_path / "none"])

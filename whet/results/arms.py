@@ -1,0 +1,228 @@
+"""Runs to compare: which are seeds of one setting (an arm), and in which settings the arms differ.
+
+Settings are those that a run's config.toml keeps. A model or a file that another run made counts
+as that run's settings, so seeds may have started from seeds.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet.config import explain_settings, load_settings
+from whet.errors import ConfigError, DataError
+from whet.pipeline.pipeline import KINDS
+from whet.recipes.teach import TeachConfig
+from whet.store.run import RunStore, find_run, stage_folders
+from whet.toml import flatten, literal, read
+from whet.types import Json
+
+NOT_COMPARED = ("seed", *TeachConfig.ignored)
+"""Settings that seeds of one arm may differ in."""
+MAX_ORIGIN_DEPTH = 16
+"""Runs that started from runs, followed so far back."""
+MAX_NAME = 32
+"""Characters of an arm's name."""
+UNSET = "not set"
+THERE = "there"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolder:
+    """A run as a user names it: a pipeline with its stages, or one stage alone."""
+
+    folder: Path
+    stages: Mapping[str, RunStore]
+
+    @property
+    def is_pipeline(self) -> bool:
+        return self.folder not in [run.folder for run in self.stages.values()]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of its stages, each once."""
+        found = [read(run.config_file).get("seed") for run in self.stages.values()]
+        return tuple(dict.fromkeys(seed for seed in found if isinstance(seed, int)))
+
+    @property
+    def seed(self) -> str:
+        return "/".join(map(str, self.seeds)) or "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A setting that differs between arms, with its value in each."""
+
+    key: str
+    meaning: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """Runs of the same settings but for their seeds."""
+
+    name: str
+    runs: tuple[RunFolder, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Value:
+    """A setting as it is shown, and as it is compared."""
+
+    shown: str
+    compared: str
+
+
+def open_folder(location: Path) -> RunFolder:
+    """Open a run or a pipeline to read."""
+    if (location / "config.toml").is_file():
+        run = RunStore.view(location)
+        return RunFolder(folder=location, stages={str(read(run.config_file).get("kind")): run})
+    folders = stage_folders(location)
+    if not folders:
+        raise DataError(f"{location} holds no run: neither a config.toml nor folders of stages")
+    return RunFolder(
+        folder=location,
+        stages={folder.name.partition("-")[2]: RunStore.view(folder) for folder in folders},
+    )
+
+
+def group_arms(locations: Sequence[Path]) -> tuple[list[Arm], list[Change], list[str]]:
+    """Group runs into arms, list the settings in which these differ, and runs left out as repeats.
+
+    A run with the settings and the seeds of one before it adds nothing: it is the same run again.
+    """
+    groups: dict[str, dict[tuple[int, ...], RunFolder]] = {}
+    settings: dict[str, dict[str, _Value]] = {}
+    repeats = []
+    for location in locations:
+        run = open_folder(location)
+        values = _read_settings(run)
+        digest = _digest(values)
+        settings.setdefault(digest, values)
+        seeds = groups.setdefault(digest, {})
+        if run.seeds in seeds:
+            before = seeds[run.seeds].folder
+            repeats.append(
+                f"{location} has the settings and the seed of {before} and is left out: "
+                "the same draw twice is no evidence"
+            )
+        seeds.setdefault(run.seeds, run)
+    runs = [tuple(group.values()) for group in groups.values()]
+    changes = _list_changes(list(settings.values()), [group[0] for group in runs])
+    names = _name_arms(runs, changes)
+    arms = [Arm(name=name, runs=group) for name, group in zip(names, runs, strict=True)]
+    return arms, changes, repeats
+
+
+def _read_settings(run: RunFolder, depth: int = 0) -> dict[str, _Value]:
+    """Read the settings of all stages by their dotted keys, those of a pipeline by stage."""
+    own = {store.folder.resolve(): name for name, store in run.stages.items()}
+    tables = tuple(f"{name}." for name in TeachConfig.ignored)
+    values = {}
+    for name, store in run.stages.items():
+        prefix = f"{name}." if run.is_pipeline else ""
+        for key, item in flatten(read(store.config_file)).items():
+            if key not in NOT_COMPARED and not key.startswith(
+                tuple(f"{n}." for n in TeachConfig.ignored)
+            ):
+                values[f"{prefix}{key}"] = _to_value(key, item, own, depth)
+    return values
+
+
+def _to_value(key: str, item: Json, own: Mapping[Path, str], depth: int) -> _Value:
+    shown = literal(item)
+    is_input = key.endswith(".path") or key in ("problems", "data")
+    source = find_run(item) if is_input and isinstance(item, str) else None
+    if source is None:
+        return _Value(shown=shown, compared=shown)
+    if source.resolve() in own:
+        reference = f"@{own[source.resolve()]}"
+        return _Value(shown=reference, compared=reference)
+    if depth >= MAX_ORIGIN_DEPTH:
+        return _Value(shown=shown, compared=shown)
+    return _Value(shown=shown, compared=_digest(_read_settings(open_folder(source), depth + 1)))
+
+
+def _digest(values: Mapping[str, _Value]) -> str:
+    text = json.dumps({key: values[key].compared for key in sorted(values)})
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _list_changes(
+    settings: Sequence[Mapping[str, _Value]], runs: Sequence[RunFolder]
+) -> list[Change]:
+    keys = dict.fromkeys(key for values in settings for key in values)
+    unset = _Value(shown=UNSET, compared=UNSET)
+    changes = []
+    meanings: dict[str, str] = {}
+    for run in runs:
+        meanings |= _explain(run)
+    lacking = _list_stages_lacking(runs)
+    changes += [Change(key=key, meaning="a stage", values=v) for key, v in lacking.items()]
+    for key in keys:
+        if key.partition(".")[0] in lacking:
+            continue
+        found = [own.get(key, unset) for own in settings]
+        if len({value.compared for value in found}) > 1:
+            shown = tuple(value.shown for value in found)
+            changes.append(Change(key=key, meaning=meanings.get(key, ""), values=shown))
+    return changes
+
+
+def _list_stages_lacking(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:
+    """List the stages of pipelines that not all of them have."""
+    if not all(run.is_pipeline for run in runs):
+        return {}
+    names = dict.fromkeys(name for run in runs for name in run.stages)
+    found = {name: tuple(THERE if name in r.stages else UNSET for r in runs) for name in names}
+    return {name: values for name, values in found.items() if UNSET in values}
+
+
+def _explain(run: RunFolder) -> dict[str, str]:
+    """Look up what settings mean; those of another version of whet are left unexplained."""
+    meanings: dict[str, str] = {}
+    for name, store in run.stages.items():
+        prefix = f"{name}." if run.is_pipeline else ""
+        try:
+            kind = KINDS[str(read(store.config_file).get("kind"))]
+            config = load_settings(kind, store.config_file, []).config
+        except (ConfigError, KeyError):
+            continue
+        meanings |= {f"{prefix}{key}": text for key, text in explain_settings(config).items()}
+    return meanings
+
+
+def _name_arms(groups: Sequence[Sequence[RunFolder]], changes: Sequence[Change]) -> list[str]:
+    """Name arms by their one or two differences; by their folders where there are more."""
+    if 1 <= len(changes) <= 2:
+        lasts = [change.key.rpartition(".")[2] for change in changes]
+        keys = lasts if len(set(lasts)) == len(lasts) else [change.key for change in changes]
+        names = [
+            ", ".join(_name_value(key, c.values[i]) for key, c in zip(keys, changes, strict=True))
+            for i in range(len(groups))
+        ]
+        if len(set(names)) == len(names):
+            return names
+    names = [_name_folders([run.folder for run in group]) for group in groups]
+    counts = {name: names.count(name) for name in names}
+    return [
+        name if counts[name] == 1 else f"{name} {number}"
+        for number, name in enumerate(names, start=1)
+    ]
+
+
+def _name_value(key: str, value: str) -> str:
+    if value == UNSET:
+        return f"no {key}"
+    text = value.strip('"')
+    text = Path(text).name if key in ("path", "problems", "data") else text
+    return f"{key} {text}"[:MAX_NAME]
+
+
+def _name_folders(folders: Sequence[Path]) -> str:
+    name = folders[0].resolve().name
+    return re.sub(r"[-_.]*(seed)?[-_.]*\d*$", "", name)[:MAX_NAME] or name[:MAX_NAME]
