@@ -2,7 +2,7 @@
 
 import html
 
-from whet.evals.html_report import escape_hidden
+from whet.evals.page import escape_hidden
 
 VOID = frozenset({"line", "path", "rect", "circle", "polyline"})
 

@@ -5,8 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.evals.html_report import MAX_POINTS, make_series, ticks
-from whet.evals.report_data import Curve
+from whet.evals.charts import (
+    MAX_POINTS,
+    Bar,
+    BarRow,
+    ForestRow,
+    average_seeds,
+    draw_bars,
+    draw_curves,
+    draw_forest,
+    draw_legend,
+    make_plot,
+    make_series,
+    ticks,
+    tone,
+    write_ticks,
+)
+from whet.evals.report_data import Curve, Unit
+from whet.evals.stats import Estimate
 
 
 def curve(values: list[float], **more: list[float]) -> Curve:
@@ -71,12 +87,95 @@ def test_ticks_enclose_the_values_and_are_few(low: float, width: float, most: in
     assert found == sorted(set(found))
 
 
-@pytest.mark.parametrize("value", [0.0, 5e-324, 1e-9, -7.0, 3e38])
+@pytest.mark.parametrize("value", [1e-9, -7.0, 3e38])
 def test_ticks_around_a_flat_line_stand_apart(value: float) -> None:
     found = ticks(value, value, 5)
     assert found[0] < value < found[-1]
 
 
+@pytest.mark.parametrize("value", [0.0, 5e-324])
+def test_an_axis_of_nothing_but_zero_does_not_go_below_it(value: float) -> None:
+    found = ticks(value, value, 5)
+    assert found[0] == 0.0
+    assert found[-1] == 1.0
+
+
 def test_ticks_are_round() -> None:
-    assert ticks(0.0, 0.83, 5) == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert ticks(0.0, 0.83, 6) == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     assert ticks(0, 299, 6) == [0.0, 100.0, 200.0, 300.0]
+    assert ticks(0.0, 0.12, 6) == [0.0, 0.05, 0.1, 0.15]
+
+
+def test_tick_labels_have_no_more_decimals_than_they_need_and_are_never_cut() -> None:
+    assert write_ticks([0.0, 0.05, 0.1], Unit.FRACTION) == ["0\xa0%", "5\xa0%", "10\xa0%"]
+    assert write_ticks([-0.5, 0.0, 0.5], Unit.NUMBER) == ["−0.5", "0.0", "0.5"]
+    assert write_ticks([-2e-9, 0.0, 2e-9], Unit.NUMBER) == ["−2×10⁻⁹", "0", "2×10⁻⁹"]
+    assert write_ticks([0.0, 1e12], Unit.NUMBER) == ["0", "1×10¹²"]
+    plot = make_plot("Loss", [curve([-2e-9, 2e-9])])
+    assert plot is not None
+    longest = max(map(len, plot.y_texts))
+    assert plot.left >= 6 * longest + 6, "11 pixel digits are about 6 wide"
+
+
+def test_steps_are_labelled_by_whole_numbers_once_each() -> None:
+    plot = make_plot("c", [curve([1.0, 2.0, 3.0])])
+    assert plot is not None
+    assert plot.x_ticks == [0.0, 1.0, 2.0]  # not 0.5 and 1.5, which would read 0 and 2
+
+
+def test_the_mean_of_seeds_has_a_band_from_the_lowest_to_the_highest() -> None:
+    one = Curve(name="Reward", stage="rl", steps=[1, 2, 4], values=[1.0, 4.0, 9.0])
+    two = Curve(name="Reward", stage="rl", steps=[1, 2, 3], values=[3.0, 0.0, float("nan")])
+    mean = average_seeds([one, two], "low rate")
+    assert mean is not None
+    assert (mean.stage, mean.steps, mean.values) == ("low rate", [1.0, 2.0], [2.0, 2.0])
+    assert (mean.low, mean.high) == ([1.0, 0.0], [3.0, 4.0])
+
+
+def test_a_single_seed_has_no_band_and_seeds_without_a_common_step_no_mean() -> None:
+    one = Curve(name="Reward", stage="rl", steps=[1], values=[1.0])
+    mean = average_seeds([one], "a")
+    assert mean is not None
+    assert mean.low == ()
+    assert (
+        average_seeds([one, Curve(name="Reward", stage="rl", steps=[2], values=[1.0])], "a") is None
+    )
+
+
+def test_each_line_of_a_panel_keeps_its_tone_where_another_cannot_be_drawn() -> None:
+    lines = [curve([float("nan"), float("nan")]), curve([1.0, 2.0]), curve([2.0, 1.0])]
+    panel = draw_curves("Reward", lines)
+    assert panel is not None
+    assert 'class="trace tone-0"' not in panel
+    assert 'class="trace tone-1"' in panel
+    assert 'class="trace tone-2"' in panel
+    assert tone(7) == "tone-1 again"
+
+
+def test_a_forest_plot_says_on_which_side_of_zero_an_interval_is() -> None:
+    def row(low: float, high: float) -> ForestRow:
+        mean = (low + high) / 2
+        return ForestRow(label="a", difference=Estimate(mean=mean, low=low, high=high, count=3))
+
+    assert [row(*ends).tone for ends in ((0.1, 0.2), (-0.2, -0.1), (-0.1, 0.1))] == [
+        "good",
+        "bad",
+        "unsure",
+    ]
+    drawn = draw_forest([row(-0.1, 0.3)])
+    assert 'cx="50.00%"' in drawn  # 10 points on an axis from -10 to 30
+    assert 'x1="25.00%" x2="25.00%" y1="0" y2="20" class="zero"' in drawn
+    assert ">−10<" in drawn
+    assert ">30<" in drawn
+
+
+def test_names_in_charts_are_text() -> None:
+    bad = "<script>alert(1)</script>"
+    share = Estimate(mean=0.5, low=0.4, high=0.6, count=3)
+    row = BarRow(label=bad, note=bad, bars=[Bar(name=bad, estimate=share, tone="tone-0")])
+    named = Curve(name=bad, stage=bad, steps=[0, 1], values=[0.0, 1.0], note=bad)
+    forest = draw_forest([ForestRow(label=bad, note=bad, difference=share)])
+    for drawn in (draw_bars([row]), draw_curves(bad, [named, named]), draw_legend([bad]), forest):
+        assert drawn is not None
+        assert "<script" not in drawn
+        assert "&lt;script&gt;" in drawn

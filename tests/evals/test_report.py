@@ -11,13 +11,8 @@ from pathlib import Path
 import pytest
 from report_fixture import line_notes, make_groups
 
-from whet.evals.html_report import (
-    MAX_CHARACTERS,
-    MAX_LINES,
-    escape_hidden,
-    render_report,
-    write_report,
-)
+from whet.evals.html_report import MAX_LINES, render_report, write_report
+from whet.evals.page import MAX_CHARACTERS, escape_hidden
 from whet.evals.report_data import (
     AnswerLine,
     AnswerView,

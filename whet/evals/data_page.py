@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.evals.html_report import build_environment, csp_hash, read_static
+from whet.evals.page import render_static
 from whet.store.files import write_atomic
 
 MAX_BARS = 60
@@ -45,11 +45,8 @@ def write_page(page: DataPage, path: Path) -> None:
 
 def render_page(page: DataPage) -> str:
     """Render the document; its content security policy allows its style and nothing else."""
-    style = read_static("report.css")
     charts = [shorten_chart(chart) for chart in page.charts if chart.bars]
-    policy = f"default-src 'none'; style-src '{csp_hash(style)}'; base-uri 'none'"
-    template = build_environment().get_template("data.html")
-    return template.render(page=page, charts=charts, style=style, policy=policy)
+    return render_static("data.html", page=page, charts=charts)
 
 
 def shorten_chart(chart: BarChart) -> BarChart:

@@ -57,6 +57,8 @@ class Curve:
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     note: str = ""
+    is_smooth: bool = False
+    """Whether it is drawn as it is, however long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
