@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from whet.evals.stats import Estimate, fraction_estimate, paired_difference
+from whet.evals.comparison import compare_paired
+from whet.evals.stats import Estimate, fraction_estimate
 from whet.evals.summary import pass_rates
 from whet.recipes.evaluate import SAMPLED
 from whet.store.run import RunStore
@@ -51,7 +52,7 @@ def pass_at_1(shares: Shares) -> Estimate:
 
 
 def gain(before: Shares, after: Shares) -> Estimate:
-    return paired_difference(before, after)
+    return compare_paired(before, after).difference
 
 
 def percent(estimate: Estimate) -> str:

@@ -6,6 +6,7 @@ from math import exp
 
 import numpy as np
 
+from whet.evals.comparison import compare_paired
 from whet.evals.formatting import describe_change
 from whet.evals.report_data import (
     AnswerLine,
@@ -16,7 +17,6 @@ from whet.evals.report_data import (
     Unit,
     pick_samples,
 )
-from whet.evals.stats import paired_difference
 from whet.evals.summary import pass_rates, summarise
 from whet.types import (
     Author,
@@ -144,7 +144,7 @@ def line_notes(rollout: Rollout) -> Sequence[AnswerLine]:
 def make_report() -> ReportData:
     before, after = make_groups(0.42, 1), make_groups(0.8, 2)
     first, last = summarise(before), summarise(after)
-    gain = paired_difference(pass_rates(before), pass_rates(after))
+    gain = compare_paired(pass_rates(before), pass_rates(after)).difference
     greedy = [summarise([group[:1] for group in groups]) for groups in (before, after)]
     return ReportData(
         title="game24_cpu",

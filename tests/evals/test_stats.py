@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import bootstrap
 
 from whet.errors import DataError
-from whet.evals.stats import Estimate, fraction_estimate, mean_estimate, paired_difference
+from whet.evals.stats import Estimate, fraction_estimate, mean_estimate
 
 
 def test_the_interval_of_a_large_sample_is_the_normal_one() -> None:
@@ -38,17 +38,6 @@ def test_ninety_five_in_a_hundred_intervals_hold_the_truth() -> None:
         chances = random.beta(0.6, 1.8, size=60)  # the mean over all problems is .6 / 2.4 = .25
         estimate = fraction_estimate(random.binomial(8, chances) / 8, seed=trial)
         covered += estimate.low <= 0.25 <= estimate.high
-    assert 0.92 <= covered / trials <= 0.975
-
-
-def test_ninety_five_in_a_hundred_paired_intervals_hold_the_true_gain() -> None:
-    random = np.random.default_rng(8)
-    trials, covered = 400, 0
-    for trial in range(trials):
-        chances = random.uniform(0.0, 0.8, size=60)
-        before, after = random.binomial(8, chances) / 8, random.binomial(8, chances + 0.1) / 8
-        gain = paired_difference(_by_id(before), _by_id(after), seed=trial)
-        covered += gain.low <= 0.1 <= gain.high
     assert 0.92 <= covered / trials <= 0.975
 
 
@@ -86,31 +75,6 @@ def test_the_same_seed_gives_the_same_interval() -> None:
     assert mean_estimate(lengths, seed=3) != mean_estimate(lengths, seed=4)
 
 
-def test_pairing_is_by_problem_id_and_counts_the_shared_ones() -> None:
-    gain = paired_difference({"a": 0.1, "b": 0.5, "lost": 0.0}, {"b": 0.9, "a": 0.3, "new": 1.0})
-    assert gain.mean == pytest.approx(0.3)  # a: .2, b: .4
-    assert gain.count == 2
-    assert 0.199 < gain.low < gain.high < 0.401
-
-
-def test_pairing_is_narrower_than_two_separate_intervals() -> None:
-    before = {str(i): (i % 10) / 10 for i in range(200)}
-    after = {key: min(1.0, share + 0.05 + 0.05 * (int(key) % 2)) for key, share in before.items()}
-    gain, alone = paired_difference(before, after), fraction_estimate(list(before.values()))
-    assert gain.high - gain.low < (alone.high - alone.low) / 4
-
-
-def test_equal_changes_on_few_problems_do_not_pass_for_certainty() -> None:
-    gain = paired_difference({"a": 0.0, "b": 0.0}, {"a": 0.0, "b": 0.0})
-    assert gain.mean == 0.0
-    assert gain.low < -0.5 < 0.5 < gain.high
-
-
-def test_evaluations_without_a_common_problem_are_refused() -> None:
-    with pytest.raises(ValueError, match="no problem in common"):
-        paired_difference({"a": 0.0}, {"b": 1.0})
-
-
 @pytest.mark.parametrize("shares", [[], [float("nan")], [[0.5]]])
 def test_nothing_finite_to_average_is_refused(shares: list[float]) -> None:
     with pytest.raises(ValueError, match="at least one problem"):
@@ -143,7 +107,3 @@ def test_an_estimate_survives_json() -> None:
 def test_a_row_that_is_no_estimate_is_a_data_error(row: object) -> None:
     with pytest.raises(DataError, match="estimate"):
         Estimate.from_json(row)  # type: ignore[arg-type]
-
-
-def _by_id(shares: np.ndarray) -> dict[str, float]:
-    return {str(index): float(share) for index, share in enumerate(shares)}

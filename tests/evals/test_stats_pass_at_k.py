@@ -1,5 +1,6 @@
 """pass@k against hand counts and against counting every subset."""
 
+from fractions import Fraction
 from itertools import combinations
 from math import comb
 
@@ -34,6 +35,17 @@ def test_it_equals_the_share_of_subsets_with_a_right_answer(case: tuple[int, int
     n, correct, k = case
     hits = sum(any(index < correct for index in subset) for subset in combinations(range(n), k))
     assert pass_at_k(n, correct, k) == pytest.approx(hits / comb(n, k))
+
+
+@given(
+    st.integers(1, 256).flatmap(
+        lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))
+    )
+)
+def test_it_equals_exact_combinatorics_to_twelve_digits(case: tuple[int, int, int]) -> None:
+    n, correct, k = case
+    exact = 1 - Fraction(comb(n - correct, k), comb(n, k))
+    assert abs(Fraction(pass_at_k(n, correct, k)) - exact) < Fraction(1, 10**12)
 
 
 def test_huge_counts_stay_accurate() -> None:

@@ -90,7 +90,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
 
 
 def pass_rates(groups: Sequence[Group]) -> dict[str, float]:
-    """Return each solvable problem's fraction of right answers by its id, for paired_difference.
+    """Return each solvable problem's fraction of right answers by its id, for compare_paired.
 
     Problems without a graded answer are left out.
     """

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from whet.data.problems import load_validation
+from whet.evals.comparison import compare_paired
 from whet.evals.formatting import describe_change, percent_interval
 from whet.evals.html_report import write_report
 from whet.evals.report_data import (
@@ -22,7 +23,7 @@ from whet.evals.report_data import (
     Unit,
     pick_samples,
 )
-from whet.evals.stats import Estimate, paired_difference
+from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary, pass_rates
 from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
 from whet.recipes.training import EXACTNESS_EVENT, StageConfig, TrainingConfig
@@ -147,7 +148,7 @@ def _report(
     rates = {name: pass_rates(groups) for name, groups in answers.items()}
     benchmarks = _benchmarks(rates)
     gains = [
-        paired_difference(rates[names[0]], rates[names[-1]]) if len(names) > 1 else None
+        compare_paired(rates[names[0]], rates[names[-1]]).difference if len(names) > 1 else None
         for names in benchmarks
     ]
     count = max(1, NUM_SAMPLES // max(1, len(benchmarks)))

@@ -1,0 +1,136 @@
+"""Paired comparisons and estimates over seeds: hand-worked numbers and scipy's t test."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+from whet.errors import DataError
+from whet.evals.comparison import (
+    PairedComparison,
+    compare_arms,
+    compare_paired,
+    estimate_over_seeds,
+    spread_of_difference,
+    squared_half_width,
+)
+from whet.evals.stats import fraction_estimate
+
+
+def test_pairing_is_by_problem_id_and_counts_the_shared_ones() -> None:
+    gain = compare_paired({"a": 0.1, "b": 0.5, "lost": 0.0}, {"b": 0.9, "a": 0.3, "new": 1.0})
+    assert gain.difference.mean == pytest.approx(0.3)  # a: .2, b: .4
+    assert gain.difference.count == 2
+    # t(1) = 12.706 times the error .1414 / sqrt(2) = .1; the upper end is cut at 1.
+    assert gain.difference.low == pytest.approx(0.3 - 1.2706, abs=1e-4)
+    assert gain.difference.high == 1.0
+
+
+def test_interval_and_p_value_are_those_of_the_paired_t_test() -> None:
+    random = np.random.default_rng(3)
+    before = random.binomial(8, 0.4, size=40) / 8
+    after = random.binomial(8, 0.5, size=40) / 8
+    test = ttest_rel(after, before)
+    gain = compare_paired(_by_id(before), _by_id(after))
+    assert gain.p_value == pytest.approx(test.pvalue)
+    assert gain.difference.low == pytest.approx(test.confidence_interval().low)
+    assert gain.difference.high == pytest.approx(test.confidence_interval().high)
+    assert gain.is_clear == (gain.difference.low > 0)
+
+
+def test_the_minimum_detectable_effect_is_found_in_four_of_five_cases() -> None:
+    random = np.random.default_rng(0)
+    size = 50
+    planned = compare_paired(*[_by_id(random.uniform(0.2, 0.6, size)) for _ in range(2)])
+    spread = np.sqrt(2 * 0.4**2 / 12)
+    effect = 2.85 * spread / np.sqrt(size)  # t(.975) + t(.8), 49 degrees: 2.01 + .85
+    assert planned.minimum_detectable == pytest.approx(effect, rel=0.2)
+    before = random.uniform(0.2, 0.6, (2000, 1, size))
+    after = random.uniform(0.2, 0.6, (2000, 1, size)) + effect
+    found = spread_of_difference(before, after)
+    assert np.mean(found.mean / np.sqrt(found.variance) > 2.01) == pytest.approx(0.8, abs=0.03)
+
+
+def test_pairing_is_narrower_than_two_separate_intervals() -> None:
+    before = {str(i): (i % 10) / 10 for i in range(200)}
+    after = {key: min(1.0, share + 0.05 + 0.05 * (int(key) % 2)) for key, share in before.items()}
+    gain = compare_paired(before, after).difference
+    alone = fraction_estimate(list(before.values()))
+    unpaired = compare_arms([before], [after], paired=False).difference
+    assert gain.high - gain.low < (alone.high - alone.low) / 4
+    assert gain.high - gain.low < (unpaired.high - unpaired.low) / 4
+
+
+def test_equal_changes_on_few_problems_do_not_pass_for_certainty() -> None:
+    gain = compare_paired({"a": 0.0, "b": 0.0}, {"a": 0.0, "b": 0.0})
+    assert gain.difference.mean == 0.0
+    assert gain.difference.low < -0.5 < 0.5 < gain.difference.high
+    assert gain.p_value == 1.0
+    assert gain.minimum_detectable > 0.5
+
+
+def test_a_single_problem_tells_nothing() -> None:
+    gain = compare_paired({"a": 0.0}, {"a": 1.0})
+    assert gain.p_value == 1.0
+    assert not gain.is_clear
+
+
+def test_ten_equal_gains_have_the_p_value_of_the_sign_test() -> None:
+    ids = [str(i) for i in range(10)]
+    gain = compare_paired(dict.fromkeys(ids, 0.25), dict.fromkeys(ids, 0.5))
+    assert gain.p_value == pytest.approx(2 / 1024)
+
+
+def test_evaluations_without_a_common_problem_are_refused() -> None:
+    with pytest.raises(ValueError, match="no problem in common"):
+        compare_paired({"a": 0.0}, {"b": 1.0})
+    with pytest.raises(ValueError, match="at least one seed"):
+        compare_arms([], [{"a": 1.0}], paired=False)
+    with pytest.raises(ValueError, match="finite"):
+        compare_paired({"a": float("nan")}, {"a": 1.0})
+
+
+def test_one_seed_is_the_interval_over_problems() -> None:
+    rates = _by_id(np.random.default_rng(1).binomial(8, 0.3, size=40) / 8)
+    assert estimate_over_seeds([rates]) == fraction_estimate([rates[key] for key in sorted(rates)])
+
+
+def test_seeds_and_problems_add_their_own_t_intervals() -> None:
+    # Seeds' means .2 and .4: variance .02, of their mean .01. Problems' means .1 and .5:
+    # variance .08, of their mean .04. No residual. t(1) = 12.7062 for both.
+    rates_SP = np.array([[0.0, 0.4], [0.2, 0.6]])
+    assert squared_half_width(rates_SP) == pytest.approx(12.7062**2 * (0.01 + 0.04), rel=1e-5)
+
+
+def test_seeds_that_differ_widen_the_interval() -> None:
+    problems = np.random.default_rng(2).uniform(0.2, 0.6, 200)
+    same = [_by_id(problems)] * 3
+    shifted = [_by_id(problems + shift) for shift in (-0.1, 0.0, 0.1)]
+    alike, apart = estimate_over_seeds(same), estimate_over_seeds(shifted)
+    assert apart.mean == pytest.approx(alike.mean)
+    assert apart.high - apart.low > 5 * (alike.high - alike.low)
+
+
+def test_a_gain_that_one_seed_shows_and_three_deny_is_not_clear() -> None:
+    random = np.random.default_rng(4)
+    base = random.uniform(0.2, 0.6, 300)
+    noise = lambda: random.normal(0, 0.02, 300)  # noqa: E731
+    before = [_by_id(base + shift + noise()) for shift in (-0.05, 0.0, 0.05)]
+    after = [_by_id(base + shift + noise()) for shift in (-0.04, 0.02, 0.06)]
+    assert compare_paired(before[1], after[1]).is_clear
+    together = compare_arms(before, after)
+    assert not together.is_clear
+    assert together.num_seeds == (3, 3)
+    assert together.minimum_detectable > together.difference.mean
+
+
+def test_a_comparison_survives_json() -> None:
+    gain = compare_paired({"a": 0.1, "b": 0.5, "c": 0.2}, {"b": 0.9, "a": 0.3, "c": 0.2})
+    assert PairedComparison.from_json(json.loads(json.dumps(gain.to_json()))) == gain
+    with pytest.raises(DataError, match="not a comparison"):
+        PairedComparison.from_json({"p_value": 1})
+
+
+def _by_id(rates: np.ndarray) -> dict[str, float]:
+    return {str(index): float(rate) for index, rate in enumerate(rates)}

@@ -1,0 +1,228 @@
+"""Compare models over problems and seeds, with both sources of chance in the interval.
+
+An arm is one way of training; each of its seeds gives one mapping from problem ids to rates, such
+as each problem's pass@1. Problems and seeds are crossed: every seed answers every problem.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isclose
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+from scipy.special import stdtr, stdtrit
+
+from whet.errors import DataError
+from whet.evals.stats import (
+    CONFIDENCE,
+    Estimate,
+    Reals,
+    Values,
+    binomial_interval,
+    wilson_interval,
+)
+from whet.types import Json
+
+POWER = 0.8
+Rates = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedComparison:
+    """How much the second of two arms is better than the first, and what the data can tell."""
+
+    difference: Estimate
+    """After minus before; its count is that of the shared problems."""
+    p_value: float
+    """Two-sided: the chance of a difference at least this large between equals."""
+    minimum_detectable: float
+    """The true difference that as many problems and seeds of this spread find in 80 % of cases."""
+    num_seeds: tuple[int, int] = (1, 1)
+    """Seeds before and after; where both are 1, the interval knows only the chance of problems."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out zero; if it does not, the data cannot tell."""
+        return self.p_value < 1 - CONFIDENCE
+
+    def to_json(self) -> dict[str, Json]:
+        row: dict[str, Json] = TypeAdapter(PairedComparison).dump_python(self, mode="json")
+        return row
+
+    @staticmethod
+    def from_json(row: Json) -> "PairedComparison":
+        try:
+            return TypeAdapter(PairedComparison).validate_python(row)
+        except ValidationError as error:
+            raise DataError(f"not a comparison: {str(row)[:200]}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """A mean, its variance, and the degrees of freedom of that variance; or arrays of them."""
+
+    mean: Reals
+    variance: Reals
+    df: Reals
+
+
+def compare_paired(before: Rates, after: Rates) -> PairedComparison:
+    """Compare two evaluations over the problems that both have, with the paired t test.
+
+    Pairing takes the difficulty of each problem out of the interval.
+    """
+    return compare_arms([before], [after])
+
+
+def compare_arms(
+    before: Sequence[Rates], after: Sequence[Rates], *, paired: bool = True
+) -> PairedComparison:
+    """Compare two arms, each of one or several seeds, over the problems that all of them have.
+
+    Seeds of the same number are not taken for pairs. With `paired=False`, problems are not either:
+    each arm keeps its own.
+    """
+    if paired:
+        common = _common([*before, *after])
+        rates = _matrix(before, common), _matrix(after, common)
+        spread, count = spread_of_difference(*rates), len(common)
+    else:
+        rates = _matrix(before, _common(before)), _matrix(after, _common(after))
+        spread = _subtract(spread_over_seeds(rates[1]), spread_over_seeds(rates[0]))
+        count = min(rates[0].shape[1], rates[1].shape[1])
+    difference, p_value = _difference(spread, count)
+    half = (difference.high - difference.low) / 2
+    df = max(float(spread.df), 1.0)
+    t = stdtrit(df, (1 + CONFIDENCE) / 2)
+    return PairedComparison(
+        difference=difference,
+        p_value=p_value,
+        minimum_detectable=min(2.0, float(half * (t + stdtrit(df, POWER)) / t)),
+        num_seeds=(len(before), len(after)),
+    )
+
+
+def estimate_over_seeds(rates: Sequence[Rates]) -> Estimate:
+    """Estimate what an arm scores on such problems with such seeds, not with these alone.
+
+    `count` is the number of problems. With one seed, its chance is not in the interval.
+    """
+    common = _common(rates)
+    rates_SP = _matrix(rates, common)
+    mean = rates_SP.mean()
+    half_squared = squared_half_width(rates_SP)
+    if half_squared <= 0:
+        low, high = binomial_interval(float(mean), len(common))
+    else:
+        low, high = (float(end) for end in wilson_interval(mean, half_squared))
+    return Estimate(mean=float(mean), low=low, high=high, count=len(common))
+
+
+def squared_half_width(rates_SP: Values) -> Values:
+    """Find the squared half width of a 95 % interval of the mean of rates [..., seeds, problems].
+
+    Crossed random effects: the variances of the seeds' means and of the problems' means, each
+    times the square of its own Student's t (Graybill and Wang 1980). The residual, which holds
+    the chance of sampling, is in both and counts once. One Satterthwaite t for the sum holds the
+    truth in only 92 % where three seeds differ as much as the problems (bench/coverage.py).
+    """
+    S, P = rates_SP.shape[-2:]
+    seeds, problems, residual = _variances(rates_SP)
+    parts = ((np.maximum(seeds - residual, 0.0), S - 1), (problems, P - 1))
+    quantile = (1 + CONFIDENCE) / 2
+    return sum((stdtrit(df, quantile) ** 2 * part for part, df in parts if df), 0.0 * problems)
+
+
+def spread_over_seeds(rates_SP: Values) -> Spread:
+    """Find the variance of the mean of rates [..., seeds, problems], with Satterthwaite's df."""
+    S, P = rates_SP.shape[-2:]
+    seeds, problems, residual = _variances(rates_SP)
+    own = np.maximum(seeds - residual, 0.0)
+    variance = own + problems
+    df = _satterthwaite(variance, [(problems, P - 1), (np.sqrt(own * seeds), S - 1)])
+    return Spread(mean=rates_SP.mean(axis=(-2, -1)), variance=variance, df=df)
+
+
+def spread_of_difference(before_SP: Values, after_SP: Values) -> Spread:
+    """Find the variance of the difference of two arms on the same problems.
+
+    The spread of the problems' own differences has everything but what a seed does to all
+    problems alike. That is added for each arm: the variance of its seeds' means, less the residual
+    in it, and not below zero. Cutting at zero makes the result a little large where seeds do not
+    matter, and degrees of freedom after the subtraction are too many where they do; a quarter of
+    those before it keeps false positives below 6 % (bench/coverage.py).
+    """
+    problems = after_SP.mean(axis=-2) - before_SP.mean(axis=-2)
+    P = problems.shape[-1]
+    variance = problems.var(axis=-1, ddof=1) / P if P > 1 else np.zeros(problems.shape[:-1])
+    parts: list[tuple[Reals, float]] = [(variance, P - 1)]
+    for arm_SP in (before_SP, after_SP):
+        S = arm_SP.shape[-2]
+        if S > 1:
+            seeds, _, residual = _variances(arm_SP)
+            own = np.maximum(seeds - residual, 0.0)
+            variance = variance + own
+            parts.append((np.sqrt(0.75 * own**2 + 0.25 * seeds**2), S - 1))
+    return Spread(
+        mean=problems.mean(axis=-1), variance=variance, df=_satterthwaite(variance, parts)
+    )
+
+
+def _variances(rates_SP: Values) -> tuple[Values, Values, Values]:
+    """Split the variance of the mean by seeds, problems, and the residual that is in both."""
+    S, P = rates_SP.shape[-2:]
+    by_seed = rates_SP.mean(axis=-1, keepdims=True)
+    by_problem = rates_SP.mean(axis=-2, keepdims=True)
+    offsets = rates_SP - by_seed - by_problem + rates_SP.mean(axis=(-2, -1), keepdims=True)
+    none = np.zeros(rates_SP.shape[:-2])
+    seeds = by_seed[..., 0].var(axis=-1, ddof=1) / S if S > 1 else none
+    problems = by_problem[..., 0, :].var(axis=-1, ddof=1) / P if P > 1 else none
+    if S == 1 or P == 1:
+        return seeds, problems, none
+    return seeds, problems, (offsets**2).sum(axis=(-2, -1)) / ((S - 1) * (P - 1)) / (S * P)
+
+
+def _satterthwaite(variance: Reals, parts: Sequence[tuple[Reals, float]]) -> Reals:
+    divisor = sum(part**2 / df for part, df in parts if df > 0) + np.zeros_like(variance)
+    largest = float(sum(df for _, df in parts))
+    df = np.full_like(variance, max(largest, 1.0))
+    np.divide(variance**2, divisor, out=df, where=divisor > 0)
+    return np.clip(df, 1.0, max(largest, 1.0))
+
+
+def _subtract(after: Spread, before: Spread) -> Spread:
+    variance = after.variance + before.variance
+    parts = [(after.variance, float(after.df)), (before.variance, float(before.df))]
+    return Spread(
+        mean=after.mean - before.mean, variance=variance, df=_satterthwaite(variance, parts)
+    )
+
+
+def _difference(spread: Spread, count: int) -> tuple[Estimate, float]:
+    mean, error = float(spread.mean), float(np.sqrt(spread.variance))
+    if error > 1e-12:
+        half = float(stdtrit(spread.df, (1 + CONFIDENCE) / 2)) * error
+        p_value = float(2 * stdtr(spread.df, -abs(mean) / error))
+        low, high = max(-1.0, mean - half), min(1.0, mean + half)
+    else:
+        # Mapped to [0, 1] and back, so that a few equal changes do not pass for certainty; the
+        # p-value is that of the sign test.
+        low, high = (2 * end - 1 for end in binomial_interval((mean + 1) / 2, count))
+        p_value = 1.0 if isclose(mean, 0.0, abs_tol=1e-12) else 2.0 ** (1 - count)
+    return Estimate(mean=mean, low=low, high=high, count=count), p_value
+
+
+def _common(rates: Sequence[Rates]) -> list[str]:
+    if not rates:
+        raise ValueError("a comparison needs at least one seed on either side")
+    common = sorted(set(rates[0]).intersection(*rates[1:]))
+    if not common:
+        raise ValueError("the evaluations have no problem in common")
+    return common
+
+
+def _matrix(rates: Sequence[Rates], ids: Sequence[str]) -> Values:
+    matrix = np.array([[seed[key] for key in ids] for seed in rates], dtype=np.float64)
+    if not np.isfinite(matrix).all():
+        raise ValueError("rates must be finite")
+    return matrix
