@@ -89,16 +89,16 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
     )
 
 
-def pass_rates(groups: Sequence[Group]) -> dict[str, float]:
-    """Return each solvable problem's fraction of right answers by its id, for compare_paired.
+def pass_rates(groups: Sequence[Group], k: int = 1) -> dict[str, float]:
+    """Return each solvable problem's pass@k by its id, for `compare_arms`.
 
-    Problems without a graded answer are left out.
+    Problems with fewer graded answers are left out.
     """
     rates = {}
     for key, rollouts in _by_problem(groups).items():
         n, correct = _count_correct(rollouts)
-        if n and is_solvable(rollouts[0].problem):
-            rates[key] = correct / n
+        if n >= k and is_solvable(rollouts[0].problem):
+            rates[key] = correct / n if k == 1 else pass_at_k(n, correct, k)
     return rates
 
 

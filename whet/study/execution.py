@@ -73,7 +73,7 @@ class Machine:
         if gpus:
             own["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         with run.log.open("ab") as log:
-            return subprocess.Popen(
+            return subprocess.Popen(  # noqa: S603 - our own interpreter
                 [*command, "--resume", *options],
                 env={**os.environ, **own},
                 stdin=subprocess.DEVNULL,
@@ -139,6 +139,11 @@ class Executor:
         """The hours of all stages so far, each once, also of those that are not finished."""
         folders = {stage.folder for run in self.runs.values() for stage in run.stages}
         return sum(map(_spent_seconds, folders)) / 3600
+
+    def count_stages(self) -> tuple[int, int]:
+        """Count the finished stages, and how often runs took one that another had computed."""
+        keys = [stage.key for name in self.done for stage in self.runs[name].stages]
+        return len(set(keys)), len(keys) - len(set(keys))
 
     def _find_finished(self, runs: Iterable[StudyRun]) -> None:
         stages = [stage for run in runs for stage in run.stages if stage.key not in self._finished]

@@ -16,7 +16,7 @@ from whet.pipeline.smoke import shrink, write_smoke_inputs
 from whet.pipeline.stage_keys import hash_stages, read_seconds
 from whet.store.files import write_atomic
 from whet.store.run import RunStore
-from whet.study.study_file import Levels, RoundConfig, Study
+from whet.study.study_file import Levels, Measure, RoundConfig, Study
 from whet.toml import Table, flatten
 from whet.types import content_id
 
@@ -49,7 +49,7 @@ class StudyRun:
     folder: Path
     pipeline: PipelineConfig
     stages: tuple[Stage, ...]
-    measured: str
+    measured: Measure
 
     @property
     def name(self) -> str:

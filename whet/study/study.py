@@ -6,8 +6,9 @@ from pathlib import Path
 
 from whet.store.follow import one_writer
 from whet.study.execution import BudgetSpentError, Executor, Machine
+from whet.study.output import print_results, write_results
 from whet.study.overview import count_work, print_overview
-from whet.study.results import RoundResult, judge_round, print_rounds, write_rounds
+from whet.study.results import RoundResult, judge_round
 from whet.study.runs import RunPlanner
 from whet.study.study_file import open_study
 from whet.track.progress import say
@@ -37,18 +38,18 @@ def run_study(
     with one_writer(folder):
         chosen = study.first_levels
         results: list[RoundResult] = []
-        for row in study.config.rounds:
+        for number, row in enumerate(study.config.rounds, start=1):
             runs = planner.list_runs(row, chosen)
             planner.write_stand_ins(runs)
-            stopped = None
+            stopped = ""
             try:
                 executor.execute(runs)
             except BudgetSpentError as error:
-                stopped = error
-            results.append(judge_round(study.config, row, runs, executor.failed))
-            write_rounds(planner, results, executor, stopped)
+                stopped = str(error)
+            results.append(judge_round(study.config, row, number, runs, executor.failed))
+            write_results(planner, results, executor, stopped)
             say(results[-1].sentence)
-            if stopped is not None:
-                raise stopped
+            if stopped:
+                raise BudgetSpentError(stopped)
             chosen = {**chosen, **results[-1].winner}
-        print_rounds(results, folder)
+        print_results(results, folder)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
@@ -18,9 +18,11 @@ from whet.config import Config, Loaded, load_layers, load_settings, read_layers
 from whet.errors import ConfigError
 from whet.pipeline.pipeline import PipelineConfig, check_stage_names
 from whet.recipes.evaluate import EvalConfig
+from whet.recipes.training import TrainingConfig
 from whet.toml import Table, from_flags, literal
 from whet.types import Json
 
+Metric = Annotated[str, Field(pattern=r"^(pass@[1-9]\d*|greedy|[a-z_]+/[a-z0-9_@]+)$")]
 Levels = dict[str, str]
 """The level of each factor, by its name."""
 
@@ -40,7 +42,9 @@ class RoundConfig(Config):
     factors: list[str] = Field(min_length=1)
     """The factors; with several, all combinations of their levels are compared."""
     measure: str | None = None
-    """The evaluation that is compared; none takes the study's."""
+    """The stage that is compared; none takes the study's."""
+    metric: Metric | None = None
+    """What is compared there; none takes the study's."""
 
 
 class StudyConfig(Config):
@@ -49,13 +53,14 @@ class StudyConfig(Config):
     kind: Literal["study"] = "study"
     """The purpose of the file."""
     base: str | dict[str, JsonValue]
-    """The pipeline: a file beside this one, or its settings, with `extends` if they build on one."""
+    """The pipeline: a file beside this one, or settings, with `extends` if they build on one."""
     seeds: list[int] = Field(min_length=1)
     """Every combination of levels runs once with each seed."""
     measure: str | None = None
-    """The evaluation of the pipeline that is compared; none takes its last one."""
-    metric: str = Field(default="pass@1", pattern=r"^(pass@[1-9]\d*|greedy)$")
-    """What is compared: pass@k of the sampled answers, or greedy."""
+    """The stage that is compared; none takes the last evaluation."""
+    metric: Metric = "pass@1"
+    """What is compared: pass@k of an evaluation's sampled answers, greedy, or a share that training
+    logs, such as verifier/step_f1."""
     if_unclear: Literal["first", "best"] = "first"
     """Which level goes on where the data cannot tell: the first listed, or the one with the best
     mean."""
@@ -97,8 +102,18 @@ class StudyConfig(Config):
             known = ", ".join(self.factors) or "none"
             raise ValueError(f"a round names {unknown[0]!r}; the factors are {known}")
         if unused := sorted(self.factors.keys() - used):
-            raise ValueError(f"no round compares the factor {unused[0]!r}: add one, or leave it out")
+            raise ValueError(
+                f"no round compares the factor {unused[0]!r}: add one, or leave it out"
+            )
         return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """What a round compares: a metric of a stage."""
+
+    stage: str
+    metric: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,26 +145,27 @@ class Study:
         check_stage_names(loaded.config.stages)
         return loaded
 
-    def find_measured(self, row: RoundConfig, pipeline: PipelineConfig) -> str:
-        """Name the evaluation that a round compares."""
-        evals = [name for name, stage in pipeline.stages.items() if isinstance(stage, EvalConfig)]
+    def find_measured(self, row: RoundConfig, pipeline: PipelineConfig) -> Measure:
+        """Find the stage that a round compares, and what in it."""
+        metric = row.metric or self.config.metric
+        kind = TrainingConfig if "/" in metric else EvalConfig
+        words = "stage that trains" if kind is TrainingConfig else "stage of kind eval"
+        known = [name for name, stage in pipeline.stages.items() if isinstance(stage, kind)]
         asked = row.measure or self.config.measure
-        if asked is not None and asked not in evals:
-            known = ", ".join(evals) or "none"
-            raise ConfigError(f"{self.file}: measure = {asked!r} is no evaluation; there are {known}")
-        if not evals:
-            raise ConfigError(f"{self.file}: its pipeline has no stage of kind eval to compare")
-        self._check_samples(pipeline.stages[asked or evals[-1]])
-        return asked or evals[-1]
-
-    def _check_samples(self, stage: object) -> None:
-        assert isinstance(stage, EvalConfig), "an evaluation is measured"
-        kind, _, k = self.config.metric.partition("@")
-        if kind == "pass" and int(k) > stage.samples:
+        if not known or (asked is not None and asked not in known):
             raise ConfigError(
-                f"{self.file}: metric = {self.config.metric!r} needs as many answers to a problem, "
-                f"and the evaluation has samples = {stage.samples}"
+                f"{self.file}: measure = {asked!r} should be a {words} for metric = {metric!r}; "
+                f"there are {', '.join(known) or 'none'}"
             )
+        name = asked or known[-1]
+        stage = pipeline.stages[name]
+        answers, _, k = metric.partition("@")
+        if isinstance(stage, EvalConfig) and answers == "pass" and int(k) > stage.samples:
+            raise ConfigError(
+                f"{self.file}: metric = {metric!r} needs as many answers to a problem, and "
+                f"{name} has samples = {stage.samples}"
+            )
+        return Measure(stage=name, metric=metric)
 
     def _read_layers(
         self, origin: str, given: str | Mapping[str, JsonValue]
