@@ -29,6 +29,8 @@ PAUSE = 0.1
 """Seconds between two looks at the processes."""
 MAX_WAIT = 60.0
 """Seconds in which a run that is asked to stop should have written its checkpoint."""
+MAX_WORDS = 1_000
+"""Characters of a failed run's sentence that are kept."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -126,6 +128,11 @@ class Executor:
             while waiting or self._running:
                 self._check_hours()
                 waiting = self._start_ready(self._drop_broken(waiting))
+                if waiting and not self._running and self._is_spent:
+                    raise BudgetSpentError(
+                        f"the budget of {self.budget.runs} runs is spent; with a larger "
+                        "--budget.runs the same command goes on"
+                    )
                 time.sleep(PAUSE)
                 for process in [p for p in self._running if p.child.poll() is not None]:
                     self._running.remove(process)
@@ -160,10 +167,9 @@ class Executor:
         others = []
         for run in waiting:
             is_claimed = any(self._needed(run) & self._needed(p.run) for p in self._running)
-            if not slots or is_claimed or self._is_written(run):
+            if not slots or is_claimed or self._is_spent or self._is_written(run):
                 others.append(run)
                 continue
-            self._check_runs()
             run.prepare()
             slot = slots.pop()
             child = self.machine.start(run, slot)
@@ -219,13 +225,11 @@ class Executor:
         pace = f"{60 * rate:.2g} runs a minute, about {format_seconds(left / rate)} left"
         say(f"[{ended}/{self.planned}] {run.name}: {words}" + (f"; {pace}" if rate else ""))
 
-    def _check_runs(self) -> None:
-        most = self.budget.runs
-        if most is not None and len(self.done) + len(self.failed) + len(self._running) >= most:
-            raise BudgetSpentError(
-                f"the budget of {most:,} runs is spent; with a larger --budget.runs the same "
-                "command goes on"
-            )
+    @property
+    def _is_spent(self) -> bool:
+        """Whether no run may start any more."""
+        num_started = len(self.done) + len(self.failed) + len(self._running)
+        return self.budget.runs is not None and num_started >= self.budget.runs
 
     def _check_hours(self) -> None:
         most = self.budget.hours
@@ -277,9 +281,10 @@ def _read_last_words(run: StudyRun, code: int) -> str:
     """Find the sentence with which a run ended."""
     if code < 0:
         return f"it was ended by {signal.Signals(-code).name}"
-    lines = run.log.read_text(errors="replace").splitlines()
-    said = [line.partition("whet: ")[2] for line in lines if line.startswith("whet: ")]
-    return (said or lines or [f"it ended with code {code}"])[-1]
+    text = run.log.read_text(errors="replace").strip()
+    _, is_said, sentence = f"\n{text}".rpartition("\nwhet: ")
+    words = sentence if is_said else text.rpartition("\n")[2]
+    return " ".join(words.split())[:MAX_WORDS] or f"it ended with code {code}"
 
 
 def _die_with_parent() -> None:

@@ -219,6 +219,8 @@ def _decide(
     goes_on, rule = first, "the first listed"
     if config.if_unclear == "best" and best.difference.mean > 0:
         goes_on, rule = best.arm, "the best mean"
+    worse = [row.arm.label for row in contrasts if row.is_clear]
+    rest = f" The data can tell that {' and '.join(worse)} did worse." if worse else ""
     found = percent(best.comparison.minimum_detectable, 1).replace("%", "points")
     return (
         goes_on,
@@ -226,7 +228,7 @@ def _decide(
         (
             f"cannot tell. {best.arm.label} against {first.label}: {best.words}; a difference of "
             f"{found} would be found in four of five studies like this. {goes_on.label}, {rule}, "
-            "goes on."
+            f"goes on.{rest}"
         ),
     )
 
