@@ -136,10 +136,12 @@ for _kind, _meaning in STAGES.items():
 @app.command(context_settings=SETTINGS)
 def show(ctx: typer.Context, file: File, explain: Explain = False) -> None:
     """Print every setting of a file with where it came from, and run nothing."""
-    from whet.config import show_settings
+    from whet.config import kind_of, show_settings
     from whet.pipeline.pipeline import load_file
+    from whet.study.study_file import load_study
 
-    typer.echo(show_settings(load_file(file, ctx.args), explain=explain), nl=False)
+    load = load_study if kind_of(file) == "study" else load_file
+    typer.echo(show_settings(load(file, ctx.args), explain=explain), nl=False)
 
 
 @app.command(context_settings=SETTINGS)
