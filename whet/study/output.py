@@ -118,10 +118,10 @@ def _write_headline(
 ) -> str:
     """Say how many rounds could tell, and what they chose."""
     clear = sum(result.is_clear for result in results)
-    levels = ", ".join(f"{factor} {level}" for factor, level in chosen.items())
-    total = len(planner.study.config.rounds)
-    told = f"{clear} of {total} round{'s' * (total > 1)} found a difference"
-    return f"{told}; chosen: {levels}."
+    levels = ", ".join(f"{factor} = {level}" for factor, level in chosen.items())
+    left = len(planner.study.config.rounds) - len(results)
+    told = f"{clear} of {len(results)} round{'s' * (len(results) > 1)} found a difference"
+    return f"{told}{f', {left} to come' if left else ''}; chosen: {levels}."
 
 
 def _describe_run(run: StudyRun, executor: Executor) -> dict[str, Json]:
@@ -167,8 +167,7 @@ def _draw_panels(arms: Sequence[Arm]) -> list[str]:
             seeds = [_read_curve(run, key, name, unit) for run in arm.runs if run.is_done]
             mean = average_seeds([curve for curve in seeds if curve is not None], arm.label)
             lines.append(mean or Curve(name=name, stage=arm.label, steps=(), values=(), unit=unit))
-        note = "Line: mean of the seeds. Band: from the lowest to the highest seed."
-        if any(line.values for line in lines) and (panel := draw_curves(name, lines, note=note)):
+        if any(line.values for line in lines) and (panel := draw_curves(name, lines)):
             panels.append(panel)
     return panels
 

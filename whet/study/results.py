@@ -80,6 +80,12 @@ class RoundResult:
     def title(self) -> str:
         return " × ".join(self.factors)
 
+    @property
+    def verdict(self) -> str:
+        """The sentence without the title before it."""
+        words = self.sentence.removeprefix(f"{self.title}: ")
+        return f"C{words[1:]}" if words.startswith("cannot tell") else words
+
     def to_json(self) -> dict[str, Json]:
         return {
             "factors": list(self.factors),
