@@ -69,6 +69,7 @@ def test_a_round_starts_from_the_levels_that_won_and_a_grid_has_all_combinations
         ("stages.rl.steps = 9", "stages.rl.stepz = 9", 'did you mean "stages.rl.steps"'),
         ("seeds = [1, 2]", 'seeds = [1]\nmetric = "pass@8"', "has samples = 4"),
         ("seeds = [1, 2]", 'seeds = [1]\nmeasure = "rl"', "there are rl_eval"),
+        ('kind = "study"', 'kind = "run"', "is of kind 'run', but `whet study` runs files of kind"),
         ("[factors.lr.high]", '[factors.lr."a/b"]', "letters, digits"),
     ],
 )

@@ -155,6 +155,8 @@ def load_file(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig | S
     kind = kind_of(file)
     if kind == "run":
         return load_pipeline(file, overrides)
+    if kind == "study":
+        raise ConfigError(f"{file} is a study: `whet study {file} --plan` looks it over")
     if kind not in KINDS:
         raise ConfigError(f"{file} says kind = {kind!r}; known kinds are run, {', '.join(KINDS)}")
     return load_settings(KINDS[kind], file, overrides)

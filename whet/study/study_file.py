@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from whet.config import Config, Loaded, load_layers, load_settings, read_layers
+from whet.config import Config, Loaded, kind_of, load_layers, load_settings, read_layers
 from whet.errors import ConfigError
 from whet.pipeline.pipeline import PipelineConfig, check_stage_names
 from whet.recipes.evaluate import EvalConfig
@@ -195,6 +195,10 @@ def open_study(file: Path, overrides: Sequence[str]) -> Study:
 
     Flags that are no settings of a study, such as `--stages.rl.steps 5`, are laid over all runs.
     """
+    if (kind := kind_of(file)) != "study":
+        raise ConfigError(
+            f"{file} is of kind {kind!r}, but `whet study` runs files of kind 'study'"
+        )
     own, others = _split_flags(overrides)
     study = Study(config=load_settings(StudyConfig, file, own).config, file=file, flags=others)
     for row in study.config.rounds:
