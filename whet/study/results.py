@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 from statistics import fmean
 
+from whet.errors import DataError
 from whet.evals.comparison import PairedComparison, Rates, compare_arms, estimate_over_seeds
 from whet.evals.formatting import percent, percent_interval, points
 from whet.evals.stats import CONFIDENCE, Estimate
@@ -147,7 +148,9 @@ def read_rates(run: StudyRun) -> dict[str, float]:
     store = RunStore.view(folder)
     if "/" in measured.metric:
         values = [row[measured.metric] for row in store.metrics() if measured.metric in row]
-        return {"run": fmean(values[-ceil(LAST_PART * len(values)) :])} if values else {}
+        if not values:
+            raise DataError(f"the stage {measured.stage} of {run.name} logs no {measured.metric}")
+        return {"run": fmean(values[-ceil(LAST_PART * len(values)) :])}
     answers, _, k = measured.metric.partition("@")
     rollouts = store.rollouts("eval", GREEDY if answers == "greedy" else SAMPLED)
     return pass_rates([tuple(rollouts)], int(k or 1))
@@ -159,8 +162,7 @@ def _gather_arms(row: RoundConfig, runs: Sequence[StudyRun]) -> list[Arm]:
         by_levels.setdefault(tuple(run.levels[factor] for factor in row.factors), []).append(run)
     arms = []
     for levels, own in by_levels.items():
-        rates = {run.seed: read_rates(run) for run in own if run.is_done}
-        by_seed = {seed: values for seed, values in rates.items() if values}
+        by_seed = {run.seed: read_rates(run) for run in own if run.is_done}
         arms.append(
             Arm(
                 levels=dict(zip(row.factors, levels, strict=True)),
