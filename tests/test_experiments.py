@@ -7,9 +7,10 @@ import pytest
 
 from whet.config import Config, kind_of, load_settings
 from whet.pipeline.pipeline import KINDS, PipelineConfig
+from whet.study.study_file import StudyConfig, open_study
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
-CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, **KINDS}
+CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, "study": StudyConfig, **KINDS}
 
 
 def by_name(file: Path) -> str:
@@ -40,6 +41,11 @@ def test_stages_refer_to_earlier_stages_only(file: Path) -> None:
         references = {word for word in _texts(stage.model_dump()) if word.startswith("@")}
         assert references <= {f"@{earlier}" for earlier in seen}, name
         seen.add(name)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if kind_of(file) == "study"], ids=by_name)
+def test_all_pipelines_of_a_study_load(file: Path) -> None:
+    assert len(open_study(file, []).config.seeds) == 3
 
 
 def _texts(value: object) -> list[str]:

@@ -26,7 +26,7 @@ from whet.toml import Table, flatten
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
-FILES = sorted(EXPERIMENTS.glob("*.toml"))
+FILES = sorted(f for f in EXPERIMENTS.glob("*.toml") if not f.stem.startswith("study_"))
 ORDERS = ("mixed", "curriculum")
 REWARDS = (
     "binary",

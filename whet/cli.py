@@ -15,7 +15,16 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from whet import cli_check, cli_cluster, cli_data, cli_eval, cli_model, cli_replay, cli_results
+from whet import (
+    cli_check,
+    cli_cluster,
+    cli_data,
+    cli_eval,
+    cli_model,
+    cli_replay,
+    cli_results,
+    cli_study,
+)
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.recipes.registry import COMMANDS
@@ -38,6 +47,7 @@ cli_cluster.add_to(app)
 cli_check.add_to(app)
 cli_replay.add_to(app)
 cli_results.add_to(app)
+cli_study.add_to(app)
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -121,10 +131,12 @@ def teach(
 @app.command(context_settings=SETTINGS)
 def show(ctx: typer.Context, file: File, explain: Explain = False) -> None:
     """Print every setting of a file with where it came from, and run nothing."""
-    from whet.config import show_settings
+    from whet.config import kind_of, show_settings
     from whet.pipeline.pipeline import load_file
+    from whet.study.study_file import load_study
 
-    typer.echo(show_settings(load_file(file, ctx.args), explain=explain), nl=False)
+    load = load_study if kind_of(file) == "study" else load_file
+    typer.echo(show_settings(load(file, ctx.args), explain=explain), nl=False)
 
 
 @app.command(context_settings=SETTINGS)
@@ -270,7 +282,7 @@ def _expect(file: Path, kind: str) -> None:
     own = kind_of(file)
     if own != kind:
         here = f"{file} is of kind {own!r}"
-        if own in ("run", *COMMANDS):
+        if own in ("run", "study", *COMMANDS):
             raise ConfigError(f"{here}: use `whet {own} {file}`, or give a file of kind {kind!r}")
         raise ConfigError(f"{here}, but `whet {kind}` runs files of kind {kind!r}")
 

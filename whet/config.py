@@ -128,10 +128,18 @@ def load_settings(
 
     A file's `kind` is left out where the class has no such field.
     """
+    layers = [("default", dict(defaults or {})), *(read_layers(file) if file else ())]
+    return load_layers(kind, layers, overrides)
+
+
+def load_layers(
+    kind: type[C], layers: Sequence[tuple[str, Table]], overrides: Sequence[str]
+) -> Loaded[C]:
+    """Lay tables over each other, each with its origin, and flags over all of them."""
     tree: Table = {}
     sources: dict[str, str] = {}
-    layers = [("default", dict(defaults or {})), *(_read_layers(file) if file else ())]
-    for source, layer in layers:
+    for source, table in layers:
+        layer = dict(table)
         if "kind" not in kind.model_fields:
             layer.pop("kind", None)
         tree = toml.merge(tree, layer)
@@ -148,7 +156,7 @@ def load_settings(
     return Loaded(config=config, origin=MappingProxyType({key: origin.of(key) for key in keys}))
 
 
-def _read_layers(file: Path, above: Sequence[Path] = ()) -> list[tuple[str, Table]]:
+def read_layers(file: Path, above: Sequence[Path] = ()) -> list[tuple[str, Table]]:
     """Read a file and the files that it `extends`, the base of the chain first."""
     if file.resolve() in above:
         names = " -> ".join(path.name for path in (*above, file))
@@ -159,7 +167,7 @@ def _read_layers(file: Path, above: Sequence[Path] = ()) -> list[tuple[str, Tabl
         return [(file.name, table)]
     if not isinstance(base, str):
         raise ConfigError(f'{file}: extends should be the name of a file, like "base.toml"')
-    layers = _read_layers(file.parent / base, (*above, file.resolve()))
+    layers = read_layers(file.parent / base, (*above, file.resolve()))
     for name, layer in layers:
         if "kind" in layer and "kind" in table and layer["kind"] != table["kind"]:
             raise ConfigError(

@@ -141,7 +141,7 @@ def test_training_runs_are_compared_by_their_last_validations(
     assert len(page.arms) == 1
     (row,) = page.scores
     assert (row.stage, row.figure) == ("rl", "last validation")
-    assert set(page.curves["rl"]) >= {"Reward", "Entropy", "Answer length"}
+    assert set(page.curves["rl"]) >= {"Reward", "Entropy", "Response length"}
     reward = page.curves["rl"]["Reward"][0]
     assert reward.low == reward.high == reward.values, "the two runs have the same metrics"
 

@@ -23,7 +23,7 @@ from whet.config import Config, Loaded, kind_of, load_settings, show_settings, t
 from whet.errors import ConfigError, DataError, TrainError
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.smoke import shrink, write_smoke_inputs
-from whet.pipeline.stage_keys import StageKey, check_prompt, list_earlier_stages
+from whet.pipeline.stage_keys import StageKey, check_prompt, hash_stages, list_earlier_stages
 from whet.preflight.preflight import check_before_run
 from whet.recipes.registry import STAGES
 from whet.recipes.stage import ModelStageConfig, StageConfig, TrainingConfig
@@ -106,7 +106,7 @@ class PipelineConfig(Config):
 def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig]:
     """Read a pipeline, and check the references of its stages."""
     loaded = load_settings(PipelineConfig, file, overrides)
-    _check_stage_names(loaded.config.stages)
+    check_stage_names(loaded.config.stages)
     return loaded
 
 
@@ -130,7 +130,7 @@ def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, StageConfig]:
     if isinstance(config, PipelineConfig):
         return dict(config.stages)
     stages = {config.kind: config}
-    _check_stage_names(stages)
+    check_stage_names(stages)
     return stages
 
 
@@ -139,6 +139,8 @@ def load_file(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig | S
     name = kind_of(file)
     if name == "run":
         return load_pipeline(file, overrides)
+    if name == "study":
+        raise ConfigError(f"{file} is a study: `whet study {file} --plan` looks it over")
     kind = find_kind(name)
     if kind is None:
         raise ConfigError(f"{file} says kind = {name!r}; known kinds are run, {', '.join(KINDS)}")
@@ -175,16 +177,15 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
     folders = {
         name: folder / f"{number:02d}-{name}" for number, name in enumerate(cfg.stages, start=1)
     }
-    keys: dict[str, str] = {}
+    keys = hash_stages(cfg.stages)
     settings = ""
     with one_writer(folder):
         for name, stage in cfg.stages.items():
             made = [folders[other] for other in list_earlier_stages(stage)]
             get_world().run_on_rank_zero(partial(_check_made, made), f"the inputs of {name}")
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
-            key = StageKey(stage=stage, of_others=dict(keys))
-            keys[name] = key.now
-            _run_or_skip(_resolve(stage, folders), origin, folders[name], key, resume=resume)
+            resolved = _resolve(stage, folders)
+            _run_or_skip(resolved, origin, folders[name], keys[name], resume=resume)
             settings += f"[{name}]\n{show_settings(Loaded(config=stage, origin=origin))}\n"
         if get_world().is_rank_zero:
             write_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
@@ -347,7 +348,7 @@ def _move_aside(folder: Path) -> Path:
     return aside
 
 
-def _check_stage_names(stages: Mapping[str, StageConfig]) -> None:
+def check_stage_names(stages: Mapping[str, StageConfig]) -> None:
     """Find a wrong reference before the first stage runs."""
     earlier: list[str] = []
     for name, stage in stages.items():

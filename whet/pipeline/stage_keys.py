@@ -5,10 +5,12 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from whet.config import to_table
 from whet.errors import ConfigError
 from whet.recipes.stage import StageConfig, TrainingConfig
+from whet.store.files import read_json
 from whet.store.run import RunStore
 from whet.toml import Table, read
 from whet.types import Json
@@ -41,6 +43,24 @@ class StageKey:
             return False
         shorter = self.stage.model_copy(update={"steps": steps})
         return _hash_stage(shorter, self.of_others) == key
+
+
+def hash_stages(stages: Mapping[str, StageConfig]) -> dict[str, StageKey]:
+    """Give the keys of a pipeline's stages, in their order."""
+    keys: dict[str, StageKey] = {}
+    for name, stage in stages.items():
+        keys[name] = StageKey(stage=stage, of_others={other: keys[other].now for other in keys})
+    return keys
+
+
+def read_seconds(folder: Path, key: str) -> float | None:
+    """Read how long the stage with this key took; None if the folder has no finished one."""
+    run = RunStore(folder, lock=None)
+    facts = read_json(run.stage_file) if run.stage_file.is_file() else None
+    if not isinstance(facts, dict) or facts.get("key") != key or not run.is_finished:
+        return None
+    seconds = facts.get("seconds")
+    return seconds if isinstance(seconds, float) else None
 
 
 def _hash_stage(stage: StageConfig, keys: Mapping[str, str]) -> str:

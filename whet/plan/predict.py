@@ -43,6 +43,8 @@ are planned without their files."""
 SINGLE_CHARACTERS = 103
 """Tokens of a new model's tokenizer besides its pieces."""
 EVAL_PROBLEMS = 512
+DEFAULT_PROMPT = 64
+"""Tokens of a prompt."""
 COLUMNS = ("stage", "phase", "holds", "GB", "seconds", "times", "minutes")
 Stages = Mapping[str, StageConfig]
 NOT_COUNTED = (
@@ -60,6 +62,13 @@ def print_plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> 
     printer.print(f"{total / 3600:.2f} hours in all", style="bold")
     print_sentences([*sentences, *unfit])
     return not unfit
+
+
+def predict_seconds(stages: Stages, name: str, gpu: str) -> float:
+    """Predict how long one stage takes, with answers as long as they may be."""
+    card = find_card(gpu)
+    planned = jobs(name, stages, DEFAULT_PROMPT, None)
+    return sum(phase.seconds * phase.times for job in planned for phase in phases(job, card))
 
 
 def find_card(gpu: str) -> GPU:

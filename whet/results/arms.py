@@ -126,9 +126,7 @@ def _read_settings(run: RunFolder, depth: int = 0) -> dict[str, _Value]:
     for name, store in run.stages.items():
         prefix = f"{name}." if run.is_pipeline else ""
         for key, item in flatten(read(store.config_file)).items():
-            if key not in NOT_COMPARED and not key.startswith(
-                tuple(f"{n}." for n in TeachConfig.ignored)
-            ):
+            if key not in NOT_COMPARED and not key.startswith(tables):
                 values[f"{prefix}{key}"] = _to_value(key, item, own, depth)
     return values
 

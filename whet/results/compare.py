@@ -1,7 +1,7 @@
 """`whet compare`: several runs and seeds side by side, in the terminal, on a page and as JSON."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter

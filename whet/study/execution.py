@@ -1,0 +1,291 @@
+"""Runs side by side: each `whet run` in a process of its own, as a user would start it.
+
+A run waits while another one computes a stage that both have, so every stage is computed once. A
+run that fails is recorded with its sentence; what it shares with others fails them too.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import whet
+from whet.errors import ConfigError, WhetError
+from whet.store.files import read_json
+from whet.store.lock import is_locked
+from whet.store.run import RunStore
+from whet.study.runs import StudyRun
+from whet.study.study_file import BudgetConfig
+from whet.track.progress import say
+
+PAUSE = 0.1
+"""Seconds between two looks at the processes."""
+MAX_WAIT = 60.0
+"""Seconds in which a run that is asked to stop should have written its checkpoint."""
+MAX_WORDS = 1_000
+"""Characters of a failed run's sentence that are kept."""
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """How many runs at once, each on how many threads, or on which GPUs."""
+
+    jobs: int
+    threads: int
+    gpus: tuple[tuple[str, ...], ...] = ()
+    """The GPUs of each run in turn; empty on a machine without."""
+
+    @staticmethod
+    def find(jobs: int | None, gpus_per_run: int = 1) -> "Machine":
+        """Take one run per GPU, or per core where there is none, unless told otherwise."""
+        cores = len(os.sched_getaffinity(0))
+        listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+        found = listed.split(",") if listed else map(str, range(torch.cuda.device_count()))
+        gpus = list(found) if torch.cuda.is_available() else []
+        if gpus and gpus_per_run > len(gpus):
+            raise ConfigError(f"--gpus is {gpus_per_run}, and this machine has {len(gpus)}")
+        starts = range(0, len(gpus) - gpus_per_run + 1, gpus_per_run)
+        sets = tuple(tuple(gpus[start : start + gpus_per_run]) for start in starts)
+        at_once = jobs or len(sets) or cores
+        return Machine(jobs=at_once, threads=max(1, cores // at_once), gpus=sets)
+
+    def describe(self) -> str:
+        """Say how many runs go side by side, and on what."""
+        if self.gpus:
+            return f"{self.jobs} at a time on {sum(map(len, self.gpus))} GPUs"
+        return f"{self.jobs} at a time on {self.threads} thread{'s' * (self.threads > 1)} each"
+
+    def start(self, run: StudyRun, slot: int) -> subprocess.Popen[bytes]:
+        """Start a run on the GPUs of a slot; it stops when this process dies."""
+        gpus = self.gpus[slot % len(self.gpus)] if self.gpus else ()
+        options = ["--gpus", str(len(gpus))] if len(gpus) > 1 else []
+        command = [sys.executable, "-m", "whet", "run", str(run.file), "--out", str(run.folder)]
+        path = os.pathsep.join(
+            filter(None, [str(Path(whet.__file__).parents[1]), os.environ.get("PYTHONPATH")])
+        )
+        own = {"PYTHONPATH": path, "OMP_NUM_THREADS": str(self.threads)}
+        if gpus:
+            own["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        with run.log.open("ab") as log:
+            return subprocess.Popen(  # noqa: S603 - our own interpreter
+                [*command, "--resume", *options],
+                env={**os.environ, **own},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the study, which stops its runs
+                preexec_fn=_die_with_parent,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Process:
+    run: StudyRun
+    child: subprocess.Popen[bytes]
+    slot: int
+    began: float
+    """Seconds since the epoch."""
+
+
+class BudgetSpentError(WhetError):
+    """The budget ends before the study does."""
+
+
+class Executor:
+    """Runs the rounds of a study, and knows what became of each run."""
+
+    def __init__(self, machine: Machine, budget: BudgetConfig, planned: int) -> None:
+        self.machine = machine
+        self.budget = budget
+        self.planned = planned
+        """Runs in all, where later rounds go on with their first levels."""
+        self.runs: dict[str, StudyRun] = {}
+        self.done: set[str] = set()
+        self.failed: dict[str, str] = {}
+        """The sentence of each run that failed."""
+        self._finished: set[str] = set()  # keys of stages
+        self._broken: dict[str, str] = {}  # keys of stages that failed, and in which run
+        self._running: list[_Process] = []
+        self._num_computed = 0
+        self._began = time.monotonic()
+
+    def execute(self, runs: Sequence[StudyRun]) -> None:
+        """Run all that are not done, as many at a time as the machine takes."""
+        new = [run for run in runs if run.name not in self.runs]
+        self.runs |= {run.name: run for run in new}
+        self.done |= {run.name for run in new if run.is_done}
+        self._find_finished(new)
+        waiting = [run for run in new if run.name not in self.done]
+        try:
+            while waiting or self._running:
+                self._check_hours()
+                waiting = self._start_ready(self._drop_broken(waiting))
+                if waiting and not self._running and self._is_spent:
+                    raise BudgetSpentError(
+                        f"the budget of {self.budget.runs} runs is spent; with a larger "
+                        "--budget.runs the same command goes on"
+                    )
+                time.sleep(PAUSE)
+                for process in [p for p in self._running if p.child.poll() is not None]:
+                    self._running.remove(process)
+                    self._note_end(process)
+                self._find_finished(process.run for process in self._running)
+        finally:
+            self._stop_running()
+
+    @property
+    def hours(self) -> float:
+        """The hours of all stages so far, each once, also of those that are not finished."""
+        folders = {stage.folder for run in self.runs.values() for stage in run.stages}
+        return sum(map(_spent_seconds, folders)) / 3600
+
+    def count_stages(self) -> tuple[int, int]:
+        """Count the finished stages, and how often runs took one that another had computed."""
+        keys = [stage.key for name in self.done for stage in self.runs[name].stages]
+        return len(set(keys)), len(keys) - len(set(keys))
+
+    def _find_finished(self, runs: Iterable[StudyRun]) -> None:
+        stages = [stage for run in runs for stage in run.stages if stage.key not in self._finished]
+        self._finished |= {stage.key for stage in stages if stage.seconds is not None}
+
+    def _needed(self, run: StudyRun) -> set[str]:
+        """Give the keys of the stages that a run has yet to compute."""
+        return {stage.key for stage in run.stages} - self._finished
+
+    def _start_ready(self, waiting: Sequence[StudyRun]) -> list[StudyRun]:
+        """Start runs in the free slots, but none that needs a stage which another one computes;
+        return the others."""
+        slots = set(range(self.machine.jobs)) - {process.slot for process in self._running}
+        others = []
+        for run in waiting:
+            is_claimed = any(self._needed(run) & self._needed(p.run) for p in self._running)
+            if not slots or is_claimed or self._is_spent or self._is_written(run):
+                others.append(run)
+                continue
+            run.prepare()
+            slot = slots.pop()
+            child = self.machine.start(run, slot)
+            self._running.append(_Process(run=run, child=child, slot=slot, began=time.time()))
+        return others
+
+    def _is_written(self, run: StudyRun) -> bool:
+        """Whether a process of an earlier call, which is about to stop, still writes what a run
+        needs."""
+        needed = [stage.folder for stage in run.stages if stage.key not in self._finished]
+        if any(map(is_locked, [run.folder, *needed])):
+            return True
+        self._find_finished([run])
+        return False
+
+    def _drop_broken(self, waiting: Sequence[StudyRun]) -> list[StudyRun]:
+        """Fail the runs that need a stage which has failed in another."""
+        others = []
+        for run in waiting:
+            broken = [stage for stage in run.stages if stage.key in self._broken]
+            if broken:
+                owner = self._broken[broken[0].key]
+                self._note_failure(run, f"the stage {broken[0].name}, shared with {owner}, failed")
+            else:
+                others.append(run)
+        return others
+
+    def _note_end(self, process: _Process) -> None:
+        run, code = process.run, process.child.returncode
+        self._find_finished([run])
+        self._num_computed += 1
+        seconds = time.time() - process.began
+        if code == 0 and run.is_done:
+            self.done.add(run.name)
+            self._say(run, f"done in {format_seconds(seconds)}")
+            return
+        unfinished = [stage for stage in run.stages if stage.key not in self._finished]
+        for stage in unfinished[:1]:
+            file = RunStore(stage.folder, lock=None).stage_file
+            if file.is_file() and file.stat().st_mtime >= process.began:
+                self._broken[stage.key] = run.name
+        self._note_failure(run, _read_last_words(run, code))
+
+    def _note_failure(self, run: StudyRun, sentence: str) -> None:
+        self.failed[run.name] = sentence
+        self._say(run, f"failed: {sentence}")
+
+    def _say(self, run: StudyRun, words: str) -> None:
+        """Print one line for a run, with the rate and the time left."""
+        ended = len(self.done) + len(self.failed)
+        rate = self._num_computed / (time.monotonic() - self._began)
+        left = max(0, self.planned - ended)
+        pace = f"{60 * rate:.2g} runs a minute, about {format_seconds(left / rate)} left"
+        say(f"[{ended}/{self.planned}] {run.name}: {words}" + (f"; {pace}" if rate else ""))
+
+    @property
+    def _is_spent(self) -> bool:
+        """Whether no run may start any more."""
+        num_started = len(self.done) + len(self.failed) + len(self._running)
+        return self.budget.runs is not None and num_started >= self.budget.runs
+
+    def _check_hours(self) -> None:
+        most = self.budget.hours
+        if most is not None and self.hours >= most:
+            raise BudgetSpentError(
+                f"the budget of {most:g} hours is spent after {len(self.done)} runs; with a larger "
+                "--budget.hours the same command goes on"
+            )
+
+    def _stop_running(self) -> None:
+        """Ask runs to stop with a checkpoint, and kill those that do not."""
+        for process in self._running:
+            process.child.terminate()
+        deadline = time.monotonic() + MAX_WAIT
+        for process in self._running:
+            try:
+                process.child.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.child.kill()
+                process.child.wait()
+        self._running.clear()
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a span of time.
+
+    >>> [format_seconds(seconds) for seconds in (8.2, 240, 9000)]
+    ['8 s', '4 min', '2.5 h']
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _spent_seconds(folder: Path) -> float:
+    """Read how long a stage took so far; one that is being computed counts until now."""
+    file = RunStore(folder, lock=None).stage_file
+    facts = read_json(file) if file.is_file() else None
+    if not isinstance(facts, dict):
+        return 0.0
+    spent, began = facts.get("spent"), facts.get("began")
+    seconds = spent if isinstance(spent, float) else 0.0
+    if isinstance(began, float) and is_locked(folder):
+        seconds += time.time() - began
+    return seconds
+
+
+def _read_last_words(run: StudyRun, code: int) -> str:
+    """Find the sentence with which a run ended."""
+    if code < 0:
+        return f"it was ended by {signal.Signals(-code).name}"
+    text = run.log.read_text(errors="replace").strip()
+    _, is_said, sentence = f"\n{text}".rpartition("\nwhet: ")
+    words = sentence if is_said else text.rpartition("\n")[2]
+    return " ".join(words.split())[:MAX_WORDS] or f"it ended with code {code}"
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

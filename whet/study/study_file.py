@@ -1,0 +1,218 @@
+"""A study's file: a pipeline, the factors in which its runs differ, and the rounds in which they
+are compared.
+
+A level of a factor is a table of settings that is laid over the pipeline's. A round compares the
+levels of one factor, or all combinations of several; what won goes on to the next round.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from whet.config import Config, Loaded, kind_of, load_layers, load_settings, read_layers
+from whet.errors import ConfigError
+from whet.pipeline.pipeline import PipelineConfig, check_stage_names
+from whet.recipes.evaluate import EvalConfig
+from whet.recipes.stage import TrainingConfig
+from whet.toml import Table, from_flags, literal
+from whet.types import Json
+
+Metric = Annotated[str, Field(pattern=r"^(pass@[1-9]\d*|greedy|[a-z_]+/[a-z0-9_@]+)$")]
+Levels = dict[str, str]
+"""The level of each factor, by its name."""
+
+
+class BudgetConfig(Config):
+    """When a study stops before its end; the same command with a larger budget goes on."""
+
+    runs: int | None = Field(default=None, ge=1)
+    """Runs in all; none sets no limit."""
+    hours: float | None = Field(default=None, gt=0.0)
+    """Hours of all stages together, also of those that ran side by side; none sets no limit."""
+
+
+class RoundConfig(Config):
+    """A comparison of runs; the name of a factor stands for a round with that factor alone."""
+
+    factors: list[str] = Field(min_length=1)
+    """The factors; with several, all combinations of their levels are compared."""
+    measure: str | None = None
+    """The stage that is compared; none takes the study's."""
+    metric: Metric | None = None
+    """What is compared there; none takes the study's."""
+
+
+class StudyConfig(Config):
+    """Runs of a pipeline that differ in factors and seeds, compared round after round."""
+
+    kind: Literal["study"] = "study"
+    """The purpose of the file."""
+    base: str | dict[str, JsonValue]
+    """The pipeline: a file beside this one, or settings, with `extends` if they build on one."""
+    seeds: list[int] = Field(min_length=1)
+    """Every combination of levels runs once with each seed."""
+    measure: str | None = None
+    """The stage that is compared; none takes the last evaluation."""
+    metric: Metric = "pass@1"
+    """What is compared: pass@k of an evaluation's sampled answers, greedy, or a share that training
+    logs, such as verifier/step_f1."""
+    if_unclear: Literal["first", "best"] = "first"
+    """Which level goes on where the data cannot tell: the first listed, or the one with the best
+    mean."""
+    budget: BudgetConfig = BudgetConfig()
+    """When the study stops before its end."""
+    rounds: list[RoundConfig] = Field(min_length=1)
+    """The comparisons, in their order."""
+    factors: dict[str, dict[str, dict[str, JsonValue]]]
+    """Levels by name, each a table of settings, in an order from the simplest; the first stands
+    until its round is over. `extends` in a level names a file beside this one."""
+
+    @classmethod
+    def expand_table(cls, given: Mapping[str, Json]) -> Table:
+        """Write out rounds that are given by the name of their factor."""
+        table = dict(given)
+        if isinstance(rounds := table.get("rounds"), list):
+            table["rounds"] = [
+                {"factors": [row]} if isinstance(row, str) else row for row in rounds
+            ]
+        return table
+
+    @field_validator("seeds")
+    @classmethod
+    def _check_seeds(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError("every seed should stand there once")
+        return seeds
+
+    @model_validator(mode="after")
+    def _check_factors(self) -> Self:
+        for factor, levels in self.factors.items():
+            names = [factor, *levels]
+            if wrong := [name for name in names if not re.fullmatch(r"\w[\w.-]*", name)]:
+                raise ValueError(f"{wrong[0]!r} should be of letters, digits, _, - and . only")
+            if len(levels) < 2:
+                raise ValueError(f"the factor {factor!r} should have two levels at least")
+        used = {factor for row in self.rounds for factor in row.factors}
+        if unknown := sorted(used - self.factors.keys()):
+            known = ", ".join(self.factors) or "none"
+            raise ValueError(f"a round names {unknown[0]!r}; the factors are {known}")
+        if unused := sorted(self.factors.keys() - used):
+            raise ValueError(
+                f"no round compares the factor {unused[0]!r}: add one, or leave it out"
+            )
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """What a round compares: a metric of a stage."""
+
+    stage: str
+    metric: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A study as read: its settings, its file, and flags for all of its pipelines."""
+
+    config: StudyConfig
+    file: Path
+    flags: Sequence[str] = ()
+
+    @property
+    def first_levels(self) -> Levels:
+        return {factor: next(iter(levels)) for factor, levels in self.config.factors.items()}
+
+    def list_cells(self, row: RoundConfig, chosen: Levels) -> list[Levels]:
+        """List what a round compares, where earlier rounds have chosen the other levels."""
+        names = [list(self.config.factors[factor]) for factor in row.factors]
+        cells = [dict(zip(row.factors, levels, strict=True)) for levels in product(*names)]
+        return [{**chosen, **cell} for cell in cells]
+
+    def load_pipeline(self, levels: Levels, seed: int) -> Loaded[PipelineConfig]:
+        """Lay the levels over the base, in the order of the factors."""
+        name = self.file.name
+        layers = self._read_layers(f"{name}, base", self.config.base)
+        for factor, tables in self.config.factors.items():
+            level = levels[factor]
+            layers += self._read_layers(f"{name}, {factor} = {level}", tables[level])
+        loaded = load_layers(PipelineConfig, [*layers, (name, {"seed": seed})], self.flags)
+        check_stage_names(loaded.config.stages)
+        return loaded
+
+    def find_measured(self, row: RoundConfig, pipeline: PipelineConfig) -> Measure:
+        """Find the stage that a round compares, and what in it."""
+        metric = row.metric or self.config.metric
+        kind = TrainingConfig if "/" in metric else EvalConfig
+        words = "stage that trains" if kind is TrainingConfig else "stage of kind eval"
+        known = [name for name, stage in pipeline.stages.items() if isinstance(stage, kind)]
+        asked = row.measure or self.config.measure
+        if not known or (asked is not None and asked not in known):
+            raise ConfigError(
+                f"{self.file}: measure = {asked!r} should be a {words} for metric = {metric!r}; "
+                f"there are {', '.join(known) or 'none'}"
+            )
+        name = asked or known[-1]
+        stage = pipeline.stages[name]
+        answers, _, k = metric.partition("@")
+        if isinstance(stage, EvalConfig) and answers == "pass" and int(k) > stage.samples:
+            raise ConfigError(
+                f"{self.file}: metric = {metric!r} needs as many answers to a problem, and "
+                f"{name} has samples = {stage.samples}"
+            )
+        return Measure(stage=name, metric=metric)
+
+    def _read_layers(
+        self, origin: str, given: str | Mapping[str, JsonValue]
+    ) -> list[tuple[str, Table]]:
+        """Read the file that a base or a level is, or the one that it extends, and its own
+        settings."""
+        table: Table = {"extends": given} if isinstance(given, str) else {**given}
+        below = table.pop("extends", None)
+        if below is None:
+            return [(origin, table)]
+        if not isinstance(below, str):
+            raise ConfigError(f"{origin}: extends = {literal(below)} should be the name of a file")
+        layers = read_layers(self.file.parent / below)
+        kinds = {layer["kind"] for _, layer in layers if "kind" in layer}
+        if kinds != {"run"}:
+            raise ConfigError(f'{origin}: {below} should be a file of kind "run"')
+        return [*layers, *([(origin, table)] if table else [])]
+
+
+def load_study(file: Path, overrides: Sequence[str]) -> Loaded[StudyConfig]:
+    """Read a study's own settings."""
+    return load_settings(StudyConfig, file, _split_flags(overrides)[0])
+
+
+def open_study(file: Path, overrides: Sequence[str]) -> Study:
+    """Read a study, and check all combinations that its first choices lead to.
+
+    Flags that are no settings of a study, such as `--stages.rl.steps 5`, are laid over all runs.
+    """
+    if (kind := kind_of(file)) != "study":
+        raise ConfigError(
+            f"{file} is of kind {kind!r}, but `whet study` runs files of kind 'study'"
+        )
+    own, others = _split_flags(overrides)
+    study = Study(config=load_settings(StudyConfig, file, own).config, file=file, flags=others)
+    for row in study.config.rounds:
+        for cell in study.list_cells(row, study.first_levels):
+            pipeline = study.load_pipeline(cell, study.config.seeds[0]).config
+            study.find_measured(row, pipeline)
+    return study
+
+
+def _split_flags(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part flags for the study from those for its pipelines."""
+    own: list[str] = []
+    others: list[str] = []
+    for key, text in from_flags(overrides).items():
+        flags = own if key.split(".")[0] in StudyConfig.model_fields else others
+        flags.append(f"--{key}={text}")
+    return own, others
