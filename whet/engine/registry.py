@@ -1,10 +1,12 @@
 """The engines that a settings file can name by `kind`: the one place that knows them all."""
 
+from typing import Annotated
+
+from pydantic import Field
+
+from whet.engine.fleet_config import FleetConfig
 from whet.engine.native import NativeConfig
 
-AnyEngineConfig = NativeConfig
-"""The type of a setting `engine`; other code takes the base class `EngineConfig`.
-
-A second engine makes it `Annotated[NativeConfig | OtherConfig, Field(discriminator="kind")]`.
-"""
+AnyEngineConfig = Annotated[NativeConfig | FleetConfig, Field(discriminator="kind")]
+"""The type of a setting `engine`; other code takes the base class `EngineConfig`."""
 DEFAULT_ENGINE = NativeConfig()

@@ -147,6 +147,7 @@ class Policy:
         prompt: PromptConfig = NO_PROMPT,
         learners: LearnerFactory = LOCAL,
         memory: DeviceMemory | None = None,
+        is_central: bool = False,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -156,7 +157,9 @@ class Policy:
         self.memory = memory or device_memory(model.device)
         if self.memory is not None:
             self.memory.add(engine)
-        self.chat_engine = ChatEngine(engine=engine, chat=self.chat, name=name)
+        self.chat_engine = ChatEngine(
+            engine=engine, chat=self.chat, name=name, is_central=is_central
+        )
         self.learner: Learner | None = None
 
     def make_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
@@ -226,6 +229,7 @@ def build_policy(
         prompt=prompt,
         learners=learners,
         memory=memory,
+        is_central=engine.is_central,
     )
     policy.publish(0)
     return policy

@@ -1,0 +1,57 @@
+"""RL on a fleet: sampling one step ahead, in other processes, gives the answers of one process."""
+
+from pathlib import Path
+
+import numpy as np
+from small import Pipeline, cut_after, whet, write
+
+from whet.store.run import RunStore
+
+RL = """kind = "rl"
+task.name = "game24"
+problems = "{folder}/01-problems"
+model = {{ path = "{folder}/03-sft" }}
+seed = 5
+steps = 4
+lag = 1
+problems_per_step = 4
+group_size = 4
+sampling = {{ max_tokens = 24 }}
+reward = {{ weights = {{ finished = 1.0, lines = -0.1 }} }}
+dynamic_sampling = {{ max_extra_problems = 2 }}
+curriculum = {{ kind = "band" }}
+train = {{ lr = 1e-3 }}
+validation = {{ every = 2, samples = 1 }}
+save = {{ every = 2 }}
+"""
+FLEET = ("--engine.kind", "fleet", "--engine.workers", 2, "--engine.max_num_seqs", 8)
+
+
+def assert_same_rollouts(one: Path, other: Path, steps: int) -> None:
+    for step in range(1, steps + 1):
+        pair = [RunStore.view(folder).rollouts("train", step) for folder in (one, other)]
+        left, right = ({rollout.id: rollout for rollout in rollouts} for rollouts in pair)
+        assert left.keys() == right.keys() and left
+        for id, rollout in left.items():
+            np.testing.assert_array_equal(rollout.completion.tokens, right[id].completion.tokens)
+            np.testing.assert_array_equal(
+                rollout.completion.logprobs, right[id].completion.logprobs
+            )
+            assert rollout.completion.policy_version == right[id].completion.policy_version
+
+
+def test_a_lag_that_overlaps_has_the_answers_of_one_process_also_after_a_resume(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "rl.toml", RL.format(folder=tiny.folder))
+    assert whet("rl", file, "--out", tmp_path / "native").code == 0
+
+    said = whet("rl", file, *FLEET, "--out", tmp_path / "fleet")
+    assert said.code == 0, said.err
+    assert_same_rollouts(tmp_path / "native", tmp_path / "fleet", steps=4)
+    cut_after(tmp_path / "fleet", 2)
+    said = whet("rl", file, *FLEET, "--out", tmp_path / "fleet", "--resume")
+    assert said.code == 0, said.err
+    assert_same_rollouts(tmp_path / "native", tmp_path / "fleet", steps=4)
+    rows = [row for row in RunStore.view(tmp_path / "fleet").metrics() if "time/sample" in row]
+    assert len(rows) == 4 and all(row["engine/sample_s"] > 0 for row in rows[:1])
