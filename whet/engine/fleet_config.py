@@ -1,4 +1,4 @@
-"""Settings of fleets, and of one whose workers are native engines."""
+"""Settings of fleets: workers are native engines, or servers."""
 
 import pickle
 from abc import abstractmethod
@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from whet.engine.base import Detokenize, EngineConfig
 from whet.engine.fleet import Fleet
 from whet.engine.native import NativeConfig
 from whet.engine.process_worker import ProcessWorker
+from whet.engine.server_worker import ServerWorker
 from whet.engine.worker import EngineSpec, Worker
 from whet.errors import ConfigError
 from whet.models.transformer import Transformer
+from whet.serving.client import check_url
+from whet.serving.stream import allow_open_files
 from whet.world import get_world
 
 
@@ -136,3 +139,38 @@ class FleetConfig(FleetSettings):
                 'fewer workers, or engine.placement = "collocated"'
             )
         return [f"cuda:{first + number}" for number in range(self.workers)]
+
+
+class VllmConfig(FleetSettings):
+    """vLLM servers, or others with the same calls (docs/fleet.md); whet does not start them."""
+
+    kind: Literal["vllm"] = "vllm"
+
+    urls: tuple[str, ...] = Field(min_length=1)
+    """Where the servers listen, such as `http://localhost:8000`; each gets up to `max_num_seqs`
+    requests at once."""
+
+    @field_validator("urls")
+    @classmethod
+    def _are_web(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(urls)) < len(urls):
+            raise ValueError("names a server twice")
+        return tuple(check_url(url) for url in urls)
+
+    def make_workers(
+        self, model: Transformer, *, stop_tokens: frozenset[int], detokenize: Detokenize | None
+    ) -> Sequence[Worker]:
+        allow_open_files(self.max_num_seqs * len(self.urls))
+        longest = model.cfg.max_positions
+        return [
+            ServerWorker(
+                url,
+                num_slots=self.max_num_seqs,
+                context=min(self.max_model_len or longest, longest),
+                wait=self.wait,
+                stop_tokens=stop_tokens,
+                detokenize=detokenize,
+                sleeps=self.placement == "collocated",
+            )
+            for url in self.urls
+        ]

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from whet.engine.fleet_config import FleetConfig
+from whet.engine.fleet_config import FleetConfig, VllmConfig
 from whet.engine.native import NativeConfig
 
-AnyEngineConfig = Annotated[NativeConfig | FleetConfig, Field(discriminator="kind")]
+AnyEngineConfig = Annotated[NativeConfig | FleetConfig | VllmConfig, Field(discriminator="kind")]
 """The type of a setting `engine`; other code takes the base class `EngineConfig`."""
 DEFAULT_ENGINE = NativeConfig()
