@@ -60,14 +60,17 @@ class ServerWorker:
         self._version = -1
         self._running: set[Future[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
     def start(self, report: Report) -> None:
         """Wait until the server is there, and ask what it can do."""
         self.close()
         self._report = report
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=_run_loop, args=(self._loop,), daemon=True).start()
         self._origin = Origin(self._url)
+        args = self._loop, self._origin
+        self._thread = threading.Thread(target=_run_loop, args=args, daemon=True)
+        self._thread.start()
         self._model = self._await_model()
         paths = _names(self._ask("GET", "/openapi.json"), "paths")
         self._dialect: Dialect = choose_dialect(paths, self.name)
@@ -109,8 +112,9 @@ class ServerWorker:
     def close(self) -> None:
         self.cancel()
         loop, self._loop = self._loop, None
-        if loop is not None:
+        if loop is not None and self._thread is not None:
             loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
 
     def _wake(self) -> None:
         if self._is_asleep:
@@ -270,13 +274,18 @@ class _RefusedError(Exception):
     """A request that the server refuses, and others like it would."""
 
 
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop, origin: Origin) -> None:
+    """Run until the loop is stopped; then drop what is in flight and hang up."""
+
+    async def end() -> None:
+        tasks = asyncio.all_tasks(loop) - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await origin.close()
+
     loop.run_forever()
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    with suppress(asyncio.CancelledError):
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.run_until_complete(end())
     loop.close()
 
 
