@@ -161,13 +161,15 @@ def test_stale_weights_and_an_old_version_are_named_and_pushed_again(
 def test_a_server_that_lacks_endpoints_or_context_is_refused_in_a_sentence(
     model: Transformer,
 ) -> None:
-    with serve(lambda asked: None, {"/openapi.json": b'{"paths": {"/v1/completions": {}}}'}) as bare:  # type: ignore[arg-type, return-value]
+    with serve(
+        lambda asked: None, {"/openapi.json": b'{"paths": {"/v1/completions": {}}}'}
+    ) as bare:  # type: ignore[arg-type, return-value]
         url = bare.url.removesuffix("/v1")
         with pytest.raises(EngineError, match=r"lacks the endpoints.*/collective_rpc.*--enable-sc"):
             connect(model, url, wait=0.5)
     with (
         serve_inference(tiny_model(positions=32), fault=no_fault) as short,
-        pytest.raises(EngineError, match="has a context of 32 tokens: set engine.max_model_len"),
+        pytest.raises(EngineError, match=r"has a context of 32 tokens: set engine.max_model_len"),
     ):
         connect(model, short.url, wait=0.5)
 

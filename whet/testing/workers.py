@@ -1,12 +1,15 @@
 """Workers of a fleet in threads of this process: real engines, whose faults a test decides."""
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Literal
 
-from whet.engine.base import Engine, Request
+from whet.engine.base import Detokenize, Engine, Request
+from whet.engine.native import NativeConfig, NativeEngine
 from whet.engine.weight_files import Weights
 from whet.engine.worker import (
     Answer,
@@ -20,6 +23,8 @@ from whet.engine.worker import (
     WorkerError,
     WorkerHost,
 )
+from whet.models.transformer import Transformer
+from whet.types import Completion
 
 Fault = Callable[["ThreadWorker", Result], Result | None]
 """What a test makes of a result before it is passed on; None loses it."""
@@ -116,3 +121,28 @@ class _QueueInbox:
             return self._orders.get(block=wait)
         except Empty:
             return None
+
+
+class SlowConfig(NativeConfig):
+    """A native engine that takes a known time for each answer."""
+
+    kind: Literal["native"] = "native"
+    delay: float = 0.0
+    """Seconds after each answer."""
+
+    def build(
+        self,
+        model: Transformer,
+        *,
+        stop_tokens: frozenset[int],
+        detokenize: Detokenize | None = None,
+    ) -> NativeEngine:
+        return _SlowEngine(model, self, stop_tokens=stop_tokens, detokenize=detokenize)
+
+
+class _SlowEngine(NativeEngine):
+    def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
+        assert isinstance(self.cfg, SlowConfig), "a slow engine has slow settings"
+        for result in super().generate(requests):
+            time.sleep(self.cfg.delay)
+            yield result
