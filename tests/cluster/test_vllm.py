@@ -150,9 +150,10 @@ def train(folder: Path, out: Path, url: str, *, steps: int, wait: float) -> str:
     )
     said = whet("rl", file, "--out", out)
     assert said.code == 0, said.err
-    rows = [row for row in RunStore.view(out).metrics() if "policy/engine_gap" in row]
+    rows = RunStore.view(out).metrics()
     assert len(rows) == steps
-    print("engine_gap", max(row["policy/engine_gap"] for row in rows))
+    gaps = [row["policy/engine_gap"] for row in rows if "policy/engine_gap" in row]
+    print(f"engine_gap {max(gaps):.1e} at most, in {len(gaps)} steps with a gradient")
     for step in range(1, steps + 1):
         rollouts = RunStore.view(out).rollouts("train", step)
         assert len(rollouts) == 24

@@ -129,11 +129,11 @@ def test_a_silent_worker_is_named_after_the_wait_and_others_answer(model: Transf
     def fall_silent(worker: ThreadWorker, result: Result) -> Result | None:
         return result if result_is_canary(result) or worker.num_starts > 1 else None
 
-    fleet = make_fleet(model, fall_silent, pass_on, wait=0.5)
+    fleet = make_fleet(model, fall_silent, pass_on, wait=2.0)
     requests = all_requests(random_prompts(6), 2, SAMPLING)
 
     assert_same(dict(fleet.generate(requests)), expected(model, requests))
-    assert fleet.faults[0].startswith("worker 0 has not answered for 0.5 s; its ")
+    assert fleet.faults[0].startswith("worker 0 has not answered for 2 s; its ")
 
 
 def test_an_answer_of_an_old_version_is_refused_and_asked_for_again(model: Transformer) -> None:

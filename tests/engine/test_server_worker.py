@@ -111,7 +111,7 @@ GENERATE = "/inference/v1/generate"
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("hang", "has not answered for 1 s"),
+        ("hang", "has not answered for 3 s"),
         ("error", f"answers {GENERATE} with 500: out of memory"),
         ("middle", "changed its weights in the middle of an answer: versions 0, 99"),
     ],
@@ -124,7 +124,7 @@ def test_a_server_that_fails_in_a_batch_is_named_and_another_answers(
         serve_inference(model, stops=STOPS, fault=once(kind, GENERATE, 6)) as bad,
         serve_inference(model, stops=STOPS) as good,
     ):
-        fleet = connect(model, bad.url, good.url, wait=1.0)
+        fleet = connect(model, bad.url, good.url, wait=3.0 if kind == "hang" else 20.0)
         assert_same(dict(fleet.generate(REQUESTS)), expected(model))
         assert fleet.faults[0].startswith(f"server {bad.url} {words}")
         assert "requests go to others" in fleet.faults[0]

@@ -34,8 +34,9 @@ def assert_same_rollouts(one: Path, other: Path, steps: int) -> None:
         assert left.keys() == right.keys() and left
         for id, rollout in left.items():
             np.testing.assert_array_equal(rollout.completion.tokens, right[id].completion.tokens)
-            np.testing.assert_array_equal(
-                rollout.completion.logprobs, right[id].completion.logprobs
+            # Prompts are computed together in batches of other shapes, which round differently.
+            np.testing.assert_allclose(
+                rollout.completion.logprobs, right[id].completion.logprobs, rtol=0, atol=1e-4
             )
             assert rollout.completion.policy_version == right[id].completion.policy_version
 

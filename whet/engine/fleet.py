@@ -14,15 +14,14 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from torch import Tensor
 
 from whet.engine.base import EngineStats, Request, check_prompt
+from whet.engine.fleet_member import CANARY, Event, Member, Prepared, State
 from whet.engine.request_order import ExpectedLengths, longest_first
 from whet.engine.weight_files import Weights, make_scratch, store_weights
 from whet.engine.worker import Answer, Refusal, Worker, WorkerError
@@ -37,48 +36,6 @@ MAX_STARTS = 3
 """How often a worker is started before it is left out until the next push."""
 MAX_LOSSES = 5
 """Workers that may be lost with one request before it counts as their cause."""
-CANARY = 0
-"""The number of the call that a canary belongs to."""
-
-
-class _State(Enum):
-    READY = "ready"
-    PREPARING = "preparing"
-    OUT = "out"
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A worker has started where it had to, and has weights that the canary has checked."""
-
-    version: int
-
-
-_Report = Answer | Refusal | WorkerError | _Prepared
-
-
-@dataclass(slots=True, eq=False)
-class _Member:
-    """A worker and what the fleet knows of it."""
-
-    worker: Worker
-    state: _State = _State.OUT
-    reason: str = "has not been started"
-    running: dict[str, Request] = field(default_factory=dict)
-    heard: float = 0.0
-    num_starts: int = 0
-    """Starts since its last answer."""
-    life: int = 0
-    """Reports of an earlier life no longer count."""
-    stats: EngineStats = field(default_factory=EngineStats)
-    canaries: SimpleQueue[Completion | WorkerError] = field(default_factory=SimpleQueue)
-
-    @property
-    def num_free(self) -> int:
-        """Slots that are free, and a few requests that wait at the worker for the next ones."""
-        slots = self.worker.num_slots
-        free = slots + max(1, slots // 8) - len(self.running)
-        return free if self.state is _State.READY else 0
 
 
 class Fleet:
@@ -110,8 +67,8 @@ class Fleet:
         """Of the latest push, canary included."""
         self.canary_gap = 0.0
         """Largest of the latest push, in nats."""
-        self._members = [_Member(worker) for worker in workers]
-        self._events: SimpleQueue[tuple[_Member, int, _Report]] = SimpleQueue()
+        self._members = [Member(worker) for worker in workers]
+        self._events: SimpleQueue[Event] = SimpleQueue()
         self._weights: Weights | None = None
         self._call = CANARY
         self._is_running = False
@@ -143,12 +100,12 @@ class Fleet:
             scratch=self._scratch,
         )
         self.canary_gap = 0.0
-        waited = [m for m in self._members if m.state is _State.READY or before is None]
+        waited = [m for m in self._members if m.state is State.READY or before is None]
         for member in self._members:
-            if member.state is not _State.PREPARING:
+            if member.state is not State.PREPARING:
                 member.num_starts = 0
-                self._prepare(member, start=member.state is _State.OUT)
-        while any(member.state is _State.PREPARING for member in waited):
+                self._prepare(member, start=member.state is State.OUT)
+        while any(member.state is State.PREPARING for member in waited):
             self._handle(self._events.get())
         self._await_any()
         if before is not None and before.file != self._weights.file:
@@ -160,6 +117,8 @@ class Fleet:
             raise EngineError(
                 "an earlier call of this engine still runs; read it to its end or close it first"
             )
+        if self._is_closed:
+            raise EngineError("the fleet is closed")
         self._is_running = True
         self._call += 1
         self._again.clear()
@@ -180,7 +139,7 @@ class Fleet:
     def sleep(self) -> None:
         """Free the workers' memory, where they share the learner's devices."""
         for member in self._members:
-            if self.is_collocated and member.state is _State.READY:
+            if self.is_collocated and member.state is State.READY:
                 with suppress(WorkerError):
                     member.worker.sleep()
 
@@ -213,8 +172,8 @@ class Fleet:
 
     def _deal(self, requests: Iterator[Request]) -> None:
         """Fill free slots; requests of one prompt go to one worker, which computes it once."""
-        batches: dict[_Member, list[Request]] = {}
-        last: tuple[_Member, bytes] | None = None
+        batches: dict[Member, list[Request]] = {}
+        last: tuple[Member, bytes] | None = None
         while any(member.num_free > 0 for member in self._members):
             request = self._again.popleft() if self._again else next(requests, None)
             if request is None:
@@ -233,9 +192,9 @@ class Fleet:
             except WorkerError as error:
                 self._lose(member, str(error))
 
-    def _next_event(self) -> tuple[_Member, int, _Report] | None:
+    def _next_event(self) -> Event | None:
         """Wait for a report; None where workers have been silent for too long."""
-        busy = [m for m in self._members if m.state is _State.READY and m.running]
+        busy = [m for m in self._members if m.state is State.READY and m.running]
         deadline = min((member.heard + self.wait for member in busy), default=None)
         try:
             if deadline is None:
@@ -247,13 +206,13 @@ class Fleet:
                     self._lose(member, f"has not answered for {self.wait:g} s")
             return None
 
-    def _handle(self, event: tuple[_Member, int, _Report]) -> Answer | None:
+    def _handle(self, event: Event) -> Answer | None:
         """Take note of a report; return an answer that counts."""
         member, life, report = event
         if life != member.life:
             return None
-        if isinstance(report, _Prepared):
-            self._admit(member, report.version)
+        if isinstance(report, Prepared):
+            self._admit(member, report)
         elif isinstance(report, WorkerError):
             self._lose(member, str(report))
         elif report.call != self._call or not self._is_running:
@@ -264,7 +223,7 @@ class Fleet:
             return self._accept(member, report)
         return None
 
-    def _accept(self, member: _Member, answer: Answer) -> Answer | None:
+    def _accept(self, member: Member, answer: Answer) -> Answer | None:
         assert self._weights is not None, "requests run only with weights"
         member.heard = time.monotonic()
         version = answer.completion.policy_version
@@ -283,16 +242,18 @@ class Fleet:
         self.stats = replace(total, tokens=tokens, lost_workers=self.stats.lost_workers)
         return answer
 
-    def _admit(self, member: _Member, version: int) -> None:
+    def _admit(self, member: Member, prepared: Prepared) -> None:
         assert self._weights is not None, "workers are prepared with weights"
+        version = prepared.version
         if version != self._weights.version:
             self._prepare(member, start=False)
             return
-        member.state = _State.READY
+        self.canary_gap = max(self.canary_gap, prepared.canary_gap)
+        member.state = State.READY
         if member.life > 1:
             say(f"{member.worker.name} serves again, with version {version}")
 
-    def _lose(self, member: _Member, reason: str, *, start: bool = True) -> None:
+    def _lose(self, member: Member, reason: str, *, start: bool = True) -> None:
         """Name a lost worker, give its requests to others, and start it again."""
         if self._is_closed:
             raise EngineError("the fleet is closed")
@@ -314,84 +275,28 @@ class Fleet:
         member.running.clear()
         member.num_starts += 1
         if member.num_starts > MAX_STARTS:
-            member.state = _State.OUT
+            member.state = State.OUT
             member.life += 1
         else:
             self._prepare(member, start=start)
 
     def _await_any(self) -> None:
         """Wait while no worker is ready, but some may become so."""
-        while not any(member.state is _State.READY for member in self._members):
-            if all(member.state is _State.OUT for member in self._members):
+        while not any(member.state is State.READY for member in self._members):
+            if all(member.state is State.OUT for member in self._members):
                 reasons = "; ".join(f"{m.worker.name} {m.reason}" for m in self._members)
                 raise EngineError(f"no worker of the fleet is left: {reasons}")
             self._handle(self._events.get())
 
-    def _prepare(self, member: _Member, *, start: bool) -> None:
+    def _prepare(self, member: Member, *, start: bool) -> None:
         """Start a worker where needed, push weights and check them, in a thread."""
         assert self._weights is not None, "workers are prepared with weights"
         if start:
             member.life += 1
-        member.state = _State.PREPARING
-        args = member, member.life, self._weights, start
-        threading.Thread(target=self._prepare_now, args=args, daemon=True).start()
-
-    def _prepare_now(self, member: _Member, life: int, weights: Weights, start: bool) -> None:
-        put = partial(_put, self._events, member, life)
-        worker = member.worker
-        try:
-            if start and not self._is_closed:
-                time.sleep(min(self.wait / 10, max(0, member.num_starts - 1)))
-                worker.start(put)
-            worker.load(weights)
-            gap = self._ask_canary(member, weights)
-            if gap > weights.canary.tolerance:
-                say(f"{worker.name} {_describe(gap, weights)}; they are pushed again")
-                worker.load(weights)
-                gap = self._ask_canary(member, weights)
-            if gap > weights.canary.tolerance:
-                raise WorkerError(f"{_describe(gap, weights)}, also after a second push")
-            self.canary_gap = max(self.canary_gap, gap)
-            put(_Prepared(weights.version))
-        except WorkerError as error:
-            put(error)
-
-    def _ask_canary(self, member: _Member, weights: Weights) -> float:
-        while not member.canaries.empty():
-            member.canaries.get()
-        member.worker.submit(CANARY, [weights.canary.request])
-        try:
-            answer = member.canaries.get(timeout=self.wait)
-        except Empty:
-            raise WorkerError(f"has not answered for {self.wait:g} s") from None
-        if isinstance(answer, WorkerError):
-            raise answer
-        if answer.policy_version != weights.version:
-            raise WorkerError(
-                f"answered with weights of version {answer.policy_version}, not {weights.version}"
-            )
-        return weights.canary.gap(answer)
-
-
-def _put(
-    events: SimpleQueue[tuple[_Member, int, _Report]], member: _Member, life: int, report: _Report
-) -> None:
-    """Pass a report on; a canary's goes to who waits for it, and a death to both."""
-    if isinstance(report, Answer) and report.call == CANARY:
-        member.canaries.put(report.completion)
-        return
-    if isinstance(report, Refusal) and report.call == CANARY:
-        report = WorkerError(report.reason)
-    if isinstance(report, WorkerError):
-        member.canaries.put(report)
-    events.put((member, life, report))
-
-
-def _describe(gap: float, weights: Weights) -> str:
-    return (
-        f"has other weights than version {weights.version}: on a fixed prompt its "
-        f"log-probabilities are {gap:.1e} off, more than {weights.canary.tolerance:g}"
-    )
+        member.state = State.PREPARING
+        start = start and not self._is_closed
+        args = self._weights, self._events, self.wait, member.life, start
+        threading.Thread(target=member.prepare, args=args, daemon=True).start()
 
 
 def _close_all(workers: Sequence[Worker], scratch: Path) -> None:

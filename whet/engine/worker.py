@@ -13,6 +13,7 @@ from typing import Protocol
 
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from whet.engine.base import Detokenize, Engine, EngineConfig, EngineStats, OpenRequests, Request
@@ -165,8 +166,8 @@ class WorkerHost:
         ) is not None:
             try:
                 following.extend(self._follow(order))
-            except WhetError as error:
-                self.send(WorkerError(str(error)))
+            except (WhetError, OSError, SafetensorError) as error:
+                self.send(WorkerError(f"cannot follow an order: {error}"))
 
     def _follow(self, order: Order) -> Sequence[Order]:
         """Follow an order; return those that came meanwhile and are still to do."""

@@ -1,5 +1,6 @@
 """Measure a model on a split: sampled and greedy, with intervals, every answer stored."""
 
+from contextlib import closing
 from typing import Literal
 
 from pydantic import Field
@@ -47,7 +48,7 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     problems = leave_out_long(problems, chat_engine, run)
     greedy = cfg.sampling.model_copy(update={"temperature": 0.0})
     summaries = {}
-    with Grader(task, cfg.grading) as grader:
+    with closing(policy.engine), Grader(task, cfg.grading) as grader:
         for number, sampling, samples in (
             (SAMPLED, cfg.sampling, cfg.samples),
             (GREEDY, greedy, 1),
