@@ -1,8 +1,11 @@
 """RL on a fleet: sampling one step ahead, in other processes, gives the answers of one process."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from small import Pipeline, cut_after, whet, write
 
 from whet.store.run import RunStore
@@ -56,3 +59,20 @@ def test_a_lag_that_overlaps_has_the_answers_of_one_process_also_after_a_resume(
     assert_same_rollouts(tmp_path / "native", tmp_path / "fleet", steps=4)
     rows = [row for row in RunStore.view(tmp_path / "fleet").metrics() if "time/sample" in row]
     assert len(rows) == 4 and all(row["engine/sample_s"] > 0 for row in rows[:1])
+
+
+def test_without_ray_a_fleet_on_ray_is_refused_in_a_sentence(
+    tiny: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "whet.engine.ray_worker", raising=False)
+    file = write(tmp_path / "rl.toml", RL.format(folder=tiny.folder))
+    said = whet("rl", file, *FLEET, "--engine.ray", "auto", "--out", tmp_path / "run")
+    assert said.code == 2
+    assert "engine.ray needs the package ray, which is not installed: pip install" in said.last
+
+
+def test_nothing_of_ray_or_vllm_is_imported_unless_a_setting_names_it() -> None:
+    code = "import sys, whet.recipes.rl; print([n for n in ('ray', 'vllm') if n in sys.modules])"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert printed.stdout == "[]\n", printed.stderr
