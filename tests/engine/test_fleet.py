@@ -121,6 +121,7 @@ def test_workers_that_die_change_no_answer_and_come_back_with_the_newest_weights
     fleet.load_weights(model.named_weights(), 1)
     again = dict(fleet.generate(requests))
     assert {completion.policy_version for completion in again.values()} == {1}
+    assert not any(member.is_lost for member in fleet._members)
     back = [worker for worker in workers_of(fleet) if worker.name in killed]
     assert [(worker.num_starts, worker.versions[-1]) for worker in back] == [(2, 1)] * num_killed
 

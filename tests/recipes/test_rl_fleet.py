@@ -61,6 +61,28 @@ def test_a_lag_that_overlaps_has_the_answers_of_one_process_also_after_a_resume(
     assert len(rows) == 4 and all(row["engine/sample_s"] > 0 for row in rows[:1])
 
 
+def test_an_evaluation_takes_a_fleet_by_settings_and_gives_the_same_answers(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    text = f'''kind = "eval"
+task = {{ name = "game24" }}
+model = {{ path = "{tiny.folder}/03-sft" }}
+problems = "{tiny.folder}/01-problems"
+split = "dev"
+samples = 1
+sampling = {{ max_tokens = 12 }}
+'''
+    file = write(tmp_path / "eval.toml", text)
+    for name, flags in (("native", ()), ("fleet", FLEET)):
+        said = whet("eval", file, *flags, "--out", tmp_path / name)
+        assert said.code == 0, said.err
+    one, other = (
+        [r.completion.tokens.tolist() for r in RunStore.view(tmp_path / name).rollouts("eval", 0)]
+        for name in ("native", "fleet")
+    )
+    assert one == other and one
+
+
 def test_without_ray_a_fleet_on_ray_is_refused_in_a_sentence(
     tiny: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,7 +250,8 @@ class Fleet:
             return
         self.canary_gap = max(self.canary_gap, prepared.canary_gap)
         member.state = State.READY
-        if member.life > 1:
+        if member.is_lost:
+            member.is_lost = False
             say(f"{member.worker.name} serves again, with version {version}")
 
     def _lose(self, member: Member, reason: str, *, start: bool = True) -> None:
@@ -258,6 +259,7 @@ class Fleet:
         if self._is_closed:
             raise EngineError("the fleet is closed")
         member.reason = reason
+        member.is_lost = True
         num_running = len(member.running)
         words = f"; its {num_running} requests go to others" if num_running else ""
         fault = f"{member.worker.name} {reason}{words}"

@@ -44,6 +44,7 @@ class Member:
     worker: Worker
     state: State = State.OUT
     reason: str = "has not been started"
+    is_lost: bool = False
     running: dict[str, Request] = field(default_factory=dict)
     heard: float = 0.0
     num_starts: int = 0
