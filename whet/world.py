@@ -5,7 +5,9 @@ One process is a world of one, where nothing is exchanged and torch.distributed 
 `whet/cluster/ranks.py` has a world of several processes, as torchrun starts them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 from pydantic import Field
@@ -53,6 +55,11 @@ class World:
         """Let the first rank act; all get its result, or raise its error."""
         return act()
 
+    def for_thread(self) -> "World":
+        """Return a world of the same ranks for a second thread, whose exchanges are its own; ranks
+        call it together."""
+        return self
+
     def configure(self, cluster: ClusterConfig) -> None:
         """Arrange the ranks as a stage asks for."""
 
@@ -72,11 +79,23 @@ class World:
 
 
 _world = World()
+_thread_world: ContextVar[World | None] = ContextVar("_thread_world", default=None)
 
 
 def get_world() -> World:
-    """Return the world of this process; like the process, there is one."""
-    return _world
+    """Return the world of this process; like the process, there is one, but for threads that have
+    their own."""
+    return _thread_world.get() or _world
+
+
+@contextmanager
+def world_of_thread(world: World) -> Iterator[None]:
+    """Let a thread exchange through a world of its own, from `World.for_thread`."""
+    token = _thread_world.set(world)
+    try:
+        yield
+    finally:
+        _thread_world.reset(token)
 
 
 def set_world(world: World) -> None:

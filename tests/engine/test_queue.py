@@ -5,7 +5,7 @@ from itertools import count, islice
 import numpy as np
 
 from whet.engine.base import Request, SamplingParams
-from whet.engine.scheduler import longest_first
+from whet.engine.request_order import longest_first
 
 
 def request(name: str, limit: int, prompt: int) -> Request:

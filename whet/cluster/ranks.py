@@ -4,6 +4,7 @@ Nobody waits forever. A rank that does not answer within `cluster.timeout` ends 
 sentence that names it; torchrun notices one that dies.
 """
 
+import copy
 import os
 import pickle
 import re
@@ -76,6 +77,12 @@ class RankWorld(World):
         self.mesh = self._build_mesh()
         self.shard_group = self.mesh.get_group(self.mesh.ndim - 1)
         self.sequence_group = self._build_groups(self.sequence_size)
+
+    def for_thread(self) -> "RankWorld":
+        other = copy.copy(self)
+        other._objects = dist.new_group(backend="gloo", timeout=timedelta(seconds=self.timeout))
+        other._store = PrefixStore("thread", self._store)
+        return other
 
     def _build_groups(self, count: int) -> dist.ProcessGroup | None:
         """Group consecutive ranks, `count` each; return this rank's group, None if it is alone."""

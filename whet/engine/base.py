@@ -1,9 +1,9 @@
 """The engine interface: requests in, completions out as they finish."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import Protocol, Self
 
 from pydantic import Field
 from torch import Tensor
@@ -56,6 +56,20 @@ class Request:
     seed: int
 
 
+class OpenRequests(ABC):
+    """Requests in the order in which they begin, of which more may come while others run.
+
+    `next` raises StopIteration where there is none at the moment; an engine asks again as long as
+    it runs others.
+    """
+
+    def __iter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    def __next__(self) -> Request: ...
+
+
 @dataclass(slots=True)
 class EngineStats:
     """Counters of one `generate` call; counters that an engine cannot measure stay at 0."""
@@ -80,6 +94,12 @@ class EngineStats:
     """Copies to the device."""
     copies_to_host: int = 0
     """Copies to the host, one per window; the host waits for nothing else."""
+    lost_workers: int = 0
+    """Workers of a fleet that died, fell silent or had other weights."""
+
+    def __add__(self, other: "EngineStats") -> "EngineStats":
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return EngineStats(*(left + right for left, right in pairs))
 
 
 class Engine(Protocol):
@@ -151,6 +171,17 @@ class EngineConfig(Config):
     """Most requests that run at once."""
     max_model_len: int | None = Field(default=None, ge=2)
     """Longest prompt and completion together; None takes the model's own limit."""
+
+    @property
+    def is_central(self) -> bool:
+        """Whether one engine serves all ranks, at the hand of the first."""
+        return False
+
+    @property
+    def can_overlap(self) -> bool:
+        """Whether it samples from weights of its own, on devices of its own, while a learner
+        trains: `lag` then hides the time of sampling."""
+        return False
 
     @abstractmethod
     def build(

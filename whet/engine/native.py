@@ -20,7 +20,14 @@ from pydantic import Field
 from torch import Tensor
 
 from whet.config import CONSTANT
-from whet.engine.base import Detokenize, EngineConfig, EngineStats, Request, check_prompt
+from whet.engine.base import (
+    Detokenize,
+    EngineConfig,
+    EngineStats,
+    OpenRequests,
+    Request,
+    check_prompt,
+)
 from whet.engine.cpu.compiled_cache import build_cpu_cache
 from whet.engine.input_batch import CpuInputBatch, HostTransfer, InputBatch
 from whet.engine.kv_cache import BuildCache, KVCache
@@ -36,7 +43,7 @@ from whet.engine.scheduler import (
 from whet.environment import keep_freed_memory
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
-from whet.types import Completion, FinishReason
+from whet.types import Completion, FinishReason, Tokens
 
 Result = tuple[str, Completion]
 
@@ -107,6 +114,7 @@ class NativeEngine:
         self._transfer = HostTransfer(device)
         self._core: EngineCore | None = None
         self._is_running = False
+        self._checked_prompt: Tokens | None = None
 
     @property
     def stats(self) -> EngineStats:
@@ -159,29 +167,27 @@ class NativeEngine:
                 prefill_tokens=self.prefill_tokens,
                 detokenize=self.detokenize,
             )
-        allocator = self._core.cache.allocator
-        yield from self._core.serve(self._check_requests(requests, allocator), self.version)
+        # Unlike a generator, `map` asks again after a StopIteration, as open requests need it.
+        checked = map(partial(self._check_request, self._core.cache.allocator), requests)
+        is_ordered = isinstance(requests, OpenRequests)
+        yield from self._core.serve(checked, self.version, is_ordered=is_ordered)
 
-    def _check_requests(
-        self, requests: Iterable[Request], allocator: CacheAllocator
-    ) -> Iterator[Request]:
-        prompt = None
-        for request in requests:
-            if request.prompt is not prompt:
-                check_prompt(request, self.max_model_len, self.model.cfg.vocab_size)
-                prompt = request.prompt
-            if request.sampling.stop and self.detokenize is None:
-                raise EngineError(
-                    f"request {request.id} has stop strings, but this engine was built without a "
-                    "tokenizer"
-                )
-            longest = min(len(request.prompt) + request.sampling.max_tokens, self.max_model_len)
-            if not allocator.can_hold(longest):
-                raise EngineError(
-                    f"request {request.id} may grow to {longest} tokens, more than the whole cache "
-                    "holds; lower sampling.max_tokens or raise engine.kv_cache_gb"
-                )
-            yield request
+    def _check_request(self, allocator: CacheAllocator, request: Request) -> Request:
+        if request.prompt is not self._checked_prompt:
+            check_prompt(request, self.max_model_len, self.model.cfg.vocab_size)
+            self._checked_prompt = request.prompt
+        if request.sampling.stop and self.detokenize is None:
+            raise EngineError(
+                f"request {request.id} has stop strings, but this engine was built without a "
+                "tokenizer"
+            )
+        longest = min(len(request.prompt) + request.sampling.max_tokens, self.max_model_len)
+        if not allocator.can_hold(longest):
+            raise EngineError(
+                f"request {request.id} may grow to {longest} tokens, more than the whole cache "
+                "holds; lower sampling.max_tokens or raise engine.kv_cache_gb"
+            )
+        return request
 
 
 class EngineCore:
@@ -224,9 +230,11 @@ class EngineCore:
         self.version = 0
         self._ended_rows: list[int] = []
 
-    def serve(self, requests: Iterable[Request], version: int) -> Iterator[list[Result]]:
+    def serve(
+        self, requests: Iterable[Request], version: int, *, is_ordered: bool = False
+    ) -> Iterator[list[Result]]:
         """Serve every request; completions that end in the same window are yielded together."""
-        self.scheduler.start(requests)
+        self.scheduler.start(requests, is_ordered=is_ordered)
         self.batch.clear()
         self.cache.refresh_weights()
         self.version = version

@@ -11,17 +11,16 @@ Shapes: S sequences, or chunks of them in a prefill; C positions, T tokens of a 
 rows in use, W tokens of a window, Q a selection: rows that grow or move, chunks that end a context.
 """
 
-import heapq
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet.engine.base import Request
+from whet.engine.request_order import longest_first
 from whet.types import Floats, Tokens
 
 Indices = NDArray[np.int64]
@@ -169,15 +168,19 @@ class Scheduler:
         self._source: Iterator[Request] = iter(())
         self._cached_prompt: bytes | None = None
 
-    def start(self, requests: Iterable[Request]) -> None:
-        """Drop all earlier state, the cached prompt too, since weights may have changed."""
+    def start(self, requests: Iterable[Request], *, is_ordered: bool = False) -> None:
+        """Drop all earlier state, the cached prompt too, since weights may have changed.
+
+        Requests that are not in the order in which they begin get one here.
+        """
         self.allocator.clear()
         self.sequences.clear()
         self._waiting.clear()
         self.num_rows = 0
         self.num_preempted = 0
         self._cached_prompt = None
-        self._source = longest_first(requests, ahead=LOOK_AHEAD * self.slots)
+        ahead = LOOK_AHEAD * self.slots
+        self._source = iter(requests) if is_ordered else longest_first(requests, ahead=ahead)
 
     @property
     def running_B(self) -> Indices:
@@ -317,32 +320,6 @@ class Scheduler:
         self._cached_prompt = None
         self.allocator.free(np.array([self.spare]))
         return had_prompt
-
-
-def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Request]:
-    """Order requests by length limit, `ahead` of them at a time; equal limits keep their order.
-
-    Requests of one prompt that come one after the other stay together, since they share it.
-    """
-    heap: list[tuple[int, int, list[Request]]] = []
-    waiting = 0
-    for number, group in enumerate(_groups(requests, most=ahead)):
-        longest = max(request.sampling.max_tokens for request in group)
-        heapq.heappush(heap, (-longest, number, group))
-        waiting += len(group)
-        while waiting >= ahead:
-            first = heapq.heappop(heap)[2]
-            waiting -= len(first)
-            yield from first
-    while heap:
-        yield from heapq.heappop(heap)[2]
-
-
-def _groups(requests: Iterable[Request], *, most: int) -> Iterator[list[Request]]:
-    """Group consecutive requests of one prompt, at most `most`: the stream may be endless."""
-    for _, same in groupby(requests, key=lambda request: request.prompt.tobytes()):
-        while group := list(islice(same, most)):
-            yield group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -175,6 +175,15 @@ class CheckpointManager:
         with on_stop(stop):
             yield
 
+    @contextmanager
+    def close_engines(self) -> Iterator[None]:
+        """End the engines with the run: those elsewhere would go on."""
+        try:
+            yield
+        finally:
+            for policy in (self.policy, *(policy for policy, _ in self.others.values())):
+                policy.engine.close()
+
     def validate_first(self, step: int, tracker: Tracker) -> None:
         """Validate before the first step, to show where training starts from.
 

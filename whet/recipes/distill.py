@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import distill_objective
@@ -22,6 +22,7 @@ from whet.recipes.training import (
 )
 from whet.rng import derive
 from whet.rollout.collect import collect
+from whet.serving.client import check_url
 from whet.store.run import RunStore
 from whet.track.metrics import measure_rollouts
 from whet.train.learner import set_loss_weights
@@ -51,6 +52,21 @@ class DistillConfig(OnPolicyConfig):
     """Responses to each problem."""
     teacher: ModelSource
     """A model with the same tokenizer, which is not trained."""
+    teacher_url: str | None = None
+    """A vLLM server of the teacher, such as `http://localhost:8000`, which then computes its
+    log-probabilities; of `teacher` only the tokenizer is read. None loads it here."""
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> "DistillConfig":
+        if self.teacher_url is not None:
+            check_url(self.teacher_url)
+            if self.sampling.temperature != 1:
+                raise ValueError(
+                    "teacher_url gives log-probabilities at temperature 1: set "
+                    f"sampling.temperature = {self.sampling.temperature:g} to 1, or load the "
+                    "teacher here"
+                )
+        return self
 
     def run_in(self, run: RunStore) -> None:
         distill(self, run)
@@ -74,7 +90,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     """Move a policy towards its teacher on the policy's own responses: sample, score, update."""
     session = open_session(cfg, run)
     policy, clock = session.policy, session.clock
-    teacher = open_teacher(cfg.teacher, policy, cfg.train)
+    teacher = open_teacher(cfg.teacher, policy, cfg.train, url=cfg.teacher_url)
     learner = policy.make_learner(cfg.train, steps=cfg.steps)
     problems = session.filter_trainable(load_training(cfg, session.task))
     objective = distill_objective()

@@ -1,5 +1,6 @@
 """Measure a model on a split: sampled and greedy, with intervals, every response stored."""
 
+from contextlib import closing
 from dataclasses import replace
 from typing import Literal
 
@@ -66,7 +67,7 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     problems = leave_out_long(problems, chat_engine, run)
     greedy = cfg.sampling.model_copy(update={"temperature": 0.0})
     summaries = {}
-    with Grader(task, cfg.grading) as grader:
+    with closing(policy.engine), Grader(task, cfg.grading) as grader:
         for number, sampling, samples in (
             (SAMPLED, cfg.sampling, cfg.samples),
             (GREEDY, greedy, 1),

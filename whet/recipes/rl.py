@@ -31,10 +31,11 @@ from whet.rollout.collect import (
     collect_groups,
     join_groups,
 )
+from whet.rollout.overlap import OverlappedQueue
 from whet.store.run import RunStore
 from whet.tasks.base import Task, explain_user_errors
 from whet.tasks.task_config import build_task
-from whet.track.metrics import measure_rollouts
+from whet.track.metrics import Clock, measure_rollouts
 from whet.train.critic import CriticConfig
 from whet.train.rl_step import RLTrainer
 from whet.types import Group, Problem
@@ -168,9 +169,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         steps=cfg.steps,
         critic=cfg.critic,
     )
-    queue = RolloutQueue(
-        lambda step: sample_step(cfg, session, problem_sampler, step), steps=cfg.steps, lag=cfg.lag
-    )
+    queue = build_queue(cfg, session, problem_sampler)
     guard = CollapseGuard(cfg.guard, run, trainer.learner, cfg.validation, then=queue.drop)
     empty_limit = EmptyStepLimit()
     manager = session.build_manager(
@@ -188,7 +187,6 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         for step in loop:
             policy.publish(step)
             groups = queue.take(step)
-            problem_sampler.observe(groups)
             result = trainer.step(
                 groups,
                 dynamic_sampling=cfg.dynamic_sampling,
@@ -197,12 +195,28 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
                 clock=session.clock,
             )
             run.write_rollouts("train", step + 1, groups)
-            loop.log(
-                step,
-                step_metrics(cfg, groups, step) | result.metrics | problem_sampler.metrics(step),
-            )
+            queue.join()
+            problem_sampler.observe(groups)
+            metrics = step_metrics(cfg, groups, step) | result.metrics | queue.metrics()
+            loop.log(step, metrics | problem_sampler.metrics(step))
             empty_limit.check(result.is_empty)
     finish(run, manager)
+
+
+def build_queue(cfg: RLConfig, session: Session, problem_sampler: ProblemSampler) -> RolloutQueue:
+    """Build the queue of batches; with a lag, an engine with weights of its own fills it while the
+    learner trains."""
+    sampling = session
+    if cfg.lag > 0 and cfg.engine.can_overlap:
+        sampling = replace(session, clock=Clock())
+
+    def sample(step: int) -> list[Group]:
+        return sample_step(cfg, sampling, problem_sampler, step)
+
+    if sampling is session:
+        return RolloutQueue(sample, steps=cfg.steps, lag=cfg.lag)
+    clocks = {"clock": session.clock, "background": sampling.clock}
+    return OverlappedQueue(sample, steps=cfg.steps, lag=cfg.lag, **clocks)
 
 
 def build_problem_sampler(cfg: RLConfig, problems: Sequence[Problem]) -> ProblemSampler:

@@ -117,7 +117,8 @@ def open_model_teacher(
     kept = leave_out_long(problems, chat_engine, run)
 
     def ask(questions: Iterator[Question], store: Store) -> Iterator[tuple[Question, StoredAnswer]]:
-        return sample_answers(chat_engine, cfg.sampling, questions, store)
+        with closing(chat_engine.engine):
+            yield from sample_answers(chat_engine, cfg.sampling, questions, store)
 
     return ask, kept
 

@@ -122,6 +122,7 @@ def open_loop(
         if get_console()
         else nullcontext() as advance,
         manager.stop_on_signal(),
+        manager.close_engines(),
     ):
         manager.validate_first(start, tracker)
         yield TrainingLoop(
@@ -220,10 +221,11 @@ def leave_out_long(
 def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int = 0) -> AlgoConfig:
     """Compare the log-probabilities of engine and learner on the user's own GPU, bit for bit.
 
-    Returns the settings to train with. On a CPU, where the two never agree, nothing is compared.
-    The engine sleeps afterwards, since the run has yet to allocate most of the GPU's memory.
+    Returns the settings to train with. Nothing is compared on a CPU, where the two never agree, nor
+    with a fleet, which has a canary. The engine sleeps afterwards, since the run has yet to
+    allocate most of the GPU's memory.
     """
-    if policy.model.device.type != "cuda":
+    if policy.model.device.type != "cuda" or policy.chat_engine.is_central:
         return algo
     everywhere = get_world().all_gather(check_exact(policy), "the test of exactness")
     policy.engine.sleep()

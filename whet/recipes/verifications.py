@@ -5,6 +5,7 @@ the verifier later learns from outcomes alone; or steps are labelled by the task
 for the knowledge of a pretrained verifier.
 """
 
+from contextlib import closing
 from dataclasses import replace
 from typing import Literal
 
@@ -68,7 +69,7 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     )
     policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name, prompt=cfg.prompt)
     chat_engine = policy.chat_engine
-    with Grader(task, cfg.grading) as grader:
+    with closing(policy.engine), Grader(task, cfg.grading) as grader:
         solved = collect(
             chat_engine,
             grader,

@@ -1,7 +1,8 @@
 """Rollouts: problems in, scored groups out, in the order of the problems; and what a training step
 gathers of them: which problems get more responses or are replaced, and batches sampled ahead.
 
-Engine and learner share their weights and take turns, so a lag is a queue.
+Where engine and learner share their weights they take turns, so a lag is a queue; `OverlappedQueue`
+in `whet/rollout/overlap.py` is for engines with weights of their own.
 """
 
 from collections import deque
@@ -44,6 +45,8 @@ class ChatEngine:
     engine: Engine
     chat: ChatFormat
     name: str
+    is_central: bool = False
+    """Whether the first rank's engine samples for all ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +101,7 @@ def collect_groups(
     """
     clock = clock or Clock()
     world = get_world()
-    sampler = _Sampler(chat_engine, _own_requests(requests, world))
+    sampler = _Sampler(chat_engine, _own_requests(requests, world, chat_engine.is_central))
     rollout_by_id: dict[str, Rollout] = {}
     tag = f"answers to {len(requests)} problems (checksum {_checksum(requests):08x}), seed {seed}"
     with clock.measure("sample"):
@@ -118,9 +121,13 @@ def collect_groups(
         ]
 
 
-def _own_requests(requests: Sequence[GroupRequest], world: World) -> list[GroupRequest]:
+def _own_requests(
+    requests: Sequence[GroupRequest], world: World, is_central: bool
+) -> list[GroupRequest]:
     """Return this rank's requests: ranks have equally many samples, and a group that lies on a
     border is cut. Others stay whole, since an engine computes their prompt once."""
+    if is_central:
+        return list(requests) if world.is_rank_zero else []
     total = sum(len(request.sample_ids) for request in requests)
     start, stop = (total * rank // world.size for rank in (world.rank, world.rank + 1))
     own = []
@@ -309,6 +316,13 @@ class RolloutQueue:
         while len(self._waiting) <= self.lag and step + len(self._waiting) < self.steps:
             self._waiting.append(self.sample(step + len(self._waiting)))
         return self._waiting.popleft()
+
+    def join(self) -> None:
+        """Wait until nobody samples, so that weights may change; here sampling is over anyway."""
+
+    def metrics(self) -> dict[str, float]:
+        """Measure what was sampled in the background since the last call."""
+        return {}
 
     def drop(self) -> None:
         """Empty the queue, once the weights that sampled it have been replaced."""

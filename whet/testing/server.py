@@ -1,7 +1,7 @@
 """An OpenAI-style server on the loopback, on a thread of its own, whose answers a test decides.
 
 It can answer late, stall in the middle, drip, close connections and send anything at all. A GET,
-which only looks whether a server is there, has an empty answer and is not counted.
+which only looks whether a server is there, has a fixed answer and is not counted.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ class Asked:
     """A request: its number from 1, address, JSON body and Authorization header."""
 
     number: int
+    method: str
     target: str
     body: dict[str, Json]
     key: str | None
@@ -68,8 +69,9 @@ Decide = Callable[[Asked], Answer | Awaitable[Answer]]
 class FakeServer:
     """The server: where it listens, and what it was asked."""
 
-    def __init__(self, answer: Decide) -> None:
+    def __init__(self, answer: Decide, gets: Mapping[str, bytes]) -> None:
         self._answer = answer
+        self._gets = gets
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -124,8 +126,8 @@ class FakeServer:
         self._tasks.discard(asyncio.current_task())
 
     async def _decide(self, asked: Asked) -> Answer:
-        if not asked.body:
-            return Answer(body=b"{}")
+        if asked.method == "GET":
+            return Answer(body=self._gets.get(asked.target, b"{}"))
         answer = self._answer(asked)
         return answer if isinstance(answer, Answer) else await answer
 
@@ -149,11 +151,12 @@ class FakeServer:
         headers = {bytes(name): bytes(value).decode() for name, value in request.headers}
         asked = Asked(
             number=len(self.asked) + 1,
+            method=bytes(request.method).decode(),
             target=bytes(request.target).decode(),
             body=json.loads(content) if content else {},
             key=headers.get(b"authorization"),
         )
-        if asked.body:
+        if asked.method != "GET":
             self.asked.append(asked)
         return asked
 
@@ -177,9 +180,9 @@ class FakeServer:
 
 
 @contextmanager
-def serve(answer: Decide) -> Iterator[FakeServer]:
-    """Serve answers to requests until the block ends."""
-    server = FakeServer(answer)
+def serve(answer: Decide, gets: Mapping[str, bytes] | None = None) -> Iterator[FakeServer]:
+    """Serve answers to requests until the block ends; `gets` has those to GETs by address."""
+    server = FakeServer(answer, gets or {})
     try:
         yield server
     finally:

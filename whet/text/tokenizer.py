@@ -89,6 +89,12 @@ class Tokenizer:
         ids = {f"{key}_id": self.id(self.named[key]) for key in WRITTEN if key in self.named}
         self.generation: dict[str, Json] = {**ids, **generation}
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle all but the lock, for engines in other processes."""
+        settings = dict(self.settings)
+        args = self._core, settings, self.chat_template, self.eos_tokens, self.generation
+        return Tokenizer, args
+
     @staticmethod
     def load(folder: Path) -> "Tokenizer":
         """Read a model folder; only `tokenizer.json` must be there."""

@@ -17,7 +17,7 @@ from whet.engine.base import Engine, EngineConfig
 from whet.errors import ConfigError
 from whet.models.load import check_finite
 from whet.models.lora import copy_trainable, load_trained, save_trained
-from whet.models.source import ModelSource, open_model, torch_dtype
+from whet.models.source import ModelSource, open_model, read_tokenizer, torch_dtype
 from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
 from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
@@ -26,9 +26,13 @@ from whet.train.learner import Learner, LocalLearner, LogprobModel, ValueModel, 
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.offload import OffloadedWeights
 from whet.train.optim import TrainConfig
+from whet.train.served_model import ServedModel
 from whet.types import Floats
 from whet.user_code import load_from_file
 from whet.world import get_world
+
+SERVED_SECONDS = 600.0
+"""How long a teacher behind a server may take for an answer."""
 
 
 class LearnerFactory(Protocol):
@@ -190,6 +194,7 @@ class Policy(Trainable):
         prompt: PromptConfig = NO_PROMPT,
         learners: LearnerFactory = LOCAL,
         memory: DeviceMemory | None = None,
+        is_central: bool = False,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -199,7 +204,9 @@ class Policy(Trainable):
         self.memory = memory or device_memory(model.device)
         if self.memory is not None:
             self.memory.add(engine)
-        self.chat_engine = ChatEngine(engine=engine, chat=self.chat, name=name)
+        self.chat_engine = ChatEngine(
+            engine=engine, chat=self.chat, name=name, is_central=is_central
+        )
         self.learner = None
 
     def publish(self, version: int) -> None:
@@ -251,6 +258,7 @@ def build_policy(
         prompt=prompt,
         learners=learners,
         memory=memory,
+        is_central=engine.is_central,
     )
     policy.publish(0)
     return policy
@@ -298,26 +306,36 @@ def add_ref_logprobs(examples: Sequence[Example], reference: LogprobModel) -> li
     return with_field(examples, "ref_logprob", reference.compute_logprobs(examples))
 
 
-def open_teacher(source: ModelSource, policy: Policy, cfg: TrainConfig) -> LogprobModel:
-    """Load a teacher, and check that it can read everything the policy writes."""
+def open_teacher(
+    source: ModelSource, policy: Policy, cfg: TrainConfig, *, url: str | None = None
+) -> LogprobModel:
+    """Load a teacher, or take the one that a server has, and check that it can read everything the
+    policy writes."""
+    if url is not None:
+        shape, tokenizer = read_tokenizer(source)
+        _check_teacher(source, tokenizer, shape.max_positions, policy)
+        return ServedModel(url, wait=SERVED_SECONDS)
     teacher, tokenizer = open_model(
         source, dtype=torch_dtype(cfg.dtype), device=policy.model.device, texts=[], seed=0
     )
+    _check_teacher(source, tokenizer, teacher.cfg.max_positions, policy)
+    teacher.requires_grad_(False)
+    offloaded = [*teacher.parameters()] if cfg.offload_reference else ()
+    return policy.learners.make_frozen_model(teacher, cfg, offloaded=offloaded)
+
+
+def _check_teacher(source: ModelSource, tokenizer: Tokenizer, longest: int, policy: Policy) -> None:
     if tokenizer.vocabulary != policy.tokenizer.vocabulary:
         raise ConfigError(
             f"teacher.path = {source.path!r} has another tokenizer than the model, so that it "
             "cannot read its tokens; take a teacher of the same family"
         )
-    longest = teacher.cfg.max_positions
     if longest < policy.engine.max_model_len:
         raise ConfigError(
             f"teacher.path = {source.path!r} reads {longest} tokens, fewer than the "
             f"{policy.engine.max_model_len} of the policy; set engine.max_model_len to {longest} "
             "at most"
         )
-    teacher.requires_grad_(False)
-    offloaded = [*teacher.parameters()] if cfg.offload_reference else ()
-    return policy.learners.make_frozen_model(teacher, cfg, offloaded=offloaded)
 
 
 def add_pair_ref_logprobs(

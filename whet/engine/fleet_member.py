@@ -1,0 +1,122 @@
+"""A worker as its fleet knows it: whether it serves, what it runs, and how it is made ready."""
+
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+from whet.engine.base import EngineStats, Request
+from whet.engine.weight_files import Weights
+from whet.engine.worker import Answer, Refusal, Worker, WorkerError
+from whet.track.progress import say
+from whet.types import Completion
+
+CANARY = 0
+"""The number of the call that a canary belongs to."""
+
+
+class State(Enum):
+    """Whether a worker takes requests, is being made ready, or has been left out."""
+
+    READY = "ready"
+    PREPARING = "preparing"
+    OUT = "out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A worker has started where it had to, and has weights that the canary has checked."""
+
+    version: int
+    canary_gap: float
+
+
+Event: TypeAlias = tuple["Member", int, Answer | Refusal | WorkerError | Prepared]
+"""A report of a member, and in which of its lives."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A worker of a fleet, and what the fleet knows of it."""
+
+    worker: Worker
+    state: State = State.OUT
+    reason: str = "has not been started"
+    is_lost: bool = False
+    running: dict[str, Request] = field(default_factory=dict)
+    heard: float = 0.0
+    num_starts: int = 0
+    """Starts since its last answer."""
+    life: int = 0
+    """Reports of an earlier life no longer count."""
+    stats: EngineStats = field(default_factory=EngineStats)
+    canaries: SimpleQueue[Completion | WorkerError] = field(default_factory=SimpleQueue)
+
+    @property
+    def num_free(self) -> int:
+        """Slots that are free, and a few requests that wait at the worker for the next ones."""
+        slots = self.worker.num_slots
+        free = slots + max(1, slots // 8) - len(self.running)
+        return free if self.state is State.READY else 0
+
+    def prepare(
+        self, weights: Weights, events: SimpleQueue[Event], wait: float, life: int, start: bool
+    ) -> None:
+        """Start the worker where needed, push weights and check them; report how it went."""
+        put = partial(self._put, events, life)
+        try:
+            if start:
+                time.sleep(min(wait / 10, max(0, self.num_starts - 1)))
+                self.worker.start(put)
+            self.worker.load(weights)
+            gap = self._ask_canary(weights, wait)
+            if gap > weights.canary.tolerance:
+                say(f"{self.worker.name} {_describe(gap, weights)}; they are pushed again")
+                self.worker.load(weights)
+                gap = self._ask_canary(weights, wait)
+            if gap > weights.canary.tolerance:
+                raise WorkerError(f"{_describe(gap, weights)}, also after a second push")
+            put(Prepared(version=weights.version, canary_gap=gap))
+        except WorkerError as error:
+            put(error)
+
+    def _ask_canary(self, weights: Weights, wait: float) -> float:
+        while not self.canaries.empty():
+            self.canaries.get()
+        self.worker.submit(CANARY, [weights.canary.request])
+        try:
+            answer = self.canaries.get(timeout=wait)
+        except Empty:
+            raise WorkerError(f"has not answered for {wait:g} s") from None
+        if isinstance(answer, WorkerError):
+            raise answer
+        if answer.policy_version != weights.version:
+            raise WorkerError(
+                f"answered with weights of version {answer.policy_version}, not {weights.version}"
+            )
+        return weights.canary.gap(answer)
+
+    def _put(
+        self,
+        events: SimpleQueue[Event],
+        life: int,
+        report: Answer | Refusal | WorkerError | Prepared,
+    ) -> None:
+        """Pass a report on; a canary's goes to who waits for it, and a death to both."""
+        if isinstance(report, Answer) and report.call == CANARY:
+            self.canaries.put(report.completion)
+            return
+        if isinstance(report, Refusal) and report.call == CANARY:
+            report = WorkerError(report.reason)
+        if isinstance(report, WorkerError):
+            self.canaries.put(report)
+        events.put((self, life, report))
+
+
+def _describe(gap: float, weights: Weights) -> str:
+    return (
+        f"has other weights than version {weights.version}: on a fixed prompt its "
+        f"log-probabilities are {gap:.1e} off, more than {weights.canary.tolerance:g}"
+    )

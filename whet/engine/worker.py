@@ -1,0 +1,234 @@
+"""Workers of a fleet: engines with weights of their own, in other processes or on other machines.
+
+A worker does as it is told by plain calls, and reports completions and faults from threads of its
+own. `WorkerHost` is the other end where the worker is a native engine: it serves an engine by
+messages, whatever carries them.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from whet.engine.base import Detokenize, Engine, EngineConfig, EngineStats, OpenRequests, Request
+from whet.engine.weight_files import Weights
+from whet.errors import WhetError
+from whet.models.config import ModelConfig
+from whet.models.transformer import Transformer, rope_table
+from whet.types import Completion
+
+
+class WorkerError(Exception):
+    """A worker that died, fell silent or cannot do its work; the reason completes its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """A completion, and what the worker has counted since the call began."""
+
+    call: int
+    id: str
+    completion: Completion
+    stats: EngineStats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A request that no worker could serve, with the reason."""
+
+    call: int
+    reason: str
+
+
+Report = Callable[[Answer | Refusal | WorkerError], None]
+
+
+class Worker(Protocol):
+    """One engine of a fleet. Calls that fail raise a WorkerError; `start` begins anew."""
+
+    @property
+    def name(self) -> str:
+        """What sentences call it."""
+        ...
+
+    @property
+    def num_slots(self) -> int:
+        """Most requests that it runs at once."""
+        ...
+
+    def start(self, report: Report) -> None:
+        """Start, or end what there is and start again; return once weights can be loaded."""
+        ...
+
+    def load(self, weights: Weights) -> None:
+        """Take weights, in place; return once later completions are of their version."""
+        ...
+
+    def submit(self, call: int, requests: Sequence[Request]) -> None:
+        """Begin requests; their completions are reported under the number of the call."""
+        ...
+
+    def cancel(self) -> None:
+        """Drop what runs."""
+        ...
+
+    def sleep(self) -> None:
+        """Free memory until weights or requests come."""
+        ...
+
+    def close(self) -> None:
+        """End it; `start` may follow."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Take weights: a safetensors file, or its bytes where files are not shared."""
+
+    version: int
+    weights: Path | bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Submit:
+    call: int
+    requests: Sequence[Request]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Drop all requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Free the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    version: int
+
+
+Order = Load | Submit | Cancel | Sleep
+Result = Answer | Refusal | Loaded | WorkerError
+
+
+class Inbox(Protocol):
+    """Orders as they arrive; None where the sender is gone, or, with `wait=False`, nothing is
+    there."""
+
+    def get(self, *, wait: bool) -> Order | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EngineSpec:
+    """All that a worker needs to build its engine; weights follow."""
+
+    model: ModelConfig
+    dtype: torch.dtype
+    device: str
+    num_threads: int
+    engine: EngineConfig
+    stop_tokens: frozenset[int]
+    detokenize: Detokenize | None
+
+    def build(self) -> Engine:
+        torch.set_num_threads(self.num_threads)
+        model = Transformer(self.model, dtype=self.dtype, device="meta")
+        model = model.to_empty(device=self.device).requires_grad_(False)
+        with torch.device(self.device):
+            model.rope_CD = rope_table(self.model)
+        return self.engine.build(model, stop_tokens=self.stop_tokens, detokenize=self.detokenize)
+
+
+class WorkerHost:
+    """Serves an engine: takes orders from an inbox and sends results, in one thread."""
+
+    def __init__(self, engine: Engine, inbox: Inbox, send: Callable[[Result], None]) -> None:
+        self.engine = engine
+        self.inbox = inbox
+        self.send = send
+        self._counted = EngineStats()
+        self._call = -1
+
+    def run(self) -> None:
+        """Follow orders until the sender is gone."""
+        following: deque[Order] = deque()
+        while (
+            order := following.popleft() if following else self.inbox.get(wait=True)
+        ) is not None:
+            try:
+                following.extend(self._follow(order))
+            except (WhetError, OSError, SafetensorError) as error:
+                self.send(WorkerError(f"cannot follow an order: {error}"))
+
+    def _follow(self, order: Order) -> Sequence[Order]:
+        """Follow an order; return those that came meanwhile and are still to do."""
+        match order:
+            case Load():
+                self.engine.load_weights(_read(order.weights), order.version)
+                self.send(Loaded(version=order.version))
+            case Submit():
+                return self._generate(order)
+            case Sleep():
+                self.engine.sleep()
+            case Cancel():
+                pass
+        return ()
+
+    def _generate(self, order: Submit) -> Sequence[Order]:
+        arriving = _ArrivingRequests(order, self.inbox)
+        # A call whose requests come late is several of the engine.
+        before = self._counted if order.call == self._call else EngineStats()
+        self._call = order.call
+        try:
+            for id, completion in self.engine.generate(arriving):
+                self._counted = before + self.engine.stats
+                if arriving.is_cancelled:
+                    break
+                self.send(
+                    Answer(call=order.call, id=id, completion=completion, stats=self._counted)
+                )
+        except WhetError as error:
+            self.send(Refusal(call=order.call, reason=str(error)))
+        return arriving.others
+
+
+class _ArrivingRequests(OpenRequests):
+    """The requests of a call as they arrive; any other order waits until the engine is done."""
+
+    def __init__(self, order: Submit, inbox: Inbox) -> None:
+        self.call = order.call
+        self.inbox = inbox
+        self.waiting = deque(order.requests)
+        self.others: list[Order] = []
+
+    @property
+    def is_cancelled(self) -> bool:
+        self._look()
+        return bool(self.others)
+
+    def __next__(self) -> Request:
+        if self.is_cancelled or not self.waiting:
+            raise StopIteration
+        return self.waiting.popleft()
+
+    def _look(self) -> None:
+        while not self.others and (order := self.inbox.get(wait=False)) is not None:
+            if isinstance(order, Submit) and order.call == self.call:
+                self.waiting.extend(order.requests)
+            else:
+                self.others.append(order)
+
+
+def _read(weights: Path | bytes) -> Iterable[tuple[str, Tensor]]:
+    if isinstance(weights, bytes):
+        return safetensors.torch.load(weights).items()
+    return safetensors.torch.load_file(weights).items()
