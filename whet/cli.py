@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from whet import cli_check, cli_cluster, cli_data, cli_model
+from whet import cli_check, cli_cluster, cli_data, cli_model, cli_view
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
@@ -46,6 +46,7 @@ app.add_typer(cli_data.data, name="data")
 app.add_typer(cli_model.model, name="model")
 cli_cluster.add_to(app)
 cli_check.add_to(app)
+cli_view.add_to(app)
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
