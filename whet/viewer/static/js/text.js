@@ -29,6 +29,11 @@ export function rendered(text) {
   return box;
 }
 
+// A text on one line, with its formulas.
+export function line(text) {
+  return h("span", {}, inline(text.replace(/\s+/g, " "), { formulas: 0 }));
+}
+
 function blocks(text, state) {
   const out = h("div", {});
   const nodes = split(text, FENCE, (match) => h("pre", { class: "code" }, match[1]), (part) => paragraphs(part, state));

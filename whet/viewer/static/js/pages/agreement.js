@@ -7,7 +7,7 @@ export async function render(main, context) {
   async function draw() {
     const { data } = await context.ask("agreement", { run: params.run, part: params.part });
     put(main, page(data, context));
-    if (data.indexing) setTimeout(() => { if (!context.signal.aborted) draw(); }, 400);
+    if (data.indexing) setTimeout(() => { if (!context.signal.aborted) draw().catch(() => {}); }, 400);
   }
   await draw();
 }

@@ -1,15 +1,17 @@
-import { address, empty, h, link, number, percent, put, table } from "../dom.js";
+import { address, empty, h, number, percent, put, table } from "../dom.js";
+import { line, loadMath } from "../text.js";
 import { progress } from "./rollouts.js";
 
 export async function render(main, context) {
   const { params } = context;
   if (!params.run) return put(main, empty("No rollouts yet", "The map is drawn of graded rollouts."));
+  await loadMath();
   const body = h("div", {});
   put(main, h("div", { class: "head" }, h("h1", {}, "Difficulty")), h("p", { class: "quiet" }, "Share of correct rollouts by level, from 1, the easiest, to 5, over the steps of training. Darker is more."), body);
   async function draw(isPoll) {
     const { data, isNew } = await context.ask("difficulty", { run: params.run, set: params.set });
     if (isPoll && !isNew) return;
-    if (data.indexing) { put(body, progress(data.indexing)); setTimeout(() => { if (!context.signal.aborted) draw(); }, 400); return; }
+    if (data.indexing) { put(body, progress(data.indexing)); setTimeout(() => { if (!context.signal.aborted) draw().catch(() => {}); }, 400); return; }
     put(body, data.levels.length ? [map(data, params), histogram(data), problems(data, params)] : empty("Nothing graded yet", "No rollout of this run has a verdict."));
   }
   await draw();
@@ -43,8 +45,6 @@ function histogram(data) {
 
 function problems(data, params) {
   return h("section", {}, h("h2", {}, "Hardest problems"), table(["Problem", { text: "Level", class: "num" }, { text: "Rollouts", class: "num" }, { text: "Correct", class: "num" }, { text: "First half", class: "num" }, { text: "Second half", class: "num" }],
-    data.problems.slice(0, 100).map((row) => h("tr", {}, h("td", { class: "break" }, h("a", { href: address("problem", { run: params.run, problem: row.problem }), "data-item": row.problem }, row.question || row.problem)),
+    data.problems.slice(0, 100).map((row) => h("tr", {}, h("td", { class: "break" }, h("a", { href: address("problem", { run: params.run, problem: row.problem }), "data-item": row.problem }, row.question ? line(row.question) : row.problem)),
       h("td", { class: "num" }, row.level === null ? "–" : number(row.level, 2)), h("td", { class: "num" }, number(row.count)), h("td", { class: "num" }, percent(row.correct)), h("td", { class: "num" }, percent(row.early)), h("td", { class: "num" }, percent(row.late)))), { label: "Hardest problems" }));
 }
-
-export { link };

@@ -1,4 +1,4 @@
-import { address, empty, estimate, field, h, isEstimate, number, put, select, table } from "../dom.js";
+import { empty, estimate, field, h, isEstimate, number, put, select, table } from "../dom.js";
 
 const DEEPEST = 4;
 
@@ -65,5 +65,3 @@ function interval(value) {
   if (!isShare) return `${number(value.mean)} [${number(value.low)}, ${number(value.high)}]`;
   return h("span", { class: "interval" }, estimate(value), h("span", { class: "range-line", "aria-hidden": "true" }, h("span", { class: "range-fill", vars: { left: `${100 * value.low}%`, width: `${100 * (value.high - value.low)}%` } }), h("span", { class: "range-dot", vars: { left: `${100 * value.mean}%` } })));
 }
-
-export { address };

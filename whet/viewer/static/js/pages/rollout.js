@@ -1,4 +1,4 @@
-import { address, empty, field, h, link, number, put, select, verdict } from "../dom.js";
+import { address, field, h, link, number, put, select, verdict } from "../dom.js";
 import { loadMath, raw, rendered } from "../text.js";
 import { facts_list } from "./run.js";
 
@@ -24,7 +24,7 @@ export async function render(main, context) {
   const step = (place) => place && link("rollout", { ...params, file: place.file, row: place.row }, place === data.neighbours.before ? "← group before" : "group after →");
   put(main, h("div", { class: "head" }, h("h1", {}, "Rollout"), field("Text", view), field("Colour tokens by", picker),
     h("div", { class: "actions" }, step(data.neighbours.before), step(data.neighbours.after),
-      link("rollouts", { run: params.run, group: data.group, step: data.step }, "This group"), link("problem", { run: params.run, problem: data.problem_id ?? problemId(data) }, "This problem over training"))),
+      link("rollouts", { run: params.run, group: data.group, step: data.step }, "This group"), link("problem", { run: params.run, problem: problemId(data) }, "This problem over training"))),
     reasons(data), body);
   draw();
   const places = [["[", data.neighbours.before], ["]", data.neighbours.after]];
@@ -51,15 +51,15 @@ function reasons(data) {
 
 function page(data, params) {
   const prompt = data.prompt ?? [{ role: "input", content: data.question ?? "" }];
-  const others = data.siblings;
   return [
     h("div", { class: "columns" },
-      h("section", { class: "span2" }, h("h2", {}, "Question"), prompt.map((message) => [h("p", { class: "quiet small" }, message.role), params.view === "raw" ? raw(message.content) : rendered(message.content)]),
-        data.prompt_text && h("details", { class: "small" }, h("summary", {}, `What the model was given, ${number(data.num_prompt_tokens)} tokens`), raw(data.prompt_text))),
+      h("div", { class: "span2" },
+        h("section", {}, h("h2", {}, "Question"), prompt.map((message) => [prompt.length > 1 && h("p", { class: "quiet small" }, message.role), params.view === "raw" ? raw(message.content) : rendered(message.content)]),
+          data.prompt_text && h("details", { class: "small quiet" }, h("summary", {}, `What the model was given, ${number(data.num_prompt_tokens)} tokens`), raw(data.prompt_text))),
+        h("section", {}, h("h2", {}, "Response"), response(data, params, true))),
       h("section", {}, h("h2", {}, "Score"), score(data))),
-    h("section", {}, h("h2", {}, others.length ? `Responses of the group, ${others.length + 1}` : "Response"),
-      h("div", { class: "siblings", tabindex: "0", role: "region", "aria-label": "Responses of the group" },
-        response(data, params, true), others.map((sibling) => response(sibling, params, false)))),
+    data.siblings.length > 0 && h("section", {}, h("h2", {}, `Siblings, ${data.siblings.length}`),
+      h("div", { class: "siblings", tabindex: "0", role: "region", "aria-label": "Other responses of the group" }, data.siblings.map((sibling) => response(sibling, params, false)))),
     data.fields && h("section", {}, h("h2", {}, "All fields"), facts_list(Object.entries(data.fields).map(([k, v]) => [k, h("span", { class: "mono break" }, v)]))),
   ];
 }
@@ -91,7 +91,7 @@ function response(item, params, isMain) {
   else body = tokens(item, params.colour);
   return h("article", { class: isMain ? "response main" : "response" },
     isMain ? head : h("a", { class: "plain", href: address("rollout", { run: params.run, file: item.file, row: item.row, view: params.view, colour: params.colour }), "data-item": `${item.file}:${item.row}` }, head),
-    body, (item.score?.note || item.note) && h("p", { class: "small quiet note" }, item.score?.note || item.note));
+    body, !isMain && item.note && h("p", { class: "small quiet note" }, item.note));
 }
 
 function tokens(item, name) {
@@ -123,5 +123,3 @@ function scale(name, low, high, isSigned) {
   const kind = isSigned ? "both" : name === "logprob" ? "down" : "up";
   return h("p", { class: "scale small quiet" }, number(low, 3), h("span", { class: `ramp ${kind}`, "aria-hidden": "true" }), number(high, 3), ` ${name.replace("_", " ")}`);
 }
-
-export { empty };

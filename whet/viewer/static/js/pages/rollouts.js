@@ -1,4 +1,5 @@
 import { address, empty, field, h, number, percent, put, select, verdict } from "../dom.js";
+import { line, loadMath } from "../text.js";
 
 const FILTERS = ["set", "task", "verdict", "finish", "step", "level", "reward", "length", "q", "problem", "group", "answer", "part"];
 const PAGE = 50;
@@ -22,7 +23,7 @@ export async function render(main, context) {
     if (mine !== asked || (isPoll && !isNew)) return;
     draw(data);
     performance.measure("filter", { start, end: performance.now() });
-    if (data.indexing) setTimeout(() => { if (mine === asked && !context.signal.aborted) load(); }, 400);
+    if (data.indexing) setTimeout(() => { if (mine === asked && !context.signal.aborted) load().catch(show); }, 400);
   }
 
   function change(changes) {
@@ -36,7 +37,7 @@ export async function render(main, context) {
 
   function draw(data) {
     put(summary, data.indexing ? progress(data.indexing) : null,
-      `${data.total.toLocaleString("en")} of ${data.of.toLocaleString("en")} rollouts`,
+      data.of > 0 && `${data.total.toLocaleString("en")} of ${data.of.toLocaleString("en")} rollouts`,
       data.total > 0 && h("span", { class: "quiet" }, ` · ${percent(data.correct)} correct · mean reward ${number(data.reward, 3)} · mean length ${number(data.length, 3)}`),
       data.broken.length > 0 && h("span", { class: "warning" }, ` · ${data.broken.length} files cannot be read: ${data.broken[0]}`));
     put(facets, ["verdict", "task", "set", "finish"].map((name) => facet(name, data.facets[name])));
@@ -61,7 +62,7 @@ export async function render(main, context) {
     return h("a", { class: "rollout", href: address("rollout", { run: params.run, file: item.file, row: item.row }), "data-item": key },
       h("span", { class: "meta" }, verdict(item.verdict), h("span", {}, `step ${item.step}`), h("span", {}, item.task),
         item.reward !== null && h("span", {}, `reward ${number(item.reward, 3)}`), h("span", {}, `${number(item.length)} tokens`), item.finish === "length" && h("span", {}, "cut")),
-      h("span", { class: "question" }, item.question), h("span", { class: "snippet" }, mark(item.snippet, params.q)));
+      h("span", { class: "question" }, line(item.question)), h("span", { class: "snippet" }, mark(item.snippet, params.q)));
   }
 
   const ranged = (name, label, hint) => field(label, h("input", { type: "text", inputmode: "text", class: "range", placeholder: hint, value: params[name] ?? "", onchange: (event) => change({ [name]: event.target.value.trim() }) }));
@@ -75,14 +76,14 @@ export async function render(main, context) {
       ["problem", "group", "answer", "part"].filter((name) => params[name]).map((name) => h("button", { type: "button", class: "chip", "aria-pressed": "true", onclick: (event) => { change({ [name]: "" }); event.currentTarget.remove(); } }, `${name}: ${params[name]} ×`)),
       h("button", { type: "button", class: "plain", onclick: () => { context.set(Object.fromEntries(FILTERS.map((name) => [name, ""]))); render(main, context); } }, "Clear")),
     facets, summary, list, more);
-  await load();
+  await Promise.all([load(), loadMath()]);
   context.poll(() => load(true));
 }
 
 export function progress(state) {
   const share = state.total ? state.done / state.total : 0;
   const left = state.left === null ? "" : `, about ${Math.ceil(state.left)} s left`;
-  return h("span", { class: "progress" }, h("progress", { max: 1, value: share, "aria-label": "Reading rollouts" }), ` reading ${Math.round(100 * share)} % at ${(state.rate / 1e6).toFixed(0)} MB/s${left} · `);
+  return h("span", { class: "progress" }, h("progress", { max: 1, value: share, "aria-label": "Reading rollouts" }), ` reading ${Math.round(100 * share)} % at ${(state.rate / 1e6).toFixed(0)} MB/s${left}${" · "}`);
 }
 
 function mark(text, search) {

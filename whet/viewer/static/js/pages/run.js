@@ -1,21 +1,30 @@
-import { spark } from "../charts.js";
+import { colour, lineChart } from "../charts.js";
 import { duration, empty, estimate, h, isEstimate, link, number, percent, put, table } from "../dom.js";
 
 export async function render(main, context) {
   const { run } = context.params;
   if (!run) return put(main, empty("No runs here yet", "There is nothing to look at."));
+  let chart = null;
   async function draw() {
     const { data, isNew } = await context.ask("run", { run });
     if (!isNew && main.dataset.run === run) return;
     main.dataset.run = run;
-    put(main, page(data));
+    chart?.close();
+    chart = null;
+    if (data.headline) {
+      const { data: metrics } = await context.ask("metrics", { run, names: data.headline });
+      const [steps, values] = metrics.series[data.headline] ?? [[], []];
+      if (steps.length > 1) chart = lineChart({ title: data.headline, lines: [{ name: run, steps, values, colour: colour(0) }] });
+    }
+    put(main, page(data, chart));
   }
   delete main.dataset.run;
   await draw();
+  context.signal.addEventListener("abort", () => chart?.close());
   context.poll(draw);
 }
 
-function page(run) {
+function page(run, chart) {
   const facts = [
     ["State", h("span", { class: `state ${run.state}` }, run.state)],
     ["Kind", run.kind],
@@ -36,7 +45,7 @@ function page(run) {
     run.failure && h("details", { class: "failure" }, h("summary", {}, "This run failed"), h("pre", {}, run.failure)),
     h("div", { class: "columns" },
       h("section", {}, h("h2", {}, "Facts"), facts_list(facts)),
-      run.spark.length > 1 && h("section", {}, h("h2", {}, run.headline), spark(run.spark, run.headline), h("p", {}, "Now ", h("strong", {}, number(run.value)))),
+      chart && h("section", {}, h("h2", {}, "How it goes"), chart.element),
     ),
     run.evals.length > 0 && h("section", {}, h("h2", {}, "Evaluations"), evaluations(run)),
     run.events.length > 0 && h("section", {}, h("h2", {}, "Events"), events(run.events)),
