@@ -11,6 +11,7 @@ import argparse
 import json
 import math
 import random
+import re
 import tempfile
 import time
 from dataclasses import dataclass
@@ -72,11 +73,12 @@ name = "grpo"
 # kind           = "rl"                 # large.toml
 # train.lr       = 1e-06                # large.toml
 """
-WORDS = (
+WORDS = re.findall(
+    r"\w+",
     "so then we let the sum of both sides be equal to the product which gives a root of this "
     "equation and by symmetry every other factor divides it hence the remainder is zero now check "
-    "again wait that cannot be right because the angle is acute therefore subtract twice area"
-).split()
+    "again wait that cannot be right because the angle is acute therefore subtract twice area",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from whet.errors import DataError, WhetError
 from whet.store.files import to_finite
 from whet.types import Json
-from whet.viewer import query
+from whet.viewer import maps, query
 from whet.viewer.datasets import Datasets
 from whet.viewer.detail import RolloutFiles, find_source, read_rollout
 from whet.viewer.facts import Facts
@@ -111,7 +111,6 @@ class Api:
         ]
         detail = read_rollout(
             self._files,
-            self._root,
             run,
             source,
             row,
@@ -128,18 +127,18 @@ class Api:
     def difficulty(self, params: Params) -> Json:
         index = self._index(params)
         filters = Filters.from_params(params)
-        return {**query.difficulty_map(index.columns, filters), **_state(index)}
+        return {**maps.difficulty_map(index.columns, filters), **_state(index)}
 
     def problem(self, params: Params) -> Json:
         index = self._index(params)
-        return {**query.answer_distribution(index.columns, params["problem"]), **_state(index)}
+        return {**maps.answer_distribution(index.columns, params["problem"]), **_state(index)}
 
     def agreement(self, params: Params) -> Json:
         index = self._index(params)
-        names = query.list_part_names(index.columns)
+        names = maps.list_part_names(index.columns)
         preferred = [name for name in ("judge", "asked") if name in names]
         part = params.get("part") or (preferred + names + [""])[0]
-        crossed = query.agreement(index.columns, part) if part in names else None
+        crossed = maps.agreement(index.columns, part) if part in names else None
         return {"parts": list(names), "table": crossed, **_state(index)}
 
     def datasets(self, params: Params) -> Json:
@@ -193,16 +192,8 @@ def build_app(folder: Path, cache: Path, *, token: str | None, is_local: bool) -
 
 def _to_route(ask: Callable[[Params], Json]) -> Callable[[Request], object]:
     async def answer(request: Request) -> Response:
-        try:
-            value = await run_in_threadpool(ask, dict(request.query_params))
-            status = 200
-        except KeyError as error:
-            value, status = {"error": f"this request needs {error}"}, 400
-        except WhetError as error:
-            value, status = {"error": str(error)}, 404 if isinstance(error, DataError) else 400
-        except OSError as error:
-            value, status = {"error": error.strerror or "a file cannot be read"}, 404
-        body = json.dumps(to_finite(value), separators=(",", ":"), allow_nan=False).encode()
+        params = dict(request.query_params)
+        status, body = await run_in_threadpool(_answer, ask, params)
         tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
         fields = {"etag": tag, "cache-control": "no-cache"}
         if status == 200 and request.headers.get("if-none-match") == tag:
@@ -210,3 +201,23 @@ def _to_route(ask: Callable[[Params], Json]) -> Callable[[Request], object]:
         return Response(body, status, fields, media_type="application/json")
 
     return answer
+
+
+def _answer(ask: Callable[[Params], Json], params: Params) -> tuple[int, bytes]:
+    """Ask, and turn what is wrong with the question or the files into a sentence."""
+    try:
+        return 200, _to_body(ask(params))
+    except KeyError as error:
+        return 400, _to_body({"error": f"this request needs {error}"})
+    except DataError as error:
+        return 404, _to_body({"error": str(error)})
+    except WhetError as error:
+        return 400, _to_body({"error": str(error)})
+    except RecursionError:
+        return 400, _to_body({"error": "this is nested too deeply to be shown"})
+    except OSError as error:
+        return 404, _to_body({"error": error.strerror or "a file cannot be read"})
+
+
+def _to_body(value: Json) -> bytes:
+    return json.dumps(to_finite(value), separators=(",", ":"), allow_nan=False).encode()

@@ -52,7 +52,7 @@ class RolloutFiles:
     """Reads single rollouts of a folder, and keeps the last few files and tokenizers in memory."""
 
     def __init__(self, root: Root) -> None:
-        self._root = root
+        self.root = root
         self._tables: OrderedDict[str, pa.Table] = OrderedDict()
         self._tokenizers: dict[Path, Tokenizer] = {}
 
@@ -61,7 +61,7 @@ class RolloutFiles:
         key = f"{source.path}:{source.stamp}"
         table = self._tables.get(key)
         if table is None:
-            table = read_columns(self._root.open_path(source.path))
+            table = read_columns(self.root.open_path(source.path))
             self._tables[key] = table
             while len(self._tables) > 1 and (
                 len(self._tables) > CACHED_FILES
@@ -74,23 +74,23 @@ class RolloutFiles:
 
     def tokenizer(self, run: Run) -> Tokenizer:
         """Load the tokenizer of a run: of its checkpoints, or of its model where that is here."""
-        for folder in _model_folders(run, read_settings(self._root, run)):
-            file = self._root.open_path(folder / "tokenizer.json")
+        for folder in self._model_folders(run):
+            file = self.root.open_path(folder / "tokenizer.json")
             if file.is_file():
                 if file not in self._tokenizers:
                     self._tokenizers[file] = Tokenizer.load(file.parent)
                 return self._tokenizers[file]
-        raise DataError("there is no tokenizer among the files of this run")
+        raise DataError("there is no tokenizer in the folder that is shown")
 
-
-def _model_folders(run: Run, settings: Mapping[str, Json]) -> list[Path]:
-    """List the folders that may have the tokenizer; those elsewhere are refused when opened."""
-    model = settings.get("model")
-    path = model.get("path") if isinstance(model, dict) else None
-    start = [Path(path)] if isinstance(path, str) and Path(path).is_absolute() else []
-    places = [run.folder, *start]
-    found = [p for place in places for p in sorted((place / "checkpoints").glob("[0-9]*"))[::-1]]
-    return [*found, *start]
+    def _model_folders(self, run: Run) -> list[Path]:
+        """List the folders that may have the tokenizer: checkpoints, and the model trained from."""
+        model = read_settings(self.root, run).get("model")
+        path = Path(str(model.get("path"))) if isinstance(model, dict) else run.folder
+        start = [path] if path.is_absolute() and path.is_relative_to(self.root.folder) else []
+        found = []
+        for place in (run.folder, *start):
+            found += sorted((place / "checkpoints").glob("[0-9]*"), reverse=True)
+        return [*found, *start]
 
 
 def find_source(root: Root, run: Run, name: str) -> Source:
@@ -103,16 +103,16 @@ def find_source(root: Root, run: Run, name: str) -> Source:
 
 def read_rollout(
     files: RolloutFiles,
-    root: Root,
     run: Run,
     source: Source,
     row: int,
+    *,
     rule: str | None,
     rewards: Sequence[float | None],
 ) -> dict[str, Json]:
     """Give all that is known of one rollout; `rewards` are its group's, its own first."""
     if run.origin != "whet":
-        return _read_foreign(root, source, row)
+        return _read_foreign(files.root, source, row)
     table = files.read_rows(source, [row])
     rollout = parse_rollouts(table)[0]
     pieces, reason = _cut_pieces(files, run, rollout)
@@ -120,7 +120,7 @@ def read_rollout(
     if pieces is None:
         absent = dict.fromkeys([*columns, *absent], reason)
         columns = {}
-    settings = read_settings(root, run)
+    settings = read_settings(files.root, run)
     return {
         "id": rollout.id,
         "text": rollout.text,

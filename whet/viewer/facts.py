@@ -13,29 +13,30 @@ from whet.types import Json
 from whet.viewer.runs import Root, Run, read_settings
 
 PROGRAM = "whet.viewer.package_facts"
+PACKAGE = Path(__file__).parents[1]
+
+
+def facts_file(cache: Path) -> Path:
+    """Name the file of the facts about the package as it is now, also between two versions."""
+    newest = max(path.stat().st_mtime_ns for path in PACKAGE.rglob("*.py"))
+    return cache / f"facts-{version('whet')}-{newest}.json"
 
 
 class Facts:
     """Meanings of settings and rules of algorithms; empty until the program has printed them."""
 
     def __init__(self, cache: Path) -> None:
-        self._file = cache / f"facts-{version('whet')}.json"
+        self._file = facts_file(cache)
         self._facts: dict[str, Json] = {}
-        self._thread = threading.Thread(target=self._load, daemon=True)
 
     def start(self) -> None:
-        """Read the cached facts, or run the program, in a thread."""
-        self._thread.start()
-
-    def wait(self) -> None:
-        self._thread.join()
-
-    def _load(self) -> None:
+        """Read the cached facts, or else run the program in a thread."""
         try:
             self._facts = read_object(self._file)
-            return
         except DataError:
-            pass
+            threading.Thread(target=self._run_program, daemon=True).start()
+
+    def _run_program(self) -> None:
         done = subprocess.run(  # noqa: S603
             [sys.executable, "-m", PROGRAM], capture_output=True, text=True, check=False
         )

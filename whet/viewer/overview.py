@@ -33,11 +33,9 @@ class Overview:
         self._lock = threading.Lock()
 
     def metrics(self, run: Run) -> MetricsFile:
+        path = self._root.open_path(run.folder / "metrics.jsonl")
         with self._lock:
-            file = self._metrics.get(run.id)
-            if file is None:
-                path = self._root.open_path(run.folder / "metrics.jsonl")
-                file = self._metrics[run.id] = MetricsFile(path)
+            file = self._metrics.setdefault(run.id, MetricsFile(path))
         file.refresh()
         return file
 

@@ -9,6 +9,7 @@ const FENCE = /```[^\n]*\n([\s\S]*?)(?:```|$)/g;
 const THOUGHT = /<(think|thinking|thought|reasoning)>([\s\S]*?)(?:<\/\1>|$)/g;
 const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*/g;
 const MAX_FORMULAS = 400;
+const MAX_RENDERED = 60000;
 
 export async function loadMath() {
   if (!katex) {
@@ -23,9 +24,12 @@ export function raw(text) {
 
 export function rendered(text) {
   const state = { formulas: 0 };
+  const rest = text.length - MAX_RENDERED;
+  if (rest > 0) text = text.slice(0, MAX_RENDERED);
   const box = h("div", { class: "text rendered", tabindex: "0", role: "group", "aria-label": "Rendered text" });
   split(text, THOUGHT, (match) => h("details", { class: "thought" }, h("summary", {}, "Thought"), blocks(match[2], state)), (part) => blocks(part, state))
     .forEach((node) => box.append(node));
+  if (rest > 0) box.append(h("p", { class: "quiet" }, `${rest.toLocaleString("en")} more characters: raw text has all.`));
   return box;
 }
 

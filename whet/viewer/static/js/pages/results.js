@@ -21,7 +21,10 @@ function show(value, depth) {
   if (isEstimate(value)) return interval(value);
   if (Array.isArray(value)) {
     const rows = value.filter((item) => item !== null && typeof item === "object" && !Array.isArray(item));
-    if (rows.length && rows.length === value.length) return rowsTable(rows);
+    if (rows.length && rows.length === value.length) {
+      const isDeep = depth < DEEPEST && rows.some((row) => Object.values(row).some((item) => Array.isArray(item) && item.some((part) => part && typeof part === "object")));
+      return isDeep ? rows.slice(0, 100).map((row, i) => h("section", { class: "inner" }, h("h3", {}, plain(row.title ?? row.name ?? i + 1)), show(row, depth + 1))) : rowsTable(rows);
+    }
     return value.length > 40 || value.some((item) => typeof item === "object") ? h("pre", { class: "text", tabindex: "0" }, JSON.stringify(value, null, 1).slice(0, 20000)) : value.map((item) => plain(item)).join(", ");
   }
   if (value !== null && typeof value === "object") {
