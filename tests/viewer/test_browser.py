@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 from hostile import TEXTS
@@ -43,6 +44,18 @@ FLAGS = (
     "--disable-sync",
 )
 FIRST_PAINT_MS, FILTER_MS = 1_000, 300
+TRIES = 3
+"""Every time is the median of so many: other work on the machine is not the viewer's."""
+FILTERS = (
+    ("q", "wait that cannot be right"),
+    ("q", "the"),
+    ("q", ""),
+    ("verdict", "wrong"),
+    ("reward", "0.5.."),
+    ("reward", ""),
+    ("step", "10..60"),
+    ("length", "..280"),
+)
 NUM_ROLLOUTS, NUM_TOKENS = 100_000, 300
 AXE = ("axe-core@4.14.0", "20c09fe157a8a34a30e241aaa1fcdade657734f08ab379ecfbeb7d45cc46e878")
 """A package of npm, and the SHA-256 of its axe.min.js."""
@@ -108,30 +121,48 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+def wait_until(page: "playwright.Page", condition: str, *, seconds: float = 20.0) -> None:
+    """Wait for an expression to be true; the policy of the pages stops playwright's own way."""
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        assert time.monotonic() < deadline, f"{condition} is still false: {page.inner_text('main')}"
+        page.wait_for_timeout(50)
+
+
+def open_view(page: "playwright.Page", address: str, view: str) -> None:
+    """Go to a view and wait until it, and not the one before, is shown."""
+    page.goto(f"{address}#/{view}")
+    shown = "main.dataset.asked === location.hash || main.dataset.asked.startsWith(asked)"
+    condition = f"(() => {{ const main = document.querySelector('main'), asked = {json.dumps(f'#/{view}')}; return main.dataset.asked && ({shown}) && !main.hasAttribute('aria-busy'); }})()"
+    wait_until(page, condition)
+
+
 def test_a_run_of_100_000_rollouts_opens_within_a_second_and_filters_within_300_ms(
     page: "playwright.Page", tmp_path: Path
 ) -> None:
     write_large_run(tmp_path / "large", num_rollouts=NUM_ROLLOUTS, num_tokens=NUM_TOKENS)
     with serve(tmp_path / "large", tmp_path / "cache") as address:
         page.goto(f"{address}#/rollouts?run=.")
-        page.wait_for_function("document.body.innerText.includes('100,000 of 100,000 rollouts')")
-        page.goto("about:blank")
-        page.goto(f"{address}#/rollouts?run=.")
-        page.wait_for_selector("a.rollout")
-        opened = page.evaluate("performance.now()")
-        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        wait_until(page, "document.body.innerText.includes('100,000 of 100,000 rollouts')")
+        opened = [time_opening(page, f"{address}#/rollouts?run=.") for _ in range(TRIES)]
         times = {
-            "text": time_filter(page, "q", "wait that cannot be right"),
-            "frequent text": time_filter(page, "q", "the"),
-            "no text": time_filter(page, "q", ""),
-            "reward": time_filter(page, "reward", "0.5.."),
-            "step": time_filter(page, "step", "10..60"),
-            "verdict": time_filter(page, "verdict", "wrong"),
-            "verdict off": time_filter(page, "verdict", "wrong"),
+            f"{name} {value}".strip(): median(time_filter(page, name, value) for _ in range(TRIES))
+            for name, value in FILTERS
         }
-    print(json.dumps({"first paint": paint, "rows are there": opened, **times}))
-    assert paint < FIRST_PAINT_MS and opened < FIRST_PAINT_MS
+    paint, rows = (median(column) for column in zip(*opened, strict=True))
+    print(json.dumps({"first paint": paint, "rows are there": rows, **times}))
+    assert paint < FIRST_PAINT_MS and rows < FIRST_PAINT_MS
     assert {name: ms for name, ms in times.items() if ms >= FILTER_MS} == {}
+
+
+def time_opening(page: "playwright.Page", address: str) -> tuple[float, float]:
+    """Open a page afresh: milliseconds until its first paint, and until its rows are there."""
+    page.goto("about:blank")
+    page.goto(address)
+    page.wait_for_selector("a.rollout")
+    rows = page.evaluate("performance.now()")
+    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    return float(paint), float(rows)
 
 
 def time_filter(page: "playwright.Page", name: str, value: str) -> float:
@@ -182,10 +213,10 @@ def test_live_curves_move_while_a_run_trains(page: "playwright.Page", tmp_path: 
             time.sleep(0.2)
         with serve(tmp_path / "runs", tmp_path / "cache") as address:
             page.goto(f"{address}#/curves?runs=live/03-sft")
-            step = "() => Number(document.querySelector('main > .quiet').textContent.match(/step (\\d+)/)?.[1] ?? 0)"
+            step = "() => Number(document.querySelector('main p.small[role=status]').textContent.match(/step (\\d+)/)?.[1] ?? 0)"
             page.wait_for_selector("figure canvas")
             first, picture = page.evaluate(step), page.locator("figure.chart").first.screenshot()
-            page.wait_for_function(f"({step})() >= {first + 5}", timeout=60_000)
+            wait_until(page, f"({step})() >= {first + 5}", seconds=60)
             page.wait_for_timeout(200)
             assert training.poll() is None, "the run ended before the curves could move"
             assert page.locator("figure.chart").first.screenshot() != picture
@@ -243,12 +274,10 @@ def test_twenty_hostile_rollouts_do_nothing(page: "playwright.Page", tmp_path: P
             place = f"rollout?run={run}&file=train-{number + 1:06d}.parquet&row=0"
             views += [place, f"{place}&view=rendered", f"{place}&view=raw"]
         for view in views:
-            page.goto(f"{address}#/{view}")
-            page.wait_for_selector("main h1")
-            page.wait_for_timeout(60)
+            open_view(page, address, view)
+            page.wait_for_timeout(30)
             check_nothing_happened(page, address)
-        page.goto(f"{address}#/rollout?run={run}&file=train-000001.parquet&row=0&view=raw")
-        page.wait_for_selector("pre.text")
+        open_view(page, address, f"rollout?run={run}&file=train-000001.parquet&row=0&view=raw")
         assert TEXTS[0] in page.locator(".response.main pre.text").text_content()
     assert dialogs == []
     assert [url for url in asked if not url.startswith(address)] == []
@@ -275,18 +304,18 @@ def test_keys_alone_reach_every_page(page: "playwright.Page", small: str) -> Non
     for key, title in zip(KEYS, PAGES.values(), strict=True):
         page.keyboard.press("g")
         page.keyboard.press(key)
-        page.wait_for_function(
-            "(title) => document.querySelector('main h1')?.textContent.startsWith(title)",
-            arg=title or "one/05-rl",
+        wait_until(
+            page,
+            f"document.querySelector('main h1')?.textContent.startsWith({json.dumps(title or 'one/05-rl')})",
         )
         seen.append(page.locator("main h1").inner_text())
     assert len(seen) == len(PAGES)
     page.keyboard.press("g")
     page.keyboard.press("a")
-    page.wait_for_selector("a.rollout")
+    wait_until(page, "document.querySelectorAll('a.rollout').length === 12")
     page.keyboard.press("/")
     page.keyboard.type("seven")
-    page.wait_for_function("document.querySelector('main .lead').textContent.startsWith('6 of 12')")
+    wait_until(page, "document.querySelector('main .lead').textContent.startsWith('6 of 12')")
     page.keyboard.press("Escape")
     page.keyboard.press("j")
     page.keyboard.press("j")
@@ -299,7 +328,7 @@ def test_keys_alone_reach_every_page(page: "playwright.Page", small: str) -> Non
     page.wait_for_selector(".response.main .rendered")
     before = page.url
     page.keyboard.press("[")
-    page.wait_for_function("(url) => location.href !== url", arg=before)
+    wait_until(page, f"location.href !== {json.dumps(before)}")
     page.wait_for_selector(".response.main")
     for _ in range(40):
         page.keyboard.press("Tab")
@@ -310,18 +339,16 @@ def test_keys_alone_reach_every_page(page: "playwright.Page", small: str) -> Non
     page.keyboard.press("?")
     page.wait_for_selector("dialog[open]")
     page.keyboard.press("Escape")
-    page.wait_for_function("!document.querySelector('dialog').open")
+    wait_until(page, "!document.querySelector('dialog').open")
     page.keyboard.press("t")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
 def test_an_address_is_the_whole_state(page: "playwright.Page", small: str) -> None:
     page.goto(f"{small}#/rollouts?run=two%2F05-rl&verdict=wrong&step=2..&sort=reward&q=seven")
-    page.wait_for_function(
-        "document.querySelector('main .lead')?.textContent.startsWith('4 of 12')"
-    )
+    wait_until(page, "document.querySelector('main .lead')?.textContent.startsWith('4 of 12')")
     page.click("button.chip[aria-pressed=true]")
-    page.wait_for_function("!location.hash.includes('verdict')")
+    wait_until(page, "!location.hash.includes('verdict')")
     page.reload()
     page.wait_for_selector("a.rollout")
     assert page.input_value("main input[type=search]") == "seven"
@@ -332,9 +359,8 @@ def test_nothing_is_wider_than_a_phone(browser: "playwright.Browser", small: str
     context = browser.new_context(viewport={"width": 375, "height": 800}, has_touch=True)
     page = context.new_page()
     for name in PAGES:
-        page.goto(f"{small}#/{name}")
-        page.wait_for_selector("main h1")
-        page.wait_for_timeout(150)
+        open_view(page, small, name)
+        page.wait_for_timeout(100)
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, name
     context.close()
 
@@ -368,9 +394,8 @@ def test_axe_finds_no_serious_fault(
     views = [*PAGES, f"rollout?{place}&colour=logprob", f"rollout?{place}&view=rendered&colour=x"]
     faults = []
     for view in views:
-        page.goto(f"{small}#/{view}")
-        page.wait_for_selector("main h1")
-        page.wait_for_timeout(300)
+        open_view(page, small, view)
+        page.wait_for_timeout(200)
         page.evaluate(axe)
         found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
         faults += [

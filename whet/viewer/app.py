@@ -6,6 +6,7 @@ An answer of the API has a tag: a page that asks again for what has not changed 
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -34,6 +35,8 @@ from whet.viewer.runs import Root
 STATIC = Path(__file__).parent / "static"
 WAIT_SECONDS = 0.25
 """How long a request waits for new rollouts to be read before it answers with what is ready."""
+LOOK_SECONDS = 1.0
+"""A run is looked at for new files after so long, so that a filter costs no scan of its folder."""
 MAX_SERIES = 64
 MAX_SIBLINGS = 64
 Params = Mapping[str, str]
@@ -50,6 +53,7 @@ class Api:
         self._files = RolloutFiles(root)
         self._datasets = Datasets(root)
         self._indexes: dict[str, RolloutIndex] = {}
+        self._looked: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def routes(self) -> dict[str, Callable[[Params], Json]]:
@@ -164,7 +168,11 @@ class Api:
             index = self._indexes.get(run.id)
             if index is None:
                 index = self._indexes[run.id] = RolloutIndex(self._root, run, self._cache)
-        index.refresh(wait=WAIT_SECONDS)
+            is_due = time.monotonic() - self._looked.get(run.id, -LOOK_SECONDS) >= LOOK_SECONDS
+            if is_due:
+                self._looked[run.id] = time.monotonic()
+        if is_due or index.progress is not None:
+            index.refresh(wait=WAIT_SECONDS)
         return index
 
 

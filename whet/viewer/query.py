@@ -149,13 +149,12 @@ def _sort(columns: Columns, rows: Rows, sort: str) -> Rows:
 
 def describe_rows(columns: Columns, rows: Rows, search: str = "") -> list[Json]:
     """Give what a list shows of each row."""
-    texts = columns.text.take(rows).to_pylist()
     described: list[Json] = []
-    for row, text in zip(rows.tolist(), texts, strict=True):
+    for row in rows.tolist():
         coded = {name: columns.texts[name].at(row) for name in columns.texts if name != "parts"}
         numbers = {name: finite(values[row]) for name, values in columns.numbers.items()}
         coded["question"] = (coded["question"] or "")[:SNIPPET]
-        described.append({**coded, **numbers, "snippet": snippet(text, search)})
+        described.append({**coded, **numbers, "snippet": snippet(columns.text[row].as_py(), search)})
     return described
 
 

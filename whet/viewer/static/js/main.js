@@ -82,6 +82,8 @@ async function show() {
   current?.close();
   const context = makeContext(page, params);
   current = context;
+  main.setAttribute("aria-busy", "true");
+  main.dataset.asked = location.hash;
   drawNavigation(page, params);
   const name = NAVIGATION.find(([key]) => key === (PARENT[page] ?? page))?.[1] ?? page;
   document.title = `${name}${params.run ? ` · ${params.run}` : ""} · whet`;
@@ -94,10 +96,14 @@ async function show() {
     }
     drawNavigation(page, params);
     drawPicker(page, params);
-    await PAGES[page].render(main, context);
+    // A page is built apart and shown when it is whole; one that was left meanwhile never is.
+    const stage = h("div", {});
+    await PAGES[page].render(stage, context);
+    if (!context.signal.aborted) put(main, stage);
   } catch (error) {
-    if (error.name !== "AbortError") fail(error);
+    if (error.name !== "AbortError" && !context.signal.aborted) fail(error);
   }
+  if (!context.signal.aborted) main.removeAttribute("aria-busy");
 }
 
 function fail(error) {
@@ -158,5 +164,4 @@ installKeys({
   navigation: NAVIGATION,
 });
 addEventListener("hashchange", () => { show().then(() => main.focus({ preventScroll: true })); scrollTo(0, 0); });
-addEventListener("popstate", () => {});
 show();

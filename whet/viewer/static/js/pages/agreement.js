@@ -6,16 +6,16 @@ export async function render(main, context) {
   if (!params.run) return put(main, empty("No rollouts yet", "Verdicts are compared of graded rollouts."));
   async function draw() {
     const { data } = await context.ask("agreement", { run: params.run, part: params.part });
-    put(main, page(data, context));
+    put(main, page(data, context, draw));
     if (data.indexing) setTimeout(() => { if (!context.signal.aborted) draw().catch(() => {}); }, 400);
   }
   await draw();
 }
 
-function page(data, context) {
+function page(data, context, draw) {
   const { params } = context;
   const head = (part) => h("div", { class: "head" }, h("h1", {}, "Grader and judge"),
-    data.parts.length > 0 && field("Against", select("part", part, data.parts.map((name) => [name, name === "asked" ? "whether a judge was asked" : name]), (value) => { context.set({ part: value }, true); render(document.getElementById("main"), context); })));
+    data.parts.length > 0 && field("Against", select("part", part, data.parts.map((name) => [name, name === "asked" ? "whether a judge was asked" : name]), (value) => { context.set({ part: value }, true); draw(); })));
   if (data.indexing) return [head(params.part), progress(data.indexing)];
   if (!data.table) return [head(), empty("Nothing to compare", "The scores of this run have no parts. The task judge and rewards with several parts have some.")];
   const { part, values, cells, halves } = data.table;

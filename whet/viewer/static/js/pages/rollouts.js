@@ -17,7 +17,8 @@ export async function render(main, context) {
   const filters = () => Object.fromEntries(FILTERS.filter((name) => params[name]).map((name) => [name, params[name]]));
 
   async function load(isPoll) {
-    const mine = ++asked;
+    if (!isPoll) asked += 1;  // a poll never displaces what the user asked for
+    const mine = asked;
     const start = performance.now();
     const { data, isNew } = await context.ask("rollouts", { run: params.run, ...filters(), sort: params.sort ?? "-step", offset: params.offset, limit: PAGE });
     if (mine !== asked || (isPoll && !isNew)) return;
@@ -68,7 +69,7 @@ export async function render(main, context) {
   const ranged = (name, label, hint) => field(label, h("input", { type: "text", inputmode: "text", class: "range", placeholder: hint, value: params[name] ?? "", onchange: (event) => change({ [name]: event.target.value.trim() }) }));
   let timer = null;
   const search = h("input", { type: "search", placeholder: "Text of questions and responses", value: params.q ?? "", "aria-label": "Search text",
-    oninput: (event) => { clearTimeout(timer); timer = setTimeout(() => change({ q: event.target.value }), 120); } });
+    oninput: (event) => { clearTimeout(timer); timer = setTimeout(() => change({ q: event.target.value }), 80); } });
   put(main, h("div", { class: "head" }, h("h1", {}, "Rollouts"), search),
     h("form", { class: "filters", onsubmit: (event) => event.preventDefault() },
       ranged("step", "Step", "1..40"), ranged("level", "Level", "0..0.4"), ranged("reward", "Reward", "0.5.."), ranged("length", "Length", "..200"),
