@@ -35,6 +35,7 @@ from whet.viewer.runs import Root
 STATIC = Path(__file__).parent / "static"
 WAIT_SECONDS = 0.25
 """How long a request waits for new rollouts to be read before it answers with what is ready."""
+FIRST_INDEX_SECONDS = 30.0
 LOOK_SECONDS = 1.0
 """A run is looked at for new files after so long, so that a filter costs no scan of its folder."""
 MAX_SERIES = 64
@@ -109,6 +110,8 @@ class Api:
         source = find_source(self._root, run, params["file"])
         row = parse_count(params.get("row"), 0, 2**31 - 1)
         index = self._index(params)
+        if index.progress is not None:  # a link to one rollout is worth waiting for
+            index.refresh(wait=FIRST_INDEX_SECONDS)
         at, siblings = query.find_siblings(index.columns, source.name, row, MAX_SIBLINGS)
         rewards = [
             query.finite(value) for value in index.columns.numbers["reward"][[at, *siblings]]

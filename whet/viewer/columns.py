@@ -1,6 +1,6 @@
 """The columns of an index in memory: codes and numbers as arrays, texts mapped from disk."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from whet.viewer.sources import SCHEMA
 
 Mask = NDArray[np.bool_]
+KEPT_SEARCHES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,8 @@ class Columns:
     numbers: dict[str, NDArray[np.float64]]
     text: pa.ChunkedArray
     count: int
+    searches: dict[str, Mask] = field(default_factory=dict)
+    """What the last searches found: another filter, or a poll, does not search again."""
 
     @staticmethod
     def empty() -> "Columns":
@@ -69,8 +72,13 @@ class Columns:
 
     def search(self, text: str) -> Mask:
         """Find the rows whose response contains a text, regardless of case."""
-        hits: Mask = pc.match_substring(self.text, text, ignore_case=True).to_numpy()
-        return hits
+        hits = self.searches.get(text)
+        if hits is None:
+            hits = pc.match_substring(self.text, text, ignore_case=True).to_numpy()
+            while len(self.searches) >= KEPT_SEARCHES:
+                self.searches.pop(next(iter(self.searches)), None)
+            self.searches[text] = hits
+        return hits.copy()
 
 
 def _to_coded(column: pa.ChunkedArray) -> Coded:

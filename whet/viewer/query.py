@@ -154,7 +154,9 @@ def describe_rows(columns: Columns, rows: Rows, search: str = "") -> list[Json]:
         coded = {name: columns.texts[name].at(row) for name in columns.texts if name != "parts"}
         numbers = {name: finite(values[row]) for name, values in columns.numbers.items()}
         coded["question"] = (coded["question"] or "")[:SNIPPET]
-        described.append({**coded, **numbers, "snippet": snippet(columns.text[row].as_py(), search)})
+        described.append(
+            {**coded, **numbers, "snippet": snippet(columns.text[row].as_py(), search)}
+        )
     return described
 
 
