@@ -2,7 +2,7 @@
 
     python bench/screenshots.py runs --first seed-1/05-rl --second seed-2/05-rl
 
-Needs Chromium and playwright, as `make test-browser` does. The pictures have 128 colours, which keeps
+Needs Chromium and playwright, as `make test-browser` does. The pictures have 256 colours, which keeps
 each below 150 kB.
 """
 
@@ -59,7 +59,9 @@ def draw(address: str, views: dict[str, str], out: Path) -> None:
                     page.wait_for_timeout(1_500)
                 path = out / f"{name}{suffix}.png"
                 page.screenshot(path=path)
-                Image.open(path).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+                Image.open(path).convert("RGB").quantize(
+                    256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+                ).save(path, optimize=True)
                 assert path.stat().st_size < MAX_BYTES, path
         browser.close()
 
