@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hostile import TEXTS
+from hostile_texts import TEXTS
 from viewer_runs import write_run
 
 from bench.view import write_run as write_large_run
