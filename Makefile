@@ -5,16 +5,16 @@ READY := .venv/.ready
 WORKERS ?= 2
 THREADS ?= 1
 
-.PHONY: train test coverage test-cluster quick lint types format clean
+.PHONY: train test coverage test-cluster test-browser quick lint types format clean
 
 train: $(READY)
 	$(BIN)/whet run experiments/game24_cpu.toml --resume
 
 test: $(READY) lint types
-	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not cluster'
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not cluster and not browser'
 
 coverage: $(READY)
-	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not cluster' --cov=whet --cov-report=term:skip-covered
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not cluster and not browser' --cov=whet --cov-report=term:skip-covered
 
 test-cluster: $(READY) .venv/.ray .venv-vllm/.ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster -rs --timeout 1800 tests/cluster
@@ -31,9 +31,12 @@ test-cluster: $(READY) .venv/.ray .venv-vllm/.ready
 	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
+test-browser: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser -rs -s --timeout 600 tests/viewer/test_browser.py
+
 quick: $(READY) lint types
 	@files=$$($(BIN)/python tests/changed.py); if [ -n "$$files" ]; then \
-	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -x -m 'not slow and not cluster' $$files || test $$? -eq 5; else echo "nothing changed"; fi
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -x -m 'not slow and not cluster and not browser' $$files || test $$? -eq 5; else echo "nothing changed"; fi
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

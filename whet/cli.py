@@ -24,6 +24,7 @@ from whet import (
     cli_replay,
     cli_results,
     cli_study,
+    cli_view,
 )
 from whet.cluster.failure import record_error
 from whet.errors import ConfigError, WhetError, visible
@@ -48,6 +49,7 @@ cli_check.add_to(app)
 cli_replay.add_to(app)
 cli_results.add_to(app)
 cli_study.add_to(app)
+cli_view.add_to(app)
 LONGEST_SENTENCE = 4_000
 """Characters of an error that are printed; it may quote a file."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}

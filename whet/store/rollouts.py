@@ -80,7 +80,7 @@ def read_rollouts(path: Path, limit: int | None = None) -> list[Rollout]:
     """Read rollouts of a file in their order, the first `limit` or all; equal problems are one."""
     table = read_columns(path, limit)
     try:
-        return _from_table(table)
+        return parse_rollouts(table)
     except (KeyError, TypeError, ValueError, DataError) as error:
         raise DataError(
             f"{path} is not a rollout file ({error}); teach, eval and rl write such files, and "
@@ -118,7 +118,8 @@ def _to_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
     }
 
 
-def _from_table(table: pa.Table) -> list[Rollout]:
+def parse_rollouts(table: pa.Table) -> list[Rollout]:
+    """Turn rows of a file into rollouts; a cell that is none of them raises."""
     plain = {name: table.column(name).to_pylist() for name in PLAIN_COLUMNS}
     roles = _require(_read_texts(table, "role", Author), "role")
     problems = _require(_read_texts(table, "problem", _parse_problem), "problem")

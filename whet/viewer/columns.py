@@ -1,0 +1,91 @@
+"""The columns of an index in memory: codes and numbers as arrays, texts mapped from disk."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from whet.viewer.sources import SCHEMA
+
+Mask = NDArray[np.bool_]
+KEPT_SEARCHES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coded:
+    """A column of repeating texts: the distinct ones, and a code per row; -1 is none."""
+
+    values: list[str]
+    codes: NDArray[np.int32]
+
+    def equals(self, value: str) -> Mask:
+        try:
+            code = self.values.index(value)
+        except ValueError:
+            return np.zeros(len(self.codes), dtype=bool)
+        hits: Mask = self.codes == code
+        return hits
+
+    def contains(self, text: str) -> Mask:
+        """Find the rows whose text contains another, regardless of case."""
+        if not self.values:
+            return np.zeros(len(self.codes), dtype=bool)
+        hits = pc.match_substring(pa.array(self.values), text, ignore_case=True).to_numpy(
+            zero_copy_only=False
+        )
+        return np.append(hits, False)[self.codes]
+
+    def at(self, row: int) -> str | None:
+        code = int(self.codes[row])
+        return None if code < 0 else self.values[code]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """All rows of an index."""
+
+    texts: dict[str, Coded]
+    numbers: dict[str, NDArray[np.float64]]
+    text: pa.ChunkedArray
+    count: int
+    searches: dict[str, Mask] = field(default_factory=dict)
+    """What the last searches found: another filter, or a poll, does not search again."""
+
+    @staticmethod
+    def empty() -> "Columns":
+        return Columns.from_table(SCHEMA.empty_table())
+
+    @staticmethod
+    def from_table(table: pa.Table) -> "Columns":
+        table = table.unify_dictionaries()
+        texts = {}
+        numbers = {}
+        for item in SCHEMA:
+            column = table[item.name]
+            if pa.types.is_dictionary(item.type):
+                texts[item.name] = _to_coded(column)
+            elif item.name != "text":
+                numbers[item.name] = column.to_numpy().astype(np.float64)
+        return Columns(texts=texts, numbers=numbers, text=table["text"], count=table.num_rows)
+
+    def search(self, text: str) -> Mask:
+        """Find the rows whose response contains a text, regardless of case."""
+        hits = self.searches.get(text)
+        if hits is None:
+            hits = pc.match_substring(self.text, text, ignore_case=True).to_numpy()
+            while len(self.searches) >= KEPT_SEARCHES:
+                self.searches.pop(next(iter(self.searches)), None)
+            self.searches[text] = hits
+        return hits.copy()
+
+
+def _to_coded(column: pa.ChunkedArray) -> Coded:
+    if column.num_chunks == 0:
+        return Coded(values=[], codes=np.zeros(0, dtype=np.int32))
+    codes = [
+        chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+        for chunk in column.chunks
+    ]
+    return Coded(values=column.chunk(0).dictionary.to_pylist(), codes=np.concatenate(codes))

@@ -1,0 +1,287 @@
+"""One rollout in full: its tokens with what is known of each, and where its reward comes from.
+
+Quantities of tokens that a file does not have are named with the reason, so that a page can offer
+them greyed out. A file with more columns of numbers per token than whet writes shows those, too.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pydantic import ValidationError
+
+from whet.algos.advantages import GroupRule, center, leave_one_out, zscore
+from whet.errors import DataError, WhetError
+from whet.rewards.spec import RewardSpec
+from whet.store.files import stream_rows
+from whet.store.rollouts import parse_rollouts, read_columns
+from whet.text.tokenizer import Tokenizer
+from whet.types import Json, Problem, Rollout, Score
+from whet.viewer.query import finite
+from whet.viewer.runs import Root, Run, read_settings
+from whet.viewer.sources import Source, foreign_parts, list_sources, read_wandb_rows
+
+MAX_TOKENS = 20_000
+"""Tokens of a response that are sent."""
+CACHED_FILES = 4
+CACHED_BYTES = 1 << 30
+ADVANTAGES: Mapping[str, GroupRule] = {
+    "zscore": zscore,
+    "center": center,
+    "leave_one_out": leave_one_out,
+}
+"""Rules that need no more than the rewards of a group."""
+NEEDS_WEIGHTS = "not stored; to compute it again takes the weights of that step"
+ABSENT = {
+    "ratio": NEEDS_WEIGHTS,
+    "entropy": NEEDS_WEIGHTS,
+    "engine_gap": NEEDS_WEIGHTS,
+    "mask": "not stored; every token of the response counts unless the settings say otherwise",
+    "step_credit": "no verifier judged the steps of this response",
+}
+"""What tokens may be coloured by, and why a file may lack it."""
+STORED = {"prompt_tokens", "tokens", "logprobs"}
+"""Lists of numbers that every file of whet has."""
+
+
+class RolloutFiles:
+    """Reads single rollouts of a folder, and keeps the last few files and tokenizers in memory."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        self._tables: OrderedDict[str, pa.Table] = OrderedDict()
+        self._tokenizers: dict[Path, Tokenizer] = {}
+
+    def read_rows(self, source: Source, rows: Sequence[int]) -> pa.Table:
+        """Read some rows of a Parquet file."""
+        key = f"{source.path}:{source.stamp}"
+        table = self._tables.get(key)
+        if table is None:
+            table = read_columns(self.root.open_path(source.path))
+            self._tables[key] = table
+            while len(self._tables) > 1 and (
+                len(self._tables) > CACHED_FILES
+                or sum(table.nbytes for table in list(self._tables.values())) > CACHED_BYTES
+            ):
+                self._tables.popitem(last=False)
+        if not all(0 <= row < table.num_rows for row in rows):
+            raise DataError(f"{source.name} has {table.num_rows:,} rows")
+        return table.take(pa.array(rows, pa.int64()))
+
+    def tokenizer(self, run: Run) -> Tokenizer:
+        """Load the tokenizer of a run: of its checkpoints, or of its model where that is here."""
+        for folder in self._model_folders(run):
+            file = self.root.open_path(folder / "tokenizer.json")
+            if file.is_file():
+                if file not in self._tokenizers:
+                    self._tokenizers[file] = Tokenizer.load(file.parent)
+                return self._tokenizers[file]
+        raise DataError("there is no tokenizer in the folder that is shown")
+
+    def _model_folders(self, run: Run) -> list[Path]:
+        """List the folders that may have the tokenizer: checkpoints, and the model trained from."""
+        model = read_settings(self.root, run).get("model")
+        path = Path(str(model.get("path"))) if isinstance(model, dict) else run.folder
+        start = [path] if path.is_absolute() and path.is_relative_to(self.root.folder) else []
+        found = []
+        for place in (run.folder, *start):
+            found += sorted((place / "checkpoints").glob("[0-9]*"), reverse=True)
+        return [*found, *start]
+
+
+def find_source(root: Root, run: Run, name: str) -> Source:
+    """Find a file of a run's rollouts by its name, which is never used as a path."""
+    for source in list_sources(root, run):
+        if source.name == name:
+            return source
+    raise DataError(f"the run has no file of rollouts {name[:80]!r}")
+
+
+def read_rollout(
+    files: RolloutFiles,
+    run: Run,
+    source: Source,
+    row: int,
+    *,
+    rule: str | None,
+    rewards: Sequence[float | None],
+) -> dict[str, Json]:
+    """Give all that is known of one rollout; `rewards` are its group's, its own first."""
+    if run.origin != "whet":
+        return _read_foreign(files.root, source, row)
+    table = files.read_rows(source, [row])
+    rollout = parse_rollouts(table)[0]
+    pieces, reason = _cut_pieces(files, run, rollout)
+    columns, absent = _token_columns(table, rollout, rule, rewards)
+    if pieces is None:
+        absent = dict.fromkeys([*columns, *absent], reason)
+        columns = {}
+    settings = read_settings(files.root, run)
+    return {
+        "id": rollout.id,
+        "text": rollout.text,
+        "model": rollout.model,
+        "author": rollout.author.value,
+        "finish": rollout.completion.finish_reason.value,
+        "version": rollout.completion.policy_version,
+        "num_tokens": len(rollout.completion.tokens),
+        "num_prompt_tokens": len(rollout.prompt_tokens),
+        "prompt": [{"role": m.role, "content": m.content} for m in rollout.problem.prompt],
+        "problem": _describe_problem(rollout.problem),
+        "score": _describe_score(rollout.score),
+        "reward": None if rollout.reward is None else finite(rollout.reward),
+        "terms": explain_reward(rollout, settings),
+        "pieces": None if pieces is None else list(pieces[:MAX_TOKENS]),
+        "prompt_text": _decode_prompt(files, run, rollout),
+        "columns": columns,
+        "absent": absent,
+        "fields": None,
+    }
+
+
+def _describe_problem(problem: Problem) -> Json:
+    row = problem.to_json()
+    del row["prompt"]
+    return row
+
+
+def _describe_score(score: Score | None) -> Json:
+    if score is None:
+        return None
+    return {
+        "verdict": score.verdict.value,
+        "parts": {name: finite(value) for name, value in score.parts.items()},
+        "answer": score.answer,
+        "note": score.note,
+    }
+
+
+def _cut_pieces(files: RolloutFiles, run: Run, rollout: Rollout) -> tuple[list[str] | None, str]:
+    tokens = rollout.completion.tokens
+    if not len(tokens):
+        return None, "this text was not sampled: it has no tokens"
+    try:
+        pieces = files.tokenizer(run).pieces(tokens[:MAX_TOKENS], keep_special=True)
+    except (WhetError, OverflowError) as error:
+        return None, f"tokens cannot be shown: {error}"
+    return pieces, ""
+
+
+def _decode_prompt(files: RolloutFiles, run: Run, rollout: Rollout) -> str | None:
+    try:
+        return files.tokenizer(run).decode(rollout.prompt_tokens, keep_special=True)
+    except (WhetError, OverflowError):
+        return None
+
+
+def _token_columns(
+    table: pa.Table, rollout: Rollout, rule: str | None, rewards: Sequence[float | None]
+) -> tuple[dict[str, Json], dict[str, Json]]:
+    """Give numbers per token by name, and the reasons for those that are not there."""
+    num_tokens = len(rollout.completion.tokens)
+    columns: dict[str, Json] = {"logprob": _to_list(rollout.completion.logprobs)}
+    for name in table.column_names:
+        kind = table.schema.field(name).type
+        is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        if is_list and name not in STORED:
+            values = np.array(table[name][0].as_py() or [], dtype=np.float64)
+            if len(values) == num_tokens:
+                columns[name] = _to_list(values)
+    absent: dict[str, Json] = {name: why for name, why in ABSENT.items() if name not in columns}
+    if rollout.judged_steps and "step_credit" in absent:
+        credit = np.zeros(num_tokens)
+        for step in rollout.judged_steps:
+            credit[step.start : step.end] = step.reward
+        columns["step_credit"] = _to_list(credit)
+        del absent["step_credit"]
+    if "advantage" not in columns:
+        value, reason = _advantage(rule, rewards)
+        if value is None:
+            absent["advantage"] = reason
+        else:
+            columns["advantage"] = [value] * num_tokens
+    return columns, absent
+
+
+def _to_list(values: np.ndarray) -> list[Json]:
+    return [finite(value) for value in values[:MAX_TOKENS]]
+
+
+def _advantage(rule: str | None, rewards: Sequence[float | None]) -> tuple[float | None, str]:
+    """Compare a reward, the first, with the others of its group."""
+    if rule is None:
+        return None, "only runs of RL have advantages"
+    compare = ADVANTAGES.get(rule)
+    if compare is None:
+        return None, f"not stored; {rule} needs more than the rewards of the group"
+    known = [reward for reward in rewards if reward is not None]
+    if rewards[0] is None or len(known) < 2:
+        return None, "there is nothing to compare this reward with"
+    return compare(known)[0], ""
+
+
+def explain_reward(rollout: Rollout, settings: Mapping[str, Json]) -> list[Json]:
+    """List what a reward is made of: weighted parts, shaping terms, and what is left.
+
+    A user's own function is code, which is not run here: it is part of what is left.
+    """
+    spec = settings.get("reward")
+    score = rollout.score
+    if not isinstance(spec, dict) or score is None or rollout.reward is None:
+        return []
+    rows: list[dict[str, Json]] = []
+    weights = spec.get("weights")
+    for name, weight in weights.items() if isinstance(weights, dict) else ():
+        if isinstance(weight, int | float) and name in score.parts:
+            rows.append({"name": name, "weight": float(weight), "value": score.parts[name]})
+    terms = spec.get("terms")
+    own = 0
+    for term in terms if isinstance(terms, list) else ():
+        if not isinstance(term, dict) or term.get("kind") == "own":
+            own += 1
+            continue
+        try:
+            shaping = RewardSpec.model_validate({"weights": {}, "terms": [term]}).terms[0]
+            value = shaping.value(rollout, score) if shaping.applies_to(score.verdict) else None
+        except (ValidationError, WhetError):
+            own += 1
+            continue
+        rows.append({"name": shaping.kind, "weight": shaping.weight, "value": value})
+    products = [_multiply(row["weight"], row["value"]) for row in rows]
+    rows = [{**row, "product": product} for row, product in zip(rows, products, strict=True)]
+    rest = rollout.reward - sum(product or 0.0 for product in products)
+    if own or abs(rest) > 1e-6:
+        name = "a function of your own" if own else "not explained by the settings"
+        rows.append({"name": name, "weight": None, "value": None, "product": finite(rest)})
+    return list(rows)
+
+
+def _multiply(weight: Json, value: Json) -> float | None:
+    if isinstance(weight, int | float) and isinstance(value, int | float):
+        return float(weight) * float(value)
+    return None
+
+
+def _read_foreign(root: Root, source: Source, row: int) -> dict[str, Json]:
+    path = root.open_path(source.path)
+    rows = (r for _, r in stream_rows(path)) if source.set == "verl" else read_wandb_rows(path)
+    fields = next(islice(rows, row, row + 1), None)
+    if fields is None:
+        raise DataError(f"{source.name} has no row {row}")
+    shown = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in fields.items()
+    }
+    reason = "the rollouts of another system hold no tokens"
+    return {
+        "fields": dict(shown),
+        "terms": [],
+        "score": {"parts": dict(foreign_parts(fields))},
+        "pieces": None,
+        "columns": {},
+        "absent": dict.fromkeys(("logprob", "advantage", *ABSENT), reason),
+    }

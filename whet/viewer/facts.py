@@ -1,0 +1,64 @@
+"""Facts about the package that `package_facts.py` prints, kept in the cache folder."""
+
+import json
+import subprocess
+import sys
+import threading
+from importlib.metadata import version
+from pathlib import Path
+
+from whet.errors import DataError
+from whet.store.files import read_object, write_json
+from whet.types import Json
+from whet.viewer.runs import Root, Run, read_settings
+
+PROGRAM = "whet.viewer.package_facts"
+PACKAGE = Path(__file__).parents[1]
+
+
+def facts_file(cache: Path) -> Path:
+    """Name the file of the facts about the package as it is now, also between two versions."""
+    newest = max(path.stat().st_mtime_ns for path in PACKAGE.rglob("*.py"))
+    return cache / f"facts-{version('whet')}-{newest}.json"
+
+
+class Facts:
+    """Meanings of settings and rules of algorithms; empty until the program has printed them."""
+
+    def __init__(self, cache: Path) -> None:
+        self._file = facts_file(cache)
+        self._facts: dict[str, Json] = {}
+
+    def start(self) -> None:
+        """Read the cached facts, or else run the program in a thread."""
+        try:
+            self._facts = read_object(self._file)
+        except DataError:
+            threading.Thread(target=self._run_program, daemon=True).start()
+
+    def _run_program(self) -> None:
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-m", PROGRAM], capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            facts = json.loads(done.stdout)
+            write_json(self._file, facts)
+            self._facts = facts
+
+    def meaning(self, kind: str, key: str) -> str:
+        """Say what a setting means, in the words of `whet show --explain`; "" if it is unknown."""
+        meanings = self._facts.get("meanings")
+        of_kind = meanings.get(kind) if isinstance(meanings, dict) else None
+        words = of_kind.get(key) if isinstance(of_kind, dict) else None
+        return words if isinstance(words, str) else ""
+
+    def advantage_rule(self, root: Root, run: Run) -> str | None:
+        """Name how a run compares rewards; None where it has no algorithm."""
+        algo = read_settings(root, run).get("algo")
+        if not isinstance(algo, dict):
+            return None
+        rules = self._facts.get("advantages")
+        name = algo.get("advantage")
+        if name is None and isinstance(rules, dict):
+            name = rules.get(str(algo.get("name")))
+        return name if isinstance(name, str) else "this algorithm"

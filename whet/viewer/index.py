@@ -1,0 +1,196 @@
+"""The index of a run's rollouts: columns in the user's cache folder, added to as files appear.
+
+A segment is one Arrow file of rows from several rollout files. It is mapped, not read, so that a
+run of 100,000 rollouts opens at once. A segment with a file that has changed or is gone, as after
+a resume, is dropped and its other files are read again. Runs themselves are never written.
+"""
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from whet.errors import DataError
+from whet.store.files import write_errors
+from whet.types import Json
+from whet.viewer.columns import Columns
+from whet.viewer.runs import Root, Run
+from whet.viewer.sources import SCHEMA, Source, list_sources, read_source
+
+SEGMENT_ROWS = 25_000
+"""Rows after which a segment is written: what a stop can lose."""
+MAX_SEGMENTS = 24
+"""Segments beyond which the small ones are merged."""
+FORMAT = "1"
+"""Changes with the schema, so that older caches are left alone."""
+
+
+def cache_folder() -> Path:
+    """Name the folder of the viewer's indexes, by the XDG rules."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    home = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    return home / "whet" / "view"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far an index is, in bytes of rollout files."""
+
+    done: int
+    total: int
+    seconds: float
+
+    def to_json(self) -> Json:
+        rate = self.done / self.seconds if self.seconds else 0.0
+        left = (self.total - self.done) / rate if rate else None
+        return {"done": self.done, "total": self.total, "rate": rate, "left": left}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Segment:
+    path: Path
+    stamps: tuple[str, ...]
+    table: pa.Table
+
+
+class RolloutIndex:
+    """The index of one run. `refresh` starts to read what is new, `columns` is what is ready."""
+
+    def __init__(self, root: Root, run: Run, cache: Path) -> None:
+        self._root = root
+        self._run = run
+        key = hashlib.sha256(str(run.folder).encode()).hexdigest()[:24]
+        self._folder = cache / FORMAT / key
+        self._segments: list[_Segment] | None = None
+        self._broken: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._progress: Progress | None = None
+        self.columns = Columns.empty()
+        self.version = 0
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the reading is; None while nothing is being read."""
+        return self._progress
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """Files that could not be read, each with the reason."""
+        return dict(self._broken)
+
+    def refresh(self, *, wait: float) -> None:
+        """Look for new files and read them in a thread; wait for it at most so many seconds."""
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                if self._segments is None:
+                    self._segments = self._load()
+                    self._publish()
+                missing = self._drop_stale()
+                if not missing:
+                    return
+                self._progress = Progress(done=0, total=sum(s.size for s in missing), seconds=0.0)
+                self._thread = threading.Thread(target=self._read, args=(missing,), daemon=True)
+                self._thread.start()
+            thread = self._thread
+        thread.join(wait)
+
+    def _drop_stale(self) -> list[Source]:
+        """Forget segments with files that changed; return the files that no segment has."""
+        assert self._segments is not None, "segments are loaded before they are compared"
+        sources = {source.stamp: source for source in list_sources(self._root, self._run)}
+        kept = [segment for segment in self._segments if set(segment.stamps) <= sources.keys()]
+        if len(kept) < len(self._segments):
+            for segment in self._segments:
+                if segment not in kept:
+                    _remove(segment.path)
+            self._segments = kept
+            self._publish()
+        known = {stamp for segment in kept for stamp in segment.stamps} | self._broken.keys()
+        return [source for stamp, source in sources.items() if stamp not in known]
+
+    def _read(self, sources: Sequence[Source]) -> None:
+        start = time.monotonic()
+        done = 0
+        total = sum(source.size for source in sources)
+        pending: list[tuple[Source, pa.Table]] = []
+        for source in sources:
+            try:
+                pending.append((source, read_source(self._root, source)))
+            except (DataError, OSError, ValueError, KeyError, pa.ArrowException) as error:
+                self._broken[source.stamp] = f"{source.name}: {error}"
+            done += source.size
+            self._progress = Progress(done=done, total=total, seconds=time.monotonic() - start)
+            if sum(table.num_rows for _, table in pending) >= SEGMENT_ROWS:
+                self._add(pending)
+                pending = []
+        if pending:
+            self._add(pending)
+        self._merge_small()
+        self._progress = None
+
+    def _add(self, pending: Sequence[tuple[Source, pa.Table]]) -> None:
+        table = pa.concat_tables([table for _, table in pending])
+        stamps = tuple(source.stamp for source, _ in pending)
+        self._segments = [*(self._segments or ()), self._write(table, stamps)]
+        self._publish()
+
+    def _merge_small(self) -> None:
+        """Write small segments as one, so that a long live run does not leave thousands."""
+        segments = self._segments or []
+        small = [segment for segment in segments if segment.table.num_rows < SEGMENT_ROWS]
+        if len(small) <= MAX_SEGMENTS:
+            return
+        merged = self._write(
+            pa.concat_tables([segment.table for segment in small]),
+            tuple(stamp for segment in small for stamp in segment.stamps),
+        )
+        self._segments = [segment for segment in segments if segment not in small] + [merged]
+        self._publish()
+        for segment in small:
+            _remove(segment.path)
+
+    def _publish(self) -> None:
+        tables = [segment.table for segment in self._segments or ()]
+        self.columns = Columns.from_table(pa.concat_tables(tables)) if tables else Columns.empty()
+        self.version += 1
+
+    def _write(self, table: pa.Table, stamps: tuple[str, ...]) -> _Segment:
+        """Write a segment whole or not at all, and map it."""
+        name = hashlib.sha256("\n".join(stamps).encode()).hexdigest()[:24]
+        path = self._folder / f"{name}.arrow"
+        schema = SCHEMA.with_metadata({"stamps": json.dumps(stamps)})
+        with write_errors(path):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            new = path.with_name(f".{name}.{os.getpid()}.new")
+            whole = table.unify_dictionaries().combine_chunks().cast(schema)
+            with pa.OSFile(str(new), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+                writer.write_table(whole)
+            new.replace(path)
+        return _open_segment(path)
+
+    def _load(self) -> list[_Segment]:
+        segments = []
+        for path in sorted(self._folder.glob("*.arrow")):
+            try:
+                segments.append(_open_segment(path))
+            except (OSError, ValueError, KeyError, pa.ArrowException):
+                _remove(path)
+        return segments
+
+
+def _open_segment(path: Path) -> _Segment:
+    with pa.memory_map(str(path)) as source:
+        table = pa.ipc.open_file(source).read_all()
+    stamps = json.loads((table.schema.metadata or {})[b"stamps"])
+    return _Segment(path=path, stamps=tuple(stamps), table=table)
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)

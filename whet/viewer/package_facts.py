@@ -1,0 +1,44 @@
+"""A program that prints what every setting means and how each algorithm compares rewards, as JSON.
+
+The classes that know it load torch, which a viewer should not wait for: `facts.py` runs this beside
+the viewer, once for a version of whet.
+"""
+
+import json
+from types import UnionType
+from typing import Annotated, Union, get_args, get_origin
+
+from whet.algos.presets import PRESETS
+from whet.config import Config
+from whet.pipeline.pipeline import KINDS
+
+
+def list_meanings(settings: type[Config], prefix: str = "") -> dict[str, str]:
+    """Give the meaning of each setting of a class by its dotted key; the first variant's wins."""
+    meanings: dict[str, str] = {}
+    for name, field in settings.model_fields.items():
+        key = f"{prefix}{name}"
+        meanings[key] = " ".join((field.description or "").split())
+        for variant in list_configs(field.annotation):
+            for inner, meaning in list_meanings(variant, f"{key}.").items():
+                meanings.setdefault(inner, meaning)
+    return meanings
+
+
+def list_configs(annotation: object) -> list[type[Config]]:
+    """Find the settings classes in a type such as `A | B | None`; those in lists are left out."""
+    if isinstance(annotation, type):
+        return [annotation] if issubclass(annotation, Config) else []
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        return [config for part in get_args(annotation) for config in list_configs(part)]
+    return []
+
+
+def main() -> None:
+    meanings = {kind: list_meanings(settings) for kind, settings in KINDS.items()}
+    advantages = {name: preset.advantage for name, preset in PRESETS.items()}
+    print(json.dumps({"meanings": meanings, "advantages": advantages}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""Questions to an index: which rollouts pass filters, and how many there are of each kind."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.errors import DataError
+from whet.types import Json, Verdict
+from whet.viewer.columns import Coded, Columns, Mask
+
+MAX_ROWS = 200
+SNIPPET = 220
+"""Characters of a response that a list shows."""
+SORTS = ("step", "reward", "length", "logprob", "level")
+Rows = NDArray[np.int64]
+CHOICES = ("verdict", "task", "set", "finish", "problem", "group", "answer")
+"""Columns of which a filter takes one value."""
+RANGES = ("step", "reward", "length", "level", "logprob")
+"""Columns of which a filter takes "low..high", with either end left out, or one number."""
+FACETS = ("set", "task", "verdict", "finish")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What the rows of a list have in common."""
+
+    choices: Mapping[str, str]
+    ranges: Mapping[str, tuple[float, float]]
+    text: str = ""
+    part: tuple[str, float] | None = None
+    """A part of the score, and its value."""
+
+    @staticmethod
+    def from_params(params: Mapping[str, str]) -> "Filters":
+        part = params.get("part", "")
+        return Filters(
+            choices={name: params[name] for name in CHOICES if params.get(name)},
+            ranges={name: parse_range(params[name]) for name in RANGES if params.get(name)},
+            text=params.get("q", ""),
+            part=_parse_part(part) if part else None,
+        )
+
+
+def parse_range(text: str) -> tuple[float, float]:
+    """Read "3..7", "3..", "..7" or "3".
+
+    >>> parse_range("3..7"), parse_range("0.5..")[0], parse_range("4")
+    ((3.0, 7.0), 0.5, (4.0, 4.0))
+    """
+    low, dots, high = text.partition("..")
+    try:
+        first = float(low) if low else float("-inf")
+        last = float(high) if high else float("inf")
+    except ValueError as error:
+        raise DataError(f"a range is written like 3..7, 3.. or ..7, not {text!r}") from error
+    return (first, last) if dots else (first, first)
+
+
+def _parse_part(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition(":")
+    try:
+        return name, float(value)
+    except ValueError as error:
+        raise DataError(f"a part of a score is written like asked:1, not {text!r}") from error
+
+
+def select(columns: Columns, filters: Filters) -> tuple[Mask, dict[str, Mask]]:
+    """Find the rows that pass; also, for each facet, those that pass all but its own filter."""
+    masks: dict[str, Mask] = {}
+    for name, value in filters.choices.items():
+        masks[name] = columns.texts[name].equals(value)
+    for name, (low, high) in filters.ranges.items():
+        values = columns.numbers[name]
+        masks[name] = (values >= low) & (values <= high)
+    if filters.part is not None:
+        masks["part"] = _has_part(columns.texts["parts"], *filters.part)
+    if filters.text:
+        masks["q"] = columns.search(filters.text)
+        for name in ("question", "answer", "note"):
+            masks["q"] |= columns.texts[name].contains(filters.text)
+    everything = _all_of(columns.count, masks.values())
+    others = {
+        facet: _all_of(columns.count, [m for name, m in masks.items() if name != facet])
+        if facet in masks
+        else everything
+        for facet in FACETS
+    }
+    return everything, others
+
+
+def _all_of(count: int, masks: Iterable[Mask]) -> Mask:
+    passed = np.ones(count, dtype=bool)
+    for mask in masks:
+        passed &= mask
+    return passed
+
+
+def parse_parts(text: str | None) -> dict[str, float]:
+    """Read the parts of a score from their JSON."""
+    try:
+        value: Json = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    parts = value if isinstance(value, dict) else {}
+    return {name: float(part) for name, part in parts.items() if isinstance(part, int | float)}
+
+
+def _has_part(column: Coded, name: str, value: float) -> Mask:
+    hits = [parse_parts(text).get(name) == value for text in column.values]
+    return np.append(np.array(hits, dtype=bool), False)[column.codes]
+
+
+def list_rollouts(
+    columns: Columns, filters: Filters, *, sort: str, offset: int, limit: int
+) -> dict[str, Json]:
+    """List a page of the rows that pass, with counts of what else there is."""
+    passed, others = select(columns, filters)
+    rows = np.flatnonzero(passed)
+    rows = _sort(columns, rows, sort)
+    page = rows[offset : offset + min(limit, MAX_ROWS)]
+    steps = columns.numbers["step"][rows]
+    rewards = columns.numbers["reward"][rows]
+    return {
+        "total": len(rows),
+        "of": columns.count,
+        "rows": describe_rows(columns, page, filters.text),
+        "facets": {name: count_values(columns.texts[name], others[name]) for name in FACETS},
+        "steps": [float(steps.min()), float(steps.max())] if len(steps) else None,
+        "correct": _share(columns.texts["verdict"].equals(Verdict.CORRECT.value)[rows]),
+        "reward": _finite_mean(rewards),
+        "length": _finite_mean(columns.numbers["length"][rows]),
+    }
+
+
+def _sort(columns: Columns, rows: Rows, sort: str) -> Rows:
+    name = sort.removeprefix("-")
+    if name not in SORTS:
+        raise DataError(f"rollouts are sorted by {', '.join(SORTS)}, not {name!r}")
+    values = columns.numbers[name][rows]
+    # Rows without a value come last in both directions.
+    keys = np.where(np.isnan(values), np.inf, -values if sort.startswith("-") else values)
+    return rows[np.argsort(keys, kind="stable")]
+
+
+def describe_rows(columns: Columns, rows: Rows, search: str = "") -> list[Json]:
+    """Give what a list shows of each row."""
+    described: list[Json] = []
+    for row in rows.tolist():
+        coded = {name: columns.texts[name].at(row) for name in columns.texts if name != "parts"}
+        numbers = {name: finite(values[row]) for name, values in columns.numbers.items()}
+        coded["question"] = (coded["question"] or "")[:SNIPPET]
+        described.append(
+            {**coded, **numbers, "snippet": snippet(columns.text[row].as_py(), search)}
+        )
+    return described
+
+
+def snippet(text: str, search: str) -> str:
+    """Cut a response to its first characters, or to those around a hit.
+
+    >>> snippet("short", "")
+    'short'
+    >>> snippet("a" * 300 + "needle", "NEEDLE").endswith("aaneedle")
+    True
+    """
+    hit = text.lower().find(search.lower()) if search else -1
+    start = max(hit - SNIPPET // 3, 0)
+    part = text[start : start + SNIPPET]
+    return f"{'…' if start else ''}{part}{'…' if start + SNIPPET < len(text) else ''}"
+
+
+def find_siblings(columns: Columns, file: str, row: int, most: int) -> tuple[int, list[int]]:
+    """Find a rollout by its file and row, and the others of its group in the same set and step."""
+    here = columns.texts["file"].equals(file) & (columns.numbers["row"] == row)
+    if not here.any():
+        raise DataError(f"row {row} of {file[:80]!r} is not indexed yet")
+    at = int(np.flatnonzero(here)[0])
+    alike = columns.texts["group"].codes == columns.texts["group"].codes[at]
+    alike &= columns.texts["set"].codes == columns.texts["set"].codes[at]
+    alike &= columns.numbers["step"] == columns.numbers["step"][at]
+    return at, [i for i in np.flatnonzero(alike).tolist() if i != at][:most]
+
+
+def find_neighbours(columns: Columns, at: int) -> Json:
+    """Give the first rollouts of the groups before and after, by file and row."""
+    groups = columns.texts["group"].codes
+    before, after = at, at
+    while before >= 0 and groups[before] == groups[at]:
+        before -= 1
+    while before > 0 and groups[before - 1] == groups[before]:
+        before -= 1
+    while after < columns.count and groups[after] == groups[at]:
+        after += 1
+
+    def place(row: int) -> Json:
+        if not 0 <= row < columns.count:
+            return None
+        return {"file": columns.texts["file"].at(row), "row": int(columns.numbers["row"][row])}
+
+    return {"before": place(before), "after": place(after)}
+
+
+def describe_full(columns: Columns, at: int) -> dict[str, Json]:
+    """Give a row with its whole text and the parts of its score."""
+    coded = {name: column.at(at) for name, column in columns.texts.items() if name != "parts"}
+    numbers = {name: finite(values[at]) for name, values in columns.numbers.items()}
+    parts = parse_parts(columns.texts["parts"].at(at))
+    return {**coded, **numbers, "text": columns.text[at].as_py(), "parts": dict(parts)}
+
+
+def finite(value: float) -> float | None:
+    number = float(value)
+    return number if isfinite(number) else None
+
+
+def _finite_mean(values: NDArray[np.float64]) -> Json:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _share(hits: Mask) -> Json:
+    return float(hits.mean()) if len(hits) else None
+
+
+def count_values(column: Coded, mask: Mask) -> Json:
+    """Count the rows of each value, the most frequent first."""
+    codes = column.codes[mask]
+    counts = np.bincount(codes[codes >= 0], minlength=len(column.values))
+    order = np.argsort(-counts, kind="stable")
+    return [[column.values[i], int(counts[i])] for i in order[:50].tolist() if counts[i]]
+
+
+_DIGITS = re.compile(r"\d{1,12}")
+
+
+def parse_count(text: str | None, default: int, most: int) -> int:
+    """Read a number of a request, bounded."""
+    if text is None:
+        return default
+    if not _DIGITS.fullmatch(text):
+        raise DataError(f"{text[:20]!r} is no number")
+    return min(int(text), most)
