@@ -412,6 +412,31 @@ def test_the_early_stop_of_a_micro_batch_zeroes_its_loss(limit: float, zeroed: f
     assert (terms.logprob_M.grad == 0).all() == bool(zeroed)
 
 
+def test_a_micro_batch_whose_ratio_is_not_a_number_has_no_gradient() -> None:
+    stop = EarlyStop(limit=5.0, scope="micro_batch", action="zero")
+    cfg = AlgoConfig(num_minibatches=2, early_stop=stop)
+    terms = _terms([-2.0], advantage=[1.0], old=[math.nan])
+
+    loss_M, _, _ = policy_objective(cfg).loss(terms)
+    loss_M.sum().backward()
+
+    assert loss_M.tolist() == [0.0]
+    assert terms.logprob_M.grad is not None
+    assert terms.logprob_M.grad.tolist() == [0.0]
+
+
+def test_the_kl_of_an_early_stop_is_that_of_tokens_also_where_ratios_are_of_sequences() -> None:
+    # Two tokens of one sequence move by +.5 and -.5: the sequence's ratio is 1, its KL would be 0.
+    stop = EarlyStop(limit=5.0, statistic="kl", scope="micro_batch", action="zero")
+    cfg = AlgoConfig(name="gspo", num_minibatches=2, early_stop=stop)
+    terms = _terms([-1.5, -2.5], advantage=[1.0, 1.0], old=[-2.0, -2.0])
+
+    _, metrics, _ = policy_objective(cfg).loss(terms)
+
+    expected = (math.exp(0.5) - 1.5 + math.exp(-0.5) - 0.5) / 2
+    assert float(metrics["policy/stop_signal"].mean()) == pytest.approx(expected, abs=1e-6)
+
+
 def test_sft_is_the_likelihood_and_counts_tokens_above_one_half() -> None:
     terms = _terms([-0.1, -2.0, math.log(0.51)], advantage=[0.0] * 3)
 

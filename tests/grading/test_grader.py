@@ -374,6 +374,7 @@ def test_a_batch_too_large_to_read_fails_alone() -> None:
     with Grader(
         Trouble(), GradingConfig(workers=1, memory=1 << 25, unscored_fraction=1.0)
     ) as grader:
+        graded(grader, *["yes"] * 100)  # quick ones, so that the next three are one batch
         scores = graded(grader, "yes", "x" * 50_000_000, "no")
 
     assert [score.verdict for score in scores] == [Verdict.CORRECT, Verdict.UNSCORED, Verdict.WRONG]

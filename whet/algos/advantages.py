@@ -95,6 +95,7 @@ def momentum(max_momentum: float) -> Advantage:
 
 
 TokenAdvantage = Callable[[FloatArray, FloatArray | None], tuple[FloatArray, FloatArray | None]]
+"""Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
 USING_CRITIC: set[Callable[..., object]] = set()
 """Functions of the user's own that `uses_critic` marks."""
 F = TypeVar("F", bound=Callable[..., object])
@@ -107,9 +108,6 @@ def uses_critic(function: F) -> F:
     """
     USING_CRITIC.add(function)
     return function
-
-
-"""Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
 
 
 def rewards_to_go(reward: FloatArray, *, gamma: float = 1.0) -> FloatArray:

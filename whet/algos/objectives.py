@@ -134,7 +134,8 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
         if stop.scope == "micro_batch":
             is_zeroed = losses.exceeds_limit(signal_M.mean(), stop)
             metrics["policy/zeroed"] = torch.full_like(loss_M, float(is_zeroed))
-            loss_M = loss_M * 0.0 if is_zeroed else loss_M
+            # Not the loss times 0, which is NaN where the loss is.
+            loss_M = terms.logprob_M * 0.0 if is_zeroed else loss_M
         return TokenLoss(loss_M, metrics, signal_M)
 
     return Objective(loss=loss, needs_entropy_gradient=cfg.entropy_coef != 0)

@@ -27,7 +27,7 @@ _ROW_MULTIPLE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Example(TokenFields[Floats]):
-    """One training sequence; per-token arrays cover the response, from `start` to the end."""
+    """One training sequence; per-token arrays cover the response, from `response_start` on."""
 
     tokens: Tokens
     response_start: int

@@ -38,7 +38,7 @@ class TrainConfig(Config):
     """Learning rate after warm-up: constant, or falling to `final_lr` linearly or as a half
     cosine."""
     final_lr: float = Field(default=0.0, ge=0.0)
-    """Learning rate at the last step, where the schedule falls."""
+    """Where a falling schedule ends: the rate of the step after the last."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps over which the rate rises from zero."""
     weight_decay: float = Field(default=0.0, ge=0.0)
@@ -176,7 +176,7 @@ class Optimizer:
 
     @torch.no_grad()
     def zero_grad(self) -> None:
-        """Set the gradients to zero; a step then only decays the moments."""
+        """Set the gradients to zero; a step then moves the weights by the moments alone."""
         for gradient in self.gradients().values():
             gradient.zero_()
 
