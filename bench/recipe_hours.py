@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from whet.config import kind_of
 from whet.pipeline.pipeline import load_stages
 from whet.plan.cluster import Cluster, choose_layout, count_fewest, run_seconds
 from whet.plan.phases import fits
@@ -31,7 +32,8 @@ LINE = re.compile(r"^# whet plan: .*\n", re.MULTILINE)
 def recipes() -> list[Path]:
     """List the files that start from published models; those of whet's own have measured times."""
     files = sorted((ROOT / "experiments").glob("*.toml"))
-    return [file for file in files if "new = " not in file.read_text()]
+    is_own = {file: "new = " in file.read_text() or kind_of(file) == "study" for file in files}
+    return [file for file in files if not is_own[file]]
 
 
 def summarize(file: Path) -> str:

@@ -179,9 +179,8 @@ def list_jobs(args: argparse.Namespace) -> Iterator[Job]:
     ):
         yield Job(name=f"steps/{name}", compute=lambda tree, name=name: train(tree, name))
     trees = (args.baseline.resolve(), HERE)
-    for name in sorted(
-        {file.stem for tree in trees for file in (tree / "experiments").glob("*.toml")}
-    ):
+    files = [file for tree in trees for file in (tree / "experiments").glob("*.toml")]
+    for name in sorted({file.stem for file in files if 'kind = "study"' not in file.read_text()}):
         yield Job(name=f"smoke/{name}", compute=lambda tree, name=name: smoke(tree, name))
 
 
