@@ -17,7 +17,7 @@ coverage: $(READY)
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not cluster and not browser' --cov=whet --cov-report=term:skip-covered
 
 test-cluster: $(READY) .venv/.ray .venv-vllm/.ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster -rs --timeout 1800 tests/cluster
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster -rs --timeout 1800 tests/cluster tests/test_bench_learning.py
 
 .venv/.ray: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'ray>=2.50'

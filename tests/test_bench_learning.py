@@ -49,6 +49,7 @@ def bench(name: str, out: Path, *options: str) -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.slow
+@pytest.mark.cluster
 def test_the_learning_study_measures_methods_from_one_start_and_repeats_nothing(
     tmp_path: Path,
 ) -> None:
@@ -125,6 +126,7 @@ def test_a_method_that_did_not_end_has_a_row_that_says_so() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.cluster
 def test_the_co_training_study_runs_both_arms_from_one_start_and_draws_them(tmp_path: Path) -> None:
     options = [
         "--seeds",

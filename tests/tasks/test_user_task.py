@@ -72,7 +72,7 @@ class Rows(Doubles):
 
 
 class Unsolved(Doubles):
-    name = "unsolved"
+    """Its gold responses are missing."""
 
     def solve(self, problem, seed):
         return problem.payload["gold"]
@@ -249,7 +249,7 @@ ROWS = (
     "the task 'rows' in {file} raised TypeError: problems should yield whet.types.Problem, not "
     "{{'prompt': 'Twice 1?', 'answer': '2'}}"
 )
-UNSOLVED = f"the task 'unsolved' in {{file}} raised KeyError in line {line_of('payload[')}: 'gold'"
+UNSOLVED = f"the task 'doubles' in {{file}} raised KeyError in line {line_of('payload[')}: 'gold'"
 
 
 @pytest.mark.parametrize(
