@@ -99,9 +99,9 @@ def write_page() -> str:
     """Write the page: the stages, then the tables that they share."""
     places = find_places()
     parts = [HEAD, "## Stages\n"]
-    for kind, model in KINDS.items():
+    for kind, stage in KINDS.items():
         runs = f"`whet {kind} FILE`" if STAGES[kind].help else "in pipelines only"
-        parts += [f"### {kind}\n", f"{_sentence(model)} Run: {runs}.\n", _table(model, places)]
+        parts += [f"### {kind}\n", f"{_sentence(stage)} Run: {runs}.\n", _table(stage, places)]
     parts.append("## Tables\n")
     written: set[str] = set()
     for model, place in places.items():
@@ -122,7 +122,7 @@ def write_page() -> str:
 def find_places() -> dict[Model, Place]:
     """Find the classes below the stages, those nearest to a stage first, in the order of keys."""
     found: dict[Model, list[tuple[str, str, bool]]] = {}
-    ways = [(kind, "", model) for kind, model in KINDS.items()]
+    ways: list[tuple[str, str, Model]] = [(kind, "", model) for kind, model in KINDS.items()]
     while ways:
         deeper: list[tuple[str, str, Model]] = []
         for kind, prefix, model in ways:
