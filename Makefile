@@ -39,7 +39,7 @@ format: $(READY)
 
 docs: $(READY)
 	$(BIN)/python bench/settings_page.py
-	$(BIN)/mkdocs build --strict --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 	@echo "the pages are in build/site; $(BIN)/mkdocs serve shows them while you write"
 
 clean:
