@@ -40,6 +40,8 @@ DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG
     ROOT.glob("docs/*.md")
 )
 CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, **KINDS}
+WALKED = ("quickstart.md", "tutorial.md")
+"""Pages whose files name each other; tests/test_quickstart.py and tests/test_tutorial.py run them."""
 TOPS = ("whet", "tests", "docs", "experiments", "bench", ".ci")
 METRIC = re.compile(r"[a-z]+/[a-z_]+\d?(?:@\d+)?")
 
@@ -102,7 +104,7 @@ def test_python_in_the_documents_runs(block: Block) -> None:
 @pytest.mark.parametrize(("place", "line"), WHET, ids=[f"{place} {line}" for place, line in WHET])
 def test_a_whet_command_has_a_known_verb_and_options_that_parse(place: str, line: str) -> None:
     file, settings = parsed(shlex.split(line)[1:])
-    if file is not None and not str(file).isupper() and not place.startswith("quickstart.md"):
+    if file is not None and not str(file).isupper() and not place.startswith(WALKED):
         path = ROOT / str(file)
         load_settings(CLASSES[kind_of(path)], path, settings)
 
@@ -158,8 +160,7 @@ def test_make_commands_name_targets_of_the_makefile() -> None:
 
 @pytest.mark.parametrize(
     "block",
-    # The file of the quickstart names another of its page; tests/test_quickstart.py runs both.
-    [block for block in blocks("toml") if not block.place.startswith("quickstart.md")],
+    [block for block in blocks("toml") if not block.place.startswith(WALKED)],
     ids=lambda block: block.place,
 )
 def test_an_experiment_in_the_documents_loads(block: Block, tmp_path: Path) -> None:
