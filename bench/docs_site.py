@@ -21,18 +21,18 @@ TOP = {
 }
 """Documents beside docs/, and their names on the site."""
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "Start": ("index.md", "quickstart.md", "tutorial.md", "troubleshooting.md", "glossary.md"),
+    "Start": (
+        "index.md",
+        "quickstart.md",
+        "tutorial.md",
+        "coming_from.md",
+        "troubleshooting.md",
+        "glossary.md",
+    ),
     "Look": ("viewer.md", "evaluation.md", "compare.md", "studies.md", "replay.md"),
     "Data": ("data.md", "sources.md", "clean_data.md", "teach.md", "prompts.md", "formats.md"),
     "Train": ("check.md", "algorithms.md", "rewards.md", "sampling.md", "many_gpus.md", "fleet.md"),
     "Reference": ("settings.md", "metrics.md", "recipes.md", "library.md"),
-    "Coming from": (
-        "from_llm4game24.md",
-        "from_rl_tango.md",
-        "from_rlinf.md",
-        "from_reasoning360.md",
-        "from_npg_muse.md",
-    ),
     "Inside": (
         "contributing.md",
         "architecture.md",

@@ -21,6 +21,7 @@ from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.cli import app
 from whet.config import Config, kind_of, load_settings
+from whet.config_errors import list_keys
 from whet.data.sources import load_source
 from whet.grading.check_task import check_grader
 from whet.grading.limits import GradingConfig
@@ -283,6 +284,18 @@ def _constants(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
+
+
+def test_troubleshooting_names_metrics_that_are_logged_and_settings_that_exist() -> None:
+    spans = set(code_spans(ROOT / "docs" / "troubleshooting.md"))
+    metrics = {span for span in spans if METRIC.fullmatch(span)}
+    assert len(metrics) > 20 and metrics <= set(documented_metrics())
+    known = {key for kind in KINDS.values() for key in list_keys(kind)}
+    dotted = {
+        span.partition(" = ")[0] for span in spans if re.match(r"[a-z_]+\.[a-z_.]+( = |$)", span)
+    }
+    keys = {key for key in dotted if key.split(".")[0] in known}
+    assert len(keys) > 25 and keys <= known
 
 
 def test_every_metric_in_the_code_is_documented_and_no_other() -> None:
