@@ -37,7 +37,6 @@ written as the text `"none"`. A default of — means that the setting must be gi
 under the others is refused with the reason.
 """
 PLAIN = {int: "whole number", float: "number", bool: "true or false", str: "text", Path: "path"}
-TAGGED = "Selects what the table is."
 UNITS: Mapping[str, str] = {
     "tokens": "buffer easy_tokens free_tokens max_model_len max_tokens micro_batch_tokens positions",
     "steps": "every generator_turns lag steps verifier_turns warmup warmup_steps max_steps",
@@ -180,7 +179,7 @@ def _table(model: Model, places: Mapping[Model, Place]) -> str:
 def _meaning(name: str, field: FieldInfo) -> str:
     text = " ".join((field.description or "").split())
     if not text and name in toml.TAGS and get_origin(field.annotation) is Literal:
-        return TAGGED
+        return "Says what the file or the table is; the settings below go with it."
     return _escape(text)
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,4 +55,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "site" / "settings.html").is_file()
+    page = (tmp_path / "site" / "settings.html").read_text()
+    assert (
+        re.findall(r'<(?:script|img|iframe)[^>]* src="?http|<link[^>]* href="?http', page) == []
+    ), "a page fetches nothing from elsewhere"
