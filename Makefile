@@ -47,7 +47,7 @@ clean:
 
 $(USER): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("whet needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
-	@echo "setting up .venv with $$($(PYTHON) --version): pip installs torch and $$(grep -c == requirements.lock) small packages;"
+	@echo "setting up .venv with $$($(PYTHON) --version): pip installs $$(grep -c == requirements.lock) packages;"
 	@echo "about two minutes, most of them for torch, and only the first time"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock

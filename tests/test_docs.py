@@ -324,8 +324,13 @@ def test_every_trace_in_the_formats_is_right_in_every_line() -> None:
 FOREIGN_NAMES = {
     "GLOO_SOCKET_IFNAME",
     "NCCL_SOCKET_IFNAME",
+    "_default_compute_score",  # Reasoning360
     "cu_seqlens",  # flash-attention
+    "early_stop_imp_ratio",  # RLinf
+    "n_minibatches",  # RLinf
     "reasoning_effort",  # of servers
+    "rl.py",  # LLM4Game24
+    "rollout_batch_size",  # RLinf
     "train.to_pandas",  # of pyarrow
     "verifier_loss",  # a metric: a prefix and a name
 }
