@@ -67,6 +67,17 @@ def test_the_weaker_grader_that_the_page_names_is_found_out(folder: Path) -> Non
         assert whet("tasks", "check", "weak.py:Change").code == 2
 
 
+def test_a_grader_that_raises_on_an_empty_text_is_found_before_the_run(folder: Path) -> None:
+    fragile = text_of("python").replace("words = text.split()", "words = [text.split()[0]]")
+    write(folder / "fragile.py", fragile)
+    settings = text_of("toml").replace("change.py:Change", "fragile.py:Change")
+    write(folder / "fragile.toml", settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        said = whet("check", "fragile.toml")
+    assert said.code == 2 and "IndexError" in said.out
+
+
 def test_the_model_of_the_tutorial_learns_and_is_exported(
     folder: Path, said: dict[str, Said]
 ) -> None:
