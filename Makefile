@@ -1,13 +1,16 @@
-# `make train` and `make test` set up everything they need in .venv, from the lock, with pip.
+# `make train` sets up .venv from requirements.lock with pip; all other targets add requirements-dev.lock to it.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+USER := .venv/.user
 READY := .venv/.ready
 WORKERS ?= 2
 THREADS ?= 1
 
-.PHONY: train test coverage test-cluster test-browser quick lint types format clean
+.PHONY: train test coverage test-cluster test-browser quick lint types format docs clean
 
-train: $(READY)
+train: $(USER)
+	@echo "training a small model on the 24 game: six stages, about six minutes on two cores;"
+	@echo "Ctrl-C stops it, and 'make train' goes on where it was"
 	$(BIN)/whet run experiments/game24_cpu.toml --resume
 
 test: $(READY) lint types
@@ -49,13 +52,24 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-clean:
-	rm -rf .venv .venv-vllm
+docs: $(READY)
+	$(BIN)/python bench/settings_page.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
+	@echo "the pages are in build/site; $(BIN)/mkdocs serve shows them while you write"
 
-$(READY): requirements.lock pyproject.toml
+clean:
+	rm -rf .venv .venv-vllm build/site
+
+$(USER): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("whet needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
-	@echo "setting up .venv with $$($(PYTHON) --version); about two minutes, once"
+	@echo "setting up .venv with $$($(PYTHON) --version): pip installs $$(grep -c == requirements.lock) packages;"
+	@echo "about two minutes, most of them for torch, and only the first time"
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps -e .
+	@touch $(USER)
+
+$(READY): $(USER) requirements-dev.lock
+	@echo "adding $$(grep -c == requirements-dev.lock) packages for tests, lint, types and documents to .venv; about a minute"
+	$(BIN)/python -m pip install --disable-pip-version-check -r requirements-dev.lock
 	@touch $(READY)

@@ -21,6 +21,7 @@ from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.cli import app
 from whet.config import Config, kind_of, load_settings
+from whet.config_errors import list_keys
 from whet.data.sources import load_source
 from whet.grading.check_task import check_grader
 from whet.grading.limits import GradingConfig
@@ -41,6 +42,8 @@ DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG
     ROOT.glob("docs/*.md")
 )
 CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, "study": StudyConfig, **KINDS}
+WALKED = ("quickstart.md", "tutorial.md")
+"""Pages whose files name each other; tests/test_quickstart.py and tests/test_tutorial.py run them."""
 TOPS = ("whet", "tests", "docs", "experiments", "bench", ".ci")
 METRIC = re.compile(r"[a-z]+/[a-z_]+\d?(?:@\d+)?")
 
@@ -105,7 +108,7 @@ def test_a_whet_command_has_a_known_verb_and_options_that_parse(place: str, line
     file, settings = parsed(shlex.split(line)[1:])
     if file is None or "--suite" in line:
         return
-    if not str(file).isupper() and not place.startswith("quickstart.md"):
+    if not str(file).isupper() and not place.startswith(WALKED):
         path = ROOT / str(file)
         load_settings(CLASSES[kind_of(path)], path, settings)
 
@@ -162,8 +165,7 @@ def test_make_commands_name_targets_of_the_makefile() -> None:
 
 @pytest.mark.parametrize(
     "block",
-    # The file of the quickstart names another of its page; tests/test_quickstart.py runs both.
-    [block for block in blocks("toml") if not block.place.startswith("quickstart.md")],
+    [block for block in blocks("toml") if not block.place.startswith(WALKED)],
     ids=lambda block: block.place,
 )
 def test_an_experiment_in_the_documents_loads(block: Block, tmp_path: Path) -> None:
@@ -288,6 +290,18 @@ def _constants(file: Path) -> Iterator[str]:
             yield node.value
 
 
+def test_troubleshooting_names_metrics_that_are_logged_and_settings_that_exist() -> None:
+    spans = set(code_spans(ROOT / "docs" / "troubleshooting.md"))
+    metrics = {span for span in spans if METRIC.fullmatch(span)}
+    assert len(metrics) > 20 and metrics <= set(documented_metrics())
+    known = {key for kind in KINDS.values() for key in list_keys(kind)}
+    dotted = {
+        span.partition(" = ")[0] for span in spans if re.match(r"[a-z_]+\.[a-z_.]+( = |$)", span)
+    }
+    keys = {key for key in dotted if key.split(".")[0] in known}
+    assert len(keys) > 25 and keys <= known
+
+
 def test_every_metric_in_the_code_is_documented_and_no_other() -> None:
     scores = {name for name in documented_metrics() if name.startswith("score/")}
     assert {"reward/mean", "validation/pass@1"} <= written_metrics()
@@ -314,8 +328,13 @@ def test_every_trace_in_the_formats_is_right_in_every_line() -> None:
 FOREIGN_NAMES = {
     "GLOO_SOCKET_IFNAME",
     "NCCL_SOCKET_IFNAME",
+    "_default_compute_score",  # Reasoning360
     "cu_seqlens",  # flash-attention
+    "early_stop_imp_ratio",  # RLinf
+    "n_minibatches",  # RLinf
     "reasoning_effort",  # of servers
+    "rl.py",  # LLM4Game24
+    "rollout_batch_size",  # RLinf
     "train.to_pandas",  # of pyarrow
     "verifier_loss",  # a metric: a prefix and a name
 }

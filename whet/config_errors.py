@@ -259,7 +259,7 @@ def _suggest(kind: Model, loc: Sequence[str | int], key: str) -> str:
     known = sorted({name for model in _models_at(kind, loc[:-1]) for name in model.model_fields})
     if close := get_close_matches(last, known, n=1, cutoff=0.65):
         return f'; did you mean "{parent + "." if parent else ""}{close[0]}"?'
-    elsewhere = [name for name in _list_keys(kind) if name.endswith(f".{key}") and not parent]
+    elsewhere = [name for name in list_keys(kind) if name.endswith(f".{key}") and not parent]
     if deep := get_close_matches(key, elsewhere, n=1, cutoff=0):
         return f'; did you mean "{deep[0]}"?'
     return f"; known keys{' of ' + parent if parent else ''}: {', '.join(known)}"
@@ -280,7 +280,7 @@ def _hint_at_foreign(kind: Model, key: str) -> str | None:
     target = FOREIGN.get(last)
     if target is None or " " in target:
         return target
-    if target not in _list_keys(kind):
+    if target not in list_keys(kind):
         return None
     stage = ".".join(tables[:2]) + "." if tables[:1] == ["stages"] else ""
     return f'it is called "{stage}{target}" here'
@@ -305,10 +305,10 @@ def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:
     return here
 
 
-def _list_keys(kind: Model, prefix: str = "") -> Iterator[str]:
+def list_keys(kind: Model, prefix: str = "") -> Iterator[str]:
     """List all settings as dotted keys, without the names of a dict's tables, such as stages."""
     for name, field in kind.model_fields.items():
         yield f"{prefix}{name}"
         below = prefix if get_origin(field.annotation) is dict else f"{prefix}{name}."
         for model in find_models(field.annotation):
-            yield from _list_keys(model, below)
+            yield from list_keys(model, below)

@@ -142,7 +142,9 @@ def test_rl_samples_every_step_by_the_engine_that_its_file_names(tmp_path: Path)
 
 
 def test_settings_of_another_engine_are_refused_with_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r'engine.kind = "plane": should be one of "native", "fleet", "vllm"'):
+    with pytest.raises(
+        ConfigError, match=r'engine.kind = "plane": should be one of "native", "fleet", "vllm"'
+    ):
         load_file(tmp_path, "--stages.rl.engine.kind", "plane")
     with pytest.raises(ConfigError, match=r"PlainConfig': unknown key \"kv_cache_gb\""):
         load_file(tmp_path, "--stages.rl.engine.kv_cache_gb", "2")

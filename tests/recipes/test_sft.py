@@ -110,7 +110,7 @@ def test_rows_of_your_own_are_trained_on_for_epochs_with_a_validation_loss(tmp_p
         row["step"]: row["validation/loss"] for row in run.metrics() if "validation/loss" in row
     }
     assert [*validated] == [2, 4, 5] and validated[5] < validated[2]
-    assert "step      1  loss" in said.err
+    assert "  step     loss" in said.err
 
 
 def test_steps_beside_epochs_are_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -62,35 +63,72 @@ def test_the_run_and_the_console_get_every_step(
         tracker.log(7, {"reward/mean": 0.41237, "policy/kl": 2.0, "other": 1.0})
         tracker.log(8, {"other": 1.0})
     captured = capsys.readouterr()
-    assert captured.err == "step      7  reward 0.4124    kl 2       \n"
+    assert captured.err == "  step   reward       kl\n     7   0.4124        2\n"
     assert captured.out == ""
     assert [row["step"] for row in run.metrics()] == [7, 8]
 
 
-def test_a_missing_column_is_left_out_of_the_line() -> None:
+def test_a_metric_that_is_never_there_has_no_column() -> None:
     stream = io.StringIO()
     ConsoleTracker({"a": "a", "b": "b"}, stream=stream).log(1, {"b": float("nan")})
-    assert stream.getvalue() == "step      1  b nan     \n"
+    assert stream.getvalue() == "  step        b\n     1      nan\n"
 
 
-def test_without_a_terminal_a_line_says_how_long_the_rest_takes() -> None:
+def test_a_metric_that_comes_later_gets_a_column_and_one_that_is_missing_a_blank() -> None:
+    stream = io.StringIO()
+    tracker = ConsoleTracker({"a": "a", "b": "b"}, stream=stream)
+    tracker.log(1, {"b": 0.5})
+    tracker.log(2, {"a": 2.0})
+    tracker.log(3, {"b": 3.0})
+    assert stream.getvalue().splitlines() == [
+        "  step        b",
+        "     1      0.5",
+        "  step        a        b",
+        "     2        2",
+        "     3                 3",
+    ]
+
+
+def test_labels_are_repeated_after_twenty_rows() -> None:
+    stream = io.StringIO()
+    tracker = ConsoleTracker({"a": "a"}, stream=stream)
+    for step in range(1, 42):
+        tracker.log(step, {"a": 1.0})
+    lines = stream.getvalue().splitlines()
+    assert [index for index, line in enumerate(lines) if "step" in line] == [0, 21, 42]
+
+
+@pytest.mark.parametrize("recipe", ["sft", "rl", "dpo", "distill", "tango"])
+def test_the_rows_of_every_recipe_fit_80_columns(recipe: str) -> None:
+    columns = import_module(f"whet.recipes.{recipe}").COLUMNS
+    stream = io.StringIO()
+    tracker = ConsoleTracker(columns, steps=100_000, stream=stream)
+    for step in (99_998, 99_999, 100_000):
+        tracker.log(step, dict.fromkeys(columns, -1.2345678e-05))
+    assert max(map(len, stream.getvalue().splitlines())) <= 80
+
+
+def test_without_a_terminal_a_row_says_how_long_the_rest_takes() -> None:
     stream = io.StringIO()
     tracker = ConsoleTracker({"a": "a"}, steps=3, stream=stream)
     for step in (1, 2, 3):
         tracker.log(step, {"a": 5.0})
-    lines = stream.getvalue().splitlines()
-    assert lines == ["step      1  a 5       ", "step      2  a 5         0 s left", lines[2]]
-    assert lines[2] == "step      3  a 5       ", "the last has nothing left"
+    assert stream.getvalue().splitlines() == [
+        "  step        a      left",
+        "     1        5",
+        "     2        5       0 s",
+        "     3        5",
+    ]
 
 
-def test_a_terminal_gets_the_same_line_unwrapped() -> None:
+def test_a_terminal_gets_the_same_row_unwrapped() -> None:
     stream = io.StringIO()
     tracker = ConsoleTracker(
         {"area/name" * 4: "area/name" * 4}, console=Console(file=stream, width=20)
     )
     tracker.log(1, {"area/name" * 4: 1e-9})
     tracker.close()
-    assert stream.getvalue() == f"step      1  {'area/name' * 4} 1e-09   \n"
+    assert stream.getvalue() == f"  step {'area/name' * 4}\n     1    1e-09\n"
 
 
 def test_tensorboard_reads_what_was_logged_and_a_resumed_session_replaces_later_steps(

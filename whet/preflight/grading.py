@@ -16,7 +16,7 @@ from whet.types import Problem, Rollout, Score, Verdict
 
 NUM_GRADED = 4
 """Rows of a task that its grader is tried on."""
-GARBAGE = "qwx vrrk tpl"
+NO_ANSWERS = ("qwx vrrk tpl", "")
 """What no grader should take for an answer."""
 RATIO_PARTS = {"feasible", "value", "optimum"}
 """Parts that the shaping term `quality` reads."""
@@ -47,9 +47,9 @@ def check_tasks(task: Task, problems: Sequence[Problem], where: str) -> None:
 def grade_rows(
     task: Task, problems: Sequence[Problem], limits: GradingConfig
 ) -> tuple[Graded, int]:
-    """Grade the reference of each row and a text without sense. Returns also how many rows have a
-    reference."""
-    texts = [(problem, GARBAGE) for problem in problems]
+    """Grade the reference of each row, a text without sense and none at all. Returns also how many
+    rows have a reference."""
+    texts = [(problem, text) for problem in problems for text in NO_ANSWERS]
     with explain_user_errors(task):
         golds = [(problem, task.solve(problem, 0)) for problem in problems]
     texts += [(problem, gold) for problem, gold in golds if gold is not None]
@@ -58,7 +58,7 @@ def grade_rows(
         answers = ((index, *pair) for index, pair in enumerate(texts))
         scores = dict(grader.grade(answers))
     graded = [(problem, text, scores[index]) for index, (problem, text) in enumerate(texts)]
-    return graded, len(texts) - len(problems)
+    return graded, len(texts) - len(NO_ANSWERS) * len(problems)
 
 
 def find_fault(task: Task, graded: Graded) -> str | None:
@@ -73,12 +73,12 @@ def find_fault(task: Task, graded: Graded) -> str | None:
                 f"the grader of {name} cannot grade an answer to {problem.id}{note}: "
                 "`whet tasks check` tries it on its own problems"
             )
-        if text != GARBAGE and not is_right:
+        if text not in NO_ANSWERS and not is_right:
             return (
                 f"{fails}, the reference of {problem.id}, is graded {score.verdict}{note}: mend "
                 "the row's answer, or take another task"
             )
-        if text == GARBAGE and is_right:
+        if text in NO_ANSWERS and is_right:
             return f"{fails} is graded correct for {problem.id}{note}: mend the grader"
     return None
 

@@ -20,7 +20,7 @@ from whet.models.source import ModelSource
 from whet.plan.requirements import explain_missing
 from whet.preflight.findings import Finding, Findings, Level
 from whet.preflight.grading import (
-    GARBAGE,
+    NO_ANSWERS,
     Graded,
     check_reward,
     check_tasks,
@@ -324,7 +324,8 @@ def _describe_reward(graded: Graded, spec: RewardSpec) -> str:
 
 
 def _judge(judge: Task, problem: Problem) -> Graded:
-    return [(replace(problem, task=judge.name), GARBAGE, judge.score(problem, GARBAGE))]
+    text = NO_ANSWERS[0]
+    return [(replace(problem, task=judge.name), text, judge.score(problem, text))]
 
 
 def _check_micro_batch_tokens(stage: TrainingConfig, longest: int) -> None:

@@ -31,10 +31,10 @@ from whet.train.rl_step import to_example
 from whet.types import Group, Problem
 
 COLUMNS = {
-    "distill/kl": "kl to teacher",
+    "distill/kl": "kl",
     "score/correct": "correct",
     "length/mean": "tokens",
-    "length/unfinished": "unfinished",
+    "length/unfinished": "cut",
     "policy/entropy": "entropy",
     "train/grad_norm": "gradient",
 }

@@ -58,10 +58,10 @@ from whet.types import Group, Json, Metrics
 COLUMNS = {
     "reward/mean": "reward",
     "score/correct": "correct",
-    "verifier_reward/mean": "verifier's reward",
-    "verifier/balanced_accuracy": "its balanced accuracy",
-    "verifier/says_correct": "says correct",
-    "verifier/step_f1": "F1 of steps",
+    "verifier_reward/mean": "verifier",
+    "verifier/balanced_accuracy": "balanced",
+    "verifier/says_correct": "says yes",
+    "verifier/step_f1": "step F1",
     "steps/alpha": "alpha",
 }
 

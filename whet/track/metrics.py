@@ -44,6 +44,11 @@ MACHINE_AREAS = ("time/", "engine/", "memory/")
 """Metrics of the machine, which differ from run to run."""
 
 
+CELL = 8
+"""Characters of a metric on the console."""
+ROWS_PER_HEADER = 20
+
+
 class TrackConfig(Config):
     """Where metrics go besides the run folder and the console."""
 
@@ -236,9 +241,10 @@ class JsonlTracker(Tracker):
 
 
 class ConsoleTracker(Tracker):
-    """Print an aligned line with a few metrics, at the first step and every step or every few.
+    """Print a row with a few metrics, at the first step and every step or every few, below labels.
 
-    Without a terminal, which has a progress bar, a line also predicts when `steps` are done.
+    Seven metrics fit 80 columns. Without a terminal, which has a progress bar, a row also predicts
+    when `steps` are done.
     """
 
     def __init__(
@@ -256,34 +262,51 @@ class ConsoleTracker(Tracker):
         self._stream = stream or sys.stderr
         self._console = console
         self._first: tuple[int, float] | None = None
+        self._shown: list[str] = []
+        self._rows = 0
 
     def log(self, step: int, metrics: Metrics) -> None:
-        labels = {name: label for name, label in self._columns.items() if name in metrics}
-        if not labels or (step > 1 and step % self._every):
+        names = {name for name in self._columns if name in metrics}
+        if not names or (step > 1 and step % self._every):
             return
-        line = Text(f"step {step:>6}", style="bold")
-        for name, label in labels.items():
-            line.append(f"  {label} ", style="dim not bold")
-            line.append(f"{format_number(metrics[name]):<8}", style="cyan not bold")
+        if not names <= set(self._shown) or self._rows % ROWS_PER_HEADER == 0:
+            self._shown = [name for name in self._columns if name in names.union(self._shown)]
+            self._rows = 0
+            labels = "".join(f" {self._columns[name]:>{CELL}}" for name in self._shown)
+            left = "" if self._console or self._steps is None else f"{'left':>10}"
+            self._print(Text(f"{'step':>6}{labels}{left}", style="dim"))
+        self._rows += 1
+        row = Text(f"{step:>6}", style="bold")
+        for name in self._shown:
+            text = format_number(metrics[name]) if name in names else ""
+            row.append(f" {text:>{CELL}}", style="cyan not bold")
+        self._print(row.append(self._predict_end(step), style="dim not bold"))
+
+    def _print(self, line: Text) -> None:
         if self._console is None:
-            print(f"{line.plain}{self._predict_end(step)}", file=self._stream, flush=True)
+            print(line.plain.rstrip(), file=self._stream, flush=True)
         else:
             self._console.print(line, soft_wrap=True)
 
     def _predict_end(self, step: int) -> str:
         now = time.monotonic()
         first, start = self._first = self._first or (step, now)
-        if self._steps is None or not first < step < self._steps:
+        if self._console or self._steps is None or not first < step < self._steps:
             return ""
-        return f"  {(self._steps - step) * (now - start) / (step - first):,.0f} s left"
+        seconds = f"{(self._steps - step) * (now - start) / (step - first):,.0f} s"
+        return f"{seconds:>10}"
 
 
 def format_number(value: float) -> str:
-    """Write a metric in about eight characters: whole numbers as such, others with four digits.
+    """Write a metric in at most eight characters: whole numbers as such, others with four digits,
+    or as many as there is room for.
 
     >>> format_number(512.0), format_number(0.123456), format_number(1.5e-7)
     ('512', '0.1235', '1.5e-07')
+    >>> format_number(5.0184e-05), format_number(-5.0184e-05)
+    ('5.02e-05', '-5e-05')
     """
-    if math.isfinite(value) and value == int(value) and abs(value) < 1e8:
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e7:
         return str(int(value))
-    return f"{value:.4g}"
+    texts = (f"{value:.{digits}g}" for digits in (4, 3, 2, 1))
+    return next(text for text in texts if len(text) <= CELL)
