@@ -45,7 +45,8 @@ def test_the_last_words_say_what_was_learned_and_where_to_look(tiny: Pipeline) -
     )
     assert words[1].startswith("  after rl ")
     question = next(iter(Game24().problems("dev"))).prompt[-1].content
-    assert words[-3:] == [
+    assert words[-4:] == [
+        f"See it   whet view {tiny.folder}",
         f"Report   {tiny.folder}/report.html",
         f'Ask it   whet try {tiny.folder} "{question}"',
         f"Take it  whet export {tiny.folder} OUT",

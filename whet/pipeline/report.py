@@ -87,7 +87,7 @@ def write_stage_report(loaded: Loaded[StageConfig], run: RunStore) -> None:
 def describe_results(
     stages: Mapping[str, StageConfig], folders: Mapping[str, Path], folder: Path
 ) -> str:
-    """Print the result, its files, and how to ask and export the trained model."""
+    """Print the result, its files, and how to see, ask and export the trained model."""
     lines = ["", "[bold]What was learned[/]"]
     evals = _list_evals(stages)
     for name, title in _eval_names(evals).items():
@@ -99,7 +99,8 @@ def describe_results(
         )
     minutes = sum(measure_seconds(RunStore.view(path)) for path in folders.values()) / 60
     path = escape(shlex.quote(str(folder)))
-    lines += [f"  in {minutes:.1f} minutes", "", f"Report   {escape(str(folder))}/report.html"]
+    lines += [f"  in {minutes:.1f} minutes", "", f"See it   whet view {path}"]
+    lines.append(f"Report   {escape(str(folder))}/report.html")
     trained = [stage for stage in stages.values() if isinstance(stage, TrainingConfig)]
     if trained:
         question = escape(_question(trained[-1], folders))
