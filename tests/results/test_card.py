@@ -179,7 +179,7 @@ def test_tampering_is_found(run: Path, tamper: Callable[[Path], None], found: st
         c for name, store in open_folder(run).stages.items() for c in check_stage(name, store)
     ]
     wrong = [
-        f"{check.stage} {check.what}: {check.said}" for check in checks if check.agrees is False
+        f"{check.stage} {check.what}: {check.sentence}" for check in checks if check.agrees is False
     ]
     if found == "summary.json":
         said = whet("card", run, "--verify")

@@ -22,38 +22,52 @@ FORMULA = re.compile(
 )
 """Formulas in a text. A dollar before a space or a digit closes none, so prices stay prices."""
 TOKEN = re.compile(r"\\([A-Za-z]+|.)|(\d+(?:[.,]\d+)*)|(\s+)|(.)", re.DOTALL)
-GREEK = {
-    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ϵ", "varepsilon": "ε",
-    "zeta": "ζ", "eta": "η", "theta": "θ", "vartheta": "ϑ", "iota": "ι", "kappa": "κ",
-    "lambda": "λ", "mu": "μ", "nu": "ν", "xi": "ξ", "pi": "π", "rho": "ρ", "sigma": "σ",
-    "tau": "τ", "upsilon": "υ", "phi": "ϕ", "varphi": "φ", "chi": "χ", "psi": "ψ", "omega": "ω",
-    "Gamma": "Γ", "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Xi": "Ξ", "Pi": "Π", "Sigma": "Σ",
-    "Upsilon": "Υ", "Phi": "Φ", "Psi": "Ψ", "Omega": "Ω",
-}  # fmt: skip
+
+
+def _read_pairs(text: str) -> dict[str, str]:
+    """Read names of TeX, each followed by its sign."""
+    words = text.split()
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+GREEK = _read_pairs(
+    """
+    alpha α beta β gamma γ delta δ epsilon ϵ varepsilon ε zeta ζ eta η theta θ vartheta ϑ
+    iota ι kappa κ lambda λ mu μ nu ν xi ξ pi π rho ρ sigma σ tau τ upsilon υ phi ϕ varphi φ
+    chi χ psi ψ omega ω Gamma Γ Delta Δ Theta Θ Lambda Λ Xi Ξ Pi Π Sigma Σ Upsilon Υ Phi Φ
+    Psi Ψ Omega Ω
+    """
+)
 LETTERS = {**GREEK, "infty": "∞", "emptyset": "∅", "varnothing": "∅", "ell": "ℓ", "partial": "∂"}
-OPERATORS = {
-    "cdot": "⋅", "times": "×", "div": "÷", "pm": "±", "mp": "∓", "ast": "∗", "circ": "∘",
-    "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "ne": "≠", "neq": "≠", "lt": "<", "gt": ">",
-    "approx": "≈", "equiv": "≡", "sim": "∼", "cong": "≅", "propto": "∝", "in": "∈", "notin": "∉",
-    "subset": "⊂", "subseteq": "⊆", "cup": "∪", "cap": "∩", "setminus": "∖", "mid": "∣",
-    "forall": "∀", "exists": "∃", "neg": "¬", "land": "∧", "lor": "∨", "wedge": "∧", "vee": "∨",
-    "to": "→", "rightarrow": "→", "Rightarrow": "⇒", "implies": "⇒", "leftarrow": "←", "iff": "⇔",
-    "Leftrightarrow": "⇔", "mapsto": "↦", "sum": "∑", "prod": "∏", "int": "∫", "ldots": "…",
-    "dots": "…", "cdots": "⋯", "angle": "∠", "triangle": "△", "perp": "⊥", "parallel": "∥",
-    "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉", "langle": "⟨", "rangle": "⟩",
-    "{": "{", "}": "}", "%": "%", "$": "$", "#": "#", "&": "&", "_": "_", "|": "∥", "lvert": "|",
-    "rvert": "|", "vert": "|", "prime": "′", "star": "⋆", "bmod": "mod", "degree": "°",
-}  # fmt: skip
-FUNCTIONS = {
-    "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh",
-    "log", "ln", "exp", "lim", "max", "min", "gcd", "lcm", "det", "dim", "ker", "mod", "deg",
-    "arg", "sup", "inf", "Pr",
-}  # fmt: skip
+OPERATORS = _read_pairs(
+    """
+    cdot ⋅ times × div ÷ pm ± mp ∓ ast ∗ circ ∘ le ≤ leq ≤ ge ≥ geq ≥ ne ≠ neq ≠ lt < gt >
+    approx ≈ equiv ≡ sim ∼ cong ≅ propto ∝ in ∈ notin ∉ subset ⊂ subseteq ⊆ cup ∪ cap ∩
+    setminus ∖ mid ∣ forall ∀ exists ∃ neg ¬ land ∧ lor ∨ wedge ∧ vee ∨ to → rightarrow →
+    Rightarrow ⇒ implies ⇒ leftarrow ← iff ⇔ Leftrightarrow ⇔ mapsto ↦ sum ∑ prod ∏ int ∫
+    ldots … dots … cdots ⋯ angle ∠ triangle △ perp ⊥ parallel ∥ lfloor ⌊ rfloor ⌋ lceil ⌈
+    rceil ⌉ langle ⟨ rangle ⟩ { { } } % % $ $ # # & & _ _ | ∥ lvert | rvert | vert | prime ′
+    star ⋆ bmod mod degree °
+    """
+)
+FUNCTIONS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        Pr arccos arcsin arctan arg cos cosh cot csc deg det dim exp gcd inf ker lcm lim ln log
+        max min mod sec sin sinh sup tan tanh
+        """,
+    )
+)
 SPACES = frozenset([",", ";", ":", "!", " ", "quad", "qquad", "displaystyle", "textstyle"])
-TEXTS = {
-    "text", "textbf", "textit", "textrm", "mathrm", "mathbf", "mathit", "mathsf", "operatorname",
-    "mbox",
-}  # fmt: skip
+TEXTS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        mathbf mathit mathrm mathsf mbox operatorname text textbf textit textrm
+        """,
+    )
+)
 IGNORED = frozenset(["left", "right", "big", "Big", "bigl", "bigr", "Bigl", "Bigr", "limits"])
 ACCENTS = {"overline": "¯", "bar": "¯", "hat": "^", "vec": "→", "tilde": "~"}
 SUMS = frozenset("∑∏")

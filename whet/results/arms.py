@@ -43,8 +43,8 @@ class RunFolder:
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seeds of its stages, each once."""
-        found = [read(run.config_file).get("seed") for run in self.stages.values()]
-        return tuple(dict.fromkeys(seed for seed in found if isinstance(seed, int)))
+        seeds = [read(run.config_file).get("seed") for run in self.stages.values()]
+        return tuple(dict.fromkeys(seed for seed in seeds if isinstance(seed, int)))
 
     @property
     def seed(self) -> str:
@@ -164,9 +164,9 @@ def _list_changes(
     for key in keys:
         if key.partition(".")[0] in lacking:
             continue
-        found = [own.get(key, unset) for own in settings]
-        if len({value.compared for value in found}) > 1:
-            shown = tuple(value.shown for value in found)
+        values = [own.get(key, unset) for own in settings]
+        if len({value.compared for value in values}) > 1:
+            shown = tuple(value.shown for value in values)
             changes.append(Change(key=key, meaning=meanings.get(key, ""), values=shown))
     return changes
 
@@ -176,8 +176,8 @@ def _list_stages_lacking(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]
     if not all(run.is_pipeline for run in runs):
         return {}
     names = dict.fromkeys(name for run in runs for name in run.stages)
-    found = {name: tuple(THERE if name in r.stages else UNSET for r in runs) for name in names}
-    return {name: values for name, values in found.items() if UNSET in values}
+    stages = {name: tuple(THERE if name in r.stages else UNSET for r in runs) for name in names}
+    return {name: values for name, values in stages.items() if UNSET in values}
 
 
 def _explain(run: RunFolder) -> dict[str, str]:

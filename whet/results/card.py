@@ -219,15 +219,26 @@ def render_card(card: RunCard) -> str:
     lines += [f"- {_escape(text)}" for text in card.deviations] or ["None found."]
     lines += ["", "## Time and cost", ""]
     times = [
-        (s.name, s.seed, duration(s.seconds), s.device or "not recorded", s.processes, s.steps,
-         f"{s.answers:,}", f"{s.tokens:,}")
+        (
+            s.name,
+            s.seed,
+            duration(s.seconds),
+            s.device or "not recorded",
+            s.processes,
+            s.steps,
+            f"{s.answers:,}",
+            f"{s.tokens:,}",
+        )
         for s in card.stages
-    ]  # fmt: skip
+    ]
     titles = ("stage", "seed", "time", "device", "processes", "steps", "answers", "tokens")
     lines += _table(titles, times)
     cost = "" if card.dollars is None else f", {number(card.dollars, 2)} dollars"
-    lines += ["", f"Together {duration(card.seconds)}, {card.tokens:,} tokens of answers, "
-              f"{card.gpu_hours:.2f} GPU hours{cost}."]  # fmt: skip
+    lines += [
+        "",
+        f"Together {duration(card.seconds)}, {card.tokens:,} tokens of answers, "
+        f"{card.gpu_hours:.2f} GPU hours{cost}.",
+    ]
     lines += ["", "## Code", ""]
     lines += [f"- {name}: {_escape(text)}" for name, text in card.code.items()]
     lines += ["", "## Files", ""]

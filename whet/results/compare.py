@@ -197,8 +197,10 @@ def _compare_validations(arms: Sequence[Arm]) -> Iterator[ScoreRow]:
     problems.
     """
     for stage in dict.fromkeys(name for arm in arms for run in arm.runs for name in run.stages):
-        found = [[_last_validation(run.stages.get(stage)) for run in arm.runs] for arm in arms]
-        by_arm = [[estimate for estimate in own if estimate is not None] for own in found]
+        validations = [
+            [_last_validation(run.stages.get(stage)) for run in arm.runs] for arm in arms
+        ]
+        by_arm = [[estimate for estimate in own if estimate is not None] for own in validations]
         if not any(by_arm):
             continue
         is_seeded = all(len(own) > 1 for own in by_arm)
@@ -307,6 +309,6 @@ def _list_data_changes(runs: Sequence[RunFolder]) -> Iterator[str]:
             for file, digest in store.inputs().items():
                 if file.startswith("problems "):  # answers to imitate differ by seed
                     hashes.setdefault(f"{name}: {file}", set()).add(digest)
-    for file, found in hashes.items():
-        if len(found) > 1:
-            yield f"The runs read {len(found)} versions of one input ({file})."
+    for file, versions in hashes.items():
+        if len(versions) > 1:
+            yield f"The runs read {len(versions)} versions of one input ({file})."

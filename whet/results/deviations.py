@@ -19,11 +19,11 @@ HEADER = re.compile(r"Differences: (.*?)(?= Needs\b| whet plan:|$)")
 
 def list_deviations(run: RunFolder) -> list[str]:
     """List the deviations of a run, each in one sentence, the same one once."""
-    found = list(_of_recipe(next(iter(run.stages.values()))))
+    sentences = list(_of_recipe(next(iter(run.stages.values()))))
     for name, store in run.stages.items():
-        found += [f"{name}: {sentence}" for sentence in _of_stage(store)]
-    found += _of_code(run)
-    return list(dict.fromkeys(found))
+        sentences += [f"{name}: {sentence}" for sentence in _of_stage(store)]
+    sentences += _of_code(run)
+    return list(dict.fromkeys(sentences))
 
 
 def _of_recipe(store: RunStore) -> Iterator[str]:

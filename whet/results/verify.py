@@ -46,7 +46,7 @@ class Check:
     stage: str
     what: str
     agrees: bool | None
-    said: str
+    sentence: str
 
 
 def verify_card(location: Path, *, as_json: bool) -> bool:
@@ -82,10 +82,12 @@ def check_stage(name: str, store: RunStore) -> list[Check]:
     checks = []
     for what, check in parts.items():
         try:
-            found = list(check())
+            outcomes = list(check())
         except (WhetError, KeyError, TypeError, ValueError) as error:
-            found = [(False, f"cannot be read: {error}")]
-        checks += [Check(stage=name, what=what, agrees=ok, said=said) for ok, said in found]
+            outcomes = [(False, f"cannot be read: {error}")]
+        checks += [
+            Check(stage=name, what=what, agrees=ok, sentence=sentence) for ok, sentence in outcomes
+        ]
     return checks
 
 
@@ -126,10 +128,12 @@ def _check_steps(store: RunStore) -> Iterator[tuple[bool | None, str]]:
     missing = set(range(1, steps + 1)) - logged
     extra = logged - set(range(1, steps + 1))
     is_same = not missing and not extra
-    said = f"all {steps:,} steps are logged"
+    sentence = f"all {steps:,} steps are logged"
     if not is_same:
-        said = f"{len(missing):,} of {steps:,} steps are not logged, {len(extra):,} are too many"
-    yield is_same, said
+        sentence = (
+            f"{len(missing):,} of {steps:,} steps are not logged, {len(extra):,} are too many"
+        )
+    yield is_same, sentence
 
 
 def _check_metrics(store: RunStore, stage: StageConfig | None) -> Iterator[tuple[bool | None, str]]:
@@ -145,8 +149,8 @@ def _check_metrics(store: RunStore, stage: StageConfig | None) -> Iterator[tuple
         now = measure_rollouts(groups)
         shared = {key: rows[step][key] for key in now if key in rows[step]}
         wrong = _list_differences(dict(shared), {key: now[key] for key in shared})
-        said = "; ".join(wrong) or f"{len(shared)} metrics are as the stored answers say"
-        yield not wrong, f"step {step}: {said}"
+        sentence = "; ".join(wrong) or f"{len(shared)} metrics are as the stored answers say"
+        yield not wrong, f"step {step}: {sentence}"
 
 
 def _check_validations(store: RunStore) -> Iterator[tuple[bool | None, str]]:
@@ -178,9 +182,9 @@ def _check_evaluations(store: RunStore) -> Iterator[tuple[bool | None, str]]:
         now = summarise(groups, ks=sorted(stored.pass_at)).to_json()
         wrong = _list_differences(row, now)
         yield not wrong, f"{title}: {'; '.join(wrong) or 'as the stored answers say'}"
-        said = summary.get(title)
-        if said is not None:
-            wrong = _list_differences(said, now)
+        listed = summary.get(title)
+        if listed is not None:
+            wrong = _list_differences(listed, now)
             yield not wrong, f"{title} in the summary: {'; '.join(wrong) or 'the same'}"
 
 
@@ -209,8 +213,8 @@ def _check_grading(store: RunStore, stage: StageConfig | None) -> Iterator[tuple
         if before.verdict is not now.verdict or parts:
             reason = "; ".join(parts) or f"{before.verdict} is stored"
             wrong.append(f"{rollout.id}: {now.verdict} now, {reason}")
-    said = f"{len(wrong)} of {len(rollouts)} differ: {wrong[0]}" if wrong else ""
-    yield not wrong, said or f"{len(rollouts)} answers have the same verdicts and parts"
+    sentence = f"{len(wrong)} of {len(rollouts)} differ: {wrong[0]}" if wrong else ""
+    yield not wrong, sentence or f"{len(rollouts)} answers have the same verdicts and parts"
 
 
 def _draw_rollouts(store: RunStore) -> list[Rollout]:
@@ -230,7 +234,7 @@ def _check_pipeline(run: RunFolder) -> list[Check]:
     """Compare the summary of a pipeline with the evaluations of its stages."""
     file = run.folder / "summary.json"
     if not file.is_file():
-        return [Check(stage="", what="summary", agrees=None, said="there is no summary.json")]
+        return [Check(stage="", what="summary", agrees=None, sentence="there is no summary.json")]
     try:
         stored = read_object(file).get("stages")
         evals = [s.folder for s in run.stages.values() if read(s.config_file).get("kind") == "eval"]
@@ -240,8 +244,8 @@ def _check_pipeline(run: RunFolder) -> list[Check]:
         wrong = _list_differences(list(unnamed), list(now))
     except DataError as error:
         wrong = [str(error)]
-    said = "; ".join(wrong) or "as the evaluations of its stages"
-    return [Check(stage="", what="summary.json", agrees=not wrong, said=said)]
+    sentence = "; ".join(wrong) or "as the evaluations of its stages"
+    return [Check(stage="", what="summary.json", agrees=not wrong, sentence=sentence)]
 
 
 def _is_close(one: float, other: float) -> bool:
@@ -283,7 +287,7 @@ def _print_checks(checks: Sequence[Check]) -> None:
     for check in checks:
         where = f"{check.stage} " if check.stage else ""
         printer.print(
-            visible(f"{marks[check.agrees]:<9} {where}{check.what}: {check.said}"), markup=False
+            visible(f"{marks[check.agrees]:<9} {where}{check.what}: {check.sentence}"), markup=False
         )
     wrong = sum(check.agrees is False for check in checks)
     words = f"{wrong} of {len(checks)} checks differ" if wrong else f"{len(checks)} checks agree"

@@ -125,8 +125,8 @@ class RunStore:
     def inputs(self) -> dict[str, str]:
         """Read the hashes of the files that the run began with, by their names."""
         rows = [row["files"] for row in self.events() if row["event"] == "inputs"]
-        found = rows[0] if rows and isinstance(rows[0], dict) else {}
-        return {name: str(digest) for name, digest in found.items()}
+        digests = rows[0] if rows and isinstance(rows[0], dict) else {}
+        return {name: str(digest) for name, digest in digests.items()}
 
     def settings(self) -> list[tuple[str, str, str]]:
         """Read every setting that is shown: its key, its value, and where it came from."""

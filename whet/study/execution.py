@@ -48,8 +48,8 @@ class Machine:
         """Take one run per GPU, or per core where there is none, unless told otherwise."""
         cores = len(os.sched_getaffinity(0))
         listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-        found = listed.split(",") if listed else map(str, range(torch.cuda.device_count()))
-        gpus = list(found) if torch.cuda.is_available() else []
+        ids = listed.split(",") if listed else map(str, range(torch.cuda.device_count()))
+        gpus = list(ids) if torch.cuda.is_available() else []
         if gpus and gpus_per_run > len(gpus):
             raise ConfigError(f"--gpus is {gpus_per_run}, and this machine has {len(gpus)}")
         starts = range(0, len(gpus) - gpus_per_run + 1, gpus_per_run)

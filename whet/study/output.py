@@ -120,8 +120,8 @@ def _write_headline(
     clear = sum(result.is_clear for result in results)
     levels = ", ".join(f"{factor} = {level}" for factor, level in chosen.items())
     left = len(planner.study.config.rounds) - len(results)
-    told = f"{clear} of {len(results)} round{'s' * (len(results) > 1)} found a difference"
-    return f"{told}{f', {left} to come' if left else ''}; chosen: {levels}."
+    sentence = f"{clear} of {len(results)} round{'s' * (len(results) > 1)} found a difference"
+    return f"{sentence}{f', {left} to come' if left else ''}; chosen: {levels}."
 
 
 def _describe_run(run: StudyRun, executor: Executor) -> dict[str, Json]:

@@ -229,14 +229,14 @@ def _decide(
         goes_on, rule = best.arm, "the best mean"
     worse = [row.arm.label for row in contrasts if row.is_clear]
     rest = f" The data can tell that {' and '.join(worse)} did worse." if worse else ""
-    found = percent(best.comparison.minimum_detectable, 1).replace("%", "points")
+    detectable = percent(best.comparison.minimum_detectable, 1).replace("%", "points")
     return (
         goes_on,
         False,
         (
             f"cannot tell. {best.arm.label} against {first.label}: {best.words}; a difference of "
-            f"{found} would be found in four of five studies like this. {goes_on.label}, {rule}, "
-            f"goes on.{rest}"
+            f"{detectable} would be found in four of five studies like this. {goes_on.label}, "
+            f"{rule}, goes on.{rest}"
         ),
     )
 

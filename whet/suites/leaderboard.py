@@ -159,13 +159,13 @@ def _list_faults(result: Result) -> list[str]:
 
 
 def _too_small(difference: Difference) -> list[str]:
-    found = difference.comparison
-    size = abs(found.difference.mean)
-    if found.is_clear or size == 0 or size >= found.minimum_detectable:
+    comparison = difference.comparison
+    size = abs(comparison.difference.mean)
+    if comparison.is_clear or size == 0 or size >= comparison.minimum_detectable:
         return []
     return [
-        f"{difference.benchmark} is too small for {points(found.difference)} between "
-        f"{difference.after} and {difference.before}: {found.difference.count:,} problems show a "
-        f"difference of {number(100 * found.minimum_detectable, 1)} points in four of five cases, "
-        "and smaller ones less often"
+        f"{difference.benchmark} is too small for {points(comparison.difference)} between "
+        f"{difference.after} and {difference.before}: {comparison.difference.count:,} problems "
+        f"show a difference of {number(100 * comparison.minimum_detectable, 1)} points in four of "
+        "five cases, and smaller ones less often"
     ]

@@ -36,17 +36,17 @@ class Datasets:
 
     def list(self) -> list[Json]:
         """List the files with a problem in their first line, and their sizes."""
-        found: list[Json] = []
+        entries: list[Json] = []
         for name, path in self._root.files().items():
             if not name.endswith(".jsonl") or path.name in OWN_FILES or VERL_DUMP.match(path.name):
                 continue
             try:
                 size = self._root.open_path(path).stat().st_size
                 if self._is_problem_file(path, size):
-                    found.append({"file": name, "bytes": size})
+                    entries.append({"file": name, "bytes": size})
             except (OSError, DataError):
                 continue
-        return found
+        return entries
 
     def read(self, name: str, *, text: str, offset: int, limit: int) -> dict[str, Json]:
         """Read a page of a file's rows, of all or of those that contain a text."""

@@ -87,10 +87,10 @@ class RolloutFiles:
         model = read_settings(self.root, run).get("model")
         path = Path(str(model.get("path"))) if isinstance(model, dict) else run.folder
         start = [path] if path.is_absolute() and path.is_relative_to(self.root.folder) else []
-        found = []
+        checkpoints = []
         for place in (run.folder, *start):
-            found += sorted((place / "checkpoints").glob("[0-9]*"), reverse=True)
-        return [*found, *start]
+            checkpoints += sorted((place / "checkpoints").glob("[0-9]*"), reverse=True)
+        return [*checkpoints, *start]
 
 
 def find_source(root: Root, run: Run, name: str) -> Source:

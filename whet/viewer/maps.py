@@ -147,10 +147,10 @@ def answer_distribution(columns: Columns, problem: str) -> dict[str, Json]:
 
 def list_part_names(columns: Columns) -> list[str]:
     """Name the parts of scores that occur."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for text in columns.texts["parts"].values[:5_000]:
-        found.update(dict.fromkeys(parse_parts(text)))
-    return list(found)
+        names.update(dict.fromkeys(parse_parts(text)))
+    return list(names)
 
 
 def agreement(columns: Columns, part: str) -> dict[str, Json]:

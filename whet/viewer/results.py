@@ -10,15 +10,15 @@ SUMMARY = "summary.json"
 
 def list_results(root: Root) -> list[Json]:
     """List the files that are tables of results, by their names; pipelines' summaries too."""
-    found: list[Json] = []
+    entries: list[Json] = []
     for name in root.files():
         stem = name.rpartition("/")[2].removesuffix(".json")
         kind = next((known for known in NAMES if stem.startswith(known)), None)
         if name.endswith(".json") and kind is not None:
-            found.append({"file": name, "kind": kind})
+            entries.append({"file": name, "kind": kind})
         elif name.endswith(SUMMARY) and name.removesuffix(SUMMARY).rstrip("/") not in root.runs():
-            found.append({"file": name, "kind": "pipeline"})
-    return found
+            entries.append({"file": name, "kind": "pipeline"})
+    return entries
 
 
 def read_result(root: Root, name: str) -> Json:
