@@ -49,7 +49,7 @@ UNITS: Mapping[str, str] = {
     "checkpoints": "keep",
     "requests": "in_flight max_num_seqs",
     "per minute": "requests_per_minute tokens_per_minute",
-    "seconds": "budget seconds timeout wall",
+    "seconds": "budget seconds timeout wait wall",
     "MiB": "memory_mb",
     "GiB": "kv_cache_gb",
     "characters": "min_unit",
