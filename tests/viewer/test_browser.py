@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from hostile_texts import TEXTS
+from result_files import write_results
 from viewer_runs import write_run
 
 from bench.view import write_run as write_large_run
@@ -115,7 +116,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     write_run(folder / "one" / "05-rl")
     write_run(folder / "two" / "05-rl", seed=2, lr=2e-3)
     write_problems(folder, "rl", [sum_problem(left, 1) for left in range(30)])
-    write_json(folder / "study.json", {"rounds": [{"title": "lr", "arms": [{"name": "low"}]}]})
+    write_results(folder)
+    other = {"rounds": [{"title": "lr", "arms": [{"name": "low"}]}]}
+    write_json(folder / "other" / "study.json", other)
     with serve(folder, place / "cache") as address:
         yield address
 
@@ -222,7 +225,7 @@ def test_live_curves_move_while_a_run_trains(page: "playwright.Page", tmp_path: 
             assert training.poll() is None, "the run ended before the curves could move"
             assert page.locator("figure.chart").first.screenshot() != picture
             page.goto(f"{address}#/runs")
-            page.wait_for_selector(".state.running")
+            page.wait_for_selector("td.middle .state.running")
     finally:
         training.kill()
         training.wait()
@@ -330,7 +333,9 @@ def test_keys_alone_reach_every_page(page: "playwright.Page", small: str) -> Non
     before = page.url
     page.keyboard.press("[")
     wait_until(page, f"location.href !== {json.dumps(before)}")
-    page.wait_for_selector(".response.main")
+    # The rollout of before stays until the next is whole, and takes the focus with it when it goes.
+    wait_until(page, "document.querySelector('main').dataset.asked === location.hash")
+    wait_until(page, "!document.querySelector('main').hasAttribute('aria-busy')")
     for _ in range(40):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.textContent") == "This problem over training":
@@ -354,6 +359,39 @@ def test_an_address_is_the_whole_state(page: "playwright.Page", small: str) -> N
     page.wait_for_selector("a.rollout")
     assert page.input_value("main input[type=search]") == "seven"
     assert page.input_value("select[name=sort]") == "reward"
+
+
+def test_a_range_of_steps_is_dragged_and_undone(page: "playwright.Page", small: str) -> None:
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    open_view(page, small, "curves?runs=one%2F05-rl,two%2F05-rl")
+    page.wait_for_selector("figure canvas")
+    box = page.locator("figure.chart .u-over").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 40, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 160, box["y"] + 40, steps=4)
+    page.mouse.up()
+    wait_until(page, "/[?&]x=[0-9.]+[.][.][0-9.]+/.test(location.hash)")
+    page.mouse.dblclick(box["x"] + 90, box["y"] + 40)
+    wait_until(page, "!location.hash.includes('x=')")
+    assert faults == []
+
+
+def test_leaderboards_comparisons_and_studies_have_tables_of_their_own(
+    page: "playwright.Page", small: str
+) -> None:
+    """Solved are a quarter and a half of 200 problems: the difference is 25 points, and clear."""
+    for name, words in {
+        "leaderboard.json": ("sums, all", "Differences from small"),
+        "compare.json": ("lr 2 is better than lr 1.", "Peak learning rate"),
+        "study.json": ("steps: many won.", "chosen: steps = many"),
+    }.items():
+        open_view(page, small, f"results?file={name}")
+        text = page.inner_text("main")
+        assert all(part in text for part in (*words, "+25.0 points", "better", "< 0.001")), text
+    open_view(page, small, "results?file=other%2Fstudy.json")
+    assert "low" in page.inner_text("main"), "a file of another shape is shown as it is"
 
 
 def test_nothing_is_wider_than_a_phone(browser: "playwright.Browser", small: str) -> None:
@@ -393,6 +431,7 @@ def test_axe_finds_no_serious_fault(
     page = context.new_page()
     place = "run=one%2F05-rl&file=train-000002.parquet&row=0"
     views = [*PAGES, f"rollout?{place}&colour=logprob", f"rollout?{place}&view=rendered&colour=x"]
+    views += [f"results?file={name}.json" for name in ("leaderboard", "compare", "study")]
     faults = []
     for view in views:
         open_view(page, small, view)
