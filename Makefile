@@ -10,7 +10,7 @@ THREADS ?= 1
 
 train: $(USER)
 	@echo "training a small model on the 24 game: six stages, about six minutes on two cores;"
-	@echo "Ctrl-C stops it, and 'make train' goes on where it was"
+	@echo "Ctrl-C stops it, and 'make train' continues where it stopped"
 	$(BIN)/whet run experiments/game24_cpu.toml --resume
 
 test: $(READY) lint types
@@ -53,7 +53,7 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 docs: $(READY)
-	$(BIN)/python bench/settings_page.py
+	$(BIN)/python tools/settings_page.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 	@echo "the pages are in build/site; $(BIN)/mkdocs serve shows them while you write"
 

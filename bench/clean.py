@@ -20,7 +20,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from whet.data.clean.overlap import list_eval_files, read_question
+from whet.data.clean.contamination import list_eval_files, read_row_question
 from whet.data.row_files import iterate_rows
 from whet.rng import stream
 
@@ -59,7 +59,7 @@ def main() -> None:
 
 def read_questions(folder: Path) -> list[list[str]]:
     texts = (
-        read_question(row.fields).split()
+        read_row_question(row.fields).split()
         for file in list_eval_files([folder])
         for row in iterate_rows(file)
     )

@@ -5,7 +5,7 @@
 Each trial runs the pipeline below, is killed with SIGKILL, and goes on with --resume. `--kills` trials
 are killed at a moment drawn over the whole run, and then one before each operation on a file of a
 checkpoint: each that is opened for writing, flushed, renamed or removed. `--every N` takes only each
-Nth of these. A trial passes when weights, optimiser, metrics, validations, rollouts and the names of all
+Nth of these. A trial passes when weights, optimizer, metrics, validations, rollouts and the names of all
 files are those of the uninterrupted run.
 """
 
@@ -241,7 +241,7 @@ def list_files(folder: Path) -> list[str]:
 
 
 def facts(folder: Path, stages: Sequence[str] = STAGES) -> dict[str, object]:
-    """Hashes of the last weights and optimiser, and every metric row, validation and rollout, of the
+    """Hashes of the last weights and optimizer, and every metric row, validation and rollout, of the
     training stages, less what a clock measured."""
     found: dict[str, object] = {}
     for stage in stages:

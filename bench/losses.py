@@ -342,9 +342,9 @@ class World:
         examples = [
             replace(
                 item,
-                sampling_logprob=sampled,
-                ref_logprob=reference,
-                old_logprob=None if case.is_on_policy else old,
+                sampling_logprob_M=sampled,
+                ref_logprob_M=reference,
+                old_logprob_M=None if case.is_on_policy else old,
             )
             for item, sampled, reference, old in zip(
                 examples, engine, compute_logprobs(self.reference, examples, 4096), own, strict=True
@@ -352,7 +352,7 @@ class World:
         ]
         examples, _ = assign_advantages(selection, examples, algo, {})
         if not algo.needs_reference:
-            examples = [replace(item, ref_logprob=None) for item in examples]
+            examples = [replace(item, ref_logprob_M=None) for item in examples]
         model = self.old if case.is_on_policy else self.present
         return self.differentiate(
             model, set_loss_weights(examples[: case.part], algo.loss_weights), algo.objective, 200
@@ -376,8 +376,8 @@ class World:
         """Accumulate a gradient in micro-batches; the size of the loss is taken in a pass of its
         own."""
 
-        def size(terms: LossInputs) -> TokenLoss:
-            return TokenLoss(objective.loss(terms).loss.abs(), {})
+        def size(inputs: LossInputs) -> TokenLoss:
+            return TokenLoss(objective.loss(inputs).loss.abs(), {})
 
         cfg = TrainConfig(micro_batch_tokens=micro_batch_tokens)
         own = copy.deepcopy(model)

@@ -7,7 +7,7 @@ measured.
 
 Five pairs of a model and a batch, random weights, run one after the other: rollout, the reference's
 pass where there is a KL, the update, each step whole. The first step is warm-up. `7b` is a sixth
-pair, run where it is asked for: its optimiser lives in host memory. On a CPU one tiny pair runs,
+pair, run where it is asked for: its optimizer lives in host memory. On a CPU one tiny pair runs,
 and only its seconds are measured.
 """
 
@@ -30,7 +30,7 @@ from speed.work import Spec, Work
 
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
-from whet.engine.graphs import graph_bytes
+from whet.engine.cuda_graphs import graph_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.cost import GB, GPUS, Cost
 from whet.plan.phases import ModelJob, StepPhase, phases

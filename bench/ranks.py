@@ -29,7 +29,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from whet.engine.input_batch import SamplingTensors, truncate, uniforms
+from whet.engine.input_batch import SamplingTensors, truncate_probs, uniforms
 from whet.rng import derive
 from whet.store.run import RunStore
 from whet.types import Author, Rollout
@@ -145,7 +145,7 @@ def cumulate(run: RunStore, step: int, rollout: Rollout, position: int) -> Tenso
         top_p_B=torch.tensor([config["sampling"]["top_p"]]),
         min_p_B=torch.zeros(1),
     )
-    probs_BV = truncate(probs_BV, settings)
+    probs_BV = truncate_probs(probs_BV, settings)
     return probs_BV[0].double().cumsum(-1) / probs_BV.double().sum()
 
 

@@ -10,7 +10,7 @@ Hours are upper bounds: prompts of 512 tokens and every response at its length l
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from whet.config import kind_of
@@ -18,7 +18,7 @@ from whet.pipeline.pipeline import load_stages
 from whet.plan.cluster import Cluster, choose_layout, count_fewest, run_seconds
 from whet.plan.phases import fits
 from whet.plan.predict import find_card, list_jobs
-from whet.recipes.stage import ModelStageConfig
+from whet.recipes.stage import ModelStageConfig, StageConfig
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "recipes.md"
@@ -36,14 +36,18 @@ def recipes() -> list[Path]:
     return [file for file in files if not is_own[file]]
 
 
-def summarize(file: Path) -> str:
-    """Say the fewest GPUs and the hours on each number of them."""
-    stages = load_stages(file, [])
+def load_recipe(file: Path) -> Mapping[str, StageConfig]:
+    """Load the stages of a recipe; models that another one trains by their shape."""
     flags: list[str] = []
-    for name, stage in stages.items():
+    for name, stage in load_stages(file, []).items():
         if isinstance(stage, ModelStageConfig) and (start := STARTS.get(stage.model.path or "")):
             flags += [f"--stages.{name}.model.path", start]
-    planned = list_jobs(load_stages(file, flags), PROMPT, None)
+    return load_stages(file, flags)
+
+
+def summarize(file: Path) -> str:
+    """Say the fewest GPUs and the hours on each number of them."""
+    planned = list_jobs(load_recipe(file), PROMPT, None)
 
     def hours(gpu: str, gpus: int) -> str | None:
         card = find_card(gpu)

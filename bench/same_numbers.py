@@ -4,7 +4,7 @@
 
 What is compared:
 
-    steps/NAME   checkpoints of the pipelines in bench/same, twenty optimiser steps or more a stage
+    steps/NAME   checkpoints of the pipelines in bench/same, twenty optimizer steps or more a stage
     smoke/NAME   checkpoints of `whet run FILE --smoke` for every file in experiments/
     data/FILE    problems imported from ../shared/data, and verdicts of right and wrong answers
     fuzz/TASK    verdicts of the texts of bench/fuzz.py

@@ -47,7 +47,7 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_tokenizer
 from whet.train.fsdp_learner import FSDPLearner
 from whet.train.learner import (
-    LocalForwardPass,
+    ForwardPass,
     LocalLearner,
     micro_batches,
     set_loss_weights,
@@ -94,7 +94,7 @@ def elapse(act: object) -> float:
     return time.perf_counter() - start
 
 
-class Phases(LocalForwardPass):
+class Phases(ForwardPass):
     """Marks where the phases of a step begin, on the host and on the device."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ def profile(name: str, learner: LocalLearner | FSDPLearner, examples: list[Examp
     after = torch.cuda.memory_stats() if is_gpu else {}
     for key in ("num_device_alloc", "num_device_free", "num_alloc_retries"):
         row[key] = after.get(key, 0) - before.get(key, 0)
-    local.forward = LocalForwardPass()
+    local.forward = ForwardPass()
     with torch.profiler.profile() as profiler:
         learner.update(examples, sft_objective())
         synchronize()

@@ -44,7 +44,7 @@ from whet.serving.stream import stream_replies
 from whet.store.run import RunStore
 from whet.testing import fakes
 from whet.testing.fakes import SumTask
-from whet.testing.server import Answer, Asked, FakeServer, chat_answer, serve
+from whet.testing.server import Asked, CannedReply, FakeServer, chat_reply, serve_replies
 from whet.testing.tiny import tiny_tokenizer
 from whet.train.policy import build_policy
 from whet.types import Json
@@ -194,11 +194,11 @@ class Bench:
 
     def try_faults(self) -> bool:
         """Ask servers that fail a third of the requests, each in one way, and one in all ways."""
-        with serve(add) as server:
+        with serve_replies(add) as server:
             whole = self.ask_faulty("calm", server)
         is_good = True
         for name, faults in [*((name, [fault]) for name, fault in FAULTS.items()), EVERY_FAULT]:
-            with serve(partial(fail_a_third, faults, random.Random(1))) as server:
+            with serve_replies(partial(fail_a_third, faults, random.Random(1))) as server:
                 began = time.monotonic()
                 kept = self.ask_faulty(name.replace(" ", "-"), server)
                 seconds = time.monotonic() - began
@@ -231,29 +231,29 @@ class Bench:
         return file
 
 
-FAULTS: dict[str, Answer] = {
-    "stalls": Answer(body=b"x" * 100, stalls=True),
-    "never answers": Answer(seconds=1000.0),
-    "closes connections": Answer(closes=True),
-    "answers 429": Answer(status=429, headers={"Retry-After": "0.1"}),
-    "answers 500": Answer(status=500, body=b"\xff\xfe"),
-    "sends garbage": Answer(body=random.Random(0).randbytes(5000)),
-    "sends deep JSON": Answer(body=b"[" * 200_000),
-    "sends 32 MB": Answer(body=b" " * (1 << 25)),
+FAULTS: dict[str, CannedReply] = {
+    "stalls": CannedReply(body=b"x" * 100, stalls=True),
+    "never answers": CannedReply(seconds=1000.0),
+    "closes connections": CannedReply(closes=True),
+    "answers 429": CannedReply(status=429, headers={"Retry-After": "0.1"}),
+    "answers 500": CannedReply(status=500, body=b"\xff\xfe"),
+    "sends garbage": CannedReply(body=random.Random(0).randbytes(5000)),
+    "sends deep JSON": CannedReply(body=b"[" * 200_000),
+    "sends 32 MB": CannedReply(body=b" " * (1 << 25)),
 }
 EVERY_FAULT = ("does all of these", [*FAULTS.values()])
 FAULTY_PER_PROBLEM = 6
 
 
-def fail_a_third(faults: list[Answer], draw: random.Random, asked: Asked) -> Answer:
+def fail_a_third(faults: list[CannedReply], draw: random.Random, asked: Asked) -> CannedReply:
     return draw.choice(faults) if draw.random() < 1 / 3 else add(asked)
 
 
-def add(asked: Asked) -> Answer:
+def add(asked: Asked) -> CannedReply:
     left, right = asked.prompt.split(" + ")
     seed = asked.body["seed"]
     assert isinstance(seed, int)
-    return chat_answer(f"{int(left) + int(right)} {'.' * (seed % 7)}")
+    return chat_reply(f"{int(left) + int(right)} {'.' * (seed % 7)}")
 
 
 def write_model(folder: Path) -> None:
@@ -325,7 +325,7 @@ def proxy(url: str) -> Iterator[FakeServer]:
     """Pass requests on to a server, and count them."""
     origins: list[Origin] = []
 
-    async def forward(asked: Asked) -> Answer:
+    async def forward(asked: Asked) -> CannedReply:
         if not origins:
             origins.append(Origin(url))
         body = json.dumps(asked.body).encode()
@@ -335,10 +335,10 @@ def proxy(url: str) -> Iterator[FakeServer]:
                 "POST", asked.target, headers=headers, body=body, max_bytes=1 << 24
             )
         except HttpError:
-            return Answer(closes=True)
-        return Answer(status=reply.status, body=reply.body)
+            return CannedReply(closes=True)
+        return CannedReply(status=reply.status, body=reply.body)
 
-    with serve(forward) as server:
+    with serve_replies(forward) as server:
         yield server
 
 
@@ -418,8 +418,8 @@ def compare_clients() -> int:
 
 SLOW_SERVER = """
 import sys
-from whet.testing.server import chat_answer, serve
-with serve(lambda asked: chat_answer("x" * 2000, seconds=1.0)) as server:
+from whet.testing.server import chat_reply, serve_replies
+with serve_replies(lambda asked: chat_reply("x" * 2000, seconds=1.0)) as server:
     print(server.url, flush=True)
     sys.stdin.read()
 """

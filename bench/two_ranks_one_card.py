@@ -211,7 +211,8 @@ def write_random_model(shape: ModelConfig, folder: Path) -> None:
 def run(launcher: list[str], file: Path, folder: Path) -> dict[str, float]:
     """Run the stages that are not finished; return the seconds of each."""
     command = [sys.executable, *launcher, "-m", "whet", "run", str(file), "--out", str(folder)]
-    environ = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environ = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     done = subprocess.run(
         [*command, "--resume"], capture_output=True, text=True, env=environ, timeout=LIMIT
     )

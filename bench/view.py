@@ -36,7 +36,7 @@ from whet.types import (
 )
 from whet.viewer.index import RolloutIndex
 from whet.viewer.query import Filters, list_rollouts
-from whet.viewer.runs import Root
+from whet.viewer.run_folders import Root
 
 GROUP_SIZE = 10
 NUM_PROBLEMS = 400

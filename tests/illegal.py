@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from whet.config import CONSTANT
-from whet.config_errors import find_models
+from whet.config_errors import find_settings_classes
 from whet.rewards.shaping import UserTerm
 from whet.tasks.user_task import UserTaskConfig
 from whet.toml import TAGS, Table, with_value
@@ -75,7 +75,7 @@ def list_fields(
     for name, field in model.model_fields.items():
         if field.json_schema_extra is not CONSTANT:
             fields.append((model, name, field))
-        for below in find_models(field.annotation):
+        for below in find_settings_classes(field.annotation):
             fields += list_fields(below, known) if below not in known else []
     return fields
 
@@ -171,7 +171,7 @@ def _list_tables(field: FieldInfo) -> Iterator[tuple[Table, type]]:
     holder = list if {list, tuple} & {*_flatten(field.annotation)} else dict
     if get_origin(field.annotation) is dict:
         return
-    for model in find_models(field.annotation):
+    for model in find_settings_classes(field.annotation):
         for tag in _list_tags(model) if model not in USERS_OWN else ():
             yield {**tag, **fill(model)}, holder
 
@@ -187,7 +187,9 @@ def _list_tags(model: type[BaseModel]) -> list[Table]:
 def _find_class(field: FieldInfo, table: Table) -> type[BaseModel]:
     tags = {name: table[name] for name in TAGS if name in table}
     return next(
-        model for model in find_models(field.annotation) if tags in ({}, *_list_tags(model))
+        model
+        for model in find_settings_classes(field.annotation)
+        if tags in ({}, *_list_tags(model))
     )
 
 

@@ -43,6 +43,8 @@ parse = cache(ast.parse)
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 LONG_FILES: dict[str, str] = {
     "whet/config.py": "settings: layers, origins, checks and how they are shown",
+    "whet/data/importers/verl.py": "one reader per domain of verl's rows, side by side",
+    "whet/engine/fleet.py": "one engine: calls, streams, pushes and lost workers share its state",
     "whet/tasks/math/parser.py": "one grammar, in one class",
     "whet/recipes/tango.py": "one recipe of two models, with the settings of both",
 }
@@ -51,6 +53,33 @@ LONG_FUNCTIONS: dict[str, str] = {
     "whet/kernels/triton_attention.py:_prefill": "one kernel: its loads, loops and stores",
 }
 """Functions above the limit, as "whet/x.py:name", each with a reason."""
+
+
+SHARED_NAMES: dict[str, str] = {
+    "main": "what a module does as a program",
+    "unsupported_reason": "importers ask it of the module of each task",
+    "dpo": "a loss has the name of its paper, a recipe that of its kind",
+}
+"""Public names that several modules define, each with a reason. Commands are not among them: a
+function of `whet/cli*` has the name that a user types."""
+
+
+REPLACED_NAMES: dict[str, str] = {
+    r"feed": "sampler",
+    r"(num|stored|scored|judged|sampled|graded)_?answers?": "response",
+}
+"""Names that a variable, parameter, function or class does not have, and what replaces them."""
+REPLACED_WORDS: dict[str, str] = {
+    r"\bfeed\b(?!-forward)": "problem sampler",
+    r"\bhead start\b": "warm-up",
+    r"\b(stored|sampled|graded|scored|cut-off) answers?\b": "response",
+}
+"""Words of docstrings that docs/glossary.md replaces."""
+NAMES_IN_FILES = {
+    "whet/data/difficulty.py:num_answers": "a field of a difficulty map",
+    "whet/suites/result.py:num_answers": "a field of a stored result",
+}
+"""Old names that files of users have."""
 
 
 PEFT_NAMES = {"lora_A", "lora_B"}
@@ -197,6 +226,29 @@ def test_no_file_is_named_for_nothing() -> None:
     assert not {file.stem for file in FILES} & {"utils", "util", "helpers", "common", "misc"}
 
 
+def test_a_public_name_is_defined_in_one_module() -> None:
+    places: dict[str, list[str]] = {}
+    for module, file in MODULES.items():
+        if not module.startswith("whet.cli"):
+            for name in public_names(file.read_text()):
+                places.setdefault(name, []).append(module)
+    several = {name: where for name, where in places.items() if len(where) > 1}
+    assert {name: where for name, where in several.items() if name not in SHARED_NAMES} == {}
+    assert several.keys() == SHARED_NAMES.keys(), "a name that is no longer shared leaves the table"
+
+
+def public_names(source: str) -> list[str]:
+    """List the classes and functions at the top of a module that others may import."""
+    definitions = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in parse(source).body if isinstance(node, definitions)]
+    return [node.name for node in nodes if not node.name.startswith("_")]
+
+
+def test_public_names_are_classes_and_functions_at_the_top() -> None:
+    source = "class A:\n    def f(self): ...\ndef g(): ...\ndef _h(): ...\nx = 1\n"
+    assert public_names(source) == ["A", "g"]
+
+
 def test_every_module_says_what_it_is_for() -> None:
     silent = [
         str(file)
@@ -248,6 +300,82 @@ def test_every_letter_of_the_glossary_is_in_use() -> None:
         for name in tensor_names(file.read_text()) - PEFT_NAMES
     }
     assert set(letters_of_the_glossary()) <= set("".join(shapes))
+
+
+def defined_names(source: str) -> set[str]:
+    """Find the names of variables, parameters, fields, functions and classes."""
+    names: set[str] = set()
+    for node in ast.walk(parse(source)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+    return names
+
+
+def docstrings_of(source: str) -> list[str]:
+    """List docstrings, also those below fields and constants, each on one line."""
+    nodes = [node.value for node in ast.walk(parse(source)) if isinstance(node, ast.Expr)]
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    return [" ".join(text.split()) for text in texts if isinstance(text, str)]
+
+
+def replaced_in(source: str) -> list[str]:
+    """List the names and words of a module that the glossary has others for."""
+    found = []
+    for pattern in REPLACED_NAMES:
+        found += [name for name in defined_names(source) if re.fullmatch(pattern, name.lower())]
+    for pattern in REPLACED_WORDS:
+        found += [match[0] for text in docstrings_of(source) if (match := re.search(pattern, text))]
+    return found
+
+
+def test_code_has_the_words_of_the_glossary() -> None:
+    found = {
+        f"{file.relative_to(ROOT)}:{name}"
+        for file in FILES
+        for name in replaced_in(file.read_text())
+        if package_of(module_of(file)) != "testing"
+    }
+    assert found == NAMES_IN_FILES.keys()
+
+
+def test_the_check_of_words_sees_names_and_docstrings() -> None:
+    source = '''class JudgedAnswer:
+    """Of graded
+    answers, with a head start."""
+    num_answers: int
+def f(feed): return feed.answer
+'''
+    assert sorted(replaced_in(source)) == [
+        "JudgedAnswer",
+        "feed",
+        "graded answers",
+        "head start",
+        "num_answers",
+    ]
+
+
+def generators_of(source: str) -> set[str]:
+    """Find the names that random generators have: results of `stream`, parameters of its type."""
+    names: set[str] = set()
+    for node in ast.walk(parse(source)):
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Name(id="stream" | "numpy_stream")),
+            ):
+                names.add(name)
+            case ast.arg(arg=name, annotation=ast.Name(id="Random")):
+                names.add(name)
+    return names
+
+
+def test_a_random_generator_is_called_rng() -> None:
+    assert generators_of("def f(a: Random): b = stream(0)") == {"a", "b"}
+    names = {name for file in FILES for name in generators_of(file.read_text())}
+    assert names == {"rng", "_RNG"}
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -124,7 +124,7 @@ def test_an_unknown_kind_is_answered_with_the_known_ones(tmp_path: Path) -> None
     said = whet("show", write(tmp_path / "x.toml", 'kind = "dance"\n'))
     assert is_one_sentence(said)
     kinds = "run, make, teach, sft, rl, dpo, distill, tango, verifications, eval"
-    assert said.last.endswith(f"says kind = 'dance'; known kinds are {kinds}")
+    assert said.last.endswith(f"says kind = 'dance'; known kinds: {kinds}")
 
 
 def test_a_file_of_a_kind_without_a_verb_is_not_sent_to_one(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_model_both_new_and_from_a_folder_is_refused(tiny: Pipeline, tmp_path:
         ),
         (
             'model = { new = "tiny", lora = { rank = 2 } }',
-            "stages.rl.model: lora adapts weights that are there",
+            "stages.rl.model: lora adapts existing weights",
         ),
         (
             "dynamic_sampling = { first_samples = 8 }",
@@ -246,7 +246,7 @@ def test_settings_nested_too_deeply_are_one_sentence(tmp_path: Path, depth: int)
         file = write(tmp_path / "x.toml", f'kind = "rl"\ntask.name = "game24"\n{text}\n')
         said = whet("rl", file)
         assert is_one_sentence(said)
-        assert said.last == f"whet: {file} nests tables or lists too deeply to be read"
+        assert said.last == f"whet: {file} nests tables or lists too deeply"
     said = rl(tmp_path, "m", "--steps", lists)
     assert is_one_sentence(said)
     assert said.last.endswith("should be a whole number")
@@ -385,7 +385,7 @@ def test_a_folder_of_other_things_is_not_written_to(tiny: Pipeline, tmp_path: Pa
 def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(
     tiny: Pipeline, tmp_path: Path, limit: int
 ) -> None:
-    """A limit on the size of files stands in for a full disk: the optimiser does not fit, or the
+    """A limit on the size of files stands in for a full disk: the optimizer does not fit, or the
     model, or hardly anything."""
     before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
@@ -402,4 +402,4 @@ def test_a_file_where_the_run_folder_should_be_is_named(tiny: Pipeline, tmp_path
     write(tmp_path / "run", "in the way")
     said = sft(tmp_path, tiny.folder / "02-traces")
     assert is_one_sentence(said)
-    assert "a file stands where a folder is needed" in said.last
+    assert "a file is where a folder is needed" in said.last

@@ -83,7 +83,10 @@ def test_a_single_stage_says_where_its_settings_and_its_result_are(tmp_path: Pat
     config = tmp_path / "run" / "config.toml"
     assert said.err.splitlines()[0] == f"teach, with the settings in {config}"
     assert re.search(r'^# split +=  ?"dev" +# t\.toml$', config.read_text(), re.MULTILINE)
-    assert said.last == f"results in {tmp_path / 'run'}"
+    assert said.err.splitlines()[-2:] == [
+        f"results in {tmp_path / 'run'}",
+        f"See it   whet view {tmp_path / 'run'}",
+    ]
 
 
 def test_a_finished_stage_is_not_repeated(tmp_path: Path) -> None:

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from whet.config import Config, Loaded, differences, kind_of, load_settings, show_settings, to_toml
+from whet.config import (
+    Config,
+    LoadedSettings,
+    differences,
+    kind_of,
+    load_settings,
+    show_settings,
+    to_toml,
+)
 from whet.errors import ConfigError
 
 
@@ -253,7 +261,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     path.write_text('name = "a')
     assert complaint(file=path).startswith(f"broken TOML in {path} at its end: ")
     path.write_bytes(b"\xff\xfe")
-    assert complaint(file=path) == f"{path} is not UTF-8 text, so it is no TOML file"
+    assert complaint(file=path) == f"{path} is not UTF-8 text, so it is not a TOML file"
     assert complaint(file=tmp_path) == f"cannot read {tmp_path}: Is a directory"
 
 
@@ -281,7 +289,7 @@ def test_show_aligns_every_key_with_its_value_and_origin() -> None:
 
 
 def test_an_empty_config_shows_nothing() -> None:
-    assert show_settings(Loaded(config=Config(), origin={})) == ""
+    assert show_settings(LoadedSettings(config=Config(), origin={})) == ""
 
 
 def test_written_settings_load_back_equal(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG
 CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, "study": StudyConfig, **KINDS}
 WALKED = ("quickstart.md", "tutorial.md")
 """Pages whose files name each other; tests/test_quickstart.py and tests/test_tutorial.py run them."""
-TOPS = ("whet", "tests", "docs", "experiments", "bench", ".ci")
+TOPS = ("whet", "tests", "docs", "experiments", "bench", "tools", ".ci")
 METRIC = re.compile(r"[a-z]+/[a-z_]+\d?(?:@\d+)?")
 
 
@@ -157,6 +157,15 @@ def test_what_a_console_block_shows_is_what_the_command_prints(block: Block) -> 
     assert [line for line in shown if " ".join(line.split()) not in printed] == []
 
 
+@pytest.mark.parametrize("block", blocks("diff"), ids=lambda block: block.place)
+def test_a_diff_starts_from_lines_that_the_code_has(block: Block) -> None:
+    before = "".join(
+        f"{line[1:]}\n" for line in block.text.splitlines() if not line.startswith("+")
+    )
+    assert before.strip(), "a diff quotes what it changes, or what it comes after"
+    assert any(before in file.read_text() for file in ROOT.glob("whet/**/*.py")), before
+
+
 def test_make_commands_name_targets_of_the_makefile() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert {"make train", "make test"} <= {line for _, line in MAKE}
@@ -199,8 +208,8 @@ def test_the_readme_lists_every_package() -> None:
 
 
 def test_the_readme_names_every_command() -> None:
-    listed = re.search(r"cli\.py +the commands: ((?:.+,\n)*.+)", (ROOT / "README.md").read_text())
-    assert listed is not None and set(re.split(r",\s+", listed[1])) == set(verbs().commands)
+    listed = re.search(r"cli/ +the commands: ((?:.+[,;]\n)*.+)", (ROOT / "README.md").read_text())
+    assert listed is not None and set(re.split(r"[,;]\s+", listed[1])) == set(verbs().commands)
 
 
 def test_the_rl_step_in_the_readme_is_that_of_the_code() -> None:
@@ -208,13 +217,13 @@ def test_the_rl_step_in_the_readme_is_that_of_the_code() -> None:
     loop, step = section.split("`RLTrainer.step`")
     recipe = ast.parse((ROOT / "whet" / "recipes" / "rl.py").read_text())
     trainer = ast.parse((ROOT / "whet" / "train" / "rl_step.py").read_text())
-    body = next(node for node in ast.walk(recipe) if isinstance(node, ast.For))
+    loops = [node for node in ast.walk(recipe) if isinstance(node, ast.For)]
+    body = next(node for node in loops if ast.unparse(node.target) == "step")
     method = next(
         node
         for node in ast.walk(trainer)
         if isinstance(node, ast.FunctionDef) and node.name == "step"
     )
-    assert ast.unparse(body.target) == "step"
     for text, whole, part, fewest in ((loop, recipe, body, 6), (step, method, method, 6)):
         named = re.findall(r"`([a-z_.]+)`", re.sub(r"`\w+/\S*`|`group_size`|`tango`", "", text))
         named = [name for name in named if name != "policy_objective"]
@@ -302,6 +311,18 @@ def test_troubleshooting_names_metrics_that_are_logged_and_settings_that_exist()
     assert len(keys) > 25 and keys <= known
 
 
+def test_prose_is_wrapped_at_120_columns() -> None:
+    long = [
+        f"{document.name}: {line}"
+        for document in DOCUMENTS
+        if document.name
+        not in ("LOG.md", "CHANGELOG.md")  # their entries stay as they were written
+        for line in prose(document).splitlines()
+        if len(line) > 120 and not line.startswith("|")
+    ]
+    assert long == []
+
+
 def test_every_metric_in_the_code_is_documented_and_no_other() -> None:
     scores = {name for name in documented_metrics() if name.startswith("score/")}
     assert {"reward/mean", "validation/pass@1"} <= written_metrics()
@@ -344,7 +365,7 @@ FOREIGN_NAMES = {
 def known_words() -> set[str]:
     """Every name in the code, and every word of its strings that are no text in backticks."""
     words: set[str] = set()
-    for folder in ("whet", "tests", "bench", "examples"):
+    for folder in ("whet", "tests", "bench", "tools", "examples"):
         for file in ROOT.glob(f"{folder}/**/*.py"):
             for token in tokens_of(file):
                 if token.type == tokenize.NAME:

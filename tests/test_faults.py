@@ -66,7 +66,7 @@ def test_weights_that_are_no_longer_finite_are_neither_measured_nor_saved(
     said = whet("sft", file, "--out", tmp_path / "run", *huge, *flags)
     assert is_one_sentence(said), said.err
     assert "is no longer finite" in said.last
-    assert "validation after step 1" not in said.err
+    assert "validation at step 1" not in said.err
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
     assert not (tmp_path / "run" / "summary.json").exists()
 
@@ -338,7 +338,7 @@ def test_lost_results_are_mentioned_when_a_run_goes_on(tiny: Pipeline, tmp_path:
         ("config.json", "num_hidden_layers", 10**6, "says 1000000 layers, but the weights are"),
         ("config.json", "intermediate_size", 2**45, "cannot be allocated"),
         ("config.json", "max_position_embeddings", 2**50, "cannot be allocated"),
-        ("generation_config.json", "eos_token_id", 10**7, "eos_token_id 10000000 is no token"),
+        ("generation_config.json", "eos_token_id", 10**7, "eos_token_id 10000000 is not one of"),
     ],
 )
 def test_absurd_sizes_in_a_model_folder_are_one_sentence(
@@ -453,7 +453,7 @@ def test_half_a_surrogate_pair_is_refused_at_import(tmp_path: Path, column: str)
     maps = [word for pair in ("prompt=q", "answer=a", "response=r") for word in ("--map", pair)]
     said = whet("data", "import", rows, *maps, "--task", "math", "--out", tmp_path / "p.jsonl")
     assert said.code == 2, said.err
-    assert "line 1: holds what cannot be written" in said.err
+    assert "line 1: has a value that cannot be written" in said.err
 
 
 @pytest.mark.parametrize("answer", ["null", '""'])
@@ -462,7 +462,7 @@ def test_a_row_that_no_grader_can_judge_is_refused_at_import(tmp_path: Path, ans
     maps = ("--map", "prompt=q", "--map", "answer=a", "--task", "math")
     said = whet("data", "import", rows, *maps, "--out", tmp_path / "problems-rl.jsonl")
     assert said.code == 2, said.err
-    assert "has no answer to be graded by: 'a' is" in said.err
+    assert "has no answer to grade against: 'a' is" in said.err
 
 
 def test_a_row_cannot_name_code_to_be_graded_by(tmp_path: Path) -> None:
@@ -470,4 +470,4 @@ def test_a_row_cannot_name_code_to_be_graded_by(tmp_path: Path) -> None:
     maps = ("--map", "prompt=q", "--map", "answer=a", "--map", "task=t")
     said = whet("data", "import", rows, *maps, "--out", tmp_path / "problems-rl.jsonl")
     assert said.code == 2, said.err
-    assert "a file of code: give it by --task" in said.err
+    assert "a file of code: give it with --task" in said.err

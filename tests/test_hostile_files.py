@@ -165,7 +165,9 @@ def test_what_is_no_plain_file_is_never_replaced(kind: str, tmp_path: Path) -> N
         whet("data", "make", "game24", "-n", "1", "--out", out),
     ):
         assert is_refused(said, tmp_path, *names)
-        assert said.last == f"whet: cannot write {out}: it is no plain file; choose another --out"
+        assert (
+            said.last == f"whet: cannot write {out}: it is not a regular file; choose another --out"
+        )
     assert out.stat().st_mode == before and not stat.S_ISREG(before)
 
 

@@ -40,7 +40,7 @@ def test_a_task_grades_its_own_solution_as_correct() -> None:
 
 
 def test_an_unknown_task_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(ConfigError, match=r"there is no task 'none'; known are .*countdown"):
+    with pytest.raises(ConfigError, match=r"there is no task 'none'; known tasks: .*countdown"):
         whet.task("none")
 
 

@@ -48,7 +48,7 @@ def test_a_finished_run_goes_on_and_equals_one_that_began_with_more_steps(
     said = whet("rl", runs / "rl.toml", "--steps", 6, "--out", folder, "--resume")
 
     assert said.code == 0, said.err
-    assert "the run of 2 steps goes on to 6, as one that began with as many" in said.err
+    assert "the run of 2 steps continues to 6, as if it had started with that many" in said.err
     assert facts(tmp_path, ["run"]) == {
         key.replace("long", "run"): value for key, value in facts(runs, ["long"]).items()
     }
@@ -66,7 +66,7 @@ def test_an_unfinished_run_can_be_given_more_steps(runs: Path, tmp_path: Path) -
     said = whet("rl", runs / "rl.toml", "--steps", 7, "--out", folder, "--resume")
 
     assert said.code == 0, said.err
-    assert "the run of 6 steps goes on to 7" in said.err and "going on from step 4" in said.err
+    assert "the run of 6 steps continues to 7" in said.err and "resuming from step 4" in said.err
     assert len({row["step"] for row in RunStore.view(folder).metrics()} - {0}) == 7
 
 
@@ -75,8 +75,8 @@ def test_more_steps_are_asked_for_and_fewer_are_refused(runs: Path, tmp_path: Pa
     said = whet("rl", runs / "rl.toml", "--steps", 6, "--out", folder)
     assert (said.code, said.last) == (
         2,
-        f"whet: {folder} holds a finished run of 2 steps: add --resume to go on to 6, or choose "
-        "another folder",
+        f"whet: {folder} holds a finished run of 2 steps: add --resume to continue to 6, or "
+        "choose another folder",
     )
     said = whet("rl", runs / "rl.toml", "--steps", 1, "--out", folder, "--resume")
     assert (said.code, said.last) == (
@@ -97,7 +97,7 @@ def test_a_falling_schedule_says_what_more_steps_do_to_it(runs: Path, tmp_path: 
 
     assert said.code == 0, said.err
     assert (
-        'the run of 2 steps goes on to 4; from here on, train.lr_schedule = "linear" and '
+        'the run of 2 steps continues to 4; from here on, train.lr_schedule = "linear" and '
         "final_temperature = 0.5 spans 4 steps, and the learning rate goes from 0 to 0.000667"
     ) in said.err
 
@@ -110,8 +110,8 @@ def test_a_stage_of_a_pipeline_goes_on_to_more_steps_and_those_after_it_run_agai
     said = whet("run", tiny.file, *flags)
 
     assert said.code == 0, said.err
-    assert "the run of 6 steps goes on to 8; from here on, final_temperature = 0.5" in said.err
-    assert "going on from step 6" in said.err
+    assert "the run of 6 steps continues to 8; from here on, final_temperature = 0.5" in said.err
+    assert "resuming from step 6" in said.err
     assert [path.name for path in folder.glob(".old-*")] == [".old-06-rl_eval-1"]
     said = whet("run", tiny.file, *flags)
     assert said.err.count("done before") == 6

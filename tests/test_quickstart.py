@@ -22,7 +22,7 @@ from transformers import (
 from whet.data.problems import read_problems
 from whet.library import load_model, sample, task
 from whet.store.run import RunStore
-from whet.testing.server import Answer, Asked, FakeServer, chat_answer, serve
+from whet.testing.server import Asked, CannedReply, FakeServer, chat_reply, serve_replies
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "quickstart.md").read_text()
@@ -55,7 +55,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
     rows = "".join(f"What is {a} + {b}?,{a + b}\n" for a, b in SUMS)
     write(folder / "questions.csv", f"question,gold\n{rows}What is  1 + 1?,2\n")
     make_base_model(folder / "base")
-    with pytest.MonkeyPatch.context() as patch, serve(answer_sum) as server:
+    with pytest.MonkeyPatch.context() as patch, serve_replies(answer_sum) as server:
         patch.chdir(folder)
         patch.setenv("no_proxy", "127.0.0.1")
         write_files(folder, server)
@@ -115,13 +115,13 @@ def work(a: int, b: int, error: int = 0) -> str:
     return f"{a} + {b} = {a + b + error}, so the answer is \\boxed{{{a + b + error}}}."
 
 
-def answer_sum(asked: Asked) -> Answer:
+def answer_sum(asked: Asked) -> CannedReply:
     """Answer a sum, one of five wrong."""
     found = re.search(r"What is +(\d+) \+ (\d+)\?\nReason step by step", asked.prompt)
     assert found is not None, "the teacher sees the prompt of the page"
     seed = asked.body["seed"]
     assert isinstance(seed, int), "every request has a seed of its own"
-    return chat_answer(work(int(found[1]), int(found[2]), int(seed % 5 == 0)))
+    return chat_reply(work(int(found[1]), int(found[2]), int(seed % 5 == 0)))
 
 
 def test_the_commands_of_the_page_run_in_their_order(walk: Walk) -> None:

@@ -94,7 +94,7 @@ def test_every_recipe_that_follows_another_system_has_a_source() -> None:
     assert recipes - {name for source in SOURCES for name in source.recipes} == OWN
 
 
-def test_every_source_has_a_file_and_a_commit_and_gives_recipes_their_optimiser() -> None:
+def test_every_source_has_a_file_and_a_commit_and_gives_recipes_their_optimizer() -> None:
     assert all(re.fullmatch(r"[0-9a-f]{7,9}\^?", source.commit) for source in SOURCES)
     assert all(source.recipes for source in SOURCES)
     trained: dict[str, set[str]] = {}

@@ -115,7 +115,7 @@ def test_a_signal_stops_a_run_after_its_step_and_resume_goes_on_from_there(
     assert ended == code
     match = re.search(
         r"stopped after step (\d+) of \d+, which has a checkpoint; the same command with --resume "
-        r"goes on from there\n$",
+        r"continues from there\n$",
         said,
     )
     assert match, said
@@ -124,7 +124,7 @@ def test_a_signal_stops_a_run_after_its_step_and_resume_goes_on_from_there(
     assert half_written(folder) == []
     said_again = whet("run", straight.file, "--out", folder, "--resume")
     assert said_again.code == 0, said_again.err
-    assert f"going on from step {match[1]}\n" in said_again.err
+    assert f"resuming from step {match[1]}\n" in said_again.err
     assert facts(folder, STAGES) == straight.facts
 
 
@@ -209,7 +209,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     assert len(told) == 1
     assert name in told[0]
     assert told[0].endswith("; the one before it is used")
-    assert f"going on from step {before}" in said.err
+    assert f"resuming from step {before}" in said.err
     assert facts(folder, STAGES) == straight.facts
 
 
@@ -223,7 +223,7 @@ def test_with_every_checkpoint_damaged_a_run_begins_again_and_ends_the_same(
             cut_short(path / "model.safetensors")
     said = whet("run", straight.file, "--out", folder, "--resume")
     assert said.code == 0, said.err
-    assert "going on from" not in said.err
+    assert "resuming from" not in said.err
     assert facts(folder, STAGES) == straight.facts
 
 
@@ -317,7 +317,7 @@ def test_a_cut_run_takes_the_same_steps_whatever_decides_what_is_sampled(
     assert idle == []
     cut_after(tmp_path / "run", 4)
     said = whet("rl", file, "--out", tmp_path / "run", *SETTINGS[name], "--resume")
-    assert said.code == 0 and "going on from step 4" in said.err
+    assert said.code == 0 and "resuming from step 4" in said.err
     assert facts(tmp_path, ("run",)) == expected
 
 

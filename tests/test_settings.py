@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 from small import whet, write
 
-from whet.config_errors import FOREIGN, MOVED, find_models
+from whet.config_errors import FOREIGN, MOVED, find_settings_classes
 from whet.engine.base import SamplingParams
 from whet.pipeline.pipeline import PipelineConfig
 from whet.toml import TAGS
@@ -23,7 +23,7 @@ def reachable(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[ty
         seen.add(model)
         yield model
         for field in model.model_fields.values():
-            for below in find_models(field.annotation):
+            for below in find_settings_classes(field.annotation):
                 yield from reachable(below, seen)
 
 
@@ -111,7 +111,7 @@ def test_explain_adds_the_meaning_of_every_setting(tmp_path: Path) -> None:
         ),
         (
             ("--algo.name", "cispo", "--algo.num_minibatches", "2", "--algo.clip_low", "0.3"),
-            "algo.clip_low = 0.3 has no effect: cispo bounds the ratio above only",
+            "algo.clip_low = 0.3 has no effect: cispo bounds the ratio only from above",
         ),
         (("--algo.kl_estimator", "k3"), 'algo.kl_estimator = "k3" has no effect: kl_coef is 0'),
         (
@@ -130,6 +130,17 @@ def test_explain_adds_the_meaning_of_every_setting(tmp_path: Path) -> None:
             ("--train.offload_reference",),
             "train.offload_reference = true has no effect: there is no model beside the one that "
             "trains",
+        ),
+        (
+            (
+                "--algo.kl_coef",
+                "0.1",
+                "--train.reference_url",
+                "http://localhost:8000",
+                "--train.offload_reference",
+            ),
+            "train.offload_reference = true has no effect: train.reference_url names a server that "
+            "has it",
         ),
         (
             ("--train.final_lr", "0.1"),
@@ -154,9 +165,9 @@ def test_explain_adds_the_meaning_of_every_setting(tmp_path: Path) -> None:
         ),
         (
             ("--train.beta1", "0.8"),
-            "train.beta1 = 0.8 has no effect: it is no setting, but always 0.9",
+            "train.beta1 = 0.8 has no effect: it is not a setting, but always 0.9",
         ),
-        (("--engine.window", "4"), "engine.window = 4 has no effect: it is no setting"),
+        (("--engine.window", "4"), "engine.window = 4 has no effect: it is not a setting"),
     ],
 )
 def test_a_setting_without_effect_is_refused_with_the_reason(

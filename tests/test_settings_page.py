@@ -8,7 +8,7 @@ from whet.config import Config
 from whet.pipeline.pipeline import KINDS
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path.insert(0, str(ROOT / "tools"))
 
 import settings_page  # noqa: E402
 
@@ -17,7 +17,7 @@ def test_the_page_of_settings_is_up_to_date() -> None:
     changed = settings_page.lines_that_differ(
         settings_page.PAGE.read_text(), settings_page.write_page()
     )
-    assert list(changed) == [], "write it with `python bench/settings_page.py`"
+    assert list(changed) == [], "write it with `python tools/settings_page.py`"
 
 
 def test_every_setting_has_a_meaning_and_every_number_a_unit() -> None:
@@ -42,7 +42,7 @@ def test_a_setting_without_meaning_and_a_number_without_unit_are_seen() -> None:
 
 def test_the_page_has_units_defaults_and_what_a_stage_changes() -> None:
     lines = settings_page.PAGE.read_text().splitlines()
-    wall = "| `wall` | number, > 0 | seconds | `30.0` | Seconds an answer may take"
+    wall = "| `wall` | number, > 0 | seconds | `30.0` | Seconds a response may take"
     assert [line for line in lines if line.startswith(wall)] != []
     assert [
         line

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path.insert(0, str(ROOT / "tools"))
 
 import docs_site  # noqa: E402
 
@@ -19,7 +19,7 @@ def test_every_document_has_one_place_in_the_navigation() -> None:
     listed = [page for pages in docs_site.SECTIONS.values() for page in pages]
     there = {page.name for page in ROOT.glob("docs/*.md")} | set(docs_site.TOP.values())
     assert len(listed) == len(set(listed))
-    assert there - set(listed) == set(), "add the page to SECTIONS in bench/docs_site.py"
+    assert there - set(listed) == set(), "add the page to SECTIONS in tools/docs_site.py"
     assert set(listed) == there
 
 
@@ -38,6 +38,16 @@ def test_links_out_of_the_documents_lead_to_pages_of_the_site() -> None:
     assert (
         docs_site.move_links(text, "../")
         == "[a](index.md), [b](examples/grpo_loop.py), [c](data.md)"
+    )
+
+
+def test_a_link_that_shows_a_file_shows_the_title_of_its_page() -> None:
+    text = (
+        "[docs/quickstart.md](quickstart.md), [data.md](data.md#rows), [it](data.md), [x.md](x.md)"
+    )
+    assert (
+        docs_site.name_links(text)
+        == "[Quickstart](quickstart.md), [Data](data.md#rows), [it](data.md), [x.md](x.md)"
     )
 
 

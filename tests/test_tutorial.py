@@ -60,7 +60,7 @@ def test_the_check_prints_what_the_page_shows(said: dict[str, Said]) -> None:
 
 def test_the_weaker_grader_that_the_page_names_is_found_out(folder: Path) -> None:
     old, new = "word == str(coin)", "str(coin) in word"
-    assert f"`{old}` by `{new}`" in PAGE.replace("\n", " ")
+    assert f"`{old}` with `{new}`" in PAGE.replace("\n", " ")
     write(folder / "weak.py", text_of("python").replace(old, new))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

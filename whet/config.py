@@ -37,13 +37,14 @@ def _forbid_coercion(schema: object) -> None:
         for key in schema.keys() - {"default", "expected", "metadata"}:
             _forbid_coercion(schema[key])
     elif isinstance(schema, list | tuple):
-        for part in schema:
-            _forbid_coercion(part)
+        for inner in schema:
+            _forbid_coercion(inner)
 
 
 UNSET = "nothing in it is set"
 CONSTANT: dict[str, JsonValue] = {"constant": True}
-"""Marks a field that code may set and that is no setting: `Field(json_schema_extra=CONSTANT)`."""
+"""Marks a field that code may set and that is not a setting:
+`Field(json_schema_extra=CONSTANT)`."""
 
 
 class Config(BaseModel):
@@ -109,7 +110,7 @@ C_co = TypeVar("C_co", bound=Config, covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded(Generic[C_co]):
+class LoadedSettings(Generic[C_co]):
     """Settings, and for each dotted key where its value came from: "default", a file's name, or
     "cli"."""
 
@@ -118,29 +119,29 @@ class Loaded(Generic[C_co]):
 
 
 def load_settings(
-    kind: type[C],
+    cls: type[C],
     file: Path | None,
     overrides: Sequence[str],
     *,
     defaults: Mapping[str, Json] | None = None,
-) -> Loaded[C]:
+) -> LoadedSettings[C]:
     """Read settings: `defaults`, then the file, then flags such as `--train.lr 1e-3`; later wins.
 
     A file's `kind` is left out where the class has no such field.
     """
     layers = [("default", dict(defaults or {})), *(read_layers(file) if file else ())]
-    return load_layers(kind, layers, overrides)
+    return load_layers(cls, layers, overrides)
 
 
 def load_layers(
-    kind: type[C], layers: Sequence[tuple[str, Table]], overrides: Sequence[str]
-) -> Loaded[C]:
+    cls: type[C], layers: Sequence[tuple[str, Table]], overrides: Sequence[str]
+) -> LoadedSettings[C]:
     """Lay tables over each other, each with its origin, and flags over all of them."""
     tree: Table = {}
     sources: dict[str, str] = {}
     for source, table in layers:
         layer = dict(table)
-        if "kind" not in kind.model_fields:
+        if "kind" not in cls.model_fields:
             layer.pop("kind", None)
         tree = toml.merge(tree, layer)
         sources |= {key: source for key, item in toml.flatten(layer).items() if item != {}}
@@ -149,11 +150,13 @@ def load_layers(
     for key, text in texts.items():
         tree = toml.with_value(tree, key, toml.parse_value(text))
         sources = {k: v for k, v in sources.items() if not k.startswith(f"{key}.")} | {key: "cli"}
-    origin = Origin(sources, kind.shared_with)
-    config = _validate(kind, tree, origin, texts)
+    origin = SettingOrigins(sources, cls.shared_with)
+    config = _validate(cls, tree, origin, texts)
     _refuse_without_effect(config, origin)
     keys = toml.flatten(to_table(config))
-    return Loaded(config=config, origin=MappingProxyType({key: origin.of(key) for key in keys}))
+    return LoadedSettings(
+        config=config, origin=MappingProxyType({key: origin.of(key) for key in keys})
+    )
 
 
 def read_layers(file: Path, above: Sequence[Path] = ()) -> list[tuple[str, Table]]:
@@ -178,7 +181,7 @@ def read_layers(file: Path, above: Sequence[Path] = ()) -> list[tuple[str, Table
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SettingOrigins:
     """Where each dotted key that was given came from."""
 
     sources: Mapping[str, str]
@@ -200,35 +203,35 @@ class Origin:
         return next((name for name in names if f"{name}.".startswith(f"{key}.")), None)
 
 
-def _validate(kind: type[C], tree: Table, origin: Origin, texts: Mapping[str, str]) -> C:
-    tree = kind.expand_table(tree)
+def _validate(cls: type[C], tree: Table, origin: SettingOrigins, texts: Mapping[str, str]) -> C:
+    tree = cls.expand_table(tree)
     try:
-        return kind.model_validate(tree)
+        return cls.model_validate(tree)
     except ValidationError as error:
         errors = error.errors(include_url=False)
         # A flag such as `--project 24` means text where text is asked for.
         wants_text = [row["loc"] for row in errors if row["type"] == "string_type"]
         keys = texts.keys() & {".".join(config_errors.key_path(loc, tree)) for loc in wants_text}
         if not keys:
-            raise config_errors.describe(kind, errors, tree, origin.of) from error
+            raise config_errors.describe_errors(cls, errors, tree, origin.of) from error
     for key in keys:
         tree = toml.with_value(tree, key, texts[key])
-    return _validate(kind, tree, origin, {k: text for k, text in texts.items() if k not in keys})
+    return _validate(cls, tree, origin, {k: text for k, text in texts.items() if k not in keys})
 
 
-def _refuse_without_effect(config: Config, origin: Origin) -> None:
+def _refuse_without_effect(config: Config, origin: SettingOrigins) -> None:
     settings = {setting.key: setting for setting in _settings(config)}
     for key, setting in settings.items():
         if setting.reason is None:
             continue
-        named = origin.named_key(key)
-        key = named or key
+        named_key = origin.named_key(key)
+        key = named_key or key
         value = settings.get(key, setting).value
         source = origin.of(key)
-        if named or (source != "default" and value != setting.default):
+        if named_key or (source != "default" and value != setting.default):
             where = "" if source in ("cli", "default") else f" in {source}"
-            given = "" if isinstance(value, Config) else f" = {_literal(value)}"
-            raise ConfigError(f"{key}{given}{where} has no effect: {setting.reason}; leave it out")
+            shown = "" if isinstance(value, Config) else f" = {_literal(value)}"
+            raise ConfigError(f"{key}{shown}{where} has no effect: {setting.reason}; leave it out")
 
 
 def kind_of(file: Path) -> str:
@@ -237,12 +240,12 @@ def kind_of(file: Path) -> str:
     kind = table.get("kind")
     if not isinstance(kind, str) or next(iter(table)) != "kind":
         raise ConfigError(
-            f'{file} does not say what it is for: its first line should be like kind = "rl"'
+            f'{file} does not state its kind: its first line should be like kind = "rl"'
         )
     return kind
 
 
-def show_settings(loaded: Loaded[Config], *, explain: bool = False) -> str:
+def show_settings(loaded: LoadedSettings[Config], *, explain: bool = False) -> str:
     """Print every setting with its origin and meaning, one aligned line each."""
     meanings = explain_settings(loaded.config)
     rows = []
@@ -269,9 +272,9 @@ def _fold(table: Table) -> Table:
     folded: Table = {}
     for key, item in table.items():
         if isinstance(item, dict):
-            is_off = all(part is None or part is False or part == [] for part in item.values())
-            given: Table = {name: part for name, part in item.items() if part is not None}
-            item = {} if is_off and len(item) > 1 else _fold(given if len(given) == 1 else item)
+            is_off = all(value is None or value is False or value == [] for value in item.values())
+            present: Table = {name: value for name, value in item.items() if value is not None}
+            item = {} if is_off and len(item) > 1 else _fold(present if len(present) == 1 else item)
         folded[key] = item
     return folded
 
@@ -304,7 +307,7 @@ def differences(a: Config, b: Config) -> list[str]:
     old, new = ({k: toml.literal(v) for k, v in toml.flatten(to_table(c)).items()} for c in (a, b))
     gone = "(not there)"
     pairs = {key: (old.get(key, gone), new.get(key, gone)) for key in [*old, *new]}
-    return [f"{key}: {one} -> {other}" for key, (one, other) in pairs.items() if one != other]
+    return [f"{key}: {was} -> {now}" for key, (was, now) in pairs.items() if was != now]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +339,9 @@ def _settings(
     parts: Iterable[tuple[object, object]] = ()
     if isinstance(item, Config):
         fields = type(item).model_fields
-        constants = {key: _always(field) for key, field in fields.items() if _is_constant(field)}
+        constants = {
+            key: _describe_constant(field) for key, field in fields.items() if _is_constant(field)
+        }
         reasons = {**constants, **item.without_effect(), **reasons}
         meaning = meaning or _first_sentence(type(item).__doc__ or "")
         parts = item
@@ -347,19 +352,19 @@ def _settings(
     for key, value in parts:
         name = str(key)
         field = fields.get(name)  # none for an item, and for a setting of the user's own class
-        words = _first_sentence((field and field.description) or "") or meaning
+        description = _first_sentence((field and field.description) or "") or meaning
         here = (*path, name)
         yield _Setting(
             path=here,
             value=value,
             default=None if field is None else _default(field),
-            meaning=words,
+            meaning=description,
             reason=reasons.get(name, UNSET if _is_left_out(value) else None),
         )
         below = {
             k.removeprefix(f"{name}."): v for k, v in reasons.items() if k.startswith(f"{name}.")
         }
-        yield from _settings(value, here, words, below)
+        yield from _settings(value, here, description, below)
 
 
 def _first_sentence(text: str) -> str:
@@ -375,9 +380,9 @@ def _is_left_out(value: object) -> bool:
     return is_optional and value == type(value)()
 
 
-def _always(field: FieldInfo) -> str:
+def _describe_constant(field: FieldInfo) -> str:
     value = _default(field)
-    return f"it is no setting{'' if value is None else f', but always {_literal(value)}'}"
+    return f"it is not a setting{'' if value is None else f', but always {_literal(value)}'}"
 
 
 def _literal(value: object) -> str:

@@ -126,12 +126,12 @@ FOREIGN: Mapping[str, str] = {
     "max_steps": "steps",
     "num_generations": "group_size",
     "num_iterations": "whet has none, because a step trains once on each response, in "
-    "algo.num_minibatches optimiser steps",
+    "algo.num_minibatches optimizer steps",
     "num_train_epochs": "whet has none, because steps sets the length of a run",
     "output_dir": "whet has none, because the run folder is given with --out",
     "per_device_train_batch_size": _BATCH,
     "ppo_epochs": "whet has none, because a step trains once on each response, in "
-    "algo.num_minibatches optimiser steps",
+    "algo.num_minibatches optimizer steps",
     "ppo_mini_batch_size": "whet has none, because algo.num_minibatches divides a step instead",
     "save_steps": "save.every",
     "tensor_model_parallel_size": _PARALLEL,
@@ -143,15 +143,15 @@ FOREIGN: Mapping[str, str] = {
 """Settings of TRL, vLLM and verl, and where they are here, or why there are none."""
 
 
-def describe(
-    kind: Model, errors: Sequence[ErrorDetails], tree: Table, origin: Callable[[str], str]
+def describe_errors(
+    cls: Model, errors: Sequence[ErrorDetails], tree: Table, origin: Callable[[str], str]
 ) -> SettingsError:
     """Describe the first error and count the others; a renamed key comes first."""
     by_key: dict[str, list[ErrorDetails]] = {}
     for error in errors:
         by_key.setdefault(".".join(key_path(error["loc"], tree)), []).append(error)
     keys = sorted(by_key, key=lambda key: _moved_to(key) is None)
-    sentences = [_describe_error(kind, by_key[key], key, tree, origin) for key in keys]
+    sentences = [_describe_error(cls, by_key[key], key, tree, origin) for key in keys]
     more = len(keys) - 1
     counted = f" (and {more} more mistake{'s' if more > 1 else ''})" if more else ""
     return SettingsError(sentences[0] + counted, tuple(sentences))
@@ -176,12 +176,12 @@ def key_path(loc: Sequence[str | int], tree: Table) -> list[str]:
     return keys
 
 
-def find_models(annotation: object) -> Iterator[Model]:
+def find_settings_classes(annotation: object) -> Iterator[Model]:
     """Find the settings classes in a type: itself, its union members, its list or dict items."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    for part in get_args(annotation):
-        yield from find_models(part)
+    for inner in get_args(annotation):
+        yield from find_settings_classes(inner)
 
 
 def list_tags(model: Model) -> Iterator[str]:
@@ -192,7 +192,7 @@ def list_tags(model: Model) -> Iterator[str]:
 
 
 def _describe_error(
-    kind: Model,
+    cls: Model,
     errors: Sequence[ErrorDetails],
     key: str,
     tree: Table,
@@ -209,7 +209,7 @@ def _describe_error(
     match error["type"]:
         case "extra_forbidden":
             name = f"flag --{key}" if source == "cli" else f'key "{key}"{where}'
-            return f"unknown {name}{_suggest(kind, loc, key)}"
+            return f"unknown {name}{_suggest(cls, loc, key)}"
         case "missing" if isinstance(loc[-1], int):
             return f"{given}: should have {loc[-1] + 1} or more items"
         case "missing":
@@ -219,13 +219,13 @@ def _describe_error(
             given = f"{key}{where}" if isinstance(value, dict) else given
             return f"{given}: {message}" if key else message
         case "union_tag_invalid" | "union_tag_not_found":
-            return _describe_variant(kind, error, key, tree, where, leaves if is_flag else ())
+            return _describe_variant(cls, error, key, tree, where, leaves if is_flag else ())
     wanted = dict.fromkeys(_describe_type(row) for row in errors)
     return f"{given}: should be {' or '.join(wanted)}"
 
 
 def _describe_variant(
-    kind: Model, error: ErrorDetails, key: str, tree: Table, where: str, flags: Sequence[str]
+    cls: Model, error: ErrorDetails, key: str, tree: Table, where: str, flags: Sequence[str]
 ) -> str:
     """List the known variants; or, if only `flags` created the table, such as by a mistyped stage
     name, list the tables next to it."""
@@ -236,7 +236,7 @@ def _describe_variant(
         return f'unknown flag --{flags[0]}; there is no "{key}", only {", ".join(others)}'
     tag = str(error["ctx"]["discriminator"]).strip("'")
     value = toml.look_up(tree, [*parents, last, tag])
-    names = [name for model in _models_at(kind, error["loc"]) for name in list_tags(model)]
+    names = [name for model in _models_at(cls, error["loc"]) for name in list_tags(model)]
     known = ", ".join(toml.literal(name) for name in names)
     close = get_close_matches(str(value), names, n=1, cutoff=0.65)
     hint = f'; did you mean "{close[0]}"?' if close else ""
@@ -246,20 +246,20 @@ def _describe_variant(
 def _describe_type(error: ErrorDetails) -> str:
     if template := WANTED.get(error["type"]):
         return template.format(**error.get("ctx", {}))
-    words = error["msg"].removeprefix("Input should be ").removeprefix("Value error, should be ")
-    return words.replace("'", '"')
+    wanted = error["msg"].removeprefix("Input should be ").removeprefix("Value error, should be ")
+    return wanted.replace("'", '"')
 
 
-def _suggest(kind: Model, loc: Sequence[str | int], key: str) -> str:
+def _suggest(cls: Model, loc: Sequence[str | int], key: str) -> str:
     parent, _, last = key.rpartition(".")
     if (new := _moved_to(key)) is not None:
         return f'; it is called "{new}" now'
-    if (hint := _hint_at_foreign(kind, key)) is not None:
+    if (hint := _hint_at_foreign(cls, key)) is not None:
         return f"; {hint}"
-    known = sorted({name for model in _models_at(kind, loc[:-1]) for name in model.model_fields})
+    known = sorted({name for model in _models_at(cls, loc[:-1]) for name in model.model_fields})
     if close := get_close_matches(last, known, n=1, cutoff=0.65):
         return f'; did you mean "{parent + "." if parent else ""}{close[0]}"?'
-    elsewhere = [name for name in list_keys(kind) if name.endswith(f".{key}") and not parent]
+    elsewhere = [name for name in list_keys(cls) if name.endswith(f".{key}") and not parent]
     if deep := get_close_matches(key, elsewhere, n=1, cutoff=0):
         return f'; did you mean "{deep[0]}"?'
     return f"; known keys{' of ' + parent if parent else ''}: {', '.join(known)}"
@@ -274,21 +274,21 @@ def _moved_to(key: str) -> str | None:
     return None
 
 
-def _hint_at_foreign(kind: Model, key: str) -> str | None:
+def _hint_at_foreign(cls: Model, key: str) -> str | None:
     """Say where a setting of another system is here, if this kind of stage has it."""
     *tables, last = key.split(".")
     target = FOREIGN.get(last)
     if target is None or " " in target:
         return target
-    if target not in list_keys(kind):
+    if target not in list_keys(cls):
         return None
     stage = ".".join(tables[:2]) + "." if tables[:1] == ["stages"] else ""
     return f'it is called "{stage}{target}" here'
 
 
-def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:
+def _models_at(cls: Model, loc: Sequence[str | int]) -> list[Model]:
     """Find the settings classes at a location; a union tag selects among them."""
-    here = [kind]
+    here = [cls]
     is_name = False  # of an item of a dict, such as a stage
     for part in loc:
         fields = [model.model_fields[str(part)] for model in here if part in model.model_fields]
@@ -298,17 +298,17 @@ def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:
         elif len(here) > 1 and tagged:
             here = tagged
         elif fields:
-            here = [model for field in fields for model in find_models(field.annotation)]
+            here = [model for field in fields for model in find_settings_classes(field.annotation)]
             is_name = any(get_origin(field.annotation) is dict for field in fields)
         else:
             here = tagged or here
     return here
 
 
-def list_keys(kind: Model, prefix: str = "") -> Iterator[str]:
+def list_keys(cls: Model, prefix: str = "") -> Iterator[str]:
     """List all settings as dotted keys, without the names of a dict's tables, such as stages."""
-    for name, field in kind.model_fields.items():
+    for name, field in cls.model_fields.items():
         yield f"{prefix}{name}"
         below = prefix if get_origin(field.annotation) is dict else f"{prefix}{name}."
-        for model in find_models(field.annotation):
+        for model in find_settings_classes(field.annotation):
             yield from list_keys(model, below)

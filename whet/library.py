@@ -30,7 +30,7 @@ from whet.tasks.base import Task, grade_safely, is_builtin, list_problems
 from whet.tasks.registry import make_task
 from whet.tasks.task_config import TaskConfig, build_task
 from whet.types import Group, Json, Message, Problem, Rollout, Score
-from whet.user_code import read_settings
+from whet.user_code import validate_settings
 
 if TYPE_CHECKING:
     from whet.train.policy import Policy
@@ -63,7 +63,7 @@ def task(name: str, **settings: Json) -> Task:
     """
     if not settings:
         return make_task(name)
-    return build_task(read_settings(_TaskSettings, {"task": {"name": name, **settings}}).task)
+    return build_task(validate_settings(_TaskSettings, {"task": {"name": name, **settings}}).task)
 
 
 def grade(task: Task | str, problem: Problem, text: str) -> Score:
@@ -75,7 +75,7 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
     if not isinstance(problem, Problem):
         raise ConfigError(
             f"whet.grade takes a Problem, not {_kind(problem)}: take one of task.problems(split), "
-            "or make one of a row by whet.types.Problem.from_json"
+            "or build one from a row with whet.types.Problem.from_json"
         )
     if not isinstance(text, str):
         raise ConfigError(
@@ -90,10 +90,10 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
 
 def solve(task: Task, problems: Iterable[Problem], *, seed: int = 0) -> list[Rollout]:
     """Write the task's own answer to each problem; problems without one are left out."""
-    answers = ((problem, task.solve(problem, seed)) for problem in problems)
+    solutions = ((problem, task.solve(problem, seed)) for problem in problems)
     return [
         Rollout.from_text(problem, text, model=task.name)
-        for problem, text in answers
+        for problem, text in solutions
         if text is not None
     ]
 
@@ -135,7 +135,7 @@ def load_model(
     transformer, tokenizer = open_model(
         source, dtype=torch_dtype("auto"), device=torch_device(), texts=known_texts, seed=seed
     )
-    prompt = read_settings(PromptConfig, read_run_prompt(name) if name not in SIZES else {})
+    prompt = validate_settings(PromptConfig, read_run_prompt(name) if name not in SIZES else {})
     return build_policy(transformer, tokenizer, NativeConfig(), name=name, prompt=prompt)
 
 
@@ -149,7 +149,7 @@ def sample(
     max_tokens: int = 256,
     seed: int = 0,
 ) -> list[Group]:
-    """Sample answers to problems and grade them: a group of `samples` rollouts for each problem.
+    """Sample responses to problems and grade them: a group of `samples` rollouts for each problem.
 
     Grading has the limits of training. `policy.publish` comes first where a learner has moved the
     weights.
@@ -174,7 +174,7 @@ def generate(
     max_tokens: int = 256,
     seed: int = 0,
 ) -> list[list[str]]:
-    """Sample `samples` texts in answer to each prompt, which is put as a user's message."""
+    """Sample `samples` texts in response to each prompt, which is put as a user's message."""
     from whet.engine.base import Request, SamplingParams
 
     if isinstance(prompts, str):

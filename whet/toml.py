@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import date, time
+from difflib import get_close_matches
 from pathlib import Path
 
 from whet.errors import ConfigError
@@ -22,6 +23,29 @@ TAGS = ("kind", "name")
 """Fields that name the variant of a union, where their type is a Literal."""
 
 
+def list_names(folder: Path) -> list[str]:
+    """List the TOML files of a folder by their names."""
+    return sorted(file.stem for file in folder.glob("*.toml"))
+
+
+def find_file(name: str, folder: Path, noun: str, *, listing: str) -> Path:
+    """Find a file of a folder by its name, or one of the user's own by its path.
+
+    `noun` says what it holds; `listing` tells where to see the names.
+    """
+    if name.endswith(".toml"):
+        return Path(name).expanduser()
+    known = list_names(folder)
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        hint = f'did you mean "{close[0]}"? ' if close else ""
+        raise ConfigError(
+            f"there is no {noun} {name!r}; {hint}{listing}; a file of your own, such as "
+            f"my_{noun}.toml, works too"
+        )
+    return folder / f"{name}.toml"
+
+
 def read(file: Path) -> Table:
     """Read a file, or say in one sentence why not: missing, no permission, not text, broken at a
     line."""
@@ -33,7 +57,7 @@ def read(file: Path) -> Table:
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8 text, so it is no TOML file") from error
+        raise ConfigError(f"{file} is not UTF-8 text, so it is not a TOML file") from error
     except tomllib.TOMLDecodeError as error:
         what, _, position = str(error).partition(" (at ")
         line = re.match(r"line (\d+)", position)
@@ -41,9 +65,9 @@ def read(file: Path) -> Table:
         reason = f"{what[:1].lower()}{what[1:]}"
         raise ConfigError(f"broken TOML in {file} {where}: {reason}") from error
     except ValueError as error:
-        raise ConfigError(f"{file} holds a number of too many digits to be read") from error
+        raise ConfigError(f"{file} has a number with too many digits") from error
     except RecursionError:
-        raise ConfigError(f"{file} nests tables or lists too deeply to be read") from None
+        raise ConfigError(f"{file} nests tables or lists too deeply") from None
 
 
 def parse_value(text: str) -> Json:

@@ -128,7 +128,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rollout:
-    """One answer to one problem: who gave it, its tokens and text, its score and reward."""
+    """One response to one problem: who gave it, its tokens and text, its score and reward."""
 
     id: str
     group_id: str
@@ -172,11 +172,11 @@ class Rollout:
 
 
 Group = tuple[Rollout, ...]
-"""Siblings: answers to the same problem by the same policy."""
+"""Siblings: responses to the same problem by the same policy."""
 
 
 def rewards_of(rollouts: Iterable[Rollout]) -> list[float]:
-    """List the rewards; answers that could not be graded have none."""
+    """List the rewards; responses that could not be graded have none."""
     return [rollout.reward for rollout in rollouts if rollout.reward is not None]
 
 
@@ -200,15 +200,15 @@ class TokenFields(Generic[Array]):
     new quantity is one more field here. None means that nobody has computed it.
     """
 
-    sampling_logprob: Array | None = None
+    sampling_logprob_M: Array | None = None
     """At which the engine sampled the token; None for text nobody sampled."""
-    old_logprob: Array | None = None
+    old_logprob_M: Array | None = None
     """Under the weights at the start of the step; None at their first use: they are the same."""
-    ref_logprob: Array | None = None
+    ref_logprob_M: Array | None = None
     """Under the starting policy of a KL or preference, or under a teacher."""
-    value: Array | None = None
+    value_M: Array | None = None
     """The critic's value before the step."""
-    value_target: Array | None = None
+    value_target_M: Array | None = None
 
     def per_token(self) -> dict[str, Array | None]:
         """Return these quantities by name."""

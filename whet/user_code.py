@@ -75,7 +75,7 @@ def load_from_file(code_path: str, key: str) -> object:
         raise ConfigError(f'{label} should be a file and a name in it, such as "my_file.py:name"')
     file, _, name = code_path.rpartition(":")
     try:
-        values = vars(load_file(Path(file)))
+        values = vars(load_user_file(Path(file)))
     except ConfigError as error:
         raise ConfigError(f"{label}: {error}") from error
     if name not in values:
@@ -87,7 +87,7 @@ def load_from_file(code_path: str, key: str) -> object:
     return values[name]
 
 
-def load_class(code_path: str, key: str, base: type[C]) -> type[C]:
+def load_user_class(code_path: str, key: str, base: type[C]) -> type[C]:
     """Load a class of settings that inherits from `base` and defines all that this leaves open."""
     label = f"{key} = {code_path!r}"
     value = load_from_file(code_path, key)
@@ -96,9 +96,15 @@ def load_class(code_path: str, key: str, base: type[C]) -> type[C]:
         raise ConfigError(
             f"{label} should name a class that inherits from {base.__name__} ({where})"
         )
-    if missing := sorted(getattr(value, "__abstractmethods__", ())):
-        raise ConfigError(f"{label} lacks {', '.join(missing)}; {where} describes each")
+    check_complete(value, label, base)
     return value
+
+
+def check_complete(value: type, label: str, base: type) -> None:
+    """Refuse a class that does not define every abstract method of its base."""
+    if missing := sorted(getattr(value, "__abstractmethods__", ())):
+        where = f"{base.__module__.replace('.', '/')}.py"
+        raise ConfigError(f"{label} lacks {', '.join(missing)}; {where} describes each")
 
 
 def or_user_class(base: type[C], key: str) -> WrapValidator:
@@ -111,10 +117,10 @@ def or_user_class(base: type[C], key: str) -> WrapValidator:
         if not isinstance(given, dict) or not isinstance(kind, str) or not is_code_path(kind):
             return validate(given)
         try:
-            return read_settings(load_class(kind, key, base), given)
+            return validate_settings(load_user_class(kind, key, base), given)
         except ConfigError as error:
-            named = "" if key in str(error) else f"{key} = {kind!r}: "
-            raise ConfigError(f"{named}{error}") from error
+            setting = "" if key in str(error) else f"{key} = {kind!r}: "
+            raise ConfigError(f"{setting}{error}") from error
 
     return WrapValidator(read)
 
@@ -149,7 +155,7 @@ def load_function(
 def check_parameters(
     function: Callable[..., object], label: str, parameters: tuple[str, ...]
 ) -> None:
-    """Refuse a function that cannot be called with as many values."""
+    """Refuse a function that cannot be called with these parameters."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # a function in C may not tell
@@ -161,7 +167,7 @@ def check_parameters(
         raise ConfigError(f"{label} should take ({wanted}), not {signature}") from error
 
 
-def load_file(file: Path) -> ModuleType:
+def load_user_file(file: Path) -> ModuleType:
     """Run a file as a module of its own, once per process."""
     path = str(file.resolve())
     if path in _LOADED:
@@ -185,7 +191,7 @@ def load_file(file: Path) -> ModuleType:
 
 def loaded_files(classes: Iterable[type]) -> list[str]:
     """List the loaded files that define these classes or their bases, for workers to load too."""
-    modules = {base.__module__ for kind in classes for base in kind.__mro__}
+    modules = {base.__module__ for cls in classes for base in cls.__mro__}
     return [path for path, module in _LOADED.items() if module.__name__ in modules]
 
 
@@ -197,14 +203,14 @@ def explain_exception(label: str, error: Exception, files: Collection[str]) -> C
     return ConfigError(f"{label} raised {type(error).__name__}{where}: {error}")
 
 
-def read_settings(kind: type[C], given: Mapping[str, Json]) -> C:
+def validate_settings(cls: type[C], given: Mapping[str, Json]) -> C:
     """Validate the settings that the user's code takes; a ConfigError names the wrong key."""
     try:
-        return kind.model_validate(dict(given))
+        return cls.model_validate(dict(given))
     except ValidationError as error:
         errors = error.errors(include_url=False)
         raise ConfigError(
-            config_errors.describe(kind, errors, dict(given), lambda _: "default")
+            config_errors.describe_errors(cls, errors, dict(given), lambda _: "default")
         ) from error
 
 

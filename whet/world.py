@@ -18,17 +18,17 @@ T = TypeVar("T")
 
 
 class ClusterConfig(Config):
-    """How ranks share a model and save it; a run may go on with other values than at its start."""
+    """How ranks share a model and save it; a run may be resumed with other values."""
 
     shard: int | None = Field(default=None, ge=1)
-    """Ranks that share one copy of the trained weights and the optimiser; the others have further
+    """Ranks that share one copy of the trained weights and the optimizer; the others have further
     copies. None is all ranks."""
     sequence_parallel: int = Field(default=1, ge=1, le=8)
-    """Ranks that share the tokens of each sequence, for answers too long for one GPU."""
+    """Ranks that share the tokens of each sequence, for responses too long for one GPU."""
     timeout: float = Field(default=600.0, gt=0)
     """Seconds that a rank waits for the others before the run ends."""
     background_saves: bool = False
-    """Write checkpoints from a copy in host memory while training goes on."""
+    """Write checkpoints from a copy in host memory while training continues."""
 
 
 class World:
@@ -37,7 +37,7 @@ class World:
     rank = 0
     size = 1
     is_restarted = False
-    """Whether ranks ran before and failed, so that the run goes on from its last checkpoint."""
+    """Whether ranks ran before and failed, so that the run continues from its last checkpoint."""
 
     @property
     def is_rank_zero(self) -> bool:

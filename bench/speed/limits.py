@@ -13,7 +13,7 @@ from whet.models.config import ModelConfig
 
 BYTES = {"float32": 4, "bfloat16": 2}
 ADAM_BYTES = 28
-"""Moved for one weight in one optimiser step: master, both moments and gradient, read and written
+"""Moved for one weight in one optimizer step: master, both moments and gradient, read and written
 in float32."""
 
 

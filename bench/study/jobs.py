@@ -101,7 +101,9 @@ def add_options(parser: argparse.ArgumentParser, *, out: str, jobs: int, threads
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--out", type=Path, default=Path("runs") / out)
     parser.add_argument(
-        "--resume", action="store_true", help="go on with what is in --out; finished runs are kept"
+        "--resume",
+        action="store_true",
+        help="continue with what is in --out; finished runs are kept",
     )
 
 
@@ -110,7 +112,7 @@ def opened(args: argparse.Namespace) -> tuple[Path, Machine]:
     out: Path = args.out.resolve()
     if out.exists() and any(out.iterdir()) and not args.resume:
         raise SystemExit(
-            f"--out {args.out} is not empty; give --resume to go on with it, or another folder"
+            f"--out {args.out} is not empty; give --resume to continue it, or another folder"
         )
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit("stopped")
@@ -118,9 +120,9 @@ def opened(args: argparse.Namespace) -> tuple[Path, Machine]:
     return out, Machine(jobs=args.jobs, threads=args.threads, device=args.device)
 
 
-def run_all(jobs: Sequence[Job], machine: Machine) -> dict[str, str]:
+def run_all(jobs: Sequence[Job], machine: Machine, deadline: float | None = None) -> dict[str, str]:
     """Run every job that is not done, after those it needs; what failed, by name, with its last
-    words."""
+    words. At the deadline, a time of the monotonic clock, what is not done is stopped."""
     names = {job.name for job in jobs}
     waiting = [job for job in sorted(jobs, key=lambda job: -job.weight) if not job.is_done]
     done = names - {job.name for job in waiting}
@@ -131,6 +133,9 @@ def run_all(jobs: Sequence[Job], machine: Machine) -> dict[str, str]:
     clock = Clock(total=sum(job.weight for job in waiting), at_once=machine.jobs)
     try:
         while waiting or running:
+            if deadline is not None and time.monotonic() > deadline:
+                names_left = [*(job.name for job in waiting), *running]
+                return failed | dict.fromkeys(names_left, "out of time: give --resume to go on")
             for job in [job for job in waiting if set(job.needs) & failed.keys()]:
                 waiting.remove(job)
                 failed[job.name] = "what it needs failed"
@@ -161,6 +166,7 @@ def run_all(jobs: Sequence[Job], machine: Machine) -> dict[str, str]:
     finally:
         for _, child, _ in running.values():
             child.kill()
+            child.wait()
     return failed
 
 

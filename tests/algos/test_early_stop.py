@@ -50,6 +50,7 @@ def test_a_statistic_of_parts_adds_up_to_that_of_the_whole(statistic: str) -> No
 )
 def test_a_scope_that_does_not_go_with_its_action_is_refused(scope: str, action: str) -> None:
     with pytest.raises(
-        ValidationError, match=f"scope = {scope} does not go with action = {action}; what does: "
+        ValidationError,
+        match=f"scope = {scope} cannot be combined with action = {action}; possible: ",
     ):
         EarlyStop.model_validate({"scope": scope, "action": action, "limit": 2.0})

@@ -100,7 +100,7 @@ def test_gae(decay: float, advantage: list[float], target: list[float] | None) -
     assert targets.tolist() == pytest.approx(target or [0.425, 0.65, 1.0])
 
 
-def _terms(
+def _inputs(
     logprob_M: Tensor, *, old_logprob_M: Tensor | None = None, ref_logprob_M: Tensor | None = None
 ) -> LossInputs:
     """One sequence of sampled tokens."""
@@ -109,17 +109,17 @@ def _terms(
         logprob_M=logprob_M,
         entropy_M=zeros,
         advantage_M=zeros,
-        sampling_logprob=zeros,
-        old_logprob=old_logprob_M,
-        ref_logprob=ref_logprob_M,
+        sampling_logprob_M=zeros,
+        old_logprob_M=old_logprob_M,
+        ref_logprob_M=ref_logprob_M,
         segment_M=zeros.long(),
     )
 
 
 def test_sequence_ratio() -> None:
     # exp((.1 + .3) / 2) = e^.2
-    terms = _terms(_numbers(-0.9, -0.7), old_logprob_M=_numbers(-1.0, -1.0))
-    torch.testing.assert_close(sequence_ratio(terms), _numbers(1.2214, 1.2214), atol=1e-4, rtol=0)
+    inputs = _inputs(_numbers(-0.9, -0.7), old_logprob_M=_numbers(-1.0, -1.0))
+    torch.testing.assert_close(sequence_ratio(inputs), _numbers(1.2214, 1.2214), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(("smoothing", "loss"), [(0.0, 0.5544), (0.1, 0.5844)])
@@ -141,7 +141,7 @@ def test_distillation() -> None:
     # The policy gives the token .5, the teacher .25: d = log 2, the value is k3, the slope d; the
     # advantage is -d.
     policy, teacher = _numbers(math.log(0.5)).requires_grad_(), _numbers(math.log(0.25))
-    loss = reverse_kl(_terms(policy, ref_logprob_M=teacher))
+    loss = reverse_kl(_inputs(policy, ref_logprob_M=teacher))
     loss.sum().backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(loss.detach(), _numbers(0.1931), atol=1e-4, rtol=0)
     torch.testing.assert_close(policy.grad, _numbers(0.6931), atol=1e-4, rtol=0)

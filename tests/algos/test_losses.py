@@ -35,7 +35,7 @@ OLD = (0.0, 0.4, 1.1, 1.2, -1.0)
 ESTIMATORS: tuple[KlEstimator, ...] = ("k1", "k2", "k3")
 
 
-def _terms(
+def _inputs(
     logprob_M: Tensor, old_logprob_M: Tensor | None, segments: tuple[int, ...] | None = None
 ) -> LossInputs:
     zeros = torch.zeros(len(logprob_M))
@@ -43,9 +43,9 @@ def _terms(
         logprob_M=logprob_M,
         entropy_M=zeros,
         advantage_M=zeros,
-        sampling_logprob=zeros,
-        old_logprob=old_logprob_M,
-        ref_logprob=None,
+        sampling_logprob_M=zeros,
+        old_logprob_M=old_logprob_M,
+        ref_logprob_M=None,
         segment_M=zeros.long() if segments is None else torch.tensor(segments),
     )
 
@@ -97,7 +97,7 @@ def test_clip_has_no_slope_where_a_gain_is_beyond_the_bound(
 def test_ratio_is_exactly_one_at_first_use_and_has_the_gradient_of_the_logprob() -> None:
     logprob_M = torch.tensor([-0.1, -7.3, -23.456789], requires_grad=True)
 
-    ratio_M = token_ratio(_terms(logprob_M, None))
+    ratio_M = token_ratio(_inputs(logprob_M, None))
     ratio_M.sum().backward()
 
     assert ratio_M.tolist() == [1.0, 1.0, 1.0]
@@ -105,7 +105,7 @@ def test_ratio_is_exactly_one_at_first_use_and_has_the_gradient_of_the_logprob()
 
 
 def test_ratio_compares_with_the_old_logprob() -> None:
-    ratio_M = token_ratio(_terms(_numbers(math.log(0.6)), _numbers(math.log(0.4))))
+    ratio_M = token_ratio(_inputs(_numbers(math.log(0.6)), _numbers(math.log(0.4))))
 
     torch.testing.assert_close(ratio_M, _numbers(1.5))
 
@@ -140,13 +140,13 @@ def test_segment_sums_and_means_stay_within_their_sequence_in_any_order() -> Non
 
 def test_the_sequence_ratio_is_the_geometric_mean_of_each_sequence() -> None:
     # Log-ratios .1, .3 and -.6: e^.2 for the first two, e^-.6 alone.
-    terms = _terms(_numbers(-0.9, -0.7, -1.6), _numbers(-1.0, -1.0, -1.0), (0, 0, 1))
+    inputs = _inputs(_numbers(-0.9, -0.7, -1.6), _numbers(-1.0, -1.0, -1.0), (0, 0, 1))
 
-    torch.testing.assert_close(sequence_ratio(terms), torch.exp(_numbers(0.2, 0.2, -0.6)))
+    torch.testing.assert_close(sequence_ratio(inputs), torch.exp(_numbers(0.2, 0.2, -0.6)))
 
 
 def test_the_sequence_ratio_is_exactly_one_at_first_use() -> None:
-    assert sequence_ratio(_terms(_numbers(-0.1, -7.3, -23.4), None, (0, 0, 1))).tolist() == [
+    assert sequence_ratio(_inputs(_numbers(-0.1, -7.3, -23.4), None, (0, 0, 1))).tolist() == [
         1.0,
         1.0,
         1.0,
@@ -161,12 +161,12 @@ def test_the_clipped_sequence_ratio_has_the_papers_gradient(low_high: float) -> 
     mine, paper = (
         torch.tensor([-0.8, -1.1, -0.5, -1.7, -0.6], requires_grad=True) for _ in range(2)
     )
-    terms = _terms(mine, old, (0, 0, 0, 1, 1))
+    inputs = _inputs(mine, old, (0, 0, 0, 1, 1))
     advantage_M = torch.repeat_interleave(torch.tensor(advantages), torch.tensor(lengths))
     loss_weight_M = torch.tensor([1 / 6, 1 / 6, 1 / 6, 1 / 4, 1 / 4])
 
     loss = (
-        clip(sequence_ratio(terms), advantage_M, low=low_high, high=low_high) * loss_weight_M
+        clip(sequence_ratio(inputs), advantage_M, low=low_high, high=low_high) * loss_weight_M
     ).sum()
     ratios = [part.mean().exp() for part in torch.split(paper - old, lengths)]
     gains = [
@@ -184,7 +184,7 @@ def test_the_clipped_sequence_ratio_has_the_papers_gradient(low_high: float) -> 
 
 
 def test_without_a_ratio_every_token_counts_once_and_nothing_flows() -> None:
-    ratio_M = unit_ratio(_terms(_numbers(-1.0, -2.0).requires_grad_(), _numbers(-3.0, -3.0)))
+    ratio_M = unit_ratio(_inputs(_numbers(-1.0, -2.0).requires_grad_(), _numbers(-3.0, -3.0)))
 
     assert ratio_M.tolist() == [1.0, 1.0]
     assert not ratio_M.requires_grad
@@ -209,12 +209,12 @@ def test_cispo_caps_the_slope_and_drops_no_token(ratio: float, slope: float) -> 
 
 def test_policies_with_nothing_in_common_give_finite_losses_and_gradients() -> None:
     logprob_M = torch.tensor([-1.0, -300.0], requires_grad=True)
-    terms = _terms(logprob_M, _numbers(-300.0, -1.0), (0, 1))
+    inputs = _inputs(logprob_M, _numbers(-300.0, -1.0), (0, 1))
     other = _numbers(-300.0, -1.0)
 
-    total = sequence_ratio(terms).sum() + token_ratio(terms).sum()
+    total = sequence_ratio(inputs).sum() + token_ratio(inputs).sum()
     for estimator in ESTIMATORS:
-        total = total + exact_kl(logprob_M, other, token_ratio(terms), estimator).sum()
+        total = total + exact_kl(logprob_M, other, token_ratio(inputs), estimator).sum()
     total.backward()
 
     assert logprob_M.grad is not None
@@ -222,7 +222,7 @@ def test_policies_with_nothing_in_common_give_finite_losses_and_gradients() -> N
 
 
 def test_nll_is_minus_the_logprob() -> None:
-    assert nll(_terms(_numbers(-2.0, -0.5), None)).tolist() == [2.0, 0.5]
+    assert nll(_inputs(_numbers(-2.0, -0.5), None)).tolist() == [2.0, 0.5]
 
 
 @pytest.mark.parametrize(("estimator", "value"), [("k1", 0.6931), ("k2", 0.2402), ("k3", 0.1931)])

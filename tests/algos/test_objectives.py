@@ -24,7 +24,7 @@ from whet.types import Json
 REWARDS = [[1.0, 0.0, 0.0, 1.0]]
 
 
-def _terms(
+def _inputs(
     logprob: list[float],
     *,
     advantage: list[float],
@@ -38,15 +38,15 @@ def _terms(
         logprob_M=torch.tensor(logprob, requires_grad=True),
         entropy_M=zeros if entropy is None else torch.tensor(entropy),
         advantage_M=torch.tensor(advantage),
-        sampling_logprob=zeros - 1.0,
-        old_logprob=None if old is None else torch.tensor(old),
-        ref_logprob=None if reference is None else torch.tensor(reference),
+        sampling_logprob_M=zeros - 1.0,
+        old_logprob_M=None if old is None else torch.tensor(old),
+        ref_logprob_M=None if reference is None else torch.tensor(reference),
         segment_M=zeros.long() if segments is None else torch.tensor(segments),
     )
 
 
-def _loss(cfg: AlgoConfig, terms: LossInputs) -> Tensor:
-    return policy_objective(cfg).loss(terms)[0].detach()
+def _loss(cfg: AlgoConfig, inputs: LossInputs) -> Tensor:
+    return policy_objective(cfg).loss(inputs)[0].detach()
 
 
 MEAN, SUM, TOKENS, CONSTANT = [1 / 2, 1 / 6], [1 / 2, 1 / 2], [1 / 4, 1 / 4], [1 / 20, 1 / 20]
@@ -107,10 +107,10 @@ def test_algorithms_that_credit_tokens_spread_the_reward(name: AlgoName) -> None
     ],
 )
 def test_each_name_clips_at_the_bounds_of_its_row(name: AlgoName, low: float, high: float) -> None:
-    terms = _terms([0.5, -0.5], advantage=[1.0, -1.0], old=[0.0, 0.0], segments=[0, 1])
+    inputs = _inputs([0.5, -0.5], advantage=[1.0, -1.0], old=[0.0, 0.0], segments=[0, 1])
 
     torch.testing.assert_close(
-        _loss(AlgoConfig(name=name), terms), torch.tensor([-1 - high, 1 - low])
+        _loss(AlgoConfig(name=name), inputs), torch.tensor([-1 - high, 1 - low])
     )
 
 
@@ -150,9 +150,11 @@ def test_what_a_config_sets_replaces_what_the_row_says() -> None:
     assert (algo.kl_in_reward, algo.kl_estimator) == (0.1, "k1")
     # Log-ratios .1 and .7 of one sequence: e^.4 = 1.4918 for both, within 1.5; and .9 and .7,
     # beyond it.
-    terms = _terms([0.1, 0.7, 0.9, 0.7], advantage=[1.0] * 4, old=[0.0] * 4, segments=[0, 0, 1, 1])
+    inputs = _inputs(
+        [0.1, 0.7, 0.9, 0.7], advantage=[1.0] * 4, old=[0.0] * 4, segments=[0, 0, 1, 1]
+    )
     torch.testing.assert_close(
-        _loss(cfg, terms), torch.tensor([-1.4918, -1.4918, -1.5, -1.5]), atol=1e-4, rtol=0
+        _loss(cfg, inputs), torch.tensor([-1.4918, -1.4918, -1.5, -1.5]), atol=1e-4, rtol=0
     )
 
 
@@ -173,7 +175,7 @@ def test_ddof_is_a_setting() -> None:
         ({"step_credit": {"alpha": 0.1}}, "step_credit.alpha = 0.1 is for the tango algorithms"),
         (
             {"old_logprobs": "engine", "importance_correction": {"rule": "mask"}},
-            "importance_correction goes from engine to learner",
+            "importance_correction corrects the gap between engine and learner",
         ),
         (
             {"importance_correction": {"low": 3.0}},
@@ -248,19 +250,19 @@ def test_only_penalties_give_a_gradient_to_zero_advantage(
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "game24"])
 def test_clipped_algorithms_stop_paying_at_their_bounds(name: AlgoName) -> None:
     half = math.log(0.5)
-    terms = _terms(
+    inputs = _inputs(
         [half + math.log(1.5), half + math.log(0.5)], advantage=[1.0, -1.0], old=[half, half]
     )
 
-    loss = _loss(AlgoConfig(name=name, clip_low=0.3, clip_high=0.28), terms)
+    loss = _loss(AlgoConfig(name=name, clip_low=0.3, clip_high=0.28), inputs)
 
     torch.testing.assert_close(loss, torch.tensor([-1.28, 0.7]))
 
 
 def test_rloo_is_the_plain_policy_gradient() -> None:
-    terms = _terms([-2.0, -0.5], advantage=[1.0, -3.0], old=[-1.0, -9.0])
+    inputs = _inputs([-2.0, -0.5], advantage=[1.0, -3.0], old=[-1.0, -9.0])
 
-    torch.testing.assert_close(_loss(AlgoConfig(name="rloo"), terms), torch.tensor([2.0, -1.5]))
+    torch.testing.assert_close(_loss(AlgoConfig(name="rloo"), inputs), torch.tensor([2.0, -1.5]))
 
 
 @pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
@@ -270,25 +272,25 @@ def test_the_kl_enters_by_its_weight_and_is_logged_as_k3(estimator: str, gradien
     cfg = AlgoConfig.model_validate(
         {"kl_coef": 0.1, "kl_estimator": estimator, "kl_gradient": gradient}
     )
-    terms = _terms([math.log(0.5)], advantage=[2.0], reference=[math.log(0.25)])
+    inputs = _inputs([math.log(0.5)], advantage=[2.0], reference=[math.log(0.25)])
 
-    loss_M, metrics, _ = policy_objective(cfg).loss(terms)
+    loss_M, metrics, _ = policy_objective(cfg).loss(inputs)
 
     torch.testing.assert_close(loss_M.detach(), torch.tensor([-2.0 + 0.1 * penalty[estimator]]))
     torch.testing.assert_close(metrics["policy/kl"].detach(), torch.tensor([penalty["k3"]]))
 
 
 def test_the_entropy_bonus_lowers_the_loss_by_its_weight() -> None:
-    terms = _terms([-1.0], advantage=[2.0], entropy=[1.5])
+    inputs = _inputs([-1.0], advantage=[2.0], entropy=[1.5])
 
-    torch.testing.assert_close(_loss(AlgoConfig(entropy_coef=0.1), terms), torch.tensor([-2.15]))
-    torch.testing.assert_close(_loss(AlgoConfig(), terms), torch.tensor([-2.0]))
+    torch.testing.assert_close(_loss(AlgoConfig(entropy_coef=0.1), inputs), torch.tensor([-2.15]))
+    torch.testing.assert_close(_loss(AlgoConfig(), inputs), torch.tensor([-2.0]))
 
 
 def test_a_kl_in_the_reward_is_not_in_the_loss_again() -> None:
-    terms = _terms([math.log(0.5)], advantage=[2.0], reference=[math.log(0.25)])
+    inputs = _inputs([math.log(0.5)], advantage=[2.0], reference=[math.log(0.25)])
 
-    loss_M, metrics, _ = policy_objective(AlgoConfig(kl_coef=0.1, kl_in="reward")).loss(terms)
+    loss_M, metrics, _ = policy_objective(AlgoConfig(kl_coef=0.1, kl_in="reward")).loss(inputs)
 
     torch.testing.assert_close(loss_M.detach(), torch.tensor([-2.0]))
     assert metrics["policy/kl"].tolist() == pytest.approx([0.1931], abs=1e-4)
@@ -311,20 +313,20 @@ def test_a_kl_in_the_reward_is_not_in_the_loss_again() -> None:
 def test_the_kl_has_the_gradient_that_is_asked_for(settings: dict[str, Json], slope: float) -> None:
     cfg = AlgoConfig.model_validate({"kl_coef": 1.0, **settings})
     old, reference = [math.log(0.25)], [math.log(0.25)]
-    terms = _terms([math.log(0.5)], advantage=[0.0], old=old, reference=reference)
+    inputs = _inputs([math.log(0.5)], advantage=[0.0], old=old, reference=reference)
 
-    policy_objective(cfg).loss(terms)[0].sum().backward()
+    policy_objective(cfg).loss(inputs)[0].sum().backward()
 
-    torch.testing.assert_close(terms.logprob_M.grad, torch.tensor([slope]), atol=1e-4, rtol=0)
+    torch.testing.assert_close(inputs.logprob_M.grad, torch.tensor([slope]), atol=1e-4, rtol=0)
 
 
 def test_metrics_say_entropy_ratio_clipped_share_and_the_gap_to_the_engine() -> None:
     old = [-2.0] * 4
-    terms = _terms(
+    inputs = _inputs(
         [-2.0, -1.0, -3.0, -1.9], advantage=[1.0] * 4, old=old, entropy=[0.5, 1.0, 1.5, 2.0]
     )
 
-    _, metrics, _ = policy_objective(AlgoConfig()).loss(terms)
+    _, metrics, _ = policy_objective(AlgoConfig()).loss(inputs)
 
     names = {"entropy", "clip_fraction", "engine_gap", "ratio", "step_kl"}
     assert set(metrics) == {f"policy/{name}" for name in names}
@@ -345,9 +347,9 @@ def test_metrics_say_entropy_ratio_clipped_share_and_the_gap_to_the_engine() -> 
 def test_the_kl_of_a_step_is_that_of_its_tokens_whatever_the_ratio(
     name: AlgoName, ratios: list[float]
 ) -> None:
-    terms = _terms([-2.0, -1.0], advantage=[1.0] * 2, old=[-2.0] * 2)
+    inputs = _inputs([-2.0, -1.0], advantage=[1.0] * 2, old=[-2.0] * 2)
 
-    _, metrics, _ = policy_objective(AlgoConfig(name=name)).loss(terms)
+    _, metrics, _ = policy_objective(AlgoConfig(name=name)).loss(inputs)
 
     torch.testing.assert_close(metrics["policy/ratio"].detach(), torch.tensor(ratios))
     torch.testing.assert_close(metrics["policy/step_kl"].detach(), torch.tensor([0.0, math.e - 2]))
@@ -355,16 +357,16 @@ def test_the_kl_of_a_step_is_that_of_its_tokens_whatever_the_ratio(
 
 
 def test_dual_clip_is_a_setting_of_the_clipped_loss() -> None:
-    terms = _terms([math.log(5.0)], advantage=[-2.0], old=[0.0])
+    inputs = _inputs([math.log(5.0)], advantage=[-2.0], old=[0.0])
 
-    torch.testing.assert_close(_loss(AlgoConfig(dual_clip=3.0), terms), torch.tensor([6.0]))
-    torch.testing.assert_close(_loss(AlgoConfig(), terms), torch.tensor([10.0]))
+    torch.testing.assert_close(_loss(AlgoConfig(dual_clip=3.0), inputs), torch.tensor([6.0]))
+    torch.testing.assert_close(_loss(AlgoConfig(), inputs), torch.tensor([10.0]))
 
 
 def test_cispo_counts_only_ratios_above_its_cap() -> None:
-    terms = _terms([0.0, 2.0, -2.0], advantage=[1.0] * 3, old=[0.0] * 3)
+    inputs = _inputs([0.0, 2.0, -2.0], advantage=[1.0] * 3, old=[0.0] * 3)
 
-    _, metrics, _ = policy_objective(AlgoConfig(name="cispo")).loss(terms)
+    _, metrics, _ = policy_objective(AlgoConfig(name="cispo")).loss(inputs)
 
     assert metrics["policy/clip_fraction"].tolist() == [0.0, 1.0, 0.0]
 
@@ -377,9 +379,9 @@ def test_the_correction_multiplies_the_policy_loss_and_not_the_penalties() -> No
         kl_gradient="direct",
         kl_estimator="k1",
     )
-    terms = _terms([0.0], advantage=[3.0], reference=[-0.25])
+    inputs = _inputs([0.0], advantage=[3.0], reference=[-0.25])
 
-    loss_M, metrics, _ = policy_objective(cfg).loss(terms)
+    loss_M, metrics, _ = policy_objective(cfg).loss(inputs)
 
     torch.testing.assert_close(loss_M.detach(), torch.tensor([-6.0 + 0.25]))
     assert (float(metrics["policy/correction"]), float(metrics["policy/corrected"])) == (2.0, 1.0)
@@ -390,7 +392,7 @@ def test_ratios_may_compare_with_what_the_engine_sampled_at() -> None:
     cfg = AlgoConfig(old_logprobs="engine", num_minibatches=2)
 
     torch.testing.assert_close(
-        _loss(cfg, _terms([-0.9], advantage=[1.0], old=[-5.0])), torch.tensor([-math.exp(0.1)])
+        _loss(cfg, _inputs([-0.9], advantage=[1.0], old=[-5.0])), torch.tensor([-math.exp(0.1)])
     )
     assert not build_algorithm(cfg, max_tokens=10).needs_old_logprobs
     assert build_algorithm(AlgoConfig(num_minibatches=2), max_tokens=10).needs_old_logprobs
@@ -401,46 +403,46 @@ def test_the_early_stop_of_a_micro_batch_zeroes_its_loss(limit: float, zeroed: f
     # Ratios 1 and e^.5: their mean is 1.3244.
     stop = EarlyStop(limit=limit, scope="micro_batch", action="zero")
     cfg = AlgoConfig(num_minibatches=2, clip_high=1.0, early_stop=stop)
-    terms = _terms([-2.0, -1.5], advantage=[1.0, 1.0], old=[-2.0, -2.0])
+    inputs = _inputs([-2.0, -1.5], advantage=[1.0, 1.0], old=[-2.0, -2.0])
 
-    loss_M, metrics, _ = policy_objective(cfg).loss(terms)
+    loss_M, metrics, _ = policy_objective(cfg).loss(inputs)
     loss_M.sum().backward()
 
     assert metrics["policy/zeroed"].tolist() == [zeroed] * 2
     assert float(metrics["policy/stop_signal"].mean()) == pytest.approx(1.3244, abs=1e-4)
-    assert terms.logprob_M.grad is not None
-    assert (terms.logprob_M.grad == 0).all() == bool(zeroed)
+    assert inputs.logprob_M.grad is not None
+    assert (inputs.logprob_M.grad == 0).all() == bool(zeroed)
 
 
 def test_a_micro_batch_whose_ratio_is_not_a_number_has_no_gradient() -> None:
     stop = EarlyStop(limit=5.0, scope="micro_batch", action="zero")
     cfg = AlgoConfig(num_minibatches=2, early_stop=stop)
-    terms = _terms([-2.0], advantage=[1.0], old=[math.nan])
+    inputs = _inputs([-2.0], advantage=[1.0], old=[math.nan])
 
-    loss_M, _, _ = policy_objective(cfg).loss(terms)
+    loss_M, _, _ = policy_objective(cfg).loss(inputs)
     loss_M.sum().backward()
 
     assert loss_M.tolist() == [0.0]
-    assert terms.logprob_M.grad is not None
-    assert terms.logprob_M.grad.tolist() == [0.0]
+    assert inputs.logprob_M.grad is not None
+    assert inputs.logprob_M.grad.tolist() == [0.0]
 
 
 def test_the_kl_of_an_early_stop_is_that_of_tokens_also_where_ratios_are_of_sequences() -> None:
     # Two tokens of one sequence move by +.5 and -.5: the sequence's ratio is 1, its KL would be 0.
     stop = EarlyStop(limit=5.0, statistic="kl", scope="micro_batch", action="zero")
     cfg = AlgoConfig(name="gspo", num_minibatches=2, early_stop=stop)
-    terms = _terms([-1.5, -2.5], advantage=[1.0, 1.0], old=[-2.0, -2.0])
+    inputs = _inputs([-1.5, -2.5], advantage=[1.0, 1.0], old=[-2.0, -2.0])
 
-    _, metrics, _ = policy_objective(cfg).loss(terms)
+    _, metrics, _ = policy_objective(cfg).loss(inputs)
 
     expected = (math.exp(0.5) - 1.5 + math.exp(-0.5) - 0.5) / 2
     assert float(metrics["policy/stop_signal"].mean()) == pytest.approx(expected, abs=1e-6)
 
 
 def test_sft_is_the_likelihood_and_counts_tokens_above_one_half() -> None:
-    terms = _terms([-0.1, -2.0, math.log(0.51)], advantage=[0.0] * 3)
+    inputs = _inputs([-0.1, -2.0, math.log(0.51)], advantage=[0.0] * 3)
 
-    loss_M, metrics, _ = sft_objective().loss(terms)
+    loss_M, metrics, _ = sft_objective().loss(inputs)
 
     torch.testing.assert_close(loss_M.detach(), torch.tensor([0.1, 2.0, -math.log(0.51)]))
     assert metrics["sft/likely_tokens"].tolist() == [1.0, 0.0, 1.0]

@@ -11,40 +11,40 @@ from whet.algos.objectives import PreferenceConfig, preference_objective
 REFERENCE = (-2.0, -3.0, -1.0, -1.0, -4.0)
 
 
-def _terms(*logprobs: float) -> LossInputs:
+def _inputs(*logprobs: float) -> LossInputs:
     """Five tokens: two of the rejected answer, then three of the chosen one."""
     zeros = torch.zeros(5)
     return LossInputs(
         logprob_M=torch.tensor(logprobs, requires_grad=True),
         entropy_M=zeros,
         advantage_M=zeros,
-        sampling_logprob=zeros,
-        old_logprob=None,
-        ref_logprob=torch.tensor(REFERENCE),
+        sampling_logprob_M=zeros,
+        old_logprob_M=None,
+        ref_logprob_M=torch.tensor(REFERENCE),
         segment_M=torch.tensor([0, 0, 1, 1, 1]),
         chosen_P=torch.tensor([1]),
         rejected_P=torch.tensor([0]),
     )
 
 
-def _gradient(loss: Tensor, terms: LossInputs) -> list[float]:
+def _gradient(loss: Tensor, inputs: LossInputs) -> list[float]:
     loss.sum().backward()  # type: ignore[no-untyped-call]
-    assert terms.logprob_M.grad is not None
-    return terms.logprob_M.grad.tolist()
+    assert inputs.logprob_M.grad is not None
+    return inputs.logprob_M.grad.tolist()
 
 
 def test_log_ratios_are_sums_over_an_answer_or_means() -> None:
-    terms = _terms(-2.5, -3.5, -0.5, 0.0, -3.0)
+    inputs = _inputs(-2.5, -3.5, -0.5, 0.0, -3.0)
     # The rejected answer lost .5 twice; the chosen one gained .5, 1 and 1.
-    assert [part.item() for part in pair_log_ratios(terms)] == [2.5, -1.0]
-    assert [part.item() for part in pair_log_ratios(terms, per_token=True)] == pytest.approx(
+    assert [part.item() for part in pair_log_ratios(inputs)] == [2.5, -1.0]
+    assert [part.item() for part in pair_log_ratios(inputs, per_token=True)] == pytest.approx(
         [2.5 / 3, -0.5]
     )
 
 
 def test_metrics_are_rewards_as_dpo_reads_them() -> None:
     _, metrics, _ = preference_objective(PreferenceConfig(beta=0.2)).loss(
-        _terms(-2.5, -3.5, -0.5, 0.0, -3.0)
+        _inputs(-2.5, -3.5, -0.5, 0.0, -3.0)
     )
     assert {name: value.item() for name, value in metrics.items()} == pytest.approx(
         {
@@ -57,19 +57,19 @@ def test_metrics_are_rewards_as_dpo_reads_them() -> None:
 
 
 def test_at_the_reference_dpo_pushes_every_token_by_half_of_beta() -> None:
-    terms = _terms(*REFERENCE)
-    loss, metrics, _ = preference_objective(PreferenceConfig(beta=0.2)).loss(terms)
+    inputs = _inputs(*REFERENCE)
+    loss, metrics, _ = preference_objective(PreferenceConfig(beta=0.2)).loss(inputs)
     # -β × sigmoid(0): a tenth towards the chosen answer's tokens, a tenth away from the rejected one's.
-    assert _gradient(loss, terms) == pytest.approx([0.1, 0.1, -0.1, -0.1, -0.1])
+    assert _gradient(loss, inputs) == pytest.approx([0.1, 0.1, -0.1, -0.1, -0.1])
     assert float(metrics["preference/accuracy"]) == 0.0
 
 
 def test_ipo_pulls_back_a_pair_that_went_too_far() -> None:
-    terms = _terms(-2.5, -3.5, -0.5, 0.0, -3.0)
-    loss, _, _ = preference_objective(PreferenceConfig(name="ipo", beta=0.25)).loss(terms)
+    inputs = _inputs(-2.5, -3.5, -0.5, 0.0, -3.0)
+    loss, _, _ = preference_objective(PreferenceConfig(name="ipo", beta=0.25)).loss(inputs)
     # The difference is 3.5, the aim 1 / .5 = 2: loss 1.5², slope 2 × 1.5 the other way.
     assert loss.item() == pytest.approx(2.25)
-    assert _gradient(loss, terms) == pytest.approx([-3.0, -3.0, 3.0, 3.0, 3.0])
+    assert _gradient(loss, inputs) == pytest.approx([-3.0, -3.0, 3.0, 3.0, 3.0])
 
 
 def test_smoothing_has_its_minimum_where_the_pair_is_right_with_that_probability() -> None:

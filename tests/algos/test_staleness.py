@@ -12,7 +12,7 @@ from whet.algos.losses import MAX_LOG_RATIO, ImportanceCorrection, LossInputs, i
 FACTORS = [4.0, 0.5, 1.5, 1.0]
 
 
-def _terms(*, old: bool = True) -> LossInputs:
+def _inputs(*, old: bool = True) -> LossInputs:
     engine = torch.tensor([-2.0, -1.0, -3.0, -0.5])
     learner = engine + torch.tensor([math.log(factor) for factor in FACTORS])
     zeros = torch.zeros(4)
@@ -20,9 +20,9 @@ def _terms(*, old: bool = True) -> LossInputs:
         logprob_M=(zeros - 9.0 if old else learner).requires_grad_(),
         entropy_M=zeros,
         advantage_M=zeros,
-        sampling_logprob=engine,
-        old_logprob=learner if old else None,
-        ref_logprob=None,
+        sampling_logprob_M=engine,
+        old_logprob_M=learner if old else None,
+        ref_logprob_M=None,
         segment_M=torch.tensor([0, 0, 1, 1]),
     )
 
@@ -52,7 +52,7 @@ def _terms(*, old: bool = True) -> LossInputs:
 def test_factors_are_bounded_or_dropped(
     cfg: ImportanceCorrection, factors: list[float], outside: list[float], old: bool
 ) -> None:
-    factor_M, is_outside_M = importance_factors(_terms(old=old), cfg)
+    factor_M, is_outside_M = importance_factors(_inputs(old=old), cfg)
 
     torch.testing.assert_close(factor_M, torch.tensor(factors, dtype=torch.float32))
     assert is_outside_M.tolist() == [bool(value) for value in outside]
@@ -60,8 +60,8 @@ def test_factors_are_bounded_or_dropped(
 
 
 def test_a_factor_beyond_float32_stays_finite() -> None:
-    terms = replace(_terms(), old_logprob=torch.tensor([100.0, -1.0, -3.0, -0.5]))
+    inputs = replace(_inputs(), old_logprob_M=torch.tensor([100.0, -1.0, -3.0, -0.5]))
 
-    factor_M, _ = importance_factors(terms, ImportanceCorrection(rule="truncate", high=1e30))
+    factor_M, _ = importance_factors(inputs, ImportanceCorrection(rule="truncate", high=1e30))
 
     assert factor_M.tolist() == pytest.approx([math.exp(MAX_LOG_RATIO), 1.0, 1.0, 1.0])

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from whet.algos.verifier import (
-    JudgedAnswer,
+    JudgedResponse,
     StepCreditConfig,
     blend_advantages,
     spread_over_tokens,
@@ -16,7 +16,7 @@ from whet.algos.verifier import (
 from whet.types import Step
 
 
-def _answer(length: int, *steps: tuple[int, int, float]) -> JudgedAnswer:
+def _answer(length: int, *steps: tuple[int, int, float]) -> JudgedResponse:
     return [Step(start=start, end=end, reward=reward) for start, end, reward in steps], length
 
 

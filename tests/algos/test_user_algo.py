@@ -25,11 +25,11 @@ def center(rewards, baseline):
 def one_group(rewards, baseline):
     return rewards[:1], baseline
 
-def clip(ratio_M, terms):
+def clip(ratio_M, inputs):
     bounded_M = ratio_M.clamp(0.8, 1.2)
-    return -torch.minimum(ratio_M * terms.advantage_M, bounded_M * terms.advantage_M)
+    return -torch.minimum(ratio_M * inputs.advantage_M, bounded_M * inputs.advantage_M)
 
-def mean(ratio_M, terms):
+def mean(ratio_M, inputs):
     return ratio_M.mean()
 
 def one_argument(rewards):
@@ -41,7 +41,7 @@ def raises(rewards, baseline):
 def no_baseline(rewards, baseline):
     return 3
 
-def too_deep(ratio_M, terms):
+def too_deep(ratio_M, inputs):
     return torch.cat([ratio_M, 5])
 
 number = 3
@@ -52,9 +52,11 @@ def one_step(rewards, predictions):
     targets = [reward + value for reward, value in zip(rewards, [*values[1:], 0.0])]
     return torch.tensor(targets) - torch.from_numpy(values), targets
 
+@uses_critic
 def no_targets(rewards, values):
     return rewards - values
 
+@uses_critic
 def short_targets(rewards, values):
     return rewards - values, rewards[1:]
 
@@ -86,25 +88,25 @@ def tensor_in_baseline(rewards, baseline):
 def nan_in_baseline(rewards, baseline):
     return rewards, {"past": float("nan")}
 
-def detached(ratio_M, terms):
-    return -(ratio_M * terms.advantage_M).detach()
+def detached(ratio_M, inputs):
+    return -(ratio_M * inputs.advantage_M).detach()
 
-def nan_loss(ratio_M, terms):
+def nan_loss(ratio_M, inputs):
     return ratio_M * float("nan")
 
-def with_metrics(ratio_M, terms):
+def with_metrics(ratio_M, inputs):
     return ratio_M, {"mine/above": (ratio_M > 1).float()}
 
-def mean_metric(ratio_M, terms):
+def mean_metric(ratio_M, inputs):
     return ratio_M, {"mine/above": (ratio_M > 1).float().mean()}
 
-def no_area(ratio_M, terms):
+def no_area(ratio_M, inputs):
     return ratio_M, {"loss": ratio_M}
 
-def three(ratio_M, terms):
+def three(ratio_M, inputs):
     return ratio_M, {}, 1
 
-def nan_gradient(ratio_M, terms):
+def nan_gradient(ratio_M, inputs):
     return torch.where(ratio_M > 0, ratio_M, torch.sqrt(ratio_M - ratio_M))
 """
 REWARDS = [[1.0, 0.25, 0.1], [0.3, 0.7]]
@@ -117,14 +119,14 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def terms() -> LossInputs:
+def inputs() -> LossInputs:
     logprob_M = torch.tensor([-0.5, -1.0, -2.0, -0.1], requires_grad=True)
     return LossInputs(
         logprob_M=logprob_M,
         entropy_M=torch.zeros(4),
         advantage_M=torch.tensor([1.0, -0.5, 0.25, 2.0]),
-        sampling_logprob=torch.zeros(4),
-        old_logprob=torch.tensor([-0.9, -1.0, -1.2, -0.2]),
+        sampling_logprob_M=torch.zeros(4),
+        old_logprob_M=torch.tensor([-0.9, -1.0, -1.2, -0.2]),
         segment_M=torch.tensor([0, 0, 1, 1]),
     )
 
@@ -173,7 +175,7 @@ def test_a_users_token_advantage_returns_advantages_and_targets(
 def test_a_users_clip_is_the_shipped_loss_and_gradient_bit_for_bit(file: str) -> None:
     found = []
     for surrogate in ("clip", f"{file}:clip"):
-        given = terms()
+        given = inputs()
         cfg = AlgoConfig(surrogate=surrogate, num_minibatches=2)
         loss_M, _, _ = build_algorithm(cfg, max_tokens=8).objective.loss(given)
         loss_M.sum().backward()
@@ -194,7 +196,7 @@ def test_an_advantage_of_another_shape_is_refused(file: str) -> None:
     assert algo.advantage is not None
 
     with pytest.raises(
-        ConfigError, match=r"as many numbers as each group has rewards, \[3, 2\], not \[3\]$"
+        ConfigError, match=r"one number per reward of each group, \[3, 2\], not \[3\]$"
     ):
         algo.advantage(REWARDS, {})
 
@@ -221,14 +223,14 @@ def test_a_loss_that_cannot_be_trained_on_is_one_sentence_with_what_came(
     objective = build_algorithm(cfg, max_tokens=8).objective
 
     with pytest.raises(ConfigError, match=re.escape(sentence)) as error:
-        objective.loss(terms())[0].sum().backward()
+        objective.loss(inputs())[0].sum().backward()
     assert str(error.value).startswith(f"algo.surrogate = '{file}:{name}' ")
 
 
 def test_metrics_beside_a_loss_are_logged_with_the_others(file: str) -> None:
     cfg = AlgoConfig(surrogate=f"{file}:with_metrics", num_minibatches=2)
 
-    _, metrics, _ = build_algorithm(cfg, max_tokens=8).objective.loss(terms())
+    _, metrics, _ = build_algorithm(cfg, max_tokens=8).objective.loss(inputs())
 
     assert metrics["mine/above"].tolist() == [1.0, 0.0, 0.0, 1.0]
     assert "policy/entropy" in metrics
@@ -253,7 +255,7 @@ def test_tensors_stand_for_lists_and_numbers(file: str) -> None:
         ("flat", "should return advantages as a list per group, not a list of 5"),
         ("strings", "should return finite numbers, not the str 'high'"),
         ("nan", "should return finite numbers, not nan"),
-        ("no_next_baseline", "the next baseline as a dict of numbers by name, not None"),
+        ("no_next_baseline", "the next baseline as a dict from names to numbers, not None"),
         ("list_in_baseline", "a baseline of finite numbers by name, not 'past': a list of 2"),
         ("tensor_in_baseline", "a baseline of finite numbers by name, not 'past': a tensor [3]"),
         ("nan_in_baseline", "a baseline of finite numbers by name, not 'past': nan"),
@@ -276,7 +278,7 @@ def test_a_loss_that_raises_is_one_sentence_with_its_name_and_the_line_of_the_fi
     objective = build_algorithm(AlgoConfig(surrogate=f"{file}:too_deep"), max_tokens=8).objective
 
     with pytest.raises(ConfigError, match=r"my_algo.py:too_deep' raised TypeError in line 30: "):
-        objective.loss(terms())
+        objective.loss(inputs())
 
 
 def test_what_is_no_function_or_not_there_is_named(file: str) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.algos.verifier import agreement, verifier_metrics
+from whet.algos.verifier import count_agreement, verifier_metrics
 
 # Of five right solutions three are called right, one wrong, one has no verdict; of five wrong ones
 # one is called right.
@@ -10,7 +10,7 @@ MIXED = [(True, True)] * 3 + [(True, False), (True, None)] + [(False, True)] + [
 
 
 def test_the_figures_of_a_mixed_verifier() -> None:
-    found = agreement(MIXED)
+    found = count_agreement(MIXED)
 
     assert found.total == 10
     assert found.accuracy == pytest.approx(0.7)
@@ -30,7 +30,7 @@ def test_the_figures_of_a_mixed_verifier() -> None:
 
 def test_a_verifier_that_says_yes_to_everything_has_a_balanced_accuracy_of_one_half() -> None:
     """The accuracy is the base rate of .8, and F1 looks fine: 2 × .8 / 1.8."""
-    found = agreement([(True, True)] * 8 + [(False, True)] * 2)
+    found = count_agreement([(True, True)] * 8 + [(False, True)] * 2)
 
     assert (found.accuracy, found.balanced_accuracy) == (0.8, 0.5)
     assert found.f1(True) == pytest.approx(0.8889, abs=1e-4)
@@ -53,11 +53,11 @@ def test_a_verifier_that_says_yes_to_everything_has_a_balanced_accuracy_of_one_h
 def test_one_thing_always_is_nearly_all_verdicts_the_same_and_no_sign_of_telling_apart(
     pairs: list[tuple[bool, bool | None]], is_one_sided: bool
 ) -> None:
-    assert agreement(pairs).is_one_sided is is_one_sided
+    assert count_agreement(pairs).is_one_sided is is_one_sided
 
 
 def test_what_cannot_be_told_is_not_logged() -> None:
-    metrics = verifier_metrics(agreement([(False, None)] * 2), agreement([]))
+    metrics = verifier_metrics(count_agreement([(False, None)] * 2), count_agreement([]))
 
     assert metrics["verifier/answered"] == 0.0
     assert not {"verifier/balanced_accuracy", "verifier/says_correct", "verifier/step_f1"} & set(
@@ -67,9 +67,9 @@ def test_what_cannot_be_told_is_not_logged() -> None:
 
 def test_steps_are_measured_by_how_well_wrong_ones_are_found() -> None:
     # Two wrong steps, one of them found, and one right step called wrong: precision ½, recall ½.
-    steps = agreement([(False, False), (False, True), (True, False), (True, True)])
+    steps = count_agreement([(False, False), (False, True), (True, False), (True, True)])
 
-    metrics = verifier_metrics(agreement(MIXED), steps)
+    metrics = verifier_metrics(count_agreement(MIXED), steps)
 
     assert metrics["verifier/step_f1"] == 0.5
     assert metrics["verifier/step_balanced_accuracy"] == 0.5

@@ -64,7 +64,9 @@ def uneven_examples(count: int = 11) -> list[Example]:
 
 def pairs(examples: Sequence[Example]) -> list[Example]:
     return [
-        replace(item, pair=index // 2, is_chosen=index % 2 == 0, ref_logprob=item.sampling_logprob)
+        replace(
+            item, pair=index // 2, is_chosen=index % 2 == 0, ref_logprob_M=item.sampling_logprob_M
+        )
         for index, item in enumerate(examples[: len(examples) // 2 * 2])
     ]
 
@@ -72,7 +74,7 @@ def pairs(examples: Sequence[Example]) -> list[Example]:
 def valued(examples: Sequence[Example]) -> list[Example]:
     ones = np.ones(64, dtype=np.float32)
     return [
-        replace(item, value=ones[: item.num_targets], value_target=ones[: item.num_targets])
+        replace(item, value_M=ones[: item.num_targets], value_target_M=ones[: item.num_targets])
         for item in examples
     ]
 

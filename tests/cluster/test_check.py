@@ -13,9 +13,9 @@ import pytest
 from small import whet
 
 from whet.cluster import check
-from whet.cluster.check import Node, describe_node, find_faults, gather, report_to
+from whet.cluster.check import NodeReport, describe_node, find_faults, gather_reports, report_to
 
-NODE = Node(
+NODE = NodeReport(
     name="n1",
     python="3.12.1",
     torch="2.11",
@@ -55,7 +55,7 @@ def test_nodes_that_report_are_heard_with_the_offset_of_their_clocks(shared: Pat
         ]
         for thread in threads:
             thread.start()
-        nodes = gather(server, [], 2)
+        nodes = gather_reports(server, [], 2)
         for thread in threads:
             thread.join()
     assert {node.name for node in nodes} == {"n1", "n2"}
@@ -74,7 +74,7 @@ def test_a_clock_that_is_ahead_is_measured() -> None:
 
             thread = threading.Thread(target=answer)
             thread.start()
-            (node,) = gather(server, [], 1)
+            (node,) = gather_reports(server, [], 1)
             thread.join()
     assert node.clock == pytest.approx(100, abs=0.5)
     assert find_faults([node], []) == [f"n1: its clock is {node.clock:+.1f} s off"]
@@ -91,7 +91,7 @@ def test_a_stranger_at_the_port_is_not_taken_for_a_node(shared: Path) -> None:
                 kwargs={"name": "n1", "token": None},
             )
             node.start()
-            assert [node.name for node in gather(server, [], 1)] == ["n1"]
+            assert [node.name for node in gather_reports(server, [], 1)] == ["n1"]
             node.join()
 
 
@@ -99,7 +99,7 @@ def test_nobody_is_waited_for_once_every_report_has_failed() -> None:
     child = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
     began = time.monotonic()
     with child, socket.create_server(("127.0.0.1", 0)) as server:
-        assert gather(server, [child], 1) == []
+        assert gather_reports(server, [child], 1) == []
     assert time.monotonic() - began < check.WAIT_SECONDS / 2
 
 
@@ -130,5 +130,5 @@ def test_a_name_that_ssh_would_take_for_an_option_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     said = whet("cluster", "check", f"--nodes={nodes}")
-    assert (said.code, "is no name of a machine" in said.err) == (2, True)
+    assert (said.code, "is not a machine name" in said.err) == (2, True)
     assert list(tmp_path.iterdir()) == []

@@ -174,7 +174,7 @@ def test_sigterm_reaches_the_ranks_and_the_command_waits_for_their_checkpoints(
     _, err = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
     assert last_lines(tmp_path) == ["checkpoint 0", "checkpoint 1"]
-    assert err.endswith("stopped by SIGTERM; the same command with --resume goes on\n")
+    assert err.endswith("stopped by SIGTERM; the same command with --resume continues\n")
 
 
 def test_ctrl_c_then_kills_the_ranks(tmp_path: Path) -> None:

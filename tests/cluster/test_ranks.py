@@ -161,7 +161,7 @@ def test_a_rank_by_itself_asks_no_more_of_the_host_than_the_plain_learner() -> N
 
 @pytest.mark.cluster
 def test_a_critic_takes_the_memory_of_its_shard_and_at_most_a_layer(tmp_path: Path) -> None:
-    """When it is made, and when it is loaded, with the two moments of its optimiser."""
+    """When it is made, and when it is loaded, with the two moments of its optimizer."""
     saved = check_on(2, tmp_path, "save_critic")["save_critic"]
     loaded, made_peak, loaded_peak, shard, layer = check_on(2, tmp_path, "load_critic")[
         "load_critic"

@@ -14,7 +14,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from whet.errors import DataError
-from whet.models.load import load_model, load_shards, locate_tensors
+from whet.models.load import load_decoder, load_shards, locate_tensors
 from whet.models.save import gather_own_tensors, plan_files, write_config, write_files, write_index
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, init_weights
@@ -114,7 +114,7 @@ def test_a_folder_of_three_ranks_loads_on_another_number(
 def test_a_folder_of_three_ranks_opens_here_and_in_transformers(folder: Path) -> None:
     saved = dict(make_model(seed=5).named_views())
 
-    own = dict(load_model(folder, dtype=torch.float32, device="cpu").named_views())
+    own = dict(load_decoder(folder, dtype=torch.float32, device="cpu").named_views())
     foreign = open_in_transformers(folder).state_dict()
 
     for name, weight in saved.items():

@@ -178,7 +178,7 @@ def test_no_name_is_run_by_the_shell(name: str, kind: str, tmp_path: Path) -> No
 def test_a_file_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "job.sbatch"
     path.write_text("#!/bin/bash\nmine\n")
-    with pytest.raises(ConfigError, match="not a script of whet's"):
+    with pytest.raises(ConfigError, match="was not written by whet"):
         save_script(write_script(JOB), path)
     assert path.read_text() == "#!/bin/bash\nmine\n"
 
@@ -187,7 +187,7 @@ def test_only_files_that_run_on_ranks_become_jobs(tmp_path: Path) -> None:
     file = tmp_path / "teach.toml"
     file.write_text('kind = "teach"\ntask.name = "game24"\nproblems = "x"\nper_problem = 1\n')
     said = whet("slurm", file, "--out", tmp_path / "job.sbatch")
-    assert said.code == 2 and "several GPUs run" in said.err, said.err
+    assert said.code == 2 and "run on several GPUs: run, sft" in said.err, said.err
     file.write_text('kind = "rl"\n')
     said = whet("slurm", file, "--out", tmp_path / "job.sbatch")
     assert said.code == 2 and '"task" is missing' in said.err, said.err

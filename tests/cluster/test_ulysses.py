@@ -84,7 +84,9 @@ def compare_with_one_rank(names: Sequence[str]) -> dict[str, tuple[float, float]
         loss_of(batch, *outputs).backward()
         model = make_model(name)
         ulysses.check_sequence(model.cfg, dist.get_world_size())
-        shared = ulysses.forward_logprobs(model, batch, dist.group.WORLD, entropy_gradient=True)
+        shared = ulysses.forward_split_logprobs(
+            model, batch, dist.group.WORLD, entropy_gradient=True
+        )
         loss_of(batch, *shared).backward()
         summed = gradient(model)
         for grad in summed.values():
@@ -117,7 +119,9 @@ def score_few_tokens() -> list[list[float]]:
     rows = []
     for dtype in (torch.float32, torch.float64):
         model = tiny_model().to(dtype)
-        shared = ulysses.forward_logprobs(model, batch, dist.group.WORLD, entropy_gradient=True)
+        shared = ulysses.forward_split_logprobs(
+            model, batch, dist.group.WORLD, entropy_gradient=True
+        )
         sum(shared).sum().backward()
         assert all(bool(grad.isfinite().all()) for grad in gradient(model).values())
         alone = learner.forward_logprobs(model, batch, entropy_gradient=True)
@@ -156,7 +160,9 @@ def _train_two_by_two(name: str) -> float:
             module.set_force_sum_reduction_for_comms(True)
     batch = batches[mesh["data"].get_local_rank()]
     group = mesh["sequence"].get_group()
-    loss_of(batch, *ulysses.forward_logprobs(model, batch, group, entropy_gradient=True)).backward()
+    loss_of(
+        batch, *ulysses.forward_split_logprobs(model, batch, group, entropy_gradient=True)
+    ).backward()
     whole = {}
     for parameter, grad in gradient(model).items():
         assert isinstance(grad, DTensor)
@@ -200,5 +206,5 @@ def test_heads_that_do_not_divide_are_refused_with_what_does(size: int) -> None:
         ulysses.check_sequence(new_config("tiny", 50, 64), size)
     assert str(error.value) == (
         f"cluster.sequence_parallel = {size} does not divide the model's attention: 4 query heads on 2 "
-        "key-value heads; possible are 1, 2, 4"
+        "key-value heads; possible values: 1, 2, 4"
     )

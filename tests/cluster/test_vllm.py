@@ -24,7 +24,7 @@ from small import TINY, whet, write
 
 from whet.engine.fleet import Fleet
 from whet.store.run import RunStore
-from whet.testing.server import Answer, Asked, serve
+from whet.testing.server import Asked, CannedReply, serve_replies
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("WHET_TEST_VLLM", ROOT / ".venv-vllm/bin/python"))
@@ -177,17 +177,17 @@ def faulty_proxy(server: Server, faults: dict[tuple[str, int], str]) -> Iterator
     """Pass calls on to a server; the n-th call of an endpoint may go wrong."""
     counts: Counter[str] = Counter()
 
-    def send(target: str, body: dict[str, object] | None) -> Answer:
+    def send(target: str, body: dict[str, object] | None) -> CannedReply:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(server.url + target, data=data, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=60) as reply:
-                return Answer(body=reply.read())
+                return CannedReply(body=reply.read())
         except urllib.error.HTTPError as error:
-            return Answer(status=error.code, body=error.read())
+            return CannedReply(status=error.code, body=error.read())
 
-    async def decide(asked: Asked) -> Answer:
+    async def decide(asked: Asked) -> CannedReply:
         path = asked.target.partition("?")[0]
         counts[path] += 1
         fault = faults.get((path, counts[path]))
@@ -195,7 +195,7 @@ def faulty_proxy(server: Server, faults: dict[tuple[str, int], str]) -> Iterator
         if fault == "hang":
             await asyncio.Event().wait()
         if fault == "old version":
-            return Answer(body=b'{"success": true}')
+            return CannedReply(body=b'{"success": true}')
         if fault == "stale tensor":
             body = {"method": "reload_weights", "kwargs": {"weights_path": without_head(body)}}
         if fault == "push in mid-batch":
@@ -203,7 +203,7 @@ def faulty_proxy(server: Server, faults: dict[tuple[str, int], str]) -> Iterator
         return await asyncio.to_thread(send, asked.target, body)
 
     gets = {path: send(path, None).body for path in ("/openapi.json", "/v1/models")}
-    with serve(decide, gets) as listening:
+    with serve_replies(decide, gets) as listening:
         yield listening.url.removesuffix("/v1")
 
 

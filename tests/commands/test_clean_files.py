@@ -86,7 +86,9 @@ def test_an_equal_question_with_another_answer_is_left_out_and_said(
 ) -> None:
     (row,) = clean(tmp_path, [problem(OTHER, "1"), problem(OTHER, "2")])
     assert row["note"] == "the partner has another answer"
-    assert "1 of the repeated rows have another answer than the first" in capsys.readouterr().err
+    assert (
+        "1 of the repeated rows have a different answer from the first" in capsys.readouterr().err
+    )
 
 
 def test_problems_without_an_answer_are_compared_by_their_payload(tmp_path: Path) -> None:
@@ -188,7 +190,7 @@ def test_a_broken_row_is_named_and_nothing_is_written(tmp_path: Path) -> None:
 def test_a_file_is_replaced_by_force_alone(tmp_path: Path) -> None:
     file, out = write(tmp_path / "in.jsonl", [problem("1 + 1")]), tmp_path / "out.jsonl"
     out.write_text("mine")
-    with pytest.raises(ConfigError, match=r"out\.jsonl is there already: add --force"):
+    with pytest.raises(ConfigError, match=r"out\.jsonl already exists: add --force"):
         clean_problems([file], out, CleanOptions())
     assert out.read_text() == "mine"
     clean_problems([file], out, CleanOptions(), force=True)

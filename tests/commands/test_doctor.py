@@ -213,7 +213,7 @@ SPLIT = "gradient depends on the split"
 EIGHT: dict[str, tuple[Break, list[str]]] = {
     "wrong divisor": (_divide_by_the_longest, ["wrong divisor"]),
     "shifted rewards": (_shift_rewards, ["shifted rewards"]),
-    "stale weights": (_keep_stale_weights, ["stale weights", "resumed run departs"]),
+    "stale weights": (_keep_stale_weights, ["stale weights", "resumed run diverges"]),
     "cross-attending packed sequences": (
         _see_neighbours,
         ["packed sequences see each other", SPLIT, "engine and learner disagree", "stale weights"],
@@ -233,7 +233,7 @@ OTHERS: dict[str, tuple[Break, str]] = {
     "a doubled estimate": (_double_the_kl, "KL applied wrongly or twice"),
     "an overlooked end of turn": (_overlook_the_end_of_turn, "dropped stop token"),
     "means over micro-batches": (_average_over_micro_batches, SPLIT),
-    "forgotten moments": (_forget_the_moments, "resumed run departs"),
+    "forgotten moments": (_forget_the_moments, "resumed run diverges"),
     "a ratio that begins elsewhere": (_skew_the_ratio, "first ratio is not 1"),
 }
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from whet.cli import app
 from whet.commands.grade_file import grade_file, make_judge
-from whet.commands.problem_files import check_file, check_task
+from whet.commands.problem_files import check_file, check_grader_of_task
 from whet.data.problems import write_problems
 from whet.errors import ConfigError, DataError
 from whet.grading.check_task import precheck
@@ -202,7 +202,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_work(tmp_path: Path)
 
     with pytest.raises(DataError, match="it is a folder"):
         grade_file(tmp_path / "in.jsonl", tmp_path / "folder", make=named)
-    with pytest.raises(DataError, match="a file stands where a folder is needed"):
+    with pytest.raises(DataError, match="a file is where a folder is needed"):
         grade_file(tmp_path / "in.jsonl", tmp_path / "in.jsonl" / "out.jsonl", make=named)
 
 
@@ -221,7 +221,7 @@ def test_an_own_task_is_graded_by_its_name(tmp_path: Path) -> None:
     graded = run(tmp_path, rows, custom=[f"{tmp_path / 'mine.py'}:Mine"], workers=0)
 
     assert graded[0]["verdict"] == "correct"
-    with pytest.raises(DataError, match="a row loads no file"):
+    with pytest.raises(DataError, match="a row cannot load a file"):
         run(tmp_path, [{"id": 1, "response": "3", "task": f"{tmp_path / 'mine.py'}:Mine"}])
 
 
@@ -239,7 +239,7 @@ def test_a_file_of_problems_is_proved_task_by_task(
     assert len(check_file(file, make=named, task="sums", workers=0)) == 1
     with pytest.raises(DataError, match="has no problems of the task chess"):
         check_file(file, make=named, task="chess")
-    assert check_task(Game24(), per_split=3).num_problems == 12
+    assert check_grader_of_task(Game24(), per_split=3).num_problems == 12
 
 
 class Generous(SumTask):

@@ -8,8 +8,7 @@ import pytest
 from small import Pipeline, files, whet, write
 
 from whet.commands.grade_run import grade_run
-from whet.rewards.parts import summarise_parts, take_apart
-from whet.rewards.spec import RewardSpec
+from whet.rewards.spec import RewardSpec, summarise_parts, take_apart
 from whet.store.run import RunStore
 from whet.testing.fakes import rollout
 from whet.types import Rollout, Score, Verdict
@@ -87,14 +86,17 @@ def test_shares_of_the_variance_are_those_worked_by_hand() -> None:
     ]
     correct, lines, reward = summarise_parts(spec, groups)
     # Mean 0.3; deviations 0.5, -0.7, 0.1, 0.1: 0.76. Those of correct: 0.25, -0.75, 0.25, 0.25.
-    assert correct.share == pytest.approx((0.125 + 0.525 + 0.025 + 0.025) / 0.76)
+    assert correct.variance_fraction == pytest.approx((0.125 + 0.525 + 0.025 + 0.025) / 0.76)
     # Within the first group: rewards ±0.6, correct ±0.5, lines ±0.1; the second is all equal.
-    assert correct.share_within == pytest.approx(0.5 / 0.6)
-    assert lines.share_within == pytest.approx(0.1 / 0.6)
+    assert correct.variance_fraction_within == pytest.approx(0.5 / 0.6)
+    assert lines.variance_fraction_within == pytest.approx(0.1 / 0.6)
     assert (correct.mean, correct.contribution) == (0.75, 0.75)
     assert (lines.mean, lines.contribution) == (4.5, pytest.approx(-0.45))
     assert (lines.right, lines.wrong) == (pytest.approx(-1.4 / 3), pytest.approx(-0.4))
-    assert (reward.share, reward.contribution) == (pytest.approx(1.0), pytest.approx(0.3))
+    assert (reward.variance_fraction, reward.contribution) == (
+        pytest.approx(1.0),
+        pytest.approx(0.3),
+    )
 
 
 def test_a_term_that_does_not_count_for_a_verdict_adds_nothing() -> None:
@@ -129,5 +131,5 @@ def test_a_mistake_is_one_sentence(
 def test_flags_of_a_run_are_refused_for_a_file(tmp_path: Path) -> None:
     rows = write(tmp_path / "rows.jsonl", "{}\n")
     said = whet("grade", rows, "--step", 1)
-    assert said.last == f"whet: --step is for a run, and {rows} is none"
-    assert whet("grade", rows).last == "whet: --out should say where the graded rows go"
+    assert said.last == f"whet: --step is for a run, which {rows} is not"
+    assert whet("grade", rows).last == "whet: --out must say where to write the graded rows"

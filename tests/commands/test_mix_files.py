@@ -72,7 +72,7 @@ def test_a_split_row_says_its_split_and_equal_questions_stay_together(tmp_path: 
 def test_a_split_that_is_there_is_replaced_by_force_alone(tmp_path: Path) -> None:
     file = Path(write(tmp_path / "in.jsonl", make(5)))
     split_problems([file], tmp_path, fractions="rl=1")
-    with pytest.raises(ConfigError, match=r"problems-rl\.jsonl is there already: add --force"):
+    with pytest.raises(ConfigError, match=r"problems-rl\.jsonl already exists: add --force"):
         split_problems([file], tmp_path, fractions="rl=1")
 
 
@@ -172,10 +172,10 @@ def test_levels_are_made_of_a_column_of_words_or_numbers(tmp_path: Path) -> None
 def test_a_level_that_is_none_names_its_row(tmp_path: Path) -> None:
     file = write(tmp_path / "a.jsonl", make(1, difficulty="hard"))
     with pytest.raises(
-        DataError, match=r"a\.jsonl line 1: has the level .hard., which is no number"
+        DataError, match=r"a\.jsonl line 1: has the level .hard., which is not a number"
     ):
         mix(tmp_path, file, level="payload.difficulty")
-    with pytest.raises(DataError, match="which is none of low, high"):
+    with pytest.raises(DataError, match="which is not one of low, high"):
         mix(tmp_path, file, level="payload.difficulty", bins="low,high")
 
 
@@ -188,9 +188,9 @@ def test_a_level_that_is_none_names_its_row(tmp_path: Path) -> None:
         ({"order": "random"}, "--order random should be one of shuffle, level"),
         ({"quotas": ("a=1",)}, "give --by too"),
         ({"quotas": ("a",), "by": "task"}, "--quota a should be VALUE=ROWS"),
-        ({"bins": "3"}, "--bins and --reverse are about --level COLUMN"),
+        ({"bins": "3"}, "--bins and --reverse need --level COLUMN"),
         ({"level": "level", "bins": "easy,2"}, "should be words from easy to hard"),
-        ({"level": "level", "bins": "3,2"}, "should rise from edge to edge"),
+        ({"level": "level", "bins": "3,2"}, "should increase from edge to edge"),
         ({"level": "level", "bins": "1"}, "should be from 2 to 100 equal parts"),
     ],
 )
@@ -220,7 +220,7 @@ def test_counts_are_printed_and_the_page_has_the_same(
     assert "levels    1 3 · none 2" in out and "words     3 to 3" in out
     assert sum(count for _, count in stats.histogram()) == 5
     assert "5 problems." in (tmp_path / "page.html").read_text()
-    with pytest.raises(ConfigError, match=r"page\.html is there already"):
+    with pytest.raises(ConfigError, match=r"page\.html already exists"):
         count_problems([file], report=tmp_path / "page.html")
 
 
@@ -230,5 +230,5 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no file"):
         count_problems([tmp_path / "a.jsonl"])
     (tmp_path / "a.jsonl").touch()
-    with pytest.raises(DataError, match="there are no problems in it"):
+    with pytest.raises(DataError, match="no problems found"):
         count_problems([tmp_path / "a.jsonl"])

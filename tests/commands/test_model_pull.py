@@ -11,9 +11,9 @@ import pytest
 from huggingface_hub import constants
 from small import whet
 
-from whet.commands.model_pull import pull_model
+from whet.commands.model_folders import pull_model
 from whet.errors import DataError
-from whet.models.load import load_model
+from whet.models.load import load_decoder
 from whet.testing.tiny import tiny_policy
 
 COMMIT = "c" * 40
@@ -142,7 +142,7 @@ def test_a_model_is_fetched_without_the_files_that_whet_does_not_read(
     assert {name for name, _ in hub.fetched} == names
     for path in hub.folder.iterdir():
         assert (folder / path.name).read_bytes() == path.read_bytes()
-    assert load_model(folder, dtype=tiny_policy().model.dtype, device="cpu").cfg.num_layers == 2
+    assert load_decoder(folder, dtype=tiny_policy().model.dtype, device="cpu").cfg.num_layers == 2
 
 
 def test_a_second_pull_fetches_nothing(hub: Hub, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_file_that_arrives_damaged_is_fetched_once_more(hub: Hub, tmp_path: Pa
 
 def test_a_file_that_stays_damaged_is_refused(hub: Hub, tmp_path: Path) -> None:
     hub.damage = 9
-    with pytest.raises(DataError, match=r"model\.safetensors of me/tiny arrives with another"):
+    with pytest.raises(DataError, match=r"model\.safetensors of me/tiny does not match the hub"):
         pull_model("me/tiny", out=tmp_path / "out", endpoint=hub.endpoint)
 
 
@@ -184,7 +184,9 @@ def test_a_download_that_broke_off_goes_on_where_it_stopped(
 def test_what_the_hub_does_not_have_is_a_sentence(
     hub_id: str, revision: str | None, hub: Hub, tmp_path: Path
 ) -> None:
-    with pytest.raises(DataError, match=f"^{hub_id} cannot be had from the hub") as caught:
+    with pytest.raises(
+        DataError, match=f"^{hub_id} could not be downloaded from the hub"
+    ) as caught:
         pull_model(hub_id, revision=revision, out=tmp_path / "out", endpoint=hub.endpoint)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
@@ -196,4 +198,4 @@ def test_without_a_network_a_pull_is_a_sentence(
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     said = whet("model", "pull", "me/tiny", "--out", tmp_path / "out")
     assert said.code == 2
-    assert said.last.startswith("whet: me/tiny cannot be had from the hub (")
+    assert said.last.startswith("whet: me/tiny could not be downloaded from the hub (")

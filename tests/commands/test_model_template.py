@@ -80,7 +80,7 @@ def test_a_faulty_template_ends_lint_with_a_code(model: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--out", "x"), "name it by --set"),
+        (("--out", "x"), "name it with --set"),
         (("--set", "none.jinja"), "'none.jinja' is neither raw, plain, chatml, think nor"),
         (("--set", "chatml"), "needs the tokens <|im_start|> and <|im_end|>"),
         (("--set", "BROKEN"), "the chat template does not compile"),
@@ -130,7 +130,7 @@ def test_info_has_the_facts_of_a_model(tmp_path: Path) -> None:
         # 2 bytes a weight; 2 x 2 layers x 2 heads x 16 numbers x 2 bytes x 1,000 tokens
         f"to sample {2 * count / 1e6:.3g} MB of weights, 0.256 MB of cache per 1,000 tokens",
         # weight, gradient, master and two moments: 2 + 4 + 12 bytes
-        f"to train {18 * count / 1e6:.3g} MB of weights, gradients and optimiser",
+        f"to train {18 * count / 1e6:.3g} MB of weights, gradients and optimizer",
     ):
         assert words in text
 

@@ -16,7 +16,7 @@ import pytest
 from huggingface_hub import constants
 from small import whet
 
-from whet.commands.prepare_source import prepare
+from whet.commands.mix_files import prepare_problems
 from whet.data.problems import read_problems
 from whet.data.sources import list_sources, load_source
 from whet.data.sources.prepare import prepare_source
@@ -86,7 +86,7 @@ def test_a_source_of_ones_own_is_filtered_prompted_split_and_sampled(
     rows = [*sums(20), *sums(1), {**sums(22)[20], "rate": 1.0}, {**sums(23)[21], "gold": ""}]
     raw = write_raw(rows)
 
-    counts = prepare("mine.toml")
+    counts = prepare_problems("mine.toml")
 
     rl, test = (
         read_problems(Path(f"data/mine/problems-{split}.jsonl")) for split in ("rl", "test")
@@ -124,44 +124,44 @@ def test_names_in_a_source_of_ones_own_may_be_paths_from_its_folder(home: Path, 
     (home / "deep").mkdir()
     (home / "deep" / "mine.toml").write_text(text)
     with pytest.raises(DataError, match=r"put .* into data/raw/mine, or name files with --file$"):
-        prepare("deep/mine.toml")
+        prepare_problems("deep/mine.toml")
     write_raw(sums(4), "rows/sums.jsonl" if "{" in name else "deep/rows/sums.jsonl")
-    assert prepare("deep/mine.toml").rows == 4
+    assert prepare_problems("deep/mine.toml").rows == 4
 
 
 def test_new_rows_change_neither_the_split_of_old_ones_nor_the_order_of_a_sample(
     home: Path,
 ) -> None:
     write_raw(sums(20))
-    prepare("mine.toml")
+    prepare_problems("mine.toml")
     before = {p.id for p in read_problems(Path("data/mine/problems-rl.jsonl"))}
     write_raw(list(reversed(sums(40))))
-    prepare("mine.toml", force=True)
+    prepare_problems("mine.toml", force=True)
     after = {p.id for p in read_problems(Path("data/mine/problems-rl.jsonl"))}
     assert before < after
     first = read_problems(Path("data/mine/problems-test.jsonl"))
     write_raw(sums(40))
-    prepare("mine.toml", force=True)
+    prepare_problems("mine.toml", force=True)
     again = read_problems(Path("data/mine/problems-test.jsonl"))
     assert {p.id for p in first} == {p.id for p in again} and len(first) == 2
 
 
 def test_a_folder_is_replaced_only_by_force_and_never_one_that_was_not_prepared(home: Path) -> None:
     write_raw(sums(9))
-    prepare("mine.toml", limit=3)
-    with pytest.raises(ConfigError, match="data/mine is there already: add --force to replace it"):
-        prepare("mine.toml")
-    assert prepare("mine.toml", force=True).rows == 9
+    prepare_problems("mine.toml", limit=3)
+    with pytest.raises(ConfigError, match="data/mine already exists: add --force to replace it"):
+        prepare_problems("mine.toml")
+    assert prepare_problems("mine.toml", force=True).rows == 9
     Path("notes").mkdir()
     Path("notes/mine.txt").write_text("mine")
     with pytest.raises(ConfigError, match=r"notes has no source\.json.*choose another --out"):
-        prepare("mine.toml", out=Path("notes"), force=True)
+        prepare_problems("mine.toml", out=Path("notes"), force=True)
     assert read_folder(Path("notes")) == {"mine.txt": b"mine"}
 
 
 def test_a_run_that_is_interrupted_leaves_the_old_folder_and_nothing_half(home: Path) -> None:
     write_raw(sums(9))
-    prepare("mine.toml")
+    prepare_problems("mine.toml")
     before = read_folder(Path("data/mine"))
     source, definition = load_source("mine.toml")
     raw_files = find_raw_files(source, Path("data/raw/mine"), ())
@@ -182,11 +182,11 @@ def test_a_run_that_is_interrupted_leaves_the_old_folder_and_nothing_half(home: 
 
 def test_an_old_folder_that_a_kill_has_set_aside_comes_back(home: Path) -> None:
     write_raw(sums(9))
-    prepare("mine.toml")
+    prepare_problems("mine.toml")
     Path("data/mine").rename("data/.mine.old")
     write_raw([{"q": "1?"}])
     with pytest.raises(DataError, match="has no column 'rate'"):
-        prepare("mine.toml")
+        prepare_problems("mine.toml")
     assert Path("data/mine/source.json").is_file()
 
 
@@ -194,7 +194,7 @@ def test_rows_that_cannot_be_read_are_listed_and_counted(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_raw([*sums(3), {**sums(1)[0], "q": 5}, {"q": "no more", "rate": 0.1}])
-    counts = prepare("mine.toml")
+    counts = prepare_problems("mine.toml")
     assert (counts.num_listed, counts.left_out.total()) == (2, 2)
     listed = Path("data/mine/left_out.jsonl").read_text().splitlines()
     assert [json.loads(line)["place"] for line in listed] == ["sums.jsonl:4", "sums.jsonl:5"]
@@ -205,7 +205,7 @@ def test_one_of_several_files_of_another_schema_is_refused(home: Path) -> None:
     write_raw([{"question": "1 + 1?", "answer": "It is 2.\n#### 2"}], "gsm8k_test.jsonl")
     write_raw([{"problem": "1 + 1?", "answer": "It is 2.\n#### 2"}], "gsm8k_train.jsonl")
     with pytest.raises(DataError, match=r"gsm8k_train\.jsonl line 1: has no field 'question'"):
-        prepare("gsm8k", files=["gsm8k_test.jsonl", "gsm8k_train.jsonl"])
+        prepare_problems("gsm8k", files=["gsm8k_test.jsonl", "gsm8k_train.jsonl"])
     assert not Path("data").exists() or list(Path("data").iterdir()) == []
 
 
@@ -216,14 +216,14 @@ def test_a_long_file_of_another_schema_is_refused_after_its_first_rows(home: Pat
     with pytest.raises(
         DataError, match=r"none of the first 100 rows.*line 1: has no column 'solved'"
     ):
-        prepare("mine.toml")
+        prepare_problems("mine.toml")
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
         ("gsm8", "there is no source 'gsm8'; did you mean \"gsm8k\"? `whet data prepare --list`"),
-        ("zzz", "there is no source 'zzz'; `whet data prepare --list` lists them, and a file"),
+        ("zzz", "there is no source 'zzz'; `whet data prepare --list` lists them; a file of your"),
         ("no.toml", "there is no file no.toml"),
     ],
 )
@@ -239,8 +239,10 @@ def test_without_a_network_a_sentence_says_which_file_to_put_where(
     home: Path, no_hub: None
 ) -> None:
     with pytest.raises(DataError) as refusal:
-        prepare("deepmath")
-    assert "the dataset zwhe99/DeepMath-103K cannot be had from the hub" in str(refusal.value)
+        prepare_problems("deepmath")
+    assert "the dataset zwhe99/DeepMath-103K could not be downloaded from the hub" in str(
+        refusal.value
+    )
     assert str(refusal.value).endswith(
         "put data/train-*.parquet into data/raw/deepmath, or name files with --file"
     )
@@ -253,7 +255,7 @@ def test_a_source_that_is_on_no_hub_says_where_its_files_are(home: Path) -> None
         match=r"put \*evaluation/\*\.json and \*training/\*\.json into data/raw/arcagi2, or name "
         r"files with --file; arcprize/ARC-AGI-2 on GitHub has",
     ):
-        prepare("arcagi2")
+        prepare_problems("arcagi2")
 
 
 @pytest.mark.parametrize(
@@ -270,7 +272,7 @@ def test_a_file_that_is_none_of_the_sources_is_refused(
 ) -> None:
     write_raw(sums(1), "rows.jsonl")
     with pytest.raises(ConfigError) as refusal:
-        prepare("gsm8k", files=[given])
+        prepare_problems("gsm8k", files=[given])
     assert sentence in str(refusal.value)
 
 
@@ -281,13 +283,13 @@ def test_files_are_told_by_their_split_or_their_name(
     other: Json = {"question": "1 + 2?", "answer": "It is 3.\n#### 3"}
     write_raw([row], "gsm8k_test.jsonl")  # type: ignore[list-item]
     write_raw([row, other], "rows.jsonl")  # type: ignore[list-item]
-    counts = prepare("gsm8k", files=["gsm8k_test.jsonl", "rl=rows.jsonl"])
+    counts = prepare_problems("gsm8k", files=["gsm8k_test.jsonl", "rl=rows.jsonl"])
     assert counts.problems["test"] == 1
     assert counts.problems["rl"] + counts.problems["dev"] == 1, "a test problem is not trained on"
     assert counts.left_out["repeats the problem of an earlier row"] == 1
     assert counts.answers.total() == 2
-    prepare("gsm8k", files=["gsm8k_test.jsonl"], force=True)
-    assert "no raw file is there for main/train-*.parquet or" in capsys.readouterr().err
+    prepare_problems("gsm8k", files=["gsm8k_test.jsonl"], force=True)
+    assert "there is no raw file for main/train-*.parquet or" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -307,7 +309,7 @@ def test_a_mistake_in_a_source_is_one_sentence(
 ) -> None:
     Path("mine.toml").write_text(MINE.replace(old, new, 1))
     with pytest.raises(ConfigError) as refusal:
-        prepare("mine.toml")
+        prepare_problems("mine.toml")
     assert sentence in str(refusal.value)
     assert "mine.toml" in str(refusal.value)
 
@@ -318,7 +320,7 @@ def test_a_row_cannot_attach_a_file_outside_the_sources_folder(home: Path, name:
         [{"table_id": name, "question": "?", "answer": [1]}], "data/raw/hitab/test_samples.jsonl"
     )
     with pytest.raises(DataError, match="field 'table_id' should be part of a file name"):
-        prepare("hitab")
+        prepare_problems("hitab")
 
 
 def test_the_list_has_every_source(home: Path) -> None:
@@ -412,5 +414,5 @@ def test_a_source_is_downloaded_from_the_hub_with_its_commit(home: Path, hub: No
     missing = subprocess.run([*command, "deepmath"], capture_output=True, text=True, check=False)
 
     assert missing.returncode == 2
-    assert "the dataset zwhe99/DeepMath-103K cannot be had from the hub" in missing.stderr
+    assert "the dataset zwhe99/DeepMath-103K could not be downloaded from the hub" in missing.stderr
     assert "into data/raw/deepmath, or name files with --file" in missing.stderr

@@ -144,11 +144,11 @@ def test_strict_stops_at_a_bad_row_and_leaves_the_old_file_as_it_was(tmp_path: P
     [
         (
             '{"question": "\\ud800", "answer": "#### 1"}',
-            "line 1: holds what cannot be written as JSON",
+            "line 1: has a value that cannot be written as JSON",
         ),
         (
             '{"question": "x", "answer": "#### 1", "level": 1e999}',
-            "line 1: 1e999 is more than a number can be",
+            "line 1: 1e999 is too large for a number",
         ),
         ('{"question": "x", "answer": "#### 1", "level": 1}', "unknown field 'level'"),
     ],
@@ -161,7 +161,7 @@ def test_what_json_cannot_hold_is_refused(row: str, sentence: str, tmp_path: Pat
 
 def test_a_response_that_no_file_can_hold_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"q": "x", "r": "\\udfff y"}')
-    with pytest.raises(DataError, match="line 1: holds what cannot be written as JSON"):
+    with pytest.raises(DataError, match="line 1: has a value that cannot be written as JSON"):
         import_file(
             tmp_path / "a.jsonl", tmp_path / "p.jsonl", map=["prompt=q", "response=r"], task="math"
         )
@@ -169,7 +169,7 @@ def test_a_response_that_no_file_can_hold_is_refused(tmp_path: Path) -> None:
 
 def test_a_number_that_is_not_finite_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"q": "x", "n": 1e999}')
-    with pytest.raises(DataError, match="line 1: 1e999 is more than a number can be"):
+    with pytest.raises(DataError, match="line 1: 1e999 is too large for a number"):
         import_file(
             tmp_path / "a.jsonl", tmp_path / "p.jsonl", map=["prompt=q", "payload.n=n"], task="math"
         )
@@ -241,7 +241,7 @@ def test_a_task_of_the_users_own_is_taken_by_its_path(tmp_path: Path) -> None:
     file, out = lines(tmp_path / "a.jsonl", {"q": "x"}), tmp_path / "p.jsonl"
     mine = tmp_path / "my_task.py"
     mine.write_text(
-        "from whet.tasks.warmup.words import Reverse\n\n\nclass Name(Reverse):\n    name = 'mine'\n"
+        "from whet.tasks.warmup.letters import Reverse\n\n\nclass Name(Reverse):\n    name = 'mine'\n"
     )
     import_file(file, out, map=["prompt=q"], task=f"{mine}:Name")
     assert read_problems(out)[0].task == f"{mine}:Name"
@@ -324,11 +324,11 @@ def test_unsupported_rows_are_left_out_and_listed(
     [
         ({}, "say how rows are laid out: --map field=column"),
         ({"format": "gsm9k"}, "there is no format 'gsm9k'"),
-        ({"format": "gsm8k_test", "map": ["prompt=q"]}, "--format and --map exclude each other"),
-        ({"format": "gsm8k_test", "task": "math"}, "--task goes with --map"),
+        ({"format": "gsm8k_test", "map": ["prompt=q"]}, "--format and --map cannot be combined"),
+        ({"format": "gsm8k_test", "task": "math"}, "--task needs --map"),
         (
             {"map": ["prompt=q"], "task": "maths"},
-            "there is no task 'maths'; known are math, game24",
+            "there is no task 'maths'; known tasks: math, game24",
         ),
         (
             {"format": "gsm8k_test", "split": "train"},
@@ -363,7 +363,7 @@ def test_an_empty_file_or_none_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_task_in_a_row_is_refused_at_the_row(tmp_path: Path) -> None:
     file = lines(tmp_path / "a.jsonl", {"q": "x", "t": "poetry"})
     with pytest.raises(
-        DataError, match=r"a\.jsonl line 1: task 'poetry' is not known; known are math"
+        DataError, match=r"a\.jsonl line 1: task 'poetry' is unknown; known tasks: math"
     ):
         import_file(file, tmp_path / "p.jsonl", map=["prompt=q", "task=t"])
 
@@ -525,9 +525,9 @@ def test_a_file_that_is_there_is_replaced_only_by_force(tmp_path: Path) -> None:
     file = lines(tmp_path / "a.jsonl", gsm("1 + 1?", 2))
     out = tmp_path / "p.jsonl"
     out.write_text("mine")
-    with pytest.raises(ConfigError, match=r"p\.jsonl is there already: add --force"):
+    with pytest.raises(ConfigError, match=r"p\.jsonl already exists: add --force"):
         import_file(file, out, format="gsm8k_test")
-    with pytest.raises(ConfigError, match=r"p\.jsonl is there already: add --force"):
+    with pytest.raises(ConfigError, match=r"p\.jsonl already exists: add --force"):
         make_problems("countdown", 1, out=out)
     assert out.read_text() == "mine"
     import_file(file, out, format="gsm8k_test", force=True)
@@ -577,11 +577,11 @@ def test_a_row_without_a_level_of_the_column_is_left_out_with_the_reason(
 ) -> None:
     assert import_levels(tmp_path, ["easy", None, "simple"], bins="easy,hard") == [0.25]
     said = capsys.readouterr().err
-    assert '1 has the level "simple", which is none of easy, hard (first: line 3' in said
+    assert '1 has the level "simple", which is not one of easy, hard (first: line 3' in said
 
 
 def test_a_column_of_one_number_has_no_levels(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="all rows have the same number, 4"):
         import_levels(tmp_path, [4, 4], bins="2")
-    with pytest.raises(DataError, match="no row has a number to make levels of"):
+    with pytest.raises(DataError, match="no row has a number to compute levels from"):
         import_levels(tmp_path, ["a", "b"], bins="2")

@@ -38,4 +38,4 @@ def test_the_download_of_the_page_is_a_command_that_asks_the_hub(
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     said = whet(*shlex.split(command[1]))
     assert said.code == 2
-    assert said.last.startswith("whet: Qwen/Qwen3-0.6B cannot be had from the hub (")
+    assert said.last.startswith("whet: Qwen/Qwen3-0.6B could not be downloaded from the hub (")

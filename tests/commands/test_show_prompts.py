@@ -8,7 +8,7 @@ from rich.console import Console
 from small import whet, write
 from transformers import AutoTokenizer
 
-from whet.commands.show_rows import show_prompts
+from whet.commands.show_answers import show_prompts
 from whet.config import Config
 from whet.data.problems import write_problems
 from whet.store.rollouts import write_rollouts
@@ -98,7 +98,7 @@ def test_the_prompt_of_an_experiment_and_of_a_run_is_taken(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--prompt.system", "x"), "--prompt.system needs --model"),
+        (("--prompt.system", "x"), "--prompt.system changes the prompt of a model: add --model"),
         (("--model", "none/such/model"), "neither a folder nor a hub id"),
         (("--model", "MODEL", "--prompt.sytem", "x"), "unknown flag --prompt.sytem"),
         (("--model", "MODEL", "--prompt.chat_options.x", "1"), "reads no x"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.commands.problem_files import EXAMPLES, check_tasks, list_tasks
+from whet.commands.problem_files import EXAMPLES, check_graders, list_tasks
 from whet.data.problems import read_problems
 from whet.errors import DataError
 from whet.tasks.registry import TASKS, make_task
@@ -26,19 +26,19 @@ def test_every_task_is_listed_under_its_whole_name_and_what_contains_programs_is
 
 
 def test_a_task_is_proved_on_its_own_problems(capsys: pytest.CaptureFixture[str]) -> None:
-    check_tasks("reverse", None)
+    check_graders("reverse", None)
 
     said = capsys.readouterr()
     assert "20 problems (0 with no gold), " in said.out + said.err
     with pytest.raises(DataError, match="cannot read"):
-        check_tasks(None, Path("none.jsonl"))
+        check_graders(None, Path("none.jsonl"))
 
 
 @pytest.mark.parametrize("name", ["math", "table", "choice", "yes_no", "codeio", "code_stdin"])
 def test_a_task_that_makes_no_problems_is_proved_on_examples(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    check_tasks(name, None)
+    check_graders(name, None)
 
     said = capsys.readouterr()
     assert "0 failures" in said.out + said.err

@@ -3,7 +3,7 @@
 import pytest
 from tokenizers.processors import TemplateProcessing
 
-from whet.commands.model_template import Finding, lint_template
+from whet.commands.model_info import TemplateCheck, lint_template
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.tokenizer import Tokenizer
 
@@ -13,7 +13,7 @@ GOOD = (
 )
 
 
-def lint(template: str | None, tokenizer: Tokenizer | None = None) -> dict[str, Finding]:
+def lint(template: str | None, tokenizer: Tokenizer | None = None) -> dict[str, TemplateCheck]:
     """Lint a template; of a check with several findings, the first counts."""
     tokenizer = tokenizer or tiny_tokenizer()
     named = Tokenizer(tokenizer._core, {**tokenizer.settings, "bos_token": "<pad>"}, template)

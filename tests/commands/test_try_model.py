@@ -4,7 +4,7 @@ import pytest
 import torch
 from small import Pipeline, Said, half_written, whet, write
 
-from whet.models.load import load_model
+from whet.models.load import load_decoder
 from whet.models.transformer import PackedAttention
 from whet.text.tokenizer import Tokenizer
 
@@ -81,7 +81,7 @@ def test_an_exported_model_is_loaded_by_transformers_with_equal_logits(
     transformers = pytest.importorskip("transformers")
     assert whet("export", tiny.folder, tmp_path / "model").code == 0
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval()
-    ours = load_model(tmp_path / "model", dtype=torch.float32, device="cpu")
+    ours = load_decoder(tmp_path / "model", dtype=torch.float32, device="cpu")
     their_words = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
     text = "13 8 6 1\n13 - 1 = 12\n12 - 8 = 4\n6 * 4 = 24<eos>"
     tokens = Tokenizer.load(tmp_path / "model").encode(text, special=True)
@@ -147,7 +147,10 @@ def test_an_export_that_cannot_be_written_leaves_nothing(tiny: Pipeline, tmp_pat
     said = whet("export", tiny.folder, tmp_path / "file" / "out")
     assert_sentence(
         said,
-        f"cannot write {tmp_path}/file/out: a file stands where a folder is needed; choose another --out",
+        (
+            f"cannot write {tmp_path}/file/out: a file is where a folder is needed; choose another "
+            "--out"
+        ),
     )
 
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from whet.data.rollout_datasets import choose_responses, hold_out, read_data
+from whet.data.rollout_datasets import choose_responses, read_data, split_off_responses
 from whet.errors import DataError
 from whet.types import Json, Message, Rollout, Verdict
 
@@ -73,7 +73,7 @@ def test_answers_to_one_prompt_have_different_ids_and_one_problem(tmp_path: Path
         ({"prompt": "2 + 2?"}, "line 2 should hold messages, or prompt and response"),
         (
             {"prompt": "2 + 2?", "response": "4", "verdict": "good"},
-            "line 2 has the verdict 'good'; known are correct, wrong, no_answer, unscored",
+            "line 2 has the verdict 'good'; known verdicts: correct, wrong, no_answer, unscored",
         ),
         ({"prompt": "?", "response": "4", "correct": 1}, "line 2 has 1 for `correct`"),
         ({"messages": CHAT[:2]}, "line 2 "),
@@ -95,16 +95,16 @@ def read_five(folder: Path) -> list[Rollout]:
 
 
 def test_held_out_answers_share_no_problem_with_those_trained_on(tmp_path: Path) -> None:
-    train, held_out = hold_out(read_five(tmp_path), 3, seed=0)
+    train, held_out = split_off_responses(read_five(tmp_path), 3, seed=0)
     assert len(train) == 6 and len(held_out) == 4
     assert not {r.problem.id for r in train} & {r.problem.id for r in held_out}
 
 
 def test_nothing_is_held_out_unless_asked_for(tmp_path: Path) -> None:
-    train, held_out = hold_out(read_five(tmp_path), 0, seed=0)
+    train, held_out = split_off_responses(read_five(tmp_path), 0, seed=0)
     assert (len(train), held_out) == (10, [])
 
 
 def test_holding_out_everything_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="held_out = 10 leaves nothing to train on"):
-        hold_out(read_five(tmp_path), 10, seed=0)
+        split_off_responses(read_five(tmp_path), 10, seed=0)

@@ -101,22 +101,22 @@ def test_a_rule_that_cannot_be_read_is_refused(text: str) -> None:
 
 def test_an_unknown_model_is_named_with_those_of_the_map(tmp_path: Path) -> None:
     records = read_map(write_map(tmp_path))
-    with pytest.raises(ConfigError, match="no model 'week'; it has strong, weak"):
+    with pytest.raises(ConfigError, match="no model 'week'; its models: strong, weak"):
         list(filter_problems([EASY], records, [RateRule.parse("week<0.9")]))
 
 
 def test_a_broken_map_is_named_by_its_row(tmp_path: Path) -> None:
     path = write_map(tmp_path)
     path.write_text(path.read_text() + '{"problem": "x"}\n')
-    with pytest.raises(DataError, match=r"row 6 of .* is no record of a difficulty map"):
+    with pytest.raises(DataError, match=r"row 6 of .* is not a record of a difficulty map"):
         read_map(path)
 
 
 def test_a_band_starts_from_the_rates_of_the_map(tmp_path: Path) -> None:
     path = str(write_map(tmp_path))
     band = PassRateCurriculum(kind="band", difficulty=path, difficulty_model="weak", rest=10)
-    feed = ProblemSampler([EASY, MIDDLE, HARD, UNSEEN], band, seed=0)
-    assert {problem.id for problem in feed.take(6)} == {MIDDLE.id, UNSEEN.id}
+    sampler = ProblemSampler([EASY, MIDDLE, HARD, UNSEEN], band, seed=0)
+    assert {problem.id for problem in sampler.take(6)} == {MIDDLE.id, UNSEEN.id}
 
 
 def test_measured_problems_outside_the_band_come_back_spread_over_the_rest(tmp_path: Path) -> None:
@@ -125,16 +125,16 @@ def test_measured_problems_outside_the_band_come_back_spread_over_the_rest(tmp_p
     write_rollouts(path.with_suffix(".parquet"), [rollouts(problem, "rr") for problem in solved])
     update_map(path, [path.with_suffix(".parquet")])
     band = PassRateCurriculum(kind="band", difficulty=str(path), rest=4)
-    feed = ProblemSampler([*solved, UNSEEN], band, seed=0)
-    epochs = "".join("." if problem == UNSEEN else "s" for problem in feed.take(65)).split(".")
+    sampler = ProblemSampler([*solved, UNSEEN], band, seed=0)
+    epochs = "".join("." if problem == UNSEEN else "s" for problem in sampler.take(65)).split(".")
     assert all(5 < len(epoch) < 40 for epoch in epochs[1:-1])
 
 
 def test_what_the_run_sees_replaces_the_rate_of_the_map(tmp_path: Path) -> None:
     band = PassRateCurriculum(kind="band", difficulty=str(write_map(tmp_path)), rest=10)
-    feed = ProblemSampler([EASY], band, seed=0)
-    assert feed.take(1) == [EASY]  # after a rest
-    feed.observe([rollouts(EASY, "rw")])
-    passed_over = feed.metrics(0)["curriculum/passed_over"]
-    feed.take(3)
-    assert feed.metrics(0)["curriculum/passed_over"] == passed_over > 0
+    sampler = ProblemSampler([EASY], band, seed=0)
+    assert sampler.take(1) == [EASY]  # after a rest
+    sampler.observe([rollouts(EASY, "rw")])
+    passed_over = sampler.metrics(0)["curriculum/passed_over"]
+    sampler.take(3)
+    assert sampler.metrics(0)["curriculum/passed_over"] == passed_over > 0

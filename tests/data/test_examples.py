@@ -19,7 +19,7 @@ def _examples() -> list[Example]:
             group_id="a",
             rollout_id="a0",
             temperature=0.5,
-            sampling_logprob=np.array([-0.1, -0.2], dtype=np.float32),
+            sampling_logprob_M=np.array([-0.1, -0.2], dtype=np.float32),
             advantage=1.5,
             loss_weight=0.25,
         ),
@@ -28,7 +28,7 @@ def _examples() -> list[Example]:
             response_start=1,
             group_id="b",
             rollout_id="b0",
-            sampling_logprob=np.array([-0.3, -0.4], dtype=np.float32),
+            sampling_logprob_M=np.array([-0.3, -0.4], dtype=np.float32),
             advantage=-2.0,
             loss_weight=0.75,
         ),
@@ -47,8 +47,8 @@ def test_a_batch_is_worked_by_hand() -> None:
     assert batch.temperature_M.tolist() == [0.5, 0.5, 1.0, 1.0]
     assert batch.loss_weight_M.tolist() == [0.25, 0.25, 0.75, 0.75]
     assert batch.advantage_M.tolist() == [1.5, 1.5, -2.0, -2.0]
-    torch.testing.assert_close(batch.sampling_logprob, torch.tensor([-0.1, -0.2, -0.3, -0.4]))
-    assert batch.old_logprob is None and batch.ref_logprob is None
+    torch.testing.assert_close(batch.sampling_logprob_M, torch.tensor([-0.1, -0.2, -0.3, -0.4]))
+    assert batch.old_logprob_M is None and batch.ref_logprob_M is None
 
 
 def test_old_and_reference_logprobs_are_laid_out_too() -> None:
@@ -56,25 +56,37 @@ def test_old_and_reference_logprobs_are_laid_out_too() -> None:
         np.array([-1.0, -2.0], dtype=np.float32),
         np.array([-3.0, -4.0], dtype=np.float32),
     )
-    examples = [replace(example, old_logprob=old, ref_logprob=reference) for example in _examples()]
+    examples = [
+        replace(example, old_logprob_M=old, ref_logprob_M=reference) for example in _examples()
+    ]
 
     batch = to_batch(examples, CPU)
 
-    assert batch.old_logprob is not None and batch.old_logprob.tolist() == [-1.0, -2.0, -1.0, -2.0]
-    assert batch.ref_logprob is not None and batch.ref_logprob.tolist() == [-3.0, -4.0, -3.0, -4.0]
+    assert batch.old_logprob_M is not None and batch.old_logprob_M.tolist() == [
+        -1.0,
+        -2.0,
+        -1.0,
+        -2.0,
+    ]
+    assert batch.ref_logprob_M is not None and batch.ref_logprob_M.tolist() == [
+        -3.0,
+        -4.0,
+        -3.0,
+        -4.0,
+    ]
 
 
 def test_text_nobody_sampled_has_no_sampling_logprob() -> None:
-    batch = to_batch([replace(example, sampling_logprob=None) for example in _examples()], CPU)
+    batch = to_batch([replace(example, sampling_logprob_M=None) for example in _examples()], CPU)
 
-    assert batch.sampling_logprob is None
+    assert batch.sampling_logprob_M is None
 
 
 def test_a_field_that_only_some_examples_have_is_refused() -> None:
     first, second = _examples()
 
     with pytest.raises(AssertionError, match="all examples or for none"):
-        to_batch([first, replace(second, sampling_logprob=None)], CPU)
+        to_batch([first, replace(second, sampling_logprob_M=None)], CPU)
 
 
 def test_a_response_that_nothing_predicts_is_refused() -> None:

@@ -190,3 +190,19 @@ def test_a_rank_without_examples_gets_an_empty_group() -> None:
 
     assert pack(examples, 5, ranks=2) == [[0], [1], [2], []]
     assert pack(examples, 15, ranks=2, is_padded=False) == [[0, 2], [1]]
+
+
+def test_with_padding_too_every_rank_gets_its_part_of_what_one_micro_batch_could_hold() -> None:
+    """Four examples of 5 tokens, 20 cells: at 100 cells one grid holds all, at 10 for each of two
+    ranks there are two of two."""
+    examples = [example(length=5, seed=seed) for seed in range(4)]
+
+    assert pack(examples, 100) == [[0, 1, 2, 3]]
+    assert pack(examples, 100, ranks=2) == [[0, 1], [2, 3]]
+
+
+def test_no_rank_gets_less_than_the_largest_example() -> None:
+    """24 cells are 8 for each of three ranks; the longest example takes 12, and so may the rest."""
+    examples = [example(length=length, seed=seed) for seed, length in enumerate((12, 4, 4, 4))]
+
+    assert pack(examples, 100, ranks=3) == [[0], [1, 2, 3], []]

@@ -48,7 +48,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None
     lines = scan(file)
     lines.check_unchanged()
     file.write_bytes(file.read_bytes() + b"\n")
-    with pytest.raises(DataError, match="has changed while it was read: run the command again"):
+    with pytest.raises(DataError, match="changed while it was being read: run the command again"):
         lines.check_unchanged()
 
 

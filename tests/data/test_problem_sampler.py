@@ -32,13 +32,13 @@ def answers(problem: Problem, *right: int) -> Group:
     )
 
 
-def through_json(feed: ProblemSampler) -> Json:
-    state: Json = json.loads(json.dumps(feed.save(HERE)))
+def through_json(sampler: ProblemSampler) -> Json:
+    state: Json = json.loads(json.dumps(sampler.save(HERE)))
     return state
 
 
-def _ids(feed: ProblemSampler, count: int) -> list[str]:
-    return [problem.id for problem in feed.take(count)]
+def _ids(sampler: ProblemSampler, count: int) -> list[str]:
+    return [problem.id for problem in sampler.take(count)]
 
 
 def test_every_problem_comes_once_an_epoch() -> None:
@@ -57,8 +57,8 @@ def test_epochs_and_seeds_have_their_own_order() -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 5, 14])
 def test_how_many_are_taken_at_a_time_does_not_matter(size: int) -> None:
-    feed = ProblemSampler(PROBLEMS, seed=1)
-    pieces = [id for _ in range(0, 28, size) for id in _ids(feed, size)]
+    sampler = ProblemSampler(PROBLEMS, seed=1)
+    pieces = [id for _ in range(0, 28, size) for id in _ids(sampler, size)]
 
     assert pieces[:28] == _ids(ProblemSampler(PROBLEMS, seed=1), 28)
 
@@ -73,7 +73,7 @@ def test_a_feed_goes_on_from_where_another_was_saved() -> None:
 
 
 def test_a_checkpoint_that_says_nothing_of_the_feed_is_refused_in_a_sentence() -> None:
-    with pytest.raises(DataError, match="does not say where the problems stand"):
+    with pytest.raises(DataError, match="does not record the position in the problems"):
         ProblemSampler(PROBLEMS, seed=1).load(HERE, None)
 
 
@@ -83,13 +83,13 @@ def test_no_problems_is_an_error_in_a_sentence() -> None:
 
 
 def test_stages_take_their_own_problems_and_go_on_where_they_stopped() -> None:
-    feed = ProblemSampler(LEVELS, STAGED, seed=1, steps=4, per_step=3)
-    levels = [[problem.level or 0.0 for problem in feed.take(3, step)] for step in range(4)]
+    sampler = ProblemSampler(LEVELS, STAGED, seed=1, steps=4, per_step=3)
+    levels = [[problem.level or 0.0 for problem in sampler.take(3, step)] for step in range(4)]
 
     assert [max(step) for step in levels[:2]] < [0.5, 0.5]
     assert sorted(levels[0] + levels[1][:1]) == [0.0, 0.1, 0.2, 0.3]
     assert sorted(levels[2] + levels[3][:1]) == [0.6, 0.7, 0.8, 0.9]
-    assert [feed.metrics(step) for step in (1, 2)] == [
+    assert [sampler.metrics(step) for step in (1, 2)] == [
         {"curriculum/stage": 1.0},
         {"curriculum/stage": 2.0},
     ]
@@ -103,7 +103,7 @@ def test_the_shuffled_control_takes_exactly_the_rows_of_all_stages_in_another_or
         for shuffled in (False, True)
     )
     rows, same = (
-        [p.id for step in range(4) for p in feed.take(3, step)] for feed in (staged, mixed)
+        [p.id for step in range(4) for p in sampler.take(3, step)] for sampler in (staged, mixed)
     )
 
     assert rows != same
@@ -119,31 +119,31 @@ def test_a_stage_that_no_problem_fits_is_named_with_the_levels_there_are() -> No
 
 
 def test_the_band_passes_over_what_is_always_or_never_solved_and_asks_again_after_a_rest() -> None:
-    feed = ProblemSampler(LEVELS, PassRateCurriculum(kind="band", rest=1), seed=1)
-    asked = feed.take(8)
+    sampler = ProblemSampler(LEVELS, PassRateCurriculum(kind="band", rest=1), seed=1)
+    asked = sampler.take(8)
     easy, hard, between = asked[0], asked[1], asked[2]
-    feed.observe([answers(easy, 1, 1), answers(hard, 0, 0), answers(between, 1, 0)])
+    sampler.observe([answers(easy, 1, 1), answers(hard, 0, 0), answers(between, 1, 0)])
 
-    second, third = feed.take(6), feed.take(8)
+    second, third = sampler.take(6), sampler.take(8)
     assert {problem.id for problem in second} == {problem.id for problem in LEVELS} - {
         easy.id,
         hard.id,
     }
     assert {problem.id for problem in third} == {problem.id for problem in LEVELS}
-    assert feed.metrics(0) == {"curriculum/passed_over": 2.0}
+    assert sampler.metrics(0) == {"curriculum/passed_over": 2.0}
 
 
 def test_a_pass_rate_remembers_half_of_what_was_seen_before() -> None:
-    feed = ProblemSampler(LEVELS, PassRateCurriculum(kind="band", low=0.2, high=0.6), seed=1)
+    sampler = ProblemSampler(LEVELS, PassRateCurriculum(kind="band", low=0.2, high=0.6), seed=1)
     for pair, rate in (((1, 1), 1.0), ((0, 0), 0.5), ((0, 0), 0.25), ((0, 0), 0.125)):
-        feed.observe([answers(LEVELS[0], *pair)])
-        state = feed.save(HERE)
+        sampler.observe([answers(LEVELS[0], *pair)])
+        state = sampler.save(HERE)
         assert isinstance(state, dict) and state["rates"] == {LEVELS[0].id: rate}
 
 
 def test_answers_that_could_not_be_graded_say_nothing_of_a_problem() -> None:
-    feed = ProblemSampler(LEVELS, PassRateCurriculum(kind="band"), seed=1)
-    feed.observe(
+    sampler = ProblemSampler(LEVELS, PassRateCurriculum(kind="band"), seed=1)
+    sampler.observe(
         [
             tuple(
                 rollout(problem=LEVELS[0], score=Score(verdict=Verdict.UNSCORED, parts={}))
@@ -152,7 +152,7 @@ def test_answers_that_could_not_be_graded_say_nothing_of_a_problem() -> None:
         ]
     )
 
-    assert through_json(feed) == through_json(
+    assert through_json(sampler) == through_json(
         ProblemSampler(LEVELS, PassRateCurriculum(kind="band"), seed=1)
     )
 

@@ -84,7 +84,7 @@ def test_right_answers_are_put_against_wrong_ones_of_the_same_prompt_only() -> N
 
     assert texts(found.pairs) == {("3", "4"), ("3", "?")}
     assert found.rules["correct"].num_empty == 1
-    assert (found.num_answers, found.num_problems) == (4, 2)
+    assert (found.num_responses, found.num_problems) == (4, 2)
 
 
 def test_another_wording_of_a_problem_is_another_prompt() -> None:

@@ -38,7 +38,7 @@ def test_a_number_is_one_target_and_the_stop_another() -> None:
     [item] = make_sft_examples(_rollouts()[:1], chat, max_tokens=64).examples
 
     assert item.num_targets == 2
-    assert item.sampling_logprob is None
+    assert item.sampling_logprob_M is None
 
 
 def test_examples_over_the_limit_are_left_out_whole_and_counted() -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from whet.data import row_files
-from whet.data.row_files import BATCH_BYTES, Row, iterate_rows, to_json
+from whet.data.row_files import BATCH_BYTES, Row, iterate_rows, to_json_value
 from whet.errors import DataError
 
 
@@ -102,7 +102,7 @@ def test_parquet_gives_plain_values(tmp_path: Path) -> None:
 
 
 def test_a_value_is_made_plain_at_any_depth() -> None:
-    assert to_json({"a": [(1, float("nan"))], 2: date(2024, 1, 2)}) == {
+    assert to_json_value({"a": [(1, float("nan"))], 2: date(2024, 1, 2)}) == {
         "a": [[1, None]],
         "2": "2024-01-02",
     }

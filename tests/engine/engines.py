@@ -47,7 +47,7 @@ class CountingTransformer(Transformer):
 
 
 def counting_model(positions: int = 64) -> CountingTransformer:
-    model = tiny_model(kind=CountingTransformer, positions=positions)
+    model = tiny_model(cls=CountingTransformer, positions=positions)
     assert isinstance(model, CountingTransformer)
     return model
 

@@ -16,9 +16,8 @@ from engines import (
     small_engine,
 )
 
-from whet.engine.base import Request, SamplingParams
+from whet.engine.base import LOOK_AHEAD, Request, SamplingParams
 from whet.engine.kv_cache import BuildCache
-from whet.engine.scheduler import LOOK_AHEAD
 from whet.errors import EngineError
 from whet.testing.tiny import tiny_model
 from whet.types import FinishReason

@@ -9,11 +9,10 @@ import pytest
 import torch
 from engines import all_requests, assert_same, random_prompts, small_engine
 
-from whet.engine.base import Request, SamplingParams
+from whet.engine.base import ExpectedLengths, Request, SamplingParams
 from whet.engine.fleet import Fleet
 from whet.engine.fleet_config import FleetConfig
 from whet.engine.native import NativeEngine
-from whet.engine.request_order import ExpectedLengths
 from whet.engine.worker import Answer, Result
 from whet.errors import EngineError
 from whet.models.transformer import Transformer

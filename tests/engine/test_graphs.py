@@ -1,6 +1,6 @@
 """Sizes that decode steps are recorded for: few, and never far above what is needed."""
 
-from whet.engine.graphs import round_up_length, round_up_rows
+from whet.engine.cuda_graphs import round_up_length, round_up_rows
 
 
 def test_rows_are_rounded_up_to_few_sizes() -> None:

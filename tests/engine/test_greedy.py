@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from whet.engine.base import SamplingParams
 from whet.engine.kv_cache import BuildCache
-from whet.models.load import load_model
+from whet.models.load import load_decoder
 from whet.models.save import save_model
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.tiny import tiny_model
@@ -49,7 +49,7 @@ def test_greedy_takes_the_most_likely_token_every_time(
 def test_greedy_equals_the_generate_of_transformers(tmp_path: Path) -> None:
     save_model(tiny_model(), tmp_path, eos_tokens=STOPS)
     foreign = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
-    engine = small_engine(load_model(tmp_path, dtype=torch.float32, device="cpu"), slots=3)
+    engine = small_engine(load_decoder(tmp_path, dtype=torch.float32, device="cpu"), slots=3)
 
     done = dict(
         engine.generate(

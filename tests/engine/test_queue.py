@@ -4,8 +4,7 @@ from itertools import count, islice
 
 import numpy as np
 
-from whet.engine.base import Request, SamplingParams
-from whet.engine.request_order import longest_first
+from whet.engine.base import Request, SamplingParams, longest_first
 
 
 def request(name: str, limit: int, prompt: int) -> Request:

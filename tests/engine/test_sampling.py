@@ -8,7 +8,13 @@ from scipy.stats import chi2, kstest
 from torch import Tensor
 
 from whet.engine.base import SamplingParams
-from whet.engine.input_batch import SamplingTensors, inverse_cdf, sample, truncate, uniforms
+from whet.engine.input_batch import (
+    SamplingTensors,
+    inverse_cdf,
+    sample_tokens,
+    truncate_probs,
+    uniforms,
+)
 
 PROBS = (0.10, 0.40, 0.05, 0.30, 0.15)
 DRAWS = 20_000
@@ -26,7 +32,7 @@ def _tensors(settings: list[SamplingParams]) -> SamplingTensors:
 def _draw(sampling: SamplingParams, draws: int = DRAWS) -> tuple[Tensor, Tensor]:
     logits_BV = torch.tensor(PROBS).log().expand(draws, -1)
     uniform_B = uniforms(torch.arange(draws) * 7919, torch.zeros(draws, dtype=torch.int64))
-    return sample(
+    return sample_tokens(
         logits_BV, uniform_B, _tensors([sampling] * draws), is_truncated=sampling.is_truncated
     )
 
@@ -100,10 +106,10 @@ def test_rows_with_other_settings_do_not_touch_each_other() -> None:
     logits_BV = torch.randn(4, 30, generator=torch.Generator().manual_seed(1)) * 3
     uniform_B = torch.tensor([0.9, 0.99, 0.7, 0.95], dtype=torch.float64)
 
-    together = sample(logits_BV, uniform_B, _tensors(settings), is_truncated=True)
+    together = sample_tokens(logits_BV, uniform_B, _tensors(settings), is_truncated=True)
 
     for row, setting in enumerate(settings):
-        alone = sample(
+        alone = sample_tokens(
             logits_BV[row : row + 1],
             uniform_B[row : row + 1],
             _tensors([setting]),
@@ -119,13 +125,13 @@ def test_without_cuts_the_sort_changes_nothing() -> None:
     cuts = _tensors([SamplingParams()] * 200)
 
     assert torch.equal(
-        sample(logits_BV, uniform_B, cuts, is_truncated=False)[0],
-        sample(logits_BV, uniform_B, cuts, is_truncated=True)[0],
+        sample_tokens(logits_BV, uniform_B, cuts, is_truncated=False)[0],
+        sample_tokens(logits_BV, uniform_B, cuts, is_truncated=True)[0],
     )
 
 
 def test_equal_probabilities_are_cut_by_rank_so_that_exactly_k_stay() -> None:
-    kept = truncate(torch.full((1, 6), 1 / 6), _tensors([SamplingParams(top_k=2)]))
+    kept = truncate_probs(torch.full((1, 6), 1 / 6), _tensors([SamplingParams(top_k=2)]))
 
     torch.testing.assert_close(kept, torch.tensor([[1 / 6, 1 / 6, 0, 0, 0, 0]]))
 

@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.engine.base import Request, SamplingParams
+from whet.engine.base import LOOK_AHEAD, Request, SamplingParams
 from whet.engine.paged_cache import PageAllocator
-from whet.engine.scheduler import LOOK_AHEAD, Scheduler, Sequences, WindowOutput
+from whet.engine.scheduler import Scheduler, Sequences, WindowOutput
 
 PAGE, CONTEXT = 4, 64
 

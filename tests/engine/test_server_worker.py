@@ -14,8 +14,7 @@ from whet.engine.server_calls import DIALECTS, Dialect
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.testing.contracts import check_engine
-from whet.testing.inference_server import Asked, InferenceServer, no_fault, serve_inference
-from whet.testing.server import serve
+from whet.testing.server import Asked, InferenceServer, no_fault, serve_inference, serve_replies
 from whet.testing.tiny import tiny_model, tiny_tokenizer
 from whet.types import Completion
 
@@ -161,7 +160,7 @@ def test_stale_weights_and_an_old_version_are_named_and_pushed_again(
 def test_a_server_that_lacks_endpoints_or_context_is_refused_in_a_sentence(
     model: Transformer,
 ) -> None:
-    with serve(
+    with serve_replies(
         lambda asked: None, {"/openapi.json": b'{"paths": {"/v1/completions": {}}}'}
     ) as bare:  # type: ignore[arg-type, return-value]
         url = bare.url.removesuffix("/v1")

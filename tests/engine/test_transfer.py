@@ -4,7 +4,7 @@ asking."""
 import numpy as np
 import torch
 
-from whet.engine.input_batch import HostTransfer, pack, unpack
+from whet.engine.input_batch import HostTransfer, pack_bytes, unpack
 
 
 def test_arrays_of_any_kind_are_found_again_at_aligned_places() -> None:
@@ -17,7 +17,7 @@ def test_arrays_of_any_kind_are_found_again_at_aligned_places() -> None:
         table.T,
     ]
 
-    found = unpack(torch.from_numpy(pack(arrays)), arrays)
+    found = unpack(torch.from_numpy(pack_bytes(arrays)), arrays)
 
     for tensor, array in zip(found, arrays, strict=True):
         assert torch.equal(tensor, torch.from_numpy(np.ascontiguousarray(array)))

@@ -55,7 +55,7 @@ def test_numbers_have_a_true_minus_and_no_minus_zero(value: float, digits: int, 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0.0, "0.00"),
+        (0.0, "0"),
         (0.5, "0.500"),
         (123.4, "123"),
         (0.00001, "1.0e−05"),

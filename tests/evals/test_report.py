@@ -12,7 +12,6 @@ import pytest
 from report_fixture import line_notes, make_groups
 
 from whet.evals.escaping import escape_hidden
-from whet.evals.html_report import MAX_LINES, render_report, write_report
 from whet.evals.page import MAX_CHARACTERS
 from whet.evals.report_data import (
     Curve,
@@ -24,6 +23,7 @@ from whet.evals.report_data import (
     StageTime,
     pick_samples,
 )
+from whet.evals.report_pages import MAX_LINES, render_report, write_report
 from whet.evals.summary import F1, summarise
 from whet.types import Verdict
 

@@ -8,7 +8,7 @@ from whet.data.examples import Example
 from whet.engine.base import Engine, Request, SamplingParams
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.transformer import Transformer, rope_table
-from whet.proofs.fixtures import to_examples
+from whet.proofs.fixtures import make_credited_examples
 from whet.rng import derive, numpy_stream
 from whet.testing.tiny import tiny_model
 from whet.types import Completion
@@ -62,7 +62,7 @@ def requests(
 def sampled(engine: Engine, asked: list[Request]) -> tuple[dict[str, Completion], list[Example]]:
     """Sample requests; what came, and the same as examples for a learner."""
     done = dict(engine.generate(asked))
-    return done, to_examples(asked, done)
+    return done, make_credited_examples(asked, done)
 
 
 def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from gpu_models import DEVICE, FAMILIES, POSITIONS, move, native, requests, sampled, small_model
 
-from whet.engine.graphs import graph_bytes
+from whet.engine.cuda_graphs import graph_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.engine.paged_cache import PagedCache
 from whet.models.config import SlidingWindow

@@ -17,7 +17,7 @@ from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_tokenizer
-from whet.train.checkpoint import load_training, save_training
+from whet.train.checkpoint import load_training_state, save_training
 from whet.train.learner import LocalLearner, compute_logprobs, set_loss_weights
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
@@ -98,7 +98,7 @@ def test_an_update_is_in_the_engine_at_once_and_bit_for_bit() -> None:
 
 
 @pytest.mark.usefixtures("deterministic")
-def test_an_optimiser_in_host_memory_takes_the_same_steps_bit_for_bit() -> None:
+def test_an_optimizer_in_host_memory_takes_the_same_steps_bit_for_bit() -> None:
     models = [small_model(), small_model()]
     for model, offload in zip(models, (False, True), strict=True):
         cfg = CFG.model_copy(update={"offload_optimizer": offload})
@@ -178,7 +178,7 @@ def test_a_resumed_run_takes_the_same_steps_bit_for_bit(tmp_path: Path) -> None:
     save_training(tmp_path, policy, learner, {})
     resumed = _policy(_sized(seed=1))
     other = resumed.make_learner(CFG, steps=6)
-    load_training(tmp_path, resumed, other)
+    load_training_state(tmp_path, resumed, other)
 
     for seed in range(3, 6):
         mine = learner.update(_examples(seed), sft_objective())

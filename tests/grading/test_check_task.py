@@ -12,7 +12,7 @@ from whet.errors import DataError
 from whet.grading.check_task import (
     HUGE,
     MAX_LATE,
-    Failure,
+    GradingFailure,
     Variant,
     check_grader,
     parse_number,
@@ -30,7 +30,7 @@ HERE = GradingConfig(workers=0)
 
 def check(
     task: Task, problems: Sequence[Problem], limits: GradingConfig | None = None
-) -> list[Failure]:
+) -> list[GradingFailure]:
     return list(check_grader(task, problems, limits=limits).failures)
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
@@ -28,14 +29,14 @@ from troublesome import (
 )
 
 from whet.errors import ConfigError, DataError, TrainError
-from whet.grading.grader import BATCH_SECONDS, BatchSizer, Grader
+from whet.grading.grader import BATCH_SECONDS, BatchSizer, Grader, GradingJob, take_jobs
 from whet.grading.limits import GradingConfig
 from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig
 from whet.tasks.math.task import Math
 from whet.tasks.qa.judge import Judge, JudgeConfig
 from whet.testing.fakes import sum_problem
 from whet.types import RAISED, Problem, Score, Verdict
-from whet.user_code import load_file
+from whet.user_code import load_user_file
 
 HERE = Path(__file__).parent
 LIMITS = GradingConfig(workers=2, wall=0.4, cpu=5.0, memory=1 << 26, unscored_fraction=1.0)
@@ -272,7 +273,7 @@ def test_a_second_call_before_the_first_has_ended_is_refused(pool: Grader) -> No
     first = pool.grade((index, problem(), "yes") for index in count())
     next(first)
 
-    with pytest.raises(AssertionError, match="another call of grade"):
+    with pytest.raises(AssertionError, match="an earlier call of grade"):
         next(pool.grade([(0, problem(), "no")]))
 
     assert next(first)[1].verdict is Verdict.CORRECT
@@ -403,6 +404,19 @@ def test_deaths_are_counted_and_blamed_also_after_a_worker_that_left() -> None:
     assert grader.num_lost == 4
 
 
+def test_a_response_that_was_in_a_crash_is_sent_alone() -> None:
+    queue = deque(
+        GradingJob(number=number, problem=problem(), text="yes", num_crashes=num_crashes)
+        for number, num_crashes in enumerate((1, 0, 0, 1, 0, 0, 0))
+    )
+
+    batches = []
+    while queue:
+        batches.append([job.number for job in take_jobs(queue, 2)])
+
+    assert batches == [[0], [1, 2], [3], [4, 5], [6]]
+
+
 def test_a_batch_is_sized_by_the_time_of_one_answer_however_many_come_together() -> None:
     sizer = BatchSizer()
     for size in (1, 8, 64) * 40:
@@ -436,7 +450,7 @@ def test_workers_have_no_torch(pool: Grader) -> None:
 def test_workers_load_the_files_of_their_tasks_and_no_other_of_the_users(tmp_path: Path) -> None:
     loss = tmp_path / "my_loss.py"
     loss.write_text("import torch\n")
-    load_file(loss)
+    load_user_file(loss)
 
     with Grader(Trouble(), GradingConfig(workers=1)) as grader:
         assert graded(grader, "modules")[0].note == ""
@@ -493,7 +507,7 @@ def test_too_many_failures_stop_the_run_with_a_sentence(workers: int) -> None:
     with Grader(Trouble(), limits) as grader:
         graded(grader, *texts)
         with pytest.raises(
-            TrainError, match=r"5 of the last 1\d answers could not be scored.*on purpose.*0\.25"
+            TrainError, match=r"5 of the last 1\d responses could not be scored.*on purpose.*0\.25"
         ):
             graded(grader, "raise")
 

@@ -22,10 +22,10 @@ from whet.models.config import (
     RopeScaling,
     SlidingWindow,
     YarnRope,
-    from_json,
-    to_json,
+    from_hf_config,
+    to_hf_config,
 )
-from whet.models.load import load_model, resolve
+from whet.models.load import load_decoder, resolve
 from whet.models.save import save_model
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, init_weights
@@ -98,7 +98,7 @@ def test_saved_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
     model = _model()
     save_model(model, tmp_path / "deep" / "folder")
 
-    again = load_model(tmp_path / "deep" / "folder", dtype=torch.float32, device="cpu")
+    again = load_decoder(tmp_path / "deep" / "folder", dtype=torch.float32, device="cpu")
 
     assert again.cfg == model.cfg
     assert all(
@@ -129,7 +129,7 @@ def test_a_spare_head_beside_a_tied_embedding_is_ignored(tmp_path: Path) -> None
     }
     save_file({**weights, **spare}, tmp_path / "model.safetensors")
 
-    assert load_model(tmp_path, dtype=torch.float32, device="cpu").head is None
+    assert load_decoder(tmp_path, dtype=torch.float32, device="cpu").head is None
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_wrong_tensor_is_named(
     )
 
     with pytest.raises(DataError, match=sentence):
-        load_model(tmp_path, dtype=torch.float32, device="cpu")
+        load_decoder(tmp_path, dtype=torch.float32, device="cpu")
 
 
 def test_a_cut_file_is_refused(tmp_path: Path) -> None:
@@ -164,13 +164,13 @@ def test_a_cut_file_is_refused(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-100])
 
     with pytest.raises(DataError, match="not a readable safetensors file"):
-        load_model(tmp_path, dtype=torch.float32, device="cpu")
+        load_decoder(tmp_path, dtype=torch.float32, device="cpu")
 
 
 @pytest.mark.parametrize(
     ("index", "sentence"),
     [
-        ({"weight_map": {"a": "../model.safetensors"}}, "which is no file in that folder"),
+        ({"weight_map": {"a": "../model.safetensors"}}, "which is not a file in that folder"),
         ({"weight_map": {"a": "gone.safetensors"}}, "names 'gone.safetensors'"),
         ({"weight_map": {}}, "has no weight_map"),
         ([], "must hold a JSON object"),
@@ -181,13 +181,16 @@ def test_a_bad_index_is_refused(index: Json, sentence: str, tmp_path: Path) -> N
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
 
     with pytest.raises(DataError, match=sentence):
-        load_model(tmp_path, dtype=torch.float32, device="cpu")
+        load_decoder(tmp_path, dtype=torch.float32, device="cpu")
 
 
 def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
     (_saved(tmp_path) / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
 
-    for reader in (resolve, lambda name: load_model(Path(name), dtype=torch.float32, device="cpu")):
+    for reader in (
+        resolve,
+        lambda name: load_decoder(Path(name), dtype=torch.float32, device="cpu"),
+    ):
         with pytest.raises(DataError, match="safetensors weights"):
             reader(str(tmp_path))
 
@@ -196,7 +199,7 @@ def test_a_broken_config_file_is_refused(tmp_path: Path) -> None:
     (_saved(tmp_path) / "config.json").write_text("{")
 
     with pytest.raises(DataError, match=r"config\.json' cannot be read as JSON"):
-        load_model(tmp_path, dtype=torch.float32, device="cpu")
+        load_decoder(tmp_path, dtype=torch.float32, device="cpu")
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
@@ -204,7 +207,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
 
     with pytest.raises(
         DataError,
-        match=r"cannot write .*model\.safetensors: a file stands where a folder is needed",
+        match=r"cannot write .*model\.safetensors: a file is where a folder is needed",
     ):
         save_model(_model(), tmp_path / "file")
 
@@ -245,7 +248,8 @@ def test_an_unreachable_hub_is_one_sentence(tmp_path: Path) -> None:
     )
 
     assert said.stdout.startswith(
-        "DataError(\"model 'some/model' is no folder here and cannot be had from the hub: "
+        "DataError(\"model 'some/model' is not a folder here and could not be downloaded from the "
+        "hub: "
     )
     assert said.stdout.count("\n") == 1
 
@@ -280,12 +284,15 @@ def test_a_config_survives_its_json(scaling: RopeScaling | None) -> None:
         qk_norm=False,
         rope_scaling=scaling,
     )
-    row = to_json(cfg)
+    row = to_hf_config(cfg)
 
-    assert from_json(row) == cfg
-    assert from_json({key: value for key, value in row.items() if key != "rope_parameters"}) == cfg
+    assert from_hf_config(row) == cfg
     assert (
-        from_json(
+        from_hf_config({key: value for key, value in row.items() if key != "rope_parameters"})
+        == cfg
+    )
+    assert (
+        from_hf_config(
             {key: value for key, value in row.items() if key not in ("rope_theta", "rope_scaling")}
         )
         == cfg
@@ -293,13 +300,13 @@ def test_a_config_survives_its_json(scaling: RopeScaling | None) -> None:
 
 
 def test_left_out_keys_take_the_family_defaults() -> None:
-    cfg = from_json(_row(rope_theta=500000.0, rope_scaling=LLAMA3))
+    cfg = from_hf_config(_row(rope_theta=500000.0, rope_scaling=LLAMA3))
 
     assert (cfg.num_kv_heads, cfg.head_dim, cfg.tied, cfg.rope_theta) == (32, 64, False, 500000.0)
     assert isinstance(cfg.rope_scaling, Llama3Rope)
     assert cfg.rope_scaling.original_max_positions == 8192
-    assert from_json(_row(model_type="qwen3")).head_dim == 128
-    assert from_json(_row(model_type="qwen2", head_dim=None)).head_dim == 64
+    assert from_hf_config(_row(model_type="qwen3")).head_dim == 128
+    assert from_hf_config(_row(model_type="qwen2", head_dim=None)).head_dim == 64
 
 
 def test_a_sliding_window_that_is_switched_off_is_fine() -> None:
@@ -307,8 +314,8 @@ def test_a_sliding_window_that_is_switched_off_is_fine() -> None:
         model_type="qwen2", sliding_window=131072, use_sliding_window=False, max_window_layers=12
     )
 
-    assert from_json(row).sliding_window is None
-    off = from_json({**row, "use_sliding_window": True, "max_window_layers": 16})
+    assert from_hf_config(row).sliding_window is None
+    off = from_hf_config({**row, "use_sliding_window": True, "max_window_layers": 16})
     assert off.sliding_window is None
 
 
@@ -316,16 +323,18 @@ def test_the_layers_that_slide_are_read_and_written() -> None:
     qwen = _row(model_type="qwen2", sliding_window=9, use_sliding_window=True, max_window_layers=14)
     mistral = _row(model_type="mistral", sliding_window=9)
 
-    assert from_json(qwen).sliding_window == SlidingWindow(tokens=9, layers=(14, 15))
-    assert from_json(mistral).sliding_window == SlidingWindow(tokens=9, layers=tuple(range(16)))
-    assert [from_json(qwen).window(layer) for layer in (13, 14)] == [None, 9]
-    assert from_json(_row(model_type="mistral", sliding_window=None)).sliding_window is None
+    assert from_hf_config(qwen).sliding_window == SlidingWindow(tokens=9, layers=(14, 15))
+    assert from_hf_config(mistral).sliding_window == SlidingWindow(
+        tokens=9, layers=tuple(range(16))
+    )
+    assert [from_hf_config(qwen).window(layer) for layer in (13, 14)] == [None, 9]
+    assert from_hf_config(_row(model_type="mistral", sliding_window=None)).sliding_window is None
     for row in (qwen, mistral):
-        assert from_json(to_json(from_json(row))) == from_json(row)
+        assert from_hf_config(to_hf_config(from_hf_config(row))) == from_hf_config(row)
 
 
 def test_yarn_takes_what_is_left_out_from_the_paper() -> None:
-    scaling = from_json(_row(rope_scaling={"type": "yarn", "factor": 4.0})).rope_scaling
+    scaling = from_hf_config(_row(rope_scaling={"type": "yarn", "factor": 4.0})).rope_scaling
 
     assert isinstance(scaling, YarnRope)
     assert (scaling.beta_fast, scaling.beta_slow, scaling.truncate) == (32.0, 1.0, True)
@@ -350,8 +359,8 @@ def test_yarn_takes_what_is_left_out_from_the_paper() -> None:
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"quantization_config": {"bits": 4}}, "quantization_config is"),
-        ({"toy_key": 30.0}, "toy_key is 30.0, a key whet does not know of a llama model"),
-        ({"sliding_window": 9}, "sliding_window is 9, a key whet does not know of a llama model"),
+        ({"toy_key": 30.0}, "toy_key is 30.0, which whet does not know for a llama model"),
+        ({"sliding_window": 9}, "sliding_window is 9, which whet does not know for a llama model"),
         (
             {"model_type": "qwen2", "layer_types": ["full_attention", "sliding_attention"]},
             "sliding_window is not set",
@@ -373,7 +382,7 @@ def test_a_config_the_decoder_would_compute_wrongly_is_refused(
     changes: dict[str, Json], sentence: str
 ) -> None:
     with pytest.raises(DataError, match=sentence):
-        from_json(_row(**changes))
+        from_hf_config(_row(**changes))
 
 
 # Tiny: attention 2·(4+2)·16·64 = 12288, feed-forward 3·64·128 = 24576, norms 2·64 + 2·16 = 160;

@@ -38,12 +38,12 @@ def test_updates_hold_what_was_measured(cost, micro_batch_tokens, peak):
     assert found == pytest.approx(peak, rel=0.05)
 
 
-def test_offloading_takes_the_optimiser_off_the_card_and_nothing_else():
+def test_offloading_takes_the_optimizer_off_the_card_and_nothing_else():
     count = SEVEN.parameters
     state = estimate.state_bytes(count, 2, trained=count, offload=True, reference=True)
     assert state == {
         "weights": 2 * SEVEN.parameters,
-        "optimiser": estimate.STAGING,
+        "optimizer": estimate.STAGING,
         "reference": 2 * SEVEN.parameters,
     }
 

@@ -23,10 +23,10 @@ from whet.models.config import (
     ModelConfig,
     SlidingWindow,
     YarnRope,
-    from_json,
-    to_json,
+    from_hf_config,
+    to_hf_config,
 )
-from whet.models.load import load_model
+from whet.models.load import load_decoder
 from whet.models.save import save_model
 from whet.models.transformer import PackedAttention, Transformer, init_weights
 
@@ -166,7 +166,7 @@ def test_a_folder_written_by_transformers_gives_the_same_logits(
     _shake(list(foreign.parameters()))
     foreign.save_pretrained(tmp_path)
 
-    own = load_model(tmp_path, dtype=torch.float32, device="cpu")
+    own = load_decoder(tmp_path, dtype=torch.float32, device="cpu")
 
     expected = _foreign_logits(foreign, _sequences())
     assert expected.std() > 0.5
@@ -200,7 +200,7 @@ def test_shards_are_read_like_one_file(tmp_path: Path) -> None:
     foreign.save_pretrained(tmp_path, max_shard_size="60KB")
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
 
-    own = load_model(tmp_path, dtype=torch.float32, device="cpu")
+    own = load_decoder(tmp_path, dtype=torch.float32, device="cpu")
 
     expected = _foreign_logits(foreign, _sequences())
     torch.testing.assert_close(_packed_logits(own, _sequences()), expected, atol=1e-5, rtol=1e-5)
@@ -223,8 +223,8 @@ CONFIGS = [Qwen2Config, Qwen3Config, LlamaConfig, MistralConfig]
 def test_every_key_that_transformers_writes_is_known(family: type[PreTrainedConfig]) -> None:
     row = family().to_dict()
 
-    assert from_json(row).num_layers == row["num_hidden_layers"]
-    assert from_json({**row, "some_new_key": False}) == from_json(row)
+    assert from_hf_config(row).num_layers == row["num_hidden_layers"]
+    assert from_hf_config({**row, "some_new_key": False}) == from_hf_config(row)
 
 
 REQUIRED = {
@@ -246,10 +246,10 @@ def test_absent_keys_mean_what_they_mean_to_transformers(
         pytest.skip("the family has no such key")
     row = {"model_type": family.model_type, **REQUIRED, **given}
 
-    assert from_json(row) == from_json(family(**REQUIRED, **given).to_dict())
+    assert from_hf_config(row) == from_hf_config(family(**REQUIRED, **given).to_dict())
 
 
 def test_a_mistral_without_a_window_is_one_to_transformers() -> None:
     row = {"model_type": "mistral", **REQUIRED, "sliding_window": None}
 
-    assert MistralConfig(**to_json(from_json(row))).sliding_window is None
+    assert MistralConfig(**to_hf_config(from_hf_config(row))).sliding_window is None

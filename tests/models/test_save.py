@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from whet.errors import DataError, TrainError
-from whet.models.load import load_model, load_shards, load_weights, locate_tensors, resolve
+from whet.models.load import load_decoder, load_shards, load_weights, locate_tensors, resolve
 from whet.models.save import (
     WeightFile,
     gather_own_tensors,
@@ -124,7 +124,7 @@ def test_a_folder_keeps_no_weights_of_a_model_before(
 
     save_model(model, tmp_path, limit=limits[1])
 
-    again = load_model(resolve(str(tmp_path)), dtype=torch.float32, device="cpu")
+    again = load_decoder(resolve(str(tmp_path)), dtype=torch.float32, device="cpu")
     assert all(
         torch.equal(weight, weights_of(again)[name]) for name, weight in weights_of(model).items()
     )
@@ -185,18 +185,18 @@ LOAD = """
 import sys
 from pathlib import Path
 import torch
-from whet.models.config import from_json
+from whet.models.config import from_hf_config
 from whet.models.load import load_shards
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer
-from whet.text.tokenizer import read_json
+from whet.text.tokenizer import read_model_json
 
 def memory(field):
     lines = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
     return 1024 * int(lines[field].split()[0])
 
 folder, rank, size = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-cfg = from_json(read_json(folder / "config.json"))
+cfg = from_hf_config(read_model_json(folder / "config.json"))
 model = Transformer(cfg, device="meta")  # torch imports much for its first meta tensor
 Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
 before = memory("VmRSS")

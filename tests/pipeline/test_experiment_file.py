@@ -26,7 +26,7 @@ def test_without_a_model_it_is_a_pipeline_on_the_24_game(tmp_path: Path) -> None
 
     assert said.code == 0
     assert said.last == (
-        "wrote experiment.toml: `whet check experiment.toml` looks it over, `whet run "
+        "wrote experiment.toml: `whet check experiment.toml` checks it, `whet run "
         "experiment.toml` runs it"
     )
     assert whet("check", "experiment.toml").code == 0
@@ -115,5 +115,5 @@ def test_what_is_missing_is_one_sentence(flags: tuple[str, ...], words: str) -> 
 def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     write(tmp_path / "experiment.toml", "mine")
     said = whet("init")
-    assert said.code == 2 and "is there already" in said.last
+    assert said.code == 2 and "already exists" in said.last
     assert (tmp_path / "experiment.toml").read_text() == "mine"

@@ -155,7 +155,8 @@ kind = "teach"
     said = whet("run", write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
     assert said.code == 2
     assert said.err == (
-        f"whet: stage 'sft' refers to @{other}, which is no earlier stage; earlier ones: problems\n"
+        f"whet: stage 'sft' refers to @{other}, which is not an earlier stage; earlier ones: "
+        "problems\n"
     )
     assert not (tmp_path / "run").exists()
 
@@ -173,9 +174,9 @@ def test_stages_that_refer_to_themselves_or_in_a_circle_are_one_sentence(
         verb, write(tmp_path / "p.toml", 'kind = "run"\ntask.name = "game24"\n' + "".join(stages))
     )
     assert said.code == 2
-    assert (
-        said.err
-        == f"whet: stage 'a' refers to @{others[0]}, which is no earlier stage; earlier ones: none\n"
+    assert said.err == (
+        f"whet: stage 'a' refers to @{others[0]}, which is not an earlier stage; earlier "
+        "ones: none\n"
     )
 
 
@@ -185,7 +186,7 @@ def test_a_circle_by_a_flag_is_found_before_a_smoke_run_writes_anything(tmp_path
         'kind = "run"\ntask.name = "game24"\n[stages.a]\nkind = "rl"\nmodel = { path = "x" }\n',
     )
     said = whet("run", file, "--out", tmp_path / "run", "--smoke", "--stages.a.model.path", "@a")
-    assert said.code == 2 and "refers to @a, which is no earlier stage" in said.last
+    assert said.code == 2 and "refers to @a, which is not an earlier stage" in said.last
     assert not (tmp_path / "run").exists()
 
 
@@ -229,7 +230,7 @@ def test_resume_goes_on_with_the_unfinished_stage_alone(tiny: Pipeline, tmp_path
     said = whet("run", tiny.file, "--out", folder, "--resume")
     assert said.code == 0, said.err
     after = stage_files(folder)
-    assert "going on from step 6" in said.err
+    assert "resuming from step 6" in said.err
     assert {name for name in STAGES if after[name] == before[name]} == {*STAGES} - {"05-rl"}
 
 
@@ -262,7 +263,7 @@ def test_a_stage_name_that_is_no_folder_name_is_refused(tmp_path: Path, name: st
     )
     said = whet("run", file, "--out", tmp_path / "run")
     assert said.code == 2
-    assert f"the stage name {name!r} should be of letters, digits, _ and - only" in said.err
+    assert f"the stage name {name!r} may contain only letters, digits, _ and -" in said.err
     assert not (tmp_path / "run").exists()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from small import whet, write
 
-from whet.commands.try_model import open_policy
+from whet.commands.show_answers import open_policy
 from whet.data.problems import write_problems
 from whet.library import load_model
 from whet.store.run import RunStore, find_run
@@ -94,9 +94,9 @@ def test_a_run_of_another_prompt_is_refused_in_a_sentence(
     model = pipeline / part
     said = evaluate(model, tmp_path)
     assert said == (
-        f"whet: eval puts problems to the model by prompt = none, but its model.path = '{model}' "
-        'was made by prompt = {"template": "Make 24 of {question}!"}: '
-        "give both the same, or set prompt.differs = true"
+        "whet: eval puts problems to the model with prompt = none, but its model.path = "
+        f'\'{model}\' was made with prompt = {{"template": "Make 24 of {{question}}!"}}: give '
+        "both the same, or set prompt.differs = true"
     )
     assert "prompt.differs" not in evaluate(model, tmp_path, "--prompt.differs", "true")
     same = ("--prompt.template", "Make 24 of {question}!")
@@ -110,14 +110,14 @@ def test_the_answers_of_a_run_of_another_prompt_are_refused_too(
     file = write(tmp_path / "dpo.toml", text)
     data = pipeline / "03-rl" / "rollouts" / "train-000001.parquet"
     said = whet("plan", file, "--data", data)
-    assert said.code == 2 and f"its data = '{data}' was made by prompt = " in said.last
+    assert said.code == 2 and f"its data = '{data}' was made with prompt = " in said.last
 
 
 def test_stages_of_a_pipeline_that_differ_are_found_before_the_first_runs(tmp_path: Path) -> None:
     file = write(tmp_path / "p.toml", FILE.format(problems="p"))
     said = whet("show", file, "--stages.rl.prompt.system", "Think.")
     assert said.code == 2
-    assert said.last.startswith("whet: rl puts problems to the model by prompt = ")
+    assert said.last.startswith("whet: rl puts problems to the model with prompt = ")
     assert '"system": "Think."' in said.last and "its model.path = '@sft'" in said.last
     flags = ("--stages.rl.prompt.system", "Think.", "--stages.rl.prompt.differs", "true")
     assert "eval puts problems" in whet("show", file, *flags).last

@@ -38,7 +38,7 @@ def test_a_kind_from_a_file_is_shown_checked_planned_and_run_like_any_other(file
     run = RunStore.view(Path("run/03-vote"))
     assert len(run.rollouts("eval", 0)) == 2 * run.summary()["problems"], "two votes in a smoke run"
     assert [row["step"] for row in run.metrics()] == [1, 2]
-    assert "Solved by so many votes" in Path("run/report.html").read_text()
+    assert "Solved by that many votes" in Path("run/report.html").read_text()
     assert "03-vote: done before" in again.err
 
     write(Path("my_vote.py"), BLOCKS["python"] + "\n")

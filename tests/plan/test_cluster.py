@@ -80,7 +80,7 @@ def test_models_that_are_planned_without_their_files_have_their_published_size(
     # Two bytes of whole weights and 16 of masters, moments and gradients, shared by all ranks.
     [(SEVEN, 8, 15.2 + 15.2), (LARGE, 16, 65.5 + 32.8)],
 )
-def test_a_rank_holds_whole_weights_and_its_share_of_the_optimiser(
+def test_a_rank_holds_whole_weights_and_its_share_of_the_optimizer(
     cost: Cost, gpus: int, gigabytes: float
 ) -> None:
     held = by_name(replace(JOB, cost=cost), RankLayout(ranks=gpus, shard=gpus))["update"].held
@@ -112,7 +112,7 @@ def test_a_reference_a_critic_and_the_other_model_are_parts_of_their_own() -> No
     assert held["verifier"] == (2 + 12 / 8) * SMALL.parameters
 
 
-def test_an_offloaded_optimiser_leaves_its_masters_as_shards() -> None:
+def test_an_offloaded_optimizer_leaves_its_masters_as_shards() -> None:
     train = TrainConfig(micro_batch_tokens=8192, offload_optimizer=True)
     job = replace(JOB, train=train).on(RankLayout(ranks=8, shard=8))
     assert job.state["moments"] == 0 and job.state["masters"] == 4 * SEVEN.parameters / 8
@@ -221,7 +221,7 @@ def test_a_layout_that_is_asked_for_is_kept_or_refused() -> None:
         list_layouts(planned, replace(asked, shard=12))
     # 28 heads are not dealt out to eight ranks.
     with pytest.raises(
-        ConfigError, match=r"cluster\.sequence_parallel is 8, possible here are 1, 2, 4"
+        ConfigError, match=r"cluster\.sequence_parallel is 8, possible values here: 1, 2, 4"
     ):
         list_layouts(planned, replace(asked, sequence_parallel=8))
 
@@ -298,8 +298,8 @@ def test_what_fits_no_rank_exits_with_one_and_a_way_out(tmp_path: Path) -> None:
     [
         (("--gpus", 13), "--gpus is 13, which 2 nodes cannot share equally"),
         (("--gpus", 12, "--nodes", 5), "5 nodes cannot share equally"),
-        (("--nodes", 2), "--nodes and --price need --gpus"),
-        (("--price", 2), "--nodes and --price need --gpus"),
+        (("--nodes", 2), "--nodes, --price and --engines need --gpus"),
+        (("--price", 2), "--nodes, --price and --engines need --gpus"),
     ],
 )
 def test_flags_that_do_not_go_together_are_one_sentence(

@@ -78,7 +78,7 @@ def test_host_memory_holds_what_the_card_does_not() -> None:
     assert JOB.host_bytes == 0
     far = trained(READER, offload_optimizer=True, offload_reference=True)
     assert far.host_bytes == 14 * COST.parameters
-    assert far.state["reference"] == 0 and far.state["optimiser"] < GB
+    assert far.state["reference"] == 0 and far.state["optimizer"] < GB
     assert replace(JOB, train=None).host_bytes == 0
 
 

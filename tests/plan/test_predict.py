@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from small import whet, write
 
-from whet.models.config import ModelConfig, to_json
+from whet.models.config import ModelConfig, to_hf_config
 
 RL = """kind = "rl"
 task.name = "game24"
@@ -28,7 +28,7 @@ def seven(tmp_path: Path) -> Path:
         qk_norm=False,
     )  # fmt: skip
     (tmp_path / "seven").mkdir()
-    (tmp_path / "seven" / "config.json").write_text(json.dumps(to_json(shape)))
+    (tmp_path / "seven" / "config.json").write_text(json.dumps(to_hf_config(shape)))
     return tmp_path / "seven"
 
 
@@ -106,7 +106,7 @@ def test_adapters_need_no_more_than_their_own_gradients(seven: Path, tmp_path: P
     file = write(tmp_path / "rl.toml", RL.format(model=seven))
     said = whet("plan", file, "--model.lora", "{ rank = 16 }")
     # 40.4 million weights: half a gigabyte of masters and moments.
-    assert said.code == 0 and "optimiser 0.5" in said.out
+    assert said.code == 0 and "optimizer 0.5" in said.out
 
 
 OTHERS = """kind = "{kind}"

@@ -50,7 +50,8 @@ def test_all_that_is_missing_is_listed_with_code_2_and_nothing_is_written(
     assert first == "whet: this cannot run here:" and last.startswith("--smoke")
     assert data.startswith("- stages.sft: data = 'nowhere/answers.parquet' is neither a file ")
     assert model.startswith(
-        "- stages.sft: model.path = 'nobody/Nothing-0.5B' is not in the cache and cannot be had from the hub"
+        "- stages.sft: model.path = 'nobody/Nothing-0.5B' is not in the cache and could not be "
+        "downloaded from the hub"
     )
     assert not (tmp_path / "run").exists()
 
@@ -65,11 +66,11 @@ def test_a_model_too_large_for_the_device_says_what_it_would_take(
     name, words = find_missing_memory(load_pipeline(file, []).config.stages) or ("", "")
     assert name == "rl"
     assert re.match(
-        r"it holds about 5\d\d GB of weights, gradients and optimiser \(7 × H100", words
+        r"it holds about 5\d\d GB of weights, gradients and optimizer \(7 × H100", words
     )
 
 
-def test_ranks_share_the_optimiser_and_each_has_whole_weights(tmp_path: Path, no_hub: None) -> None:
+def test_ranks_share_the_optimizer_and_each_has_whole_weights(tmp_path: Path, no_hub: None) -> None:
     """On a CPU, 32 billion weights of four bytes, and twelve of gradients and moments for eight
     ranks: 128 + 48 GB."""
     file = recipe(tmp_path, '[stages.rl]\nkind = "rl"\nmodel = { path = "nobody/Nothing-32B" }')
@@ -117,7 +118,7 @@ def test_offline_is_said_and_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
     assert explain_missing("nobody/Nothing-7B") == (
-        "is not in the cache and cannot be had from the hub (HF_HUB_OFFLINE is set)"
+        "is not in the cache and could not be downloaded from the hub (HF_HUB_OFFLINE is set)"
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from small import TINY, Pipeline, Said, whet, write
 
-from whet.testing.server import chat_answer, serve
+from whet.testing.server import chat_reply, serve_replies
 
 RL = """kind = "rl"
 task.name = "game24"
@@ -70,7 +70,7 @@ def test_a_teacher_that_does_not_reply_is_noted_before_the_stages_that_come_firs
     file = write(tmp_path / "teach.toml", 'kind = "teach"\ntask = "game24"\nteacher.model = "m"\n')
     words = ("check", file, "--teacher.kind", "server", "--teacher.url")
 
-    with serve(lambda _: chat_answer("4")) as server:
+    with serve_replies(lambda _: chat_reply("4")) as server:
         said = whet(*words, server.url)
         url, asked = server.url, server.asked
     assert f"teacher: a server replies at {url}" in said.out and asked == []

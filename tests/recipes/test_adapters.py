@@ -160,7 +160,7 @@ def test_a_run_of_adapters_that_was_stopped_ends_with_the_same_bits(
     _remove(tmp_path / "run" / "summary.json")
     said = whet("rl", file, "--out", tmp_path / "run", "--resume")
     assert said.code == 0, said.err
-    assert "going on from step 3" in said.err
+    assert "resuming from step 3" in said.err
     assert weights(tmp_path / "run") == whole
 
 

@@ -88,7 +88,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(place: Path, tmp_path: 
     shutil.rmtree(again / "run" / "checkpoints" / "000020")
     said = whet("distill", place / "distill.toml", "--out", again / "run", "--resume")
     assert said.code == 0, said.err
-    assert "going on from step 16" in said.err
+    assert "resuming from step 16" in said.err
     assert facts(again, ["run"]) == facts(place, ["run"])
 
 
@@ -107,8 +107,8 @@ def test_a_teacher_of_another_tokenizer_is_refused(tiny: Pipeline, tmp_path: Pat
     said = distill(tiny, tmp_path, teacher=tmp_path / "teacher")
     assert said.code == 2
     assert said.last == (
-        f"whet: teacher.path = '{tmp_path}/teacher' has another tokenizer than the model, so that it cannot read its "
-        "tokens; take a teacher of the same family"
+        f"whet: teacher.path = '{tmp_path}/teacher' has a different tokenizer from the model, so "
+        "it cannot read its tokens; choose a teacher of the same family"
     )
 
 
@@ -125,7 +125,7 @@ def test_a_teacher_that_reads_less_than_the_policy_writes_is_refused(
     said = distill(tiny, tmp_path, teacher=short)
     assert said.code == 2
     assert said.last.endswith(
-        "reads 40 tokens, fewer than the 48 of the policy; set engine.max_model_len to 40 at most"
+        "reads 40 tokens, fewer than the 48 of the policy; set engine.max_model_len to at most 40"
     )
 
 

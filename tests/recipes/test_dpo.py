@@ -117,7 +117,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
         shutil.rmtree(again / "run" / "checkpoints" / step, ignore_errors=True)
     said = whet("dpo", place / "dpo.toml", "--out", again / "run", "--resume")
     assert said.code == 0, said.err
-    assert "going on from step" in said.err
+    assert "resuming from step" in said.err
     assert facts(again, ["run"]) == facts(place, ["run"])
 
 
@@ -154,7 +154,7 @@ def test_a_guarded_run_is_examined_before_its_first_step_and_goes_back_there_fro
     for step in ("000002", "000004"):
         shutil.rmtree(tmp_path / "run" / "checkpoints" / step)
     said = dpo(tiny, tmp_path, *flags, "--resume")
-    assert said.code == 0 and "going on from step 0" in said.err
+    assert said.code == 0 and "resuming from step 0" in said.err
     assert facts(tmp_path, ["run"]) == expected
 
 
@@ -177,7 +177,7 @@ def test_answers_without_a_pair_are_one_sentence(tiny: Pipeline, tmp_path: Path)
     said = whet("dpo", write(tmp_path / "x.toml", text), "--out", tmp_path / "run")
     assert said.code == 2
     assert re.fullmatch(
-        r"whet: no two of the [\d,]+ answers make a pair by correct: give more answers a problem, or other pairs.rules",
+        r"whet: no two of the [\d,]+ answers make a pair by correct: give more answers per problem, or other pairs.rules",
         said.last,
     )
 

@@ -7,7 +7,7 @@ from small import Pipeline, whet, write
 from whet.evals.stats import Estimate
 from whet.evals.summary import F1, EvalSummary, summarise
 from whet.recipes.evaluate import GREEDY, SAMPLED
-from whet.recipes.evaluate import _sentence as sentence
+from whet.recipes.evaluate import _describe_results as sentence
 from whet.store.run import RunStore
 from whet.types import Group, Rollout
 

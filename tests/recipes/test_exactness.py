@@ -7,7 +7,7 @@ import pytest
 
 from whet.algos.settings import AlgoConfig
 from whet.models.source import ModelSource
-from whet.pipeline.report import write_results
+from whet.pipeline.report import write_pipeline_results
 from whet.recipes.rl import RLConfig
 from whet.recipes.training import EXACTNESS_EVENT, check_exactness, record_exactness
 from whet.store.files import write_json
@@ -57,7 +57,7 @@ def test_the_report_says_it_too(tmp_path: Path) -> None:
         record_exactness([CLOSE], ALGO, "05-rl", run)
         write_json(run.folder / "stage.json", {"seconds": 1.0})
     stage = RLConfig(task="game24", model=ModelSource(path="nowhere"))
-    write_results(2, {"rl": stage}, {"rl": tmp_path / "rl"}, tmp_path)
+    write_pipeline_results(2, {"rl": stage}, {"rl": tmp_path / "rl"}, tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert page.count("so old log-probabilities are computed again") == 1
 

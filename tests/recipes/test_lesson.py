@@ -13,13 +13,13 @@ from whet.errors import ConfigError, DataError
 from whet.pipeline.pipeline import load_pipeline
 from whet.recipes.keep import KeepConfig
 from whet.recipes.teach import TeachConfig, teach
-from whet.store.answers import AnswerLedger, StoredAnswer
+from whet.store.answer_ledger import ResponseLedger, StoredResponse
 from whet.store.rollouts import write_rollouts
 from whet.store.run import RunStore
-from whet.store.teach_progress import read_progress
+from whet.store.teach_progress import read_teach_progress
 from whet.testing import fakes
 from whet.testing.fakes import rollout, sum_problem
-from whet.testing.server import Answer, Asked, chat_answer, serve
+from whet.testing.server import Asked, CannedReply, chat_reply, serve_replies
 from whet.testing.tiny import tiny_policy
 from whet.types import Json, Problem, Rollout, Score, Verdict
 
@@ -39,12 +39,12 @@ def problems(tmp_path: Path) -> str:
     return str(folder)
 
 
-def add(asked: Asked) -> Answer:
+def add(asked: Asked) -> CannedReply:
     """Add as asked; the second of every two samples is off by one, or the like."""
     left, right = asked.prompt.split(" + ")
     seed = asked.body["seed"]
     assert isinstance(seed, int)
-    return chat_answer(str(int(left) + int(right) + seed % 2))
+    return chat_reply(str(int(left) + int(right) + seed % 2))
 
 
 def config(url: str, problems: str, **settings: Json) -> TeachConfig:
@@ -68,7 +68,7 @@ def texts(run: RunStore, name: str = "train") -> set[tuple[str, str]]:
 def test_right_answers_are_kept_once_and_the_others_are_stored_as_rejected(
     tmp_path: Path, problems: str
 ) -> None:
-    with serve(add) as server:
+    with serve_replies(add) as server:
         run = run_teacher(config(server.url, problems), tmp_path / "run")
 
     assert texts(run) == {(sum_problem(n, 1).id, str(n + 1)) for n in range(6)}
@@ -89,7 +89,7 @@ def test_right_answers_are_kept_once_and_the_others_are_stored_as_rejected(
 
 def test_the_prompt_of_the_stage_is_put_to_the_server(tmp_path: Path, problems: str) -> None:
     prompt: Json = {"system": "Add.", "chat_options": {"enable_thinking": False}}
-    with serve(add) as server:
+    with serve_replies(add) as server:
         cfg = config(server.url, problems, per_problem=1, prompt=prompt)
         run = run_teacher(cfg, tmp_path / "run")
 
@@ -106,7 +106,7 @@ def test_many_problems_are_written_in_parts(
     tmp_path: Path, problems: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("whet.recipes.lesson.PART_PROBLEMS", 4)
-    with serve(add) as server:
+    with serve_replies(add) as server:
         run = run_teacher(config(server.url, problems), tmp_path / "run")
 
     assert run.rollout_steps("train") == run.rollout_steps("rejected") == [0, 1]
@@ -114,7 +114,7 @@ def test_many_problems_are_written_in_parts(
 
 
 def test_tokens_have_their_price(tmp_path: Path, problems: str) -> None:
-    with serve(add) as server:
+    with serve_replies(add) as server:
         cfg = config(server.url, problems)
         prices = {"price_in": 2.0, "price_out": 10.0}
         cfg = cfg.model_copy(update={"teacher": cfg.teacher.model_copy(update=prices)})
@@ -124,16 +124,16 @@ def test_tokens_have_their_price(tmp_path: Path, problems: str) -> None:
 
 
 def test_after_a_stop_only_what_is_not_stored_is_asked(tmp_path: Path, problems: str) -> None:
-    def stop_at_20(asked: Asked) -> Answer:
-        return Answer(status=401) if asked.number > 20 else add(asked)
+    def stop_at_20(asked: Asked) -> CannedReply:
+        return CannedReply(status=401) if asked.number > 20 else add(asked)
 
-    with serve(stop_at_20) as server:
+    with serve_replies(stop_at_20) as server:
         cfg = config(server.url, problems)
         one_by_one = {"in_flight": 1}
         cfg = cfg.model_copy(update={"teacher": cfg.teacher.model_copy(update=one_by_one)})
         with pytest.raises(ConfigError, match="the server answers 401"):
             run_teacher(cfg, tmp_path / "run")
-    with serve(add) as second:
+    with serve_replies(add) as second:
         changed = cfg.teacher.model_copy(update={"url": second.url})
         cfg = cfg.model_copy(update={"teacher": changed})
         with RunStore.open(tmp_path / "run", cfg, {}, resume=True, ignore=cfg.ignored) as run:
@@ -141,38 +141,38 @@ def test_after_a_stop_only_what_is_not_stored_is_asked(tmp_path: Path, problems:
         num_asked_again = len(second.asked)
 
     assert num_asked_again == 48 - 20
-    with serve(add) as third:
+    with serve_replies(add) as third:
         whole = run_teacher(config(third.url, problems), tmp_path / "whole")
     assert texts(run) == texts(whole) and texts(run, "rejected") == texts(whole, "rejected")
 
 
 def test_a_line_that_a_kill_cut_short_is_asked_for_again(tmp_path: Path) -> None:
-    with AnswerLedger(tmp_path) as ledger:
-        ledger.add(StoredAnswer(problem="a", sample=0, text="1", model="m"))
-        ledger.add(StoredAnswer(problem="a", sample=1, text="2\n", model="m", tokens=5))
+    with ResponseLedger(tmp_path) as ledger:
+        ledger.add(StoredResponse(problem="a", sample=0, text="1", model="m"))
+        ledger.add(StoredResponse(problem="a", sample=1, text="2\n", model="m", tokens=5))
     path = tmp_path / "answers.jsonl"
     path.write_bytes(path.read_bytes() + b'{"problem": "a", "sample": 2, "te')
 
-    with AnswerLedger(tmp_path) as ledger:
+    with ResponseLedger(tmp_path) as ledger:
         assert ("a", 1) in ledger and ("a", 2) not in ledger
-        ledger.add(StoredAnswer(problem="a", sample=2, text="3", model="m"))
+        ledger.add(StoredResponse(problem="a", sample=2, text="3", model="m"))
         ledger.add_score(("a", 1), Score(verdict=Verdict.WRONG, parts={"correct": 0.0}))
-    with AnswerLedger(tmp_path) as ledger:
-        assert [answer.text for answer in ledger.answers("a")] == ["1", "2\n", "3"]
+    with ResponseLedger(tmp_path) as ledger:
+        assert [answer.text for answer in ledger.responses("a")] == ["1", "2\n", "3"]
         assert [answer.sample for answer in ledger.ungraded()] == [0, 2]
-        assert ledger.num_tokens == 5 and ledger.num_answers == 3
+        assert ledger.num_tokens == 5 and ledger.num_responses == 3
 
 
 def test_an_answer_that_was_stored_and_not_graded_is_graded_on_resume(
     tmp_path: Path, problems: str
 ) -> None:
-    with serve(add) as server:
+    with serve_replies(add) as server:
         cfg = config(server.url, problems, per_problem=1)
         folder = tmp_path / "run"
         with RunStore.open(folder, cfg, {}, resume=True) as run:
-            with AnswerLedger(run.answer_folder) as ledger:
+            with ResponseLedger(run.answer_folder) as ledger:
                 id = sum_problem(0, 1).id
-                ledger.add(StoredAnswer(problem=id, sample=0, text="1", model="big"))
+                ledger.add(StoredResponse(problem=id, sample=0, text="1", model="big"))
             teach(cfg, run)
         num_asked = len(server.asked)
 
@@ -182,23 +182,23 @@ def test_an_answer_that_was_stored_and_not_graded_is_graded_on_resume(
 
 def test_a_broken_ledger_is_named(tmp_path: Path) -> None:
     write(tmp_path / "answers.jsonl", "[]\n")
-    with pytest.raises(DataError, match=r"answers.jsonl is damaged \(a line is no object\)"):
-        AnswerLedger(tmp_path)
+    with pytest.raises(DataError, match=r"answers.jsonl is damaged \(a line is not an object\)"):
+        ResponseLedger(tmp_path)
 
 
-FAULTS: list[Answer] = [
-    Answer(status=500),
-    Answer(status=429, headers={"Retry-After": "0"}),
-    Answer(closes=True),
-    Answer(body=b"garbage"),
+FAULTS: list[CannedReply] = [
+    CannedReply(status=500),
+    CannedReply(status=429, headers={"Retry-After": "0"}),
+    CannedReply(closes=True),
+    CannedReply(body=b"garbage"),
 ]
 
 
 def test_a_server_full_of_faults_is_survived(tmp_path: Path, problems: str) -> None:
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: Asked) -> CannedReply:
         return FAULTS[asked.number // 3 % 4] if asked.number % 3 == 0 else add(asked)
 
-    with serve(answer) as server:
+    with serve_replies(answer) as server:
         cfg = config(server.url, problems)
         patient = {"tries": 20, "in_flight": 16}
         cfg = cfg.model_copy(update={"teacher": cfg.teacher.model_copy(update=patient)})
@@ -210,10 +210,10 @@ def test_a_server_full_of_faults_is_survived(tmp_path: Path, problems: str) -> N
 def test_a_request_that_is_refused_is_counted_and_not_repeated(
     tmp_path: Path, problems: str
 ) -> None:
-    def refuse_threes(asked: Asked) -> Answer:
-        return Answer(status=400) if asked.prompt.startswith("3") else add(asked)
+    def refuse_threes(asked: Asked) -> CannedReply:
+        return CannedReply(status=400) if asked.prompt.startswith("3") else add(asked)
 
-    with serve(refuse_threes) as server:
+    with serve_replies(refuse_threes) as server:
         run = run_teacher(config(server.url, problems, per_problem=2), tmp_path / "run")
 
     assert (run.summary()["failed"], run.summary()["answers"]) == (2, 10)
@@ -222,10 +222,10 @@ def test_a_request_that_is_refused_is_counted_and_not_repeated(
 def test_what_failed_is_asked_for_once_more_and_then_given_up(
     tmp_path: Path, problems: str
 ) -> None:
-    def fail_threes(asked: Asked) -> Answer:
-        return Answer(status=500) if asked.prompt.startswith("3") else add(asked)
+    def fail_threes(asked: Asked) -> CannedReply:
+        return CannedReply(status=500) if asked.prompt.startswith("3") else add(asked)
 
-    with serve(fail_threes) as server:
+    with serve_replies(fail_threes) as server:
         cfg = config(server.url, problems, per_problem=1)
         with pytest.raises(DataError, match=r"1 of 6 answers are missing.* 500; .*--resume"):
             run_teacher(cfg, tmp_path / "run")
@@ -235,7 +235,9 @@ def test_what_failed_is_asked_for_once_more_and_then_given_up(
 
 
 def test_a_server_that_only_fails_stops_the_run(tmp_path: Path, problems: str) -> None:
-    with serve(lambda asked: Answer(status=500, headers={"Retry-After": "0"})) as server:
+    with serve_replies(
+        lambda asked: CannedReply(status=500, headers={"Retry-After": "0"})
+    ) as server:
         cfg = config(server.url, problems)
         hasty = {"tries": 1}
         cfg = cfg.model_copy(update={"teacher": cfg.teacher.model_copy(update=hasty)})
@@ -244,7 +246,7 @@ def test_a_server_that_only_fails_stops_the_run(tmp_path: Path, problems: str) -
 
 
 def test_a_server_that_is_not_there_is_noticed_at_the_start(tmp_path: Path, problems: str) -> None:
-    with serve(add) as server:
+    with serve_replies(add) as server:
         url = server.url
     with pytest.raises(
         ConfigError, match=r"teacher.url = .* cannot be reached: Connection refused"
@@ -261,7 +263,7 @@ def file_of(tmp_path: Path, url: str, problems: str) -> Path:
 
 
 def test_shards_gather_what_one_run_would_have(tmp_path: Path, problems: str) -> None:
-    with serve(add) as server:
+    with serve_replies(add) as server:
         file = file_of(tmp_path, server.url, problems)
         out = tmp_path / "job"
         first = whet("teach", file, "--out", out, "--shard", "2/2")
@@ -286,7 +288,7 @@ def test_shards_gather_what_one_run_would_have(tmp_path: Path, problems: str) ->
 
 
 def test_shards_of_different_problems_are_not_gathered(tmp_path: Path, problems: str) -> None:
-    with serve(add) as server:
+    with serve_replies(add) as server:
         file = file_of(tmp_path, server.url, problems)
         out = tmp_path / "job"
         first = whet("teach", file, "--out", out, "--shard", "1/2")
@@ -304,9 +306,9 @@ def test_a_shard_in_a_pipeline_is_refused(tmp_path: Path, problems: str) -> None
 
 
 def test_a_dead_shard_is_told_from_one_that_runs(tmp_path: Path, problems: str) -> None:
-    with serve(add) as server:
+    with serve_replies(add) as server:
         run = run_teacher(config(server.url, problems), tmp_path / "run")
-    progress = read_progress(run.folder)
+    progress = read_teach_progress(run.folder)
     assert progress is not None and progress.state == "finished" and progress.kept == 6
 
     halted = progress.model_copy(update={"state": "running", "time": progress.time - 100})
@@ -316,7 +318,7 @@ def test_a_dead_shard_is_told_from_one_that_runs(tmp_path: Path, problems: str) 
 
 
 def test_status_of_something_else_is_one_sentence(tmp_path: Path) -> None:
-    assert "holds no run of a teacher" in whet("teach", "status", tmp_path).last
+    assert "has no teach run" in whet("teach", "status", tmp_path).last
     assert "takes one run folder" in whet("teach", "status").last
 
 
@@ -359,7 +361,9 @@ def test_answers_are_kept_by_rule(keep: KeepConfig, kept: list[str]) -> None:
 
 def test_a_part_that_the_task_does_not_have_is_refused(tmp_path: Path, problems: str) -> None:
     cfg = config("http://127.0.0.1:9/v1", problems, keep={"parts": ["optimal"]})
-    with pytest.raises(ConfigError, match=r"'optimal', which is no part of sums's scores.*correct"):
+    with pytest.raises(
+        ConfigError, match=r"'optimal', which is not a part of sums's scores.*correct"
+    ):
         run_teacher(cfg, tmp_path / "run")
 
 
@@ -394,7 +398,7 @@ def test_bare_answers_to_imported_problems_are_not_taught_unasked(tmp_path: Path
     )
     said = whet("teach", file, "--out", tmp_path / "run")
     assert said.code == 2
-    assert "math knows the answers to these problems and not the way to them" in said.last
+    assert "math has the answers to these problems but not the reasoning" in said.last
     assert r"'\\boxed{1}'" in said.last and "docs/teach.md" in said.last
 
     bare = whet("teach", file, "--out", tmp_path / "run", "--teacher.bare", "true")
@@ -415,7 +419,7 @@ def test_worked_solutions_that_came_with_the_data_are_kept_where_they_are_right(
 
 def test_solutions_join_the_answers_of_a_server(tmp_path: Path) -> None:
     math_problems(tmp_path, solutions=True)
-    with serve(lambda asked: chat_answer(r"So \boxed{3}.")) as server:
+    with serve_replies(lambda asked: chat_reply(r"So \boxed{3}.")) as server:
         cfg = config(server.url, str(tmp_path), task="math", per_problem=1)
         run = run_teacher(cfg, tmp_path / "run")
     kept = {text for _, text in texts(run)}
@@ -430,11 +434,11 @@ def test_data_without_solutions_is_refused(tmp_path: Path) -> None:
         run_teacher(cfg, tmp_path / "run")
 
 
-def stopping(after: int) -> Callable[[AnswerLedger, StoredAnswer], None]:
-    store = AnswerLedger.add
+def stopping(after: int) -> Callable[[ResponseLedger, StoredResponse], None]:
+    store = ResponseLedger.add
     count = 0
 
-    def add_some(ledger: AnswerLedger, answer: StoredAnswer) -> None:
+    def add_some(ledger: ResponseLedger, answer: StoredResponse) -> None:
         nonlocal count
         count += 1
         if count > after:
@@ -457,7 +461,7 @@ def test_a_model_gives_the_same_answers_whatever_stops_it(
     whole = run_teacher(cfg, tmp_path / "whole")
     for _ in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(AnswerLedger, "add", stopping(7))
+            patch.setattr(ResponseLedger, "add", stopping(7))
             with pytest.raises(DataError, match="stopped here"):
                 run_teacher(cfg, tmp_path / "run")
     run = run_teacher(cfg, tmp_path / "run")

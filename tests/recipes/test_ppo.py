@@ -83,7 +83,7 @@ def test_a_run_with_a_critic_that_was_stopped_ends_with_the_same_bits(
     (folder / "checkpoints" / "best.json").unlink(missing_ok=True)
     said = whet("rl", ppo / "ppo.toml", "--out", folder, "--resume")
     assert said.code == 0, said.err
-    assert "going on from step 10" in said.err
+    assert "resuming from step 10" in said.err
     assert bits() == whole
 
 
@@ -104,10 +104,13 @@ def test_the_metrics_of_a_run_are_those_documented(ppo: Path) -> None:
     check_metrics(ppo / "run", "rl")
 
 
-def test_an_unmarked_advantage_whose_second_parameter_is_values_trains_a_critic(
+def test_an_advantage_of_ones_own_that_uses_a_critic_trains_one(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
-    code = "def one_step(rewards, values):\n    return rewards - values, rewards\n"
+    code = (
+        "from whet.algos.advantages import uses_critic\n\n\n@uses_critic\n"
+        "def one_step(rewards, values):\n    return rewards - values, rewards\n"
+    )
     own = write(tmp_path / "my_critic.py", code)
     file = write(tmp_path / "own.toml", FILE.format(model=tiny.folder / "03-sft"))
     flags = ("--steps", 3, "--group_size", 1, "--algo.advantage", f"{own}:one_step")

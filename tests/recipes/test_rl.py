@@ -11,7 +11,7 @@ from whet.data.problems import load_problems, write_problems
 from whet.engine.base import SamplingParams
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource
-from whet.pipeline.report import write_results
+from whet.pipeline.report import write_pipeline_results
 from whet.recipes.rl import RLConfig, make_request, sampling_at, vary
 from whet.recipes.training import Session
 from whet.store.files import write_json
@@ -258,7 +258,7 @@ def test_ten_steps_in_a_row_without_a_signal_stop_the_run_with_one_sentence(
     assert [row["step"] for row in rows(tmp_path / "run")] == list(range(1, 11))
     again = rl(tiny, tmp_path / "run", *flags, "--resume")
     assert again.code == 2
-    assert "going on from step 8" in again.err
+    assert "resuming from step 8" in again.err
     assert [row["step"] for row in rows(tmp_path / "run")] == list(range(1, 11))
 
 
@@ -430,7 +430,7 @@ def test_a_collapse_is_caught_and_the_run_ends_with_the_best_weights(
     assert run.summary()["validation_pass@1"] == validations[0]["validation/pass@1"]
     write_json(run.folder / "stage.json", {"seconds": 1.0})
     stage = RLConfig(task="game24", model=ModelSource(path="nowhere"))
-    write_results(2, {"rl": stage}, {"rl": run.folder}, tmp_path)
+    write_pipeline_results(2, {"rl": stage}, {"rl": run.folder}, tmp_path)
     assert (
         "after step 2 to the weights of step 0, at train.lr 3e-08"
         in (tmp_path / "report.html").read_text()
@@ -460,7 +460,7 @@ def test_a_guarded_run_that_was_cut_after_going_back_ends_the_same(
     for last in (0, 3):
         cut_after(tmp_path / "run", last)
         said = finished(tiny, tmp_path / "run", *flags, "--resume")
-        assert said.code == 0 and f"going on from step {last}" in said.err
+        assert said.code == 0 and f"resuming from step {last}" in said.err
         assert facts(tmp_path, ("run",)) == expected
 
 

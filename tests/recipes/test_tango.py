@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from small import Said, check_clock, check_metrics, whet, write
 
 from bench.kill_resume import facts
-from whet.algos.verifier import agreement
+from whet.algos.verifier import count_agreement
 from whet.config import load_settings
 from whet.models.source import ModelSource
 from whet.pipeline.pipeline import load_pipeline
@@ -407,7 +407,7 @@ def test_a_stopped_run_ends_with_the_same_bits_on_both_sides(
     said = whet("tango", danced.file, "--out", folder, "--resume")
 
     assert said.code == 0, said.err
-    assert "going on from step 8" in said.err
+    assert "resuming from step 8" in said.err
     assert facts(folder.parent, ("run",)) == facts(danced.run.parent, ("run",))
     mine, theirs = (place / "checkpoints" / "000009" for place in (folder, danced.run))
     for name in (
@@ -430,7 +430,7 @@ def test_a_run_from_an_earlier_stop_keeps_counts_and_schedules(
     for at in (1, 4, 5):
         folder = stopped(straight, tmp_path / f"from-{at}" / "straight", at)
         again = whet("tango", danced.file, "--out", folder, "--resume", *flags)
-        assert again.code == 0 and f"going on from step {at}" in again.err, again.err
+        assert again.code == 0 and f"resuming from step {at}" in again.err, again.err
         assert facts(folder.parent, ("straight",)) == facts(straight.run.parent, ("straight",))
         state = json.loads((folder / "checkpoints" / "000009" / "state.json").read_text())
         assert set(state["counts"]) == {"correct", "wrong"}
@@ -592,7 +592,7 @@ def test_a_generator_that_learns_nothing_ends_the_run_whatever_the_verifier_lear
 
 def test_a_verifier_that_is_right_has_nothing_to_learn_and_ends_no_run() -> None:
     empty = StepResult(update={}, is_empty=True)
-    right, silent = agreement([(True, True), (False, False)]), agreement([(True, None)])
+    right, silent = count_agreement([(True, True), (False, False)]), count_agreement([(True, None)])
 
     assert [is_stuck(empty, outcome) for outcome in (right, silent)] == [False, True]
     assert not is_stuck(StepResult(update={"loss": 0.1}), silent)

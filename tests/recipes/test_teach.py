@@ -151,7 +151,7 @@ def test_ctrl_c_ends_a_lesson_and_its_workers_without_a_traceback(tmp_path: Path
     assert child.returncode == 130
     assert "Traceback" not in said
     assert said.endswith(
-        "stopped; the same command with --resume goes on from the last checkpoint\n"
+        "stopped; the same command with --resume continues from the last checkpoint\n"
     )
     assert is_empty_within(child.pid, 5)
     assert half_written(tmp_path) == []

@@ -8,7 +8,7 @@ import pytest
 from small import whet, write
 
 from whet.data.rollout_datasets import read_data
-from whet.testing.server import Answer, Asked, chat_answer, serve
+from whet.testing.server import Asked, CannedReply, chat_reply, serve_replies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "teach.md").read_text()
 
@@ -17,9 +17,9 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def add(asked: Asked) -> Answer:
+def add(asked: Asked) -> CannedReply:
     numbers = [int(number) for number in re.findall(r"\d+", asked.prompt.split("?")[0])]
-    return chat_answer(rf"They add up to \boxed{{{sum(numbers)}}}.")
+    return chat_reply(rf"They add up to \boxed{{{sum(numbers)}}}.")
 
 
 def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +32,7 @@ def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert whet("data", "import", "sums.csv", *f"{fields} {out}".split()).code == 0
     lines = [line for block in blocks("bash") for line in block.splitlines()]
     assert len(lines) == 5
-    with serve(add) as server:
+    with serve_replies(add) as server:
         lesson = blocks("toml")[0].replace("http://127.0.0.1:8000/v1", server.url)
         write(tmp_path / "lesson.toml", lesson)
         said = [whet(*shlex.split(line.replace("FILE", "lesson.toml"))[1:]) for line in lines]

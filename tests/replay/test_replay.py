@@ -17,7 +17,7 @@ from small import Pipeline, cut_after, files, whet, write
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError
 from whet.replay.alternatives import read_alternatives
-from whet.replay.compare import Replay, replay
+from whet.replay.replay import Replay, replay
 from whet.store.run import RunStore
 from whet.train.learner import LocalLearner
 from whet.train.rl_step import RLTrainer
@@ -152,7 +152,7 @@ def test_a_divisor_scales_the_gradient_and_leaves_its_direction(kl: Path) -> Non
     assert math.isclose(rows["sum"]["cosine"], rows["constant"]["cosine"], rel_tol=1e-6)
     assert rows["as logged"]["cosine"] == pytest.approx(1.0)
     empty = rows["none"]
-    assert (empty["loss"], empty["cosine"], empty["token_share"]) == (None, None, 0.0)
+    assert (empty["loss"], empty["cosine"], empty["token_fraction"]) == (None, None, 0.0)
 
 
 def test_a_negated_reward_turns_the_gradient_round(tiny: Pipeline, tmp_path: Path) -> None:

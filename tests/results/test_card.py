@@ -11,9 +11,8 @@ import pytest
 from small import Pipeline, whet
 
 from whet.results.arms import open_folder
-from whet.results.card import build_card, render_card
-from whet.results.deviations import list_deviations
-from whet.results.verify import check_stage
+from whet.results.card import build_card, list_deviations, render_card
+from whet.results.verify_card import check_stage
 from whet.rollout.collect import group_rollouts
 from whet.store.run import RunStore
 from whet.types import Score, Verdict

@@ -10,10 +10,10 @@ from small import Pipeline, whet, write
 
 from whet.config import load_settings
 from whet.errors import DataError
-from whet.evals.comparison_page import write_comparison
+from whet.evals.report_pages import write_comparison
 from whet.evals.summary import summarise
 from whet.recipes.evaluate import EvalConfig
-from whet.results.compare import build_comparison
+from whet.results.compare_runs import build_comparison
 from whet.store.run import RunStore
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Group, Score, Verdict
@@ -167,7 +167,7 @@ def test_a_page_is_replaced_by_a_page_and_nothing_else_is(four: list[Path], tmp_
     out.write_text("my notes")
     said = whet("compare", *four, "--out", out)
     assert (said.code, out.read_text()) == (2, "my notes")
-    assert "is there already and is no comparison" in said.last
+    assert "already exists and is not a comparison" in said.last
 
 
 def test_one_run_is_no_comparison_and_a_wrong_folder_is_one_sentence(

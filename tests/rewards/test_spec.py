@@ -344,7 +344,7 @@ def test_a_spec_with_terms_of_the_user_is_written_and_read_again(
         ('{{ terms = [{{ kind = "{code}:Shorter", limits = 2 }}] }}', 'did you mean "limit"?'),
         (
             '{{ terms = [{{ kind = "{code}:digits", limit = 2 }}] }}',
-            "takes no settings, and is given",
+            "takes no settings, but is given",
         ),
     ],
 )

@@ -78,5 +78,5 @@ def test_what_was_dropped_is_sampled_again_with_the_weights_of_now() -> None:
 def test_a_checkpoint_that_says_nothing_of_the_queue_is_refused_in_a_sentence(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(DataError, match="does not say how many batches wait"):
+    with pytest.raises(DataError, match="does not record how many batches wait"):
         RolloutQueue(Sampler().sample, steps=1, lag=0).load(tmp_path, None)

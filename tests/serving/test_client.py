@@ -25,7 +25,7 @@ from whet.serving.client import (
 )
 from whet.serving.http import HttpError
 from whet.serving.stream import allow_open_files, stream_replies
-from whet.testing.server import Answer, Asked, FakeServer, chat_answer, serve
+from whet.testing.server import Asked, CannedReply, FakeServer, chat_reply, serve_replies
 from whet.types import FinishReason, Json, Message
 
 MESSAGES = (Message(role="system", content="Be brief."), Message(role="user", content="2 + 2"))
@@ -67,13 +67,13 @@ def ask(cfg: EndpointConfig, fake: FakeTime | None = None, **limits: float) -> t
     return run_blocking(work()), client
 
 
-def first(fault: Answer) -> Callable[[Asked], Answer]:
+def first(fault: CannedReply) -> Callable[[Asked], CannedReply]:
     """Answer the first request with a fault, and the others well."""
-    return lambda asked: fault if asked.number == 1 else chat_answer("4")
+    return lambda asked: fault if asked.number == 1 else chat_reply("4")
 
 
 def test_a_chat_is_asked_and_its_tokens_are_counted() -> None:
-    with serve(lambda asked: chat_answer("4")) as server:
+    with serve_replies(lambda asked: chat_reply("4")) as server:
         reply, client = ask(endpoint(server.url))
 
     assert (reply.text, reply.finish) == ("4", FinishReason.STOP)
@@ -92,7 +92,7 @@ def test_a_chat_is_asked_and_its_tokens_are_counted() -> None:
 
 def test_a_completion_continues_the_text_of_the_messages() -> None:
     body = b'{"choices": [{"text": " = 4", "finish_reason": "length"}]}'
-    with serve(lambda asked: Answer(body=body)) as server:
+    with serve_replies(lambda asked: CannedReply(body=body)) as server:
         reply, _ = ask(endpoint(server.url, api="completions"))
 
     assert (reply.text, reply.finish, reply.tokens) == (" = 4", FinishReason.LENGTH, 0)
@@ -103,17 +103,17 @@ def test_a_completion_continues_the_text_of_the_messages() -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        Answer(status=429, headers={"Retry-After": "0"}),
-        Answer(status=500, body=b"\xff"),
-        Answer(closes=True),
-        Answer(body=b"[" * 100_000),
-        Answer(body=b'{"choices": [{"message": {"content": 4}}]}'),
-        Answer(body=b"not json"),
+        CannedReply(status=429, headers={"Retry-After": "0"}),
+        CannedReply(status=500, body=b"\xff"),
+        CannedReply(closes=True),
+        CannedReply(body=b"[" * 100_000),
+        CannedReply(body=b'{"choices": [{"message": {"content": 4}}]}'),
+        CannedReply(body=b"not json"),
     ],
     ids=["429", "500", "closed", "deep", "number", "garbage"],
 )
-def test_a_fault_that_may_pass_is_tried_again(fault: Answer) -> None:
-    with serve(first(fault)) as server:
+def test_a_fault_that_may_pass_is_tried_again(fault: CannedReply) -> None:
+    with serve_replies(first(fault)) as server:
         reply, client = ask(endpoint(server.url))
 
     assert reply.text == "4"
@@ -121,7 +121,7 @@ def test_a_fault_that_may_pass_is_tried_again(fault: Answer) -> None:
 
 
 def test_a_reply_that_stalls_is_given_up_and_asked_for_again() -> None:
-    with serve(first(Answer(body=b"x" * 100, stalls=True))) as server:
+    with serve_replies(first(CannedReply(body=b"x" * 100, stalls=True))) as server:
         reply, client = ask(endpoint(server.url, timeout=0.2))
 
     assert reply.text == "4"
@@ -129,7 +129,7 @@ def test_a_reply_that_stalls_is_given_up_and_asked_for_again() -> None:
 
 
 def test_an_endless_reply_is_not_read_to_its_end() -> None:
-    with serve(lambda asked: Answer(body=b" " * (1 << 20))) as server:
+    with serve_replies(lambda asked: CannedReply(body=b" " * (1 << 20))) as server:
         cfg = endpoint(server.url, tries=1)
         client = Client(cfg, max_bytes=1000)
         reply = run_blocking(client.ask({"model": "big"}))
@@ -139,7 +139,9 @@ def test_an_endless_reply_is_not_read_to_its_end() -> None:
 
 def test_waits_grow_and_are_random_and_the_tries_are_counted() -> None:
     fake = FakeTime()
-    with serve(lambda asked: Answer(status=503, body=b'{"error": {"message": "busy"}}')) as server:
+    with serve_replies(
+        lambda asked: CannedReply(status=503, body=b'{"error": {"message": "busy"}}')
+    ) as server:
         reply, _ = ask(endpoint(server.url, tries=5), fake)
 
     assert reply.text is None and reply.fault.startswith("the server answers 503")
@@ -153,7 +155,7 @@ def test_waits_grow_and_are_random_and_the_tries_are_counted() -> None:
 
 def test_the_server_says_how_long_to_wait_and_all_requests_wait() -> None:
     fake = FakeTime()
-    with serve(first(Answer(status=429, headers={"Retry-After": "30"}))) as server:
+    with serve_replies(first(CannedReply(status=429, headers={"Retry-After": "30"}))) as server:
         cfg = endpoint(server.url)
         client = Client(cfg, clock=fake.clock, sleep=fake.sleep)
 
@@ -171,7 +173,7 @@ def test_the_server_says_how_long_to_wait_and_all_requests_wait() -> None:
 
 def test_a_wait_beyond_the_deadline_is_not_waited_for() -> None:
     fake = FakeTime()
-    with serve(first(Answer(status=429, headers={"Retry-After": "30"}))) as server:
+    with serve_replies(first(CannedReply(status=429, headers={"Retry-After": "30"}))) as server:
         reply, _ = ask(endpoint(server.url), fake, deadline=1010.0)
 
     assert reply.status == 429
@@ -180,7 +182,7 @@ def test_a_wait_beyond_the_deadline_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 404, 422])
 def test_a_lasting_fault_is_not_tried_again(status: int) -> None:
-    with serve(lambda asked: Answer(status=status)) as server:
+    with serve_replies(lambda asked: CannedReply(status=status)) as server:
         reply, _ = ask(endpoint(server.url))
 
     assert (reply.status, reply.may_pass, len(server.asked)) == (status, False, 1)
@@ -188,7 +190,7 @@ def test_a_lasting_fault_is_not_tried_again(status: int) -> None:
 
 def test_a_minute_has_no_more_requests_than_its_limit() -> None:
     fake = FakeTime()
-    with serve(lambda asked: chat_answer("4")) as server:
+    with serve_replies(lambda asked: chat_reply("4")) as server:
         cfg = endpoint(server.url, requests_per_minute=6)
         client = Client(cfg, clock=fake.clock, sleep=fake.sleep)
 
@@ -215,9 +217,9 @@ def test_the_key_comes_from_the_environment_and_goes_to_no_other_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("A_TEST_KEY", "not-a-secret")
-    with serve(lambda asked: chat_answer("4")) as other:
-        moved = Answer(status=302, headers={"Location": f"{other.url}/chat/completions"})
-        with serve(lambda asked: moved) as server:
+    with serve_replies(lambda asked: chat_reply("4")) as other:
+        moved = CannedReply(status=302, headers={"Location": f"{other.url}/chat/completions"})
+        with serve_replies(lambda asked: moved) as server:
             reply, _ = ask(endpoint(server.url, key_env="A_TEST_KEY"))
 
     assert server.asked[0].key == "Bearer not-a-secret"
@@ -240,7 +242,7 @@ def test_an_address_that_is_none_is_a_lasting_fault(url: str) -> None:
 def test_a_proxy_of_the_environment_is_asked_in_place_of_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with serve(lambda asked: chat_answer("by proxy")) as proxy:
+    with serve_replies(lambda asked: chat_reply("by proxy")) as proxy:
         monkeypatch.setenv("no_proxy", "")
         monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
         reply, _ = ask(endpoint("http://far.example:81/v1"))
@@ -281,7 +283,7 @@ def stream(server: FakeServer, count: int, in_flight: int) -> dict[int, str | No
 
 
 def test_requests_are_in_flight_together_and_connections_are_kept() -> None:
-    with serve(lambda asked: chat_answer(asked.prompt, seconds=0.01)) as server:
+    with serve_replies(lambda asked: chat_reply(asked.prompt, seconds=0.01)) as server:
         texts = stream(server, 300, 50)
         num_connections = server.num_connections
 
@@ -308,17 +310,17 @@ def test_what_storing_raises_ends_the_stream() -> None:
     def refuse(key: int, reply: Reply) -> None:
         raise ConfigError("the disk is full")
 
-    with serve(lambda asked: chat_answer("")) as server:
+    with serve_replies(lambda asked: chat_reply("")) as server:
         replies = stream_replies(Client(endpoint(server.url)), numbered(9), refuse)
         with pytest.raises(ConfigError, match="the disk is full"):
             list(replies)
 
 
 def test_closing_a_stream_drops_what_is_in_flight() -> None:
-    def answer(asked: Asked) -> Answer:
-        return chat_answer("", seconds=0.0 if asked.number == 1 else 60.0)
+    def answer(asked: Asked) -> CannedReply:
+        return chat_reply("", seconds=0.0 if asked.number == 1 else 60.0)
 
-    with serve(answer) as server:
+    with serve_replies(answer) as server:
         cfg = endpoint(server.url, in_flight=4, timeout=60.0)
         replies = stream_replies(Client(cfg), numbered(9), lambda key, reply: None)
         next(replies)
@@ -340,7 +342,7 @@ def test_replies_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyPatch) 
         if len(stored) == 9:
             is_too_full.set()
 
-    with serve(lambda asked: chat_answer("")) as server:
+    with serve_replies(lambda asked: chat_reply("")) as server:
         cfg = endpoint(server.url, in_flight=2)
         replies = stream_replies(Client(cfg), numbered(40), store)
         next(replies)
@@ -349,7 +351,7 @@ def test_replies_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_server_that_is_not_there_is_noticed() -> None:
-    with serve(lambda asked: Answer(status=404)) as server:
+    with serve_replies(lambda asked: CannedReply(status=404)) as server:
         check_reachable(Client(endpoint(server.url)))
         url = server.url
     with pytest.raises(HttpError, match="Connection refused"):

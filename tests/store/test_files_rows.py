@@ -163,7 +163,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(
         DataError,
-        match=r"cannot write .*a\.json: a file stands where a folder is needed; choose another --out",
+        match=r"cannot write .*a\.json: a file is where a folder is needed; choose another --out",
     ):
         write_json(tmp_path / "file" / "a.json", {})
     with pytest.raises(DataError, match="cannot write"):
@@ -203,7 +203,7 @@ def test_lines_that_nest_beyond_measure_are_named(tmp_path: Path) -> None:
 def test_a_pipe_or_a_folder_is_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    for name, what in (("pipe", "no plain file"), ("folder", "a folder")):
+    for name, what in (("pipe", "not a regular file"), ("folder", "a folder")):
         for write in (write_json, lambda path, row: write_rows(path, [row])):
             with pytest.raises(DataError, match=f"{name}: it is {what}; choose another --out"):
                 write(tmp_path / name, {})

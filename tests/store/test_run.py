@@ -244,7 +244,7 @@ def test_a_summary_that_is_no_object_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_below_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="a file stands where a folder is needed"):
+    with pytest.raises(DataError, match="a file is where a folder is needed"):
         begin(tmp_path / "file" / "run")
 
 

@@ -122,4 +122,4 @@ def test_means_of_seeds_are_those_of_their_answers(tmp_path: Path) -> None:
     assert result.arms[0].seed_means == {1: 1.0, 2: 1.0, 3: 1.0}
     assert result.arms[1].seed_means == {1: 0.0, 2: 0.0, 3: 0.0}
     assert "cannot tell. newer against plain: 0.0 points" in result.sentence
-    assert result.sentence.endswith("goes on. The data can tell that new did worse.")
+    assert result.sentence.endswith("is kept. The data can tell that new did worse.")

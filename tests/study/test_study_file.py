@@ -64,8 +64,8 @@ def test_a_round_starts_from_the_levels_that_won_and_a_grid_has_all_combinations
     [
         ('["lr", "steps"]', '["lr", "stepz"]', "a round names 'stepz'"),
         ('["lr", "steps"]', '["lr"]', "no round compares the factor 'steps'"),
-        ("seeds = [1, 2]", "seeds = [1, 1]", "every seed should stand there once"),
-        ("[factors.steps.few]\n", "", "should have two levels at least"),
+        ("seeds = [1, 2]", "seeds = [1, 1]", "each seed should be listed once"),
+        ("[factors.steps.few]\n", "", "should have at least two levels"),
         ("stages.rl.steps = 9", "stages.rl.stepz = 9", 'did you mean "stages.rl.steps"'),
         ("seeds = [1, 2]", 'seeds = [1]\nmetric = "pass@8"', "has samples = 4"),
         ("seeds = [1, 2]", 'seeds = [1]\nmeasure = "rl"', "there are rl_eval"),

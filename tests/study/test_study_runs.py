@@ -1,5 +1,5 @@
-"""A study as a command: stages that runs share are computed once, a failed run does not end it,
-and the same command goes on where it stopped."""
+"""A study as a command: stages that runs share are computed once, a failed run does not end it, and
+the same command resumes where it stopped."""
 
 import json
 from pathlib import Path
@@ -61,7 +61,10 @@ def test_a_study_shares_stages_survives_a_failure_and_repeats_nothing(tmp_path: 
     said = whet("study", file, "--out", out, "--seeds", "[1, 2]", "--budget.runs", "3")
     assert (said.code, said.last) == (
         2,
-        "whet: the budget of 3 runs is spent; with a larger --budget.runs the same command goes on",
+        (
+            "whet: the budget of 3 runs is spent; with a larger --budget.runs the same command "
+            "continues"
+        ),
     )
     assert files(out / "stages") == first
 

@@ -9,7 +9,7 @@ from contest import Contest
 from small import whet, write
 
 from whet.suites.suite import list_suites, load_suite
-from whet.testing.server import chat_answer, serve
+from whet.testing.server import chat_reply, serve_replies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
 COMMANDS = re.search(r"^```bash\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -31,7 +31,7 @@ def test_the_commands_of_the_page_run(
         folder = tmp_path / "data" / name
         folder.mkdir(parents=True)
         (tmp_path / "made.jsonl").rename(folder / "problems-test.jsonl")
-    with serve(lambda asked: chat_answer("7")) as server:
+    with serve_replies(lambda asked: chat_reply("7")) as server:
         words = {
             "OTHER_MODEL": str(contest.two),
             "MODEL": str(contest.one),

@@ -4,7 +4,7 @@ import pytest
 
 from whet.evals.stats import Estimate
 from whet.evals.summary import F1, summarise
-from whet.suites.leaderboard import make_leaderboard
+from whet.suites.leaderboard import Leaderboard, make_leaderboard
 from whet.suites.result import Result, _mean_f1, make_result, metric_of
 from whet.suites.suite import Benchmark
 from whet.testing.fakes import sum_problem
@@ -81,11 +81,15 @@ def make(model: str, values: dict[str, float]) -> Result:
     )  # fmt: skip
 
 
+def lead(results: list[Result]) -> Leaderboard:
+    return make_leaderboard(results, suite="s", about="", form="all", locations={})
+
+
 def test_a_benchmark_too_small_for_the_difference_is_named() -> None:
     ids = [str(index) for index in range(30)]
     one = {key: float(int(key) % 2) for key in ids}
     two = one | {"0": 1.0, "2": 1.0, "1": 0.0}
-    board = make_leaderboard([make("one", one), make("two", two)], suite="s", about="", form="all")
+    board = lead([make("one", one), make("two", two)])
     (difference,) = board.differences
     assert difference.to_words().endswith("cannot tell")
     assert board.warnings[0].startswith("b is too small for +3.3 points")
@@ -96,7 +100,10 @@ def test_a_clear_difference_is_not_warned_of() -> None:
     ids = [str(index) for index in range(200)]
     one = {key: float(int(key) % 4 == 0) for key in ids}
     two = {key: float(int(key) % 2 == 0) for key in ids}
-    board = make_leaderboard([make("one", one), make("two", two)], suite="s", about="", form="all")
+    board = lead([make("one", one), make("two", two)])
     assert board.warnings == []
-    assert "1 of 1 differences are clear gains" in board.headline
+    assert (
+        board.headline == "two leads with 50.0\N{NO-BREAK SPACE}% on average. "
+        "Compared with one, two is clearly better on 1 of 1 benchmarks."
+    )
     assert board.means["two"].mean == 0.5

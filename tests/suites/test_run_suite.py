@@ -17,12 +17,12 @@ from small import whet, write
 
 from whet.errors import DataError
 from whet.store.run import RunStore
-from whet.suites.answer import read_result
+from whet.suites.answering import read_run_result
+from whet.suites.exams import open_exams
 from whet.suites.leaderboard import Leaderboard
-from whet.suites.problems import open_exams
 from whet.suites.run_suite import SuiteRequest, run_suite
 from whet.suites.suite import Benchmark, list_suites, load_suite
-from whet.testing.server import Answer, Asked, chat_answer, serve
+from whet.testing.server import Asked, CannedReply, chat_reply, serve_replies
 
 PAIRS = [
     (model, b) for model in ("one", "two") for b in ("countdown", "arithmetic", "mis", "knights")
@@ -42,9 +42,9 @@ def stored_keys(out: Path) -> dict[str, Counter[tuple[str, int]]]:
 
 KILLED = """import os, sys
 from whet.cli import main
-from whet.store.answers import AnswerLedger
+from whet.store.answer_ledger import ResponseLedger
 
-add, left = AnswerLedger.add, [int(sys.argv[1])]
+add, left = ResponseLedger.add, [int(sys.argv[1])]
 
 def count(self, answer):
     add(self, answer)
@@ -52,7 +52,7 @@ def count(self, answer):
     if not left[0]:
         os.kill(os.getpid(), 9)
 
-AnswerLedger.add = count
+ResponseLedger.add = count
 main(sys.argv[2:])
 """
 """The command line in a process that is killed after so many stored answers."""
@@ -120,7 +120,7 @@ def test_every_pair_leaves_a_run_with_graded_rollouts_and_an_evaluation(
         assert len(rollouts) == EXPECTED[folder.name]
         assert all(rollout.score is not None for rollout in rollouts)
         assert run.evals()[0]["num_rollouts"] == len(rollouts)
-        assert replace(read_result(run), model=folder.parent.name[-3:]) in board.results
+        assert replace(read_run_result(run), model=folder.parent.name[-3:]) in board.results
 
 
 def test_metrics_are_named_and_graphs_say_what_keeps_the_rules(
@@ -178,10 +178,10 @@ def test_the_fast_form_has_fewer_problems_and_leaves_out_benchmarks(contest: Con
 def test_a_model_behind_an_address_is_asked_with_the_settings_of_the_benchmark(
     contest: Contest, tmp_path: Path
 ) -> None:
-    def answer(asked: Asked) -> Answer:
-        return chat_answer(r"It is \boxed{7}.", tokens=5)
+    def answer(asked: Asked) -> CannedReply:
+        return chat_reply(r"It is \boxed{7}.", tokens=5)
 
-    with pytest.MonkeyPatch.context() as patch, serve(answer) as server:
+    with pytest.MonkeyPatch.context() as patch, serve_replies(answer) as server:
         patch.setenv("no_proxy", "127.0.0.1")
         said = whet(
             *("eval", f"{server.url}#tutor", "--suite", contest.suite, "--only", "arithmetic"),
@@ -192,7 +192,7 @@ def test_a_model_behind_an_address_is_asked_with_the_settings_of_the_benchmark(
     assert {asked.body["model"] for asked in server.asked} == {"tutor"}
     assert {asked.body["max_tokens"] for asked in server.asked} == {6}
     (folder,) = (tmp_path / "out").glob("*/arithmetic")
-    result = read_result(RunStore.view(folder))
+    result = read_run_result(RunStore.view(folder))
     assert result.tokens.mean == 5
     assert result.num_answers == 40
     assert {row.text for row in RunStore.view(folder).rollouts("eval", 0)} == {r"It is \boxed{7}."}

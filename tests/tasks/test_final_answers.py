@@ -11,7 +11,7 @@ from whet.tasks.answers import (
     read_final,
     to_score,
 )
-from whet.tasks.literals import parse, plain
+from whet.tasks.literals import parse_literal, plain
 from whet.text.final_answer import MAX_CHARS
 from whet.types import Verdict
 
@@ -119,7 +119,7 @@ def test_hostile_texts_take_linear_time(text: str) -> None:
     ],
 )
 def test_literals_are_read_without_running_them(text: str, tree: object) -> None:
-    assert parse(text) == tree
+    assert parse_literal(text) == tree
 
 
 def test_words_are_compared_without_case_and_spaces() -> None:
@@ -132,5 +132,5 @@ def test_words_are_compared_without_case_and_spaces() -> None:
 )
 def test_hostile_literals_take_linear_time(text: str) -> None:
     start = time.process_time()
-    parse(text)
+    parse_literal(text)
     assert time.process_time() - start < 1.0

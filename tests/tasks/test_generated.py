@@ -19,7 +19,7 @@ from whet.tasks.logic.ordering import Ordering, OrderingConfig
 from whet.tasks.logic.zebra import Zebra, ZebraConfig, ZebraLogic, ZebraLogicConfig
 from whet.tasks.warmup.arithmetic import Arithmetic, ArithmeticConfig
 from whet.tasks.warmup.countdown import Countdown, CountdownConfig
-from whet.tasks.warmup.words import LastLetter, LastLetterConfig, Reverse, ReverseConfig
+from whet.tasks.warmup.letters import LastLetter, LastLetterConfig, Reverse, ReverseConfig
 from whet.testing.contracts import check_task
 from whet.types import SPLITS, Problem, Verdict, level_band
 

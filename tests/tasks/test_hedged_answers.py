@@ -2,10 +2,10 @@
 
 import pytest
 
-from whet.tasks.graphs.node_lists import read_names, read_numbers, read_two
+from whet.tasks.graphs.node_lists import read_final_list, read_names, read_two
 from whet.tasks.graphs.numbered_answers import read_yes_no
 from whet.tasks.qa.choice import pick, read_word
-from whet.tasks.qa.table import text_form
+from whet.tasks.qa.table_values import text_form
 
 NAMES = ["Ida Vogel", "Omar Khan", "Mila Roux"]
 OPTIONS = {"A": "4", "B": "5", "C": "6", "D": "7"}
@@ -16,7 +16,7 @@ OPTIONS = {"A": "4", "B": "5", "C": "6", "D": "7"}
 )
 def test_of_lists_joined_to_the_answer_the_last_counts(between: str) -> None:
     reply = read_names(f"The answer is: [Ida Vogel]{between}[Omar Khan]", NAMES)
-    numbers = read_numbers(f"Answer: [0, 1]{between}[1, 0]")
+    numbers = read_final_list(f"Answer: [0, 1]{between}[1, 0]")
     two = read_two(f"Answer: [0, 1], [2, 3]{between}[4, 5], [6, 7]")
 
     assert reply is not None and reply.lists == ((1,),)
@@ -55,7 +55,7 @@ def test_remarks_in_brackets_take_nothing_back(text: str) -> None:
 
 
 def test_control_signs_between_numbers_are_read_as_spaces() -> None:
-    reply = read_numbers("Answer: [1,\x1e0, 2]")
+    reply = read_final_list("Answer: [1,\x1e0, 2]")
 
     assert reply is not None and reply.lists == ((1, 0, 2),)
 

@@ -18,6 +18,7 @@ from whet.tasks.user_task import UserTaskConfig, load_user_task
 from whet.types import Verdict
 
 DOUBLES = '''
+import dataclasses
 from dataclasses import dataclass
 
 from whet.config import Config
@@ -55,6 +56,14 @@ class Doubles(Task):
 
     def solve(self, problem, seed):
         return problem.answer
+
+
+class Steep(Doubles):
+    name = "steep"
+
+    def problems(self, split):
+        for problem in super().problems(split):
+            yield dataclasses.replace(problem, level=3)
 
 
 class Broken(Doubles):
@@ -135,11 +144,11 @@ def test_a_file_is_run_once(file: Path) -> None:
     [
         (
             "{file}:Triples",
-            "has no Triples; it has Fine, Doubles, Broken, Rows, Unsolved, Half, Needy, TimesConfig, Times",
+            "has no Triples; it has Fine, Doubles, Steep, Broken, Rows, Unsolved, Half, Needy, TimesConfig, Times",
         ),
         ("{file}:Fine", "Fine is not a class that inherits from whet.tasks.base.Task"),
         ("{file}:Half", "lacks problems, score, solve"),
-        ("{file}:Needy", "should be made without arguments"),
+        ("{file}:Needy", "should need no arguments"),
         ("{file}", "should be a file and a name in it"),
         ("nowhere.py:Name", "there is no file nowhere.py"),
     ],
@@ -207,7 +216,7 @@ def test_settings_are_written_and_read_again(file: Path, tmp_path: Path) -> None
     [
         ('{{ name = "{file}:Times", facter = 5 }}', 'unknown key "facter"; did you mean "factor"?'),
         ('{{ name = "{file}:Times", factor = "x" }}', 'factor = "x": should be a whole number'),
-        ('{{ name = "{file}:Doubles", factor = 5 }}', "Doubles takes no settings, and is given"),
+        ('{{ name = "{file}:Doubles", factor = 5 }}', "Doubles takes no settings, but is given"),
     ],
 )
 def test_wrong_settings_are_named(file: Path, tmp_path: Path, table: str, sentence: str) -> None:
@@ -249,6 +258,7 @@ ROWS = (
     "the task 'rows' in {file} raised TypeError: problems should yield whet.types.Problem, not "
     "{{'prompt': 'Twice 1?', 'answer': '2'}}"
 )
+STEEP = "the task 'steep' in {file} raised ValueError: level should be from 0 to 1, or None, not 3"
 UNSOLVED = f"the task 'doubles' in {{file}} raised KeyError in line {line_of('payload[')}: 'gold'"
 
 
@@ -257,6 +267,8 @@ UNSOLVED = f"the task 'doubles' in {{file}} raised KeyError in line {line_of('pa
     [
         ("run make.toml --out run", "Broken", BROKEN),
         ("run make.toml --out run", "Rows", ROWS),
+        ("run make.toml --out run", "Steep", STEEP),
+        ("tasks check {file}:Unsolved", "Unsolved", UNSOLVED),
         ("teach teach.toml --out run", "Broken", BROKEN),
         ("teach teach.toml --out run", "Unsolved", UNSOLVED),
         ("data make {file}:Broken -n 5 --out made.jsonl", "Broken", BROKEN),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from whet.rewards.spec import RewardSpec, load_spec
 from whet.tasks.game24.task import Game24
 from whet.tasks.verify import Verify, VerifyConfig
-from whet.tasks.warmup.words import LastLetter, LastLetterConfig
+from whet.tasks.warmup.letters import LastLetter, LastLetterConfig
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Json, Message, Problem, Rollout, Score, Verdict
 

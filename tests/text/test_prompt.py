@@ -125,7 +125,7 @@ def test_a_broken_file_of_examples_is_a_sentence(
             },
             r"examples have no payload, and template reads \{payload.x\}",
         ),
-        ({"chat_options": {"messages": []}}, "messages is no option"),
+        ({"chat_options": {"messages": []}}, "messages is not an option"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(

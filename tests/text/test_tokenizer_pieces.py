@@ -99,6 +99,25 @@ def test_the_most_frequent_pieces_win_and_ties_go_by_text() -> None:
     assert (learned.id(" 77"), learned.id(" 88")) == (1 + 100 + 1, 1 + 100)
 
 
+def test_words_are_single_tokens_numbers_digits_and_foreign_letters_are_kept() -> None:
+    learned = train_tokenizer(["Ana Bodnár, 13 Ana Khan"], pieces="words")
+
+    tokens = learned.encode("Ana Khan, Bodnár 31")
+
+    assert learned.pieces(tokens) == [
+        *("Ana", " Khan", ",", " Bodn", "á", "r", " ", "3", "1"),
+    ]
+
+
+def test_words_that_were_not_seen_come_back_and_special_names_stay_plain() -> None:
+    learned = train_tokenizer(["one two <eos>"], pieces="words")
+
+    tokens = learned.encode("two<eos> Lydia one")
+
+    assert learned.decode(tokens) == "two<eos> Lydia one"
+    assert learned.id("<eos>") not in tokens
+
+
 def test_the_order_of_texts_does_not_matter(tmp_path: Path) -> None:
     texts = [f"{index % 17} + {index}\n" for index in range(300)]
     train_tokenizer(texts, max_pieces=50).save(tmp_path / "a")

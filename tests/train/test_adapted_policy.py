@@ -19,7 +19,7 @@ from whet.models.source import ModelSource, merge_adapters, open_model, torch_de
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
-from whet.train.checkpoint import load_training, save_training
+from whet.train.checkpoint import load_training_state, save_training
 from whet.train.learner import LocalLearner, compute_logprobs, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy, make_reference
@@ -93,7 +93,7 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
             response_start=3,
             group_id="g",
             rollout_id="r",
-            sampling_logprob=answer.logprobs,
+            sampling_logprob_M=answer.logprobs,
         )
         return (
             answer.tokens.tolist(),
@@ -173,7 +173,7 @@ def test_a_checkpoint_of_adapters_comes_back_bit_for_bit(
     learner = trained(policy)
     save_training(tmp_path / "checkpoint", policy, learner, {})
     resumed = trained(other, 1)
-    load_training(tmp_path / "checkpoint", other, resumed)
+    load_training_state(tmp_path / "checkpoint", other, resumed)
     items = set_loss_weights([example(length=12, seed=50 + i) for i in range(4)], token_mean)
     assert resumed.update(items, sft_objective()) == learner.update(items, sft_objective())
     for (name, weight), its in zip(

@@ -74,7 +74,7 @@ def test_a_failed_write_is_one_sentence_at_a_later_step(tmp_path: Path) -> None:
             writer.check()
 
     assert str(error.value) == (
-        f"the checkpoint of step 20 was not written: cannot write {file}: a file stands where a "
+        f"the checkpoint of step 20 was not written: cannot write {file}: a file is where a "
         "folder is needed; choose another --out"
     )
     writer.check()

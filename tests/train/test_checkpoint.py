@@ -13,11 +13,11 @@ from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.errors import DataError
-from whet.models.load import load_model
+from whet.models.load import load_decoder
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_policy
 from whet.text.tokenizer import Tokenizer
-from whet.train.checkpoint import load_training, save_training
+from whet.train.checkpoint import load_training_state, save_training
 from whet.train.learner import LocalLearner, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
@@ -51,14 +51,14 @@ def _assert_identical(found: dict[str, Tensor], expected: dict[str, Tensor]) -> 
         assert torch.equal(found[name], tensor), name
 
 
-def test_weights_optimiser_and_state_come_back_bit_for_bit(tmp_path: Path) -> None:
+def test_weights_optimizer_and_state_come_back_bit_for_bit(tmp_path: Path) -> None:
     policy, learner = _trained(3)
     save_training(tmp_path, policy, learner, {"baseline": {"mean": 0.1}, "best": [-1, -1.0]})
     other = tiny_policy(seed=2)
     addresses = [weight.data_ptr() for weight in other.model.parameters()]
     resumed = other.make_learner(CFG, steps=10)
 
-    state = load_training(tmp_path, other, resumed)
+    state = load_training_state(tmp_path, other, resumed)
 
     assert state == {"baseline": {"mean": 0.1}, "best": [-1, -1.0], "optimizer_steps": 3}
     assert resumed.num_steps == 3
@@ -72,7 +72,7 @@ def test_the_step_after_a_load_is_the_step_without_it(tmp_path: Path, steps: int
     save_training(tmp_path, policy, learner, {})
     other = tiny_policy(seed=2)
     resumed = other.make_learner(CFG, steps=10)
-    load_training(tmp_path, other, resumed)
+    load_training_state(tmp_path, other, resumed)
 
     for seed in (7, 8):
         assert _step(resumed, seed) == _step(learner, seed)
@@ -86,7 +86,7 @@ def test_loading_into_a_learner_that_went_on_takes_it_back(tmp_path: Path) -> No
     before = _state(learner)
     _step(learner, 9)
 
-    load_training(tmp_path, policy, learner)
+    load_training_state(tmp_path, policy, learner)
 
     _assert_identical(_state(learner), before)
 
@@ -95,7 +95,7 @@ def test_the_folder_is_a_model_for_others_too(tmp_path: Path) -> None:
     policy, learner = _trained(1)
     save_training(tmp_path, policy, learner, {})
 
-    own = load_model(tmp_path, dtype=torch.float32, device="cpu")
+    own = load_decoder(tmp_path, dtype=torch.float32, device="cpu")
     foreign = AutoModelForCausalLM.from_pretrained(tmp_path)
 
     assert torch.equal(own.embed.weight, policy.model.embed.weight)
@@ -112,10 +112,10 @@ def _spoil(folder: Path, kind: str) -> None:
         (folder / "state.json").write_text("{}")
     elif kind == "state of another kind":
         (folder / "state.json").write_text("[1]")
-    elif kind == "truncated optimiser":
+    elif kind == "truncated optimizer":
         data = (folder / "optimizer/state.safetensors").read_bytes()
         (folder / "optimizer/state.safetensors").write_bytes(data[: len(data) // 2])
-    elif kind == "no optimiser":
+    elif kind == "no optimizer":
         (folder / "optimizer/state.safetensors").unlink()
     elif kind == "foreign tensor":
         tensors = load_file(folder / "optimizer/state.safetensors")
@@ -137,8 +137,8 @@ def _spoil(folder: Path, kind: str) -> None:
         "broken state",
         "no step count",
         "state of another kind",
-        "truncated optimiser",
-        "no optimiser",
+        "truncated optimizer",
+        "no optimizer",
         "foreign tensor",
         "wrong shape",
     ],
@@ -149,7 +149,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path, kind: str) ->
     _spoil(tmp_path, kind)
 
     with pytest.raises(DataError, match="cannot be read"):
-        load_training(tmp_path, policy, learner)
+        load_training_state(tmp_path, policy, learner)
 
 
 def test_engine_and_learner_share_their_weights(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_another_policy_comes_back_with_the_first(tmp_path: Path) -> None:
     other, another = tiny_policy(seed=2), tiny_policy(seed=3)
     resumed, its_resumed = other.make_learner(CFG, steps=10), another.make_learner(CFG, steps=10)
 
-    state = load_training(tmp_path, other, resumed, {"second": (another, its_resumed)})
+    state = load_training_state(tmp_path, other, resumed, {"second": (another, its_resumed)})
 
     assert (state["told"], resumed.num_steps, its_resumed.num_steps) == (1, 1, 3)
     _assert_identical(_state(resumed), _state(learner))

@@ -103,7 +103,7 @@ def test_the_loss_is_that_of_the_textbook(name: str) -> None:
             forward_logprobs(model, to_batch([item], CPU))[0].sum()
             for item in (pair.chosen, pair.rejected)
         ]
-        references = [float(item.ref_logprob.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
+        references = [float(item.ref_logprob_M.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
         margin = (sums[0] - references[0]) - (sums[1] - references[1])
         losses.append(
             torch.log1p(torch.exp(-0.3 * margin)) if name == "dpo" else (margin - 1 / 0.6) ** 2
@@ -130,7 +130,7 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
             float(logprobs.sum())
             for logprobs in compute_logprobs(model, [pair.chosen, pair.rejected], 10**6)
         ]
-        before = [float(item.ref_logprob.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
+        before = [float(item.ref_logprob_M.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
         margins.append((now[0] - before[0]) - (now[1] - before[1]))
 
     learner = LocalLearner(model, TrainConfig(micro_batch_tokens=90), steps=1)
@@ -178,8 +178,8 @@ def test_an_answer_of_several_pairs_is_scored_once_and_the_same_for_all() -> Non
 
     assert pairs[0].chosen is pairs[1].chosen
     [expected] = compute_logprobs(model, [shared], 100)
-    assert pairs[0].chosen.ref_logprob is not None
-    assert pairs[0].chosen.ref_logprob.tolist() == pytest.approx(expected.tolist(), abs=1e-5)
+    assert pairs[0].chosen.ref_logprob_M is not None
+    assert pairs[0].chosen.ref_logprob_M.tolist() == pytest.approx(expected.tolist(), abs=1e-5)
 
 
 def test_half_a_pair_is_refused() -> None:

@@ -68,8 +68,8 @@ def test_each_rollout_becomes_prompt_and_completion_with_its_advantage() -> None
     assert (first.response_start, first.num_targets, first.temperature) == (2, 3, 0.7)
     assert (first.advantage, second.advantage) == (0.5, -0.5)
     assert (first.rollout_id, first.group_id) == (siblings[0].id, siblings[0].group_id)
-    assert first.sampling_logprob is not None
-    np.testing.assert_allclose(first.sampling_logprob, [-0.1, -0.2, -0.3], rtol=1e-6)
+    assert first.sampling_logprob_M is not None
+    np.testing.assert_allclose(first.sampling_logprob_M, [-0.1, -0.2, -0.3], rtol=1e-6)
     assert baseline == {}
 
 
@@ -127,7 +127,7 @@ def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:
     # Differences to the reference: .4, .3, .2 and -.1. So 1 - .5 × .9 = .55 against 0 + .5 × .1 =
     # .05.
     noted = [
-        replace(item, ref_logprob=reference)
+        replace(item, ref_logprob_M=reference)
         for item, reference in zip(
             to_examples(selection, temperature=1.0),
             (_floats(-0.5, -0.5, -0.5), _floats(0.0)),
@@ -147,8 +147,8 @@ def test_a_group_that_only_the_kl_tells_apart_takes_part_in_whitening() -> None:
     selection = select_rollouts([group([1.0, 1.0]), group([1.0, 0.0])], algo)
     flat = to_examples(selection, temperature=1.0)
     # Against the reference the first answer is 1 nat more likely at each token, the others equal.
-    noted = [replace(item, ref_logprob=item.sampling_logprob) for item in flat]
-    noted[0] = replace(flat[0], ref_logprob=flat[0].sampling_logprob - 1.0)
+    noted = [replace(item, ref_logprob_M=item.sampling_logprob_M) for item in flat]
+    noted[0] = replace(flat[0], ref_logprob_M=flat[0].sampling_logprob_M - 1.0)
 
     examples, _ = assign_advantages(selection, noted, algo, {})
 
@@ -165,7 +165,7 @@ def test_a_kl_in_the_reward_is_spread_over_tokens_where_they_are_credited() -> N
     )
     selection = select_rollouts([_pair()], algo)
     noted = [
-        replace(item, ref_logprob=reference)
+        replace(item, ref_logprob_M=reference)
         for item, reference in zip(
             to_examples(selection, temperature=1.0),
             (_floats(-0.5, -0.5, -0.5), _floats(0.0)),
@@ -217,11 +217,11 @@ def test_gae_gives_advantages_and_targets_and_needs_values() -> None:
     [item] = to_examples(selection, temperature=1.0)
 
     [found], _ = assign_advantages(
-        selection, [replace(item, value=_floats(0.1, 0.2, 0.3))], algo, {}
+        selection, [replace(item, value_M=_floats(0.1, 0.2, 0.3))], algo, {}
     )
 
     assert found.advantage == pytest.approx([0.9, 0.8, 0.7], abs=1e-6)
-    assert found.value_target == pytest.approx([1.0, 1.0, 1.0], abs=1e-6)
+    assert found.value_target_M == pytest.approx([1.0, 1.0, 1.0], abs=1e-6)
     with pytest.raises(ConfigError, match="needs a critic"):
         assign_advantages(selection, [item], algo, {})
 

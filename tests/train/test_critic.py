@@ -1,5 +1,5 @@
-"""The critic: values of every response token from the tokens before it, its own weights, and a head
-start."""
+"""The critic: values of every response token from the tokens before it, its own weights, and a
+warm-up."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +46,7 @@ def examples() -> list[Example]:
         example(length=length, start=start, seed=seed)
         for seed, (length, start) in enumerate(SHAPES)
     ]
-    return [replace(item, value_target=_worth(item)) for item in made]
+    return [replace(item, value_target_M=_worth(item)) for item in made]
 
 
 def _worth(item: Example) -> np.ndarray:
@@ -89,10 +89,10 @@ def step(made: Critic, seed: int = 0) -> dict[str, float]:
 
 def test_a_first_value_is_zero_and_there_is_one_for_every_response_token() -> None:
     found = add_values(examples(), critic())
-    assert [item.value.shape for item in found if item.value is not None] == [
+    assert [item.value_M.shape for item in found if item.value_M is not None] == [
         (end - at,) for end, at in SHAPES
     ]
-    assert not any(np.any(item.value) for item in found)
+    assert not any(np.any(item.value_M) for item in found)
 
 
 def test_a_value_depends_on_the_tokens_before_and_on_no_other() -> None:
@@ -125,16 +125,16 @@ def test_values_are_the_same_packed_and_alone() -> None:
 
 def test_batches_carry_values_and_targets_in_the_order_of_the_tokens() -> None:
     made = [
-        replace(item, value=np.arange(item.num_targets, dtype=np.float32))
+        replace(item, value_M=np.arange(item.num_targets, dtype=np.float32))
         for item in examples()[:3]
     ]
     batch = to_batch(made, torch.device("cpu"))
-    assert batch.value is not None and batch.value_target is not None
-    assert batch.value.tolist() == [0.0, *range(6), *range(20)]
+    assert batch.value_M is not None and batch.value_target_M is not None
+    assert batch.value_M.tolist() == [0.0, *range(6), *range(20)]
     torch.testing.assert_close(
-        batch.value_target, torch.from_numpy(np.concatenate([_worth(item) for item in made]))
+        batch.value_target_M, torch.from_numpy(np.concatenate([_worth(item) for item in made]))
     )
-    assert to_batch([example(length=4)], torch.device("cpu")).value is None
+    assert to_batch([example(length=4)], torch.device("cpu")).value_M is None
 
 
 def test_the_first_loss_is_half_the_mean_square_of_the_targets() -> None:
@@ -146,7 +146,7 @@ def test_the_first_loss_is_half_the_mean_square_of_the_targets() -> None:
 
 
 def test_the_gradient_is_the_same_for_any_packing() -> None:
-    """After the first step the optimiser's first moments are a fixed share of the gradient."""
+    """After the first step the optimizer's first moments are a fixed share of the gradient."""
     whole, split = critic(micro_batch_tokens=1000), critic(micro_batch_tokens=40)
     for made in (whole, split):
         torch.nn.init.normal_(
@@ -236,7 +236,7 @@ def test_a_critic_comes_back_bit_for_bit_and_takes_the_same_next_step(
     assert_identical(state(other), state(made))
 
 
-@pytest.mark.parametrize("kind", ["no head", "wrong head", "no optimiser", "no count"])
+@pytest.mark.parametrize("kind", ["no head", "wrong head", "no optimizer", "no count"])
 def test_a_critic_that_cannot_be_read_is_named(tmp_path: Path, kind: str) -> None:
     made = critic()
     kept = made.save(tmp_path)
@@ -246,7 +246,7 @@ def test_a_critic_that_cannot_be_read_is_named(tmp_path: Path, kind: str) -> Non
         (tmp_path / "critic" / "optimizer/state.safetensors").replace(
             tmp_path / "critic" / "value_head.safetensors"
         )
-    elif kind == "no optimiser":
+    elif kind == "no optimizer":
         (tmp_path / "critic" / "optimizer/state.safetensors").unlink()
     with pytest.raises(DataError, match="cannot be read"):
         made.load(tmp_path, None if kind == "no count" else kept)
@@ -261,8 +261,8 @@ def test_credit_takes_the_values_and_leaves_targets() -> None:
     valued = add_values(to_examples(selection, temperature=1.0), critic())
     found, _ = assign_advantages(selection, valued, plain, {})
     for item, reward in zip(found, (1.0, 0.0), strict=True):
-        assert item.value_target is not None
-        assert item.value_target.tolist() == np.asarray(item.advantage).tolist() == [reward] * 3
+        assert item.value_target_M is not None
+        assert item.value_target_M.tolist() == np.asarray(item.advantage).tolist() == [reward] * 3
 
 
 GROUPS = [group([1.0, 0.0, 0.5]), group([0.0, 0.0, 1.0])]
@@ -275,7 +275,7 @@ def ppo_trainer(**settings: float) -> RLTrainer:
     )
 
 
-def test_in_its_head_start_the_critic_learns_alone() -> None:
+def test_in_its_warm_up_the_critic_learns_alone() -> None:
     trainer = ppo_trainer(warmup_steps=2)
     weight = trainer.policy.model.embed.weight
     before = weight.detach().clone()
@@ -286,6 +286,18 @@ def test_in_its_head_start_the_critic_learns_alone() -> None:
         assert torch.equal(weight, before) == (number < 2)
     assert trainer.critic is not None
     assert (trainer.learner.num_steps, trainer.critic.learner.num_steps) == (1, 3)
+
+
+@pytest.mark.parametrize("warmup_steps", [0, 2])
+def test_without_a_rewarded_group_a_step_with_a_critic_is_empty(warmup_steps: int) -> None:
+    trainer = ppo_trainer(warmup_steps=warmup_steps)
+
+    result = trainer.step([], temperature=1.0, seed=0)
+
+    assert result.is_empty and result.update == {}
+    assert trainer.critic is not None
+    assert (trainer.learner.num_steps, trainer.critic.learner.num_steps) == (0, 0)
+    assert trainer.critic.num_updates == 0
 
 
 def test_a_policy_step_is_the_same_with_the_critic_beside_it() -> None:

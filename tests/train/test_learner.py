@@ -52,7 +52,7 @@ def _examples() -> list[Example]:
             temperature=[1.0, 0.7][index % 2],
         )
         reference = -source.random(item.num_targets).astype(np.float32) * 4
-        made.append(replace(item, ref_logprob=reference, sampling_logprob=reference - 0.1))
+        made.append(replace(item, ref_logprob_M=reference, sampling_logprob_M=reference - 0.1))
     return made
 
 
@@ -290,10 +290,10 @@ def test_on_policy_clipping_has_the_gradient_of_the_plain_policy_gradient() -> N
 def test_on_policy_the_ratio_is_exactly_one() -> None:
     ratios: list[float] = []
 
-    def loss(terms: LossInputs) -> TokenLoss:
-        ratio_M = token_ratio(terms)
+    def loss(inputs: LossInputs) -> TokenLoss:
+        ratio_M = token_ratio(inputs)
         ratios.extend(ratio_M.tolist())
-        return TokenLoss(-ratio_M * terms.advantage_M, {})
+        return TokenLoss(-ratio_M * inputs.advantage_M, {})
 
     LocalLearner(tiny_model(), TrainConfig(micro_batch_tokens=60), steps=1).update(
         _examples(), Objective(loss=loss)
@@ -309,11 +309,11 @@ def test_a_quantity_declared_per_token_reaches_the_loss_under_its_name(name: str
     examples = [replace(item, **{name: value}) for item, value in zip(made, values, strict=True)]
     seen: list[float] = []
 
-    def loss(terms: LossInputs) -> TokenLoss:
-        value_M = terms.per_token()[name]
+    def loss(inputs: LossInputs) -> TokenLoss:
+        value_M = inputs.per_token()[name]
         assert value_M is not None
         seen.extend(value_M.tolist())
-        return TokenLoss(terms.logprob_M, {})
+        return TokenLoss(inputs.logprob_M, {})
 
     LocalLearner(tiny_model(), TrainConfig(), steps=1).accumulate(examples, Objective(loss=loss))
 
@@ -340,7 +340,7 @@ def test_the_entropy_bonus_has_the_exact_gradient_of_the_entropy() -> None:
         if weight.grad is not None
     }
 
-    still = [replace(item, advantage=0.0, ref_logprob=None) for item in examples]
+    still = [replace(item, advantage=0.0, ref_logprob_M=None) for item in examples]
     found, _ = _gradient(model, _packed(still, 100), policy_objective(AlgoConfig(entropy_coef=0.5)))
 
     _assert_equal(found, expected)

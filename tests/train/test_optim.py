@@ -1,4 +1,4 @@
-"""The optimiser: AdamW as published, masters that lose nothing, rates by hand, clipping, and no
+"""The optimizer: AdamW as published, masters that lose nothing, rates by hand, clipping, and no
 silent infinity."""
 
 import math
@@ -174,7 +174,7 @@ def test_float32_weights_are_their_own_masters_and_keep_their_address() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_loaded_optimiser_goes_on_bit_for_bit(dtype: torch.dtype) -> None:
+def test_a_loaded_optimizer_goes_on_bit_for_bit(dtype: torch.dtype) -> None:
     def pair(seed: int) -> tuple[Tensor, Tensor]:
         matrix, vector = _drawn(seed)
         return matrix.to(dtype), vector.to(dtype)
@@ -198,7 +198,7 @@ def test_a_loaded_optimiser_goes_on_bit_for_bit(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_an_offloaded_optimiser_moves_weights_to_the_same_place(dtype: torch.dtype) -> None:
+def test_an_offloaded_optimizer_moves_weights_to_the_same_place(dtype: torch.dtype) -> None:
     models = [Pair(*(value.to(dtype) for value in _drawn(0))) for _ in range(2)]
     settings = [TrainConfig(weight_decay=0.1, offload_optimizer=far) for far in (False, True)]
     both = [Optimizer(model, cfg) for model, cfg in zip(models, settings, strict=True)]
@@ -245,7 +245,7 @@ def test_large_weights_live_in_host_memory_and_move_to_the_same_place(dtype: tor
     assert far.unallocated_bytes == 0
 
 
-def test_an_optimiser_goes_when_its_owner_lets_it_go() -> None:
+def test_an_optimizer_goes_when_its_owner_lets_it_go() -> None:
     model = Pair(*(value.bfloat16() for value in _drawn(0)))
     optimizer = Optimizer(model, TrainConfig())
     model.pull(*(value.bfloat16() for value in _drawn(1)))
@@ -257,7 +257,7 @@ def test_an_optimiser_goes_when_its_owner_lets_it_go() -> None:
     assert seen() is None
 
 
-def test_loading_forgets_what_the_optimiser_had_learned_before() -> None:
+def test_loading_forgets_what_the_optimizer_had_learned_before() -> None:
     fresh, used = Pair(*_drawn(0)), Pair(*_drawn(0))
     target, source = Optimizer(used, TrainConfig()), Optimizer(fresh, TrainConfig())
     used.pull(*_drawn(1))

@@ -127,6 +127,26 @@ def test_a_file_names_a_factory_of_ones_own(tmp_path: Path) -> None:
         build_learners(TrainConfig(learner="remote"))
 
 
+def test_a_method_that_a_factory_or_its_learner_lacks_is_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from whet.train.learner import Learner\n"
+        "from whet.train.policy import LearnerFactory, LocalLearnerFactory\n\n"
+        "class Half(LearnerFactory):\n    pass\n"
+    )
+    with pytest.raises(
+        ConfigError, match=r'mine\.py:Half" lacks make_frozen_model, make_learner; '
+    ):
+        build_learners(TrainConfig(learner=f"{file}:Half"))
+
+    whole = BLOCKS["python"].replace("    def zero_grad(", "    def clear_grad(")
+    (tmp_path / "turns.py").write_text(whole)
+    with pytest.raises(
+        ConfigError, match=r"TurnsLearner lacks zero_grad; whet/train/learner\.py describes each"
+    ):
+        build_learners(TrainConfig(learner=f"{tmp_path / 'turns.py'}:TurnsLearners"))
+
+
 class Counting(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
     """Counts the updates that RL takes through it."""
 

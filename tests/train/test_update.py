@@ -98,8 +98,8 @@ def test_leaving_out_zero_advantages_changes_no_weight(name: str, num_minibatche
 def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
     seen: list[float] = []
 
-    def loss(terms: LossInputs) -> TokenLoss:
-        return TokenLoss(-terms.logprob_M, {})
+    def loss(inputs: LossInputs) -> TokenLoss:
+        return TokenLoss(-inputs.logprob_M, {})
 
     class Spy(LocalLearner):
         def accumulate(self, examples: object, objective: Objective) -> LossSums:
@@ -152,10 +152,10 @@ def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
 def _noting(seen: list[list[float]], weights: list[list[float]]) -> Objective:
     """A loss that notes which examples, told by their advantage, come in which forward pass."""
 
-    def loss(terms: LossInputs) -> TokenLoss:
-        seen.append(terms.advantage_M.tolist())
-        weights.append(token_ratio(terms).tolist())
-        return TokenLoss(-terms.logprob_M * terms.advantage_M, {})
+    def loss(inputs: LossInputs) -> TokenLoss:
+        seen.append(inputs.advantage_M.tolist())
+        weights.append(token_ratio(inputs).tolist())
+        return TokenLoss(-inputs.logprob_M * inputs.advantage_M, {})
 
     return Objective(loss=loss)
 
@@ -251,9 +251,11 @@ def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
     for item, theirs, own in zip(
         noted, expected, compute_logprobs(policy, examples, 4096), strict=True
     ):
-        assert item.ref_logprob is not None and item.old_logprob is not None
-        np.testing.assert_allclose(item.ref_logprob, theirs, rtol=0, atol=logprob_bound(reference))
-        np.testing.assert_allclose(item.old_logprob, own, rtol=0, atol=logprob_bound(policy))
+        assert item.ref_logprob_M is not None and item.old_logprob_M is not None
+        np.testing.assert_allclose(
+            item.ref_logprob_M, theirs, rtol=0, atol=logprob_bound(reference)
+        )
+        np.testing.assert_allclose(item.old_logprob_M, own, rtol=0, atol=logprob_bound(policy))
 
 
 def test_metrics_of_mini_batches_are_averaged() -> None:
@@ -279,9 +281,9 @@ def _stale(seed: int = 5) -> list[Example]:
         replace(
             item,
             advantage=noise.normal(size=item.num_targets).astype(np.float32),
-            sampling_logprob=near(logprobs),
-            old_logprob=near(logprobs),
-            ref_logprob=near(logprobs),
+            sampling_logprob_M=near(logprobs),
+            old_logprob_M=near(logprobs),
+            ref_logprob_M=near(logprobs),
         )
         for item, logprobs in zip(examples, own, strict=True)
     ]

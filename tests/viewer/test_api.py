@@ -4,15 +4,17 @@ import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 from viewer_runs import write_facts, write_run, write_step, write_verl_dump
 
 from whet.data.problems import write_problems
 from whet.store.files import write_json
+from whet.store.view_cache import write_token_columns
 from whet.testing.fakes import sum_problem
 from whet.types import Json
-from whet.viewer.app import STATIC, build_app
+from whet.viewer.server import STATIC, build_app
 
 VENDOR = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
@@ -244,3 +246,26 @@ def test_a_wrong_question_is_answered_with_a_sentence(
     answer = client.get(f"/api/{question}")
     assert answer.status_code == status
     assert question == "none" or len(json.loads(answer.text)["error"]) > 10
+
+
+def test_tokens_are_coloured_by_what_a_replay_computed(
+    client: TestClient, folder: Path, tmp_path: Path
+) -> None:
+    file = "train-000002.parquet"
+    place = {"run": "one/05-rl", "file": file, "row": 0}
+    before = ask(client, "rollout", **place)
+    assert isinstance(before["absent"], dict) and isinstance(before["id"], str)
+    command = f"whet replay {folder / 'one' / '05-rl'} --step 2 --tokens"
+    assert before["absent"]["entropy"] == f"not stored; computed by: {command}"
+    path = folder / "one" / "05-rl" / "rollouts" / file
+    numbers = {"entropy": np.array([0.5, 0.25], np.float32), "mask": np.ones(2, np.float32)}
+    write_token_columns(tmp_path / "cache", path, {before["id"]: numbers})
+    after = ask(client, "rollout", **place)
+    assert isinstance(after["columns"], dict) and isinstance(after["absent"], dict)
+    assert after["columns"]["entropy"] == [0.5, 0.25]
+    assert "entropy" not in after["absent"]
+    assert (
+        after["absent"]["ratio"] == "the update left this response out: no token of it had a loss"
+    )
+    path.touch()
+    assert ask(client, "rollout", **place)["columns"] == before["columns"]

@@ -9,8 +9,8 @@ from viewer_runs import write_facts, write_run
 
 from whet.errors import DataError
 from whet.store.files import write_json
-from whet.viewer.app import STATIC, build_app
-from whet.viewer.runs import Root
+from whet.viewer.run_folders import Root
+from whet.viewer.server import STATIC, build_app
 
 SECRET = "not for you"
 
@@ -170,5 +170,5 @@ def test_links_out_of_the_folder_are_not_followed(folder: Path) -> None:
 
 
 def test_a_folder_that_is_none_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="takes one with runs in it"):
+    with pytest.raises(DataError, match="takes a folder with runs in it"):
         Root(tmp_path / "none")

@@ -8,11 +8,12 @@ import pytest
 from viewer_runs import write_run, write_step, write_verl_dump, write_wandb_table
 
 from whet.errors import DataError
+from whet.store.view_cache import cache_folder
 from whet.types import Json
-from whet.viewer.index import MAX_SEGMENTS, RolloutIndex, cache_folder
-from whet.viewer.maps import agreement, answer_distribution, difficulty_map
+from whet.viewer.index import MAX_SEGMENTS, RolloutIndex
+from whet.viewer.maps import answer_distribution, cross_verdicts, difficulty_map
 from whet.viewer.query import Filters, find_siblings, list_rollouts
-from whet.viewer.runs import Root
+from whet.viewer.run_folders import Root
 
 
 def open_index(root: Path, cache: Path, run: str = ".") -> RolloutIndex:
@@ -117,7 +118,7 @@ def test_answers_of_a_problem_are_counted_over_the_steps(index: RolloutIndex) ->
 
 
 def test_verdicts_are_crossed_with_what_a_judge_was_asked(index: RolloutIndex) -> None:
-    cells = agreement(index.columns, "asked")["cells"]
+    cells = cross_verdicts(index.columns, "asked")["cells"]
     assert isinstance(cells, list)
     counted = {(c["verdict"], c["value"]): c["count"] for c in cells if isinstance(c, dict)}
     assert counted == {("correct", 0.0): 3, ("wrong", 1.0): 9}

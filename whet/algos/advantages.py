@@ -96,8 +96,6 @@ def momentum(max_momentum: float) -> Advantage:
 
 TokenAdvantage = Callable[[FloatArray, FloatArray | None], tuple[FloatArray, FloatArray | None]]
 """Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
-USING_CRITIC: set[Callable[..., object]] = set()
-"""Functions of the user's own that `uses_critic` marks."""
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -106,7 +104,7 @@ def uses_critic(function: F) -> F:
 
     It takes rewards and values of the tokens of one response, as a `TokenAdvantage` does.
     """
-    USING_CRITIC.add(function)
+    function.uses_critic = True  # type: ignore[attr-defined]
     return function
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from whet.algos import advantages, losses, verifier
 from whet.algos.losses import EarlyStop, KlEstimator
 from whet.algos.objectives import Objective, policy_objective
-from whet.algos.presets import AdvantageName, LossWeightsName, Preset
+from whet.algos.presets import AdvantageName, LossWeightsName, Preset, needs_critic
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
 from whet.algos.user_functions import load_advantage, load_token_advantage
 from whet.user_code import is_code_path
@@ -53,9 +53,10 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     """Assemble the named algorithm; `max_tokens` is the length that constant weights divide by."""
     preset = resolve_algorithm(cfg)
     in_loss = preset.kl_in == "loss"
+    has_critic = needs_critic(preset)
     return Algorithm(
-        advantage=_build_advantage(preset, cfg),
-        token_advantage=_build_token_advantage(preset, cfg),
+        advantage=_build_advantage(preset, cfg, has_critic=has_critic),
+        token_advantage=_build_token_advantage(preset, cfg, has_critic=has_critic),
         whitens=preset.whiten,
         step_credit=verifier.step_credit(preset.step_rule) if preset.step_rule else None,
         step_credit_fraction=partial(
@@ -66,7 +67,7 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
         kl_in_reward=0.0 if in_loss else cfg.kl_coef,
         kl_estimator=resolve_kl_estimator(cfg),
         needs_reference=cfg.kl_coef > 0,
-        needs_values=preset.needs_values,
+        needs_values=has_critic,
         needs_old_logprobs=cfg.num_minibatches > 1 and cfg.old_logprobs == "learner",
         trains_on_zero_advantage=(cfg.kl_coef > 0 and in_loss) or cfg.entropy_coef != 0,
         num_minibatches=cfg.num_minibatches,
@@ -74,16 +75,20 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     )
 
 
-def _build_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.Advantage | None:
+def _build_advantage(
+    preset: Preset, cfg: AlgoConfig, *, has_critic: bool
+) -> advantages.Advantage | None:
     if is_code_path(preset.advantage):
-        return None if preset.needs_values else load_advantage(preset.advantage)
+        return None if has_critic else load_advantage(preset.advantage)
     build = ADVANTAGES.get(preset.advantage)
     return None if build is None else build(cfg)
 
 
-def _build_token_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.TokenAdvantage | None:
+def _build_token_advantage(
+    preset: Preset, cfg: AlgoConfig, *, has_critic: bool
+) -> advantages.TokenAdvantage | None:
     if is_code_path(preset.advantage):
-        return load_token_advantage(preset.advantage) if preset.needs_values else None
+        return load_token_advantage(preset.advantage) if has_critic else None
     build = TOKEN_ADVANTAGES.get(preset.advantage)
     return None if build is None else build(cfg)
 

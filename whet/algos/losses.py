@@ -38,18 +38,18 @@ class LossInputs(TokenFields[Tensor]):
 
 
 Surrogate = Callable[[Tensor, LossInputs], tuple[Tensor, dict[str, Tensor]]]
-"""Ratios [M] and terms -> the policy loss [M], and metrics of the same shape."""
+"""Ratios [M] and inputs -> the policy loss [M], and metrics of the same shape."""
 
 
-def old_logprobs(terms: LossInputs) -> Tensor:
+def old_logprobs(inputs: LossInputs) -> Tensor:
     """The log-probabilities that ratios compare with: those of the start of the step."""
-    return terms.logprob_M.detach() if terms.old_logprob is None else terms.old_logprob
+    return inputs.logprob_M.detach() if inputs.old_logprob_M is None else inputs.old_logprob_M
 
 
-def sampling_logprobs(terms: LossInputs) -> Tensor:
+def sampling_logprobs(inputs: LossInputs) -> Tensor:
     """The log-probabilities at which the engine sampled."""
-    assert terms.sampling_logprob is not None, "a policy loss is for tokens that were sampled"
-    return terms.sampling_logprob
+    assert inputs.sampling_logprob_M is not None, "a policy loss is for tokens that were sampled"
+    return inputs.sampling_logprob_M
 
 
 def segment_sum(value_M: Tensor, segment_M: Tensor) -> Tensor:
@@ -76,31 +76,31 @@ MAX_LOG_RATIO = 20.0
 would overflow."""
 
 
-def nll(terms: LossInputs) -> Tensor:
+def nll(inputs: LossInputs) -> Tensor:
     """Negative log-likelihood, the loss of SFT."""
-    return -terms.logprob_M
+    return -inputs.logprob_M
 
 
-def token_ratio(terms: LossInputs) -> Tensor:
+def token_ratio(inputs: LossInputs) -> Tensor:
     """The probability of a token now over that at the start of the step; 1 on first use."""
-    return torch.exp(_bound(terms.logprob_M - old_logprobs(terms)))
+    return torch.exp(_bound(inputs.logprob_M - old_logprobs(inputs)))
 
 
-def sequence_ratio(terms: LossInputs) -> Tensor:
+def sequence_ratio(inputs: LossInputs) -> Tensor:
     """The geometric mean of a sequence's ratios (GSPO, Zheng et al. 2025, eq. 7 and 14).
 
     A token has the gradient of its own log-probability alone (GSPO-token). Where a sequence's
     tokens share advantage and weight, that sums to the gradient of the sequence ratio; where they
     do not, credit stays with its token.
     """
-    log_ratio_M = terms.logprob_M.detach() - old_logprobs(terms)
-    log_mean_M = segment_mean(_bound(log_ratio_M), terms.segment_M)
-    return torch.exp(terms.logprob_M - terms.logprob_M.detach() + log_mean_M)
+    log_ratio_M = inputs.logprob_M.detach() - old_logprobs(inputs)
+    log_mean_M = segment_mean(_bound(log_ratio_M), inputs.segment_M)
+    return torch.exp(inputs.logprob_M - inputs.logprob_M.detach() + log_mean_M)
 
 
-def unit_ratio(terms: LossInputs) -> Tensor:
+def unit_ratio(inputs: LossInputs) -> Tensor:
     """No correction: tokens count as if the present weights had sampled them."""
-    return torch.ones_like(terms.logprob_M)
+    return torch.ones_like(inputs.logprob_M)
 
 
 def clip(ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float) -> Tensor:
@@ -169,15 +169,15 @@ def teacher_advantage(logprob_M: Tensor, teacher_M: Tensor) -> Tensor:
     return (teacher_M - logprob_M).detach()
 
 
-def reverse_kl(terms: LossInputs) -> Tensor:
+def reverse_kl(inputs: LossInputs) -> Tensor:
     """The KL to the teacher with its own gradient, ratio × k3 (DeepSeek-V3.2); never negative.
 
     For tokens sampled with the present weights, the gradient is that of REINFORCE with the
     teacher's advantage, -(log teacher - log policy) × ∇log policy: exact in expectation, unlike k3
     differentiated directly.
     """
-    assert terms.ref_logprob is not None, "distillation needs a teacher"
-    return exact_kl(terms.logprob_M, terms.ref_logprob, token_ratio(terms), "k3")
+    assert inputs.ref_logprob_M is not None, "distillation needs a teacher"
+    return exact_kl(inputs.logprob_M, inputs.ref_logprob_M, token_ratio(inputs), "k3")
 
 
 def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float = 0.0) -> Tensor:
@@ -202,20 +202,20 @@ def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
     return (chosen_P - rejected_P - 1 / (2 * beta)).square()
 
 
-def pair_log_ratios(terms: LossInputs, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
+def pair_log_ratios(inputs: LossInputs, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
     """Log-ratios of chosen and rejected responses to the reference, summed over tokens or
     averaged."""
-    assert terms.chosen_P is not None and terms.rejected_P is not None, "preferences need pairs"
-    assert terms.ref_logprob is not None, "preferences need a reference"
-    num_sequences = 2 * len(terms.chosen_P)
+    assert inputs.chosen_P is not None and inputs.rejected_P is not None, "preferences need pairs"
+    assert inputs.ref_logprob_M is not None, "preferences need a reference"
+    num_sequences = 2 * len(inputs.chosen_P)
 
     def by_sequence(value_M: Tensor) -> Tensor:
-        return value_M.new_zeros(num_sequences).index_add(0, terms.segment_M, value_M)
+        return value_M.new_zeros(num_sequences).index_add(0, inputs.segment_M, value_M)
 
-    ratio_S = by_sequence(terms.logprob_M) - by_sequence(terms.ref_logprob)
+    ratio_S = by_sequence(inputs.logprob_M) - by_sequence(inputs.ref_logprob_M)
     if per_token:
-        ratio_S = ratio_S / by_sequence(torch.ones_like(terms.logprob_M))
-    return ratio_S[terms.chosen_P], ratio_S[terms.rejected_P]
+        ratio_S = ratio_S / by_sequence(torch.ones_like(inputs.logprob_M))
+    return ratio_S[inputs.chosen_P], ratio_S[inputs.rejected_P]
 
 
 def step_kl(ratio_M: Tensor) -> Tensor:
@@ -246,14 +246,14 @@ class ImportanceCorrection(Config):
 
 
 @torch.no_grad()
-def importance_factors(terms: LossInputs, cfg: ImportanceCorrection) -> tuple[Tensor, Tensor]:
+def importance_factors(inputs: LossInputs, cfg: ImportanceCorrection) -> tuple[Tensor, Tensor]:
     """Compute the factor of each token's loss, and which tokens are out of bounds.
 
     `cfg.rule` is one that corrects: truncate or mask.
     """
-    log_factor_M = old_logprobs(terms) - sampling_logprobs(terms)
+    log_factor_M = old_logprobs(inputs) - sampling_logprobs(inputs)
     if cfg.level == "sequence":
-        log_factor_M = segment_sum(log_factor_M, terms.segment_M)
+        log_factor_M = segment_sum(log_factor_M, inputs.segment_M)
     factor_M = torch.exp(_bound(log_factor_M))
     is_outside_M = (factor_M < cfg.low) | (factor_M > cfg.high)
     if cfg.rule == "truncate":
@@ -270,10 +270,10 @@ ALLOWED = {
 
 
 class EarlyStop(Config):
-    """When to skip an update, measured before its optimiser step."""
+    """When to skip an update, measured before its optimizer step."""
 
     limit: float | None = Field(default=None, gt=0.0)
-    """Largest value of the statistic that is trained on; none is no early stop."""
+    """Largest value of the statistic that is trained on; none disables it."""
     statistic: Literal["mean", "max", "quantile", "kl"] = "mean"
     """Of the ratio over the tokens in scope; kl is the KL from the start of the step, in nats per
     token."""
@@ -284,7 +284,7 @@ class EarlyStop(Config):
     or it and the rest of the step. The statistic is over the micro-batch, otherwise the
     mini-batch."""
     action: Literal["zero", "skip", "stop"] = "skip"
-    """zero sets its loss to 0 and still takes the optimiser step, skip takes none, stop ends the
+    """zero sets its loss to 0 and still takes the optimizer step, skip takes none, stop ends the
     step."""
 
     @model_validator(mode="after")
@@ -292,8 +292,8 @@ class EarlyStop(Config):
         if (self.scope, self.action) not in ALLOWED:
             allowed = ", ".join(f"{scope} with {action}" for scope, action in sorted(ALLOWED))
             raise ValueError(
-                f"scope = {self.scope} does not go with action = {self.action}; "
-                f"what does: {allowed}"
+                f"scope = {self.scope} cannot be combined with action = {self.action}; "
+                f"possible: {allowed}"
             )
         return self
 
@@ -322,7 +322,7 @@ def exceeds_limit(mean: Tensor | float, cfg: EarlyStop) -> bool:
 
 
 LossWeights = Callable[[Sequence[int]], list[float]]
-"""Lengths of all sequences of an optimiser step -> the weight of each token of each sequence."""
+"""Lengths of all sequences of an optimizer step -> the weight of each token of each sequence."""
 
 
 def token_mean(lengths: Sequence[int]) -> list[float]:

@@ -34,6 +34,15 @@ class TokenLoss(NamedTuple):
     """The statistic of the early stop; None without an early stop."""
 
 
+class BatchSums(NamedTuple):
+    """Sums over the losses of one micro-batch, on its device until `LossSums` adds them up."""
+
+    loss: Tensor
+    """Of weight times loss."""
+    metrics: dict[str, Tensor]
+    stop_signal: Tensor | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossSums:
     """The sums of `Learner.accumulate`; those of several ranks add up."""
@@ -100,33 +109,35 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
     estimator = resolve_kl_estimator(cfg)
     stop = cfg.early_stop
 
-    def loss(terms: LossInputs) -> TokenLoss:
+    def loss(inputs: LossInputs) -> TokenLoss:
         if cfg.old_logprobs == "engine":
-            terms = replace(terms, old_logprob=terms.sampling_logprob)
-        ratio_M = _ratio(preset, terms)
-        token_M = losses.token_ratio(terms)
+            inputs = replace(inputs, old_logprob_M=inputs.sampling_logprob_M)
+        ratio_M = _ratio(preset, inputs)
+        token_M = losses.token_ratio(inputs)
         moved_M = token_M if preset.ratio == "off" else ratio_M
-        loss_M, metrics = surrogate(ratio_M, terms)
+        loss_M, metrics = surrogate(ratio_M, inputs)
         metrics |= {
-            "policy/entropy": terms.entropy_M,
-            "policy/engine_gap": (terms.logprob_M - sampling_logprobs(terms)).abs(),
+            "policy/entropy": inputs.entropy_M,
+            "policy/engine_gap": (inputs.logprob_M - sampling_logprobs(inputs)).abs(),
             "policy/ratio": moved_M,
             "policy/step_kl": losses.step_kl(token_M),
         }
         if cfg.importance_correction.rule != "none":
-            factor_M, is_outside_M = losses.importance_factors(terms, cfg.importance_correction)
+            factor_M, is_outside_M = losses.importance_factors(inputs, cfg.importance_correction)
             loss_M = loss_M * factor_M
             metrics |= {"policy/correction": factor_M, "policy/corrected": is_outside_M.float()}
-        if terms.ref_logprob is not None:
-            metrics["policy/kl"] = losses.kl(terms.logprob_M, terms.ref_logprob, "k3")
+        if inputs.ref_logprob_M is not None:
+            metrics["policy/kl"] = losses.kl(inputs.logprob_M, inputs.ref_logprob_M, "k3")
             if preset.kl_in == "loss":
                 if cfg.kl_gradient == "direct":
-                    kl_M = losses.kl(terms.logprob_M, terms.ref_logprob, estimator)
+                    kl_M = losses.kl(inputs.logprob_M, inputs.ref_logprob_M, estimator)
                 else:
-                    kl_M = losses.exact_kl(terms.logprob_M, terms.ref_logprob, token_M, estimator)
+                    kl_M = losses.exact_kl(
+                        inputs.logprob_M, inputs.ref_logprob_M, token_M, estimator
+                    )
                 loss_M = loss_M + cfg.kl_coef * kl_M
         if cfg.entropy_coef:
-            loss_M = loss_M - cfg.entropy_coef * terms.entropy_M
+            loss_M = loss_M - cfg.entropy_coef * inputs.entropy_M
         if stop.limit is None:
             return TokenLoss(loss_M, metrics)
         signal_M = losses.stop_statistic(token_M if stop.statistic == "kl" else moved_M, stop)
@@ -135,16 +146,16 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
             is_zeroed = losses.exceeds_limit(signal_M.mean(), stop)
             metrics["policy/zeroed"] = torch.full_like(loss_M, float(is_zeroed))
             # Not the loss times 0, which is NaN where the loss is.
-            loss_M = terms.logprob_M * 0.0 if is_zeroed else loss_M
+            loss_M = inputs.logprob_M * 0.0 if is_zeroed else loss_M
         return TokenLoss(loss_M, metrics, signal_M)
 
     return Objective(loss=loss, needs_entropy_gradient=cfg.entropy_coef != 0)
 
 
-def _ratio(preset: Preset, terms: LossInputs) -> Tensor:
+def _ratio(preset: Preset, inputs: LossInputs) -> Tensor:
     if preset.ratio == "off":
-        return losses.unit_ratio(terms)
-    return losses.token_ratio(terms) if preset.ratio == "token" else losses.sequence_ratio(terms)
+        return losses.unit_ratio(inputs)
+    return losses.token_ratio(inputs) if preset.ratio == "token" else losses.sequence_ratio(inputs)
 
 
 def _build_surrogate(preset: Preset, cfg: AlgoConfig) -> Surrogate:
@@ -154,17 +165,17 @@ def _build_surrogate(preset: Preset, cfg: AlgoConfig) -> Surrogate:
 
 
 def _surrogate(
-    preset: Preset, cfg: AlgoConfig, ratio_M: Tensor, terms: LossInputs
+    preset: Preset, cfg: AlgoConfig, ratio_M: Tensor, inputs: LossInputs
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the policy loss, and the fraction of tokens beyond its bounds where it has any."""
     low = preset.clip_low
     high = preset.clip_high
-    advantage_M = terms.advantage_M
+    advantage_M = inputs.advantage_M
     if preset.surrogate == "reinforce":
-        return losses.reinforce(ratio_M, advantage_M, terms.logprob_M), {}
+        return losses.reinforce(ratio_M, advantage_M, inputs.logprob_M), {}
     is_above_M = ratio_M > 1 + high
     if preset.surrogate == "cispo":
-        loss_M = losses.cispo(ratio_M, advantage_M, terms.logprob_M, high=high)
+        loss_M = losses.cispo(ratio_M, advantage_M, inputs.logprob_M, high=high)
         return loss_M, {"policy/clip_fraction": is_above_M.float()}
     if cfg.dual_clip is None:
         loss_M = losses.clip(ratio_M, advantage_M, low=low, high=high)
@@ -176,13 +187,13 @@ def _surrogate(
 def sft_objective() -> Objective:
     """Build the negative log-likelihood of given tokens."""
 
-    def loss(terms: LossInputs) -> TokenLoss:
-        loss_M = losses.nll(terms)
-        is_likely_M = (terms.logprob_M > torch.log(torch.tensor(0.5))).float()
+    def loss(inputs: LossInputs) -> TokenLoss:
+        loss_M = losses.nll(inputs)
+        is_likely_M = (inputs.logprob_M > torch.log(torch.tensor(0.5))).float()
         metrics = {
             "sft/token_loss": loss_M,
             "sft/likely_tokens": is_likely_M,
-            "policy/entropy": terms.entropy_M,
+            "policy/entropy": inputs.entropy_M,
         }
         return TokenLoss(loss_M, metrics)
 
@@ -196,15 +207,15 @@ def distill_objective() -> Objective:
     distribution alone, not with where earlier tokens led, and no reward takes part.
     """
 
-    def loss(terms: LossInputs) -> TokenLoss:
-        assert terms.ref_logprob is not None, "distillation needs a teacher"
+    def loss(inputs: LossInputs) -> TokenLoss:
+        assert inputs.ref_logprob_M is not None, "distillation needs a teacher"
         metrics = {
-            "distill/kl": losses.kl(terms.logprob_M, terms.ref_logprob, "k3"),
-            "distill/advantage": losses.teacher_advantage(terms.logprob_M, terms.ref_logprob),
-            "policy/entropy": terms.entropy_M,
-            "policy/engine_gap": (terms.logprob_M - sampling_logprobs(terms)).abs(),
+            "distill/kl": losses.kl(inputs.logprob_M, inputs.ref_logprob_M, "k3"),
+            "distill/advantage": losses.teacher_advantage(inputs.logprob_M, inputs.ref_logprob_M),
+            "policy/entropy": inputs.entropy_M,
+            "policy/engine_gap": (inputs.logprob_M - sampling_logprobs(inputs)).abs(),
         }
-        return TokenLoss(losses.reverse_kl(terms), metrics)
+        return TokenLoss(losses.reverse_kl(inputs), metrics)
 
     return Objective(loss=loss)
 
@@ -235,8 +246,8 @@ class PreferenceConfig(Config):
 def preference_objective(cfg: PreferenceConfig) -> Objective:
     """Build the named loss over pairs; its metrics are β times the log-ratio, as in DPO."""
 
-    def loss(terms: LossInputs) -> TokenLoss:
-        chosen_P, rejected_P = losses.pair_log_ratios(terms, per_token=cfg.per_token)
+    def loss(inputs: LossInputs) -> TokenLoss:
+        chosen_P, rejected_P = losses.pair_log_ratios(inputs, per_token=cfg.per_token)
         if cfg.name == "ipo":
             loss_P = losses.ipo(chosen_P, rejected_P, beta=cfg.beta)
         else:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from whet.algos.user_functions import needs_critic
+from whet.algos.user_functions import load_critic_mark
 from whet.algos.verifier import StepRule
 from whet.user_code import is_code_path
 
@@ -55,17 +55,18 @@ class Preset:
     """Fraction of the step credit at the start."""
     source: Mapping[str, float | str] = field(default_factory=dict)
 
-    @property
-    def needs_values(self) -> bool:
-        """Whether the advantage compares with the values of a critic."""
-        if is_code_path(self.advantage):
-            return needs_critic(self.advantage)
-        return self.advantage == "gae"
 
-    @property
-    def compares_responses(self) -> bool:
-        """Whether the advantage compares the responses to a problem with each other."""
-        return self.advantage != "to_go" and not self.needs_values
+def needs_critic(preset: Preset) -> bool:
+    """Whether the advantage compares with the values of a critic; one of the user's own is loaded
+    from its file, which says so."""
+    if is_code_path(preset.advantage):
+        return load_critic_mark(preset.advantage)
+    return preset.advantage == "gae"
+
+
+def compares_responses(preset: Preset) -> bool:
+    """Whether the advantage compares the responses to a problem with each other."""
+    return preset.advantage != "to_go" and not needs_critic(preset)
 
 
 TANGO_SOURCE: Mapping[str, float | str] = {

@@ -68,14 +68,14 @@ class AlgoConfig(Config):
     the cap of the ratio."""
     dual_clip: float | None = Field(default=None, gt=1.0)
     """Upper bound on the loss of a token of negative advantage, in multiples of the advantage; none
-    is no bound."""
+    means no bound."""
     loss_weights: LossWeightsName | None = None
     """How the losses of tokens are averaged: over all tokens of a step, within each sequence first
     (sequence_mean), summed within it (sequence_sum), or divided by the longest response allowed
     (constant)."""
     old_logprobs: Literal["learner", "engine"] = "learner"
-    """Whose log-probabilities at the start of the step ratios compare with: computed again, or as
-    sampled."""
+    """Which log-probabilities ratios compare with: the learner's at the start of the step, or the
+    engine's as sampled."""
     importance_correction: ImportanceCorrection = ImportanceCorrection()
     """Correction for tokens that the engine sampled at other probabilities than the learner's."""
     kl_coef: float = Field(default=0.0, ge=0.0)
@@ -88,9 +88,9 @@ class AlgoConfig(Config):
     """In the loss: exact has the KL's own gradient for every estimator, direct differentiates the
     estimate as it is."""
     entropy_coef: float = 0.0
-    """Weight of an entropy bonus in the loss; 0 logs the entropy only."""
+    """Weight of an entropy bonus in the loss; 0 only logs the entropy."""
     num_minibatches: int = Field(default=1, ge=1)
-    """Optimiser steps per batch of rollouts."""
+    """Optimizer steps per batch of rollouts."""
     early_stop: EarlyStop = EarlyStop()
     """Skips updates once the policy has moved too far within a step."""
 
@@ -112,14 +112,12 @@ class AlgoConfig(Config):
         if self.step_credit.alpha is not None and preset.step_rule is None:
             raise ValueError(
                 f"step_credit.alpha = {self.step_credit.alpha} is for the tango algorithms, which "
-                "credit "
-                "judged steps"
+                "credit judged steps"
             )
         if self.old_logprobs == "engine" and self.importance_correction.rule != "none":
             raise ValueError(
-                'importance_correction goes from engine to learner, which old_logprobs = "engine" '
-                "does not tell "
-                "apart: set one of them"
+                "importance_correction corrects the gap between engine and learner, which "
+                'old_logprobs = "engine" ignores: set only one of them'
             )
         low, high = self.importance_correction.low, self.importance_correction.high
         if low >= high:
@@ -165,7 +163,9 @@ class AlgoConfig(Config):
         if preset.surrogate == "reinforce":
             return dict.fromkeys(bounds, 'surrogate = "reinforce" bounds nothing')
         if preset.surrogate == "cispo":
-            return dict.fromkeys(("clip_low", "dual_clip"), "cispo bounds the ratio above only")
+            return dict.fromkeys(
+                ("clip_low", "dual_clip"), "cispo bounds the ratio only from above"
+            )
         return {}
 
 

@@ -3,7 +3,6 @@
 Any fault is one sentence that names the setting, the function and the value it returned.
 """
 
-import inspect
 from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
@@ -14,7 +13,6 @@ import torch
 from torch import Tensor
 
 from whet.algos.advantages import (
-    USING_CRITIC,
     Advantage,
     Baseline,
     FloatArray,
@@ -52,7 +50,7 @@ def load_advantage(code_path: str) -> Advantage:
         wanted = [len(group) for group in rewards]
         if lengths != wanted:
             raise ConfigError(
-                f"{label} should return as many numbers as each group has rewards, {wanted}, not "
+                f"{label} should return one number per reward of each group, {wanted}, not "
                 f"{lengths}"
             )
         for value in (value for group in groups for value in group):
@@ -60,8 +58,8 @@ def load_advantage(code_path: str) -> Advantage:
                 raise ConfigError(f"{label} should return finite numbers, not {_describe(value)}")
         if not isinstance(next_baseline, dict):
             raise ConfigError(
-                f"{label} should return the next baseline as a dict of numbers by name, not "
-                f"{_describe(next_baseline)}; {{}} is one of nothing"
+                f"{label} should return the next baseline as a dict from names to numbers, not "
+                f"{_describe(next_baseline)}; {{}} is an empty one"
             )
         for name, value in next_baseline.items():
             if not isinstance(name, str) or not _is_finite(value):
@@ -74,21 +72,15 @@ def load_advantage(code_path: str) -> Advantage:
     return advantage
 
 
-def needs_critic(code_path: str) -> bool:
-    """Whether a user's advantage compares tokens with a critic, which `uses_critic` says.
+def load_critic_mark(code_path: str) -> bool:
+    """Load a user's advantage, and tell whether `uses_critic` marks it.
 
-    In files from before there was such a mark, the name `values` of the second parameter says so.
-    A missing file counts as one that does, so that settings of old runs can be read with their
-    critic; a run reports it when it loads the function.
+    A missing file counts as marked, so that settings of old runs can be read with their critic; a
+    run reports it when it loads the function.
     """
     if not Path(code_path.rpartition(":")[0]).is_file():
         return True
-    function = load_from_file(code_path, ADVANTAGE)
-    if not callable(function):
-        return False
-    return function in USING_CRITIC or list(inspect.signature(function).parameters)[1:2] == [
-        "values"
-    ]
+    return getattr(load_from_file(code_path, ADVANTAGE), "uses_critic", False) is True
 
 
 def load_token_advantage(code_path: str) -> TokenAdvantage:
@@ -118,9 +110,9 @@ def load_token_advantage(code_path: str) -> TokenAdvantage:
 
 
 def load_surrogate(code_path: str) -> Surrogate:
-    """Load a surrogate: ratios [M] and terms -> losses [M], or those and metrics [M] by name."""
+    """Load a surrogate: ratios [M] and inputs -> losses [M], or those and metrics [M] by name."""
     label = f"algo.surrogate = {code_path!r}"
-    call = _load_function(code_path, "algo.surrogate", ("ratio_M", "terms"))
+    call = _load_function(code_path, "algo.surrogate", ("ratio_M", "inputs"))
 
     def check_gradient(gradient_M: Tensor) -> None:
         if not gradient_M.isfinite().all():
@@ -129,19 +121,19 @@ def load_surrogate(code_path: str) -> Surrogate:
                 "not stop the NaN of the branch it leaves out"
             )
 
-    def surrogate(ratio_M: Tensor, terms: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
+    def surrogate(ratio_M: Tensor, inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
         own_ratio_M = ratio_M.view_as(ratio_M)  # its gradient is that of the user's function alone
-        result = call(own_ratio_M, terms)
+        result = call(own_ratio_M, inputs)
         loss_M, metrics = result if _is_pair(result) else (result, {})
         if not isinstance(loss_M, Tensor) or loss_M.shape != ratio_M.shape:
             raise ConfigError(
                 f"{label} should return a loss per token, a tensor [M] with M = {len(ratio_M)}, "
                 f"not {_describe(loss_M)}"
             )
-        if terms.logprob_M.requires_grad and not loss_M.requires_grad:
+        if inputs.logprob_M.requires_grad and not loss_M.requires_grad:
             raise ConfigError(
                 f"{label} should return a loss with a gradient, not a detached tensor: compute it "
-                "from ratio_M or terms.logprob_M without .detach(), .item() or torch.no_grad()"
+                "from ratio_M or inputs.logprob_M without .detach(), .item() or torch.no_grad()"
             )
         for name, value in metrics.items():
             is_per_token = isinstance(value, Tensor) and value.shape == ratio_M.shape

@@ -27,9 +27,9 @@ from whet.config import Config
 from whet.types import Step
 
 StepRule = Literal["zscore", "leave_one_out", "whiten"]
-JudgedAnswer = tuple[Sequence[Step], int]
+JudgedResponse = tuple[Sequence[Step], int]
 """The judged steps of a response, and its number of tokens."""
-StepCredit = Callable[[Sequence[Sequence[JudgedAnswer]]], list[list[FloatArray]]]
+StepCredit = Callable[[Sequence[Sequence[JudgedResponse]]], list[list[FloatArray]]]
 
 LEAVE_ONE_OUT_SCALE = 10.0
 """Tango's factor for step credit that is centred but not divided by a deviation."""
@@ -46,7 +46,7 @@ class StepCreditConfig(Config):
     """How it falls from the first value to the last; none keeps the first."""
 
     @model_validator(mode="after")
-    def _ends(self) -> "StepCreditConfig":
+    def _check_ends(self) -> "StepCreditConfig":
         if self.decay == "exponential" and self.final_alpha == 0:
             raise ValueError(
                 "final_alpha must be above 0 for an exponential decay, which never reaches 0"
@@ -83,14 +83,14 @@ def step_credit(rule: StepRule) -> StepCredit:
     return _pool_groups(zscore) if rule == "zscore" else _pool_groups(_scaled_leave_one_out)
 
 
-def spread_over_tokens(answer: JudgedAnswer, rewards: Sequence[float]) -> FloatArray:
+def spread_over_tokens(response: JudgedResponse, rewards: Sequence[float]) -> FloatArray:
     """Give each token the rewards of the steps that end with it or after it.
 
     >>> steps = [Step(start=0, end=2, reward=0), Step(start=2, end=3, reward=0)]
     >>> spread_over_tokens((steps, 4), [1.0, 0.5]).tolist()
     [1.5, 1.5, 0.5, 0.0]
     """
-    steps, length = answer
+    steps, length = response
     at_ends = np.zeros(length)
     for step, reward in zip(steps, rewards, strict=True):
         assert 0 <= step.start < step.end <= length, (
@@ -101,22 +101,27 @@ def spread_over_tokens(answer: JudgedAnswer, rewards: Sequence[float]) -> FloatA
 
 
 def _pool_groups(rule: GroupRule) -> StepCredit:
-    def credit(groups: Sequence[Sequence[JudgedAnswer]]) -> list[list[FloatArray]]:
-        return [_of_group(group, rule) for group in groups]
+    def credit(groups: Sequence[Sequence[JudgedResponse]]) -> list[list[FloatArray]]:
+        return [_credit_group(group, rule) for group in groups]
 
     return credit
 
 
-def _of_group(group: Sequence[JudgedAnswer], rule: GroupRule) -> list[FloatArray]:
+def _credit_group(group: Sequence[JudgedResponse], rule: GroupRule) -> list[FloatArray]:
     pool = [step.reward for steps, _ in group for step in steps]
     credits = iter(rule(pool) if len(pool) > 1 else [0.0] * len(pool))
-    return [spread_over_tokens(answer, [next(credits) for _ in answer[0]]) for answer in group]
+    return [
+        spread_over_tokens(response, [next(credits) for _ in response[0]]) for response in group
+    ]
 
 
-def _whiten_steps(groups: Sequence[Sequence[JudgedAnswer]]) -> list[list[FloatArray]]:
-    answers = [answer for group in groups for answer in group]
-    raw = [spread_over_tokens(answer, [step.reward for step in answer[0]]) for answer in answers]
-    credits = iter(whiten(raw, [bool(steps) for steps, _ in answers]))
+def _whiten_steps(groups: Sequence[Sequence[JudgedResponse]]) -> list[list[FloatArray]]:
+    responses = [response for group in groups for response in group]
+    raw = [
+        spread_over_tokens(response, [step.reward for step in response[0]])
+        for response in responses
+    ]
+    credits = iter(whiten(raw, [bool(steps) for steps, _ in responses]))
     return [[next(credits) for _ in group] for group in groups]
 
 
@@ -167,15 +172,19 @@ class Agreement:
             return None
         return (self.recall(True) + self.recall(False)) / 2
 
-    def precision(self, kind: bool) -> float:
-        return self.counts[kind, kind] / max(self._num_verdicts(kind), 1)
+    def precision(self, truth: bool) -> float:
+        return self.counts[truth, truth] / max(self._num_verdicts(truth), 1)
 
-    def recall(self, kind: bool) -> float:
-        return self.counts[kind, kind] / max(self._num_true(kind), 1)
+    def recall(self, truth: bool) -> float:
+        return self.counts[truth, truth] / max(self._num_true(truth), 1)
 
-    def f1(self, kind: bool) -> float:
+    def f1(self, truth: bool) -> float:
         """The harmonic mean of precision and recall."""
-        return 2 * self.counts[kind, kind] / max(self._num_verdicts(kind) + self._num_true(kind), 1)
+        return (
+            2
+            * self.counts[truth, truth]
+            / max(self._num_verdicts(truth) + self._num_true(truth), 1)
+        )
 
     @property
     def is_one_sided(self) -> bool:
@@ -185,17 +194,17 @@ class Agreement:
             return True
         return max(rate, 1 - rate) >= ONE_SIDED and (accuracy is None or accuracy < GUESSING)
 
-    def _num_true(self, kind: bool) -> int:
-        return sum(count for (truth, _), count in self.counts.items() if truth is kind)
+    def _num_true(self, truth: bool) -> int:
+        return sum(count for (other, _), count in self.counts.items() if other is truth)
 
-    def _num_verdicts(self, kind: bool) -> int:
-        return self.counts[True, kind] + self.counts[False, kind]
+    def _num_verdicts(self, verdict: bool) -> int:
+        return self.counts[True, verdict] + self.counts[False, verdict]
 
 
-def agreement(pairs: Iterable[tuple[bool, bool | None]]) -> Agreement:
+def count_agreement(pairs: Iterable[tuple[bool, bool | None]]) -> Agreement:
     """Count pairs of truth and verdict.
 
-    >>> counted = agreement([(True, True), (True, True), (False, True), (False, False)])
+    >>> counted = count_agreement([(True, True), (True, True), (False, True), (False, False)])
     >>> counted.balanced_accuracy, counted.precision(False), round(counted.f1(False), 4)
     (0.75, 1.0, 0.6667)
     """

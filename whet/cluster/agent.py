@@ -30,7 +30,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from whet.cluster.failure import ERROR_FILE, Failure, add_recorded, write_page
+from whet.cluster.failure import ERROR_FILE, RankFailure, add_recorded, write_failure
 from whet.cluster.launch import Launch, check_gpus, divide_threads
 from whet.errors import TrainError
 from whet.track.progress import say
@@ -68,15 +68,15 @@ def run_ranks(
     try:
         return agent.run_to_end()
     except SignalException as stop:
-        say(f"stopped by {stop.sigval.name}; the same command with --resume goes on")
+        say(f"stopped by {stop.sigval.name}; the same command with --resume continues")
         return 128 + stop.sigval
     except RendezvousClosedError:
         say(f"the run has ended on another node; if it failed, {folder / 'failure.txt'} says why")
         return 1
     except RendezvousError as error:
         raise TrainError(
-            f"fewer than {layout.min_nodes} nodes met at {layout.rendezvous or 'localhost'} within "
-            f"{WAIT_SECONDS} s ({error}): `whet cluster check` looks at every node"
+            f"fewer than {layout.min_nodes} nodes met at {layout.rendezvous or 'localhost'} "
+            f"within {WAIT_SECONDS} s ({error}): `whet cluster check` checks every node"
         ) from error
 
 
@@ -150,7 +150,7 @@ class Agent(LocalElasticAgent):
         """Run, and restart while there are restarts left; return the ranks' exit status."""
         try:
             self.run()
-        except SignalException:  # of this node alone: the others may go on
+        except SignalException:  # of this node alone: the others may continue
             raise
         except BaseException:
             self._rdzv_handler.shutdown()
@@ -182,7 +182,7 @@ class Agent(LocalElasticAgent):
     def _report(self, result: RunResult) -> None:
         failures = {
             rank: add_recorded(
-                Failure(
+                RankFailure(
                     rank=rank,
                     size=self._worker_group.workers[0].world_size,
                     host=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
@@ -206,7 +206,7 @@ class Agent(LocalElasticAgent):
             self._remaining_restarts = 0
             if 0 in failures and failures[0].reason == first.reason:
                 return  # rank 0 has said it
-        page = write_page(first, own, self._folder, resume=self._resume)
+        page = write_failure(first, own, self._folder, resume=self._resume)
         if page is None:
             say(f"this node's ranks lost their peers; {self._folder / 'failure.txt'} says why")
         elif self._remaining_restarts == 0:

@@ -41,7 +41,7 @@ ALIKE = ("python", "torch", "whet", "driver", "gpus")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class NodeReport:
     """What one node says about itself."""
 
     name: str
@@ -56,12 +56,12 @@ class Node:
     """Seconds that it is ahead of the first node's."""
 
 
-def describe_node(name: str, folder: Path, token: str | None) -> Node:
+def describe_node(name: str, folder: Path, token: str | None) -> NodeReport:
     """Look at this machine; a folder that all share holds the first node's token."""
     gpus = _query_gpus()
     counts = Counter(gpu for gpu, _, _ in gpus)
     busy = [(index, gib) for index, (_, _, gib) in enumerate(gpus) if gib > BUSY_GIB]
-    return Node(
+    return NodeReport(
         name=name,
         python=platform.python_version(),
         torch=package_version("torch") or MISSING,
@@ -146,11 +146,11 @@ def report_to(address: str, folder: Path, *, name: str, token: str | None) -> No
             print(time.time(), file=stream, flush=True)
 
 
-def gather(
+def gather_reports(
     server: socket.socket, children: Sequence["subprocess.Popen[bytes]"], count: int
-) -> list[Node]:
+) -> list[NodeReport]:
     """Take the reports of `count` nodes: of those that come in time, while any still may."""
-    nodes: list[Node] = []
+    nodes: list[NodeReport] = []
     deadline = time.monotonic() + WAIT_SECONDS
     server.settimeout(1.0)
     while len(nodes) + sum((child.poll() or 0) != 0 for child in children) < count:
@@ -166,9 +166,9 @@ def gather(
     return nodes
 
 
-def _hear(link: socket.socket) -> Node:
+def _hear(link: socket.socket) -> NodeReport:
     with link.makefile("rw") as stream:
-        node = Node(**json.loads(stream.readline(1_000_000)))
+        node = NodeReport(**json.loads(stream.readline(1_000_000)))
         answers = []
         for _ in range(NUM_PINGS):
             before = time.time()
@@ -179,7 +179,7 @@ def _hear(link: socket.socket) -> Node:
     return replace(node, clock=min(answers)[1])  # the quickest answer is the most exact
 
 
-def find_faults(nodes: Sequence[Node], expected: Sequence[str]) -> list[str]:
+def find_faults(nodes: Sequence[NodeReport], expected: Sequence[str]) -> list[str]:
     """Name what is wrong: nodes that are silent, differ, are busy, or do not share the folder."""
     faults = [
         f"{name} did not report within {WAIT_SECONDS:.0f} s: it is down, cannot start whet, or "
@@ -204,7 +204,7 @@ def check_cluster(nodes: str | None, environ: Mapping[str, str] = os.environ) ->
     names = [own] if nodes is None else nodes.split(",")
     for name in names:
         if not name or name.startswith("-"):
-            raise ConfigError(f"--nodes: {name!r} is no name of a machine")
+            raise ConfigError(f"--nodes: {name!r} is not a machine name")
     count = int(environ.get("SLURM_STEP_NUM_TASKS", "1")) if nodes is None else len(names)
     is_step = nodes is None and count > 1
     key = f"{environ['SLURM_JOB_ID']}-{environ['SLURM_STEP_ID']}" if is_step else token_hex(4)
@@ -222,7 +222,7 @@ def check_cluster(nodes: str | None, environ: Mapping[str, str] = os.environ) ->
             (folder / "address").write_text(f"{socket.getfqdn()}:{server.getsockname()[1]}")
             (folder / "token").write_text(report[-1])
             children += [_start(name, report, is_remote=nodes is not None) for name in names]
-            answers = gather(server, children, count)
+            answers = gather_reports(server, children, count)
         finally:
             for child in children:
                 child.kill()
@@ -244,7 +244,7 @@ def _start(name: str, report: list[str], *, is_remote: bool) -> "subprocess.Pope
     return subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603 - quoted words
 
 
-def print_nodes(nodes: Sequence[Node], faults: Sequence[str]) -> None:
+def print_nodes(nodes: Sequence[NodeReport], faults: Sequence[str]) -> None:
     """Print a table of the nodes, and below it what is wrong."""
     table = Table("node", *ALIKE, "interfaces", "clock")
     for node in sorted(nodes, key=lambda node: node.name):

@@ -23,7 +23,7 @@ SAME_FAILURE_SECONDS = 60.0
 OUTSIDE = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 """Signals that kill a rank without a word; the errors of its peers follow from them."""
 HINTS = {
-    signal.SIGKILL: "the kernel ran out of memory (`dmesg` says so), or somebody killed it",
+    signal.SIGKILL: "the kernel ran out of memory (`dmesg` says so), or it was killed by hand",
     signal.SIGSEGV: "native code crashed",
     signal.SIGBUS: "native code crashed; a full /dev/shm does this",
     signal.SIGILL: "this processor lacks an instruction that was used",
@@ -32,7 +32,7 @@ HINTS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class RankFailure:
     """How one rank ended."""
 
     rank: int
@@ -84,7 +84,7 @@ def _peak_gpu_gb() -> float | None:
     return float(torch.cuda.max_memory_allocated()) / 1e9
 
 
-def add_recorded(failure: Failure) -> Failure:
+def add_recorded(failure: RankFailure) -> RankFailure:
     """Complete what the agent saw of a rank by what the rank recorded itself."""
     try:
         facts = json.loads(Path(failure.log).with_suffix(".json").read_text())
@@ -121,8 +121,8 @@ def read_tail(log: Path, count: int = LAST_LINES) -> list[str]:
     return text.splitlines()[-count:]
 
 
-def write_page(
-    first: Failure, failures: Mapping[int, Failure], folder: Path, *, resume: str
+def write_failure(
+    first: RankFailure, failures: Mapping[int, RankFailure], folder: Path, *, resume: str
 ) -> str | None:
     """Write RUN/failure.txt about the rank that failed first and return it; None if a rank of
     another node failed before."""
@@ -140,14 +140,14 @@ def write_page(
     return page
 
 
-def _read_failure(record: Path) -> Failure | None:
+def _read_failure(record: Path) -> RankFailure | None:
     try:
-        return Failure(**json.loads(record.read_text()))
+        return RankFailure(**json.loads(record.read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _format_page(first: Failure, others: list[Failure], resume: str) -> str:
+def _format_page(first: RankFailure, others: list[RankFailure], resume: str) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(first.time))
     memory = f"{first.peak_gb:.1f} GB of host memory" if first.peak_gb else "not seen"
     if first.gpu_gb is not None:

@@ -24,7 +24,7 @@ LAST_LINES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class RunProgress:
     """How far one run is."""
 
     name: str
@@ -41,7 +41,7 @@ class Progress:
         return (self.steps - self.step) * self.seconds_per_step
 
 
-def read_progress(folder: Path) -> Progress:
+def read_run_progress(folder: Path) -> RunProgress:
     """Read a run folder that somebody may be writing."""
     run = RunStore.view(folder)
     rows = [row for row in run.metrics() if "time/step" in row]
@@ -50,7 +50,7 @@ def read_progress(folder: Path) -> Progress:
         steps = tomllib.loads(run.config_file.read_text()).get("steps")
     except (OSError, ValueError):
         steps = None
-    return Progress(
+    return RunProgress(
         name=str(folder),
         state=_find_state(run),
         step=int(rows[-1]["step"]) if rows else 0,
@@ -94,7 +94,7 @@ def find_runs(folders: Iterable[Path]) -> list[Path]:
             below = sorted(path for path in folder.iterdir() if path.is_dir())
             runs += [run for path in below for run in find_runs([path])]
         else:
-            raise DataError(f"{folder} is no folder of runs")
+            raise DataError(f"{folder} is not a folder of runs")
     return runs
 
 
@@ -122,17 +122,17 @@ def print_jobs(folders: Iterable[Path]) -> None:
     if not runs and not jobs:
         printer.print("no runs and no jobs")
     for folder in runs:
-        run = read_progress(folder)
+        run = read_run_progress(folder)
         printer.print(visible(_format(run)), markup=False)
         for line in run.last_lines if run.state != "finished" else ():
             printer.print(f"  | {visible(line)}", markup=False)
 
 
-def _format(run: Progress) -> str:
+def _format(run: RunProgress) -> str:
     parts = [run.state]
     parts.append(f"step {run.step:,}" + (f" of {run.steps:,}" if run.steps else ""))
     if run.seconds_per_step is not None:
-        parts.append(f"{run.seconds_per_step:.3g} s a step")
+        parts.append(f"{run.seconds_per_step:.3g} s per step")
     if run.seconds_left is not None:
         parts.append(f"{timedelta(seconds=round(run.seconds_left))} left")
     return f"{run.name}: {', '.join(parts)}"

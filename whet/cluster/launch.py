@@ -85,7 +85,7 @@ def parse_nodes(nodes: str) -> tuple[int, int]:
     low = int(match[1]) if match else 0
     high = int(match[2] or low) if match else 0
     if not 1 <= low <= high:
-        raise ConfigError(f"--nodes {nodes!r} should be a number such as 4, or fewest:most as 2:4")
+        raise ConfigError(f"--nodes {nodes!r} should be a number such as 4, or MIN:MAX such as 2:4")
     return low, high
 
 
@@ -95,7 +95,7 @@ def find_rendezvous(environ: Mapping[str, str]) -> str:
     job = environ.get("SLURM_JOB_ID", "")
     if not nodes or not job.isdigit():
         raise ConfigError(
-            "--nodes above 1 needs a place to meet: start the command on every node with "
+            "--nodes above 1 needs a rendezvous: start the command on every node with "
             "--rendezvous HOST:PORT of one of them, or under srun"
         )
     return f"{first_host(nodes)}:{FIRST_PORT + int(job) % NUM_PORTS}"

@@ -208,7 +208,7 @@ class RankWorld(World):
         names = ", ".join(f"{rank} on {self.hosts[rank]}" for rank in ranks)
         return (
             f"rank {names} did not answer within {self.timeout:g} s, or died, while the others "
-            f"were at {tag!r}: look at its log; the same command with --resume goes on from the "
+            f"were at {tag!r}: look at its log; the same command with --resume continues from the "
             "last checkpoint. If it was only slow, raise cluster.timeout"
         )
 

@@ -1,5 +1,5 @@
 """Write, check and submit a Slurm job: one launcher a node. It stops with a checkpoint before its
-time is up, and goes on in the next allocation."""
+time is up, and resumes in the next allocation."""
 
 import re
 import shlex
@@ -166,7 +166,7 @@ def parse_time(text: str) -> int:
 
 def _plain(flag: str, value: str) -> str:
     if not re.fullmatch(r"[\w.,:=@+/-]+", value, re.ASCII):
-        raise ConfigError(f"{flag} {value!r} should be of letters, digits and . , : = @ + / - only")
+        raise ConfigError(f"{flag} {value!r} may contain only letters, digits and . , : = @ + / -")
     return value
 
 
@@ -179,7 +179,7 @@ def _sbatch_option(option: str) -> str:
 def save_script(text: str, path: Path) -> None:
     """Write the script and have bash and, where it is, sbatch check it."""
     if path.exists() and MARK not in path.read_text(errors="replace"):
-        raise ConfigError(f"{path} is there and not a script of whet's: choose another with --out")
+        raise ConfigError(f"{path} exists and was not written by whet: choose another with --out")
     write_atomic(path, text)
     run_tool(["bash", "-n", str(path)])
     if shutil.which("sbatch"):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whet.commands.problem_stats import find_tokenizer, make_page
-from whet.data.clean.cleaning import CleanPlan, Outcome, Reason, decide, write_outcome
+from whet.data.clean.cleaning import CleaningResult, CleanPlan, Reason, decide, write_outcome
+from whet.data.clean.contamination import MIN_WORDS
 from whet.data.clean.near import MIN_THRESHOLD
-from whet.data.clean.overlap import MIN_WORDS
-from whet.data.stats import ProblemStats
+from whet.data.problem_counts import ProblemStats
 from whet.errors import ConfigError, DataError
 from whet.evals.data_page import write_page
 from whet.store.files import check_overwrite
@@ -46,7 +46,7 @@ def clean_problems(
     *,
     report: Path | None = None,
     force: bool = False,
-) -> Outcome:
+) -> CleaningResult:
     """Write the rows of problem files that are worth training on, and list the others beside."""
     plan = _make_plan(options)
     left_out = left_out_file(out)
@@ -82,13 +82,13 @@ def check_out(files: Sequence[Path], out: Path, *, force: bool) -> None:
 def _make_plan(options: CleanOptions) -> CleanPlan:
     if not MIN_THRESHOLD <= options.near <= 1:
         raise ConfigError(
-            f"--near {options.near:g} should be from {MIN_THRESHOLD:g} to 1, which looks for exact "
-            "duplicates alone"
+            f"--near {options.near:g} should be from {MIN_THRESHOLD:g} to 1, and 1 removes only "
+            "exact duplicates"
         )
     if options.ngram < MIN_WORDS:
         raise ConfigError(
-            f"--ngram {options.ngram} should be at least {MIN_WORDS}: fewer words in a row are in "
-            "every text"
+            f"--ngram {options.ngram} should be at least {MIN_WORDS}: shorter runs of words occur "
+            "in every text"
         )
     if (options.model is None) != (options.max_tokens is None):
         raise ConfigError(
@@ -110,7 +110,7 @@ def _make_plan(options: CleanOptions) -> CleanPlan:
     )
 
 
-def _print_outcome(outcome: Outcome, out: Path, left_out: Path) -> None:
+def _print_outcome(outcome: CleaningResult, out: Path, left_out: Path) -> None:
     say(f"{outcome.num_kept:>9,} of {len(outcome.lines):,} problems in {out}")
     if outcome.counts.total():
         say(f"{outcome.counts.total():>9,} left out, listed in {left_out}:")
@@ -118,12 +118,12 @@ def _print_outcome(outcome: Outcome, out: Path, left_out: Path) -> None:
         if count := outcome.counts[reason]:
             say(f"{count:>17,} {SENTENCES[reason]}")
     if outcome.conflicts:
-        say(f"{outcome.conflicts:>17,} of the repeated rows have another answer than the first")
+        say(f"{outcome.conflicts:>17,} of the repeated rows have a different answer from the first")
     for file, count in outcome.overlap_files.most_common(MAX_FILES):
         say(f"{count:>17,} rows overlap with {file}")
 
 
-def _join_counts(outcome: Outcome) -> str:
+def _join_counts(outcome: CleaningResult) -> str:
     return ", ".join(
         f"{count:,} {SENTENCES[reason]}" for reason, count in outcome.counts.items() if count
     )

@@ -10,7 +10,7 @@ from functools import partial
 
 import typer
 
-from whet.commands.try_model import open_policy
+from whet.commands.show_answers import open_policy
 from whet.errors import visible
 from whet.models.source import torch_device, torch_dtype
 from whet.proofs import learner_proofs, policy_proofs
@@ -51,8 +51,8 @@ PROOFS = (
         claim="an answer keeps the stop token of its chat format, token for token",
         fault="dropped stop token",
         remedy=(
-            "a model trained so never ends its turn: look at whet/text/chat.py, and at what ends "
-            "a completion"
+            "a model trained this way never ends its turn: look at whet/text/chat.py, and at what "
+            "ends a completion"
         ),
         measure=policy_proofs.measure_stop_tokens,
     ),
@@ -91,8 +91,8 @@ PROOFS = (
         claim="micro-batches, accumulation, packing and order change nothing in the gradient",
         fault="gradient depends on the split",
         remedy=(
-            "mend the proofs above first; else look for a mean over a micro-batch in a loss or in "
-            "the learner"
+            "fix the proofs above first; otherwise look for a mean over a micro-batch in a loss "
+            "or in the learner"
         ),
         measure=learner_proofs.measure_splits,
     ),
@@ -112,8 +112,7 @@ PROOFS = (
         fault="engine and learner disagree",
         remedy=(
             'set algo.old_logprobs = "learner", and nothing is lost; on a GPU report the card, '
-            "torch and "
-            "triton versions"
+            "torch and triton versions"
         ),
         measure=policy_proofs.measure_engine,
     ),
@@ -129,8 +128,8 @@ PROOFS = (
     ),
     Proof(
         name="resume",
-        claim="a step after loading a checkpoint is the step that would have been",
-        fault="resumed run departs",
+        claim="a step after loading a checkpoint equals the step of an uninterrupted run",
+        fault="resumed run diverges",
         remedy=(
             "look for state that whet/train/checkpoint.py does not write; on a GPU, for sums in "
             "no fixed order"
@@ -148,7 +147,7 @@ def model_proofs(policy: Policy) -> tuple[Proof, ...]:
             claim="the model's chat template keeps the stop token",
             fault="dropped stop token",
             remedy=(
-                "mend chat_template in the model folder: an assistant's turn ends with the token "
+                "fix chat_template in the model folder: an assistant's turn ends with the token "
                 "the model stops at"
             ),
             measure=partial(policy_proofs.measure_model_stops, policy.chat),
@@ -159,8 +158,7 @@ def model_proofs(policy: Policy) -> tuple[Proof, ...]:
             fault="engine and learner disagree",
             remedy=(
                 'set algo.old_logprobs = "learner", and nothing is lost; report the model, card, '
-                "torch and "
-                "triton versions"
+                "torch and triton versions"
             ),
             measure=partial(policy_proofs.measure_engine, policy),
         ),
@@ -219,7 +217,7 @@ def _run(proofs: Sequence[Proof], *, as_json: bool) -> bool:
             typer.echo(visible(format_result(results[-1])))
     seconds = time.monotonic() - start
     if get_world().is_rank_zero:
-        summary = summarise(results, seconds)
+        summary = summarise_checks(results, seconds)
         typer.echo(json.dumps(_to_json(results, seconds), indent=2) if as_json else summary)
     return all(result.ok for result in results)
 
@@ -231,7 +229,7 @@ def format_result(result: ProofResult) -> str:
     return text if result.ok else f"{text}\n      {result.proof.fault}: {result.proof.remedy}"
 
 
-def summarise(results: Sequence[ProofResult], seconds: float) -> str:
+def summarise_checks(results: Sequence[ProofResult], seconds: float) -> str:
     """Sum up; where several fail, those after the first may only be its consequences."""
     failed = [result.proof for result in results if not result.ok]
     where = f"{str(torch_dtype('auto')).removeprefix('torch.')} on {torch_device().type}"

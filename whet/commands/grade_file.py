@@ -66,7 +66,7 @@ def grade_file(
     scores: dict[int, Score] = {}
     limits = GradingConfig(workers=workers, unscored_fraction=1.0)
     with (
-        Grader(list(tasks.values()), limits, num_answers=len(rows)) as grader,
+        Grader(list(tasks.values()), limits, num_responses=len(rows)) as grader,
         progress_bar("grading", len(rows)) as advance,
     ):
         for index, score in grader.grade(
@@ -195,8 +195,8 @@ def make_tasks(
             continue
         if is_code_path(name):
             raise DataError(
-                f"{row}: task {name!r}: a row loads no file; name the task as its class does, "
-                "and give it with --task"
+                f"{row}: task {name!r}: a row cannot load a file; name the task as its class "
+                "does, and give it with --task"
             )
         try:
             tasks[name] = make(name)
@@ -212,7 +212,7 @@ def make_judge(**flags: str | None) -> Task | None:
         return None
     if "url" not in endpoint:
         flag = f"--judge-{next(iter(endpoint)).replace('_', '-')}"
-        raise ConfigError(f"{flag} needs --judge-url, where the judge listens")
+        raise ConfigError(f"{flag} needs --judge-url, the address of the judge")
     from whet.tasks.qa.judge import Judge, JudgeConfig  # noqa: PLC0415  # most files need no judge
 
     prompt = {"prompt": endpoint.pop("prompt")} if "prompt" in endpoint else {}

@@ -12,13 +12,12 @@ from whet.config import Config, load_settings
 from whet.errors import ConfigError, DataError, visible
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
-from whet.rewards.parts import summarise_parts, take_apart
-from whet.rewards.spec import RewardSpec, load_spec
+from whet.rewards.spec import RewardSpec, load_spec, summarise_parts, take_apart
 from whet.store.files import check_target, to_finite, write_rows
 from whet.store.run import RolloutSet, RunStore, stage_folders
 from whet.tasks.task_config import TaskConfig, build_task
 from whet.track.progress import printer, progress_bar, say
-from whet.track.tables import align, format_share, format_value
+from whet.track.tables import align, format_metric, format_percent
 from whet.types import Author, Json, Rollout, Score, Verdict
 
 SETS: tuple[RolloutSet, ...] = ("train", "eval", "rejected")
@@ -141,7 +140,9 @@ def _read_rollouts(
                 elif rollout in (None, item.id):
                     num_found += 1
                     if rollout is not None and num_found > 1:
-                        raise ConfigError(f"{rollout!r} is in several steps: choose one by --step")
+                        raise ConfigError(
+                            f"{rollout!r} is in several steps: choose one with --step"
+                        )
                     yield name, number, item
     if num_verifications:
         say(f"{num_verifications:,} verifications are left out: only solutions are graded again")
@@ -164,7 +165,7 @@ def _grade(
         raise ConfigError("the reward counts tokens, which some of these rollouts do not have")
     scores: dict[int, Score] = {}
     with (
-        Grader([build_task(task)], limits, num_answers=len(chosen)) as grader,
+        Grader([build_task(task)], limits, num_responses=len(chosen)) as grader,
         progress_bar("grading", len(chosen)) as advance,
     ):
         answers = ((number, item.problem, item.text) for number, (_, _, item) in enumerate(chosen))
@@ -213,9 +214,9 @@ def _print_all(
         cells = [
             [
                 part.name,
-                *map(format_value, (part.weight, part.mean, part.contribution)),
-                *map(format_value, (part.right, part.wrong)),
-                *map(format_share, (part.share, part.share_within)),
+                *map(format_metric, (part.weight, part.mean, part.contribution)),
+                *map(format_metric, (part.right, part.wrong)),
+                *map(format_percent, (part.variance_fraction, part.variance_fraction_within)),
             ]
             for part in parts
         ]
@@ -250,10 +251,10 @@ def _print_one(result: Regraded, spec: RewardSpec | None, *, as_json: bool) -> N
     lines += [score.note] if score.note else []
     if parts:
         cells = [
-            [part.name, *map(format_value, (part.weight, part.value, part.amount))]
+            [part.name, *map(format_metric, (part.weight, part.value, part.amount))]
             for part in parts
         ]
-        total = ["reward", "", "", format_value(result.now.reward)]
+        total = ["reward", "", "", format_metric(result.now.reward)]
         lines += ["", *align([["part", "weight", "value", "adds"], *cells, total])]
     printer.print(visible("\n".join(lines)), markup=False)
 

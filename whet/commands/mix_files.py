@@ -1,12 +1,14 @@
-"""Split, mix and count problem files: check the options, show progress, print what was done."""
+"""Prepare, split and mix problem files: check the options, show progress, print what was done."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from whet.commands.clean_files import check_out
+from whet.data.import_rows import rollout_file
 from whet.data.levels import LevelColumn
 from whet.data.mix import (
     FIELDS,
@@ -21,14 +23,26 @@ from whet.data.mix import (
 )
 from whet.data.problem_lines import ProblemLines
 from whet.data.problems import ask_text, problem_file
+from whet.data.sources import list_sources, load_source
+from whet.data.sources.prepare import (
+    LEFT_OUT,
+    PrepareCounts,
+    check_replaceable,
+    prepare_source,
+)
+from whet.data.sources.raw_files import find_raw_files
 from whet.data.splits import split_by_hash
 from whet.errors import ConfigError, DataError
 from whet.store.files import atomic_path, to_line
-from whet.track.progress import progress_bar, say
+from whet.track.progress import printer, progress_bar, say
 from whet.types import SPLITS, Split
 
 MAX_STRATA = 40
 """Strata that are listed on the screen."""
+DATA = Path("data")
+RAW = DATA / "raw"
+MAX_REASONS = 10
+"""How many reasons for leaving rows out are printed; the folder has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +84,7 @@ def split_problems(
                 counts[split] += 1
                 row += 1
         if not row:
-            raise DataError(f"{', '.join(map(str, files))}: there are no problems in it")
+            raise DataError(f"{', '.join(map(str, files))}: no problems found")
         lines.check_unchanged()
     for split, target in targets.items():
         say(f"{counts[split]:>9,} problems in {target}")
@@ -179,7 +193,7 @@ def _parse_quotas(texts: Sequence[str]) -> dict[str, int]:
 
 def _print_strata(strata: Strata, dealt: Mapping[Stratum, int], files: Sequence[Path]) -> None:
     if strata.num_repeats:
-        say(f"{strata.num_repeats:>9,} rows have the id of an earlier one and are passed over")
+        say(f"{strata.num_repeats:>9,} rows have the id of an earlier one and are skipped")
     if len(dealt) > 1:
         for stratum, count in sorted(dealt.items())[:MAX_STRATA]:
             first = [str(files[int(stratum[0])])] if stratum[0] else []
@@ -187,3 +201,71 @@ def _print_strata(strata: Strata, dealt: Mapping[Stratum, int], files: Sequence[
             say(f"{count:>17,} of {len(strata.rows[stratum]):,} {label}")
     if len(dealt) > MAX_STRATA:
         say(f"{'':>17} and {len(dealt) - MAX_STRATA:,} more strata")
+
+
+def prepare_problems(
+    name: str,
+    *,
+    out: Path | None = None,
+    files: Sequence[str] = (),
+    limit: int | None = None,
+    force: bool = False,
+) -> PrepareCounts:
+    """Make a folder of problems, `data/NAME` by default, of a source's rows."""
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit {limit} should be at least 1")
+    source, definition = load_source(name)
+    own = definition.stem
+    folder = out if out is not None else DATA / own
+    if folder.exists():
+        check_replaceable(folder)
+        if not force:
+            raise ConfigError(f"{folder} already exists: add --force to replace it")
+    beside = definition.parent if name != own else None
+    raw_files = find_raw_files(source, RAW / own, files, beside=beside)
+    for file in source.files:
+        if not any(raw.file is file for raw in raw_files):
+            say(f"there is no raw file for {' or '.join(file.names)}: skipped")
+    total = sum(raw.path.stat().st_size for raw in raw_files)
+    with progress_bar("prepare", total) as advance:
+        counts = prepare_source(
+            *(source, raw_files, folder),
+            name=own,
+            definition=definition,
+            limit=limit,
+            advance=advance,
+        )
+    _print_counts(counts, folder)
+    return counts
+
+
+def _print_counts(counts: PrepareCounts, folder: Path) -> None:
+    say(f"{counts.rows:>9,} rows read")
+    for split in SPLITS:
+        file = problem_file(folder, split)
+        if counts.problems[split]:
+            say(f"{counts.problems[split]:>9,} problems in {file}")
+        if counts.answers[split]:
+            say(f"{counts.answers[split]:>9,} answers in {rollout_file(file)}")
+    if counts.num_added:
+        say(f"{counts.num_added:>9,} rows add answers to the problems of earlier rows")
+    if not counts.left_out:
+        return
+    listed = f"; {counts.num_listed:,} are listed in {folder / LEFT_OUT}" * bool(counts.num_listed)
+    say(f"{counts.left_out.total():>9,} rows left out{listed}:")
+    for reason, count in counts.left_out.most_common(MAX_REASONS):
+        first = counts.firsts.get(reason)
+        say(f"{count:>17,} {reason}{f' (first: {first})' if first else ''}")
+    if len(counts.left_out) > MAX_REASONS:
+        say(f"{'':>17} and {len(counts.left_out) - MAX_REASONS:,} more reasons")
+
+
+def print_sources() -> None:
+    """Print the sources, one a line: splits, what is known of the rows, where they are."""
+    print_line = partial(printer.print, markup=False, soft_wrap=True)
+    print_line(f"{'source':<20} {'splits':<14} {'known':<8} {'from':<46} rows")
+    for name in list_sources():
+        source, _ = load_source(name)
+        hubs = dict.fromkeys(file.hub or source.hub or "files" for file in source.files)
+        splits = ", ".join(source.splits)
+        print_line(f"{name:<20} {splits:<14} {source.seen:<8} {', '.join(hubs):<46} {source.about}")

@@ -29,12 +29,12 @@ from whet.data.importers.mapped import parse_mapping
 from whet.data.levels import LevelColumn
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, visible
-from whet.grading.check_task import Failure, GraderReport, check_grader
+from whet.grading.check_task import GraderReport, GradingFailure, check_grader
 from whet.grading.limits import GradingConfig
 from whet.rng import derive, stream
 from whet.store.files import check_overwrite, write_rows
 from whet.tasks.base import Task, list_problems
-from whet.tasks.code.sandbox import describe
+from whet.tasks.code.sandbox import describe_isolation
 from whet.tasks.generated import Generator
 from whet.tasks.registry import TASKS, make_task
 from whet.tasks.user_task import load_user_task
@@ -65,9 +65,9 @@ def format_heading(problem: Problem) -> str:
 
 def list_sections(problem: Problem) -> list[tuple[str, str]]:
     """List the titles and texts below the heading."""
-    parts: list[tuple[str, str]] = [(m.role, shorten(m.content)) for m in problem.prompt]
-    parts.append(("answer", "none" if problem.answer is None else shorten(problem.answer)))
-    values = [f"{key}: {format_value(value)}" for key, value in problem.payload.items()]
+    parts: list[tuple[str, str]] = [(m.role, shorten_text(m.content)) for m in problem.prompt]
+    parts.append(("answer", "none" if problem.answer is None else shorten_text(problem.answer)))
+    values = [f"{key}: {format_payload_value(value)}" for key, value in problem.payload.items()]
     if values:
         parts.append(("payload", visible("\n".join(values))))
     return parts
@@ -81,10 +81,10 @@ def format_problem(problem: Problem) -> str:
     return "\n".join(lines) + "\n"
 
 
-def shorten(text: str) -> str:
+def shorten_text(text: str) -> str:
     """Cut a long text and say how much is left out; escape characters that cannot be seen.
 
-    >>> shorten("x" * 4003)[-25:]
+    >>> shorten_text("x" * 4003)[-25:]
     'x … and 3 more characters'
     """
     text = visible(text.strip("\n"))
@@ -92,10 +92,10 @@ def shorten(text: str) -> str:
     return text if rest <= 0 else f"{text[:MAX_TEXT]} … and {rest:,} more characters"
 
 
-def format_value(value: Json) -> str:
+def format_payload_value(value: Json) -> str:
     """Write a payload value in one line.
 
-    >>> format_value([1, 2, 3]), format_value({"a": 1})
+    >>> format_payload_value([1, 2, 3]), format_payload_value({"a": 1})
     ('[1, 2, 3]', '{"a": 1}')
     """
     text = json.dumps(value, ensure_ascii=False)
@@ -131,8 +131,8 @@ def import_file(
 
     `level` is a column that levels are made of, by `bins` (`whet/data/levels.py`).
 
-    Rows that cannot be read are left out, or with `is_strict` nothing is written. Answers that came
-    with the rows go into a rollout file beside it. Files are replaced only by `force`.
+    Rows that cannot be read are left out, or with `is_strict` nothing is written. Responses that
+    came with the rows go into a rollout file beside it. Files are replaced only by `force`.
     """
     if out.suffix != ".jsonl":
         raise ConfigError(f"--out {out} should end in .jsonl: problems are written as JSON lines")
@@ -212,15 +212,15 @@ def _choose_plan(
         load_user_task(task)
     elif task is not None and task not in TASKS:
         raise ConfigError(
-            f"there is no task {task!r}; known are {', '.join(TASKS)}, "
-            "or a file such as my_task.py:Name"
+            f"there is no task {task!r}; known tasks: {', '.join(TASKS)}, or a file such as "
+            "my_task.py:Name"
         )
     chosen = next((name for name in SPLITS if name == split), None)
     if split is not None and chosen is None:
         raise ConfigError(f"--split {split} should be one of {', '.join(SPLITS)}")
     make_plan = partial(ImportPlan, split=chosen)
     if map and format is not None:
-        raise ConfigError("--format and --map exclude each other: a format knows its own columns")
+        raise ConfigError("--format and --map cannot be combined: a format knows its columns")
     if map:
         return make_plan(read=parse_mapping(map, task).parse, source="", default_split="rl")
     if format is None:
@@ -229,7 +229,7 @@ def _choose_plan(
             f"{', '.join(FORMATS)}"
         )
     if task is not None:
-        raise ConfigError(f"--task goes with --map: format {format!r} knows the task of its rows")
+        raise ConfigError(f"--task needs --map: format {format!r} knows the task of its rows")
     layout = find_format(format)
     return make_plan(read=layout.parse, source=format, default_split=layout.split)
 
@@ -310,17 +310,19 @@ def list_tasks() -> None:
             escape(" ".join(example.split())[:60]),
         )
     printer.print(table)
-    say(describe())
+    say(describe_isolation())
 
 
-def check_tasks(name: str | None, file: Path | None) -> None:
+def check_graders(name: str | None, file: Path | None) -> None:
     """Check the grader of one task, of all tasks, or of a file's problems; print failures and
     counts."""
     if file is not None:
         proofs = check_file(file, task=name)
     else:
         chosen = [make_task(task) for task in ([name] if name else TASKS)]
-        proofs = [check_task(task) for task in chosen if name or _problems_to_try(task, 1)]
+        proofs = [
+            check_grader_of_task(task) for task in chosen if name or _problems_to_try(task, 1)
+        ]
     problems = sum(p.num_problems for p in proofs)
     responses = sum(p.num_responses for p in proofs)
     without = sum(p.num_without_gold for p in proofs)
@@ -333,7 +335,9 @@ def check_tasks(name: str | None, file: Path | None) -> None:
         raise DataError(f"{failures:,} responses were graded wrongly; the lines above name them")
 
 
-def check_task(task: Task, *, workers: int | None = None, per_split: int = CHECKED) -> GraderReport:
+def check_grader_of_task(
+    task: Task, *, workers: int | None = None, per_split: int = CHECKED
+) -> GraderReport:
     """Try a grader on the task's own problems, or on examples where it makes none."""
     return _check_and_print(task, _problems_to_try(task, per_split), workers)
 
@@ -368,7 +372,7 @@ def _check_and_print(task: Task, problems: Sequence[Problem], workers: int | Non
         proof = check_grader(
             task, problems, limits=GradingConfig(workers=workers), progress=advance
         )
-    rows: dict[str, list[Failure]] = {}
+    rows: dict[str, list[GradingFailure]] = {}
     for failure in proof.failures:
         rows.setdefault(failure.problem.id, []).append(failure)
     for first, *rest in rows.values():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from whet.errors import DataError, visible
 from whet.store.run import RunStore
-from whet.store.teach_progress import TeachProgress, read_progress
+from whet.store.teach_progress import TeachProgress, read_teach_progress
 from whet.track.progress import printer
 
 COLUMNS = (
@@ -48,10 +48,12 @@ def print_status(folder: Path) -> None:
 def read_shards(folder: Path) -> tuple[dict[str, TeachProgress], list[str]]:
     """Read the progress of a run or of each of its shards, and list the shards not begun."""
     shards = sorted(RunStore(folder, lock=None).shard_folder.glob("*-of-*"))
-    by_name = {path.name: read_progress(path) for path in shards} or {"-": read_progress(folder)}
+    by_name = {path.name: read_teach_progress(path) for path in shards} or {
+        "-": read_teach_progress(folder)
+    }
     progress = {name: row for name, row in by_name.items() if row is not None}
     if not progress:
-        raise DataError(f"{folder} holds no run of a teacher that asks a model or a server")
+        raise DataError(f"{folder} has no teach run that asks a model or a server")
     if not shards:
         return progress, []
     width, count = len(shards[0].name.partition("-")[0]), int(shards[0].name.rpartition("-")[2])

@@ -25,9 +25,10 @@ _RULE = re.compile(r"(?P<model>.*?)(?P<sign><=|>=|<|>)(?P<rate>[0-9.]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassCount:
-    """Graded answers to a problem: how many, how many right, their tokens, the day of the last."""
+    """Graded responses to a problem: how many, how many right, their tokens, the last day."""
 
     num_answers: int
+    """Responses; a map in a file has this name."""
     num_correct: int
     num_tokens: int
     last_seen: str
@@ -61,8 +62,8 @@ class PassCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """The answers of one model to one problem in one rollout file."""
+class ProblemRecord:
+    """The responses of one model to one problem in one rollout file."""
 
     problem: str
     task: str
@@ -76,7 +77,7 @@ class Record:
         return {**row, "source": self.source, **asdict(self.count)}
 
     @staticmethod
-    def from_json(row: Json) -> "Record":
+    def from_json(row: Json) -> "ProblemRecord":
         match row:
             case {
                 "problem": str(problem),
@@ -94,27 +95,31 @@ class Record:
                     num_tokens=read_integer(tokens),
                     last_seen=seen,
                 )
-                return Record(problem=problem, task=task, model=model, source=source, count=count)
+                return ProblemRecord(
+                    problem=problem, task=task, model=model, source=source, count=count
+                )
             case _:
                 raise DataError(
-                    "is no record of a difficulty map; `whet data difficulty` writes it"
+                    "is not a record of a difficulty map; `whet data difficulty` writes one"
                 )
 
 
-def read_map(path: Path) -> list[Record]:
+def read_map(path: Path) -> list[ProblemRecord]:
     """Read a map; a broken line is named."""
     if not path.is_file():
-        raise DataError(f"there is no difficulty map {path}: make it by `whet data difficulty`")
+        raise DataError(f"there is no difficulty map {path}: create it with `whet data difficulty`")
     records = []
     for index, row in enumerate(read_rows(path), start=1):
         try:
-            records.append(Record.from_json(row))
+            records.append(ProblemRecord.from_json(row))
         except DataError as error:
             raise DataError(f"row {index} of {path} {error}") from error
     return records
 
 
-def update_map(path: Path, files: Sequence[Path], *, model: str | None = None) -> list[Record]:
+def update_map(
+    path: Path, files: Sequence[Path], *, model: str | None = None
+) -> list[ProblemRecord]:
     """Add rollout files to a map, which may be new; `model` overrides the name of their author."""
     records = read_map(path) if path.exists() else []
     for file in files:
@@ -124,36 +129,40 @@ def update_map(path: Path, files: Sequence[Path], *, model: str | None = None) -
         rollouts = read_rollouts(file)
         if model is not None:
             rollouts = [replace(rollout, model=model) for rollout in rollouts]
-        new = count_answers(rollouts, source=source, day=day)
+        new = count_passes(rollouts, source=source, day=day)
         if not new:
-            raise DataError(f"{file} has no graded answers: grade them first, or give another file")
+            raise DataError(
+                f"{file} has no graded responses: grade them first, or give another file"
+            )
         records = [record for record in records if record.source != source] + new
     write_rows(path, (record.to_json() for record in records))
     return records
 
 
-def count_answers(rollouts: Iterable[Rollout], *, source: str, day: str) -> list[Record]:
-    """Count the graded answers of each model to each problem."""
+def count_passes(rollouts: Iterable[Rollout], *, source: str, day: str) -> list[ProblemRecord]:
+    """Count the graded responses of each model to each problem."""
     counts: dict[tuple[str, str, str], PassCount] = {}
     for rollout in rollouts:
         if rollout.score is None or rollout.score.verdict is Verdict.UNSCORED:
             continue
-        one = PassCount(
+        count = PassCount(
             num_answers=1,
             num_correct=int(rollout.score.verdict is Verdict.CORRECT),
             num_tokens=len(rollout.completion.tokens),
             last_seen=day,
         )
         key = (rollout.problem.id, rollout.problem.task, rollout.model)
-        counts[key] = counts[key] + one if key in counts else one
+        counts[key] = counts[key] + count if key in counts else count
     return [
-        Record(problem=problem, task=task, model=model, source=source, count=count)
+        ProblemRecord(problem=problem, task=task, model=model, source=source, count=count)
         for (problem, task, model), count in counts.items()
     ]
 
 
-def sum_by_problem(records: Iterable[Record], model: str | None = None) -> dict[str, PassCount]:
-    """Add up the answers to each problem, of one model or of all."""
+def sum_by_problem(
+    records: Iterable[ProblemRecord], model: str | None = None
+) -> dict[str, PassCount]:
+    """Add up the responses to each problem, of one model or of all."""
     totals: dict[str, PassCount] = {}
     for record in records:
         if model in (None, record.model):
@@ -162,7 +171,7 @@ def sum_by_problem(records: Iterable[Record], model: str | None = None) -> dict[
     return totals
 
 
-def pass_rates(path: Path, model: str | None = None) -> dict[str, float]:
+def read_pass_rates(path: Path, model: str | None = None) -> dict[str, float]:
     """Read the pass rate of each problem of a map, by one model or by all together."""
     records = read_map(path)
     _check_model(records, model, path)
@@ -202,7 +211,7 @@ class RateRule:
 
 def filter_problems(
     problems: Iterable[Problem],
-    records: Sequence[Record],
+    records: Sequence[ProblemRecord],
     rules: Sequence[RateRule],
     *,
     level: str | None = None,
@@ -236,9 +245,9 @@ def histogram(counts: Mapping[str, PassCount], num_bins: int = 10) -> list[int]:
     return bins
 
 
-def models_of(records: Iterable[Record]) -> dict[str, dict[str, PassCount]]:
-    """Add up the answers by model and problem."""
-    by_model: dict[str, list[Record]] = defaultdict(list)
+def models_of(records: Iterable[ProblemRecord]) -> dict[str, dict[str, PassCount]]:
+    """Add up the responses by model and problem."""
+    by_model: dict[str, list[ProblemRecord]] = defaultdict(list)
     for record in records:
         by_model[record.model].append(record)
     return {model: sum_by_problem(of_model) for model, of_model in sorted(by_model.items())}
@@ -249,8 +258,8 @@ def _passes(rule: RateRule, counts: Mapping[str | None, Mapping[str, PassCount]]
     return count is None or rule.accepts(count.rate)
 
 
-def _check_model(records: Iterable[Record], model: str | None, path: Path | None) -> None:
+def _check_model(records: Iterable[ProblemRecord], model: str | None, path: Path | None) -> None:
     models = sorted({record.model for record in records})
     if model is not None and model not in models:
         where = f"the map {path}" if path is not None else "the map"
-        raise ConfigError(f"{where} knows no model {model!r}; it has {', '.join(models)}")
+        raise ConfigError(f"{where} has no model {model!r}; its models: {', '.join(models)}")

@@ -9,7 +9,6 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Literal
 
 import numpy as np
 import torch
@@ -20,7 +19,6 @@ from whet.errors import DataError
 from whet.types import Floats, TokenFields, Tokens
 
 Indices = NDArray[np.int64]
-ExampleField = Literal["advantage", "loss_weight", "old_logprob", "ref_logprob", "value"]
 _ROW_MULTIPLE = 8
 """Grid rows have a multiple of this many cells, which torch's attention runs faster."""
 
@@ -40,9 +38,9 @@ class Example(TokenFields[Floats]):
     loss_weight: float = 0.0
     """Multiplies the loss of every response token, or of its pair."""
     pair: int | None = None
-    """Number of its preference pair within an optimiser step."""
+    """Number of its preference pair within an optimizer step."""
     is_chosen: bool = False
-    """Whether it is the better answer of its pair."""
+    """Whether it is the better response of its pair."""
 
     @property
     def num_targets(self) -> int:
@@ -51,7 +49,7 @@ class Example(TokenFields[Floats]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreferencePair:
-    """Two answers to one prompt; training makes the chosen one more likely."""
+    """Two responses to one prompt; training makes the chosen one more likely."""
 
     chosen: Example
     rejected: Example
@@ -72,7 +70,7 @@ class Batch(TokenFields[Tensor]):
     loss_weight_M: Tensor
     advantage_M: Tensor
     chosen_P: Tensor | None = None
-    """The sequence of the better answer of each pair; None without pairs."""
+    """The sequence of the better response of each pair; None without pairs."""
     rejected_P: Tensor | None = None
     loss_weight_P: Tensor | None = None
 
@@ -143,9 +141,9 @@ def _copy_to(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def with_field(
-    examples: Sequence[Example], name: ExampleField, values: Iterable[float | Floats]
+    examples: Sequence[Example], name: str, values: Iterable[float | Floats]
 ) -> list[Example]:
-    """Give each example its value of one field."""
+    """Give each example its value of the field with this name."""
     return [
         replace(example, **{name: value})  # type: ignore[arg-type]
         for example, value in zip(examples, values, strict=True)
@@ -169,7 +167,7 @@ def _repeat_per_token(values: Sequence[float | Floats], counts: NDArray[np.integ
 
 
 def _find_pairs(examples: list[Example]) -> list[tuple[int, int]]:
-    """Find the indices of the better and the worse answer of each pair, if there are pairs."""
+    """Find the indices of the better and the worse response of each pair, if there are pairs."""
     indices: dict[bool, dict[int, int]] = {True: {}, False: {}}
     for index, item in enumerate(examples):
         if item.pair is not None:
@@ -182,12 +180,12 @@ def _find_pairs(examples: list[Example]) -> list[tuple[int, int]]:
 
 
 def split_minibatches(
-    examples: Sequence[Example], count: int, source: Random | None
+    examples: Sequence[Example], count: int, rng: Random | None
 ) -> list[list[Example]]:
-    """Deal the examples of a step to at most `count` mini-batches, shuffled by the source."""
+    """Deal the examples of a step to at most `count` mini-batches, shuffled by `rng`."""
     order = list(examples)
-    if source is not None:
-        source.shuffle(order)
+    if rng is not None:
+        rng.shuffle(order)
     return [order[index::count] for index in range(min(count, len(order)))]
 
 

@@ -1,4 +1,4 @@
-"""Import a data file: rows become problems, and rollouts where they hold answers.
+"""Import a data file: rows become problems, and rollouts where they hold responses.
 
 Rows are streamed. A bad row is left out and named, or stops the import where that is asked for.
 """
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from whet.data.importers.base import Answer, Fields, ParsedRow
+from whet.data.importers.base import Fields, ImportedAnswer, ParsedRow
 from whet.data.importers.mapped import Mapped
 from whet.data.levels import LevelColumn
 from whet.data.row_files import Advance, Row, SourceRow, iterate_rows
@@ -69,10 +69,10 @@ def import_rows(
     is_strict: bool = False,
     advance: Advance | None = None,
 ) -> ImportCounts:
-    """Write the problems of a file to `out`, and next to it their answers and the rows left out.
+    """Write the problems of a file to `out`, and next to it their responses and the rows left out.
 
     Everything is written, or nothing. A row that answers the problem of an earlier row adds to its
-    answers. A bad row stops a strict import.
+    responses. A bad row stops a strict import.
     """
     counts = ImportCounts()
     seen = dict[str, str]()
@@ -102,7 +102,7 @@ def import_rows(
                 raise DataError(_explain_empty(file, counts))
         if counts.unsupported:
             write_rows(unsupported_file(out), map(asdict, counts.unsupported))
-        counts.num_rollouts = answered.num_answers
+        counts.num_rollouts = answered.num_responses
     _remove_old(out, counts)
     return counts
 
@@ -124,7 +124,7 @@ def check_gradable(problem: Problem) -> None:
     if is_code_path(name):
         return
     if name not in TASKS:
-        raise DataError(f"task {name!r} is not known; known are {', '.join(TASKS)}")
+        raise DataError(f"task {name!r} is unknown; known tasks: {', '.join(TASKS)}")
     if problem.answer is not None or problem.payload:
         _make_task(name).score(problem, "")
 
@@ -133,7 +133,7 @@ _make_task = cache(make_task)
 
 
 def rollout_file(out: Path) -> Path:
-    """Return where the answers that come with problems are written."""
+    """Return where the responses that come with problems are written."""
     return out.with_suffix(".rollouts.parquet")
 
 
@@ -164,7 +164,7 @@ def parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, Pa
     except (UnicodeError, RecursionError) as error:  # half a surrogate pair, too many brackets
         reason = str(error).split(":")[0]
         raise DataError(
-            f"holds what cannot be written as JSON ({reason}): fix the row or leave it out"
+            f"has a value that cannot be written as JSON ({reason}): fix the row or leave it out"
         ) from error
 
 
@@ -191,7 +191,7 @@ def _explain_empty(file: Path, counts: ImportCounts) -> str:
 
 
 class AnsweredProblems:
-    """Numbers the answers to each problem; those of later rows belong to the first row's problem.
+    """Numbers the responses to each problem; those of later rows belong to the first row's problem.
 
     Only what rows of one problem can differ in is held.
     """
@@ -204,25 +204,27 @@ class AnsweredProblems:
         return id in self._counts
 
     @property
-    def num_answers(self) -> int:
+    def num_responses(self) -> int:
         return self._counts.total()
 
-    def add(self, problem: Problem, answers: Sequence[Answer]) -> list[Rollout]:
-        """Make rollouts of answers to a problem."""
-        own = (problem.source_id, problem.level, problem.split)
-        source_id, level, split = self._firsts.setdefault(problem.id, own)
+    def add(self, problem: Problem, answers: Sequence[ImportedAnswer]) -> list[Rollout]:
+        """Make rollouts of responses to a problem."""
+        fields = (problem.source_id, problem.level, problem.split)
+        source_id, level, split = self._firsts.setdefault(problem.id, fields)
         problem = replace(problem, source_id=source_id, level=level, split=split)
         first = self._counts[problem.id]
         self._counts[problem.id] += len(answers)
         return to_rollouts(problem, answers, first=first)
 
 
-def to_rollouts(problem: Problem, answers: Sequence[Answer], *, first: int = 0) -> list[Rollout]:
-    """Make rollouts of answers to a problem, numbered from `first`."""
+def to_rollouts(
+    problem: Problem, answers: Sequence[ImportedAnswer], *, first: int = 0
+) -> list[Rollout]:
+    """Make rollouts of responses to a problem, numbered from `first`."""
     return [_to_rollout(problem, answer, n) for n, answer in enumerate(answers, start=first)]
 
 
-def _to_rollout(problem: Problem, answer: Answer, number: int) -> Rollout:
+def _to_rollout(problem: Problem, answer: ImportedAnswer, number: int) -> Rollout:
     score = None
     if answer.is_good is not None:
         verdict = Verdict.CORRECT if answer.is_good else Verdict.WRONG
@@ -252,7 +254,7 @@ def add_levels(plan: ImportPlan, levels: LevelColumn, file: Path) -> ImportPlan:
 
 
 def read_answer_rows(file: Path) -> list[Rollout]:
-    """Read every row as answers to one prompt; a row that cannot be read is named by its line."""
+    """Read every row as responses to one prompt; a row that cannot be read is named by its line."""
     rollouts: list[Rollout] = []
     answered = AnsweredProblems()
     for row in iterate_rows(file):
@@ -270,7 +272,7 @@ def read_answer_rows(file: Path) -> list[Rollout]:
 
 
 def is_answer_file(columns: list[str]) -> bool:
-    """Tell rows of answers from a file of rollouts, by the names of its columns."""
+    """Tell rows of responses from a file of rollouts, by the names of its columns."""
     return "messages" in columns or ("prompt" in columns and bool({*RESPONSES} & {*columns}))
 
 
@@ -294,7 +296,7 @@ def _read_verdict(fields: Fields) -> bool | None:
     verdict = fields.get("verdict")
     if verdict is not None:
         if verdict not in list(Verdict):
-            raise DataError(f"has the verdict {verdict!r}; known are {', '.join(Verdict)}")
+            raise DataError(f"has the verdict {verdict!r}; known verdicts: {', '.join(Verdict)}")
         return verdict == Verdict.CORRECT
     correct = fields.get("correct")
     if correct is None or isinstance(correct, bool):

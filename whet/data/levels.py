@@ -11,7 +11,7 @@ from math import isfinite
 
 import numpy as np
 
-from whet.data.importers.base import show, to_text
+from whet.data.importers.base import show, write_number
 from whet.data.importers.mapped import read_column
 from whet.errors import ConfigError, DataError
 from whet.types import Json
@@ -39,11 +39,11 @@ class LevelBins:
         0.25
         """
         if self.words:
-            name = to_text(value) if isinstance(value, str | int | float) else ""
+            name = write_number(value) if isinstance(value, str | int | float) else ""
             folded = [word.casefold() for word in self.words]
             if name.casefold() not in folded:
                 raise DataError(
-                    f"has the level {show(value)}, which is none of {', '.join(self.words)}"
+                    f"has the level {show(value)}, which is not one of {', '.join(self.words)}"
                 )
             level = (folded.index(name.casefold()) + 0.5) / len(folded)
         elif self.edges:
@@ -52,8 +52,8 @@ class LevelBins:
             level = to_number(value)
             if not 0 <= level <= 1:
                 raise DataError(
-                    f"has the level {show(value)}, which is no number from 0 to 1: --bins 5 makes "
-                    "levels of any numbers, --bins easy,hard of words"
+                    f"has the level {show(value)}, which is not a number from 0 to 1: --bins 5 "
+                    "makes levels from any numbers, --bins easy,hard from words"
                 )
         return 1 - level if self.is_reversed else level
 
@@ -72,7 +72,7 @@ class LevelColumn:
         """Parse what the command line says of levels; None if it says nothing."""
         if name is None:
             if bins is not None or is_reversed:
-                raise ConfigError("--bins and --reverse are about --level COLUMN: give it too")
+                raise ConfigError("--bins and --reverse need --level COLUMN")
             return None
         parsed = parse_bins(bins, is_reversed=is_reversed)
         return LevelColumn(name=name, bins=parsed, is_reversed=is_reversed)
@@ -112,7 +112,7 @@ def parse_bins(text: str | None, *, is_reversed: bool) -> LevelBins | int:
         return LevelBins(words=tuple(parts), is_reversed=is_reversed)
     if len(parts) > 1:
         if sorted(set(edges)) != list(edges):
-            raise ConfigError(f"--bins {text} should rise from edge to edge")
+            raise ConfigError(f"--bins {text} should increase from edge to edge")
         return LevelBins(edges=edges, is_reversed=is_reversed)
     if not (edges[0].is_integer() and 2 <= edges[0] <= MAX_BINS):
         raise ConfigError(f"--bins {text} should be from 2 to {MAX_BINS} equal parts")
@@ -123,11 +123,11 @@ def cut_evenly(values: Sequence[float], num_bins: int, *, is_reversed: bool) -> 
     """Choose edges so that each bin has as many values as the others, equal values together."""
     numbers = np.array(values)
     if not len(numbers):
-        raise DataError("no row has a number to make levels of")
+        raise DataError("no row has a number to compute levels from")
     edges = np.unique(np.quantile(numbers, np.arange(1, num_bins) / num_bins, method="higher"))
     edges = edges[edges > numbers.min()]
     if not len(edges):
-        raise DataError(f"all rows have the same number, {numbers[0]:g}: there are no levels in it")
+        raise DataError(f"all rows have the same number, {numbers[0]:g}: it gives no levels")
     return LevelBins(edges=tuple(edges.tolist()), is_reversed=is_reversed)
 
 
@@ -137,7 +137,9 @@ def to_number(value: Json) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         number = float(value)
     if number is None or not isfinite(number):
-        raise DataError(f"has the level {show(value)}, which is no number: name words by --bins")
+        raise DataError(
+            f"has the level {show(value)}, which is not a number: name the words with --bins"
+        )
     return number
 
 

@@ -12,9 +12,9 @@ from typing import Literal
 
 from whet.data.import_rows import stream_problems
 from whet.data.levels import LevelColumn
+from whet.data.problem_counts import name_level
 from whet.data.problem_lines import ProblemLines
 from whet.data.row_files import Advance
-from whet.data.stats import name_level
 from whet.errors import ConfigError, DataError
 from whet.rng import derive
 from whet.store.files import atomic_path, to_line
@@ -80,7 +80,7 @@ def gather_strata(lines: ProblemLines, plan: MixPlan, advance: Advance) -> Strat
                 strata.rows.setdefault(stratum, []).append((key, row, problem.level))
             row += 1
     if not strata.rows:
-        raise DataError(f"{', '.join(map(str, lines.files))}: there are no problems in it")
+        raise DataError(f"{', '.join(map(str, lines.files))}: no problems found")
     for rows in strata.rows.values():
         rows.sort()
     return strata
@@ -115,8 +115,8 @@ def deal(sizes: Mapping[Stratum, int], plan: MixPlan) -> dict[Stratum, int]:
     values = {stratum[1] for stratum in sizes} if plan.by else set[str]()
     if unknown := sorted(plan.quotas.keys() - values):
         raise ConfigError(
-            f"--quota {unknown[0]}: no row has this {plan.by[0]}; "
-            f"there are {', '.join(sorted(values))}"
+            f"--quota {unknown[0]}: no row has this {plan.by[0]}; there are "
+            f"{', '.join(sorted(values))}"
         )
     limit = sum(_sum_allowed(sizes, plan).values())
     if plan.n is not None and plan.n > limit:

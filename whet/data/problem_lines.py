@@ -90,7 +90,7 @@ class ProblemLines:
         """Refuse files that another process has written to since they were opened."""
         for file, version in zip(self.files, self._versions, strict=True):
             if _version(file) != version:
-                raise DataError(f"{file} has changed while it was read: run the command again")
+                raise DataError(f"{file} changed while it was being read: run the command again")
 
     def file_of(self, row: int) -> int:
         """Return the number of a row's file, also while it is scanned."""
@@ -120,7 +120,7 @@ def _read_lines(file: Path) -> Iterator[tuple[int, int, bytes]]:
             if len(line) > MAX_ROW_BYTES:
                 size = f"{MAX_ROW_BYTES >> 20} MiB"
                 raise DataError(
-                    f"{file} line {number} is longer than {size}; is it one row a line?"
+                    f"{file} line {number} is longer than {size}; is there one row per line?"
                 )
             skipped = len(BYTE_ORDER_MARK) if line.startswith(BYTE_ORDER_MARK) else 0
             if line[skipped:].strip():

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from whet.config import Config
-from whet.data.difficulty import pass_rates
+from whet.data.difficulty import read_pass_rates
 from whet.errors import DataError
 from whet.rng import stream
 from whet.types import Group, Json, Problem, Verdict, read_integer, read_number
@@ -38,11 +38,11 @@ class CurriculumStage(Config):
     """A part of a run that has problems and limits of its own: an entry of `stages`."""
 
     min_level: float = Field(default=0.0, ge=0.0, le=1.0)
-    """Problems from this level on, itself included."""
+    """Lowest level of its problems."""
     max_level: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Problems of these levels, both included; one without a level is in no stage."""
+    """Highest level of its problems; a problem without a level is in no stage."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Longest response; None is sampling.max_tokens, which is also the most that counts."""
+    """Longest response; None is sampling.max_tokens, which is also the upper limit."""
     temperature: float | None = Field(default=None, gt=0.0)
     """None leaves it to sampling.temperature and final_temperature."""
 
@@ -57,11 +57,11 @@ class Curriculum(Config):
     """Base class of curricula; by itself it mixes all problems."""
 
     easy_tokens: int | None = Field(default=None, ge=1)
-    """Longest response to a problem of level 0; from there it grows in a line with the level. None
-    is one for all."""
+    """Longest response to a problem of level 0; it grows linearly with the level. None means the
+    same limit for all."""
 
     needs_pass_rates: ClassVar[bool] = False
-    """Whether the feed keeps pass rates, which `is_wanted` then decides by."""
+    """Whether the sampler keeps pass rates, which `is_wanted` then decides by."""
 
     def make_samplers(
         self, problems: Sequence[Problem], *, seed: int, steps: int, per_step: int
@@ -81,7 +81,7 @@ class Curriculum(Config):
         """Return the pass rates that are known before the run, by the id of the problem."""
         return {}
 
-    def first_rest(self, turns: Random) -> int:
+    def first_rest(self, rng: Random) -> int:
         """Return how many epochs a problem of `first_rates` has rested before the run."""
         return 0
 
@@ -245,11 +245,11 @@ class PassRateCurriculum(Curriculum):
     def first_rates(self) -> dict[str, float]:
         if self.difficulty is None:
             return {}
-        return pass_rates(Path(self.difficulty), self.difficulty_model)
+        return read_pass_rates(Path(self.difficulty), self.difficulty_model)
 
-    def first_rest(self, turns: Random) -> int:
+    def first_rest(self, rng: Random) -> int:
         """Draw it, so that problems outside the band do not all come back in one epoch."""
-        return turns.randint(0, self.rest)
+        return rng.randint(0, self.rest)
 
     def is_wanted(self, rate: float) -> bool:
         return self.low < rate < self.high
@@ -294,8 +294,8 @@ class ProblemSampler:
         )
         self._positions = [0] * len(self._samplers)
         self._rates = self.curriculum.first_rates()
-        turns = stream(seed, "rests")
-        self._rests = {id: self.curriculum.first_rest(turns) for id in self._rates}
+        rng = stream(seed, "rests")
+        self._rests = {id: self.curriculum.first_rest(rng) for id in self._rates}
         self._num_passed_over = 0
 
     def take(self, count: int, step: int = 0) -> list[Problem]:
@@ -347,8 +347,8 @@ class ProblemSampler:
                 self._rests = {id: read_integer(count) for id, count in rests.items()}
                 self._num_passed_over = num
             case _:
-                reason = "does not say where the problems stand"
-                raise DataError(f"checkpoint {folder} {reason}: begin the run again")
+                reason = "does not record the position in the problems"
+                raise DataError(f"checkpoint {folder} {reason}: start the run again")
 
     def _is_due(self, id: str) -> bool:
         """Whether a problem is asked now; one that is not wanted rests, but not for ever."""

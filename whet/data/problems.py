@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from whet.data.clean.words import normalise
+from whet.data.clean.word_hashes import normalise
 from whet.data.problem_lines import to_question
 from whet.data.splits import split_by_hash
 from whet.errors import DataError
@@ -78,11 +78,11 @@ def load_validation(
         return [], False
     for training in _TRAINING_SPLITS:
         if problem_file(Path(folder), training).is_file():
-            return hold_out(load_split(task, folder, training), folder), True
+            return choose_held_out(load_split(task, folder, training), folder), True
     return load_split(task, folder, split), False
 
 
-def hold_out(problems: Sequence[Problem], folder: str) -> list[Problem]:
+def choose_held_out(problems: Sequence[Problem], folder: str) -> list[Problem]:
     """Choose problems to validate on by the hash of what they ask: added rows move few of them."""
     fraction = min(HELD_OUT_FRACTION, MAX_HELD_OUT / max(len(problems), 1))
     fractions: dict[Split, float] = {"rl": 1 - fraction, "dev": fraction}

@@ -93,7 +93,7 @@ def choose_responses(rollouts: Sequence[Rollout], keep: Keep) -> tuple[list[Roll
 def make_sft_examples(
     rollouts: Iterable[Rollout], chat: ChatFormat, max_tokens: int
 ) -> SftExamples:
-    """Tokenise prompts and answers as the model will see them; the over-long are left out."""
+    """Tokenise prompts and responses as the model will see them; the over-long are left out."""
     examples = [_from_text(rollout, chat) for rollout in rollouts]
     kept = [example for example in examples if len(example.tokens) <= max_tokens]
     if not kept:
@@ -101,7 +101,7 @@ def make_sft_examples(
     return SftExamples(examples=kept, num_too_long=len(examples) - len(kept))
 
 
-def hold_out(
+def split_off_responses(
     rollouts: Sequence[Rollout], count: int, seed: int
 ) -> tuple[list[Rollout], list[Rollout]]:
     """Split off at least `count` responses for the validation loss, with all others to their
@@ -136,12 +136,12 @@ Fault = Literal["unscored", "repeated", "cut", "too_long"]
 """Why a response is left out: no verdict; the same text as another to the same prompt; cut at the
 length limit by another model, so that its end is unknown; longer than the context."""
 Notes = Callable[[Problem, str], Sequence[StepNote]]
-MAX_SHORT_SHARE = 0.8
-"""A short answer has at most this fraction of the long one's tokens."""
+MAX_SHORT_FRACTION = 0.8
+"""A short response has at most this fraction of the long one's tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScoredAnswer:
+class ScoredResponse:
     rollout: Rollout
     example: Example
 
@@ -166,7 +166,7 @@ class PreferencePairs:
     pairs: list[PreferencePair]
     rules: dict[PairRule, RuleCount]
     faults: Counter[Fault]
-    num_answers: int
+    num_responses: int
     num_problems: int
 
 
@@ -181,20 +181,20 @@ def make_preference_pairs(
     seed: int,
 ) -> PreferencePairs:
     """Form pairs by each rule, at most `per_problem` of a problem by each, drawn by the seed."""
-    problems: dict[str, dict[str, dict[str, ScoredAnswer]]] = {}
+    problems: dict[str, dict[str, dict[str, ScoredResponse]]] = {}
     faults: Counter[Fault] = Counter()
-    num_answers = 0
+    num_responses = 0
     for rollout in rollouts:
-        num_answers += 1
+        num_responses += 1
         # A rephrased problem is another prompt; responses to it are not compared.
-        answers = problems.setdefault(rollout.problem.id, {}).setdefault(
+        responses = problems.setdefault(rollout.problem.id, {}).setdefault(
             repr(rollout.problem.prompt), {}
         )
-        answer = _to_answer(rollout, answers, chat, max_tokens)
-        if isinstance(answer, ScoredAnswer):
-            answers[rollout.text] = answer
+        response = _to_scored_response(rollout, responses, chat, max_tokens)
+        if isinstance(response, ScoredResponse):
+            responses[rollout.text] = response
         else:
-            faults[answer] += 1
+            faults[response] += 1
     pairs: list[PreferencePair] = []
     counts: dict[PairRule, RuleCount] = {}
     for rule in dict.fromkeys(rules):
@@ -212,14 +212,14 @@ def make_preference_pairs(
         pairs=pairs,
         rules=counts,
         faults=faults,
-        num_answers=num_answers,
+        num_responses=num_responses,
         num_problems=len(problems),
     )
 
 
-def _to_answer(
-    rollout: Rollout, known: dict[str, ScoredAnswer], chat: ChatFormat, max_tokens: int
-) -> ScoredAnswer | Fault:
+def _to_scored_response(
+    rollout: Rollout, known: dict[str, ScoredResponse], chat: ChatFormat, max_tokens: int
+) -> ScoredResponse | Fault:
     if rollout.score is None or rollout.score.verdict is Verdict.UNSCORED:
         return "unscored"
     if rollout.text in known:
@@ -230,7 +230,7 @@ def _to_answer(
     example = _from_tokens(rollout) if is_own else _from_text(rollout, chat)
     if len(example.tokens) > max_tokens:
         return "too_long"
-    return ScoredAnswer(rollout=rollout, example=example)
+    return ScoredResponse(rollout=rollout, example=example)
 
 
 def _is_sampled_by(rollout: Rollout, chat: ChatFormat) -> bool:
@@ -263,33 +263,35 @@ def _from_text(rollout: Rollout, chat: ChatFormat) -> Example:
 def _draw_pairs(
     rule: PairRule,
     id: str,
-    prompts: Iterable[dict[str, ScoredAnswer]],
+    prompts: Iterable[dict[str, ScoredResponse]],
     chat: ChatFormat,
     notes: Notes,
     seed: int,
 ) -> list[PreferencePair]:
     """List all pairs of a problem in random order, so that the first few are a fair sample."""
-    source = stream(seed, "pairs", rule, id)
+    rng = stream(seed, "pairs", rule, id)
     pairs: list[PreferencePair] = []
     for known in prompts:
-        answers = list(known.values())
+        responses = list(known.values())
         if rule == "correct":
-            pairs += _pair_right_with_wrong(answers, source)
+            pairs += _pair_right_with_wrong(responses, rng)
         elif rule == "short":
-            pairs += _pair_short_with_long(answers)
+            pairs += _pair_short_with_long(responses)
         else:
-            pairs += _pair_first_wrong(answers, chat, notes, source)
-    source.shuffle(pairs)
+            pairs += _pair_first_wrong(responses, chat, notes, rng)
+    rng.shuffle(pairs)
     return pairs
 
 
-def _pair_right_with_wrong(answers: Sequence[ScoredAnswer], source: Random) -> list[PreferencePair]:
+def _pair_right_with_wrong(
+    responses: Sequence[ScoredResponse], rng: Random
+) -> list[PreferencePair]:
     """Pair each response of the larger side once, each of the smaller about equally often."""
-    right, wrong = _by_verdict(answers)
+    right, wrong = _by_verdict(responses)
     if not right or not wrong:
         return []
-    source.shuffle(right)
-    source.shuffle(wrong)
+    rng.shuffle(right)
+    rng.shuffle(wrong)
     return [
         PreferencePair(
             chosen=right[index % len(right)].example, rejected=wrong[index % len(wrong)].example
@@ -298,28 +300,28 @@ def _pair_right_with_wrong(answers: Sequence[ScoredAnswer], source: Random) -> l
     ]
 
 
-def _pair_short_with_long(answers: Sequence[ScoredAnswer]) -> list[PreferencePair]:
+def _pair_short_with_long(responses: Sequence[ScoredResponse]) -> list[PreferencePair]:
     """Pair the shortest right answer with the longest, the second with the next, and so on."""
     right = sorted(
-        (item.example for item in _by_verdict(answers)[0]), key=lambda item: item.num_targets
+        (item.example for item in _by_verdict(responses)[0]), key=lambda item: item.num_targets
     )
     ends = list(zip(right, reversed(right), strict=True))[: len(right) // 2]
     return [
         PreferencePair(chosen=short, rejected=long)
         for short, long in ends
-        if short.num_targets <= MAX_SHORT_SHARE * long.num_targets
+        if short.num_targets <= MAX_SHORT_FRACTION * long.num_targets
     ]
 
 
 def _pair_first_wrong(
-    answers: Sequence[ScoredAnswer], chat: ChatFormat, notes: Notes, source: Random
+    responses: Sequence[ScoredResponse], chat: ChatFormat, notes: Notes, rng: Random
 ) -> list[PreferencePair]:
     """Pair each first wrong step with a right answer's step there (Step-DPO, Lai et al. 2024).
 
     Both end with the step. The steps they share before it are context, since the two losses would
     cancel there.
     """
-    right, wrong = _by_verdict(answers)
+    right, wrong = _by_verdict(responses)
     steps = [(item, _steps(item, chat, notes)) for item in right]
     pairs = []
     for item in wrong:
@@ -336,7 +338,7 @@ def _pair_first_wrong(
             and other.rollout.text[: others[index].start] == before
         ]
         if candidates:
-            chosen = _cut_after(*source.choice(candidates), chat)
+            chosen = _cut_after(*rng.choice(candidates), chat)
             pairs.append(_trim_common_start(chosen, _cut_after(item, wrong_steps[index], chat)))
     return pairs
 
@@ -348,13 +350,13 @@ class _NotedStep:
     ok: bool | None
 
 
-def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedStep]:
-    """Find each noted line in the text, up to the next; a line cut at the limit is no step."""
-    text, example = answer.rollout.text, answer.example
+def _steps(response: ScoredResponse, chat: ChatFormat, notes: Notes) -> list[_NotedStep]:
+    """Find each noted line in the text, up to the next; a line cut at the limit is not a step."""
+    text, example = response.rollout.text, response.example
     if chat.decode_message(example.tokens[example.response_start :]) != text:
         return []  # the template rewrites the response: characters cannot be mapped to tokens
     starts: list[int] = []
-    noted = list(notes(answer.rollout.problem, text))
+    noted = list(notes(response.rollout.problem, text))
     for note in noted:
         start = text.find(note.line, starts[-1] + 1 if starts else 0)
         if start < 0:
@@ -365,13 +367,13 @@ def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedS
         _NotedStep(start=start, end=end, ok=note.ok)
         for (start, end), note in zip(spans, noted, strict=True)
     ]
-    return steps if answer.rollout.completion.finish_reason is FinishReason.STOP else steps[:-1]
+    return steps if response.rollout.completion.finish_reason is FinishReason.STOP else steps[:-1]
 
 
-def _cut_after(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
+def _cut_after(response: ScoredResponse, step: _NotedStep, chat: ChatFormat) -> Example:
     """Cut a response after a step; after the last step it keeps its stop token."""
-    example = answer.example
-    if step.end == len(answer.rollout.text):
+    example = response.example
+    if step.end == len(response.rollout.text):
         return example
     spans = chat.tokenizer.spans(example.tokens[example.response_start :])
     count = next(index for index, (_, end) in enumerate(spans, start=1) if end >= step.end)
@@ -389,6 +391,8 @@ def _trim_common_start(chosen: Example, rejected: Example) -> PreferencePair:
     )
 
 
-def _by_verdict(answers: Sequence[ScoredAnswer]) -> tuple[list[ScoredAnswer], list[ScoredAnswer]]:
-    right = [item for item in answers if item.is_right]
-    return right, [item for item in answers if not item.is_right]
+def _by_verdict(
+    responses: Sequence[ScoredResponse],
+) -> tuple[list[ScoredResponse], list[ScoredResponse]]:
+    right = [item for item in responses if item.is_right]
+    return right, [item for item in responses if not item.is_right]

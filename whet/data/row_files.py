@@ -87,7 +87,7 @@ def _read_json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
             if len(line) > MAX_ROW_BYTES:
                 size = f"{MAX_ROW_BYTES >> 20} MiB"
                 raise DataError(
-                    f"{file} line {number} is longer than {size}; is it one row a line?"
+                    f"{file} line {number} is longer than {size}; is there one row per line?"
                 )
             line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             if line.strip():
@@ -187,7 +187,7 @@ def _read_parquet(file: Path, advance: Advance) -> Iterator[SourceRow]:
             for batch in table.iter_batches(batch_size=rows, row_groups=[group], use_threads=False):
                 for row in batch.to_pylist():
                     number += 1
-                    fields = {name: to_json(value) for name, value in row.items()}
+                    fields = {name: to_json_value(value) for name, value in row.items()}
                     yield SourceRow(location=f"row {number}", fields=fields)
                 advance(size * batch.num_rows // total)
 
@@ -195,7 +195,7 @@ def _read_parquet(file: Path, advance: Advance) -> Iterator[SourceRow]:
 def parse_constant(name: str) -> None:
     """Read NaN, which pandas writes for a missing value, as null; refuse infinities."""
     if name != "NaN":
-        raise ValueError(f"{name} is not a number that JSON knows")
+        raise ValueError(f"{name} is not a number in JSON")
 
 
 class JsonList:
@@ -263,16 +263,16 @@ class JsonList:
         return bool(new)
 
 
-def to_json(value: object) -> Json:
+def to_json_value(value: object) -> Json:
     """Turn Arrow's values into JSON: NaN to null, dates and decimals to text, bytes to text."""
     if isinstance(value, float):
         return None if isnan(value) else value
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, dict):
-        return {str(key): to_json(item) for key, item in value.items()}
+        return {str(key): to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
+        return [to_json_value(item) for item in value]
     if isinstance(value, bytes):
         return _text(value)
     return value.isoformat() if isinstance(value, date | time) else str(value)

@@ -1,9 +1,13 @@
-"""The engine interface: requests in, completions out as they finish."""
+"""The engine interface: requests in, completions out as they finish; and the order in which they
+begin, long ones first, so that no engine ends with one of them."""
 
+import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol, Self
+from itertools import groupby, islice
+from typing import Protocol, Self, runtime_checkable
+from zlib import crc32
 
 from pydantic import Field
 from torch import Tensor
@@ -14,6 +18,10 @@ from whet.models.transformer import Transformer
 from whet.types import Completion, Tokens
 
 Detokenize = Callable[[Tokens], str]
+LOOK_AHEAD = 4
+"""Waiting requests that are sorted by length, in multiples of the slots."""
+MAX_PROMPTS = 100_000
+"""Prompts whose lengths are remembered; the one longest not asked is forgotten."""
 
 
 class SamplingParams(Config):
@@ -69,6 +77,11 @@ class OpenRequests(ABC):
     @abstractmethod
     def __next__(self) -> Request: ...
 
+    @abstractmethod
+    def end_window(self) -> None:
+        """Do what is due between two windows of decoding: only here may `load_weights` be called
+        while requests run, which go on with the new weights."""
+
 
 @dataclass(slots=True)
 class EngineStats:
@@ -120,7 +133,7 @@ class Engine(Protocol):
 
         Requests are pulled as slots become free; closing the generator drops unfinished ones. A
         prompt that is empty, fills the context or has an unknown token raises an EngineError
-        (`check_prompt`).
+        (`check_prompt_tokens`).
         """
         ...
 
@@ -141,7 +154,7 @@ class Engine(Protocol):
         ...
 
 
-def check_prompt(request: Request, context: int, vocab_size: int) -> None:
+def check_prompt_tokens(request: Request, context: int, vocab_size: int) -> None:
     """Refuse a prompt that is empty, leaves no room for a token, or has an unknown token."""
     length = len(request.prompt)
     if length == 0:
@@ -157,6 +170,28 @@ def check_prompt(request: Request, context: int, vocab_size: int) -> None:
                 f"request {request.id} has token {token} in its prompt, but the model knows "
                 f"{vocab_size} tokens; use the tokenizer that belongs to the model"
             )
+
+
+@runtime_checkable
+class StreamingEngine(Engine, Protocol):
+    """An engine that is given more requests, and other weights, while requests run.
+
+    A completion then carries the version of its oldest token, and the log-probability that each
+    token was sampled at. One thread reads the stream; another one may call the other methods.
+    """
+
+    def stream(self) -> Iterator[tuple[str, Completion]]:
+        """Begin a call without end: yield each request of `submit` when it is done, until
+        `end_stream`. `load_weights` changes the weights of those that run."""
+        ...
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Add requests to the stream."""
+        ...
+
+    def end_stream(self) -> None:
+        """End the stream; what still runs is dropped."""
+        ...
 
 
 class EngineConfig(Config):
@@ -180,7 +215,7 @@ class EngineConfig(Config):
     @property
     def can_overlap(self) -> bool:
         """Whether it samples from weights of its own, on devices of its own, while a learner
-        trains: `lag` then hides the time of sampling."""
+        trains: `lag` then hides the time of sampling, and it is a `StreamingEngine`."""
         return False
 
     @abstractmethod
@@ -205,3 +240,56 @@ class EngineConfig(Config):
         unknown: `whet plan` then leaves sampling out and says so.
         """
         return None
+
+
+def length_limit(request: Request) -> float:
+    return request.sampling.max_tokens
+
+
+def longest_first(
+    requests: Iterable[Request],
+    *,
+    ahead: int,
+    length: Callable[[Request], float] = length_limit,
+) -> Iterator[Request]:
+    """Order requests by length, `ahead` of them at a time; equal lengths keep their order.
+
+    Requests of one prompt that come one after the other stay together, since they share it.
+    """
+    heap: list[tuple[float, int, list[Request]]] = []
+    waiting = 0
+    for number, group in enumerate(_groups(requests, most=ahead)):
+        longest = max(length(request) for request in group)
+        heapq.heappush(heap, (-longest, number, group))
+        waiting += len(group)
+        while waiting >= ahead:
+            first = heapq.heappop(heap)[2]
+            waiting -= len(first)
+            yield from first
+    while heap:
+        yield from heapq.heappop(heap)[2]
+
+
+def _groups(requests: Iterable[Request], *, most: int) -> Iterator[list[Request]]:
+    """Group consecutive requests of one prompt, at most `most`: the stream may be endless."""
+    for _, same in groupby(requests, key=lambda request: request.prompt.tobytes()):
+        while group := list(islice(same, most)):
+            yield group
+
+
+class ExpectedLengths:
+    """How long responses to a prompt were so far; one that was never asked may reach its limit."""
+
+    def __init__(self) -> None:
+        self._means: dict[int, float] = {}
+
+    def expect(self, request: Request) -> float:
+        limit = float(request.sampling.max_tokens)
+        return min(limit, self._means.get(crc32(request.prompt.tobytes()), limit))
+
+    def add(self, request: Request, length: int) -> None:
+        key = crc32(request.prompt.tobytes())
+        mean = self._means.pop(key, float(length))
+        self._means[key] = mean + 0.5 * (length - mean)
+        if len(self._means) > MAX_PROMPTS:
+            del self._means[next(iter(self._means))]

@@ -1,41 +1,52 @@
 """A fleet: one engine made of several workers, each with weights of its own.
 
 Requests are dealt out long ones first, as workers have slots free. New weights are pushed in place
-between two calls, and a canary prompt shows whether each worker has them; every completion carries
-their version. A worker that dies, falls silent or has other weights is named, its requests go to
-others, and it is started again with the newest weights. What a native worker answers follows from
-the request alone, so faults change no answer.
+between two calls, or under the requests of a stream, and a canary prompt shows whether each worker
+has them; every completion carries the version of its oldest token. A worker that dies, falls silent
+or has other weights is named, its requests go to others, and it is started again with the newest
+weights. What a native worker answers follows from the request and the weights alone, so faults
+change no answer of a call.
+
+One thread reads reports: the one that reads `generate` or `stream`, or `load_weights` outside of
+calls. Other threads reach a stream by messages in the same queue.
 """
 
 import shutil
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+import torch
 from torch import Tensor
 
-from whet.engine.base import EngineStats, Request, check_prompt
-from whet.engine.fleet_member import CANARY, Event, Member, Prepared, State
-from whet.engine.request_order import ExpectedLengths, longest_first
+from whet.engine.base import EngineStats, Request, check_prompt_tokens
+from whet.engine.fleet_member import (
+    Event,
+    Member,
+    Prepared,
+    Push,
+    Running,
+    State,
+    StreamEnd,
+    Submission,
+)
+from whet.engine.fleet_queue import RequestQueue
 from whet.engine.weight_files import Weights, make_scratch, store_weights
-from whet.engine.worker import Answer, Refusal, Worker, WorkerError
+from whet.engine.worker import CANARY, Answer, Refusal, Worker, WorkerError
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.track.progress import say
 from whet.types import Completion
 
-LOOK_AHEAD = 4
-"""Requests that are put in order, per slot."""
 MAX_STARTS = 3
 """How often a worker is started before it is left out until the next push."""
-MAX_LOSSES = 5
-"""Workers that may be lost with one request before it counts as their cause."""
+LOOK_SECONDS = 0.1
+"""Between two looks whether a stream that is to take weights still runs."""
 
 
 class Fleet:
@@ -72,10 +83,11 @@ class Fleet:
         self._weights: Weights | None = None
         self._call = CANARY
         self._is_running = False
+        self._is_streaming = False
         self._is_closed = False
-        self._again: deque[Request] = deque()
-        self._num_losses: dict[str, int] = {}
-        self._lengths = ExpectedLengths()
+        self._failure: EngineError | None = None
+        self._push: Push | None = None
+        self._queue = RequestQueue()
         self._scratch = make_scratch(scratch) if workers else Path()
         self._close = weakref.finalize(self, _close_all, list(workers), self._scratch)
 
@@ -83,15 +95,19 @@ class Fleet:
         """Push weights to all workers in place, and wait until those that run have them.
 
         One that is being started again gets them when it has; one that was left out is tried
-        again.
+        again. Requests of a stream go on with them.
         """
-        if self._is_running:
-            raise EngineError("weights cannot change while requests run; read them to their end")
+        if self._is_running and not self._is_streaming:
+            raise EngineError(
+                "weights cannot change while requests run; finish reading these first"
+            )
         if not self._members:
             return
+        if self.is_collocated and self.model.device.type == "cuda":
+            torch.cuda.empty_cache()  # workers that wake need what the learner no longer uses
         began = time.perf_counter()
         before = self._weights
-        self._weights = store_weights(
+        weights = store_weights(
             named,
             version,
             model=self.model,
@@ -99,42 +115,62 @@ class Fleet:
             before=before,
             scratch=self._scratch,
         )
-        self.canary_gap = 0.0
-        waited = [m for m in self._members if m.state is State.READY or before is None]
-        for member in self._members:
-            if member.state is not State.PREPARING:
-                member.num_starts = 0
-                self._prepare(member, start=member.state is State.OUT)
-        while any(member.state is State.PREPARING for member in waited):
-            self._handle(self._events.get())
-        self._await_any()
-        if before is not None and before.file != self._weights.file:
-            shutil.rmtree(before.file.parent, ignore_errors=True)
+        push = Push(weights=weights, before=before)
+        if self._is_streaming:
+            self._events.put(push)
+            while not push.is_done.wait(LOOK_SECONDS):
+                if not self._is_streaming:
+                    raise self._failure or EngineError("the stream has ended")
+        else:
+            self._begin_push(push)
+            while not push.is_done.is_set():
+                self._handle(self._events.get())
+            self._await_any()
         self.push_seconds = time.perf_counter() - began
 
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
+        self._begin_call()
+        try:
+            yield from self._serve(requests)
+        finally:
+            self._end_call()
+
+    def stream(self) -> Iterator[tuple[str, Completion]]:
+        """Serve what `submit` brings until `end_stream`, from now on: weights may change."""
+        self._begin_call()
+        self._queue.start()
+        self._failure = None
+        self._is_streaming = True
+        return self._serve_stream()
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        self._events.put(Submission(requests=[self._check(request) for request in requests]))
+
+    def end_stream(self) -> None:
+        if self._is_streaming:
+            self._events.put(StreamEnd())
+
+    def _begin_call(self) -> None:
         if self._is_running:
             raise EngineError(
-                "an earlier call of this engine still runs; read it to its end or close it first"
+                "an earlier call of this engine is still running; finish reading or close it first"
             )
         if self._is_closed:
             raise EngineError("the fleet is closed")
         self._is_running = True
         self._call += 1
-        self._again.clear()
-        self._num_losses.clear()
         self.stats = EngineStats()
         for member in self._members:
             member.stats = EngineStats()
-        try:
-            yield from self._serve(requests)
-        finally:
-            self._is_running = False
-            for member in self._members:
-                if member.running:
-                    member.running.clear()
-                    with suppress(WorkerError):
-                        member.worker.cancel()
+
+    def _end_call(self) -> None:
+        self._is_running = False
+        self._is_streaming = False
+        for member in self._members:
+            if member.running:
+                member.running.clear()
+                with suppress(WorkerError):
+                    member.worker.cancel()
 
     def sleep(self) -> None:
         """Free the workers' memory, where they share the learner's devices."""
@@ -149,40 +185,56 @@ class Fleet:
         self._close()
         for member in self._members:
             self._events.put((member, member.life, WorkerError("was closed")))
+        self._events.put(StreamEnd())
 
     def _serve(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         if not self._members:
             return
         slots = sum(member.worker.num_slots for member in self._members)
-        checked = map(self._check, requests)
-        ordered = longest_first(checked, ahead=LOOK_AHEAD * slots, length=self._lengths.expect)
+        self._queue.start(map(self._check, requests), slots=slots)
         while True:
             self._await_any()
-            self._deal(ordered)
-            if not self._again and not any(member.running for member in self._members):
+            self._deal()
+            if not self._queue.has_lost and not any(member.running for member in self._members):
                 return
             event = self._next_event()
             answer = self._handle(event) if event is not None else None
             if answer is not None:
                 yield answer.id, answer.completion
 
+    def _serve_stream(self) -> Iterator[tuple[str, Completion]]:
+        """Serve until the stream ends. While all workers take weights, what they run goes on."""
+        try:
+            while self._is_streaming:
+                self._check_left()
+                self._deal()
+                event = self._next_event()
+                answer = self._handle(event) if event is not None else None
+                if answer is not None:
+                    yield answer.id, answer.completion
+        except EngineError as error:
+            self._failure = error
+            raise
+        finally:
+            self._end_call()
+
     def _check(self, request: Request) -> Request:
-        check_prompt(request, self.max_model_len, self.model.cfg.vocab_size)
+        check_prompt_tokens(request, self.max_model_len, self.model.cfg.vocab_size)
         return request
 
-    def _deal(self, requests: Iterator[Request]) -> None:
+    def _deal(self) -> None:
         """Fill free slots; requests of one prompt go to one worker, which computes it once."""
         batches: dict[Member, list[Request]] = {}
         last: tuple[Member, bytes] | None = None
         while any(member.num_free > 0 for member in self._members):
-            request = self._again.popleft() if self._again else next(requests, None)
+            request = self._queue.take()
             if request is None:
                 break
             prompt = request.prompt.tobytes()
             is_same = last is not None and last[1] == prompt and last[0].num_free > 0
             if last is None or not is_same:
                 last = max(self._members, key=lambda member: member.num_free), prompt
-            last[0].running[request.id] = request
+            last[0].running[request.id] = Running(request=request, version=self._version)
             batches.setdefault(last[0], []).append(request)
         for member, batch in batches.items():
             if len(batch) == len(member.running):
@@ -191,6 +243,11 @@ class Fleet:
                 member.worker.submit(self._call, batch)
             except WorkerError as error:
                 self._lose(member, str(error))
+
+    @property
+    def _version(self) -> int:
+        assert self._weights is not None, "requests run only with weights"
+        return self._weights.version
 
     def _next_event(self) -> Event | None:
         """Wait for a report; None where workers have been silent for too long."""
@@ -207,8 +264,21 @@ class Fleet:
             return None
 
     def _handle(self, event: Event) -> Answer | None:
-        """Take note of a report; return an answer that counts."""
-        member, life, report = event
+        """Take note of a report or a message; return an answer that counts."""
+        match event:
+            case Submission():
+                self._queue.add(event.requests)
+            case Push():
+                self._begin_push(event)
+            case StreamEnd():
+                self._is_streaming = False
+            case _:
+                return self._handle_report(*event)
+        return None
+
+    def _handle_report(
+        self, member: Member, life: int, report: Answer | Refusal | WorkerError | Prepared
+    ) -> Answer | None:
         if life != member.life:
             return None
         if isinstance(report, Prepared):
@@ -224,18 +294,21 @@ class Fleet:
         return None
 
     def _accept(self, member: Member, answer: Answer) -> Answer | None:
-        assert self._weights is not None, "requests run only with weights"
         member.heard = time.monotonic()
         version = answer.completion.policy_version
         if answer.id not in member.running:
             return None
-        if version != self._weights.version:
-            reason = f"answered with weights of version {version}, not {self._weights.version}"
+        given = member.running[answer.id].version
+        if not given <= version <= self._version:
+            right = f"{given}" if given == self._version else f"{given} to {self._version}"
+            with suppress(WorkerError):
+                member.worker.cancel()
+            reason = f"answered with weights of version {version}, not {right}"
             self._lose(member, reason, start=False)
             return None
         member.num_starts = 0
-        request = member.running.pop(answer.id)
-        self._lengths.add(request, len(answer.completion.tokens))
+        request = member.running.pop(answer.id).request
+        self._queue.end(request, len(answer.completion.tokens))
         member.stats = answer.stats
         tokens = self.stats.tokens + len(answer.completion.tokens)
         total = sum((m.stats for m in self._members), EngineStats())
@@ -250,6 +323,8 @@ class Fleet:
             return
         self.canary_gap = max(self.canary_gap, prepared.canary_gap)
         member.state = State.READY
+        member.heard = time.monotonic()
+        self._note_push()
         if member.is_lost:
             member.is_lost = False
             say(f"{member.worker.name} serves again, with version {version}")
@@ -266,14 +341,9 @@ class Fleet:
         self.faults.append(fault)
         say(fault)
         self.stats.lost_workers += 1
-        for request in reversed(member.running.values()):
-            self._num_losses[request.id] = self._num_losses.get(request.id, 0) + 1
-            if self._num_losses[request.id] > MAX_LOSSES:
-                raise EngineError(
-                    f"request {request.id} was with {MAX_LOSSES + 1} workers when they were lost, "
-                    f"and may be the cause; the last: {fault}"
-                )
-            self._again.appendleft(request)
+        if self._push is not None and {*self._push.waited} - {member}:
+            self._push.waited = [other for other in self._push.waited if other is not member]
+        self._queue.give_back([running.request for running in member.running.values()], fault)
         member.running.clear()
         member.num_starts += 1
         if member.num_starts > MAX_STARTS:
@@ -281,14 +351,40 @@ class Fleet:
             member.life += 1
         else:
             self._prepare(member, start=start)
+        self._note_push()
 
     def _await_any(self) -> None:
         """Wait while no worker is ready, but some may become so."""
         while not any(member.state is State.READY for member in self._members):
-            if all(member.state is State.OUT for member in self._members):
-                reasons = "; ".join(f"{m.worker.name} {m.reason}" for m in self._members)
-                raise EngineError(f"no worker of the fleet is left: {reasons}")
+            self._check_left()
             self._handle(self._events.get())
+
+    def _check_left(self) -> None:
+        if all(member.state is State.OUT for member in self._members):
+            reasons = "; ".join(f"{m.worker.name} {m.reason}" for m in self._members)
+            raise EngineError(f"no worker of the fleet is left: {reasons}")
+
+    def _begin_push(self, push: Push) -> None:
+        push.waited = [m for m in self._members if m.state is State.READY or push.before is None]
+        self._push = push
+        self._weights = push.weights
+        self.canary_gap = 0.0
+        for member in self._members:
+            if member.state is not State.PREPARING:
+                member.num_starts = 0
+                self._prepare(member, start=member.state is State.OUT)
+        self._note_push()
+
+    def _note_push(self) -> None:
+        """End the push once nobody who is waited for prepares."""
+        push = self._push
+        if push is None or any(member.state is State.PREPARING for member in push.waited):
+            return
+        self._check_left()
+        self._push = None
+        if push.before is not None and push.before.file != push.weights.file:
+            shutil.rmtree(push.before.file.parent, ignore_errors=True)
+        push.is_done.set()
 
     def _prepare(self, member: Member, *, start: bool) -> None:
         """Start a worker where needed, push weights and check them, in a thread."""

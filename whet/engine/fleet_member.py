@@ -1,6 +1,9 @@
-"""A worker as its fleet knows it: whether it serves, what it runs, and how it is made ready."""
+"""A worker as its fleet knows it: whether it serves, what it runs, and how it is made ready; and
+the messages that a fleet handles."""
 
+import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -9,12 +12,9 @@ from typing import TypeAlias
 
 from whet.engine.base import EngineStats, Request
 from whet.engine.weight_files import Weights
-from whet.engine.worker import Answer, Refusal, Worker, WorkerError
+from whet.engine.worker import CANARY, Answer, Refusal, Worker, WorkerError
 from whet.track.progress import say
 from whet.types import Completion
-
-CANARY = 0
-"""The number of the call that a canary belongs to."""
 
 
 class State(Enum):
@@ -33,8 +33,40 @@ class Prepared:
     canary_gap: float
 
 
-Event: TypeAlias = tuple["Member", int, Answer | Refusal | WorkerError | Prepared]
-"""A report of a member, and in which of its lives."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Submission:
+    """Requests that join a stream."""
+
+    requests: Sequence[Request]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """Nobody reads the stream any more."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Push:
+    """Weights on their way to all workers, and those that are waited for."""
+
+    weights: Weights
+    before: Weights | None
+    waited: list["Member"] = field(default_factory=list)
+    is_done: threading.Event = field(default_factory=threading.Event)
+
+
+Event: TypeAlias = (
+    tuple["Member", int, Answer | Refusal | WorkerError | Prepared] | Submission | StreamEnd | Push
+)
+"""A report of a member, and in which of its lives; or a message to a stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Running:
+    """A request at a worker, and the version of the weights that it was given with."""
+
+    request: Request
+    version: int
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +77,7 @@ class Member:
     state: State = State.OUT
     reason: str = "has not been started"
     is_lost: bool = False
-    running: dict[str, Request] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)
     heard: float = 0.0
     num_starts: int = 0
     """Starts since its last answer."""
@@ -65,29 +97,35 @@ class Member:
         self, weights: Weights, events: SimpleQueue[Event], wait: float, life: int, start: bool
     ) -> None:
         """Start the worker where needed, push weights and check them; report how it went."""
-        put = partial(self._put, events, life)
+        if start:
+            # A thread that still waits for the life before must not get this one's canary.
+            self.canaries = SimpleQueue()
+        canaries = self.canaries
+        put = partial(self._put, events, canaries, life)
         try:
             if start:
                 time.sleep(min(wait / 10, max(0, self.num_starts - 1)))
                 self.worker.start(put)
             self.worker.load(weights)
-            gap = self._ask_canary(weights, wait)
+            gap = self._ask_canary(weights, canaries, wait)
             if gap > weights.canary.tolerance:
                 say(f"{self.worker.name} {_describe(gap, weights)}; they are pushed again")
                 self.worker.load(weights)
-                gap = self._ask_canary(weights, wait)
+                gap = self._ask_canary(weights, canaries, wait)
             if gap > weights.canary.tolerance:
                 raise WorkerError(f"{_describe(gap, weights)}, also after a second push")
             put(Prepared(version=weights.version, canary_gap=gap))
         except WorkerError as error:
             put(error)
 
-    def _ask_canary(self, weights: Weights, wait: float) -> float:
-        while not self.canaries.empty():
-            self.canaries.get()
+    def _ask_canary(
+        self, weights: Weights, canaries: SimpleQueue[Completion | WorkerError], wait: float
+    ) -> float:
+        while not canaries.empty():
+            canaries.get()
         self.worker.submit(CANARY, [weights.canary.request])
         try:
-            answer = self.canaries.get(timeout=wait)
+            answer = canaries.get(timeout=wait)
         except Empty:
             raise WorkerError(f"has not answered for {wait:g} s") from None
         if isinstance(answer, WorkerError):
@@ -101,17 +139,18 @@ class Member:
     def _put(
         self,
         events: SimpleQueue[Event],
+        canaries: SimpleQueue[Completion | WorkerError],
         life: int,
         report: Answer | Refusal | WorkerError | Prepared,
     ) -> None:
         """Pass a report on; a canary's goes to who waits for it, and a death to both."""
         if isinstance(report, Answer) and report.call == CANARY:
-            self.canaries.put(report.completion)
+            canaries.put(report.completion)
             return
         if isinstance(report, Refusal) and report.call == CANARY:
             report = WorkerError(report.reason)
         if isinstance(report, WorkerError):
-            self.canaries.put(report)
+            canaries.put(report)
         events.put((self, life, report))
 
 

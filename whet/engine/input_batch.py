@@ -38,7 +38,9 @@ class HostTransfer:
         self.stats.copies_to_device += 1
         if self.device.type == "cpu":
             return [torch.from_numpy(array) for array in arrays]
-        packed = torch.from_numpy(pack(arrays)).pin_memory().to(self.device, non_blocking=True)
+        packed = (
+            torch.from_numpy(pack_bytes(arrays)).pin_memory().to(self.device, non_blocking=True)
+        )
         return unpack(packed, arrays)
 
     def to_host(self, tensor: Tensor) -> Callable[[], Tensor]:
@@ -59,7 +61,7 @@ class HostTransfer:
         return wait
 
 
-def pack(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
+def pack_bytes(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
     """Concatenate the bytes of arrays, each at an aligned offset."""
     starts = _starts(arrays)
     packed = np.zeros(starts[-1], dtype=np.uint8)
@@ -105,7 +107,7 @@ class SamplingTensors:
         return is_set_B & (self.temperature_B > 0)
 
 
-def sample(
+def sample_tokens(
     logits_BV: Tensor, uniform_B: Tensor, sampling: SamplingTensors, *, is_truncated: bool
 ) -> tuple[Tensor, Tensor]:
     """Choose a token per row; return it with its log-probability before any truncation.
@@ -116,7 +118,7 @@ def sample(
     if not is_truncated:
         return token_B, logprob_B
     scale_B = torch.where(sampling.temperature_B == 0, 1.0, sampling.temperature_B)
-    probs_BV = truncate(torch.softmax(logits_BV.float() / scale_B[:, None], dim=-1), sampling)
+    probs_BV = truncate_probs(torch.softmax(logits_BV.float() / scale_B[:, None], dim=-1), sampling)
     # Rows without truncation keep their token: `inverse_cdf` rounds differently, and a sample must
     # not depend on the other rows.
     token_B = torch.where(sampling.is_truncated_B, inverse_cdf(probs_BV, uniform_B), token_B)
@@ -133,7 +135,7 @@ def inverse_cdf(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
     )
 
 
-def truncate(probs_BV: Tensor, sampling: SamplingTensors) -> Tensor:
+def truncate_probs(probs_BV: Tensor, sampling: SamplingTensors) -> Tensor:
     """Zero tokens outside top-k, top-p and min-p, which all keep the most likely one."""
     order_BV = probs_BV.sort(dim=-1, descending=True, stable=True)
     sorted_BV = order_BV.values
@@ -239,7 +241,7 @@ class InputBatch:
         """Sample the next token of each row by its own settings and random number."""
         uniform_B = self.uniform_RW[rows].gather(1, self.column_of(rows))[:, 0]
         sampling = self.sampling_of(rows)
-        return sample(logits_BV, uniform_B, sampling, is_truncated=is_truncated)
+        return sample_tokens(logits_BV, uniform_B, sampling, is_truncated=is_truncated)
 
     def append_tokens(self, rows: slice, token_B: Tensor, logprob_B: Tensor) -> None:
         """Store the sampled tokens of live rows; end rows at a stop token or their limit."""

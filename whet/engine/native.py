@@ -26,7 +26,7 @@ from whet.engine.base import (
     EngineStats,
     OpenRequests,
     Request,
-    check_prompt,
+    check_prompt_tokens,
 )
 from whet.engine.cpu.compiled_cache import build_cpu_cache
 from whet.engine.input_batch import CpuInputBatch, HostTransfer, InputBatch
@@ -114,6 +114,7 @@ class NativeEngine:
         self._transfer = HostTransfer(device)
         self._core: EngineCore | None = None
         self._is_running = False
+        self._is_between_windows = False
         self._checked_prompt: Tokens | None = None
 
     @property
@@ -121,10 +122,14 @@ class NativeEngine:
         return self._transfer.stats
 
     def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
-        if self._is_running:
-            raise EngineError("weights cannot change while requests run; read them to their end")
+        if self._is_running and not self._is_between_windows:
+            raise EngineError(
+                "weights cannot change while requests run; finish reading these first"
+            )
         self.model.copy_weights(named)
         self.version = version
+        if self._is_running and self._core is not None:
+            self._core.change_weights(version)
 
     def sleep(self) -> None:
         """Free cache and graphs; the next request allocates and records them again."""
@@ -141,14 +146,19 @@ class NativeEngine:
         """Sample every request; yield each with its id when it ends, in no promised order."""
         if self._is_running:
             raise EngineError(
-                "an earlier call of this engine still runs; read it to its end or close it first"
+                "an earlier call of this engine is still running; finish reading or close it first"
             )
         self._is_running = True
         self._transfer.stats = EngineStats()
         try:
             for results in self._serve(requests):
                 yield from results
+                if isinstance(requests, OpenRequests):
+                    self._is_between_windows = True
+                    requests.end_window()
+                    self._is_between_windows = False
         finally:
+            self._is_between_windows = False
             self._is_running = False
 
     @torch.no_grad()
@@ -174,7 +184,7 @@ class NativeEngine:
 
     def _check_request(self, allocator: CacheAllocator, request: Request) -> Request:
         if request.prompt is not self._checked_prompt:
-            check_prompt(request, self.max_model_len, self.model.cfg.vocab_size)
+            check_prompt_tokens(request, self.max_model_len, self.model.cfg.vocab_size)
             self._checked_prompt = request.prompt
         if request.sampling.stop and self.detokenize is None:
             raise EngineError(
@@ -241,6 +251,12 @@ class EngineCore:
         self._ended_rows = []
         return self._serve_async() if self.cache.is_async else self._serve_sync()
 
+    def change_weights(self, version: int) -> None:
+        """Go on with other weights; keys and values of running requests stay as they are."""
+        self.cache.refresh_weights()
+        self.scheduler.free_cached_prompt()
+        self.version = version
+
     def _serve_sync(self) -> Iterator[list[Result]]:
         while True:
             self._admit()
@@ -268,6 +284,7 @@ class EngineCore:
         if admission is None:
             return
         sequences, sequence_B, rows = self.sequences, admission.sequence_B, admission.rows
+        sequences.version_S[sequence_B[sequences.count_S[sequence_B] == 0]] = self.version
         contexts = {
             row: sequences.context(int(sequence_B[row - rows.start]))
             for row in admission.to_prefill
@@ -363,7 +380,7 @@ class EngineCore:
             tokens=tokens,
             logprobs=logprobs,
             finish_reason=FinishReason.STOP if is_stopped else FinishReason.LENGTH,
-            policy_version=self.version,
+            policy_version=int(self.sequences.version_S[sequence]),
         )
         return self.sequences.request(sequence).id, completion
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from whet.engine.graphs import DecodeGraphs, round_up_length, round_up_rows
+from whet.engine.cuda_graphs import DecodeGraphs, round_up_length, round_up_rows
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.scheduler import Indices, PrefillPass
 from whet.errors import EngineError
@@ -38,7 +38,7 @@ class PageAllocator:
         self._copies: list[tuple[int, int]] = []
 
     def can_hold(self, tokens: int) -> bool:
-        """Whether a row of so many tokens fits if it has all pages to itself."""
+        """Whether a row of `tokens` tokens fits if it has all pages to itself."""
         return self._pages(tokens) <= self.pages
 
     def allocate(
@@ -65,7 +65,7 @@ class PageAllocator:
         return True
 
     def grow(self, row_Q: Indices, tokens_Q: Indices) -> bool:
-        """Give rows the pages they lack for so many tokens; give none if too few are free."""
+        """Give rows the pages they lack for `tokens_Q` tokens; give none if too few are free."""
         lack_Q = np.maximum(-(-tokens_Q // self.page) - self.held_R[row_Q], 0)
         total = int(lack_Q.sum())
         if total > self.num_free:

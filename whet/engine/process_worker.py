@@ -178,7 +178,7 @@ def main() -> None:
 
     send(Loaded(version=-1))
     try:
-        WorkerHost(engine, _PipeInbox(pipe), send).run()
+        WorkerHost(engine, _PipeInbox(pipe), send, num_slots=spec.engine.max_num_seqs).run()
     except BrokenPipeError:
         sys.exit(0)
 

@@ -49,7 +49,7 @@ def make_ray_workers(
         except (RayError, ConnectionError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise ConfigError(
-                f"engine.ray = {address!r} is no cluster to join: {reason}"
+                f"engine.ray = {address!r} is not a cluster that can be joined: {reason}"
             ) from error
     return [RayWorker(f"worker {number}", spec, wait=wait) for number, spec in enumerate(specs)]
 
@@ -60,7 +60,12 @@ class EngineActor:
     def __init__(self, spec: EngineSpec) -> None:
         self._inbox = _QueueInbox()
         self._results: SimpleQueue[Result] = SimpleQueue()
-        host = WorkerHost(spec.build(), self._inbox, self._results.put)
+        host = WorkerHost(
+            spec.build(),
+            self._inbox,
+            self._results.put,
+            num_slots=spec.engine.max_num_seqs,
+        )
         threading.Thread(target=host.run, daemon=True).start()
 
     def get_pid(self) -> int:

@@ -19,8 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.engine.base import Request
-from whet.engine.request_order import longest_first
+from whet.engine.base import LOOK_AHEAD, Request, longest_first
 from whet.types import Floats, Tokens
 
 Indices = NDArray[np.int64]
@@ -46,6 +45,8 @@ class Sequences:
         self.prompt_length_S, self.limit_S, self.count_S, self.scheduled_S, self.arrival_S = (
             np.zeros((5, sequences), dtype=np.int64)
         )
+        self.version_S = np.zeros(sequences, dtype=np.int64)
+        """The version of the weights that sampled the first token."""
         self.is_truncated_S, self.has_stops_S = np.zeros((2, sequences), dtype=bool)
         # Zeros take no memory until they are written, so rows may be as long as the context.
         self.tokens_SC = np.zeros((sequences, width), dtype=np.int32)
@@ -110,10 +111,6 @@ class Sequences:
         self.count_S[output.sequence_B[is_open_B]] = output.count_B[is_open_B]
         ended: list[int] = output.sequence_B[is_open_B & output.is_done_B].tolist()
         return ended
-
-
-LOOK_AHEAD = 4
-"""Waiting requests that are sorted by length, in multiples of the slots."""
 
 
 class CacheAllocator(Protocol):
@@ -193,7 +190,7 @@ class Scheduler:
         tokens_Q = self.sequences.cache_lengths(self.running_B, self.window)
         preempted: list[int] = []
         while not self.allocator.grow(row_Q, tokens_Q):
-            if self._free_cached_prompt():
+            if self.free_cached_prompt():
                 continue
             assert len(row_Q) > 1, "a request that has all memory to itself fits"
             youngest = int(np.argmax(self.sequences.arrival_S[self.sequence_R[row_Q]]))
@@ -219,7 +216,7 @@ class Scheduler:
                     self._waiting.appendleft(sequence)
                     break
                 # No other row runs, so only the cached prompt can hold the missing memory.
-                self._free_cached_prompt()
+                self.free_cached_prompt()
                 sources.clear()
                 is_allocated = self._allocate(0, sequence, None)
                 assert is_allocated, "a request that has all memory to itself fits"
@@ -281,6 +278,13 @@ class Scheduler:
         if sequence in self._waiting:
             self._waiting.remove(sequence)
 
+    def free_cached_prompt(self) -> bool:
+        """Free the cached prompt; return whether there was one."""
+        had_prompt = self._cached_prompt is not None
+        self._cached_prompt = None
+        self.allocator.free(np.array([self.spare]))
+        return had_prompt
+
     def _next(self) -> int | None:
         """Take the next sequence; None while tokens of the first one are not on the host yet."""
         if self._waiting:
@@ -304,7 +308,7 @@ class Scheduler:
         prompts = [row for row in to_prefill if self.sequences.count_S[self.sequence_R[row]] == 0]
         if not prompts:
             return None
-        self._free_cached_prompt()
+        self.free_cached_prompt()
         sequence = int(self.sequence_R[prompts[-1]])
         tokens = int(self.sequences.prompt_length_S[sequence])
         if not self.allocator.allocate(
@@ -313,13 +317,6 @@ class Scheduler:
             return None
         self._cached_prompt = self.sequences.context(sequence).tobytes()
         return prompts[-1]
-
-    def _free_cached_prompt(self) -> bool:
-        """Free the cached prompt; return whether there was one."""
-        had_prompt = self._cached_prompt is not None
-        self._cached_prompt = None
-        self.allocator.free(np.array([self.spare]))
-        return had_prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -52,6 +52,8 @@ class Dialect:
     """Folder, version -> the calls that load its weights in place."""
     sleep: Call
     wake: Call
+    states_all_versions: bool = False
+    """Whether an answer names every version that sampled a part of it, not only the last."""
 
     @property
     def endpoints(self) -> set[str]:
@@ -128,7 +130,9 @@ def _vllm_reload(folder: Path, version: int) -> list[Call]:
     return [
         Call(path="/pause?mode=keep", body={}),
         Call(path="/collective_rpc", body={"method": "reload_weights", "kwargs": arguments}),
-        Call(path="/reset_prefix_cache", body={}),
+        # Without the flag, nothing is reset as long as a request runs: later answers would begin
+        # with the old weights' prompts.
+        Call(path="/reset_prefix_cache?reset_running_requests=true", body={}),
         Call(path="/resume", body={}),
     ]
 
@@ -207,7 +211,7 @@ def _field(value: Json, name: str) -> Json:
 
 def _list(value: Json) -> list[Json]:
     if not isinstance(value, list):
-        raise WorkerError("sent a reply that is no completion")
+        raise WorkerError("sent a reply that is not a completion")
     return value
 
 
@@ -232,6 +236,7 @@ DIALECTS = (
         push=_vllm_push,
         sleep=_VLLM_SLEEP,
         wake=_VLLM_WAKE,
+        states_all_versions=True,
     ),
     Dialect(
         name="vLLM without versions",

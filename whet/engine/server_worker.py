@@ -58,6 +58,8 @@ class ServerWorker:
         self._sleeps = sleeps
         self._is_asleep = False
         self._version = -1
+        self._newest = -1
+        """The version that is being pushed, or was pushed last."""
         self._running: set[Future[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -83,6 +85,7 @@ class ServerWorker:
 
     def load(self, weights: Weights) -> None:
         self._wake()
+        self._newest = weights.version
         for call in self._dialect.push(weights.file.parent, weights.version):
             reply = self._post(call)
             if isinstance(reply, dict) and reply.get("success") is False:
@@ -132,7 +135,9 @@ class ServerWorker:
             except WorkerError as error:
                 seconds = time.monotonic() - began
                 if seconds > self._wait:
-                    raise WorkerError(f"is not there after {self._wait:g} s: {error}") from error
+                    raise WorkerError(
+                        f"cannot be reached after {self._wait:g} s: {error}"
+                    ) from error
                 if seconds > START_SECONDS and not is_named:
                     is_named = True
                     say(f"waiting up to {self._wait:g} s for {self.name}, which {error}")
@@ -201,14 +206,24 @@ class ServerWorker:
         sampling = request.sampling.model_copy(update={"max_tokens": limit})
         asked = replace(request, sampling=sampling)
         call = self._dialect.generate(asked, self._stop_tokens, self._model)
+        first = self._version
         sampled = self._dialect.read(await self._request("POST", call.path, call.body))
-        versions = set(sampled.versions)
-        if len(versions) > 1:
-            names = ", ".join(sorted(versions))
-            raise WorkerError(f"changed its weights in the middle of an answer: versions {names}")
-        stated = next(iter(versions), str(self._version))
-        version = int(stated) if stated.isdecimal() else -1
+        version = self._find_oldest(sampled.versions, first)
         return replace(sampled.completion, policy_version=version)
+
+    def _find_oldest(self, stated: Sequence[str], first: int) -> int:
+        """Find the version of an answer's oldest token; it was asked for when that was `first`.
+
+        A server that does not state the version of each token may have begun with `first`.
+        """
+        versions = {int(name) if name.isdecimal() else -1 for name in stated}
+        if len(versions) > 1 and not versions <= set(range(first, self._newest + 1)):
+            names = ", ".join(sorted(set(stated)))
+            raise WorkerError(f"changed its weights in the middle of an answer: versions {names}")
+        if not versions:
+            return first
+        is_whole = self._dialect.states_all_versions or first == self._newest
+        return min(versions) if is_whole else min(first, *versions)
 
     def _cut_at_stop(self, request: Request, completion: Completion) -> Completion:
         """End an answer with the token that completes a stop string: servers need not know the

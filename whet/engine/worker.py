@@ -23,6 +23,9 @@ from whet.models.config import ModelConfig
 from whet.models.transformer import Transformer, rope_table
 from whet.types import Completion
 
+CANARY = 0
+"""The number of the call that a canary belongs to."""
+
 
 class WorkerError(Exception):
     """A worker that died, fell silent or cannot do its work; the reason completes its name."""
@@ -67,7 +70,8 @@ class Worker(Protocol):
         ...
 
     def load(self, weights: Weights) -> None:
-        """Take weights, in place; return once later completions are of their version."""
+        """Take weights, in place; return once later requests are answered with them. Requests that
+        run go on with them too."""
         ...
 
     def submit(self, call: int, requests: Sequence[Request]) -> None:
@@ -140,21 +144,29 @@ class EngineSpec:
     detokenize: Detokenize | None
 
     def build(self) -> Engine:
+        """Build the engine, with a row for a canary besides those of requests."""
         torch.set_num_threads(self.num_threads)
         model = Transformer(self.model, dtype=self.dtype, device="meta")
         model = model.to_empty(device=self.device).requires_grad_(False)
         with torch.device(self.device):
             model.rope_CD = rope_table(self.model)
-        return self.engine.build(model, stop_tokens=self.stop_tokens, detokenize=self.detokenize)
+        engine = self.engine.model_copy(update={"max_num_seqs": self.engine.max_num_seqs + 1})
+        return engine.build(model, stop_tokens=self.stop_tokens, detokenize=self.detokenize)
 
 
 class WorkerHost:
-    """Serves an engine: takes orders from an inbox and sends results, in one thread."""
+    """Serves an engine: takes orders from an inbox and sends results, in one thread.
 
-    def __init__(self, engine: Engine, inbox: Inbox, send: Callable[[Result], None]) -> None:
+    The engine runs up to `num_slots` requests, and a canary besides.
+    """
+
+    def __init__(
+        self, engine: Engine, inbox: Inbox, send: Callable[[Result], None], *, num_slots: int
+    ) -> None:
         self.engine = engine
         self.inbox = inbox
         self.send = send
+        self.num_slots = num_slots
         self._counted = EngineStats()
         self._call = -1
 
@@ -164,17 +176,13 @@ class WorkerHost:
         while (
             order := following.popleft() if following else self.inbox.get(wait=True)
         ) is not None:
-            try:
-                following.extend(self._follow(order))
-            except (WhetError, OSError, SafetensorError) as error:
-                self.send(WorkerError(f"cannot follow an order: {error}"))
+            following.extend(self._follow(order))
 
     def _follow(self, order: Order) -> Sequence[Order]:
         """Follow an order; return those that came meanwhile and are still to do."""
         match order:
             case Load():
-                self.engine.load_weights(_read(order.weights), order.version)
-                self.send(Loaded(version=order.version))
+                self._load(order)
             case Submit():
                 return self._generate(order)
             case Sleep():
@@ -183,8 +191,16 @@ class WorkerHost:
                 pass
         return ()
 
+    def _load(self, order: Load) -> None:
+        try:
+            self.engine.load_weights(_read(order.weights), order.version)
+        except (WhetError, OSError, SafetensorError) as error:
+            self.send(WorkerError(f"cannot take weights: {error}"))
+        else:
+            self.send(Loaded(version=order.version))
+
     def _generate(self, order: Submit) -> Sequence[Order]:
-        arriving = _ArrivingRequests(order, self.inbox)
+        arriving = _ArrivingRequests(order, self.inbox, self._load, num_slots=self.num_slots)
         # A call whose requests come late is several of the engine.
         before = self._counted if order.call == self._call else EngineStats()
         self._call = order.call
@@ -193,39 +209,77 @@ class WorkerHost:
                 self._counted = before + self.engine.stats
                 if arriving.is_cancelled:
                     break
-                self.send(
-                    Answer(call=order.call, id=id, completion=completion, stats=self._counted)
-                )
+                call = arriving.end(id)
+                self.send(Answer(call=call, id=id, completion=completion, stats=self._counted))
         except WhetError as error:
             self.send(Refusal(call=order.call, reason=str(error)))
-        return arriving.others
+        return arriving.left
 
 
 class _ArrivingRequests(OpenRequests):
-    """The requests of a call as they arrive; any other order waits until the engine is done."""
+    """The requests of a call as they arrive, and what else may happen under them: other weights,
+    taken between two windows, and a canary, for which a row is free. Any other order ends the
+    call."""
 
-    def __init__(self, order: Submit, inbox: Inbox) -> None:
+    def __init__(
+        self, order: Submit, inbox: Inbox, load: Callable[[Load], None], *, num_slots: int
+    ) -> None:
         self.call = order.call
         self.inbox = inbox
-        self.waiting = deque(order.requests)
-        self.others: list[Order] = []
+        self.load = load
+        self.num_slots = num_slots
+        self._waiting = deque(order.requests)
+        self._canaries: deque[Request] = deque()
+        self._running: dict[str, int] = {}
+        """The call of each request that runs."""
+        self._next_order: Order | None = None
+        """One that is still to follow; no other is read before it."""
 
     @property
     def is_cancelled(self) -> bool:
         self._look()
-        return bool(self.others)
+        return self._next_order is not None and not isinstance(self._next_order, Load)
+
+    @property
+    def left(self) -> list[Order]:
+        """What is to follow once the engine has ended."""
+        if self._next_order is None:
+            return []
+        waiting = Submit(call=self.call, requests=list(self._waiting))
+        has_waiting = isinstance(self._next_order, Load) and waiting.requests
+        return [self._next_order, waiting] if has_waiting else [self._next_order]
 
     def __next__(self) -> Request:
-        if self.is_cancelled or not self.waiting:
-            raise StopIteration
-        return self.waiting.popleft()
+        self._look()
+        if self._next_order is None and self._canaries:
+            return self._begin(self._canaries.popleft(), CANARY)
+        if self._next_order is None and self._waiting and len(self._running) < self.num_slots:
+            return self._begin(self._waiting.popleft(), self.call)
+        raise StopIteration
+
+    def end_window(self) -> None:
+        self._look()
+        while isinstance(self._next_order, Load):
+            self.load(self._next_order)
+            self._next_order = None
+            self._look()
+
+    def end(self, id: str) -> int:
+        """Note that a request has ended; return its call."""
+        return self._running.pop(id)
+
+    def _begin(self, request: Request, call: int) -> Request:
+        self._running[request.id] = call
+        return request
 
     def _look(self) -> None:
-        while not self.others and (order := self.inbox.get(wait=False)) is not None:
+        while self._next_order is None and (order := self.inbox.get(wait=False)) is not None:
             if isinstance(order, Submit) and order.call == self.call:
-                self.waiting.extend(order.requests)
+                self._waiting.extend(order.requests)
+            elif isinstance(order, Submit) and order.call == CANARY:
+                self._canaries.extend(order.requests)
             else:
-                self.others.append(order)
+                self._next_order = order
 
 
 def _read(weights: Path | bytes) -> Iterable[tuple[str, Tensor]]:

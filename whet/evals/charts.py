@@ -45,12 +45,12 @@ def draw_legend(names: Sequence[str]) -> str:
 
 
 def draw_bars(rows: Sequence["BarRow"], axis: "Axis | None" = None) -> str:
-    """Draw shares as bars with their intervals, on an axis from 0 or on one that charts share."""
+    """Draw fractions as bars with their intervals, on an axis from 0 or one that charts share."""
     return _draw("bar_chart", rows, axis or share_axis(rows))
 
 
 def draw_forest(rows: Sequence["ForestRow"]) -> str:
-    """Draw differences of shares with their intervals around a line at zero, in points."""
+    """Draw differences of fractions with their intervals around a line at zero, in points."""
     ends = [end for row in rows for end in (row.difference.low, row.difference.high)]
     values = ticks(min(0.0, *ends), max(0.0, *ends), 6)
     return _draw(
@@ -91,7 +91,7 @@ class BarRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForestRow:
-    """One difference of shares; its interval clear of zero is drawn in the tone of good or bad."""
+    """One difference of fractions; an interval clear of zero has the tone of good or bad."""
 
     label: str
     difference: Estimate

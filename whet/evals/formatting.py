@@ -9,7 +9,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 def percent(fraction: float, digits: int = 0) -> str:
-    """Write a share as a percentage.
+    """Write a fraction as a percentage.
 
     >>> percent(0.3412), percent(0.3412, 1)
     ('34\\xa0%', '34.1\\xa0%')
@@ -18,12 +18,21 @@ def percent(fraction: float, digits: int = 0) -> str:
 
 
 def percent_interval(estimate: Estimate, digits: int = 0) -> str:
-    """Write an estimated share with its interval.
+    """Write an estimated fraction with its interval.
 
     >>> percent_interval(Estimate(mean=0.34, low=0.31, high=0.37, count=400))
     '34\\xa0% [31,\\xa037]'
     """
     return f"{percent(estimate.mean, digits)} {bounds(estimate, digits, scale=100)}"
+
+
+def choose_digits(*estimates: Estimate) -> int:
+    """Choose the decimals of percentages in a sentence: one where a share is below 10 %.
+
+    >>> choose_digits(Estimate(mean=0.014, low=0.01, high=0.018, count=400))
+    1
+    """
+    return 1 if any(estimate.mean < 0.1 for estimate in estimates) else 0
 
 
 def bounds(estimate: Estimate, digits: int, *, scale: float = 1) -> str:
@@ -34,7 +43,7 @@ def bounds(estimate: Estimate, digits: int, *, scale: float = 1) -> str:
 
 
 def points(difference: Estimate) -> str:
-    """Write a difference of shares in percentage points, signed.
+    """Write a difference of fractions in percentage points, signed.
 
     >>> points(Estimate(mean=0.158, low=0.13, high=0.19, count=400))
     '+15.8 points [13.0,\\xa019.0]'
@@ -61,17 +70,18 @@ def number(value: float, digits: int) -> str:
 
 
 def significant(value: float) -> str:
-    """Write a number with three significant digits, whatever its size.
+    """Write a number with three significant digits, whatever its size; zero is just that.
 
-    >>> significant(0.012345), significant(12345.6), significant(2.0)
-    ('0.0123', '12,346', '2.00')
+    >>> significant(0.012345), significant(12345.6), significant(2.0), significant(0.0)
+    ('0.0123', '12,346', '2.00', '0')
     """
     if not isfinite(value):
         return "not finite"
-    if value != 0 and abs(value) < 1e-4:
+    if value == 0:
+        return "0"
+    if abs(value) < 1e-4:
         return f"{value:.1e}".replace("-", MINUS)
-    magnitude = 0 if value == 0 else floor(log10(abs(value)))
-    return number(value, max(0, 2 - magnitude))
+    return number(value, max(0, 2 - floor(log10(abs(value)))))
 
 
 def duration(seconds: float) -> str:
@@ -97,8 +107,9 @@ def describe_change(
     Without the paired difference, intervals that overlap count as no change. For example: "RL
     raised the share of unseen hands solved from 18 % [16, 20] to 34 % [31, 37]."
     """
-    old = percent_interval(before)
-    new = percent_interval(after)
+    digits = choose_digits(before, after)
+    old = percent_interval(before, digits)
+    new = percent_interval(after, digits)
     low = after.low - before.high if difference is None else difference.low
     high = after.high - before.low if difference is None else difference.high
     subject = f"the share of {things} solved"

@@ -1,6 +1,6 @@
 """The content of a report in plain types, and the sample responses in it.
 
-`whet/pipeline/report.py` fills it in, `html_report.py` renders it. Empty parts are left out.
+`whet/pipeline/report.py` fills it in, `report_pages.py` renders it. Empty parts are left out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -107,7 +107,7 @@ class Sample:
 
     @property
     def is_missed(self) -> bool:
-        """Whether an answer that is shown is not right."""
+        """Whether a response that is shown is not right."""
         answers = [answer for answer in (self.before, self.after) if answer is not None]
         return any(answer.verdict is not Verdict.CORRECT for answer in answers)
 
@@ -119,7 +119,7 @@ class ReportData:
     title: str
     headline: str
     difference: Estimate | None = None
-    """The paired gain of the last evaluation over the first, as a share."""
+    """The paired gain of the last evaluation over the first, as a fraction."""
     warnings: tuple[str, ...] = ()
     """What the headline alone would hide."""
     about: Mapping[str, str] = field(default_factory=dict)
@@ -146,7 +146,7 @@ def pick_samples(
     count: int = NUM_SAMPLES,
     seed: int = 0,
 ) -> tuple[Sample, ...]:
-    """Pick problems evenly over difficulty, regardless of their responses, with the first answers.
+    """Pick problems evenly over difficulty, whatever their responses, with the first of them.
 
     Either side may be empty; if both have groups, only problems in both are picked. `notes`
     returns a response's lines with the grader's remarks, `reference` a problem's right answer.

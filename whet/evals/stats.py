@@ -1,7 +1,7 @@
 """pass@k, maj@k, and 95 % intervals over problems; `comparison` has several seeds and two models.
 
 A problem is the sampling unit: its answers are averaged before anything is resampled. avg@n is
-pass@1 of n answers, so it has no function of its own.
+pass@1 of n responses, so it has no function of its own.
 """
 
 from collections import Counter
@@ -136,19 +136,19 @@ def _bootstrap(values: Values, seed: int) -> Estimate:
 
 
 def _resampled_means(values: Values, seed: int) -> Values:
-    random = numpy_stream(seed, "bootstrap")
+    rng = numpy_stream(seed, "bootstrap")
     count = len(values)
     rows = max(1, MAX_INDICES // count)
     means = []
     for start in range(0, RESAMPLES, rows):
         size = (min(rows, RESAMPLES - start), count)
-        index = random.integers(0, count, size=size, dtype=np.int32)
+        index = rng.integers(0, count, size=size, dtype=np.int32)
         means.append(values[index].mean(axis=1))
     return np.concatenate(means)
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
-    """Estimate the chance that one of k answers is right, without bias (Chen et al. 2021, eq. 1).
+    """Estimate the chance that one of k responses is right, without bias (Chen et al. 2021, eq. 1).
 
     It is 1 - C(n - correct, k) / C(n, k). The ratio is a product of factors in [0, 1], so that
     nothing overflows for large n.
@@ -171,8 +171,8 @@ def majority_at_k(
     """Estimate the chance that the most frequent of k answers is right (maj@k), without bias.
 
     Equal answers vote together, None does not vote, a tie is drawn by lot, and no vote is wrong.
-    The mean over all subsets of k answers is exact, from products of binomial coefficients; with
-    very many answers it is that of 10,000 drawn subsets.
+    The mean over all subsets of k responses is exact, from products of binomial coefficients; with
+    very many responses it is that of 10,000 drawn subsets.
 
     >>> majority_at_k(["24", "24", "7"], [True, True, False], 3)
     1.0
@@ -220,8 +220,8 @@ def _chance_to_win(votes: Mapping[str, int], num_silent: int, answer: str, k: in
 def _drawn_majority(
     votes: Mapping[str, int], num_silent: int, chances: Mapping[str, float], k: int, seed: int
 ) -> float:
-    random = numpy_stream(seed, "majority")
-    counts = random.multivariate_hypergeometric(
+    rng = numpy_stream(seed, "majority")
+    counts = rng.multivariate_hypergeometric(
         [*votes.values(), num_silent], k, size=VOTE_DRAWS, method="marginals"
     )[:, :-1]
     is_first = (counts == counts.max(axis=1, keepdims=True)) & (counts > 0)

@@ -92,7 +92,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
 def pass_rates(groups: Sequence[Group], k: int = 1) -> dict[str, float]:
     """Return each solvable problem's pass@k by its id, for compare_paired.
 
-    Problems with fewer than k graded answers are left out.
+    Problems with fewer than k graded responses are left out.
     """
     rates = {}
     for key, rollouts in _by_problem(groups).items():

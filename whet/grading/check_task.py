@@ -22,7 +22,7 @@ from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import LATE, GradingConfig
 from whet.rng import stream
-from whet.tasks.base import Task, no_score
+from whet.tasks.base import Task, explain_user_errors, no_score
 from whet.types import Problem, Score, Verdict
 from whet.world import get_world
 
@@ -80,7 +80,7 @@ OnGraded = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class GradingFailure:
     """One response that a grader got wrong: its problem, kind, text and score."""
 
     problem: Problem
@@ -105,7 +105,7 @@ class GraderReport:
     num_problems: int
     num_without_gold: int
     num_responses: int
-    failures: tuple[Failure, ...]
+    failures: tuple[GradingFailure, ...]
 
     def __str__(self) -> str:
         rows = len({failure.problem.id for failure in self.failures})
@@ -121,7 +121,7 @@ class GraderReport:
 def precheck(task: Task, problems: Sequence[Problem], limits: GradingConfig | None = None) -> None:
     """Raise if the grader fails on the first problems, before training."""
 
-    def check() -> tuple[Failure, ...]:
+    def check() -> tuple[GradingFailure, ...]:
         return check_grader(task, problems[:NUM_FIRST], limits=limits).failures
 
     if failures := get_world().run_on_rank_zero(check, "the check of the grader"):
@@ -178,7 +178,7 @@ def check_grader(
         num_without_gold=len(problems) - len(golds) - len(broken),
         num_responses=len(results) + len(swapped),
         failures=tuple(
-            Failure(
+            GradingFailure(
                 problem=problems[trial.row], variant=trial.variant, text=trial.text, score=score
             )
             for trial, score in faults
@@ -227,7 +227,8 @@ def _write_golds(
     broken: list[_Result] = []
     for row, problem in enumerate(problems):
         try:
-            text = task.solve(problem, seed)
+            with explain_user_errors(task):
+                text = task.solve(problem, seed)
         except DataError as error:
             trial = _Trial(row=row, variant=Variant.GOLD, text="")
             broken.append((trial, no_score(str(error))))

@@ -24,13 +24,13 @@ from whet.grading.limits import (
     GradingConfig,
     describe_exit,
     describe_timeout,
-    is_cost_of_answer,
+    is_cost_of_response,
     limit_memory,
 )
-from whet.grading.worker import KILL_OFFSET, AnswerClock, run_worker
+from whet.grading.worker_pool import KILL_OFFSET, ResponseClock, run_worker
 from whet.tasks.base import Task, settings_class
 from whet.types import Json
-from whet.user_code import load_file
+from whet.user_code import load_user_file
 
 TICK_SECONDS = 0.02
 """Interval at which the clocks of the workers are read."""
@@ -49,7 +49,7 @@ class ForkServer:
         self.limits = limits
         self.parent = os.getppid()
         self.cells = memoryview(mmap(-1, 4096)).cast("q")
-        self.clocks: dict[int, AnswerClock] = {}  # by process id
+        self.clocks: dict[int, ResponseClock] = {}  # by process id
         self.wake, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self.wake, False)
@@ -86,7 +86,7 @@ class ForkServer:
         return True
 
     def _fork(self, slot: int, channel: socket.socket) -> None:
-        clock = AnswerClock(cells=self.cells, slot=slot)
+        clock = ResponseClock(cells=self.cells, slot=slot)
         clock.stop()
         server = os.getpid()
         pid = os.fork()
@@ -100,7 +100,7 @@ class ForkServer:
         channel.close()
         self.clocks[pid] = clock
 
-    def _become_worker(self, server: int, channel: socket.socket, clock: AnswerClock) -> None:
+    def _become_worker(self, server: int, channel: socket.socket, clock: ResponseClock) -> None:
         """Drop the server's resources, die with it, and adopt processes that the grader starts."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -135,14 +135,14 @@ class ForkServer:
             _, status = os.waitpid(pid, 0)
             if pid in self.clocks:
                 why = describe_exit(status, self.limits)
-                self._report_exit(pid, why, by_answer=is_cost_of_answer(status))
+                self._report_exit(pid, why, by_response=is_cost_of_response(status))
 
-    def _report_exit(self, pid: int, why: str, *, by_answer: bool = False) -> None:
+    def _report_exit(self, pid: int, why: str, *, by_response: bool = False) -> None:
         """Kill whatever a worker left running, then report its end; its socket is closed by now."""
         clock = self.clocks.pop(pid)
         _kill_strays(keep=self.clocks)
         report: dict[str, Json] = {"slot": clock.slot, "job": clock.number, "why": why}
-        self._report({**report, "by_answer": by_answer})
+        self._report({**report, "by_response": by_response})
 
     def _report(self, message: dict[str, Json]) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):
@@ -156,7 +156,7 @@ def main() -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     try:
         for file in setup["user_files"]:
-            load_file(Path(file))
+            load_user_file(Path(file))
         tasks = [_make_task(**description) for description in setup["tasks"]]
         for task in tasks:
             task.preload()  # here, so that forked workers find it loaded
@@ -190,7 +190,7 @@ def _kill(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
-def _kill_strays(keep: Mapping[int, AnswerClock] | tuple[()]) -> None:
+def _kill_strays(keep: Mapping[int, ResponseClock] | tuple[()]) -> None:
     """Kill children that are not workers: processes of a dead worker are reparented to us."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     while strays := [pid for pid in map(int, children.read_text().split()) if pid not in keep]:

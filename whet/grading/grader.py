@@ -1,13 +1,13 @@
-"""Grade answers in worker processes that can be killed; the source of answers never waits.
+"""Grade responses in worker processes that can be killed; the source of responses never waits.
 
     with Grader(task, GradingConfig(workers=2, wall=10)) as grader:
-        answers = ((rollout.id, rollout.problem, rollout.text) for rollout in rollouts)
-        for id, score in grader.grade(answers):
+        responses = ((rollout.id, rollout.problem, rollout.text) for rollout in rollouts)
+        for id, score in grader.grade(responses):
             ...
 
-An answer that takes too long or too much, or ends its process, comes back with the reason: WRONG
+A response that takes too long or too much, or ends its process, comes back with the reason: WRONG
 where a grader of whet's own raised or ran out of processor time on it, UNSCORED otherwise. The
-answers that shared its process are graded again in another.
+responses that shared its process are graded again in another.
 """
 
 import time
@@ -19,8 +19,7 @@ from typing import TypeVar
 
 from whet.errors import DataError, TrainError
 from whet.grading.limits import GradingConfig, extend_wall_limit
-from whet.grading.worker import WorkerState, encode_batch
-from whet.grading.worker_pool import BatchGraded, WorkerDied, WorkerPool
+from whet.grading.worker_pool import BatchGraded, WorkerDied, WorkerPool, WorkerState, encode_batch
 from whet.tasks.base import Task, grade_safely, no_score, score_failure
 from whet.types import Problem, Score, Verdict
 
@@ -30,32 +29,34 @@ DEFAULT_WORKERS = 2
 BATCH_SECONDS = 0.02
 """Work in a batch: enough that sending it is cheap, little enough that workers end together."""
 MAX_BATCH = 512
-FEW_ANSWERS = 4
+FEW_RESPONSES = 4
 """Up to this many are graded by one worker."""
 GATHER_SECONDS = 0.002
-"""Answers that come slower than a batch in this time are sent as they come."""
+"""Responses that come slower than a batch in this time are sent as they come."""
 MAX_CRASHES = 3
 FAILURE_WINDOW = 1000
-"""Failures are counted over this many answers."""
+"""Failures are counted over this many responses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Job:
+class GradingJob:
+    """A response to grade; `number` is its own within the grader."""
+
     number: int
     problem: Problem
     text: str
     num_crashes: int = 0
-    """Workers that died with it but between answers. It is then sent alone, at most twice."""
+    """Workers that died with it but between responses. It is then sent alone, at most twice."""
 
 
 @dataclass(slots=True)
 class BatchSizer:
-    """A running mean of the seconds per answer, which sets the size of a batch."""
+    """A running mean of the seconds per response, which sets the size of a batch."""
 
     seconds: float = BATCH_SECONDS
 
     def update(self, *, seconds: float, count: int) -> None:
-        """Add `count` answers that were graded in `seconds` together."""
+        """Add `count` responses that were graded in `seconds` together."""
         self.seconds += 0.3 * (seconds / count - self.seconds)
 
     @property
@@ -64,29 +65,31 @@ class BatchSizer:
 
 
 class Grader:
-    """Grades answers to problems of one or several tasks; `Problem.task` names the task."""
+    """Grades responses to problems of one or several tasks; `Problem.task` names the task."""
 
     def __init__(
         self,
         tasks: Task | Sequence[Task],
         limits: GradingConfig | None = None,
-        num_answers: int | None = None,
+        num_responses: int | None = None,
     ) -> None:
-        """Take tasks, limits, and how many answers will come, where that is known."""
+        """Take tasks, limits, and how many responses will come, where that is known."""
         listed = tasks if isinstance(tasks, Sequence) else [tasks]
         subtasks = [subtask for task in listed for subtask in task.subtasks]
         longest = max((task.max_seconds for task in subtasks), default=0.0)
         self.limits = extend_wall_limit(limits or GradingConfig(), longest)
         self._tasks = {task.name: task for task in subtasks}
         self.workers = _num_workers(subtasks, self.limits)
-        if num_answers is not None and num_answers <= FEW_ANSWERS:
+        if num_responses is not None and num_responses <= FEW_RESPONSES:
             self.workers = min(self.workers, 1)
         self._pool = WorkerPool(subtasks, self.limits, self.workers) if self.workers else None
         self._numbers = count()
         self._is_grading = False
-        self._queue: deque[_Job] = deque()
+        self._queue: deque[GradingJob] = deque()
         self._is_slow = False
-        self._in_flight: dict[int, dict[int, _Job]] = {slot: {} for slot in range(self.workers)}
+        self._in_flight: dict[int, dict[int, GradingJob]] = {
+            slot: {} for slot in range(self.workers)
+        }
         self._idle = set(self._in_flight)
         self._exiting: set[int] = set()
         self._finished: deque[tuple[int, Score]] = deque()
@@ -107,26 +110,28 @@ class Grader:
             self._pool.close()
             self._pool = None
 
-    def grade(self, answers: Iterable[tuple[K, Problem, str]]) -> Iterator[tuple[K, Score]]:
-        """Score each answer and yield its key and score, in the order in which they finish.
+    def grade(self, responses: Iterable[tuple[K, Problem, str]]) -> Iterator[tuple[K, Score]]:
+        """Score each response and yield its key and score, in the order in which they finish.
 
-        The source never waits: answers queue up while no worker is free, so that an engine goes on
-        sampling while a slow grader catches up. One call at a time.
+        The source never waits: responses queue up while no worker is free, so that an engine
+        continues sampling while a slow grader catches up. One call at a time.
         """
         if not self.workers:
-            for key, problem, text in answers:
+            for key, problem, text in responses:
                 yield key, self._count(grade_safely(self._task_of(problem), problem, text))
             return
-        assert not self._is_grading, "another call of grade is not read to its end, nor closed"
+        assert not self._is_grading, (
+            "an earlier call of grade is neither read to its end nor closed"
+        )
         self._is_grading = True
         keys: dict[int, K] = {}
 
-        def jobs() -> Iterator[_Job]:
-            for key, problem, text in answers:
+        def jobs() -> Iterator[GradingJob]:
+            for key, problem, text in responses:
                 self._task_of(problem)
                 number = next(self._numbers)
                 keys[number] = key
-                yield _Job(number=number, problem=problem, text=text)
+                yield GradingJob(number=number, problem=problem, text=text)
 
         source = jobs()
         has_more = True
@@ -145,8 +150,8 @@ class Grader:
             self._queue.clear()
             self._finished.clear()
 
-    def _enqueue(self, jobs: Iterator[_Job]) -> bool:
-        """Pull about a batch of answers from the source; False once there are no more."""
+    def _enqueue(self, jobs: Iterator[GradingJob]) -> bool:
+        """Pull about a batch of responses from the source; False once there are no more."""
         began = time.perf_counter()
         self._is_slow = False
         for _ in range(self._batch_sizer.size):
@@ -160,7 +165,7 @@ class Grader:
         return True
 
     def _dispatch(self, *, is_last: bool) -> None:
-        """Send batches to idle workers: full while answers come quickly, smaller at the end."""
+        """Send batches to idle workers: full while responses come quickly, smaller at the end."""
         assert self._pool is not None, "the grader is closed"
         while self._idle and self._queue:
             size = self._batch_sizer.size
@@ -169,18 +174,11 @@ class Grader:
             if len(self._queue) < size and not self._is_slow:
                 return
             slot = self._idle.pop()
-            jobs = self._take_batch(size)
+            jobs = take_jobs(self._queue, size)
             self._in_flight[slot] = {job.number: job for job in jobs}
             self._pool.send_batch(
                 slot, encode_batch([(job.number, job.problem, job.text) for job in jobs])
             )
-
-    def _take_batch(self, size: int) -> list[_Job]:
-        jobs = [self._queue.popleft()]
-        is_alone = jobs[0].num_crashes > 0
-        while not is_alone and len(jobs) < size and self._queue and not self._queue[0].num_crashes:
-            jobs.append(self._queue.popleft())
-        return jobs
 
     def _handle_events(self, *, wait: bool) -> None:
         assert self._pool is not None, "the grader is closed"
@@ -203,9 +201,9 @@ class Grader:
             self._exiting.add(event.slot)
 
     def _handle_death(self, event: WorkerDied) -> None:
-        """Score the answer at fault and queue the rest of the batch again.
+        """Score the response at fault and queue the rest of the batch again.
 
-        If a worker died between answers, such as when it read the batch, each answer is tried
+        If a worker died between responses, such as when it read the batch, each response is tried
         alone to find the one at fault.
         """
         in_flight = self._in_flight[event.slot]
@@ -221,7 +219,7 @@ class Grader:
         if blamed in in_flight:
             problem = in_flight.pop(blamed).problem
             score = no_score(event.why)
-            if event.by_answer:
+            if event.by_response:
                 score = score_failure(self._task_of(problem), problem, event.why)
             self._finished.append((blamed, score))
         self._queue.extendleft(reversed(in_flight.values()))
@@ -234,13 +232,13 @@ class Grader:
         self._failures.append(score.verdict is Verdict.UNSCORED)
         if self._failures[-1]:
             num = sum(self._failures)
-            of = len(self._failures)
+            num_recent = len(self._failures)
             limit = self.limits.unscored_fraction
-            if num >= self.limits.unscored_count and num > limit * of:
+            if num >= self.limits.unscored_count and num > limit * num_recent:
                 raise TrainError(
-                    f"{num} of the last {of} answers could not be scored, this one because "
-                    f"{score.note}; fix that, or allow more than unscored_fraction = {limit:g} of "
-                    "them"
+                    f"{num} of the last {num_recent} responses could not be scored, this one "
+                    f"because {score.note}; fix that, or allow more than unscored_fraction = "
+                    f"{limit:g} of them"
                 )
         return score
 
@@ -249,6 +247,15 @@ class Grader:
             task = f"problem {problem.id} is of the task {problem.task!r}"
             raise DataError(f"{task}; this grader has {', '.join(sorted(self._tasks))}")
         return self._tasks[problem.task]
+
+
+def take_jobs(queue: deque[GradingJob], size: int) -> list[GradingJob]:
+    """Take up to `size` jobs from the front of a queue; one that was in a crash comes alone."""
+    jobs = [queue.popleft()]
+    is_alone = jobs[0].num_crashes > 0
+    while not is_alone and len(jobs) < size and queue and not queue[0].num_crashes:
+        jobs.append(queue.popleft())
+    return jobs
 
 
 def _num_workers(tasks: Sequence[Task], limits: GradingConfig) -> int:

@@ -1,4 +1,4 @@
-"""Limits of grading: time and memory of one answer, and messages for workers that exceed them."""
+"""Limits of grading: time and memory of one response, and messages for workers that exceed them."""
 
 import os
 import resource
@@ -11,31 +11,31 @@ from whet.config import CONSTANT, Config
 
 MAX_WORKERS = 128
 LATE = "grading took more than "
-"""How a note begins that says that an answer took too long."""
+"""How a note begins that says that a response took too long."""
 GRACE_SECONDS = 3.0
 """Time beyond a task's own clock, for starting and ending its processes."""
 
 
 class GradingConfig(Config):
-    """Limits of grading: processes, cost of one answer, fraction of failures."""
+    """Limits of grading: processes, cost of one response, fraction of failures."""
 
     workers: int | None = Field(default=None, ge=0, le=MAX_WORKERS)
     """Grading processes; 0 grades in this process, without limits. None takes two, or 0 where the
     tasks bound themselves."""
     wall: float = Field(default=30.0, gt=0)
-    """Seconds an answer may take, from the moment a worker takes it up. A task that keeps time
+    """Seconds a response may take, from the moment a worker starts on it. A task that keeps time
     itself, such as one that runs programs, always has a little more than its own time."""
     cpu: float = Field(default=10.0, gt=0, json_schema_extra=CONSTANT)
-    """Seconds of processor time an answer may take: fewer than `wall`, so that a busy machine and
-    a costly answer can be told apart."""
+    """Seconds of processor time a response may take: fewer than `wall`, so that a busy machine and
+    a costly response can be told apart."""
     memory: int = Field(default=1 << 30, ge=1 << 24, json_schema_extra=CONSTANT)
-    """Bytes an answer may take beyond the worker's own at its start."""
+    """Bytes a response may take beyond the worker's own at its start."""
     silence: float = Field(default=8.0, gt=0, json_schema_extra=CONSTANT)
     """Seconds a worker may be silent beyond an answer's time; then it is stuck, and is killed."""
     unscored_fraction: float = Field(default=0.2, ge=0, le=1)
-    """Stop where more than this fraction of the answers could not be scored; 1 never stops."""
+    """Stop where more than this fraction of the responses could not be scored; 1 never stops."""
     unscored_count: int = Field(default=32, ge=1, json_schema_extra=CONSTANT)
-    """Do not stop before this many answers could not be scored."""
+    """Do not stop before this many responses could not be scored."""
 
     def without_effect(self) -> dict[str, str]:
         reason = "workers = 0 grades in this process, without limits"
@@ -63,7 +63,7 @@ def limit_memory(limits: GradingConfig) -> None:
 
 
 def start_cpu_clock(limits: GradingConfig) -> None:
-    """Give one answer its processor time; the signal kills by default, so no grader code runs."""
+    """Give one response its processor time; the signal kills by default, so no grader code runs."""
     signal.setitimer(signal.ITIMER_PROF, limits.cpu)
 
 
@@ -81,8 +81,8 @@ def describe_timeout(limits: GradingConfig) -> str:
     return f"{LATE}{limits.wall:g} s"
 
 
-def is_cost_of_answer(status: int) -> bool:
-    """Tell a worker that an answer used up or crashed from one that was ended from outside."""
+def is_cost_of_response(status: int) -> bool:
+    """Tell a worker that a response used up or crashed from one that was ended from outside."""
     crashes = (signal.SIGPROF, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE)
     return -os.waitstatus_to_exitcode(status) in crashes
 

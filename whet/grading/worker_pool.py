@@ -1,4 +1,9 @@
-"""The pool of grading workers: send a batch to a worker, poll for scores and deaths."""
+"""Grading workers: the pool, which sends batches and polls for scores and deaths, and the loop that
+each runs in its own process.
+
+Only plain data is exchanged: JSON lines in, scores out. The fork server starts and ends the
+processes.
+"""
 
 import inspect
 import json
@@ -7,16 +12,17 @@ import selectors
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from whet.config import Config, to_table
 from whet.errors import ConfigError, TrainError
-from whet.grading.limits import GradingConfig
-from whet.grading.worker import KILL_OFFSET, WorkerState
-from whet.tasks.base import Task, settings_class
-from whet.types import Json, Score, Verdict
+from whet.grading.limits import GradingConfig, address_space, start_cpu_clock, stop_cpu_clock
+from whet.tasks.base import NO_MEMORY, Task, grade_safely, settings_class
+from whet.types import Json, Problem, Score, Verdict
 from whet.user_code import loaded_files
 
 SERVER_SECONDS = 60.0
@@ -29,11 +35,23 @@ SERVER_CODE = (
 # same every time.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 ENVIRONMENT |= {"PYTHONHASHSEED": "0"}
+FLUSH_SECONDS = 0.005
+"""Scores are sent once they have cost this much, so that a kill loses little finished work."""
+KILL_OFFSET = 128
+"""A byte below this asks the fork server for a worker in that slot; with this added, to kill it."""
+
+
+class WorkerState(StrEnum):
+    """The state of a worker after a message: continues its batch, waits for another, or exits."""
+
+    MORE = "more"
+    READY = "ready"
+    EXITING = "leaving"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchGraded:
-    """A worker graded some answers of its batch, in `seconds` together."""
+    """A worker graded some responses of its batch, in `seconds` together."""
 
     slot: int
     scores: tuple[tuple[int, Score], ...]
@@ -48,8 +66,8 @@ class WorkerDied:
     slot: int
     job: int | None
     why: str
-    by_answer: bool
-    """The answer cost too much processor time or crashed it; nothing outside did."""
+    by_response: bool
+    """The response cost too much processor time or crashed it; nothing outside did."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -149,7 +167,7 @@ class WorkerPool:
             self._server.wait()
 
     def _kill_busy(self) -> None:
-        """Kill workers that are stuck between answers, which their clocks do not show."""
+        """Kill workers that are stuck between responses, which their clocks do not show."""
         if not self._is_ready:
             raise TrainError(f"the tasks took more than {SERVER_SECONDS:g} s to load for grading")
         for slot in self._busy:
@@ -193,8 +211,8 @@ class WorkerPool:
         why = message["why"]
         assert isinstance(slot, int) and isinstance(job, int | None), "our own message"
         assert isinstance(why, str), "our own message"
-        by_answer = message["by_answer"] is True
-        died = WorkerDied(slot=slot, job=job, why=why, by_answer=by_answer)
+        by_response = message["by_response"] is True
+        died = WorkerDied(slot=slot, job=job, why=why, by_response=by_response)
         return [*self._replace(slot), died]
 
     def _replace(self, slot: int) -> list[BatchGraded | WorkerDied]:
@@ -241,3 +259,89 @@ def _describe_task(task: Task) -> dict[str, Json]:
             "settings and kept as self.config"
         )
     return {"module": task_class.__module__, "name": task_class.__qualname__, "settings": table}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseClock:
+    """Memory shared with the fork server: the response in a worker, and since when (0: none).
+
+    The server reads it without the help of the worker, so no grader code can block it.
+    """
+
+    cells: memoryview
+    slot: int
+
+    def start(self, number: int) -> None:
+        self.cells[2 * self.slot] = number
+        self.cells[2 * self.slot + 1] = time.monotonic_ns()
+
+    def stop(self) -> None:
+        self.cells[2 * self.slot + 1] = 0
+
+    @property
+    def number(self) -> int | None:
+        return self.cells[2 * self.slot] if self.cells[2 * self.slot + 1] else None
+
+    @property
+    def seconds(self) -> float:
+        since = self.cells[2 * self.slot + 1]
+        return (time.monotonic_ns() - since) / 1e9 if since else 0.0
+
+
+def run_worker(
+    channel: socket.socket, tasks: Mapping[str, Task], limits: GradingConfig, clock: ResponseClock
+) -> None:
+    """Grade batches until the end; a worker whose memory has grown exits, which bounds leaks."""
+    pid = os.getpid()
+    allowed = address_space() + limits.memory // 2
+    with channel.makefile("rb", buffering=1 << 16) as lines:
+        for line in lines:
+            rows: list[Json] = []
+            has_room = True
+            began = time.perf_counter()
+            for number, problem, text in _decode_batch(line):
+                if time.perf_counter() - began > FLUSH_SECONDS and rows:
+                    _send(channel, rows, time.perf_counter() - began, WorkerState.MORE)
+                    rows = []
+                    began = time.perf_counter()
+                clock.start(number)
+                start_cpu_clock(limits)
+                score = grade_safely(tasks[problem.task], problem, text)
+                clock.stop()
+                if os.getpid() != pid:  # a grader forked, and this is the copy
+                    os._exit(0)
+                parts: dict[str, Json] = {**score.parts}
+                rows.append([number, score.verdict.value, parts, score.answer, score.note])
+                has_room = not score.note.endswith(NO_MEMORY)
+                if not has_room:
+                    break
+            stop_cpu_clock()
+            is_healthy = has_room and address_space() <= allowed
+            state = WorkerState.READY if is_healthy else WorkerState.EXITING
+            _send(channel, rows, time.perf_counter() - began, state)
+            if not is_healthy:
+                return
+
+
+def encode_batch(responses: list[tuple[int, Problem, str]]) -> bytes:
+    """Encode a batch as a JSON line; a problem that several responses share is sent once."""
+    indices: dict[int, int] = {}
+    problems: list[Json] = []
+    rows: list[Json] = []
+    for number, problem, text in responses:
+        if id(problem) not in indices:
+            indices[id(problem)] = len(problems)
+            problems.append(problem.to_json())
+        rows.append([number, indices[id(problem)], text])
+    return json.dumps({"problems": problems, "answers": rows}).encode() + b"\n"
+
+
+def _decode_batch(line: bytes) -> list[tuple[int, Problem, str]]:
+    batch = json.loads(line)
+    problems = [Problem.from_json(row) for row in batch["problems"]]
+    return [(number, problems[index], text) for number, index, text in batch["answers"]]
+
+
+def _send(channel: socket.socket, rows: list[Json], seconds: float, state: WorkerState) -> None:
+    message = {"scores": rows, "seconds": seconds, "state": state}
+    channel.sendall(json.dumps(message).encode() + b"\n")

@@ -121,7 +121,7 @@ def sample_rows(
     the most likely token, with the log-probability of temperature 1.
     """
     if logits_BV.device.type in TRITON_DEVICES:
-        return triton_lm_head.sample(logits_BV, uniform_B, temperature_B)
+        return triton_lm_head.sample_tokens_triton(logits_BV, uniform_B, temperature_B)
     return torch_sample_rows(logits_BV, uniform_B, temperature_B)
 
 

@@ -30,7 +30,9 @@ def logit_stats(
     return logprob_Q, entropy_Q, lse_Q
 
 
-def sample(logits_QV: Tensor, uniform_Q: Tensor, temperature_Q: Tensor) -> tuple[Tensor, Tensor]:
+def sample_tokens_triton(
+    logits_QV: Tensor, uniform_Q: Tensor, temperature_Q: Tensor
+) -> tuple[Tensor, Tensor]:
     rows, width = logits_QV.shape
     token_Q = torch.empty(rows, dtype=torch.int64, device=logits_QV.device)
     logprob_Q = torch.empty(rows, dtype=torch.float32, device=logits_QV.device)

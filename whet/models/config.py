@@ -53,7 +53,7 @@ RopeScaling = LinearRope | DynamicRope | Llama3Rope | YarnRope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlidingWindow:
-    """Layers in which a token sees so many tokens, itself among them; the others see all."""
+    """Layers in which a token sees only the last `tokens`, itself included; the others see all."""
 
     tokens: int
     layers: tuple[int, ...]
@@ -93,7 +93,7 @@ class ModelConfig:
         return sliding.tokens if sliding is not None and layer in sliding.layers else None
 
     def can_split_heads(self, size: int) -> bool:
-        """Whether so many ranks can share the heads: key-value heads are split, or repeated."""
+        """Whether `size` ranks can share the heads: key-value heads are split, or repeated."""
         kv_heads = self.num_kv_heads
         return self.num_heads % size == 0 and (kv_heads % size == 0 or size % kv_heads == 0)
 
@@ -159,7 +159,7 @@ _IGNORED_KEYS = {
 of the file itself."""
 
 
-def from_json(row: Mapping[str, Json]) -> ModelConfig:
+def from_hf_config(row: Mapping[str, Json]) -> ModelConfig:
     """Read the shape from a `config.json`, old or new style; refuse unsupported models."""
     family = row.get("model_type")
     if not isinstance(family, str) or family not in FAMILIES:
@@ -195,7 +195,7 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
     return cfg
 
 
-def to_json(cfg: ModelConfig) -> dict[str, Json]:
+def to_hf_config(cfg: ModelConfig) -> dict[str, Json]:
     """Write a `config.json` that transformers (4 and 5) and vLLM read as the same model."""
     scaling = _rope_to_json(cfg.rope_scaling)
     return {
@@ -232,9 +232,8 @@ def _check_support(row: Mapping[str, Json], family: str) -> None:
     for key in sorted(row.keys() - _KNOWN_KEYS - _FAMILY_KEYS.get(family, set()) - _IGNORED_KEYS):
         if row[key]:
             raise DataError(
-                f"config.json: {key} is {row[key]!r}, a key whet does not know of a {family} "
-                "model, which may compute something else by it; take it out only if it changes "
-                "nothing"
+                f"config.json: {key} is {row[key]!r}, which whet does not know for a {family} "
+                "model and which may change what it computes; remove it only if it has no effect"
             )
 
 

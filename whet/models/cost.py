@@ -168,6 +168,8 @@ _MATMUL = 0.75
 """Fractions of the matrix rate, the copy rate and, in an update, the matrix rate, as reached."""
 _LAYER_SECONDS = 32e-6
 """Fixed time of a layer in a decode step: nine small kernels, one after the other."""
+_REDUCE_SECONDS = 24e-6
+"""Time of the two sums over the GPUs of an engine in a layer of a decode step. An assumption."""
 _PASSES = 8
 """How often an update reads or writes each byte that it keeps for the backward pass."""
 _START_SECONDS = 0.02
@@ -180,13 +182,16 @@ LOGITS = 2**29
 """Logits that an update holds at a time (`whet/kernels/lm_head.py`)."""
 
 
-def step_seconds(cost: Cost, card: GPU, rows: float, context: float) -> float:
+def step_seconds(
+    cost: Cost, card: GPU, rows: float, context: float, *, tensor_parallel: int = 1
+) -> float:
     """Time one decode step: weights, cache, logits, and the kernels' own time."""
     weights = cost.body + cost.head
     linear = max(weights * cost.width / card.copy, 2 * weights * rows / (card.matmul * _LINEAR))
     cache = rows * context * cost.kv_bytes / (card.copy * _CACHE)
     logits = 3 * 4 * rows * cost.cfg.vocab_size / card.copy
-    return linear + cache + logits + cost.cfg.num_layers * _LAYER_SECONDS
+    layer = _LAYER_SECONDS + (_REDUCE_SECONDS if tensor_parallel > 1 else 0.0)
+    return (linear + cache + logits) / tensor_parallel + cost.cfg.num_layers * layer
 
 
 def rollout_seconds(
@@ -204,9 +209,9 @@ def rollout_seconds(
 def ragged_rollout_seconds(
     cost: Cost, card: GPU, *, requests: int, rows: int, prompt: int, mean: int, longest: int
 ) -> float:
-    """Time a rollout of answers that end one after the other, until the longest runs alone.
+    """Time a rollout of responses that end one after the other, until the longest runs alone.
 
-    The fraction of answers above t tokens is taken to be (1 - t / longest) ** tail, with the tail
+    The fraction of responses above t tokens is taken to be (1 - t / longest) ** tail, with the tail
     that gives the mean; all have the same length where mean and longest are equal.
     """
     tail = longest / mean - 1
@@ -234,7 +239,7 @@ def update_seconds(
     layout: RankLayout = ALONE,
     optimizer_steps: int = 1,
 ) -> float:
-    """Forward, backward and optimiser steps; `passes` is the number of micro-batches. On ranks,
+    """Forward, backward and optimizer steps; `passes` is the number of micro-batches. On ranks,
     `sequences` are those of the ranks that share each of them."""
     # The head's logits are made again in the backward pass: a fourth product besides the three.
     flops = cost.update_flops(length, num_targets) + 2.0 * cost.head * num_targets
@@ -302,7 +307,7 @@ def update_bytes(
     checkpointed: int = 0,
     trained: int | None = None,
 ) -> dict[str, float]:
-    """Bytes of an update besides weights and optimiser, at its peak.
+    """Bytes of an update besides weights and optimizer, at its peak.
 
     `trained` counts the weights that have gradients, all if left out. The first of several passes
     begins without gradients; a single one ends with them, when the activations are gone.
@@ -359,11 +364,11 @@ def state_bytes(
     offload: bool = False,
     reference: bool = False,
 ) -> dict[str, float]:
-    """Count the bytes that stay between phases, of a model with so many trained weights."""
+    """Count the bytes that stay between phases, of a model with `trained` trained weights."""
     weights = float(width * parameters)
-    optimiser = optimizer_bytes(trained, width)
+    optimizer = optimizer_bytes(trained, width)
     return {
         "weights": weights,
-        "optimiser": STAGING if offload and trained else optimiser,
+        "optimizer": STAGING if offload and trained else optimizer,
         "reference": weights if reference else 0.0,
     }

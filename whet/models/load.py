@@ -21,10 +21,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from whet.errors import DataError, TrainError
-from whet.models.config import ModelConfig, from_json
+from whet.models.config import ModelConfig, from_hf_config
 from whet.models.transformer import Transformer, rope_table
 from whet.store.files import write_errors
-from whet.text.tokenizer import read_json
+from whet.text.tokenizer import read_model_json
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -73,7 +73,7 @@ def read_shape(model: str) -> ModelConfig:
             f"model {model!r} is neither a folder with a config.json nor a hub id such as "
             "Qwen/Qwen3-0.6B"
         )
-    return from_json(read_json(folder / CONFIG))
+    return from_hf_config(read_model_json(folder / CONFIG))
 
 
 def stored_dtype(folder: Path) -> torch.dtype:
@@ -89,9 +89,9 @@ def stored_dtype(folder: Path) -> torch.dtype:
     return dtype
 
 
-def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
+def load_decoder(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
     """Build and fill the decoder of a folder, which must hold its tensors and no others."""
-    cfg = from_json(read_json(folder / CONFIG))
+    cfg = from_hf_config(read_model_json(folder / CONFIG))
     _check_depth(cfg, folder)
     try:
         model = Transformer(cfg, dtype=dtype, device="meta").to_empty(device=device)
@@ -222,7 +222,10 @@ def defer_writes(is_on: bool = True) -> Iterator[list[Callable[[], None]]]:
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a safetensors file, whole or not at all; a disk error is one sentence."""
+    """Write a safetensors file, whole or not at all; a disk error is one sentence.
+
+    Inside `defer_writes` of this thread, the tensors are copied now and written later.
+    """
     later = _DEFERRED.get()
     host = {
         name: tensor.detach().to("cpu", copy=later is not None).contiguous()
@@ -276,7 +279,8 @@ def _download(model: str, files: Collection[str] = DOWNLOADED) -> Path:
     ) as error:
         reason = str(error).strip().partition("\n")[0]
         raise DataError(
-            f"model {model!r} is no folder here and cannot be had from the hub: {reason}"
+            f"model {model!r} is not a folder here and could not be downloaded from the hub: "
+            f"{reason}"
         ) from error
 
 
@@ -287,14 +291,14 @@ def weight_files(folder: Path, file: str = WEIGHTS) -> list[Path]:
         return [folder / file]
     if not (folder / index).is_file():
         return []
-    weight_map = read_json(folder / index).get("weight_map")
+    weight_map = read_model_json(folder / index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise DataError(f"{index} in {str(folder)!r} has no weight_map from tensors to files")
     names = sorted({str(name) for name in weight_map.values()})
     for name in names:
         if Path(name).name != name or not (folder / name).is_file():
             raise DataError(
-                f"{index} in {str(folder)!r} names {name!r}, which is no file in that folder"
+                f"{index} in {str(folder)!r} names {name!r}, which is not a file in that folder"
             )
     return [folder / name for name in names]
 

@@ -33,7 +33,7 @@ from whet.models.load import (
 from whet.models.save import save_model, write_generation
 from whet.models.transformer import Layer, Transformer
 from whet.store.files import write_json
-from whet.text.tokenizer import read_json
+from whet.text.tokenizer import read_model_json
 from whet.types import Json
 from whet.world import get_world
 
@@ -53,7 +53,7 @@ class LoraConfig(Config):
 
     @field_validator("targets")
     @classmethod
-    def _in_order(cls, targets: tuple[Target, ...]) -> tuple[Target, ...]:
+    def _sort_targets(cls, targets: tuple[Target, ...]) -> tuple[Target, ...]:
         if not targets:
             raise ValueError(f"targets should name at least one of {', '.join(TARGETS)}")
         return tuple(name for name in TARGETS if name in targets)
@@ -231,7 +231,7 @@ def is_adapter(folder: Path) -> bool:
 def read_adapter(folder: Path) -> tuple[str, LoraConfig]:
     """Read the base and the shape of adapters; refuse those the decoder does not support."""
     file = folder / ADAPTER_CONFIG
-    row = read_json(file)
+    row = read_model_json(file)
     if row.get("peft_type") != "LORA":
         raise DataError(f"{str(file)!r} should be an object that says peft_type = 'LORA'")
     for key, plain in FIXED_OPTIONS.items():

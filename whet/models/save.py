@@ -14,11 +14,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from whet.errors import DataError
-from whet.models.config import ModelConfig, to_json
+from whet.models.config import ModelConfig, to_hf_config
 from whet.models.load import CONFIG, WEIGHTS, check_finite, is_finite, weight_files, write_tensors
 from whet.models.transformer import Transformer
 from whet.store.files import write_errors, write_json
-from whet.text.tokenizer import read_json
+from whet.text.tokenizer import read_model_json
 from whet.types import Json
 from whet.world import get_world
 
@@ -72,7 +72,10 @@ def write_config(
     generation: Mapping[str, Json] = MappingProxyType({}),
 ) -> None:
     """Write `config.json`, with the token ids that `generation_config.json` has too."""
-    config: dict[str, Json] = {**to_json(cfg), "torch_dtype": str(dtype).removeprefix("torch.")}
+    config: dict[str, Json] = {
+        **to_hf_config(cfg),
+        "torch_dtype": str(dtype).removeprefix("torch."),
+    }
     ids = {key: generation[key] for key in IDS if key in generation}
     write_json(folder / CONFIG, config | ids)
 
@@ -196,9 +199,9 @@ def convert_weights(folder: Path, dtype: torch.dtype) -> None:
         write_tensors(file, tensors)
     index = folder / f"{WEIGHTS}.index.json"
     if index.is_file():
-        write_json(index, read_json(index) | {"metadata": {"total_size": num_bytes}})
+        write_json(index, read_model_json(index) | {"metadata": {"total_size": num_bytes}})
     name = str(dtype).removeprefix("torch.")
-    config = read_json(folder / CONFIG)
+    config = read_model_json(folder / CONFIG)
     keys = ("torch_dtype", "dtype") if "dtype" in config else ("torch_dtype",)
     write_json(folder / CONFIG, config | dict.fromkeys(keys, name))
 

@@ -11,7 +11,7 @@ from whet import toml
 from whet.config import Config
 from whet.errors import ConfigError, DataError
 from whet.models.config import ModelConfig
-from whet.models.load import load_model, read_shape, resolve, resolve_light, stored_dtype
+from whet.models.load import load_decoder, read_shape, resolve, resolve_light, stored_dtype
 from whet.models.lora import LoraConfig, LoraTransformer, is_adapter, load_adapters, read_adapter
 from whet.models.save import save_model
 from whet.models.sizes import SIZES, new_config
@@ -20,7 +20,7 @@ from whet.rng import derive
 from whet.store.checkpoints import check_model
 from whet.store.run import RunStore, find_run, model_folder
 from whet.text.chat import ChatFormat
-from whet.text.tokenizer import Tokenizer, train_tokenizer
+from whet.text.tokenizer import Pieces, Tokenizer, train_tokenizer
 from whet.toml import Table
 from whet.types import Dtype
 
@@ -68,7 +68,11 @@ class ModelSource(Config):
     positions: int = Field(default=256, ge=2)
     """Longest context of a new model."""
     max_pieces: int = Field(default=1024, ge=0)
-    """Most whole pieces in a new model's tokenizer."""
+    """Most pieces of text, such as numbers, words and short phrases, that are one token each in a
+    new model's tokenizer; 0 makes every character a token, which suits tasks about letters."""
+    pieces: Pieces = "phrases"
+    """What the pieces are: phrases, with numbers as single tokens, or words, with numbers as
+    digits, which suits tasks in sentences of many names."""
     chat_template: str | None = None
     """How messages become text: none is the model's own template, raw the text alone, plain turns
     of "User:" and "Assistant:", chatml Qwen's, think Qwen's with an open thought; anything else is
@@ -78,24 +82,26 @@ class ModelSource(Config):
 
     @field_validator("new")
     @classmethod
-    def _is_known(cls, new: str | None) -> str | None:
+    def _check_size(cls, new: str | None) -> str | None:
         if new is not None and new not in SIZES:
             raise ValueError(f"should be one of {', '.join(SIZES)}")
         return new
 
     @model_validator(mode="after")
-    def _is_one(self) -> "ModelSource":
+    def _check_source(self) -> "ModelSource":
         if (self.path is None) == (self.new is None):
             raise ValueError("give path (a folder or hub id) or new (a size), and not both")
         if self.new is not None and self.lora is not None:
-            raise ValueError("lora adapts weights that are there: give path, not new")
+            raise ValueError("lora adapts existing weights: give path, not new")
         return self
 
     def without_effect(self) -> dict[str, str]:
         if self.new is not None:
-            return {"chat_template": "a model that starts from random weights has one of its own"}
+            reason = "a model that starts from random weights has one of its own"
+            no_pieces = {"pieces": "max_pieces = 0 makes every character a token"}
+            return {"chat_template": reason} | ({} if self.max_pieces else no_pieces)
         reason = "it is for a model that starts from random weights, by `new`"
-        reasons = dict.fromkeys(("positions", "max_pieces"), reason)
+        reasons = dict.fromkeys(("positions", "max_pieces", "pieces"), reason)
         if self.chat_template is None:
             reasons["chat_template"] = "none takes the model's own, as leaving it out does"
         return reasons
@@ -130,12 +136,12 @@ def open_model(
             "model.new needs training texts to make its tokenizer from; only sft can start a new "
             "model"
         )
-    tokenizer = train_tokenizer(texts, max_pieces=source.max_pieces)
+    tokenizer = train_tokenizer(texts, max_pieces=source.max_pieces, pieces=source.pieces)
     shape = new_config(source.new, tokenizer.vocab_size, source.positions)
     model = Transformer(shape, dtype=torch.float32)
     init_weights(model, seed)
     model.to(device=device, dtype=dtype)
-    with device:  # in float32 and on the device, bit for bit as `load_model` makes it
+    with device:  # in float32 and on the device, bit for bit as `load_decoder` makes it
         model.rope_CD = rope_table(shape)
     return model, tokenizer
 
@@ -216,7 +222,7 @@ def _open_folder(
     check_model(folder.absolute())
     if is_adapter(folder):
         return _open_adapters(folder, lora, dtype=dtype, device=device)
-    model = load_model(folder, dtype=dtype, device=device)
+    model = load_decoder(folder, dtype=dtype, device=device)
     if lora is not None:
         base = str(location.absolute()) if location.is_dir() else path
         model = LoraTransformer(model, lora, base=base, seed=derive(seed, "lora"))
@@ -234,7 +240,9 @@ def _open_adapters(
             f"{str(folder)!r} adapts {base!r}, which holds adapters itself; export that one first"
         )
     _check_lora(lora, stored, folder)
-    model = LoraTransformer(load_model(base_folder, dtype=dtype, device=device), stored, base=base)
+    model = LoraTransformer(
+        load_decoder(base_folder, dtype=dtype, device=device), stored, base=base
+    )
     load_adapters(model, folder)
     tokenizer = Tokenizer.load(folder if (folder / "tokenizer.json").is_file() else base_folder)
     return (model.merge() if lora is None else model), tokenizer

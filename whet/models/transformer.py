@@ -56,7 +56,7 @@ def _scale_llama3(frequency: Tensor, scaling: Llama3Rope) -> Tensor:
 
 def _scale_yarn(frequency: Tensor, scaling: YarnRope, cfg: ModelConfig) -> Tensor:
     def dimension(turns: float) -> float:
-        """Find the dimension that rotates so many times within the original length."""
+        """Find the dimension that rotates `turns` times within the original length."""
         length = scaling.original_max_positions / (turns * 2 * math.pi)
         return cfg.head_dim * math.log(length) / (2 * math.log(cfg.rope_theta))
 
@@ -83,7 +83,8 @@ class Transformer(nn.Module):
 
     rope_CD: Tensor
     num_checkpointed = 0
-    """First layers that keep only their inputs for the backward pass, and run twice."""
+    """First layers that keep only their inputs for the backward pass, and run twice. The learner of
+    the model sets it before each update, by the memory that is free."""
     compute_dtype: torch.dtype | None = None
     """Set where weights are kept in another type than the model computes in, as shards are."""
 

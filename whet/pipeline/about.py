@@ -42,8 +42,8 @@ def describe_run(stages: Mapping[str, StageConfig], folders: Mapping[str, Path])
 
 def _describe_task(task: Task) -> str:
     """Take the first sentence of the task's module, or the name of a user's own."""
-    words = sys.modules[type(task).__module__].__doc__ if is_builtin(task) else None
-    sentence = " ".join((words or "").split("\n\n")[0].split())
+    docstring = sys.modules[type(task).__module__].__doc__ if is_builtin(task) else None
+    sentence = " ".join((docstring or "").split("\n\n")[0].split())
     return f"{task.name} ({sentence.removesuffix('.')})" if sentence else task.name
 
 
@@ -54,9 +54,9 @@ def _describe_model(stage: StageConfig, folders: Mapping[str, Path]) -> str:
         return ""
     if source.path is None:
         return f"new from random weights, of the size {source.new}"
-    made = find_run(source.path)
-    own = [folder.resolve() for folder in folders.values()]
-    return "" if made is not None and made.resolve() in own else source.path
+    run = find_run(source.path)
+    stage_folders = [folder.resolve() for folder in folders.values()]
+    return "" if run is not None and run.resolve() in stage_folders else source.path
 
 
 def _describe_size(stages: Mapping[str, StageConfig], folders: Mapping[str, Path]) -> str:
@@ -79,7 +79,7 @@ def _describe_size(stages: Mapping[str, StageConfig], folders: Mapping[str, Path
 
 
 def _describe_data(stage: StageConfig, folders: Mapping[str, Path]) -> list[str]:
-    """Count the problems and answers that a stage reads, by file."""
+    """Count the problems and responses that a stage reads, by file."""
     lines = []
     for key in ("problems", "data"):
         location = stage.inputs.get(key)
@@ -87,7 +87,7 @@ def _describe_data(stage: StageConfig, folders: Mapping[str, Path]) -> list[str]
             continue
         is_stage = location.startswith("@")
         folder = folders[location[1:]] if is_stage else Path(location)
-        counted = _count_problems(folder) if key == "problems" else _count_answers(folder)
+        counted = _count_problems(folder) if key == "problems" else _count_responses(folder)
         lines.append(f"{location.removeprefix('@')}: {counted}" if counted else location)
     if not lines and isinstance(stage, TrainingConfig | EvalConfig):
         lines.append("problems of the task itself")
@@ -104,7 +104,7 @@ def _count_problems(folder: Path) -> str:
     return f"{', '.join(counts)} problems" if counts else ""
 
 
-def _count_answers(folder: Path) -> str:
+def _count_responses(folder: Path) -> str:
     files = [folder] if folder.is_file() else sorted(folder.glob("rollouts/train-*.parquet"))
     try:
         return f"{sum(map(count_rows, files)):,} answers" if files else ""

@@ -9,13 +9,13 @@ from textwrap import wrap
 
 from pydantic import BaseModel
 
-from whet.config_errors import find_models
+from whet.config_errors import find_settings_classes
 from whet.data.problems import problem_file
 from whet.data.rollout_datasets import read_data
 from whet.data.row_files import READERS, file_ending, iterate_rows
 from whet.errors import ConfigError, DataError, SettingsError
 from whet.models.source import ModelSource, read_tokenizer
-from whet.pipeline.pipeline import KINDS, PipelineConfig, load_file, load_stages
+from whet.pipeline.pipeline import KINDS, PipelineConfig, load_settings_file, load_stages
 from whet.preflight.findings import Finding, Level, print_findings
 from whet.preflight.preflight import inspect
 from whet.store.files import stream_rows, write_atomic
@@ -36,16 +36,18 @@ class StarterData:
 
     task: Json = "game24"
     problems: str | None = None
-    answers: str | None = None
+    responses: str | None = None
     splits: tuple[Split, ...] = SPLITS
 
 
 def write_experiment(out: Path, *, kind: str | None, model: str | None, data: Path | None) -> str:
     """Write a new file for a model and data; return its kind."""
     if out.exists():
-        raise ConfigError(f"{out} is there already: choose another --out, or delete it")
+        raise ConfigError(f"{out} already exists: choose another --out, or delete it")
     known = StarterData() if data is None else read_data_facts(data)
-    default = "run" if model is None and data is None else "rl" if known.answers is None else "sft"
+    default = (
+        "run" if model is None and data is None else "rl" if known.responses is None else "sft"
+    )
     chosen = kind or default
     writers = {"rl": _write_rl, "sft": _write_sft, "run": _write_run}
     if chosen not in writers:
@@ -54,7 +56,7 @@ def write_experiment(out: Path, *, kind: str | None, model: str | None, data: Pa
         raise ConfigError(f"--kind {chosen} needs --model, a folder or hub id to start from")
     lines = [
         f'kind = "{chosen}"',
-        f"# `whet check {out}` looks it over, `whet {chosen} {out}` runs it, and",
+        f"# `whet check {out}` checks it, `whet {chosen} {out}` runs it, and",
         f"# `whet show {out} --explain` prints all settings with their defaults.",
         *writers[chosen](model, known),
     ]
@@ -77,11 +79,11 @@ def read_data_facts(data: Path) -> StarterData:
         task: Json = names[0] if len(names) == 1 else {"name": "mix", "tasks": [*names]}
         return StarterData(task=task, problems=str(folder), splits=there)
     if data.is_dir() or file_ending(data) == ".parquet":
-        return StarterData(answers=str(data), task=_task_of_answers(data))
+        return StarterData(responses=str(data), task=_read_task(data))
     raise ConfigError(_ask_for_import(data))
 
 
-def _task_of_answers(data: Path) -> str:
+def _read_task(data: Path) -> str:
     return read_data(str(data))[0].problem.task
 
 
@@ -96,10 +98,10 @@ def _ask_for_import(data: Path) -> str:
     answer = next((name for name in columns if name in ("gold", "solution", "answer")), "ANSWER")
     folder = Path("data") / data.stem
     return (
-        f"{data} holds rows with the columns {', '.join(columns)}: turn them into problems by "
+        f"{data} holds rows with the columns {', '.join(columns)}: turn them into problems with "
         f"`whet data import {data} --map prompt={prompt} --map answer={answer} --task math "
-        f"--split rl --out {folder}/problems-rl.jsonl`, some with --split dev, then "
-        f"`whet init --data {folder}`"
+        f"--split rl --out {folder}/problems-rl.jsonl`, some with --split dev, then `whet init "
+        f"--data {folder}`"
     )
 
 
@@ -123,12 +125,12 @@ def _write_rl(model: str | None, data: StarterData) -> Iterator[str]:
 
 
 def _write_sft(model: str | None, data: StarterData) -> Iterator[str]:
-    if data.answers is None:
+    if data.responses is None:
         raise ConfigError("--kind sft needs --data, a file or run folder with answers to imitate")
     start = _start_from(model) if model else {"model.new": "tiny"}
     settings: Settings = {
         "task": data.task,
-        "data": data.answers,
+        "data": data.responses,
         **start,
         "steps": 1000,
         "batch_size": 32,
@@ -142,7 +144,7 @@ def _write_sft(model: str | None, data: StarterData) -> Iterator[str]:
 
 def _write_run(model: str | None, data: StarterData) -> Iterator[str]:
     """Measure a model, train it, measure again; without a model, make one on the 24 game first."""
-    if data.answers is not None:
+    if data.responses is not None:
         raise ConfigError("--kind run needs problems in --data; answers are for --kind sft")
     yield from ["", *_write_settings("rl", _source(data))]
     if model is None:
@@ -193,7 +195,7 @@ def explain_setting(kind: str, path: Sequence[str]) -> str:
     for name in path:
         fields = [model.model_fields[name] for model in models if name in model.model_fields]
         meaning = " ".join((fields[0].description or "").split())
-        models = [model for field in fields for model in find_models(field.annotation)]
+        models = [model for field in fields for model in find_settings_classes(field.annotation)]
     return meaning
 
 
@@ -205,7 +207,7 @@ def _start_from(model: str | None) -> Settings:
 
 
 def _choose_tokens(model: str | None) -> int:
-    """Leave half of a model's context to answers."""
+    """Leave half of a model's context to responses."""
     positions, _ = _read_model(model)
     return min(DEFAULT_TOKENS, positions // 2)
 
@@ -233,7 +235,7 @@ def check(file: Path, overrides: Sequence[str], out: Path | None) -> bool:
 
 def _inspect(file: Path, overrides: Sequence[str], folder: Path) -> list[Finding]:
     try:
-        loaded = load_file(file, overrides)
+        loaded = load_settings_file(file, overrides)
         stages = load_stages(file, overrides)
     except ConfigError as error:
         words = error.sentences if isinstance(error, SettingsError) else (str(error),)

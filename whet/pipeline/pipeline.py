@@ -19,11 +19,11 @@ import torch
 from pydantic import Field, field_validator
 from rich.markup import escape
 
-from whet.config import Config, Loaded, kind_of, load_settings, show_settings, to_table
+from whet.config import Config, LoadedSettings, kind_of, load_settings, show_settings, to_table
 from whet.errors import ConfigError, DataError, TrainError
-from whet.pipeline.report import describe_results, write_results
+from whet.pipeline.report import describe_results, write_pipeline_results
 from whet.pipeline.smoke import shrink, write_smoke_inputs
-from whet.pipeline.stage_keys import StageKey, check_prompt, hash_stages, list_earlier_stages
+from whet.pipeline.stage_keys import StageKey, check_same_prompt, hash_stages, list_earlier_stages
 from whet.preflight.preflight import check_before_run
 from whet.recipes.registry import STAGES
 from whet.recipes.stage import ModelStageConfig, StageConfig, TrainingConfig
@@ -33,7 +33,7 @@ from whet.store.run import RunStore, find_run
 from whet.toml import Table, flatten, merge
 from whet.track.progress import console, say
 from whet.types import Json
-from whet.user_code import is_code_path, load_class, or_user_class
+from whet.user_code import is_code_path, load_user_class, or_user_class
 from whet.world import get_world
 
 KINDS: Mapping[str, type[StageConfig]] = {
@@ -93,40 +93,42 @@ class PipelineConfig(Config):
         """Refuse names that are no folder names; a stage's is part of its folder's."""
         if not stages:
             raise ValueError(
-                'there should be a stage at least, such as [stages.problems] with kind = "make"'
+                'there should be at least one stage, such as [stages.problems] with kind = "make"'
             )
         for name in stages:
             if not re.fullmatch(r"\w[\w-]*", name):
                 raise ValueError(
-                    f"the stage name {name!r} should be of letters, digits, _ and - only"
+                    f"the stage name {name!r} may contain only letters, digits, _ and -"
                 )
         return stages
 
 
-def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig]:
+def load_pipeline(file: Path, overrides: Sequence[str]) -> LoadedSettings[PipelineConfig]:
     """Read a pipeline, and check the references of its stages."""
     loaded = load_settings(PipelineConfig, file, overrides)
     check_stage_names(loaded.config.stages)
     return loaded
 
 
-def load_smoke(file: Path, overrides: Sequence[str], folder: Path) -> Loaded[PipelineConfig]:
+def load_smoke(
+    file: Path, overrides: Sequence[str], folder: Path
+) -> LoadedSettings[PipelineConfig]:
     """Read a pipeline in its smoke form; settings of flags stay."""
-    given = load_pipeline(file, overrides)
-    table = to_table(given.config)
-    by_flag = {key for key, source in given.origin.items() if source == "cli"}
-    small = {**table, "stages": shrink(given.config.stages, folder, by_flag)}
+    full = load_pipeline(file, overrides)
+    table = to_table(full.config)
+    by_flag = {key for key, source in full.origin.items() if source == "cli"}
+    small = {**table, "stages": shrink(full.config.stages, folder, by_flag)}
     loaded = load_settings(PipelineConfig, None, [], defaults=small)
     before = flatten(table)
     after = flatten(to_table(loaded.config))
     is_same = {key: key in before and before[key] == value for key, value in after.items()}
-    origin = {key: given.origin[key] if same else "smoke" for key, same in is_same.items()}
-    return Loaded(config=loaded.config, origin=origin)
+    origin = {key: full.origin[key] if same else "smoke" for key, same in is_same.items()}
+    return LoadedSettings(config=loaded.config, origin=origin)
 
 
 def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, StageConfig]:
     """Read the stages of a pipeline, or the one stage that a file is."""
-    config = load_file(file, overrides).config
+    config = load_settings_file(file, overrides).config
     if isinstance(config, PipelineConfig):
         return dict(config.stages)
     stages = {config.kind: config}
@@ -134,23 +136,25 @@ def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, StageConfig]:
     return stages
 
 
-def load_file(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig | StageConfig]:
+def load_settings_file(
+    file: Path, overrides: Sequence[str]
+) -> LoadedSettings[PipelineConfig | StageConfig]:
     """Read a file of any kind."""
     name = kind_of(file)
     if name == "run":
         return load_pipeline(file, overrides)
     if name == "study":
-        raise ConfigError(f"{file} is a study: `whet study {file} --plan` looks it over")
+        raise ConfigError(f"{file} is a study: `whet study {file} --plan` checks it")
     kind = find_kind(name)
     if kind is None:
-        raise ConfigError(f"{file} says kind = {name!r}; known kinds are run, {', '.join(KINDS)}")
+        raise ConfigError(f"{file} says kind = {name!r}; known kinds: run, {', '.join(KINDS)}")
     return load_settings(kind, file, overrides)
 
 
 def find_kind(name: Json) -> type[StageConfig] | None:
     """Find the settings of a kind by its name, or by a file of the user's and a class in it."""
     if isinstance(name, str) and is_code_path(name):
-        return load_class(name, "kind", StageConfig)  # type: ignore[type-abstract]
+        return load_user_class(name, "kind", StageConfig)  # type: ignore[type-abstract]
     return KINDS.get(str(name))
 
 
@@ -171,7 +175,7 @@ def run_file(
     run_pipeline(loaded, folder, resume=resume)
 
 
-def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) -> None:
+def run_pipeline(loaded: LoadedSettings[PipelineConfig], folder: Path, *, resume: bool) -> None:
     """Run every stage that is not up to date, then write summary.json and report.html."""
     cfg = loaded.config
     folders = {
@@ -186,16 +190,16 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             resolved = _resolve(stage, folders)
             _run_or_skip(resolved, origin, folders[name], keys[name], resume=resume)
-            settings += f"[{name}]\n{show_settings(Loaded(config=stage, origin=origin))}\n"
+            settings += f"[{name}]\n{show_settings(LoadedSettings(config=stage, origin=origin))}\n"
         if get_world().is_rank_zero:
-            write_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
+            write_pipeline_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
             console.print(describe_results(cfg.stages, folders, folder))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
-    """An attempt at a stage: whether it may begin or go on without being asked to, when it began,
-    the seconds of those before."""
+    """An attempt at a stage: whether it may begin or continue without being asked to, when it
+    began, the seconds of those before."""
 
     may_go_on: bool
     began: float
@@ -244,7 +248,7 @@ def _note(run: RunStore, facts: Mapping[str, Json]) -> None:
 def _prepare(folder: Path, key: StageKey) -> _Attempt | None:
     """Move an outdated result of a stage aside; None if there is one that is up to date.
 
-    A stage whose only change is more steps goes on.
+    A stage whose only change is more steps continues.
     """
     earlier = RunStore(folder, lock=None)
     is_extended = False
@@ -256,8 +260,8 @@ def _prepare(folder: Path, key: StageKey) -> _Attempt | None:
     if folder.exists() and before.get("key") not in (None, key.now) and not is_extended:
         aside = escape(str(_move_aside(folder)))
         console.print(
-            f"[bold]{folder.name}[/]: its settings or inputs changed; "
-            f"the old result moves to {aside}"
+            f"[bold]{folder.name}[/]: its settings or inputs changed; the old result moves to "
+            f"{aside}"
         )
         before = {}
     is_finished = isinstance(before.get("seconds"), float) and earlier.is_finished
@@ -274,7 +278,7 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
     """Run the recipe that the settings belong to; running out of memory is one sentence."""
     world = get_world()
     recipe = partial(cfg.run_in, run)
-    world.run_on_rank_zero(lambda: check_prompt(cfg, partial(_find_maker, {})), "the prompt")
+    world.run_on_rank_zero(lambda: check_same_prompt(cfg, partial(_find_maker, {})), "the prompt")
     if run.steps_before is not None and isinstance(cfg, TrainingConfig):
         say(cfg.describe_more_steps(run.steps_before))
     world.run_on_rank_zero(lambda: run.pin_inputs(hash_inputs(cfg)), "the hashes of the inputs")
@@ -290,10 +294,9 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
     except torch.OutOfMemoryError as error:
         asked = str(error).partition(". ")[0]
         raise TrainError(
-            f"the {cfg.kind} stage needs more memory than the GPU has ({asked}): "
-            "lower train.micro_batch_tokens or engine.kv_cache_gb, or set train.offload_optimizer "
-            "= true; "
-            "`whet plan` says what fits"
+            f"the {cfg.kind} stage needs more memory than the GPU has ({asked}): lower "
+            "train.micro_batch_tokens or engine.kv_cache_gb, or set train.offload_optimizer = "
+            "true; `whet plan` says what fits"
         ) from None
     except (MemoryError, RuntimeError) as error:
         is_memory = isinstance(error, MemoryError)
@@ -356,11 +359,11 @@ def check_stage_names(stages: Mapping[str, StageConfig]) -> None:
             if other not in earlier:
                 known = ", ".join(earlier) or "none"
                 raise ConfigError(
-                    f"stage {name!r} refers to @{other}, which is no earlier stage; "
-                    f"earlier ones: {known}"
+                    f"stage {name!r} refers to @{other}, which is not an earlier stage; earlier "
+                    f"ones: {known}"
                 )
         earlier.append(name)
-        check_prompt(stage, partial(_find_maker, stages))
+        check_same_prompt(stage, partial(_find_maker, stages))
 
 
 def _find_maker(stages: Mapping[str, StageConfig], location: str) -> StageConfig | None:

@@ -9,11 +9,16 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from whet.config import Loaded, show_settings
+from whet.config import LoadedSettings, show_settings
 from whet.data.problems import load_validation
 from whet.evals.comparison import compare_paired
-from whet.evals.formatting import describe_change, percent, percent_interval, points
-from whet.evals.html_report import write_report
+from whet.evals.formatting import (
+    choose_digits,
+    describe_change,
+    percent,
+    percent_interval,
+    points,
+)
 from whet.evals.report_data import (
     NUM_SAMPLES,
     Curve,
@@ -25,6 +30,7 @@ from whet.evals.report_data import (
     Unit,
     pick_samples,
 )
+from whet.evals.report_pages import write_report
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary, pass_rates
 from whet.pipeline.about import describe_run
@@ -39,6 +45,7 @@ from whet.tasks.task_config import build_task
 from whet.track.metrics import TIMES
 from whet.types import Group, Json, Problem, Rollout
 
+ACRONYMS = ("rl", "sft", "dpo")
 MUCH_CUT_OFF = 0.05
 """Share of cut responses from which the report speaks of it."""
 CURVES: Mapping[str, tuple[str, Unit]] = {
@@ -56,7 +63,7 @@ CURVES: Mapping[str, tuple[str, Unit]] = {
 """Metrics drawn in the report, with their names there; each kind adds its own."""
 
 
-def write_results(
+def write_pipeline_results(
     seed: int,
     stages: Mapping[str, StageConfig],
     folders: Mapping[str, Path],
@@ -75,7 +82,7 @@ def write_results(
     write_report(_report(stages, runs, seconds, folder, settings), pipeline.report_file)
 
 
-def write_stage_report(loaded: Loaded[StageConfig], run: RunStore) -> None:
+def write_stage_report(loaded: LoadedSettings[StageConfig], run: RunStore) -> None:
     """Write the report of a stage that ran by itself."""
     stages = {loaded.config.kind: loaded.config}
     runs = {loaded.config.kind: run}
@@ -94,8 +101,8 @@ def describe_results(
         sampled, greedy = (summary.pass_at[1] for summary in _summaries(folders[name]))
         when = "after " if (evals[name].model.path or "").startswith("@") else ""
         lines.append(
-            f"  {when + title:<14} {percent_interval(sampled, 1)} of "
-            f"{sampled.count} unseen problems solved, {100 * greedy.mean:.1f} % greedily"
+            f"  {when + title:<12} {percent_interval(sampled, 1)} of "
+            f"{sampled.count} unseen problems solved, {100 * greedy.mean:.1f} % greedy"
         )
     minutes = sum(measure_seconds(RunStore.view(path)) for path in folders.values()) / 60
     path = escape(shlex.quote(str(folder)))
@@ -157,12 +164,12 @@ def _report(
     measured = _list_evals(stages)
     evals = []
     responses = {}
-    for name, title in _eval_names(measured).items():
+    for name, title in _short_names(measured).items():
         sampled, greedy = _summaries(runs[name].folder)
         evals.append(NamedEval(name=title, summary=sampled, is_greedy=False))
         evals.append(NamedEval(name=title, summary=greedy, is_greedy=True))
         responses[name] = group_rollouts(runs[name].rollouts("eval", SAMPLED))
-    named = dict(zip(responses, evals[::2], strict=True))
+    by_name = dict(zip(responses, evals[::2], strict=True))
     rates = {name: pass_rates(groups) for name, groups in responses.items()}
     benchmarks = _benchmarks(rates)
     gains = [
@@ -173,12 +180,12 @@ def _report(
     return ReportData(
         title=folder.name,
         headline=" ".join(
-            _headline([named[name] for name in names], gain)
+            _headline([by_name[name] for name in names], gain, stages)
             for names, gain in zip(benchmarks, gains, strict=True)
         )
         or _describe_training(stages, runs),
         difference=gains[0] if len(gains) == 1 else None,
-        warnings=tuple(list_warnings(benchmarks, named, responses)),
+        warnings=tuple(list_warnings(benchmarks, by_name, responses)),
         about=describe_run(stages, {name: run.folder for name, run in runs.items()}),
         evals=tuple(evals),
         curves=tuple(
@@ -206,9 +213,9 @@ def _report(
 def _benchmarks(rates: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
     """Put evaluations that have problems in common together: only those can be compared."""
     benchmarks: list[list[str]] = []
-    for name, own in rates.items():
+    for name, own_rates in rates.items():
         for names in benchmarks:
-            if own.keys() & rates[names[0]].keys():
+            if own_rates.keys() & rates[names[0]].keys():
                 names.append(name)
                 break
         else:
@@ -216,13 +223,23 @@ def _benchmarks(rates: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
     return benchmarks
 
 
-def _headline(evals: list[NamedEval], gain: Estimate | None) -> str:
+def _headline(
+    evals: list[NamedEval], gain: Estimate | None, stages: Mapping[str, StageConfig]
+) -> str:
     first = evals[0].summary.pass_at[1]
     last = evals[-1].summary.pass_at[1]
-    cause = evals[-1].name.upper()
-    if len(evals) == 1:
-        return f"After {cause}, {percent_interval(last)} of unseen problems are solved."
-    return describe_change(cause, "unseen problems", first, last, gain)
+    cause = _spell(evals[-1].name)
+    if len(evals) > 1:
+        return describe_change(cause, "unseen problems", first, last, gain)
+    share = percent_interval(last, choose_digits(last))
+    if evals[-1].name in stages:
+        return f"After {cause}, {share} of unseen problems are solved."
+    return f"{cause} solves {share} of unseen problems."
+
+
+def _spell(stage: str) -> str:
+    """Write the name of a stage in a sentence: `rl` as RL."""
+    return stage.upper() if stage in ACRONYMS else stage
 
 
 def _describe_training(stages: Mapping[str, StageConfig], runs: Mapping[str, RunStore]) -> str:
@@ -233,33 +250,37 @@ def _describe_training(stages: Mapping[str, StageConfig], runs: Mapping[str, Run
     name = trained[-1]
     steps = len({row["step"] for row in runs[name].metrics() if row["step"] > 0})
     validations = runs[name].evals()
-    shares = [EvalSummary.from_json(row).pass_at.get(1) for row in validations.values()]
-    ended = f"{name.upper()} took {steps:,} steps"
-    if not shares or shares[-1] is None:
+    pass_at_1 = [EvalSummary.from_json(row).pass_at.get(1) for row in validations.values()]
+    ended = f"{_spell(name)} took {steps:,} steps"
+    if not pass_at_1 or pass_at_1[-1] is None:
         return f"{ended}. Nothing was measured."
-    last = f"{percent_interval(shares[-1])} of the validation problems"
-    if len(shares) == 1 or shares[0] is None:
+    ends = [end for end in (pass_at_1[0], pass_at_1[-1]) if end is not None]
+    digits = choose_digits(*ends)
+    last = f"{percent_interval(pass_at_1[-1], digits)} of the validation problems"
+    if len(pass_at_1) == 1 or pass_at_1[0] is None:
         return f"{ended} and ends at {last} solved."
-    return f"{ended} and went from {percent_interval(shares[0])} to {last} solved."
+    return f"{ended} and went from {percent_interval(pass_at_1[0], digits)} to {last} solved."
 
 
 def list_warnings(
     benchmarks: list[list[str]],
-    named: Mapping[str, NamedEval],
-    answers: Mapping[str, list[Group]],
+    by_name: Mapping[str, NamedEval],
+    responses: Mapping[str, list[Group]],
 ) -> Iterator[str]:
-    """Say so where pass@k falls while pass@1 rises, and where many answers are cut off."""
+    """Say so where pass@k falls while pass@1 rises, and where many responses are cut off."""
     for first, last in ((names[0], names[-1]) for names in benchmarks):
-        before, after = (named[name].summary.pass_at for name in (first, last))
+        before, after = (by_name[name].summary.pass_at for name in (first, last))
         if after[1].mean > before[1].mean:
             k = max(before.keys() & after.keys())
             if after[k].mean < before[k].mean:
-                gain = compare_paired(pass_rates(answers[first], k), pass_rates(answers[last], k))
-                yield _describe_fall(named[last].name, k, gain.difference)
-        cut = named[last].summary.unfinished.mean
+                gain = compare_paired(
+                    pass_rates(responses[first], k), pass_rates(responses[last], k)
+                )
+                yield _describe_fall(by_name[last].name, k, gain.difference)
+        cut = by_name[last].summary.unfinished.mean
         if cut >= MUCH_CUT_OFF:
             yield (
-                f"{percent(cut)} of the answers of {named[last].name} were cut off at the length "
+                f"{percent(cut)} of the answers of {by_name[last].name} were cut off at the length "
                 "limit, and count as they stand: raise sampling.max_tokens."
             )
 
@@ -285,11 +306,11 @@ def _samples(
             ]
 
     def reference(problem: Problem) -> str:
-        own = next((part for part in task.subtasks if part.name == problem.task), task)
-        if not own.has_worked_answers or not is_solvable(problem):
+        subtask = next((other for other in task.subtasks if other.name == problem.task), task)
+        if not subtask.has_worked_answers or not is_solvable(problem):
             return problem.answer or ""
-        with explain_user_errors(own):
-            return own.solve(problem, 0) or problem.answer or ""
+        with explain_user_errors(subtask):
+            return subtask.solve(problem, 0) or problem.answer or ""
 
     return pick_samples(before, after, notes, reference=reference, count=count)
 
@@ -318,17 +339,23 @@ def _facts(runs: Mapping[str, RunStore]) -> dict[str, str]:
     guard went back to its best weights."""
     facts = next(iter(runs.values())).provenance()
     shown = {key: str(value) for key, value in facts.items() if value is not None}
+    if "command" in shown:
+        program, *flags = shlex.split(shown["command"])
+        is_whet = Path(program).name in ("whet", "__main__.py")
+        shown["command"] = shlex.join(["whet" if is_whet else program, *flags])
+    if (changed := shown.pop("changed", None)) is not None:
+        shown["changes in no commit"] = "yes" if changed == "True" else "none"
     exactness = _events(runs, EXACTNESS_EVENT, "{name}, log-probabilities", "{model}: {said}")
-    words = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
-    restores = _events(runs, "restore", "{name} went back", words)
+    template = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
+    restores = _events(runs, "restore", "{name} went back", template)
     return {**shown, **exactness, **restores}
 
 
-def _events(runs: Mapping[str, RunStore], event: str, title: str, words: str) -> dict[str, str]:
+def _events(runs: Mapping[str, RunStore], event: str, title: str, template: str) -> dict[str, str]:
     """Describe the events of one kind in each run that has some, the same words once."""
     facts = {}
     for name, run in runs.items():
-        lines = [words.format_map(row) for row in run.events() if row["event"] == event]
+        lines = [template.format_map(row) for row in run.events() if row["event"] == event]
         if lines:
             facts[title.format(name=name)] = "; ".join(dict.fromkeys(lines))
     return facts
@@ -339,6 +366,13 @@ def _eval_names(stages: Mapping[str, EvalConfig]) -> dict[str, str]:
     models = {name: (stage.model.path or name).removeprefix("@") for name, stage in stages.items()}
     counts = Counter(models.values())
     return {name: f"{m} on {name}" if counts[m] > 1 else m for name, m in models.items()}
+
+
+def _short_names(stages: Mapping[str, EvalConfig]) -> dict[str, str]:
+    """Name them by the last part of the model's path alone, where that tells them apart."""
+    titles = _eval_names(stages)
+    short = {name: Path(title).name for name, title in titles.items()}
+    return short if len(set(short.values())) == len(titles) else titles
 
 
 def measure_seconds(run: RunStore) -> float:

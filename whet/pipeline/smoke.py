@@ -3,7 +3,7 @@ problems. They show that a recipe runs, not that it learns.
 
 `shrink` makes the settings small, and replaces inputs from outside (hub ids, data files, all
 problems of a task) with stand-ins below one folder. `write_smoke_inputs` writes those: models of
-random weights, and problems and answers that the task itself makes. A random term joins each
+random weights, and problems and responses that the task itself makes. A random term joins each
 reward, so that siblings differ and every step of training has a gradient.
 """
 
@@ -66,7 +66,7 @@ needs them."""
 POSITIONS = 8192
 """The longest prompts, of graphs with names, have 7,000 characters; a token is about a word or
 three characters."""
-ANSWERS = "answers.parquet"
+RESPONSES = "answers.parquet"
 SEEDS = {"model": 0, "teacher": 1, "verifier": 2}
 """Seeds of random weights by the setting of the model: a student cannot learn from a teacher with
 the same weights."""
@@ -96,14 +96,14 @@ def write_smoke_inputs(stages: Mapping[str, StageConfig], folder: Path) -> None:
         count = NUM_LEVELS if "curriculum.stages.0.min_level" in values else NUM_PROBLEMS
         splits = SPLITS if target in used else SPLITS[:1]
         rows = {split: list(_make_problems(task, split, count)) for split in splits}
-        answers = _make_responses(stage, rows["sft"])
+        responses = _make_responses(stage, rows["sft"])
         prompts = [problem.prompt for problems in rows.values() for problem in problems]
         texts = [message.content for prompt in prompts for message in prompt]
-        texts += [rollout.text for group in answers for rollout in group]
+        texts += [rollout.text for group in responses for rollout in group]
         shutil.rmtree(target, ignore_errors=True)
         for split, problems in rows.items():
             write_problems(target, split, problems)
-        write_rollouts(target / ANSWERS, answers)
+        write_rollouts(target / RESPONSES, responses)
         for stand_in in used:
             role, _, family = stand_in.name.partition("-")
             if role in stage.models and family:
@@ -157,7 +157,7 @@ def _changes(stage: StageConfig, target: Path) -> Iterator[tuple[str, Json]]:
         terms = look_up(table, [key, "terms"])
         assert isinstance(terms, list), "a reward spec has terms"
         yield f"{key}.terms", [*terms, RANDOM]
-    for key, file in (("problems", ""), ("data", ANSWERS)):
+    for key, file in (("problems", ""), ("data", RESPONSES)):
         if _is_outside(values.get(key, "@")):
             yield key, str(target / file)
     for key, source in stage.models.items():

@@ -85,18 +85,18 @@ def list_earlier_stages(stage: StageConfig) -> list[str]:
     return [name[1:] for name in stage.inputs.values() if name.startswith("@")]
 
 
-def check_prompt(stage: StageConfig, find_maker: Callable[[str], StageConfig | None]) -> None:
-    """Compare a stage's prompt with that of the stages or runs that made its model and answers."""
-    own = stage.response_prompt
-    if own is None or own.differs:
+def check_same_prompt(stage: StageConfig, find_maker: Callable[[str], StageConfig | None]) -> None:
+    """Compare a stage's prompt with that of what made its model and responses."""
+    asked = stage.response_prompt
+    if asked is None or asked.differs:
         return
     for setting, location in stage.inputs.items():
         maker = find_maker(location) if setting in COMPARED else None
         other = None if maker is None else maker.response_prompt
-        if other is not None and not other.is_same(own):
-            ours, theirs = (prompt.describe()[:MAX_SHOWN] for prompt in (own, other))
+        if other is not None and not other.is_same(asked):
+            ours, theirs = (prompt.describe()[:MAX_SHOWN] for prompt in (asked, other))
             raise ConfigError(
-                f"{stage.kind} puts problems to the model by prompt = {ours}, but its {setting} = "
-                f"{location!r} was made by prompt = {theirs}: give both the same, or set "
+                f"{stage.kind} puts problems to the model with prompt = {ours}, but its {setting} "
+                f"= {location!r} was made with prompt = {theirs}: give both the same, or set "
                 "prompt.differs = true"
             )

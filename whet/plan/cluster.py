@@ -111,7 +111,8 @@ def list_layouts(planned: Planned, cluster: Cluster) -> list[RankLayout]:
     if cluster.sequence_parallel and cluster.sequence_parallel not in sequences:
         known = ", ".join(map(str, sequences))
         raise ConfigError(
-            f"cluster.sequence_parallel is {cluster.sequence_parallel}, possible here are {known}"
+            f"cluster.sequence_parallel is {cluster.sequence_parallel}, possible values here: "
+            f"{known}"
         )
     return [
         RankLayout(ranks=ranks, node=node, shard=shard, sequence=sequence)

@@ -92,9 +92,9 @@ class ModelJob:
             return self._shards | others
         if self.has_critic and self.train is not None:
             width = self.cost.width
-            optimiser = estimate.optimizer_bytes(self.num_trainable, width)
+            optimizer = estimate.optimizer_bytes(self.num_trainable, width)
             others["critic"] = width * self.num_trainable
-            others["critic"] += 0.0 if self.train.offload_optimizer else optimiser
+            others["critic"] += 0.0 if self.train.offload_optimizer else optimizer
         train = self.train
         held = estimate.state_bytes(
             self.cost.parameters,
@@ -129,16 +129,16 @@ class ModelJob:
         """Bytes kept in host memory instead."""
         if self.train is None:
             return 0.0
-        optimiser = estimate.optimizer_bytes(self.num_trainable, self.cost.width)
+        optimizer = estimate.optimizer_bytes(self.num_trainable, self.cost.width)
         if self.layout.shard > 1:
             # The float32 masters are the shards themselves and stay on the card.
-            optimiser = 8.0 * self.num_trainable
-        offloaded_bytes = optimiser if self.train.offload_optimizer else 0.0
+            optimizer = 8.0 * self.num_trainable
+        offloaded_bytes = optimizer if self.train.offload_optimizer else 0.0
         offloaded_bytes += self.frozen_model_bytes if self.train.offload_reference else 0.0
         return offloaded_bytes / self.layout.shard
 
     def update_bytes(self, train: TrainConfig, checkpointed: int) -> dict[str, float]:
-        """Bytes of an update besides the state, with so many layers that run twice."""
+        """Bytes of an update besides the state, with `checkpointed` layers that run twice."""
         tokens = self.num_updated * (self.prompt + self.new)
         size = min(train.micro_batch_tokens, tokens)
         held = estimate.update_bytes(
@@ -370,7 +370,7 @@ def _update(job: ModelJob, train: TrainConfig, card: GPU, fit: Fit) -> StepPhase
     bound = ""
     if layout.ranks > 1:
         # A pass gathers the weights forward and backward, and scatters float32 gradients; replicas
-        # sum theirs once an optimiser step.
+        # sum theirs once an optimizer step.
         moved = 2.0 * job.cost.width * job.cost.parameters + 4.0 * job.num_trainable
         traffic = job.num_passes * layout.gather_seconds(moved, card)
         traffic += job.num_minibatches * layout.reduce_seconds(4.0 * job.num_trainable, card)

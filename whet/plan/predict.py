@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from rich.table import Table
 
+from whet.algos.presets import needs_critic
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
@@ -48,9 +49,8 @@ DEFAULT_PROMPT = 64
 COLUMNS = ("stage", "phase", "holds", "GB", "seconds", "times", "minutes")
 Stages = Mapping[str, StageConfig]
 NOT_COUNTED = (
-    "validation, grading, the start, refills, a critic's updates, greedy answers of eval, "
-    "answers that dpo asks for; "
-    f"eval and verifications are as if of {EVAL_PROBLEMS} problems"
+    "validation, grading, the start, refills, a critic's updates, greedy answers of eval, answers "
+    f"that dpo asks for; eval and verifications are as if of {EVAL_PROBLEMS} problems"
 )
 
 
@@ -157,11 +157,12 @@ def _add_companions(job: ModelJob, algo: AlgoConfig) -> ModelJob:
     policy."""
     cost = job.cost
     trained = cost.parameters if job.trained is None else job.trained
-    if algo.kl_coef > 0:
+    is_served = job.train is not None and job.train.reference_url is not None
+    if algo.kl_coef > 0 and not is_served:
         job = replace(job, frozen_model=cost, frozen_model_bytes=float(cost.width * trained))
     return replace(
         job,
-        has_critic=resolve_algorithm(algo).needs_values and job.train is not None,
+        has_critic=needs_critic(resolve_algorithm(algo)) and job.train is not None,
         num_minibatches=algo.num_minibatches,
     )
 

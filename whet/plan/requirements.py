@@ -17,6 +17,7 @@ from huggingface_hub.errors import (
     OfflineModeIsEnabled,
 )
 
+from whet.algos.presets import needs_critic
 from whet.algos.settings import resolve_algorithm
 from whet.errors import DataError
 from whet.models.cost import GB, GPUS, Cost, state_bytes
@@ -45,7 +46,7 @@ def find_missing_memory(stages: Stages, ranks: int = 1) -> tuple[str, str] | Non
     hint = f"{cards} × {CARD.upper()} at least" if ranks == 1 else "on each rank"
     device = "the one device that whet uses here" if ranks == 1 else f"each of {ranks} ranks"
     return name, (
-        f"it holds about {needs[name] / GB:,.0f} GB of weights, gradients and optimiser ({hint}), "
+        f"it holds about {needs[name] / GB:,.0f} GB of weights, gradients and optimizer ({hint}), "
         f"and {device} has {have / GB:,.0f} GB: take a smaller model, model.lora or more GPUs"
     )
 
@@ -62,13 +63,14 @@ def _bytes(stages: Stages, stage: StageConfig, width: int, ranks: int) -> float:
         origin = _origin(stages, source.path)
         count = num_parameters(str(model_folder(origin))) or 0.0 if origin else 0.0
         is_trained = train is not None and source.lora is None
-        has_reference = is_trained and algo is not None and algo.kl_coef > 0
-        has_critic = algo is not None and resolve_algorithm(algo).needs_values
+        is_served = train is not None and train.reference_url is not None
+        has_reference = is_trained and algo is not None and algo.kl_coef > 0 and not is_served
+        has_critic = algo is not None and needs_critic(resolve_algorithm(algo))
         # A CPU has no other memory to offload to.
         is_offloaded = width < 4 and train is not None and train.offload_optimizer
         trained = count if is_trained and not is_offloaded else 0.0
         held = state_bytes(count, width, trained=trained, reference=has_reference)
-        critic = held["weights"] + held["optimiser"] if has_critic else 0.0
+        critic = held["weights"] + held["optimizer"] if has_critic else 0.0
         shared = sum(held.values()) - held["weights"] + critic
         total += held["weights"] + shared / ranks
         gradients = max(gradients, 4 * count * is_trained)
@@ -106,7 +108,7 @@ def explain_missing(model: str) -> str | None:
         resolve_model(snapshot_download(model, allow_patterns=patterns, local_files_only=True))
     except (*REFUSALS, DataError):
         if reason := _refusal(model):
-            return f"is not in the cache and cannot be had from the hub ({reason})"
+            return f"is not in the cache and could not be downloaded from the hub ({reason})"
     return None
 
 

@@ -36,7 +36,7 @@ def check_memory(findings: Findings, stages: Stages, *, is_pipeline: bool, ranks
         findings.add(name if is_pipeline else "", "memory", Level.WRONG, words)
     if not unfit:
         device = f"the {device_bytes() / GB:,.0f} GB of the {'GPU' if is_gpu else 'machine'}"
-        findings.add("", "memory", Level.PASSED, f"models and optimisers fit into {device}")
+        findings.add("", "memory", Level.PASSED, f"models and optimizers fit into {device}")
 
 
 def _list_unfit(stages: Stages, card: GPU) -> Iterator[tuple[str, str]]:

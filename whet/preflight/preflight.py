@@ -19,21 +19,19 @@ from whet.models.load import HUB_ID
 from whet.models.source import ModelSource
 from whet.plan.requirements import explain_missing
 from whet.preflight.findings import Finding, Findings, Level
-from whet.preflight.grading import (
+from whet.preflight.inputs import (
     NO_ANSWERS,
     Graded,
-    check_reward,
-    check_tasks,
-    choose_rows,
-    find_fault,
-    grade_rows,
-)
-from whet.preflight.inputs import (
     InputReader,
     ModelText,
     SplitRows,
     Stages,
+    check_reward,
+    check_row_tasks,
+    choose_rows,
+    find_fault,
     follow_model,
+    grade_rows,
 )
 from whet.preflight.machine import check_disk, check_memory
 from whet.recipes.stage import ModelStageConfig, OnPolicyConfig, StageConfig, TrainingConfig
@@ -67,7 +65,7 @@ def check_before_run(
     """Do the fast preflight on the first rank; say what deserves a note, and raise where something
     is wrong.
 
-    One stage that goes on was looked over at its start, and reads the same files.
+    One stage that is resumed was checked at its start, and reads the same files.
     """
 
     def inspect_first() -> list[Finding]:
@@ -186,7 +184,7 @@ class StageCheck:
                 split_rows = self.reader.read_split(self.stage, split)
                 if split_rows is not None:
                     task = self.reader.open_task(self.stage)
-                    check_tasks(task, split_rows.problems, f"the split {split}")
+                    check_row_tasks(task, split_rows.problems, f"the split {split}")
                     rows[split] = split_rows
         return rows
 
@@ -281,7 +279,9 @@ class StageCheck:
             return
         limits = stage.grading if isinstance(stage, ModelStageConfig) else GradingConfig()
         if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
-            limits = GradingConfig(workers=0)  # of its own problems and answers, nothing takes long
+            limits = GradingConfig(
+                workers=0
+            )  # of its own problems and responses, nothing takes long
         graded, num_gold = grade_rows(task, chosen, limits)
         if fault := find_fault(task, graded):
             level = Level.WRONG if stage.needs_verdicts else Level.NOTE
@@ -333,9 +333,8 @@ def _check_micro_batch_tokens(stage: TrainingConfig, longest: int) -> None:
     if longest > micro_batch_tokens:
         raise DataError(
             f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the tokens of "
-            "the longest "
-            f"prompt with an answer of sampling.max_tokens = {stage.sampling.max_tokens}: "
-            "raise the first or lower the second"
+            "the longest prompt with an answer of sampling.max_tokens = "
+            f"{stage.sampling.max_tokens}: raise the first or lower the second"
         )
 
 

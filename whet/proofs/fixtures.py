@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from whet.data.examples import Example
-from whet.engine.base import EngineStats, Request, SamplingParams, check_prompt
+from whet.engine.base import EngineStats, Request, SamplingParams, check_prompt_tokens
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.source import torch_device, torch_dtype
@@ -41,12 +41,12 @@ def init_sharp_weights(model: Transformer, seed: int) -> None:
     """Move norms and biases off one and zero, so that a missing one shows, and make the head so
     sharp that tokens differ in probability by orders of magnitude."""
     init_weights(model, seed)
-    source = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        model.head_weight_VH.copy_(torch.randn(model.head_weight_VH.shape, generator=source) * 0.25)
+        model.head_weight_VH.copy_(torch.randn(model.head_weight_VH.shape, generator=rng) * 0.25)
         for weight in model.parameters():
             if weight.dim() == 1:
-                weight.add_(torch.randn(weight.shape, generator=source) * 0.2)
+                weight.add_(torch.randn(weight.shape, generator=rng) * 0.2)
 
 
 def make_policy(*, seed: int = 0, slots: int = 4) -> Policy:
@@ -55,22 +55,22 @@ def make_policy(*, seed: int = 0, slots: int = 4) -> Policy:
     return build_policy(model, make_tokenizer(), NativeConfig(max_num_seqs=slots), name="specimen")
 
 
-def make_examples() -> list[Example]:
+def make_random_examples() -> list[Example]:
     """Make random sequences of various lengths, with every field that a loss may need."""
-    source = numpy_stream(0, "written")
+    rng = numpy_stream(0, "written")
     size = make_tokenizer().vocab_size
     made = []
     for index, (length, start) in enumerate(SHAPES):
-        reference = -4 * source.random(length - start, dtype=np.float32)
+        reference = -4 * rng.random(length - start, dtype=np.float32)
         item = Example(
-            tokens=source.integers(0, size, length).astype(np.int32),
+            tokens=rng.integers(0, size, length).astype(np.int32),
             response_start=start,
             group_id=f"g{index // 2}",
             rollout_id=f"r{index}",
             temperature=(1.0, 0.7)[index % 2],
-            sampling_logprob=reference - np.float32(0.1),
-            ref_logprob=reference,
-            advantage=float(source.normal()),
+            sampling_logprob_M=reference - np.float32(0.1),
+            ref_logprob_M=reference,
+            advantage=float(rng.normal()),
         )
         made.append(item)
     return made
@@ -82,8 +82,8 @@ def make_requests(
     """Make requests with prompts of 3 to 30 tokens, several samples each, at two temperatures."""
     made = []
     for index in range(groups):
-        source = numpy_stream(seed, "prompt", index)
-        prompt = source.integers(0, size, 3 + 9 * index % 28).astype(np.int32)
+        rng = numpy_stream(seed, "prompt", index)
+        prompt = rng.integers(0, size, 3 + 9 * index % 28).astype(np.int32)
         sampling = SamplingParams(temperature=(1.0, 0.7)[index % 2], max_tokens=max_tokens)
         made += [
             Request(
@@ -97,13 +97,15 @@ def make_requests(
     return made
 
 
-def sample_examples(source: Policy) -> list[Example]:
+def sample_examples(policy: Policy) -> list[Example]:
     """Sample `make_requests` with a policy; return examples with advantages other than zero."""
-    asked = make_requests(source.model.cfg.vocab_size)
-    return to_examples(asked, dict(source.engine.generate(asked)))
+    asked = make_requests(policy.model.cfg.vocab_size)
+    return make_credited_examples(asked, dict(policy.engine.generate(asked)))
 
 
-def to_examples(asked: Sequence[Request], done: Mapping[str, Completion]) -> list[Example]:
+def make_credited_examples(
+    asked: Sequence[Request], done: Mapping[str, Completion]
+) -> list[Example]:
     """Make examples of completions, with some advantage, none of them zero."""
     return [
         Example(
@@ -112,7 +114,7 @@ def to_examples(asked: Sequence[Request], done: Mapping[str, Completion]) -> lis
             group_id=request.id.partition("/")[0],
             rollout_id=request.id,
             temperature=request.sampling.temperature,
-            sampling_logprob=done[request.id].logprobs,
+            sampling_logprob_M=done[request.id].logprobs,
             advantage=(-1.0) ** index * (0.5 + index % 3),
         )
         for index, request in enumerate(asked)
@@ -146,7 +148,7 @@ class ScriptedEngine:
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         self.stats = EngineStats()
         for request in requests:
-            check_prompt(request, self.max_model_len, np.iinfo(np.int32).max)
+            check_prompt_tokens(request, self.max_model_len, np.iinfo(np.int32).max)
             whole = self.answer(request)
             limit = min(request.sampling.max_tokens, self.max_model_len - len(request.prompt))
             tokens = np.asarray(whole[:limit], dtype=np.int32)

@@ -1,6 +1,6 @@
 """Proofs of the learner: weights, targets, packing, splits, the first ratio, the KL; and pass@k.
 
-Shapes: V tokens of a toy vocabulary, M answers of one token each.
+Shapes: V tokens of a toy vocabulary, M responses of one token each.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from torch import Tensor
 from whet.algos import algorithm, losses
 from whet.algos.losses import KlEstimator, LossInputs
 from whet.algos.objectives import Objective, TokenLoss, policy_objective
-from whet.algos.presets import PRESETS, KlPlace, LossWeightsName
+from whet.algos.presets import PRESETS, KlPlace, LossWeightsName, needs_critic
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, to_batch
 from whet.evals import stats
@@ -48,7 +48,9 @@ def measure_divisor() -> Measurement:
     gap_by_name: dict[str, float] = {}
     for name, wanted in expected.items():
         algo = algorithm.build_algorithm(AlgoConfig(loss_weights=name), max_tokens=DIVISOR)
-        weighed = learner_module.set_loss_weights(fixtures.make_examples(), algo.loss_weights)
+        weighed = learner_module.set_loss_weights(
+            fixtures.make_random_examples(), algo.loss_weights
+        )
         gap_by_name[name] = max(
             abs(e.loss_weight / w - 1) for e, w in zip(weighed, wanted, strict=True)
         )
@@ -61,14 +63,14 @@ def measure_targets() -> Measurement:
     """Count the tokens whose loss a step sums, for micro-batches of several sizes."""
     total = sum(LENGTHS)
     model = fixtures.make_model(dtype=torch.float32)
-    examples = fixtures.make_examples()
+    examples = fixtures.make_random_examples()
     missed = 0
     for tokens in MICRO_TOKENS:
         seen: list[int] = []
 
-        def loss(terms: LossInputs, seen: list[int] = seen) -> TokenLoss:
-            seen.append(len(terms.logprob_M))
-            return TokenLoss(0.0 * terms.logprob_M, {})
+        def loss(inputs: LossInputs, seen: list[int] = seen) -> TokenLoss:
+            seen.append(len(inputs.logprob_M))
+            return TokenLoss(0.0 * inputs.logprob_M, {})
 
         learner = LocalLearner(model, TrainConfig(micro_batch_tokens=tokens), steps=1)
         learner.accumulate(examples, Objective(loss=loss))
@@ -108,7 +110,7 @@ def measure_packing() -> Measurement:
     """Compute log-probabilities of examples laid end to end and one by one."""
     model = fixtures.make_model(dtype=torch.float32)
     examples = learner_module.set_loss_weights(
-        fixtures.make_examples(), _algo(PENALISED).loss_weights
+        fixtures.make_random_examples(), _algo(PENALISED).loss_weights
     )
     together, losses = _forward(model, examples)
     alone = [_forward(model, [example]) for example in examples]
@@ -126,7 +128,9 @@ def measure_splits() -> Measurement:
     model = fixtures.make_model(dtype=torch.float32)
     for cfg in (PENALISED, SEQUENCES):
         algo = _algo(cfg)
-        examples = learner_module.set_loss_weights(fixtures.make_examples(), algo.loss_weights)
+        examples = learner_module.set_loss_weights(
+            fixtures.make_random_examples(), algo.loss_weights
+        )
         alone = [[example] for example in examples]
         expected = _gradient(model, alone, algo.objective, one_by_one=True)
         for name, parts, tokens in _list_splits(examples):
@@ -145,7 +149,7 @@ def measure_ratio() -> Measurement:
     learner = policy.make_learner(TrainConfig(micro_batch_tokens=100), steps=1)
     gap_by_name: dict[str, float] = {}
     names = [
-        name for name, row in PRESETS.items() if row.step_rule is None and not row.needs_values
+        name for name, row in PRESETS.items() if row.step_rule is None and not needs_critic(row)
     ]
     for name in names:
         algo = algorithm.build_algorithm(AlgoConfig(name=name), max_tokens=16)
@@ -264,13 +268,13 @@ def _kl_gradient(value: Tensor, theta_V: Tensor) -> Tensor:
 def _penalty_gradient(cfg: AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> Tensor:
     """Return the expected gradient of the KL penalty: that of an objective without advantages."""
     logprob_V = theta_V.log_softmax(0)
-    terms = _terms(logprob_V, torch.zeros_like(logprob_V), reference_V)
-    loss_V = policy_objective(cfg).loss(terms).loss
+    inputs = _inputs(logprob_V, torch.zeros_like(logprob_V), reference_V)
+    loss_V = policy_objective(cfg).loss(inputs).loss
     return _kl_gradient((logprob_V.exp().detach() * loss_V).sum(), theta_V)
 
 
 def _rloo_gradient(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tensor:
-    """Return the expected gradient of RLOO with a KL and no reward, over all pairs of answers."""
+    """Return the expected gradient of RLOO with a KL and no reward, over all pairs of responses."""
     cfg = AlgoConfig(name="rloo", kl_coef=BETA, kl_in=place)
     algo = algorithm.build_algorithm(cfg, max_tokens=1)
     logprob_V = theta_V.log_softmax(0)
@@ -280,19 +284,19 @@ def _rloo_gradient(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tens
     tokens = [int(example.tokens[-1]) for example in examples]
     references = [np.array([float(reference_V[token])], dtype=np.float32) for token in tokens]
     examples = [
-        replace(item, ref_logprob=known) for item, known in zip(examples, references, strict=True)
+        replace(item, ref_logprob_M=known) for item, known in zip(examples, references, strict=True)
     ]
     examples, _ = rl_step.assign_advantages(selection, examples, algo, {})
     weighted = learner_module.set_loss_weights(examples[:2], algo.loss_weights)
     advantage_M = torch.tensor(np.array([np.float64(example.advantage) for example in examples]))
-    terms = _terms(logprob_V[tokens], advantage_M, reference_V[tokens])
-    loss_M = algo.objective.loss(terms).loss
+    inputs = _inputs(logprob_V[tokens], advantage_M, reference_V[tokens])
+    loss_M = algo.objective.loss(inputs).loss
     chance_M = logprob_V.detach()[tokens].view(-1, 2).sum(1).exp().repeat_interleave(2)
     return _kl_gradient((chance_M * weighted[0].loss_weight * loss_M).sum(), theta_V)
 
 
 def _make_pairs(logprobs: Sequence[float]) -> list[Group]:
-    """Make a group of each pair of answers, without a reward."""
+    """Make a group of each pair of responses, without a reward."""
     groups = []
     for pair in product(range(len(logprobs)), repeat=2):
         problem = fixtures.make_problem("{} {}".format(*pair))
@@ -312,13 +316,13 @@ def _make_pairs(logprobs: Sequence[float]) -> list[Group]:
     return groups
 
 
-def _terms(logprob_M: Tensor, advantage_M: Tensor, ref_logprob_M: Tensor) -> LossInputs:
+def _inputs(logprob_M: Tensor, advantage_M: Tensor, ref_logprob_M: Tensor) -> LossInputs:
     return LossInputs(
         logprob_M=logprob_M,
         entropy_M=torch.zeros_like(logprob_M),
         advantage_M=advantage_M,
-        sampling_logprob=logprob_M.detach(),
-        old_logprob=None,
-        ref_logprob=ref_logprob_M,
+        sampling_logprob_M=logprob_M.detach(),
+        old_logprob_M=None,
+        ref_logprob_M=ref_logprob_M,
         segment_M=torch.arange(len(logprob_M)),
     )

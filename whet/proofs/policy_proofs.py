@@ -70,11 +70,11 @@ _LLAMA = (
 
 
 IS_RIGHT = ("1000", "0100", "0011", "1110", "0101", "1101")
-"""Which answers to which problem are right; no two rows are equal, also not when rotated."""
+"""Which responses to which problem are right; no two rows are equal, also not when rotated."""
 
 
 class _EchoTask(Task):
-    """The first word of an answer must be the problem's number."""
+    """The first word of a response must be the problem's number."""
 
     name = "specimen"
     is_bounded = True
@@ -101,7 +101,7 @@ class _OutOfOrder(ScriptedEngine):
 
 
 def measure_rewards() -> Measurement:
-    """Let each answer name its problem and number, which determine its expected advantage."""
+    """Let each response name its problem and number, which determine its expected advantage."""
     tokenizer = fixtures.make_tokenizer()
     chat = ChatFormat(tokenizer)
     task = _EchoTask()
@@ -174,8 +174,8 @@ def measure_publish() -> Measurement:
     gap = float(np.abs(ours - theirs).max())
     text = (
         f"the update moves log-probabilities by {moved:.1f}; after it their sum is "
-        f"{theirs.sum():.3f} in the engine, "
-        f"{ours.sum():.3f} in the learner; version {', '.join(map(str, versions))} of {VERSION}"
+        f"{theirs.sum():.3f} in the engine, {ours.sum():.3f} in the learner; version "
+        f"{', '.join(map(str, versions))} of {VERSION}"
     )
     is_valid = versions == [VERSION] and moved > 4 * BF16_LIMIT
     return Measurement(gap=gap if is_valid else float("inf"), limit=_limit(policy), text=text)
@@ -184,7 +184,11 @@ def measure_publish() -> Measurement:
 def _engine_logprobs(examples: Sequence[Example]) -> Floats:
     """Return the log-probability of each token that the engine returned with it."""
     return np.concatenate(
-        [example.sampling_logprob for example in examples if example.sampling_logprob is not None]
+        [
+            example.sampling_logprob_M
+            for example in examples
+            if example.sampling_logprob_M is not None
+        ]
     )
 
 
@@ -208,7 +212,7 @@ def measure_resume() -> Measurement:
         _step(straight, first, step)
     with tempfile.TemporaryDirectory(prefix="whet-doctor-") as folder:
         checkpoint.save_training(Path(folder), straight, first, {})
-        checkpoint.load_training(Path(folder), stopped, second)
+        checkpoint.load_training_state(Path(folder), stopped, second)
     for policy, learner in ((straight, first), (stopped, second)):
         _step(policy, learner, 2)
     pairs = [

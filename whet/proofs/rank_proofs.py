@@ -28,7 +28,7 @@ def measure_rank_gradient() -> Measurement:
     float32 on a GPU, whose kernels know no float64."""
     is_cpu = fixtures.make_model().device.type == "cpu"
     model = fixtures.make_model(dtype=torch.float64 if is_cpu else torch.float32)
-    examples = set_loss_weights(fixtures.make_examples(), token_mean)
+    examples = set_loss_weights(fixtures.make_random_examples(), token_mean)
     one = LocalLearner(copy.deepcopy(model), CFG, steps=1)
     ranks = FSDPLearner(model, CFG, steps=1)
     for learner in (one, ranks):
@@ -49,7 +49,7 @@ def measure_sharded_logprobs() -> Measurement:
     """Count log-probabilities that differ in any bit between a sharded model and the plain one."""
     model = _model()
     sharded = shard_model(model, rank_world())
-    differ = _count_different(model, sharded, fixtures.make_examples())
+    differ = _count_different(model, sharded, fixtures.make_random_examples())
     return _agree(differ, limit=0, text="log-probabilities of shards with other bits:")
 
 
@@ -58,7 +58,7 @@ def measure_gathered_weights() -> Measurement:
     the engine samples from."""
     model = _model()
     learner = FSDPLearner(model, CFG, steps=1)
-    examples = set_loss_weights(fixtures.make_examples(), token_mean)
+    examples = set_loss_weights(fixtures.make_random_examples(), token_mean)
     before = [weight.detach().clone() for weight in model.parameters()]
     learner.update(examples, sft_objective())
     learner.sync_model()

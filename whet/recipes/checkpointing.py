@@ -20,7 +20,7 @@ from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
 from whet.track.metrics import Clock, Tracker
 from whet.track.progress import Advance, console, on_stop, say
-from whet.train.checkpoint import BackgroundWriter, Others, load_training, save_training
+from whet.train.checkpoint import BackgroundWriter, Others, load_training_state, save_training
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.policy import Policy
@@ -80,7 +80,8 @@ class EmptyStepLimit:
     def load(self, folder: Path, state: Json) -> None:
         if not isinstance(state, int):
             raise DataError(
-                f"checkpoint {folder} does not say how many steps were empty: begin the run again"
+                f"checkpoint {folder} does not record how many steps were empty: start the run "
+                "again"
             )
         self.num_empty = state
 
@@ -137,11 +138,11 @@ class CheckpointManager:
         latest = self.checkpoints.latest()
         if latest is None:
             if any(event["event"] == "resume" for event in self.run.events()):
-                console.print("there is no checkpoint yet: beginning again with the first step")
+                console.print("there is no checkpoint yet: starting from the first step")
             self.run.rewind(-1)
             return 0
         step, folder = latest
-        state = load_training(folder, self.policy, self.learner, self.others)
+        state = load_training_state(folder, self.policy, self.learner, self.others)
         best = state["best"]
         assert isinstance(best, list), "a checkpoint holds the best step and its value"
         self.best = BestValidation(step=read_integer(best[0]), value=read_number(best[1]))
@@ -152,32 +153,32 @@ class CheckpointManager:
         self.checkpoints.delete_older(step)
         self.run.rewind(step)
         for loss in self.run.list_lost_results(step):
-            say(f"lost since the run began, and not made again: {loss}")
-        # A run may go on to more steps; which of them had which schedule is known by this alone.
+            say(f"lost since the run began, and not recreated: {loss}")
+        # A run may be extended; only this says which of its steps had which schedule.
         self.run.log_event("continue", step=step, steps=self.steps)
-        console.print(f"going on from step {step:,}")
+        console.print(f"resuming from step {step:,}")
         return step
 
     @contextmanager
     def stop_on_signal(self) -> Iterator[None]:
         """Let a signal stop the run after the step it is in, with a checkpoint; the next, at once.
 
-        In the middle of a step there is no state that a run could go on from.
+        In the middle of a step there is no state that a run could resume from.
         """
 
         def stop(number: int) -> None:
             if self.stop_signal:
-                words = "stopped; the same command with --resume goes on from the last checkpoint"
+                words = "stopped; the same command with --resume continues from the last checkpoint"
                 raise KeyboardInterrupt(words, number)
             self.stop_signal = number
-            say("stopping after this step, with a checkpoint; once more stops at once")
+            say("stopping after this step, with a checkpoint; a second signal stops at once")
 
         with on_stop(stop):
             yield
 
     @contextmanager
     def close_engines(self) -> Iterator[None]:
-        """End the engines with the run: those elsewhere would go on."""
+        """End the engines with the run: those elsewhere would keep running."""
         try:
             yield
         finally:
@@ -214,7 +215,7 @@ class CheckpointManager:
             self.writer.wait()
             raise KeyboardInterrupt(
                 f"stopped after step {step:,} of {self.steps:,}, which has a checkpoint; the same "
-                "command with --resume goes on from there",
+                "command with --resume continues from there",
                 stop_signal,
             )
 
@@ -229,24 +230,26 @@ class CheckpointManager:
         mark = ""
         if can_be_best and value >= self.best.value:  # of equals the later has seen more
             self.best = BestValidation(step=step, value=value)
-            mark = ", the best so far"
+            mark = ", kept as best"
         console.print(
-            f"[bold]validation[/] after step {step:,}: {_percent(summary)} of "
-            f"{self.validator.cfg.split} problems solved{mark}"
+            f"[bold]validation[/] at step {step:,}: {_percent(summary)} of "
+            f"{self.validator.cfg.split} solved{mark}"
         )
         metrics = {"validation/pass@1": value, "validation/tokens": summary.tokens.mean}
         metrics |= by_origin(groups)
         if self.guard is not None:
-            metrics |= self.guard.watch(step, summary.pass_at[1], self.best.step, self._go_back)
+            metrics |= self.guard.watch(
+                step, summary.pass_at[1], self.best.step, self._restore_best
+            )
         tracker.log(step, metrics)
         distance = -(-len(groups) // NUM_SHOWN) or 1
         tracker.log_responses(step, [group[0] for group in groups[::distance]])
 
-    def _go_back(self) -> bool:
-        """Restore weights and optimisers of the best validation, and continue the schedule.
+    def _restore_best(self) -> bool:
+        """Restore weights and optimizers of the best validation, and continue the schedule.
 
         False where that checkpoint is gone. A critic is restored too, or it would value a policy
-        that no longer exists; one that was in its head start then has it again.
+        that no longer exists; one in its warm-up then begins that again.
         """
         self.writer.wait()
         best = self.checkpoints.best()
@@ -257,7 +260,7 @@ class CheckpointManager:
         if self.critic is not None:
             learners.append(self.critic.learner)
         num_steps = [learner.num_steps for learner in learners]
-        state = load_training(folder, self.policy, self.learner, self.others)
+        state = load_training_state(folder, self.policy, self.learner, self.others)
         if self.critic is not None:
             self.critic.load(folder, state.get("critic"))
         for learner, num in zip(learners, num_steps, strict=True):

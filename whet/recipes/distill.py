@@ -11,9 +11,9 @@ from whet.algos.objectives import distill_objective
 from whet.data.rollout_datasets import take_batch
 from whet.evals.report_data import Unit
 from whet.models.source import ModelSource
-from whet.recipes.held_out import load_training
+from whet.recipes.held_out import load_training_problems
 from whet.recipes.rl import vary_all
-from whet.recipes.stage import NEW_MODEL, ModelWork, OnPolicyConfig
+from whet.recipes.stage import NEEDS_TRAINED_MODEL, ModelWork, OnPolicyConfig
 from whet.recipes.training import (
     Session,
     finish,
@@ -80,9 +80,10 @@ class DistillConfig(OnPolicyConfig):
 
     def without_effect(self) -> dict[str, str]:
         return {
-            "model.new": NEW_MODEL,
-            "teacher.new": NEW_MODEL,
+            "model.new": NEEDS_TRAINED_MODEL,
+            "teacher.new": NEEDS_TRAINED_MODEL,
             "teacher.lora": "the teacher is not trained",
+            "train.reference_url": "distill has no reference; teacher_url names a served teacher",
         }
 
 
@@ -92,13 +93,13 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     policy, clock = session.policy, session.clock
     teacher = open_teacher(cfg.teacher, policy, cfg.train, url=cfg.teacher_url)
     learner = policy.make_learner(cfg.train, steps=cfg.steps)
-    problems = session.filter_trainable(load_training(cfg, session.task))
+    problems = session.filter_trainable(load_training_problems(cfg, session.task))
     objective = distill_objective()
     manager = session.build_manager(learner)
     with session.grader, open_loop(session, manager, COLUMNS) as loop:
         for step in loop:
             policy.publish(step)
-            groups = sample(cfg, session, problems, step)
+            groups = sample_responses(cfg, session, problems, step)
             rollouts = [rollout for group in groups for rollout in group]
             examples = [to_example(rollout, cfg.sampling.temperature) for rollout in rollouts]
             learner.reserve_memory(examples)
@@ -107,12 +108,15 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
             with clock.measure("update"):
                 metrics = learner.update(set_loss_weights(examples, token_mean), objective)
             run.write_rollouts("train", step + 1, groups)
-            loop.log(step, answer_metrics(groups) | metrics)
+            loop.log(step, measure_unrewarded(groups) | metrics)
     finish(run, manager)
 
 
-def sample(cfg: DistillConfig, session: Session, problems: list[Problem], step: int) -> list[Group]:
+def sample_responses(
+    cfg: DistillConfig, session: Session, problems: list[Problem], step: int
+) -> list[Group]:
     """Take and vary the problems of a step, and sample responses of the policy."""
+    # "feed" seeds the order; another name would draw other problems.
     batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
     return collect(
         session.policy.chat_engine,
@@ -125,7 +129,7 @@ def sample(cfg: DistillConfig, session: Session, problems: list[Problem], step: 
     )
 
 
-def answer_metrics(groups: list[Group]) -> dict[str, float]:
+def measure_unrewarded(groups: list[Group]) -> dict[str, float]:
     """Measure responses that have no reward."""
     metrics = measure_rollouts(groups)
     return {name: metrics[name] for name in metrics if name.startswith(("score/", "length/"))}

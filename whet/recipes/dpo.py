@@ -20,7 +20,7 @@ from whet.data.rollout_datasets import (
 from whet.errors import DataError
 from whet.evals.report_data import Unit
 from whet.recipes.guard import CollapseGuard, GuardConfig
-from whet.recipes.held_out import leave_out_held, load_training
+from whet.recipes.held_out import leave_out_held, load_training_problems
 from whet.recipes.stage import ModelWork, TrainingConfig
 from whet.recipes.training import (
     STEPS_PER_LINE,
@@ -53,7 +53,7 @@ LEFT_OUT: dict[Fault, str] = {
 
 
 class PairsConfig(Config):
-    """Which answers are compared."""
+    """Which responses are compared."""
 
     rules: tuple[PairRule, ...] = Field(default=("correct",), min_length=1)
     """correct: right against wrong; short: of two right ones the shorter; first_wrong: at the first
@@ -74,7 +74,7 @@ class OwnResponses(Config):
 
 
 class DPOConfig(TrainingConfig):
-    """Which answers are compared, how, with which model, for how long."""
+    """Which responses are compared, how, with which model, for how long."""
 
     compares_responses = True
     smoke_limits: ClassVar[Mapping[str, int]] = {"own.problems": 2, "own.samples": 2}
@@ -85,14 +85,14 @@ class DPOConfig(TrainingConfig):
 
     kind: Literal["dpo"] = "dpo"
     batch_size: int = Field(default=32, ge=1)
-    """Pairs in an optimiser step."""
+    """Pairs in an optimizer step."""
     data: str | None = None
     """A rollout file, a run folder with rollouts, or `@stage` in a pipeline; none samples responses
     of the model first."""
     own: OwnResponses = OwnResponses()
     """Problems for the model to answer where `data` is none."""
     pairs: PairsConfig = PairsConfig()
-    """Which answers make pairs."""
+    """Which responses make pairs."""
     loss: PreferenceConfig = PreferenceConfig()
     """How a pair becomes a gradient."""
     guard: GuardConfig = GuardConfig()
@@ -130,7 +130,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         learner, guard=CollapseGuard(cfg.guard, run, learner, cfg.validation)
     )
     with session.grader:
-        rollouts = read_responses(cfg, session)
+        rollouts = read_compared_responses(cfg, session)
         view = make_preference_pairs(
             rollouts,
             policy.chat,
@@ -154,14 +154,14 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     finish(run, manager)
 
 
-def read_responses(cfg: DPOConfig, session: Session) -> list[Rollout]:
+def read_compared_responses(cfg: DPOConfig, session: Session) -> list[Rollout]:
     """Read the responses to compare; without `data`, sample them from the starting model."""
     run = session.run
     if cfg.data is not None:
         return leave_out_held(read_data(cfg.data), cfg, session.task)
     if 0 in run.rollout_steps("train"):
         return run.rollouts("train", 0)
-    problems = load_training(cfg, session.task, cfg.own.split)[: cfg.own.problems]
+    problems = load_training_problems(cfg, session.task, cfg.own.split)[: cfg.own.problems]
     groups = collect(
         session.policy.chat_engine,
         session.grader,
@@ -180,7 +180,7 @@ def check_pairs(view: PreferencePairs) -> None:
         f"{view.faults[fault]:,} {words}" for fault, words in LEFT_OUT.items() if view.faults[fault]
     ]
     console.print(
-        f"{view.num_answers:,} answers to {view.num_problems:,} problems; "
+        f"{view.num_responses:,} answers to {view.num_problems:,} problems; "
         f"left out: {', '.join(left_out) or 'none'}"
     )
     for rule, count in view.rules.items():
@@ -190,6 +190,6 @@ def check_pairs(view: PreferencePairs) -> None:
         )
     if not view.pairs:
         raise DataError(
-            f"no two of the {view.num_answers:,} answers make a pair by {', '.join(view.rules)}: "
-            "give more answers a problem, or other pairs.rules"
+            f"no two of the {view.num_responses:,} answers make a pair by {', '.join(view.rules)}: "
+            "give more answers per problem, or other pairs.rules"
         )

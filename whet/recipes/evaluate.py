@@ -82,10 +82,10 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
                 seed=seed,
                 label="evaluate",
             )
-            summaries[number] = summarise(groups, ks=_ks(samples))
+            summaries[number] = summarise(groups, ks=_choose_ks(samples))
             run.write_rollouts("eval", number, groups)
             run.write_eval(number, summaries[number].to_json())
-    console.print(_sentence(summaries[SAMPLED], summaries[GREEDY]))
+    console.print(_describe_results(summaries[SAMPLED], summaries[GREEDY]))
     run.finish(
         {
             "sampled": summaries[SAMPLED].to_json(),
@@ -94,12 +94,12 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     )
 
 
-def _ks(samples: int) -> list[int]:
+def _choose_ks(samples: int) -> list[int]:
     return sorted({k for k in (1, 4, 8, 16, 64) if k <= samples} | {samples})
 
 
-def _sentence(sampled: EvalSummary, greedy: EvalSummary) -> str:
-    one = sampled.pass_at[1]
+def _describe_results(sampled: EvalSummary, greedy: EvalSummary) -> str:
+    rate = sampled.pass_at[1]
     best = greedy.pass_at[1]
     f1 = "".join(
         f"; F1 of {subset} {100 * sampled.f1[subset].value:.1f} % sampled, "
@@ -108,6 +108,6 @@ def _sentence(sampled: EvalSummary, greedy: EvalSummary) -> str:
         if subset in sampled.f1
     )
     return (
-        f"pass@1 {100 * one.mean:.1f} % [{100 * one.low:.1f}, {100 * one.high:.1f}] sampled, "
+        f"pass@1 {100 * rate.mean:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}] sampled, "
         f"{100 * best.mean:.1f} % greedy, on {sampled.num_problems} problems{f1}"
     )

@@ -20,7 +20,7 @@ class GuardConfig(Config):
     """The response to a collapse of the policy, which validation shows."""
 
     restores: int = Field(default=0, ge=0)
-    """How often a run may go back to its best validation; 0 is no guard."""
+    """How often a run may go back to its best validation; 0 disables the guard."""
     lr_factor: float = Field(default=0.5, gt=0.0, lt=1.0)
     """Multiplies the learning rate each time."""
 
@@ -47,13 +47,13 @@ class CollapseGuard:
         learner: Learner,
         validation: ValidationConfig,
         *,
-        then: Callable[[], None] = lambda: None,
+        on_restore: Callable[[], None] = lambda: None,
     ) -> None:
-        """Lower the rate of `learner` after a restore, and call `then`."""
+        """Lower the rate of `learner` after a restore, and call `on_restore`."""
         self.cfg = cfg
         self.run = run
         self.learner = learner
-        self.then = then
+        self.on_restore = on_restore
         self.num_restores = 0
         cfg.refuse_without(validation)
 
@@ -62,19 +62,19 @@ class CollapseGuard:
         return self.cfg.restores > 0
 
     def watch(
-        self, step: int, now: Estimate, best: int, go_back: Callable[[], bool]
+        self, step: int, now: Estimate, best: int, restore_best: Callable[[], bool]
     ) -> dict[str, float]:
-        """Check the validation after `step`; after a collapse, `go_back` restores step `best`."""
+        """Check the validation after `step`; after a collapse, restore that of step `best`."""
         if not self.is_on:
             return {}
         if (
             self.num_restores < self.cfg.restores
             and best >= 0
             and is_fall(self._pass_at_1(best), now)
-            and go_back()
+            and restore_best()
         ):
             rate = self._slow_down(self.num_restores + 1)
-            self.then()
+            self.on_restore()
             self.run.log_event(
                 "restore",
                 step=step,
@@ -96,7 +96,7 @@ class CollapseGuard:
     def load(self, folder: Path, state: Json) -> None:
         if not isinstance(state, int):
             raise DataError(
-                f"checkpoint {folder} does not say how often the run went back: begin it again"
+                f"checkpoint {folder} does not record how often the run went back: start it again"
             )
         self._slow_down(state)
 

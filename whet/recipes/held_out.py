@@ -13,7 +13,7 @@ from whet.types import Problem, Rollout, Split
 T = TypeVar("T")
 
 
-def load_training(cfg: TrainingConfig, task: Task, split: Split = "rl") -> list[Problem]:
+def load_training_problems(cfg: TrainingConfig, task: Task, split: Split = "rl") -> list[Problem]:
     """Load the problems to train on, without those that are held out for validation."""
     problems = load_problems(task, cfg.problems, split)
     return _leave_out(problems, cfg, task, lambda problem: problem)

@@ -18,7 +18,7 @@ class KeepConfig(Config):
     most: int | None = Field(default=None, ge=1)
     """Most responses kept per problem; None keeps all."""
     first: Literal["sampled", "shortest"] = "sampled"
-    """Which answers come first where there are more than `most`."""
+    """Which responses come first where there are more than `most`."""
 
     def without_effect(self) -> dict[str, str]:
         return {"first": "most = none keeps all"} if self.most is None else {}

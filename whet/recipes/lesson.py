@@ -22,9 +22,9 @@ from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
 from whet.recipes.keep import KeepConfig
-from whet.recipes.teachers import TRANSPORT, Ask, Question
+from whet.recipes.teachers import TRANSPORT, Ask, WantedResponse
 from whet.rng import derive
-from whet.store.answers import AnswerLedger, Key, StoredAnswer
+from whet.store.answer_ledger import Key, ResponseLedger, StoredResponse
 from whet.store.files import atomic_path
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RolloutSet, RunStore
@@ -42,7 +42,7 @@ TOTALS = ("problems", "answers", "traces", "failed", "prompt_tokens", "tokens", 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lesson:
-    """What is asked, who answers, and which answers are kept."""
+    """What is asked, who answers, and which responses are kept."""
 
     task: Task
     problems: Sequence[Problem]
@@ -55,12 +55,12 @@ class Lesson:
     price_in: float = 0.0
     price_out: float = 0.0
 
-    def question(self, problem: Problem, sample: int) -> Question:
+    def question(self, problem: Problem, sample: int) -> WantedResponse:
         """Ask a problem as the task varies it for this response."""
         seed = derive(self.seed, "teach", problem.id, sample)
         with explain_user_errors(self.task):
             varied = self.task.vary(problem, seed) if sample >= 0 else problem
-        return Question(problem=varied, sample=sample, seed=seed)
+        return WantedResponse(problem=varied, sample=sample, seed=seed)
 
 
 def find_solutions(folder: str | None, split: Split, problems: Sequence[Problem]) -> list[Rollout]:
@@ -82,7 +82,7 @@ def find_solutions(folder: str | None, split: Split, problems: Sequence[Problem]
 
 def collect_responses(lesson: Lesson, solutions: Sequence[Rollout], run: RunStore) -> None:
     """Ask, grade and store until every response is there, and write those that are kept."""
-    with AnswerLedger(run.answer_folder) as ledger:
+    with ResponseLedger(run.answer_folder) as ledger:
         _add_solutions(ledger, solutions)
         tally = _Tally(lesson=lesson, ledger=ledger)
         with (
@@ -91,7 +91,7 @@ def collect_responses(lesson: Lesson, solutions: Sequence[Rollout], run: RunStor
             progress_bar("teach", tally.wanted, done=tally.done, note=tally.describe) as advance,
         ):
             by_id = {problem.id: problem for problem in lesson.problems}
-            for key, score in grader.grade(_answers(lesson, ledger, by_id)):
+            for key, score in grader.grade(_collect_responses(lesson, ledger, by_id)):
                 ledger.add_score(key, score)
                 tally.count(key, score)
                 advance(key[1] >= 0)
@@ -99,7 +99,7 @@ def collect_responses(lesson: Lesson, solutions: Sequence[Rollout], run: RunStor
         _finish(lesson, ledger, tally, run)
 
 
-def _add_solutions(ledger: AnswerLedger, solutions: Sequence[Rollout]) -> None:
+def _add_solutions(ledger: ResponseLedger, solutions: Sequence[Rollout]) -> None:
     """Store the solutions that came with the data as responses with numbers below 0."""
     numbers: Counter[str] = Counter()
     for row in solutions:
@@ -107,7 +107,7 @@ def _add_solutions(ledger: AnswerLedger, solutions: Sequence[Rollout]) -> None:
         key = (row.problem.id, -numbers[row.problem.id])
         if key not in ledger:
             ledger.add(
-                StoredAnswer(
+                StoredResponse(
                     problem=key[0],
                     sample=key[1],
                     text=row.text,
@@ -117,14 +117,14 @@ def _add_solutions(ledger: AnswerLedger, solutions: Sequence[Rollout]) -> None:
             )
 
 
-def _answers(
-    lesson: Lesson, ledger: AnswerLedger, by_id: dict[str, Problem]
+def _collect_responses(
+    lesson: Lesson, ledger: ResponseLedger, by_id: dict[str, Problem]
 ) -> Iterator[tuple[Key, Problem, str]]:
     """Yield what is to be graded: responses of an earlier attempt, then new ones as they come."""
-    for answer in ledger.ungraded():
-        if answer.problem in by_id and answer.text is not None:
-            question = lesson.question(by_id[answer.problem], answer.sample)
-            yield answer.key, question.problem, answer.text
+    for response in ledger.ungraded():
+        if response.problem in by_id and response.text is not None:
+            question = lesson.question(by_id[response.problem], response.sample)
+            yield response.key, question.problem, response.text
     if lesson.ask is None:
         return
     wanted = (
@@ -133,9 +133,9 @@ def _answers(
         for sample in range(lesson.per_problem)
         if (problem.id, sample) not in ledger
     )
-    for question, answer in lesson.ask(wanted, ledger.add):
-        if answer.text is not None:
-            yield answer.key, question.problem, answer.text
+    for question, response in lesson.ask(wanted, ledger.add):
+        if response.text is not None:
+            yield response.key, question.problem, response.text
 
 
 @dataclass(slots=True, eq=False)
@@ -143,18 +143,18 @@ class _Tally:
     """What is done so far, for the progress line and the progress file."""
 
     lesson: Lesson
-    ledger: AnswerLedger
+    ledger: ResponseLedger
     graded: int = 0
     kept: int = 0
     started: float = field(default_factory=time.monotonic)
     _kept_by_problem: Counter[str] = field(default_factory=Counter)
-    _answers_before: int = 0
+    _responses_before: int = 0
     _tokens_before: int = 0
 
     def __post_init__(self) -> None:
         for key, score in self.ledger.scores():
             self.count(key, score)
-        self._answers_before = self.ledger.num_answers
+        self._responses_before = self.ledger.num_responses
         self._tokens_before = self.ledger.num_tokens
 
     @property
@@ -164,7 +164,7 @@ class _Tally:
 
     @property
     def done(self) -> int:
-        return self.ledger.num_answers + self.ledger.num_failed
+        return self.ledger.num_responses + self.ledger.num_failed
 
     def count(self, key: Key, score: Score) -> None:
         self.graded += 1
@@ -180,14 +180,14 @@ class _Tally:
         cost = (price_in * ledger.num_prompt_tokens + price_out * ledger.num_tokens) / 1e6
         return TeachProgress(
             wanted=self.wanted,
-            done=ledger.num_answers,
+            done=ledger.num_responses,
             failed=ledger.num_failed,
             graded=self.graded,
             kept=self.kept,
             prompt_tokens=ledger.num_prompt_tokens,
             tokens=ledger.num_tokens,
             cost=cost,
-            rate=(ledger.num_answers - self._answers_before) / seconds,
+            rate=(ledger.num_responses - self._responses_before) / seconds,
             token_rate=(ledger.num_tokens - self._tokens_before) / seconds,
         )
 
@@ -202,11 +202,11 @@ def _refuse_missing(tally: _Tally) -> None:
     if missing := tally.wanted - tally.done:
         raise DataError(
             f"{missing:,} of {tally.wanted:,} answers are missing, the last because "
-            f"{tally.ledger.last_fault}; the same command with --resume asks for them once more"
+            f"{tally.ledger.last_fault}; the same command with --resume asks for them again"
         )
 
 
-def _finish(lesson: Lesson, ledger: AnswerLedger, tally: _Tally, run: RunStore) -> None:
+def _finish(lesson: Lesson, ledger: ResponseLedger, tally: _Tally, run: RunStore) -> None:
     """Write the kept responses and the others as rollouts, and the summary."""
     kept = 0
     for number, start in enumerate(range(0, len(lesson.problems), PART_PROBLEMS)):
@@ -237,20 +237,22 @@ def _finish(lesson: Lesson, ledger: AnswerLedger, tally: _Tally, run: RunStore) 
     )
 
 
-def _read_group(lesson: Lesson, ledger: AnswerLedger, problem: Problem) -> Group:
+def _read_group(lesson: Lesson, ledger: ResponseLedger, problem: Problem) -> Group:
     rows = []
-    for answer in ledger.answers(problem.id):
-        if answer.text is None:
+    for response in ledger.responses(problem.id):
+        if response.text is None:
             continue
-        question = lesson.question(problem, answer.sample)
+        question = lesson.question(problem, response.sample)
         made = Rollout.from_text(
             question.problem,
-            answer.text,
-            model=answer.model,
-            number=answer.sample,
-            score=ledger.score(answer.key),
+            response.text,
+            model=response.model,
+            number=response.sample,
+            score=ledger.score(response.key),
         )
-        rows.append(replace(made, completion=replace(made.completion, finish_reason=answer.finish)))
+        rows.append(
+            replace(made, completion=replace(made.completion, finish_reason=response.finish))
+        )
     return tuple(rows)
 
 
@@ -260,7 +262,7 @@ def _report(lesson: Lesson, progress: TeachProgress) -> None:
     cost = f", cost {progress.cost:,.2f}" if progress.cost else ""
     say(f"{progress.kept:>7,} of {asked} kept ({rule}); {progress.tokens:,} tokens{cost}")
     if progress.failed:
-        say(f"{progress.failed:,} requests failed for good; answers.jsonl says why")
+        say(f"{progress.failed:,} requests failed permanently; answers.jsonl says why")
     if not progress.kept:
         say("no answer was kept: look at the rejected ones, or change keep.parts or the teacher")
 
@@ -310,8 +312,8 @@ def check_count(folder: Path, shard: Shard) -> None:
     others = [other.count for other, _ in shard_folders(folder) if other.count != shard.count]
     if others:
         raise ConfigError(
-            f"{folder} has shards of {others[0]}, not of {shard.count}: "
-            "give the same count, or choose another folder"
+            f"{folder} has shards of {others[0]}, not of {shard.count}: give the same count, or "
+            "choose another folder"
         )
 
 
@@ -325,7 +327,7 @@ def check_no_shards(folder: Path) -> None:
         )
 
 
-def gather(folder: Path, config: Config, shard: Shard) -> None:
+def gather_shards(folder: Path, config: Config, shard: Shard) -> None:
     """Make one run of all shards, once each is finished; only one process does it."""
     shards = [RunStore(path, lock=None) for _, path in shard_folders(folder)]
     if len(shards) < shard.count or not all(run.is_finished for run in shards):
@@ -334,7 +336,7 @@ def gather(folder: Path, config: Config, shard: Shard) -> None:
         str([row["files"] for row in run.events() if row["event"] == "inputs"]) for run in shards
     }
     if len(inputs) > 1:
-        raise DataError(f"the shards in {folder} have read different problems: begin again")
+        raise DataError(f"the shards in {folder} have read different problems: start again")
     try:
         run = RunStore.open(folder, config, {}, resume=True, ignore=MAY_DIFFER)
     except ConfigError as error:
@@ -346,12 +348,14 @@ def gather(folder: Path, config: Config, shard: Shard) -> None:
         names: tuple[RolloutSet, ...] = ("train", "rejected")
         for name in names:
             files = [
-                one.rollout_file(name, step) for one in shards for step in one.rollout_steps(name)
+                shard.rollout_file(name, step)
+                for shard in shards
+                for step in shard.rollout_steps(name)
             ]
             for number, file in enumerate(files):
                 with atomic_path(run.rollout_file(name, number)) as new:
                     shutil.copyfile(file, new)
-        summaries = [one.summary() for one in shards]
+        summaries = [shard.summary() for shard in shards]
         totals: dict[str, Json] = {
             key: sum(n for row in summaries if isinstance(n := row.get(key), int | float))
             for key in TOTALS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class StageKind:
     """Where the settings of a kind are, and the command that runs one such stage by itself."""
 
     path: str
@@ -19,20 +19,24 @@ class Kind:
 
 
 STAGES = {
-    "make": Kind("whet.recipes.make:MakeConfig"),
-    "teach": Kind(
+    "make": StageKind("whet.recipes.make:MakeConfig"),
+    "teach": StageKind(
         "whet.recipes.teach:TeachConfig",
         "Write responses for a model to imitate, or ask a larger model for them. "
         "`whet teach status RUN` shows how far it is.",
         on_ranks=False,
     ),
-    "sft": Kind("whet.recipes.sft:SFTConfig", "Fine-tune a model on stored responses."),
-    "rl": Kind("whet.recipes.rl:RLConfig", "Train a model by reinforcement learning."),
-    "dpo": Kind("whet.recipes.dpo:DPOConfig", "Train a model to prefer better responses."),
-    "distill": Kind("whet.recipes.distill:DistillConfig", "Bring a model closer to a teacher."),
-    "tango": Kind("whet.recipes.tango:TangoConfig", "Train a generator and a verifier together."),
-    "verifications": Kind("whet.recipes.verifications:VerificationsConfig"),
-    "eval": Kind(
+    "sft": StageKind("whet.recipes.sft:SFTConfig", "Fine-tune a model on stored responses."),
+    "rl": StageKind("whet.recipes.rl:RLConfig", "Train a model by reinforcement learning."),
+    "dpo": StageKind("whet.recipes.dpo:DPOConfig", "Train a model to prefer better responses."),
+    "distill": StageKind(
+        "whet.recipes.distill:DistillConfig", "Bring a model closer to a teacher."
+    ),
+    "tango": StageKind(
+        "whet.recipes.tango:TangoConfig", "Train a generator and a verifier together."
+    ),
+    "verifications": StageKind("whet.recipes.verifications:VerificationsConfig"),
+    "eval": StageKind(
         "whet.recipes.evaluate:EvalConfig",
         "Measure a model, with intervals; with `--suite NAME`, several models on several "
         "benchmarks.",

@@ -7,14 +7,15 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from whet.algos.presets import compares_responses, needs_critic
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.problem_sampler import CurriculumConfig, MixedCurriculum, ProblemSampler
 from whet.engine.base import SamplingParams
 from whet.grading.check_task import precheck
 from whet.recipes.checkpointing import EmptyStepLimit
 from whet.recipes.guard import CollapseGuard, GuardConfig
-from whet.recipes.held_out import load_training
-from whet.recipes.stage import ModelWork, OnPolicyConfig
+from whet.recipes.held_out import load_training_problems
+from whet.recipes.stage import ModelWork, OnPolicyConfig, check_served_reference
 from whet.recipes.training import (
     Session,
     check_exactness,
@@ -32,13 +33,16 @@ from whet.rollout.collect import (
     join_groups,
 )
 from whet.rollout.overlap import OverlappedQueue
+from whet.rollout.stream import StreamQueue
+from whet.rollout.stream_ledger import STREAM_EVENT, read_stream
+from whet.rollout.stream_plan import StreamPlan
 from whet.store.run import RunStore
 from whet.tasks.base import Task, explain_user_errors
 from whet.tasks.task_config import build_task
 from whet.track.metrics import Clock, measure_rollouts
 from whet.train.critic import CriticConfig
 from whet.train.rl_step import RLTrainer
-from whet.types import Group, Problem
+from whet.types import Group, Json, Problem
 
 COLUMNS = {
     "reward/mean": "reward",
@@ -75,6 +79,9 @@ class RLConfig(OnPolicyConfig):
     lag: int = Field(default=0, ge=0)
     """Steps between sampling a batch and training on it; algo.importance_correction
     corrects for the updates in between."""
+    stream: bool = False
+    """Train on groups as they finish, while weights change under running answers; a group whose
+    oldest token is more than `lag` steps old is dropped, and its problem asked anew."""
     reward: RewardSpec = RewardSpec()
     """How scores become rewards: a table, or the name or file of a spec."""
     algo: AlgoConfig = AlgoConfig()
@@ -92,7 +99,7 @@ class RLConfig(OnPolicyConfig):
                 f"dynamic_sampling.first_samples = {first} should be below group_size = "
                 f"{self.group_size}"
             )
-        is_compared = resolve_algorithm(self.algo).compares_responses
+        is_compared = compares_responses(resolve_algorithm(self.algo))
         if self.group_size == 1 and (
             is_compared or self.dynamic_sampling.max_extra_problems is not None
         ):
@@ -102,6 +109,8 @@ class RLConfig(OnPolicyConfig):
                 "problem: set it to 2 or more"
             )
         self.guard.refuse_without(self.validation)
+        for temperature in (self.sampling.temperature, self.final_temperature or 1.0):
+            check_served_reference("train", self.train, temperature)
         if self.sampling.temperature == 0:
             raise ValueError(
                 "sampling.temperature = 0 gives all answers to a problem the same tokens, so there "
@@ -111,7 +120,26 @@ class RLConfig(OnPolicyConfig):
             raise ValueError(
                 f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
             )
+        if self.stream:
+            self._refuse_plans()
         return self
+
+    def _refuse_plans(self) -> None:
+        """Refuse what a stream cannot do, since a step trains groups of several planned steps."""
+        sampling = self.dynamic_sampling
+        if sampling.max_extra_problems is not None or sampling.first_samples is not None:
+            raise ValueError(
+                "dynamic_sampling.max_extra_problems and dynamic_sampling.first_samples decide on "
+                "a step as a whole, and stream = true trains on groups as they finish: leave them "
+                "out"
+            )
+        steps = range(self.steps)
+        first, last = self.sampling.temperature, self.final_temperature
+        if len({self.curriculum.temperature(s, self.steps, first, last) for s in steps}) > 1:
+            raise ValueError(
+                "stream = true mixes groups of several steps in one, which need one temperature: "
+                "leave out final_temperature and the temperature of curriculum.stages"
+            )
 
     def run_in(self, run: RunStore) -> None:
         rl(self, run)
@@ -124,8 +152,12 @@ class RLConfig(OnPolicyConfig):
     def rewards(self) -> dict[str, tuple[RewardSpec, Task | None]]:
         return {"reward": (self.reward, None)}
 
+    @property
+    def has_reference(self) -> bool:
+        return self.algo.kl_coef > 0
+
     def list_work(self) -> list[ModelWork]:
-        return [replace(super().list_work()[0], algo=self.algo)]
+        return [replace(super().list_work()[0], algo=self.algo, lag=self.lag)]
 
     @property
     def schedules(self) -> list[str]:
@@ -141,10 +173,15 @@ class RLConfig(OnPolicyConfig):
             "reward.step_weight": "rl has no verifier to judge steps; tango has",
             "critic": f'algo.name = "{self.algo.name}" needs no critic; ppo does',
         }
-        if self.algo.kl_coef > 0:
-            del unused["train.offload_reference"]
-        if resolve_algorithm(self.algo).needs_values:
+        if needs_critic(resolve_algorithm(self.algo)):
             del unused["critic"]
+        if self.lag == 0:
+            unused["stream"] = "lag = 0 trains on nothing but answers of the present weights"
+        elif not self.engine.can_overlap:
+            unused["stream"] = (
+                "the engine has no weights and devices of its own that it could sample with while "
+                'the learner trains; engine.kind = "fleet" and "vllm" have, unless collocated'
+            )
         if self.curriculum.sets_temperature:
             unused["final_temperature"] = (
                 "every stage of the curriculum has a temperature of its own"
@@ -156,7 +193,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of responses, and makes the better responses of
     each group more likely."""
     task = build_task(cfg.task)
-    problems = load_training(cfg, task)
+    problems = load_training_problems(cfg, task)
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task)
     problem_sampler = build_problem_sampler(cfg, session.filter_trainable(problems))
@@ -170,7 +207,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         critic=cfg.critic,
     )
     queue = build_queue(cfg, session, problem_sampler)
-    guard = CollapseGuard(cfg.guard, run, trainer.learner, cfg.validation, then=queue.drop)
+    guard = CollapseGuard(cfg.guard, run, trainer.learner, cfg.validation, on_restore=queue.drop)
     empty_limit = EmptyStepLimit()
     manager = session.build_manager(
         trainer.learner,
@@ -200,12 +237,16 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             metrics = step_metrics(cfg, groups, step) | result.metrics | queue.metrics()
             loop.log(step, metrics | problem_sampler.metrics(step))
             empty_limit.check(result.is_empty)
-    finish(run, manager)
+    finish(run, manager, **count_groups(cfg, run))
 
 
-def build_queue(cfg: RLConfig, session: Session, problem_sampler: ProblemSampler) -> RolloutQueue:
+def build_queue(
+    cfg: RLConfig, session: Session, problem_sampler: ProblemSampler
+) -> RolloutQueue | StreamQueue:
     """Build the queue of batches; with a lag, an engine with weights of its own fills it while the
-    learner trains."""
+    learner trains, batch by batch or as a stream of groups."""
+    if cfg.stream:
+        return build_stream(cfg, session, problem_sampler)
     sampling = session
     if cfg.lag > 0 and cfg.engine.can_overlap:
         sampling = replace(session, clock=Clock())
@@ -217,6 +258,48 @@ def build_queue(cfg: RLConfig, session: Session, problem_sampler: ProblemSampler
         return RolloutQueue(sample, steps=cfg.steps, lag=cfg.lag)
     clocks = {"clock": session.clock, "background": sampling.clock}
     return OverlappedQueue(sample, steps=cfg.steps, lag=cfg.lag, **clocks)
+
+
+def build_stream(cfg: RLConfig, session: Session, problem_sampler: ProblemSampler) -> StreamQueue:
+    """Build the stream of groups; their number in the plan is the index of their request."""
+    per_step = cfg.problems_per_step
+
+    def request(number: int, problem: Problem) -> GroupRequest:
+        return make_request(cfg, partial(vary, session), number // per_step, number, problem)
+
+    plan = StreamPlan(
+        steps=cfg.steps,
+        per_step=per_step,
+        lag=cfg.lag,
+        seed=derive(cfg.seed, "rollout"),
+        take=partial(problem_sampler.take, per_step),
+        request=request,
+        reward=lambda group: cfg.reward.apply([group])[0],
+        problems={problem.id: problem for problem in problem_sampler.problems},
+        is_pause=lambda step: cfg.validation.is_due(step, cfg.steps),
+    )
+    return StreamQueue(
+        plan,
+        session.policy.chat_engine,
+        session.grader,
+        clock=session.clock,
+        log=lambda row: session.run.log_event(STREAM_EVENT, **row.to_json()),
+    )
+
+
+def count_groups(cfg: RLConfig, run: RunStore) -> dict[str, Json]:
+    """Count the groups of a stream for the summary, by its ledger; nothing without a stream."""
+    if not cfg.stream:
+        return {}
+    ledger = read_stream(run.events())
+    return {
+        "stream": {
+            "planned": cfg.steps * cfg.problems_per_step,
+            "trained": len(ledger.trained),
+            "trained_twice": len(ledger.twice),
+            "dropped": ledger.num_dropped,
+        }
+    }
 
 
 def build_problem_sampler(cfg: RLConfig, problems: Sequence[Problem]) -> ProblemSampler:

@@ -13,10 +13,10 @@ from whet.data.examples import Example
 from whet.data.rollout_datasets import (
     Keep,
     choose_responses,
-    hold_out,
     list_texts,
     make_sft_examples,
     read_data,
+    split_off_responses,
     take_batch,
 )
 from whet.errors import ConfigError, DataError
@@ -51,11 +51,11 @@ class SFTConfig(TrainingConfig):
 
     kind: Literal["sft"] = "sft"
     steps: int = Field(default=1000, ge=1)
-    """Optimiser steps."""
+    """Optimizer steps."""
     epochs: float | None = Field(default=None, gt=0)
     """Passes over the data, in place of `steps`; None counts steps."""
     batch_size: int = Field(default=32, ge=1)
-    """Examples in an optimiser step."""
+    """Examples in an optimizer step."""
     data: str
     """The responses: a run folder, a rollout file, `@stage` in a pipeline, or a file of your own
     with rows of messages, or of prompt and response."""
@@ -89,7 +89,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     """Fine-tune a model on stored responses: tokenise, shuffle, step, validate, save."""
     task = build_task(cfg.task)
     responses = leave_out_held(read_responses(cfg), cfg, task)
-    rollouts, held_out = hold_out(responses, cfg.held_out, cfg.seed)
+    rollouts, held_out = split_off_responses(responses, cfg.held_out, cfg.seed)
     model_seed = derive(cfg.seed, "model")
     texts = list_texts(rollouts, cfg.prompt)
     session = open_session(cfg, run, task=task, texts=texts, model_seed=model_seed)
@@ -114,13 +114,13 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
                 metrics = learner.update(batch, objective)
             if validation and cfg.validation.is_due(step + 1, cfg.steps):
                 metrics["validation/loss"] = mean_loss(learner, validation)
-                say(f"validation after step {step + 1:,}: loss {metrics['validation/loss']:.4f}")
+                say(f"validation at step {step + 1:,}: loss {metrics['validation/loss']:.4f}")
             loop.log(step, metrics)
     finish(run, manager)
 
 
 def count_steps(cfg: SFTConfig, num_examples: int) -> int:
-    """Count the optimiser steps of a run on so many examples."""
+    """Count the optimizer steps of a run on this many examples."""
     return cfg.steps if cfg.epochs is None else ceil(cfg.epochs * num_examples / cfg.batch_size)
 
 
@@ -131,7 +131,7 @@ def predict_steps(cfg: SFTConfig) -> int | None:
         return cfg.steps
     try:
         kept, _, _ = keep_right(cfg, read_data(cfg.data))
-        rollouts, _ = hold_out(kept, cfg.held_out, cfg.seed)
+        rollouts, _ = split_off_responses(kept, cfg.held_out, cfg.seed)
     except DataError:
         return None
     return count_steps(cfg, len(rollouts))
@@ -151,8 +151,7 @@ def make_examples(
     if longest > cfg.train.micro_batch_tokens:
         raise ConfigError(
             f"train.micro_batch_tokens = {cfg.train.micro_batch_tokens} is below {longest}, the "
-            "tokens of the "
-            "longest example: raise it"
+            "tokens of the longest example: raise it"
         )
     return view.examples
 

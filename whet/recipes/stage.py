@@ -24,7 +24,7 @@ from whet.models.source import ModelSource
 from whet.recipes.checkpointing import SaveConfig
 from whet.recipes.validation import ValidationConfig
 from whet.rewards.spec import RewardSpec
-from whet.serving.client import EndpointConfig
+from whet.serving.client import EndpointConfig, check_url
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import TaskConfig
@@ -34,7 +34,7 @@ from whet.train.optim import TrainConfig, learning_rate
 from whet.types import Json, Rollout, Split
 from whet.world import ClusterConfig
 
-NEW_MODEL = "the model has to be one that can answer"
+NEEDS_TRAINED_MODEL = "the model has to be one that can answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,8 @@ class ModelWork:
     """Responses to each of them."""
     steps: int = 1
     name: str = "model"
+    lag: int | None = None
+    """Steps between sampling and training; None where the two can only take turns."""
     reads_responses: bool = False
     """Whether its prompts hold responses of the stage's first model."""
 
@@ -66,14 +68,14 @@ class StageConfig(Config):
     """Settings of every stage."""
 
     ignored: ClassVar[tuple[str, ...]] = ("track", "cluster")
-    """Settings that change no result, and may differ when a run goes on."""
+    """Settings that change no result, and may differ when a run is resumed."""
     lists_problems: ClassVar[bool] = False
-    """Whether the stage writes the problems of its task, so that later stages can be looked over
-    before it has run."""
+    """Whether the stage writes the problems of its task, so that later stages can be checked before
+    it has run."""
     needs_verdicts: ClassVar[bool] = False
     """Whether a grader that fails makes the stage useless."""
     compares_responses: ClassVar[bool] = False
-    """Whether wrong responses belong into its `data`; a smoke run then writes some."""
+    """Whether wrong responses belong in its `data`; a smoke run then writes some."""
     smoke_limits: ClassVar[Mapping[str, int]] = {}
     """Upper limits of settings in a smoke run, besides those in `whet/pipeline/smoke.py`."""
     curves: ClassVar[Mapping[str, tuple[str, Unit]]] = {}
@@ -82,7 +84,7 @@ class StageConfig(Config):
     kind: str
     """The recipe of the stage."""
     seed: int = 0
-    """Decides every random choice."""
+    """Determines every random choice."""
     task: TaskConfig
     """The task: its problems and its grader."""
 
@@ -193,18 +195,22 @@ class ModelStageConfig(StageConfig):
         return [ModelWork(source=self.model, sampling=self.sampling, engine=self.engine)]
 
     @model_validator(mode="after")
-    def _can_answer(self) -> Self:
+    def _check_models(self) -> Self:
         for key, item in self.models.items():
             if item.new is not None and not self.allows_new_model:
                 raise ValueError(
                     f'{key}.new = "{item.new}" has random weights, and {self.kind} needs a model '
-                    f"that can answer: set {key}.path, or train one by sft first"
+                    f"that can answer: set {key}.path, or train one with sft first"
                 )
         return self
 
     def without_effect(self) -> dict[str, str]:
         reason = "nothing is trained here"
-        return {} if self.allows_new_model else {"model.new": NEW_MODEL, "model.lora": reason}
+        return (
+            {}
+            if self.allows_new_model
+            else {"model.new": NEEDS_TRAINED_MODEL, "model.lora": reason}
+        )
 
 
 class TrainingConfig(ModelStageConfig):
@@ -213,7 +219,7 @@ class TrainingConfig(ModelStageConfig):
     steps: int = Field(default=100, ge=1)
     """Steps of the run."""
     train: TrainConfig = TrainConfig()
-    """The optimiser and its memory."""
+    """The optimizer and its memory."""
     validation: ValidationConfig = ValidationConfig()
     """Validation during training."""
     save: SaveConfig = SaveConfig()
@@ -237,16 +243,16 @@ class TrainingConfig(ModelStageConfig):
         return names
 
     def describe_more_steps(self, before: int) -> str:
-        """Say that a run goes on to more steps, and which schedules that changes."""
-        words = f"the run of {before:,} steps goes on to {self.steps:,}"
+        """Say that a run continues to more steps, and which schedules that changes."""
+        sentence = f"the run of {before:,} steps continues to {self.steps:,}"
         if not self.schedules:
-            return f"{words}, as one that began with as many"
+            return f"{sentence}, as if it had started with that many"
         names = " and ".join(self.schedules)
-        words += f"; from here on, {names} spans {self.steps:,} steps"
+        sentence += f"; from here on, {names} spans {self.steps:,} steps"
         if self.train.lr_schedule == "constant":
-            return words
+            return sentence
         old, new = (learning_rate(self.train, before, steps) for steps in (before, self.steps))
-        return f"{words}, and the learning rate goes from {old:.3g} to {new:.3g}"
+        return f"{sentence}, and the learning rate goes from {old:.3g} to {new:.3g}"
 
     @property
     def splits(self) -> list[Split]:
@@ -257,9 +263,14 @@ class TrainingConfig(ModelStageConfig):
     def list_work(self) -> list[ModelWork]:
         return [replace(super().list_work()[0], train=self.train, steps=self.steps)]
 
+    @property
+    def has_reference(self) -> bool:
+        """Whether a frozen copy of the starting policy is compared with the one that trains."""
+        return False
+
     def without_effect(self) -> dict[str, str]:
-        unused = {"train.offload_reference": "there is no model beside the one that trains"}
-        return unused if self.allows_new_model else unused | {"model.new": NEW_MODEL}
+        unused = unused_reference_settings("train", self.train, is_needed=self.has_reference)
+        return unused if self.allows_new_model else unused | {"model.new": NEEDS_TRAINED_MODEL}
 
 
 class OnPolicyConfig(TrainingConfig):
@@ -281,3 +292,25 @@ class OnPolicyConfig(TrainingConfig):
         work = super().list_work()[0]
         samples = self.responses_per_problem
         return [replace(work, problems=self.problems_per_step, samples=samples)]
+
+
+def unused_reference_settings(name: str, train: TrainConfig, *, is_needed: bool) -> dict[str, str]:
+    """Name the settings of a reference that have no effect in the table `name`."""
+    if not is_needed:
+        reason = "there is no model beside the one that trains"
+        return {f"{name}.offload_reference": reason, f"{name}.reference_url": reason}
+    if train.reference_url is not None:
+        return {f"{name}.offload_reference": f"{name}.reference_url names a server that has it"}
+    return {}
+
+
+def check_served_reference(name: str, train: TrainConfig, temperature: float) -> None:
+    """Refuse a served reference for responses that are sampled at another temperature than 1."""
+    if train.reference_url is None:
+        return
+    check_url(train.reference_url)
+    if temperature != 1:
+        raise ValueError(
+            f"{name}.reference_url gives log-probabilities at temperature 1, and responses are "
+            f"sampled at {temperature:g}: set the temperature to 1, or keep the reference here"
+        )

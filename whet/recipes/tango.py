@@ -12,8 +12,15 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from whet.algos.presets import needs_critic
 from whet.algos.settings import AlgoConfig, resolve_algorithm
-from whet.algos.verifier import Agreement, BalanceRule, agreement, class_weights, verifier_metrics
+from whet.algos.verifier import (
+    Agreement,
+    BalanceRule,
+    class_weights,
+    count_agreement,
+    verifier_metrics,
+)
 from whet.data.problem_sampler import ProblemSampler
 from whet.engine.base import SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
@@ -21,9 +28,15 @@ from whet.errors import ConfigError
 from whet.grading.check_task import precheck
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.recipes.checkpointing import EmptyStepLimit, Stateful
-from whet.recipes.held_out import load_training
+from whet.recipes.held_out import load_training_problems
 from whet.recipes.rl import vary_all
-from whet.recipes.stage import NEW_MODEL, ModelWork, OnPolicyConfig
+from whet.recipes.stage import (
+    NEEDS_TRAINED_MODEL,
+    ModelWork,
+    OnPolicyConfig,
+    check_served_reference,
+    unused_reference_settings,
+)
 from whet.recipes.training import (
     Session,
     StoredValue,
@@ -122,7 +135,7 @@ class TangoConfig(OnPolicyConfig):
     """How a verifier's step weighs right and wrong solutions by how rare they are: inverse gives
     both kinds the same total, sqrt_inverse (RL-Tango's) leaves the frequent one ahead."""
     verifier_train: TrainConfig = TrainConfig()
-    """The verifier's optimiser and its memory."""
+    """The verifier's optimizer and its memory."""
     verifier_engine: AnyEngineConfig = DEFAULT_ENGINE
     """How many verifications are sampled at once, in how much memory."""
 
@@ -130,11 +143,11 @@ class TangoConfig(OnPolicyConfig):
     def _refuse_contradictions(self) -> "TangoConfig":
         if self.warmup >= self.steps:
             raise ValueError(
-                f"warmup = {self.warmup} leaves the generator no step: "
-                f"steps = {self.steps} should be more"
+                f"warmup = {self.warmup} leaves the generator no step: steps = {self.steps} "
+                "should be more"
             )
         for key, algo in (("algo", self.algo), ("verifier_algo", self.verifier_algo)):
-            if resolve_algorithm(algo).needs_values:
+            if needs_critic(resolve_algorithm(algo)):
                 raise ValueError(
                     f'{key}.name = "{algo.name}" needs a critic, which this recipe does not train'
                 )
@@ -143,6 +156,10 @@ class TangoConfig(OnPolicyConfig):
                 f'verifier_algo.name = "{self.verifier_algo.name}" is for the generator: '
                 "use grpo or rloo"
             )
+        check_served_reference("train", self.train, self.sampling.temperature)
+        check_served_reference(
+            "verifier_train", self.verifier_train, self.verifier_sampling.temperature
+        )
         return self
 
     def run_in(self, run: RunStore) -> None:
@@ -186,12 +203,14 @@ class TangoConfig(OnPolicyConfig):
         return self.train.deterministic or self.verifier_train.deterministic
 
     def without_effect(self) -> dict[str, str]:
-        unused = super().without_effect() | {"verifier.new": NEW_MODEL}
-        reason = unused.pop("train.offload_reference")
-        for prefix, algo in (("", self.algo), ("verifier_", self.verifier_algo)):
-            if algo.kl_coef == 0:
-                unused[f"{prefix}train.offload_reference"] = reason
-        return unused
+        unused = super().without_effect() | {"verifier.new": NEEDS_TRAINED_MODEL}
+        return unused | unused_reference_settings(
+            "verifier_train", self.verifier_train, is_needed=self.verifier_algo.kl_coef > 0
+        )
+
+    @property
+    def has_reference(self) -> bool:
+        return self.algo.kl_coef > 0
 
 
 def tango(cfg: TangoConfig, run: RunStore) -> None:
@@ -199,12 +218,12 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     pair = open_pair(cfg, run)
     session, generator, verifier = pair.session, pair.generator, pair.verifier
     empty_limits = {side: EmptyStepLimit() for side in Side}
-    stateful: dict[str, Stateful] = {
+    stateful: dict[str, Stateful] = {  # by the names in checkpoints
         "feed": pair.problem_sampler,
         "baseline": generator,
         "verifier_baseline": verifier,
         "counts": pair.class_counts,
-        "is_guarded": pair.is_guarded,
+        "is_guarded": pair.is_step_credit_off,
     }
     stateful |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
     others = {"verifier": (verifier.policy, verifier.learner)}
@@ -245,7 +264,7 @@ class TangoPair:
     verifier: RLTrainer[Policy]
     class_counts: StoredValue
     """Running counts of right and wrong solutions that the verifier trained on."""
-    is_guarded: StoredValue
+    is_step_credit_off: StoredValue
     """Whether step credit was switched off in the generator's last step."""
 
     def solve(self, step: int, samples: int) -> list[Group]:
@@ -286,11 +305,12 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         raise ConfigError(
             f"the task is named {task.name!r}, as the verifier's own is: give it another name"
         )
-    problems = load_training(cfg, task)
+    problems = load_training_problems(cfg, task)
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task, verifier_task=verifier_task)
     problem_sampler = ProblemSampler(
-        session.filter_trainable(problems), seed=derive(cfg.seed, "feed")
+        session.filter_trainable(problems),
+        seed=derive(cfg.seed, "feed"),  # another name would draw other problems
     )
     generator = RLTrainer(
         session.policy,
@@ -336,7 +356,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         generator=generator,
         verifier=verifier,
         class_counts=StoredValue({}),
-        is_guarded=StoredValue(False),
+        is_step_credit_off=StoredValue(False),
     )
 
 
@@ -350,12 +370,12 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
         with_steps(solved, judged, pair.verifier_task, pair.generator.policy.chat)
     )
     outcome, steps = _agreements(pair, solved, judged)
-    if outcome.is_one_sided and not pair.is_guarded.value:
+    if outcome.is_one_sided and not pair.is_step_credit_off.value:
         say(
             f"step {step + 1}: the verifier always says the same, so its verdicts on steps do not "
             "count until they differ"
         )
-    pair.is_guarded.value = outcome.is_one_sided
+    pair.is_step_credit_off.value = outcome.is_one_sided
     progress = num_steps(cfg, Side.GENERATOR, step) / num_steps(cfg, Side.GENERATOR, cfg.steps)
     result = pair.generator.step(
         solved,
@@ -400,8 +420,8 @@ def train_verifier(pair: TangoPair, step: int) -> Turn:
         clock=pair.session.clock,
     )
     outcome, steps = _agreements(pair, solved, judged)
-    own = measure_rollouts(judged) | result.metrics
-    metrics = {f"verifier_{name}": value for name, value in own.items()}
+    figures = measure_rollouts(judged) | result.metrics
+    metrics = {f"verifier_{name}": value for name, value in figures.items()}
     metrics |= verifier_metrics(outcome, steps) | {
         "verifier/count_correct": counts["correct"],
         "verifier/count_wrong": counts["wrong"],
@@ -420,7 +440,7 @@ def _agreements(
 ) -> tuple[Agreement, Agreement]:
     """Compare final verdicts with the truth, and verdicts on steps with the task's labels."""
     steps = step_pairs(solved, judged, pair.verifier_task, pair.session.task)
-    return agreement(outcome_pairs(judged, pair.verifier_task)), agreement(steps)
+    return count_agreement(outcome_pairs(judged, pair.verifier_task)), count_agreement(steps)
 
 
 def side_at(cfg: TangoConfig, step: int) -> Side:

@@ -26,7 +26,7 @@ from whet.recipes.lesson import (
     check_no_shards,
     collect_responses,
     find_solutions,
-    gather,
+    gather_shards,
 )
 from whet.recipes.stage import StageConfig
 from whet.recipes.teachers import (
@@ -56,7 +56,7 @@ ASKED_PER_PROBLEM = 4
 
 
 class TeachConfig(StageConfig):
-    """Which problems are answered, by whom, how often, and which answers are kept."""
+    """Which problems are answered, by whom, how often, and which responses are kept."""
 
     ignored = (*StageConfig.ignored, *(f"teacher.{key}" for key in TRANSPORT))
     smoke_limits: ClassVar[Mapping[str, int]] = {"per_problem": 2, "workers": 1}
@@ -74,7 +74,7 @@ class TeachConfig(StageConfig):
     """Responses per problem; 4 by default where a model is asked. Repeats of a response are
     dropped."""
     keep: KeepConfig = KeepConfig()
-    """Which answers are kept; "correct" and "all" are short for a table."""
+    """Which responses are kept; "correct" and "all" are short for a table."""
     solutions: bool = True
     """Also keep worked solutions that came with the problems, by the same rule."""
     unsolvable: bool = False
@@ -98,7 +98,7 @@ class TeachConfig(StageConfig):
 
     @field_validator("shard")
     @classmethod
-    def _is_shard(cls, shard: str | None) -> str | None:
+    def _check_shard(cls, shard: str | None) -> str | None:
         if shard is not None:
             Shard.parse(shard)
         return shard
@@ -167,7 +167,7 @@ class TeachConfig(StageConfig):
     def end_run(self, folder: Path) -> None:
         """Gather the shards of a run in its folder, where this was the last."""
         if self.shard is not None:
-            gather(folder, self.model_copy(update={"shard": None}), Shard.parse(self.shard))
+            gather_shards(folder, self.model_copy(update={"shard": None}), Shard.parse(self.shard))
 
 
 def teach(cfg: TeachConfig, run: RunStore) -> None:
@@ -194,8 +194,8 @@ def _check_parts(keep: KeepConfig, task: Task, problems: Sequence[Problem]) -> N
     known = {part for text in texts for part in grade_safely(task, problems[0], text).parts}
     if unknown := set(keep.parts) - known - {"correct"}:
         raise ConfigError(
-            f"keep.parts has {min(unknown)!r}, which is no part of {task.name}'s scores; "
-            f"those are {', '.join(sorted(known))}"
+            f"keep.parts has {min(unknown)!r}, which is not a part of {task.name}'s scores; those "
+            f"are {', '.join(sorted(known))}"
         )
 
 
@@ -242,25 +242,26 @@ def _write_own(cfg: TeachConfig, task: Task, problems: Sequence[Problem], run: R
     run.write_rollouts("train", 0, groups)
     rows = sum(len(group) for group in groups)
     console.print(
-        f"{rows:>7,} traces of {len(groups):,} problems, {cfg.per_problem} tries each, "
-        "repeats left out"
+        f"{rows:>7,} traces of {len(groups):,} problems, {cfg.per_problem} "
+        f"{'try' if cfg.per_problem == 1 else 'tries'} each, repeats left out"
     )
     run.finish({"problems": len(groups), "traces": rows})
 
 
 def _refuse_bare(cfg: TeachConfig, task: Task, problems: Sequence[Problem]) -> None:
     """Refuse to teach bare references, from which a model would learn not to reason."""
-    bare = {one.name for one in task.subtasks if not one.has_worked_answers}
-    named = {problem.task for problem in problems} & bare
-    if not named or not isinstance(cfg.teacher, TaskTeacher) or cfg.teacher.bare:
+    bare = {subtask.name for subtask in task.subtasks if not subtask.has_worked_answers}
+    bare_tasks = {problem.task for problem in problems} & bare
+    if not bare_tasks or not isinstance(cfg.teacher, TaskTeacher) or cfg.teacher.bare:
         return
-    example = next(problem for problem in problems if problem.task in named)
+    example = next(problem for problem in problems if problem.task in bare_tasks)
     answer = (task.solve(example, 0) or "nothing")[:60]
     raise ConfigError(
-        f"{', '.join(sorted(named))} knows the answers to these problems and not the way to them: "
-        f"it would teach {answer!r}, and a model to answer without reasoning. Set teacher to a "
-        'model or a server that solves them, or teacher.kind = "data" for worked solutions that '
-        "came with them (docs/teach.md); teacher.bare = true teaches the bare answers"
+        f"{', '.join(sorted(bare_tasks))} has the answers to these problems but not the "
+        f"reasoning: it would write {answer!r}, and a model would learn to answer without "
+        "reasoning. Set teacher to a model or a server that solves them, or teacher.kind = "
+        '"data" for worked solutions that came with them (docs/teach.md); teacher.bare = true '
+        "teaches the bare answers"
     )
 
 
@@ -327,7 +328,6 @@ def _grade(task: Task, row: Rollout) -> Rollout:
     if score.verdict is not Verdict.CORRECT:
         raise DataError(
             f"the task's own answer to {row.problem.id} is graded {score.verdict} ({score.note}): "
-            f"mend {task.name}'s "
-            "solve or score"
+            f"fix {task.name}'s solve or score"
         )
     return replace(row, score=score)

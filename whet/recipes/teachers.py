@@ -12,13 +12,13 @@ from whet.engine.base import Request, SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError, DataError
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.recipes.stage import NEW_MODEL
+from whet.recipes.stage import NEEDS_TRAINED_MODEL
 from whet.recipes.training import leave_out_long
 from whet.rollout.collect import ChatEngine
 from whet.serving.client import Client, EndpointConfig, Reply, check_reachable, make_body
 from whet.serving.http import HttpError
 from whet.serving.stream import allow_open_files, stream_replies
-from whet.store.answers import Key, StoredAnswer
+from whet.store.answer_ledger import Key, StoredResponse
 from whet.store.run import RunStore
 from whet.text.chat import PromptConfig
 from whet.train.policy import build_policy
@@ -37,7 +37,7 @@ TRANSPORT = (
     "price_in",
     "price_out",
 )
-"""Settings of a server that change no answer, and may differ when a run goes on."""
+"""Settings of a server that change no answer, and may differ when a run is resumed."""
 MAX_FAILURES = 16
 """Requests that fail one after the other before the run stops."""
 
@@ -47,7 +47,7 @@ class TaskTeacher(Config):
 
     kind: Literal["task"] = "task"
     bare: bool = False
-    """Also take responses that are the bare reference, without the way to it."""
+    """Also take responses that are the bare reference, without reasoning."""
 
 
 class DataTeacher(Config):
@@ -70,7 +70,7 @@ class ModelTeacher(Config):
     """Compute type; auto is bfloat16 on a GPU and float32 elsewhere."""
 
     def without_effect(self) -> dict[str, str]:
-        return {"model.new": NEW_MODEL, "model.lora": "nothing is trained here"}
+        return {"model.new": NEEDS_TRAINED_MODEL, "model.lora": "nothing is trained here"}
 
 
 class ServerTeacher(EndpointConfig):
@@ -87,7 +87,7 @@ AnyTeacher = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Question:
+class WantedResponse:
     """A response that is wanted: to which problem, as it is asked, and with which seed."""
 
     problem: Problem
@@ -99,8 +99,8 @@ class Question:
         return self.problem.id, self.sample
 
 
-Store = Callable[[StoredAnswer], None]
-Ask = Callable[[Iterator[Question], Store], Iterator[tuple[Question, StoredAnswer]]]
+Store = Callable[[StoredResponse], None]
+Ask = Callable[[Iterator[WantedResponse], Store], Iterator[tuple[WantedResponse, StoredResponse]]]
 """Answers questions as they are pulled, and stores each response before it is yielded."""
 
 
@@ -116,18 +116,23 @@ def open_model_teacher(
     chat_engine = policy.chat_engine
     kept = leave_out_long(problems, chat_engine, run)
 
-    def ask(questions: Iterator[Question], store: Store) -> Iterator[tuple[Question, StoredAnswer]]:
+    def ask(
+        questions: Iterator[WantedResponse], store: Store
+    ) -> Iterator[tuple[WantedResponse, StoredResponse]]:
         with closing(chat_engine.engine):
-            yield from sample_answers(chat_engine, cfg.sampling, questions, store)
+            yield from sample_wanted(chat_engine, cfg.sampling, questions, store)
 
     return ask, kept
 
 
-def sample_answers(
-    chat_engine: ChatEngine, sampling: SamplingParams, questions: Iterator[Question], store: Store
-) -> Iterator[tuple[Question, StoredAnswer]]:
+def sample_wanted(
+    chat_engine: ChatEngine,
+    sampling: SamplingParams,
+    questions: Iterator[WantedResponse],
+    store: Store,
+) -> Iterator[tuple[WantedResponse, StoredResponse]]:
     """Answer questions with the engine in this process."""
-    asked: dict[str, tuple[Question, int]] = {}
+    asked: dict[str, tuple[WantedResponse, int]] = {}
 
     def requests() -> Iterator[Request]:
         for question in questions:
@@ -138,7 +143,7 @@ def sample_answers(
 
     for id, completion in chat_engine.engine.generate(requests()):
         question, prompt_tokens = asked.pop(id)
-        answer = StoredAnswer(
+        response = StoredResponse(
             problem=question.problem.id,
             sample=question.sample,
             text=chat_engine.chat.decode_message(completion.tokens),
@@ -147,8 +152,8 @@ def sample_answers(
             prompt_tokens=prompt_tokens,
             tokens=len(completion.tokens),
         )
-        store(answer)
-        yield question, answer
+        store(response)
+        yield question, response
 
 
 def check_server(cfg: ServerTeacher) -> None:
@@ -167,7 +172,9 @@ def open_server_teacher(cfg: ServerTeacher, prompt: PromptConfig) -> Ask:
         extra = {"chat_template_kwargs": prompt.chat_options} | cfg.extra
         cfg = cfg.model_copy(update={"extra": extra})
 
-    def ask(questions: Iterator[Question], store: Store) -> Iterator[tuple[Question, StoredAnswer]]:
+    def ask(
+        questions: Iterator[WantedResponse], store: Store
+    ) -> Iterator[tuple[WantedResponse, StoredResponse]]:
         return _ask_server(Client(cfg), cfg.sampling, prompt, questions, store)
 
     return ask
@@ -177,13 +184,13 @@ def _ask_server(
     client: Client,
     sampling: SamplingParams,
     prompt: PromptConfig,
-    questions: Iterator[Question],
+    questions: Iterator[WantedResponse],
     store: Store,
-) -> Iterator[tuple[Question, StoredAnswer]]:
+) -> Iterator[tuple[WantedResponse, StoredResponse]]:
     failures = 0
-    answers: dict[Key, StoredAnswer] = {}
+    answers: dict[Key, StoredResponse] = {}
 
-    def requests() -> Iterator[tuple[Question, dict[str, Json]]]:
+    def requests() -> Iterator[tuple[WantedResponse, dict[str, Json]]]:
         for question in questions:
             body = make_body(
                 client.cfg,
@@ -197,18 +204,18 @@ def _ask_server(
             )
             yield question, body
 
-    def receive(question: Question, reply: Reply) -> None:
+    def receive(question: WantedResponse, reply: Reply) -> None:
         nonlocal failures
         if reply.status in LASTING:
             raise ConfigError(f"{reply.fault} (teacher.url = {client.cfg.url!r})")
-        answer = _to_answer(question, reply, client.cfg.model)
+        answer = _to_stored(question, reply, client.cfg.model)
         store(answer)
         answers[question.key] = answer
         failures = 0 if reply.text is not None else failures + 1
         if failures == MAX_FAILURES:
             raise DataError(
                 f"{failures} requests in a row have failed, the last because {reply.fault}; the "
-                "same command with --resume goes on from here"
+                "same command with --resume continues from here"
             )
 
     with closing(stream_replies(client, requests(), receive)) as replies:
@@ -216,8 +223,8 @@ def _ask_server(
             yield question, answers.pop(question.key)
 
 
-def _to_answer(question: Question, reply: Reply, model: str) -> StoredAnswer:
-    return StoredAnswer(
+def _to_stored(question: WantedResponse, reply: Reply, model: str) -> StoredResponse:
+    return StoredResponse(
         problem=question.problem.id,
         sample=question.sample,
         text=reply.text,

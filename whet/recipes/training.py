@@ -66,10 +66,8 @@ class Session:
             if longest > micro_batch_tokens:
                 raise ConfigError(
                     f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the "
-                    "tokens of the "
-                    "longest prompt with an answer of "
-                    f"sampling.max_tokens = {self.cfg.sampling.max_tokens}: "
-                    "raise the first or lower the second"
+                    "tokens of the longest prompt with an answer of sampling.max_tokens = "
+                    f"{self.cfg.sampling.max_tokens}: raise the first or lower the second"
                 )
         return kept
 
@@ -108,7 +106,7 @@ class Session:
 def open_loop(
     session: Session, manager: CheckpointManager, columns: Mapping[str, str], *, every: int = 1
 ) -> Iterator[TrainingLoop]:
-    """Load the newest checkpoint, open the trackers, validate, and go on from there.
+    """Load the newest checkpoint, open the trackers, validate, and continue from there.
 
     A line with the metrics in `columns` is printed after `every` steps.
     """
@@ -208,12 +206,12 @@ def leave_out_long(
     if too_long:
         names = ", ".join(too_long[:NUM_NAMED])
         names += f" and {len(too_long) - NUM_NAMED:,} more" if len(too_long) > NUM_NAMED else ""
-        words = f"leaves no room in a context of {context:,} tokens: {names}"
+        reason = f"leaves no room in a context of {context:,} tokens: {names}"
         if not kept:
             raise DataError(
-                f"every prompt {words}; raise engine.max_model_len or shorten the prompts"
+                f"every prompt {reason}; raise engine.max_model_len or shorten the prompts"
             )
-        say(f"{len(too_long):,} of {len(problems):,} problems left out, whose prompt {words}")
+        say(f"{len(too_long):,} of {len(problems):,} problems left out, whose prompt {reason}")
         run.log_event("too_long", context=context, problems=list(too_long))
     return kept
 
@@ -237,7 +235,7 @@ def record_exactness(
 ) -> AlgoConfig:
     """Print the worst result of all ranks, write it to the run's ledger, and return the settings to
     train with."""
-    exactness = min(results, key=lambda one: one.equal_fraction)
+    exactness = min(results, key=lambda result: result.equal_fraction)
     sentence = exactness.sentence(algo, lag=lag)
     say(f"{name}: {sentence}")
     run.log_event(
@@ -245,7 +243,7 @@ def record_exactness(
         model=name,
         exact=exactness.is_exact,
         tokens=exactness.num_tokens,
-        equal_share=exactness.equal_fraction,
+        equal_share=exactness.equal_fraction,  # the name in stored events
         largest_gap=exactness.largest_gap,
         said=sentence,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whet import toml
+from whet.algos.presets import needs_critic
 from whet.algos.settings import resolve_algorithm
 from whet.config import load_settings, to_table
 from whet.errors import ConfigError
@@ -38,8 +39,8 @@ class Alternative:
         for key in self.settings:
             if not any(f"{key}.".startswith(f"{known}.") for known in REPLACEABLE):
                 raise ConfigError(
-                    f"{self.name}: {key} does not change what an update does with stored rollouts; "
-                    f"what does: {', '.join(REPLACEABLE)}"
+                    f"{self.name}: {key} does not change what an update does with stored "
+                    f"rollouts; settings that do: {', '.join(REPLACEABLE)}"
                 )
         flags = [f"--{key}={text}" for key, text in self.settings.items()]
         try:
@@ -47,8 +48,8 @@ class Alternative:
             other = load_settings(RLConfig, None, flags, defaults=table).config
         except ConfigError as error:
             raise ConfigError(f"{self.name}: {error}") from error
-        needs_critic, has_critic = (resolve_algorithm(c.algo).needs_values for c in (other, cfg))
-        if needs_critic and not has_critic:
+        wants_critic, has_critic = (needs_critic(resolve_algorithm(c.algo)) for c in (other, cfg))
+        if wants_critic and not has_critic:
             raise ConfigError(
                 f"{self.name}: it needs the values of a critic, and the run trained none"
             )

@@ -21,13 +21,14 @@ from whet.models.source import read_tokenizer
 from whet.replay.stored_run import open_stored_run
 from whet.replay.updates import (
     LogCheck,
-    Record,
+    UpdateRecord,
     open_trainer,
     resolve_algo,
     start_record,
     state_before,
     step_trainer,
 )
+from whet.store.view_cache import cache_folder, write_token_columns
 from whet.text.tokenizer import Tokenizer
 from whet.track.progress import progress_bar
 from whet.types import Floats, Rollout, Tokens
@@ -63,6 +64,21 @@ class TokenReplay:
     value: Floats | None
     """Of the critic, before the token."""
 
+    def to_columns(self) -> dict[str, Floats]:
+        """Name the arrays that are there; the mask is 1 where a token had a loss."""
+        arrays = {
+            "advantage": self.advantage,
+            "loss_weight": self.loss_weight,
+            "entropy": self.entropy,
+            "ratio": self.ratio,
+            "engine_gap": self.engine_gap,
+            "ref_logprob": self.ref_logprob,
+            "value": self.value,
+        }
+        weight = np.zeros(len(self.tokens)) if self.loss_weight is None else self.loss_weight
+        known = {name: array for name, array in arrays.items() if array is not None}
+        return {"mask": (weight != 0).astype(np.float32), **known}
+
 
 def replay_tokens(folder: Path, step: int, rollout_id: str) -> TokenReplay:
     """Replay the update of a step, and return what it saw of one of its rollouts."""
@@ -79,7 +95,7 @@ def replay_step_tokens(folder: Path, step: int) -> dict[str, TokenReplay]:
     start = run.find_start(step)
     cfg = run.settings_at(step)
     groups = run.groups(step)
-    record = Record(has_tokens=True)
+    record = UpdateRecord(has_tokens=True)
     with (
         progress_bar("replay", step - start.step) as advance,
         state_before(run, start, step, LogCheck(), advance) as state,
@@ -101,6 +117,15 @@ def replay_step_tokens(folder: Path, step: int) -> dict[str, TokenReplay]:
     }
 
 
+def write_step_tokens(folder: Path, step: int) -> Path:
+    """Replay the update of a step, and leave what it saw of each token where `whet view` looks."""
+    columns = {
+        name: tokens.to_columns() for name, tokens in replay_step_tokens(folder, step).items()
+    }
+    rollouts = open_stored_run(folder).store.rollout_file("train", step)
+    return write_token_columns(cache_folder(), rollouts, columns)
+
+
 def _to_replay(
     rollout: Rollout,
     trained: tuple[Example, Floats] | None,
@@ -113,7 +138,7 @@ def _to_replay(
     logprob = None if array is None else array[:, 0]
     ratio = None
     if example is not None and logprob is not None:
-        old = sampled if is_engine else example.old_logprob
+        old = sampled if is_engine else example.old_logprob_M
         ratio = np.ones_like(logprob) if old is None else np.exp(logprob - old)
     return TokenReplay(
         rollout_id=rollout.id,
@@ -127,8 +152,8 @@ def _to_replay(
         entropy=None if array is None else array[:, 1],
         ratio=ratio,
         engine_gap=None if logprob is None else logprob - sampled,
-        ref_logprob=None if example is None else example.ref_logprob,
-        value=None if example is None else example.value,
+        ref_logprob=None if example is None else example.ref_logprob_M,
+        value=None if example is None else example.value_M,
     )
 
 

@@ -25,7 +25,7 @@ from whet.replay.stored_run import Start, StoredRun
 from whet.rng import derive
 from whet.store.files import read_object
 from whet.track.progress import Advance
-from whet.train.checkpoint import STATE, load_training, save_training
+from whet.train.checkpoint import STATE, load_training_state, save_training
 from whet.train.learner import (
     Learner,
     LocalLearner,
@@ -42,7 +42,7 @@ from whet.types import Floats, Group, Json, Metrics, rewards_of
 
 
 @dataclass(slots=True, kw_only=True)
-class Record:
+class UpdateRecord:
     """What an update used, added up over its mini-batches."""
 
     examples: list[Example] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Record:
 class RecordingLearner(LocalLearner):
     """A learner of one device that keeps a record of the examples and gradients of its updates."""
 
-    record: Record | None = None
+    record: UpdateRecord | None = None
 
     def accumulate(
         self, examples: Sequence[Example], objective: Objective | ValueObjective
@@ -140,7 +140,7 @@ def open_trainer(run: StoredRun, cfg: RLConfig, state: Path | None) -> Trainer:
         critic=cfg.critic,
     )
     if state is not None:
-        values = load_training(state, trainer.policy, trainer.learner)
+        values = load_training_state(state, trainer.policy, trainer.learner)
         trainer.load(state, values.get("baseline"))
         if trainer.critic is not None:
             trainer.critic.load(state, values.get("critic"))
@@ -187,14 +187,6 @@ class Difference:
     @property
     def relative(self) -> float:
         return abs(self.replayed - self.logged) / max(abs(self.logged), 1e-300)
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "step": self.step,
-            "metric": self.metric,
-            "logged": self.logged,
-            "replayed": self.replayed,
-        }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -251,7 +243,7 @@ def _apply_updates(
     _save_trainer(trainer, target, state)
 
 
-def start_record(trainer: Trainer, record: Record) -> RecordingLearner:
+def start_record(trainer: Trainer, record: UpdateRecord) -> RecordingLearner:
     """Let the policy's learner record its updates from now on; return it."""
     learner = trainer.learner
     assert isinstance(learner, RecordingLearner), "the learner of a policy records"
@@ -269,7 +261,7 @@ class Update:
     """Sums over mini-batches before clipping, by the name of the weight."""
     change: float
     """Norm of the change of all weights."""
-    token_share: float
+    token_fraction: float
     """Share of the response tokens of the step that had a loss."""
     mean_reward: float | None
 
@@ -279,7 +271,7 @@ def take_update(
 ) -> Update:
     """Take the update of a step from the state before it, and record it."""
     trainer = open_trainer(run, cfg, state)
-    record = Record()
+    record = UpdateRecord()
     masters = start_record(trainer, record).optimizer.masters
     before = {name: master.detach().cpu().clone() for name, master in masters.items()}
     result = step_trainer(trainer, cfg, step, groups)
@@ -293,12 +285,12 @@ def take_update(
         metrics=result.metrics,
         gradients=record.gradients,
         change=math.sqrt(sum(squares)),
-        token_share=_count_tokens(record, trainer) / max(num_tokens, 1),
+        token_fraction=_count_tokens(record, trainer) / max(num_tokens, 1),
         mean_reward=fmean(rewards) if rewards else None,
     )
 
 
-def _count_tokens(record: Record, trainer: Trainer) -> int:
+def _count_tokens(record: UpdateRecord, trainer: Trainer) -> int:
     """Count the tokens with a loss that has a gradient: through the advantage, KL or entropy."""
     if trainer.algo.trains_on_zero_advantage:
         return sum(example.num_targets for example in record.examples)

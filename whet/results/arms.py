@@ -107,8 +107,8 @@ def group_arms(locations: Sequence[Path]) -> tuple[list[Arm], list[Change], list
         if run.seeds in seeds:
             before = seeds[run.seeds].folder
             repeats.append(
-                f"{location} has the settings and the seed of {before} and is left out: "
-                "the same draw twice is no evidence"
+                f"{location} has the settings and the seed of {before} and is left out: running "
+                "the same seed twice is not evidence"
             )
         seeds.setdefault(run.seeds, run)
     runs = [tuple(group.values()) for group in groups.values()]
@@ -120,25 +120,25 @@ def group_arms(locations: Sequence[Path]) -> tuple[list[Arm], list[Change], list
 
 def _read_settings(run: RunFolder, depth: int = 0) -> dict[str, _Value]:
     """Read the settings of all stages by their dotted keys, those of a pipeline by stage."""
-    own = {store.folder.resolve(): name for name, store in run.stages.items()}
+    stage_names = {store.folder.resolve(): name for name, store in run.stages.items()}
     tables = tuple(f"{name}." for name in TeachConfig.ignored)
     values = {}
     for name, store in run.stages.items():
         prefix = f"{name}." if run.is_pipeline else ""
         for key, item in flatten(read(store.config_file)).items():
             if key not in NOT_COMPARED and not key.startswith(tables):
-                values[f"{prefix}{key}"] = _to_value(key, item, own, depth)
+                values[f"{prefix}{key}"] = _to_value(key, item, stage_names, depth)
     return values
 
 
-def _to_value(key: str, item: Json, own: Mapping[Path, str], depth: int) -> _Value:
+def _to_value(key: str, item: Json, stage_names: Mapping[Path, str], depth: int) -> _Value:
     shown = literal(item)
     is_input = key.endswith(".path") or key in ("problems", "data")
     source = find_run(item) if is_input and isinstance(item, str) else None
     if source is None:
         return _Value(shown=shown, compared=shown)
-    if source.resolve() in own:
-        reference = f"@{own[source.resolve()]}"
+    if source.resolve() in stage_names:
+        reference = f"@{stage_names[source.resolve()]}"
         return _Value(shown=reference, compared=reference)
     if depth >= MAX_ORIGIN_DEPTH:
         return _Value(shown=shown, compared=shown)
@@ -164,7 +164,7 @@ def _list_changes(
     for key in keys:
         if key.partition(".")[0] in lacking:
             continue
-        values = [own.get(key, unset) for own in settings]
+        values = [table.get(key, unset) for table in settings]
         if len({value.compared for value in values}) > 1:
             shown = tuple(value.shown for value in values)
             changes.append(Change(key=key, meaning=meanings.get(key, ""), values=shown))

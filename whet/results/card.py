@@ -1,9 +1,13 @@
 """`whet card`: one page of facts about a run that a reader can check, as Markdown or JSON.
 
-Every number is read from the run folder; `verify.py` computes a sample of them again.
+Every number is read from the run folder; `verify_card.py` computes a sample of them again.
+Deviations are what a reader would not expect of a clean run: other code, interruptions, lost
+answers.
 """
 
 import json
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +17,7 @@ from pydantic import TypeAdapter
 
 from whet.config import load_settings
 from whet.errors import ConfigError, visible
-from whet.evals.formatting import duration, number, percent_interval
+from whet.evals.formatting import duration, number, percent, percent_interval
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.pipeline.about import describe_run
@@ -22,7 +26,6 @@ from whet.pipeline.report import measure_seconds
 from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.recipes.stage import StageConfig
 from whet.results.arms import RunFolder, open_folder
-from whet.results.deviations import list_deviations
 from whet.store.files import check_target, sha256, write_atomic
 from whet.store.rollouts import count_rows, count_tokens
 from whet.store.run import RunStore
@@ -32,6 +35,10 @@ from whet.types import Json
 
 DEFAULT = "default"
 HOUR = 3600.0
+MUCH_CUT_OFF = 0.05
+"""Fraction of cut responses from which it is a deviation."""
+HEADER = re.compile(r"Differences: (.*?)(?= Needs\b| whet plan:|$)")
+"""What the first comment of a recipe says of its source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +52,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One measured share with its interval."""
+    """One measured fraction with its interval."""
 
     name: str
     estimate: Estimate
@@ -66,15 +73,15 @@ class StageCard:
     processes: int
     steps: int
     answers: int
-    """Stored answers, of training and evaluation."""
+    """Stored responses, of training and evaluation."""
     tokens: int
-    """Of these answers."""
+    """Of these responses."""
     events: Mapping[str, int]
     """How often each event is in the ledger."""
     inputs: Mapping[str, str]
     """SHA-256 of each file that the stage read."""
     results: Mapping[str, str]
-    """SHA-256 of the manifest of each checkpoint, of stored answers, and of the metrics."""
+    """SHA-256 of the manifest of each checkpoint, of stored responses, and of the metrics."""
     figures: Sequence[Figure]
     settings: Sequence[Setting]
 
@@ -104,7 +111,7 @@ class RunCard:
 def print_card(location: Path, out: Path | None, *, as_json: bool, price: float | None) -> None:
     """Print the card of a run, or write it."""
     card = build_card(open_folder(location), price=price)
-    text = json.dumps(to_json(card), indent=2) if as_json else render_card(card)
+    text = json.dumps(card_to_json(card), indent=2) if as_json else render_card(card)
     if out is None:
         printer.print(visible(text), markup=False)
         return
@@ -132,7 +139,7 @@ def build_card(run: RunFolder, *, price: float | None = None) -> RunCard:
     )
 
 
-def to_json(card: RunCard) -> dict[str, Json]:
+def card_to_json(card: RunCard) -> dict[str, Json]:
     """Write a card as JSON."""
     row: dict[str, Json] = TypeAdapter(RunCard).dump_python(card, mode="json")
     return row
@@ -268,3 +275,76 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
 def _escape(text: str) -> str:
     """Keep a text on its line and in its cell."""
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def list_deviations(run: RunFolder) -> list[str]:
+    """List the deviations of a run, each in one sentence, the same one once."""
+    sentences = list(_quote_recipe(next(iter(run.stages.values()))))
+    for name, store in run.stages.items():
+        sentences += [f"{name}: {sentence}" for sentence in _describe_stage(store)]
+    sentences += _describe_code(run)
+    return list(dict.fromkeys(sentences))
+
+
+def _quote_recipe(store: RunStore) -> Iterator[str]:
+    """Quote the differences from its source that a recipe states, where its file is still here."""
+    words = shlex.split(str(store.provenance().get("command") or ""))
+    for file in (Path(word) for word in words if word.endswith(".toml")):
+        if file.is_file():
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+            comment = " ".join(line[1:].strip() for line in lines if line.startswith("#"))
+            if match := HEADER.search(comment):
+                yield f"{file.name} says how it differs from its source: {match[1]}"
+
+
+def _describe_code(run: RunFolder) -> Iterator[str]:
+    facts = [store.provenance() for store in run.stages.values()]
+    if any(row.get("commit") is None for row in facts):
+        yield "The commit of the code is not known."
+    if any(row.get("changed") is True for row in facts):
+        yield "The code had changes that are in no commit."
+    commits = {str(row.get("commit"))[:12] for row in facts}
+    if len(commits) > 1:
+        yield f"The stages ran on different commits: {', '.join(sorted(commits))}."
+
+
+def _describe_stage(store: RunStore) -> Iterator[str]:
+    events = [row["event"] for row in store.events()]
+    if not store.is_finished:
+        yield "it is not finished."
+    if resumed := events.count("resume"):
+        yield f"it was resumed {resumed} times."
+    for row in store.events():
+        if row["event"] == "extend":
+            yield f"it was extended from {row['before']} to {row['steps']} steps."
+        if row["event"] == "restore":
+            yield f"a guard went back to step {row['best']} after step {row['step']}."
+        if row["event"] == "too_long" and isinstance(row["problems"], list):
+            yield f"{len(row['problems']):,} problems with too long prompts were left out."
+    flags = [f"{key} = {value}" for key, value, origin in store.settings() if origin == "cli"]
+    if flags:
+        yield f"set on the command line: {', '.join(flags)}."
+    yield from _list_missing_responses(store)
+
+
+def _list_missing_responses(store: RunStore) -> Iterator[str]:
+    """Tell of lost results, and of responses that were cut off or not graded."""
+    steps = [int(row["step"]) for row in store.metrics()]
+    yield from (f"lost: {loss}." for loss in store.list_lost_results(max(steps, default=0)))
+    stored = set(store.rollout_steps("train"))
+    trained = read(store.config_file).get("kind") in ("rl", "distill", "tango")
+    if trained and (missing := set(steps) - stored - {0}):
+        yield f"the answers of {len(missing):,} of {max(steps):,} steps are not stored."
+    cut = [row["length/unfinished"] for row in store.metrics() if "length/unfinished" in row]
+    if cut and cut[-1] >= MUCH_CUT_OFF:
+        yield f"{percent(cut[-1])} of the answers of the last step were cut off at the limit."
+    unscored = sum(row.get("score/unscored", 0.0) for row in store.metrics())
+    if unscored:
+        yield f"{unscored:,.0f} answers could not be graded and were not trained on."
+    for step, row in store.evals().items():
+        summary = EvalSummary.from_json(row)
+        if summary.unfinished.mean >= MUCH_CUT_OFF:
+            fraction = percent(summary.unfinished.mean)
+            yield f"{fraction} of the answers of evaluation {step} were cut off at the limit."
+        if summary.num_unscored:
+            yield f"{summary.num_unscored:,} answers of evaluation {step} could not be graded."

@@ -19,7 +19,7 @@ from whet.user_code import (
     check_parameters,
     explain_exception,
     load_from_file,
-    read_settings,
+    validate_settings,
 )
 
 MAX_WEIGHT = 1e9
@@ -171,7 +171,7 @@ class Overlong(Shaping):
 
 
 class Cosine(Shaping):
-    """From a short answer's value to a long one's along half a cosine (Yeo et al. 2025)."""
+    """From a short response's value to a long one's along half a cosine (Yeo et al. 2025)."""
 
     kind: Literal["cosine"]
     max_tokens: int = Field(ge=1)
@@ -250,7 +250,7 @@ class UserTerm(Shaping):
         value = load_from_file(self.path, "reward")
         if isinstance(value, type) and issubclass(value, Shaping):
             try:
-                return read_settings(value, settings).value
+                return validate_settings(value, settings).value
             except ConfigError as error:
                 raise ConfigError(f"the term {self.path}: {error}") from error
         if not callable(value) or isinstance(value, type):
@@ -261,7 +261,7 @@ class UserTerm(Shaping):
         if settings:
             names = ", ".join(settings)
             raise ConfigError(
-                f"{self.path} is a function and takes no settings, and is given {names}"
+                f"{self.path} is a function and takes no settings, but is given {names}"
             )
         check_parameters(value, f"reward = {self.path!r}", ("rollout", "score"))
         return value

@@ -2,7 +2,8 @@
 gathers of them: which problems get more responses or are replaced, and batches sampled ahead.
 
 Where engine and learner share their weights they take turns, so a lag is a queue; `OverlappedQueue`
-in `whet/rollout/overlap.py` is for engines with weights of their own.
+in `whet/rollout/overlap.py` and `StreamQueue` in `whet/rollout/stream.py` are for engines with
+weights of their own.
 """
 
 from collections import deque
@@ -32,6 +33,7 @@ from whet.types import (
     Json,
     Problem,
     Rollout,
+    Tokens,
     all_equal,
     rewards_of,
 )
@@ -162,32 +164,43 @@ class _Sampler:
         }
         engine = self.chat_engine.engine
         for id, completion in engine.generate(self._engine_requests(seed)):
-            rollout = self._rollout(request_by_id[id], id, completion)
+            request = request_by_id[id]
+            prompt = self.prompts[request.index]
+            rollout = make_rollout(self.chat_engine, request, prompt, id, completion)
             self.rollout_by_id[id] = rollout
             yield id, rollout.problem, rollout.text
         after_sampling.enter_context(clock.measure("grade"))
 
     def _engine_requests(self, seed: int) -> Iterator[Request]:
         for request in self.requests:
-            for sample_id in request.sample_ids:
-                yield Request(
-                    id=_id(request, sample_id),
-                    prompt=self.prompts[request.index],
-                    sampling=request.sampling,
-                    seed=derive(seed, request.problem.id, request.index, sample_id),
-                )
+            yield from engine_requests(request, self.prompts[request.index], seed)
 
-    def _rollout(self, request: GroupRequest, id: str, completion: Completion) -> Rollout:
-        return Rollout(
-            id=f"{request.problem.id}:{id}",
-            group_id=f"{request.problem.id}:{request.index}",
-            problem=request.problem,
-            author=Author.SOLVER,
-            model=self.chat_engine.name,
-            prompt_tokens=self.prompts[request.index],
-            completion=completion,
-            text=self.chat_engine.chat.decode_message(completion.tokens),
+
+def engine_requests(request: GroupRequest, prompt: Tokens, seed: int) -> Iterator[Request]:
+    """Make the engine's requests for a group, each with random numbers of its own."""
+    for sample_id in request.sample_ids:
+        yield Request(
+            id=_id(request, sample_id),
+            prompt=prompt,
+            sampling=request.sampling,
+            seed=derive(seed, request.problem.id, request.index, sample_id),
         )
+
+
+def make_rollout(
+    chat_engine: ChatEngine, request: GroupRequest, prompt: Tokens, id: str, completion: Completion
+) -> Rollout:
+    """Make a rollout of a completion, not yet graded."""
+    return Rollout(
+        id=f"{request.problem.id}:{id}",
+        group_id=f"{request.problem.id}:{request.index}",
+        problem=request.problem,
+        author=Author.SOLVER,
+        model=chat_engine.name,
+        prompt_tokens=prompt,
+        completion=completion,
+        text=chat_engine.chat.decode_message(completion.tokens),
+    )
 
 
 def _checksum(requests: Sequence[GroupRequest]) -> int:
@@ -336,7 +349,7 @@ class RolloutQueue:
     def load(self, folder: Path, state: Json) -> None:
         if not isinstance(state, int):
             raise DataError(
-                f"checkpoint {folder} does not say how many batches wait: begin the run again"
+                f"checkpoint {folder} does not record how many batches wait: start the run again"
             )
         self._waiting = deque(
             group_rollouts(read_rollouts(_file(folder, index))) for index in range(state)

@@ -13,7 +13,7 @@ class OverlappedQueue(RolloutQueue):
 
     The batch of step s + lag is sampled with the weights of step s, as in one process. Between
     `take` and `join` no weights may be pushed, and nothing that sampling reads may change, such as
-    what the feed has observed. `clock` counts the seconds that a step waits as sampling;
+    what the sampler has observed. `clock` counts the seconds that a step waits as sampling;
     `background` is the one that `sample` counts with.
     """
 

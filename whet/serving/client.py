@@ -47,13 +47,13 @@ class EndpointConfig(Config):
     key_env: str | None = None
     """The environment variable that holds the key, which is never a setting; None sends none."""
     api: Literal["chat", "completions"] = "chat"
-    """What is asked for: an answer to messages, or the continuation of their text."""
+    """What to request: an answer to messages, or a continuation of their text."""
     in_flight: int = Field(default=256, ge=1, le=20_000)
     """Most requests that wait for their answers at once."""
     timeout: float = Field(default=600.0, gt=0)
-    """Seconds one try may take."""
+    """Seconds that one attempt may take."""
     tries: int = Field(default=8, ge=1)
-    """How often to ask where a fault may pass: no connection, 5xx, too many requests."""
+    """How often to ask if a fault may be temporary: no connection, 5xx, too many requests."""
     requests_per_minute: int | None = Field(default=None, ge=1)
     """Most requests begun in a minute; None has no limit."""
     tokens_per_minute: int | None = Field(default=None, ge=1)
@@ -67,7 +67,7 @@ class EndpointConfig(Config):
 
     @field_validator("url")
     @classmethod
-    def _is_web(cls, url: str) -> str:
+    def _check_url(cls, url: str) -> str:
         return check_url(url)
 
 
@@ -84,7 +84,10 @@ def read_key(key_env: str | None) -> str:
     if key_env and not key:
         raise ConfigError(f"the environment variable {key_env} is not set")
     if not re.fullmatch(r"[!-~]*", key):
-        raise ConfigError(f"the environment variable {key_env} holds no key: it has other signs")
+        raise ConfigError(
+            f"the environment variable {key_env} does not hold a key: it has characters that "
+            "no key has"
+        )
     return key
 
 
@@ -350,7 +353,7 @@ def _count_of(usage: Json, name: str) -> int:
 
 
 def _estimate(body: Mapping[str, Json], content: bytes) -> int:
-    """Estimate the tokens of a request and its longest answer."""
+    """Estimate the tokens of a request and its longest response."""
     longest = body.get("max_tokens")
     return len(content) // CHARS_PER_TOKEN + (longest if isinstance(longest, int) else 0)
 

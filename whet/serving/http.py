@@ -55,7 +55,9 @@ class Origin:
             self.host = self.parts.hostname or ""
             self.host.encode("idna")
         except (ValueError, KeyError) as error:
-            raise HttpError(f"{url} is no address of a server: {error}", may_pass=False) from error
+            raise HttpError(
+                f"{url} is not the address of a server: {error}", may_pass=False
+            ) from error
         if not self.host:
             raise HttpError(f"{url} names no host", may_pass=False)
         self.proxy = _find_proxy(self.parts)

@@ -50,7 +50,7 @@ def stream_replies(
 
 
 def allow_open_files(count: int) -> None:
-    """Let this process hold so many connections; refuse where the system does not."""
+    """Let this process hold `count` connections; refuse if the system does not allow it."""
     needed = count + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and needed > hard:

@@ -97,8 +97,8 @@ class Checkpoints:
             try:
                 world.all_gather(None, f"the files of checkpoint {step}")
                 files = sorted(path for path in new.rglob("*") if path.is_file())
-                own = [_sync_and_hash(path) for path in world.split_between_ranks(files)]
-                hashes = world.merge_from_ranks(own, f"the hashes of checkpoint {step}")
+                of_rank = [_sync_and_hash(path) for path in world.split_between_ranks(files)]
+                hashes = world.merge_from_ranks(of_rank, f"the hashes of checkpoint {step}")
                 world.run_on_rank_zero(move, f"the end of checkpoint {step}")
             except BaseException:
                 self._discard(new)
@@ -183,7 +183,8 @@ class Checkpoints:
         step = value.get("step") if isinstance(value, dict) else None
         if not isinstance(step, int):
             raise DataError(
-                f'{file} should say {{"step": ...}}: delete it to go on without a best checkpoint'
+                f'{file} should say {{"step": ...}}: delete it to continue without a best '
+                "checkpoint"
             )
         return step
 
@@ -222,7 +223,7 @@ def check_checkpoint(folder: Path) -> str | None:
 def check_model(folder: Path) -> None:
     """Compare the model in a checkpoint with the manifest it was written with.
 
-    It may be that of a policy beside the first. Optimisers are not read, and folders outside a run
+    It may be that of a policy beside the first. Optimizers are not read, and folders outside a run
     have nothing to be compared with.
     """
     checkpoint = folder.parents[1] if folder.parent.name == "others" else folder

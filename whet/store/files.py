@@ -28,7 +28,7 @@ def write_errors(path: Path) -> Iterator[None]:
         yield
     except (FileExistsError, NotADirectoryError) as error:
         raise DataError(
-            f"cannot write {path}: a file stands where a folder is needed; choose another --out"
+            f"cannot write {path}: a file is where a folder is needed; choose another --out"
         ) from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
@@ -54,7 +54,7 @@ def check_target(path: Path) -> None:
         except FileNotFoundError:
             return
     if not stat.S_ISREG(mode):
-        what = "a folder" if stat.S_ISDIR(mode) else "no plain file"
+        what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
         raise DataError(f"cannot write {path}: it is {what}; choose another --out")
 
 
@@ -62,7 +62,7 @@ def check_overwrite(path: Path, *, force: bool) -> None:
     """Refuse to replace a file that is there, unless that is asked for; see `check_target`."""
     check_target(path)
     if path.exists() and not force:
-        raise ConfigError(f"{path} is there already: add --force to replace it")
+        raise ConfigError(f"{path} already exists: add --force to replace it")
 
 
 @contextmanager
@@ -167,12 +167,12 @@ def sync(path: Path) -> None:
 def parse_finite(text: str) -> float:
     """Parse a JSON number; one that overflows to infinity is a ValueError."""
     if isinf(number := float(text)):
-        raise ValueError(f"{text} is more than a number can be")
+        raise ValueError(f"{text} is too large for a number")
     return number
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number that JSON knows")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _parse_finite_or_none(text: str) -> float | None:

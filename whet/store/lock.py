@@ -24,8 +24,8 @@ class Lock:
             holder = os.read(self._descriptor, 32).decode(errors="replace").strip()
             os.close(self._descriptor)
             raise ConfigError(
-                f"{folder} is being written by process {holder}: "
-                "wait for it, or choose another folder"
+                f"{folder} is being written by process {holder}: wait for it, or choose another "
+                "folder"
             ) from error
         os.ftruncate(self._descriptor, 0)
         os.write(self._descriptor, f"{os.getpid()}\n".encode())

@@ -58,7 +58,7 @@ def read_commit(repository: Path) -> str | None:
 def has_changes(repository: Path) -> bool | None:
     """Whether files of the package differ from the commit; None if git cannot tell.
 
-    It is asked once: a process goes on with the code that it has loaded.
+    It is asked once: a process keeps the code that it has loaded.
     """
     git = shutil.which("git")
     if git is None or not (repository / ".git").exists():

@@ -32,7 +32,7 @@ Number = TypeVar("Number", bound=np.generic)
 PLAIN_COLUMNS = ("id", "group", "model", "version", "text", "reward")
 """Columns whose cells are read as they are."""
 BUFFERED_CHARS = 1 << 24
-"""Characters of answers that a stream holds before it writes them."""
+"""Characters of responses that a stream holds before it writes them."""
 
 
 def write_rollouts(path: Path, groups: Iterable[Group]) -> None:

@@ -14,7 +14,15 @@ from math import inf
 from pathlib import Path
 from typing import Literal, get_args
 
-from whet.config import Config, Loaded, differences, load_settings, show_settings, to_table, to_toml
+from whet.config import (
+    Config,
+    LoadedSettings,
+    differences,
+    load_settings,
+    show_settings,
+    to_table,
+    to_toml,
+)
 from whet.errors import ConfigError, DataError
 from whet.store import files
 from whet.store.files import Row, read_object, to_finite, write_atomic, write_errors, write_json
@@ -24,7 +32,7 @@ from whet.store.rollouts import check_parquet, read_rollouts, write_rollouts
 from whet.types import Group, Json, Rollout, read_integer
 
 RolloutSet = Literal["train", "eval", "rejected"]
-"""rejected: answers of a teacher that its rule does not keep."""
+"""rejected: responses of a teacher that its rule does not keep."""
 EVAL = r"(\d+)\.json"
 ORIGINS = "# Where each value came from:"
 FIRST_FILES = {
@@ -56,7 +64,7 @@ class RunStore:
         self.answer_folder = folder / "answers"
         self.shard_folder = folder / "shards"
         self.steps_before: int | None = None
-        """The number of steps of the run, where it now goes on to more."""
+        """The number of steps of the run, if it now continues to more."""
         self._ledger = folder / "ledger.jsonl"
 
     @staticmethod
@@ -71,8 +79,8 @@ class RunStore:
         """Start a run, continue one with the same settings, or open a finished one.
 
         Keys under `ignore`, such as "track", may differ from those the run started with, and
-        `steps` may be more: then also a finished run goes on. A run that was stopped before it did
-        anything starts again.
+        `steps` may be more: then even a finished run continues. A run that was stopped before it
+        did anything starts again.
         """
         run = RunStore(folder, lock=Lock(folder))
         try:
@@ -107,7 +115,7 @@ class RunStore:
         return read_object(self.folder / "provenance.json")
 
     def pin_inputs(self, hashes: Mapping[str, str]) -> None:
-        """Record the hashes of the files that the run reads; if it goes on, they must be the same.
+        """Record the hashes of the files that the run reads; a resumed run must read the same.
 
         Otherwise its later steps would differ from an uninterrupted run's.
         """
@@ -118,8 +126,8 @@ class RunStore:
         for name in sorted({*before, *hashes}):
             if before.get(name) != hashes.get(name):
                 raise DataError(
-                    f"{name} is not the file that the run in {self.folder} began with: "
-                    "put it back, or begin again in another folder"
+                    f"{name} is not the file that the run in {self.folder} began with: put it "
+                    "back, or start again in another folder"
                 )
 
     def inputs(self) -> dict[str, str]:
@@ -172,13 +180,12 @@ class RunStore:
         return read_rollouts(self.rollout_file(name, step))
 
     def rollout_steps(self, name: RolloutSet) -> list[int]:
-        files = _find_steps(self.folder / "rollouts", rf"{name}-(\d+)\.parquet")
-        return [step for step, _ in files]
+        pattern = rf"{name}-(\d+)\.parquet"
+        return [step for step, _ in _find_steps(self.folder / "rollouts", pattern)]
 
     def list_rollouts(self) -> list[tuple[RolloutSet, int]]:
-        """List the stored sets of answers, each with its step."""
-        kinds = get_args(RolloutSet)
-        return [(kind, step) for kind in kinds for step in self.rollout_steps(kind)]
+        """List the stored sets of rollouts, each with its step."""
+        return [(name, step) for name in get_args(RolloutSet) for step in self.rollout_steps(name)]
 
     def write_eval(self, step: int, result: Mapping[str, Json]) -> None:
         write_json(self.folder / "evals" / f"{step:06d}.json", dict(result))
@@ -273,7 +280,7 @@ class RunStore:
         self.log_event("start", command=facts["command"])
 
     def _write_config(self, config: Config, origin: Mapping[str, str]) -> None:
-        origins = show_settings(Loaded(config=config, origin=origin)).splitlines()
+        origins = show_settings(LoadedSettings(config=config, origin=origin)).splitlines()
         note = "".join(f"# {line}\n" for line in origins)
         write_atomic(self.config_file, f"{to_toml(config)}\n{ORIGINS}\n{note}")
 
@@ -289,7 +296,7 @@ class RunStore:
     def _change_steps(
         self, before: Config, config: Config, origin: Mapping[str, str], resume: bool
     ) -> None:
-        """Let a run go on to more steps, as an unfinished one from now on."""
+        """Let a run continue to more steps, as an unfinished one from now on."""
         old, new = (read_integer(to_table(cfg)["steps"]) for cfg in (before, config))
         if new < old:
             raise ConfigError(
@@ -298,7 +305,7 @@ class RunStore:
             )
         if not resume:
             raise ConfigError(
-                f"{self.folder} holds a finished run of {old} steps: add --resume to go on to "
+                f"{self.folder} holds a finished run of {old} steps: add --resume to continue to "
                 f"{new}, or choose another folder"
             )
         self.log_event("extend", before=old, steps=new)

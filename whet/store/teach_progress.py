@@ -17,7 +17,7 @@ from pydantic import Field
 from whet.config import Config
 from whet.errors import ConfigError, DataError
 from whet.store.files import read_object, write_json
-from whet.user_code import read_settings
+from whet.user_code import validate_settings
 
 EVERY_SECONDS = 5.0
 DEAD_SECONDS = 60.0
@@ -29,18 +29,18 @@ class TeachProgress(Config):
     """Counts of one shard, or of a run without shards."""
 
     wanted: int = 0
-    """Answers in all."""
+    """Responses in all."""
     done: int = 0
     failed: int = 0
-    """Requests that failed for good."""
+    """Requests that failed permanently."""
     graded: int = 0
     kept: int = 0
-    """Graded answers that the rule keeps, as far as it can tell."""
+    """Graded responses that the rule keeps, as far as it can tell."""
     prompt_tokens: int = 0
     tokens: int = 0
     cost: float = 0.0
     rate: float = 0.0
-    """Answers per second since the start of this attempt."""
+    """Responses per second since the start of this attempt."""
     token_rate: float = 0.0
     state: Literal["running", "stopped", "finished"] = "running"
     time: float = Field(default_factory=time.time)
@@ -50,7 +50,7 @@ class TeachProgress(Config):
 
     @property
     def left(self) -> float:
-        """Seconds that the remaining answers will take."""
+        """Seconds that the remaining responses will take."""
         missing = self.wanted - self.done - self.failed
         return missing / self.rate if self.rate else float("inf")
 
@@ -58,15 +58,15 @@ class TeachProgress(Config):
         return self.state == "running" and now - self.time > DEAD_SECONDS
 
 
-def read_progress(folder: Path) -> TeachProgress | None:
+def read_teach_progress(folder: Path) -> TeachProgress | None:
     """Read the progress of a run or shard folder; None where it has not begun."""
     path = folder / FILE
     if not path.is_file():
         return None
     try:
-        return read_settings(TeachProgress, read_object(path))
+        return validate_settings(TeachProgress, read_object(path))
     except ConfigError as error:
-        raise DataError(f"{path} is no progress of a teacher: {error}") from error
+        raise DataError(f"{path} is not the progress file of a teacher: {error}") from error
 
 
 def write_progress(folder: Path, progress: TeachProgress) -> None:

@@ -71,13 +71,13 @@ class Machine:
         path = os.pathsep.join(
             filter(None, [str(Path(whet.__file__).parents[1]), os.environ.get("PYTHONPATH")])
         )
-        own = {"PYTHONPATH": path, "OMP_NUM_THREADS": str(self.threads)}
+        variables = {"PYTHONPATH": path, "OMP_NUM_THREADS": str(self.threads)}
         if gpus:
-            own["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+            variables["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         with run.log.open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - our own interpreter
                 [*command, "--resume", *options],
-                env={**os.environ, **own},
+                env={**os.environ, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -106,7 +106,7 @@ class Executor:
         self.machine = machine
         self.budget = budget
         self.planned = planned
-        """Runs in all, where later rounds go on with their first levels."""
+        """Runs in all, if later rounds keep their first levels."""
         self.runs: dict[str, StudyRun] = {}
         self.done: set[str] = set()
         self.failed: dict[str, str] = {}
@@ -131,7 +131,7 @@ class Executor:
                 if waiting and not self._running and self._is_spent:
                     raise BudgetSpentError(
                         f"the budget of {self.budget.runs} runs is spent; with a larger "
-                        "--budget.runs the same command goes on"
+                        "--budget.runs the same command continues"
                     )
                 time.sleep(PAUSE)
                 for process in [p for p in self._running if p.child.poll() is not None]:
@@ -222,7 +222,7 @@ class Executor:
         ended = len(self.done) + len(self.failed)
         rate = self._num_computed / (time.monotonic() - self._began)
         left = max(0, self.planned - ended)
-        pace = f"{60 * rate:.2g} runs a minute, about {format_seconds(left / rate)} left"
+        pace = f"{60 * rate:.2g} runs per minute, about {format_seconds(left / rate)} left"
         say(f"[{ended}/{self.planned}] {run.name}: {words}" + (f"; {pace}" if rate else ""))
 
     @property
@@ -235,8 +235,8 @@ class Executor:
         most = self.budget.hours
         if most is not None and self.hours >= most:
             raise BudgetSpentError(
-                f"the budget of {most:g} hours is spent after {len(self.done)} runs; with a larger "
-                "--budget.hours the same command goes on"
+                f"the budget of {most:g} hours is spent after {len(self.done)} runs; with a "
+                "larger --budget.hours the same command continues"
             )
 
     def _stop_running(self) -> None:
@@ -284,7 +284,8 @@ def _read_last_words(run: StudyRun, code: int) -> str:
     text = run.log.read_text(errors="replace").strip()
     _, is_said, sentence = f"\n{text}".rpartition("\nwhet: ")
     words = sentence if is_said else text.rpartition("\n")[2]
-    return " ".join(words.split())[:MAX_WORDS] or f"it ended with code {code}"
+    lines = (line.strip().removeprefix("- ") for line in words.splitlines())
+    return " ".join(" ".join(lines).split())[:MAX_WORDS] or f"it ended with code {code}"
 
 
 def _die_with_parent() -> None:

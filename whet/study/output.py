@@ -24,7 +24,7 @@ from whet.recipes.stage import TrainingConfig
 from whet.store.files import write_atomic, write_json
 from whet.store.run import RunStore
 from whet.study.execution import Executor
-from whet.study.results import Arm, RoundResult, write_p
+from whet.study.results import RoundResult, StudyArm, write_p
 from whet.study.runs import RunPlanner, StudyRun
 from whet.toml import write
 from whet.track.progress import printer
@@ -49,7 +49,7 @@ class RoundView:
     curves: Sequence[str]
 
 
-def write_results(
+def write_study_results(
     planner: RunPlanner, results: Sequence[RoundResult], executor: Executor, stopped: str
 ) -> None:
     """Write study.json and study.html; `stopped` says why the study ends early, if it does."""
@@ -72,7 +72,7 @@ def write_results(
         "runs": f"{len(executor.done)} done, {len(executor.failed)} failed",
         "stages": f"{num_computed} computed, {num_shared} shared with other runs",
         "time of all stages": duration(3600 * executor.hours),
-        "where the data cannot tell": f"the {planner.study.config.if_unclear} level goes on",
+        "where the data cannot tell": f"the {planner.study.config.if_unclear} level is kept",
     }
     page = render_static(
         "study.html",
@@ -100,7 +100,9 @@ def print_results(results: Sequence[RoundResult], folder: Path) -> None:
                 arm.label,
                 "no results" if arm.estimate is None else percent_interval(arm.estimate, 1),
                 "" if contrast is None else points(contrast.difference),
-                "" if contrast is None else write_p(contrast.p_value).removeprefix("p = "),
+                ""
+                if contrast is None
+                else write_p(contrast.p_value).removeprefix("p ").removeprefix("= "),
                 str(len(arm.by_seed)),
             )
     printer.print(table)
@@ -126,14 +128,14 @@ def _write_headline(
 
 def _describe_run(run: StudyRun, executor: Executor) -> dict[str, Json]:
     state = "done" if run.name in executor.done else "not ended"
-    own = sum(stage.seconds or 0.0 for stage in run.stages)
+    seconds = sum(stage.seconds or 0.0 for stage in run.stages)
     return {
         "name": run.name,
         "levels": dict(run.levels),
         "seed": run.seed,
         "state": "failed" if run.name in executor.failed else state,
         "sentence": executor.failed.get(run.name),
-        "seconds": own,
+        "seconds": seconds,
     }
 
 
@@ -158,7 +160,7 @@ def _view_round(result: RoundResult) -> RoundView:
     )
 
 
-def _draw_panels(arms: Sequence[Arm]) -> list[str]:
+def _draw_panels(arms: Sequence[StudyArm]) -> list[str]:
     """Draw the curves of the last training stage: the mean of an arm's seeds, and their range."""
     panels = []
     for key, name, unit in CURVES:

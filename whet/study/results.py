@@ -1,5 +1,5 @@
 """What came of a round: each level with its interval, the differences from the first one, which
-level goes on, and one sentence that says whether the data can tell."""
+level is kept, and one sentence that says whether the data can tell."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ LAST_PART = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class StudyArm:
     """A combination of levels: its runs, and what those that ended measured."""
 
     levels: Levels
@@ -45,7 +45,7 @@ class Arm:
 class Contrast:
     """How an arm differs from the first one; `p_value` is corrected for the number of them."""
 
-    arm: Arm
+    arm: StudyArm
     comparison: PairedComparison
     p_value: float
 
@@ -69,7 +69,7 @@ class RoundResult:
     number: int
     factors: tuple[str, ...]
     metric: str
-    arms: tuple[Arm, ...]
+    arms: tuple[StudyArm, ...]
     contrasts: tuple[Contrast, ...]
     winner: Levels
     is_clear: bool
@@ -126,8 +126,8 @@ def judge_round(
     measured = [arm for arm in arms if arm.estimate is not None]
     contrasts = _compare(measured)
     winner, is_clear, sentence = _decide(config, measured, contrasts)
-    own = {run.name: failed[run.name] for run in runs if run.name in failed}
-    missing = sum(not run.is_done for run in runs) - len(own)
+    faults = {run.name: failed[run.name] for run in runs if run.name in failed}
+    missing = sum(not run.is_done for run in runs) - len(faults)
     return RoundResult(
         number=number,
         factors=tuple(row.factors),
@@ -136,8 +136,8 @@ def judge_round(
         contrasts=tuple(contrasts),
         winner=winner.levels if winner else arms[0].levels,
         is_clear=is_clear,
-        sentence=f"{' × '.join(row.factors)}: {sentence}{_describe_missing(own, missing)}",
-        failed=own,
+        sentence=f"{' × '.join(row.factors)}: {sentence}{_describe_missing(faults, missing)}",
+        failed=faults,
     )
 
 
@@ -156,17 +156,17 @@ def read_rates(run: StudyRun) -> dict[str, float]:
     return pass_rates([tuple(rollouts)], int(k or 1))
 
 
-def _gather_arms(row: RoundConfig, runs: Sequence[StudyRun]) -> list[Arm]:
+def _gather_arms(row: RoundConfig, runs: Sequence[StudyRun]) -> list[StudyArm]:
     by_levels: dict[tuple[str, ...], list[StudyRun]] = {}
     for run in runs:
         by_levels.setdefault(tuple(run.levels[factor] for factor in row.factors), []).append(run)
     arms = []
-    for levels, own in by_levels.items():
-        by_seed = {run.seed: read_rates(run) for run in own if run.is_done}
+    for levels, same_levels in by_levels.items():
+        by_seed = {run.seed: read_rates(run) for run in same_levels if run.is_done}
         arms.append(
-            Arm(
+            StudyArm(
                 levels=dict(zip(row.factors, levels, strict=True)),
-                runs=tuple(own),
+                runs=tuple(same_levels),
                 by_seed=by_seed,
                 estimate=estimate_over_seeds(list(by_seed.values())) if by_seed else None,
             )
@@ -174,7 +174,7 @@ def _gather_arms(row: RoundConfig, runs: Sequence[StudyRun]) -> list[Arm]:
     return arms
 
 
-def _compare(arms: Sequence[Arm]) -> list[Contrast]:
+def _compare(arms: Sequence[StudyArm]) -> list[Contrast]:
     """Compare each arm with the first."""
     if not arms:
         return []
@@ -207,23 +207,23 @@ def adjust_p_values(p_values: Sequence[float]) -> list[float]:
 
 
 def _decide(
-    config: StudyConfig, arms: Sequence[Arm], contrasts: Sequence[Contrast]
-) -> tuple[Arm | None, bool, str]:
-    """Choose who goes on; say what won and by how much, or that the data cannot tell."""
+    config: StudyConfig, arms: Sequence[StudyArm], contrasts: Sequence[Contrast]
+) -> tuple[StudyArm | None, bool, str]:
+    """Choose the level to keep; say what won and by how much, or that the data cannot tell."""
     if not arms:
-        return None, False, "no run has ended, so the first level goes on."
+        return None, False, "no run has ended, so the first level is kept."
     first = arms[0]
     if not contrasts:
-        return first, False, f"only {first.label} has results, so it goes on."
+        return first, False, f"only {first.label} has results, so it is kept."
     best = max(contrasts, key=lambda contrast: contrast.difference.mean)
     better = [row for row in contrasts if row.is_clear and row.difference.mean > 0]
     if better:
         won = max(better, key=lambda contrast: contrast.difference.mean)
         return won.arm, True, _describe_winner(first, won, contrasts)
     if all(row.is_clear for row in contrasts):
-        words = f"{first.label} won with {_share(first)}; {best.arm.label}"
+        words = f"{first.label} won with {_format_estimate(first)}; {best.arm.label}"
         rest = " comes closest" if len(contrasts) > 1 else " has"
-        return first, True, f"{words}{rest} {_share(best.arm)}, {best.words}."
+        return first, True, f"{words}{rest} {_format_estimate(best.arm)}, {best.words}."
     goes_on, rule = first, "the first listed"
     if config.if_unclear == "best" and best.difference.mean > 0:
         goes_on, rule = best.arm, "the best mean"
@@ -236,15 +236,15 @@ def _decide(
         (
             f"cannot tell. {best.arm.label} against {first.label}: {best.words}; a difference of "
             f"{detectable} would be found in four of five studies like this. {goes_on.label}, "
-            f"{rule}, goes on.{rest}"
+            f"{rule}, is kept.{rest}"
         ),
     )
 
 
-def _describe_winner(first: Arm, won: Contrast, contrasts: Sequence[Contrast]) -> str:
+def _describe_winner(first: StudyArm, won: Contrast, contrasts: Sequence[Contrast]) -> str:
     words = (
-        f"{won.arm.label} won with {_share(won.arm)} against {_share(first)} with {first.label}: "
-        f"{won.words}."
+        f"{won.arm.label} won with {_format_estimate(won.arm)} against "
+        f"{_format_estimate(first)} with {first.label}: {won.words}."
     )
     others = [row.arm for row in contrasts if row is not won]
     rates = list(won.arm.by_seed.values())
@@ -259,7 +259,7 @@ def _describe_missing(failed: Mapping[str, str], missing: int) -> str:
     return f"{words} {missing} of its runs have not ended." if missing else words
 
 
-def _share(arm: Arm) -> str:
+def _format_estimate(arm: StudyArm) -> str:
     assert arm.estimate is not None, "an arm that is compared has an estimate"
     return percent_interval(arm.estimate, 1)
 

@@ -86,7 +86,7 @@ class StudyRun:
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in self.folder.glob("[0-9][0-9]-*"):
             if not path.is_symlink():
-                raise ConfigError(f"{path} is no folder of this study: choose another --out")
+                raise ConfigError(f"{path} is not a folder of this study: choose another --out")
             if path not in links or not _leads_to(path, links[path].folder):
                 path.unlink()
                 RunStore(self.folder, lock=None).summary_file.unlink(missing_ok=True)

@@ -1,17 +1,25 @@
 """Run a study: its rounds in order, each from what won before, then the table, the page and one
-sentence for each round."""
+sentence for each round. Before it runs: what it would run, and how long that takes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
+from rich.table import Table
+
+from whet.errors import WhetError
+from whet.plan.predict import predict_seconds
+from whet.recipes.stage import ModelStageConfig
 from whet.store.follow import one_writer
-from whet.study.execution import BudgetSpentError, Executor, Machine
-from whet.study.output import print_results, write_results
-from whet.study.overview import count_work, print_overview
+from whet.study.execution import BudgetSpentError, Executor, Machine, format_seconds
+from whet.study.output import print_results, write_study_results
 from whet.study.results import RoundResult, judge_round
-from whet.study.runs import RunPlanner
+from whet.study.runs import RunPlanner, StudyRun
 from whet.study.study_file import open_study
-from whet.track.progress import say
+from whet.track.progress import printer, say
+
+CARD = "h200"
 
 
 def run_study(
@@ -47,9 +55,116 @@ def run_study(
             except BudgetSpentError as error:
                 stopped = str(error)
             results.append(judge_round(study.config, row, number, runs, executor.failed))
-            write_results(planner, results, executor, stopped)
+            write_study_results(planner, results, executor, stopped)
             say(results[-1].sentence)
             if stopped:
                 raise BudgetSpentError(stopped)
             chosen = {**chosen, **results[-1].winner}
         print_results(results, folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The runs and stages of a study, where every round is won by its first level."""
+
+    runs: Mapping[str, StudyRun]
+    rounds: tuple[tuple[str, int, int], ...]
+    """By round: its factors, its runs, and how many of them no earlier round has."""
+
+    @property
+    def num_runs(self) -> int:
+        return len(self.runs)
+
+    @property
+    def owners(self) -> dict[str, tuple[StudyRun, str]]:
+        """By key, each stage that is computed: the first run that has it, and its name there."""
+        owners: dict[str, tuple[StudyRun, str]] = {}
+        for run in self.runs.values():
+            for stage in run.stages:
+                owners.setdefault(stage.key, (run, stage.name))
+        return owners
+
+    def describe(self) -> str:
+        """Count runs and stages in a sentence.
+
+        Winners of earlier rounds change which runs a later one needs, but rarely how many.
+        """
+        wanted = sum(len(run.stages) for run in self.runs.values())
+        return (
+            f"{self.num_runs} runs of {wanted} stages, of which {wanted - len(self.owners)} are "
+            "shared and computed once"
+        )
+
+
+def count_work(planner: RunPlanner) -> Work:
+    """List what a study runs where every round is won by its first level."""
+    runs: dict[str, StudyRun] = {}
+    rounds = []
+    for row in planner.study.config.rounds:
+        of_round = {run.name: run for run in planner.list_runs(row, planner.study.first_levels)}
+        rounds.append((" × ".join(row.factors), len(of_round), len(of_round.keys() - runs.keys())))
+        runs |= of_round
+    return Work(runs=runs, rounds=tuple(rounds))
+
+
+def print_overview(planner: RunPlanner, machine: Machine) -> None:
+    """Print the rounds with their runs, and how long the stages take that are not done yet."""
+    work = count_work(planner)
+    table = Table("round", "compares", "levels", "runs", "new", box=None)
+    config = planner.study.config
+    for number, (row, counts) in enumerate(zip(config.rounds, work.rounds, strict=True), start=1):
+        levels = "; ".join(", ".join(config.factors[factor]) for factor in row.factors)
+        table.add_row(str(number), counts[0], levels, str(counts[1]), str(counts[2]))
+    printer.print(table)
+    printer.print(f"{work.describe()}, {machine.describe()}", style="bold")
+    printer.print("later rounds are counted as if the first level won; another one adds few runs")
+    for line in _describe_time(work, machine):
+        printer.print(line, markup=False)
+
+
+def _describe_time(work: Work, machine: Machine) -> list[str]:
+    """Say how long stages take: as those of that name took here, else as predicted for a card."""
+    measured: dict[str, list[float]] = {}
+    waiting: list[tuple[StudyRun, str]] = []
+    for key, (run, name) in work.owners.items():
+        seconds = next(stage for stage in run.stages if stage.key == key).seconds
+        if seconds is None:
+            waiting.append((run, name))
+        else:
+            measured.setdefault(name, []).append(seconds)
+    known = [fmean(measured[name]) for _, name in waiting if name in measured]
+    unknown = [(run, name) for run, name in waiting if name not in measured]
+    predicted = [_predict(run, name) for run, name in unknown]
+    lines = [f"{len(work.owners) - len(waiting)} stages are done, {len(waiting)} are left"]
+    if known:
+        seconds = sum(known) / machine.jobs
+        lines.append(f"{len(known)} of them take about {format_seconds(seconds)}, as others did")
+    if hours := sum(seconds for seconds in predicted if seconds is not None):
+        count = sum(seconds is not None for seconds in predicted)
+        card = f"on one {CARD.upper()}, as `whet plan` counts"
+        lines.append(f"{count} of them take about {format_seconds(hours)} {card}")
+    if None in predicted:
+        names = ", ".join(
+            dict.fromkeys(
+                name
+                for (_, name), seconds in zip(unknown, predicted, strict=True)
+                if seconds is None
+            )
+        )
+        lines.append(f"how long {names} takes is known after the first run")
+    return lines
+
+
+def _predict(run: StudyRun, name: str) -> float | None:
+    """Predict the seconds of a stage; a model made here is too small for a prediction."""
+    stages = run.pipeline.stages
+    is_new = any(
+        isinstance(stage, ModelStageConfig) and stage.model.new is not None
+        for stage in stages.values()
+    )
+    if is_new or not isinstance(stages[name], ModelStageConfig):
+        return None
+    try:
+        return predict_seconds(stages, name, CARD)
+    except WhetError:
+        return None

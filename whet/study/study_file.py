@@ -2,7 +2,7 @@
 are compared.
 
 A level of a factor is a table of settings that is laid over the pipeline's. A round compares the
-levels of one factor, or all combinations of several; what won goes on to the next round.
+levels of one factor, or all combinations of several; the winner is kept for the next round.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from whet.config import Config, Loaded, kind_of, load_layers, load_settings, read_layers
+from whet.config import Config, LoadedSettings, kind_of, load_layers, load_settings, read_layers
 from whet.errors import ConfigError
 from whet.pipeline.pipeline import PipelineConfig, check_stage_names
 from whet.recipes.evaluate import EvalConfig
@@ -28,7 +28,7 @@ Levels = dict[str, str]
 
 
 class BudgetConfig(Config):
-    """When a study stops before its end; the same command with a larger budget goes on."""
+    """When a study stops before its end; the same command with a larger budget continues."""
 
     runs: int | None = Field(default=None, ge=1)
     """Runs in all; none sets no limit."""
@@ -59,10 +59,10 @@ class StudyConfig(Config):
     measure: str | None = None
     """The stage that is compared; none takes the last evaluation."""
     metric: Metric = "pass@1"
-    """What is compared: pass@k of an evaluation's sampled answers, greedy, or a share that training
-    logs, such as verifier/step_f1."""
+    """What is compared: pass@k of an evaluation's sampled responses, greedy, or a fraction that
+    training logs, such as verifier/step_f1."""
     if_unclear: Literal["first", "best"] = "first"
-    """Which level goes on where the data cannot tell: the first listed, or the one with the best
+    """Which level is kept where the data cannot tell: the first listed, or the one with the best
     mean."""
     budget: BudgetConfig = BudgetConfig()
     """When the study stops before its end."""
@@ -86,7 +86,7 @@ class StudyConfig(Config):
     @classmethod
     def _check_seeds(cls, seeds: list[int]) -> list[int]:
         if len(set(seeds)) < len(seeds):
-            raise ValueError("every seed should stand there once")
+            raise ValueError("each seed should be listed once")
         return seeds
 
     @model_validator(mode="after")
@@ -94,9 +94,9 @@ class StudyConfig(Config):
         for factor, levels in self.factors.items():
             names = [factor, *levels]
             if wrong := [name for name in names if not re.fullmatch(r"\w[\w.-]*", name)]:
-                raise ValueError(f"{wrong[0]!r} should be of letters, digits, _, - and . only")
+                raise ValueError(f"{wrong[0]!r} may contain only letters, digits, _, - and .")
             if len(levels) < 2:
-                raise ValueError(f"the factor {factor!r} should have two levels at least")
+                raise ValueError(f"the factor {factor!r} should have at least two levels")
         used = {factor for row in self.rounds for factor in row.factors}
         if unknown := sorted(used - self.factors.keys()):
             known = ", ".join(self.factors) or "none"
@@ -134,7 +134,7 @@ class Study:
         cells = [dict(zip(row.factors, levels, strict=True)) for levels in product(*names)]
         return [{**chosen, **cell} for cell in cells]
 
-    def load_pipeline(self, levels: Levels, seed: int) -> Loaded[PipelineConfig]:
+    def load_pipeline(self, levels: Levels, seed: int) -> LoadedSettings[PipelineConfig]:
         """Lay the levels over the base, in the order of the factors."""
         name = self.file.name
         layers = self._read_layers(f"{name}, base", self.config.base)
@@ -162,7 +162,7 @@ class Study:
         answers, _, k = metric.partition("@")
         if isinstance(stage, EvalConfig) and answers == "pass" and int(k) > stage.samples:
             raise ConfigError(
-                f"{self.file}: metric = {metric!r} needs as many answers to a problem, and "
+                f"{self.file}: metric = {metric!r} needs that many answers per problem, and "
                 f"{name} has samples = {stage.samples}"
             )
         return Measure(stage=name, metric=metric)
@@ -185,7 +185,7 @@ class Study:
         return [*layers, *([(origin, table)] if table else [])]
 
 
-def load_study(file: Path, overrides: Sequence[str]) -> Loaded[StudyConfig]:
+def load_study(file: Path, overrides: Sequence[str]) -> LoadedSettings[StudyConfig]:
     """Read a study's own settings."""
     return load_settings(StudyConfig, file, _split_flags(overrides)[0])
 
@@ -199,8 +199,8 @@ def open_study(file: Path, overrides: Sequence[str]) -> Study:
         raise ConfigError(
             f"{file} is of kind {kind!r}, but `whet study` runs files of kind 'study'"
         )
-    own, others = _split_flags(overrides)
-    study = Study(config=load_settings(StudyConfig, file, own).config, file=file, flags=others)
+    flags, others = _split_flags(overrides)
+    study = Study(config=load_settings(StudyConfig, file, flags).config, file=file, flags=others)
     for row in study.config.rounds:
         for cell in study.list_cells(row, study.first_levels):
             pipeline = study.load_pipeline(cell, study.config.seeds[0]).config
@@ -210,9 +210,9 @@ def open_study(file: Path, overrides: Sequence[str]) -> Study:
 
 def _split_flags(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
     """Part flags for the study from those for its pipelines."""
-    own: list[str] = []
+    study_flags: list[str] = []
     others: list[str] = []
     for key, text in from_flags(overrides).items():
-        flags = own if key.split(".")[0] in StudyConfig.model_fields else others
+        flags = study_flags if key.split(".")[0] in StudyConfig.model_fields else others
         flags.append(f"--{key}={text}")
-    return own, others
+    return study_flags, others

@@ -8,17 +8,17 @@ from statistics import fmean
 from pydantic import TypeAdapter
 
 from whet.evals.comparison import PairedComparison, compare_paired
-from whet.evals.formatting import number, percent, points
+from whet.evals.formatting import number, p_value, percent, points
 from whet.evals.stats import Estimate
 from whet.suites.result import Result
 from whet.types import Json
 
 MANY_CUT = 0.05
-"""A fraction of cut-off answers that is said aloud."""
+"""A fraction of cut-off responses that is said aloud."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ModelDifference:
     """A model against the first one on a benchmark, over the problems that both answered."""
 
     benchmark: str
@@ -29,7 +29,8 @@ class Difference:
     def to_words(self) -> str:
         """Say what the data can tell."""
         change = points(self.comparison.difference)
-        chance = f"p = {self.comparison.p_value:.2g}"
+        written = p_value(self.comparison.p_value)
+        chance = f"p {written}" if written.startswith("<") else f"p = {written}"
         if self.comparison.is_clear:
             return f"{change}, {chance}"
         return f"{change}, {chance}: cannot tell"
@@ -47,8 +48,10 @@ class Leaderboard:
     results: Sequence[Result]
     means: Mapping[str, Estimate]
     """By model, the mean over the benchmarks, each of which counts the same."""
-    differences: Sequence[Difference]
+    differences: Sequence[ModelDifference]
     warnings: Sequence[str]
+    locations: Mapping[str, str]
+    """By model, the folder, run or address that it was named by."""
 
     def to_json(self) -> dict[str, Json]:
         row: dict[str, Json] = TypeAdapter(Leaderboard).dump_python(self, mode="json")
@@ -69,22 +72,26 @@ class Leaderboard:
         if not clear:
             return f"{best} has {scores}, and no benchmark here can tell the models apart."
         better = sum(d.comparison.difference.mean > 0 for d in clear)
+        counts = {"better": better, "worse": len(clear) - better}
+        words = " and ".join(f"clearly {word} on {n}" for word, n in counts.items() if n)
+        is_pair = len(self.models) == 2
+        others = f"{self.models[1]} is" if is_pair else "the other models are"
+        things = "benchmarks" if is_pair else "comparisons"
         return (
-            f"{best} leads with {scores}. Against {self.models[0]}, {better} of "
-            f"{len(self.differences)} differences are clear gains and {len(clear) - better} clear "
-            "losses."
+            f"{best} leads with {scores}. Compared with {self.models[0]}, {others} {words} of "
+            f"{len(self.differences)} {things}."
         )
 
 
 def make_leaderboard(
-    results: Sequence[Result], *, suite: str, about: str, form: str
+    results: Sequence[Result], *, suite: str, about: str, form: str, locations: Mapping[str, str]
 ) -> Leaderboard:
     """Compare every model with the first on every benchmark, and note what to be wary of."""
     models = list(dict.fromkeys(result.model for result in results))
     benchmarks = list(dict.fromkeys(result.benchmark for result in results))
     table = {(result.model, result.benchmark): result for result in results}
     differences = [
-        Difference(
+        ModelDifference(
             benchmark=benchmark,
             before=models[0],
             after=model,
@@ -113,6 +120,7 @@ def make_leaderboard(
         means={model: _mean([table[model, b].score for b in benchmarks]) for model in models},
         differences=differences,
         warnings=warnings,
+        locations=locations,
     )
 
 
@@ -133,10 +141,10 @@ def _cut_off(results: Sequence[Result]) -> list[str]:
     many = [result for result in results if result.unfinished.mean > MANY_CUT]
     if not many:
         return []
-    shares = ", ".join(f"{percent(result.unfinished.mean)} of {result.model}" for result in many)
+    fractions = ", ".join(f"{percent(result.unfinished.mean)} of {result.model}" for result in many)
     return [
         f"{many[0].benchmark}: answers were cut off at {many[0].max_tokens:,} tokens or at the end "
-        f"of the context, {shares}; a higher limit may score higher"
+        f"of the context, {fractions}; a higher limit may score higher"
     ]
 
 
@@ -158,7 +166,7 @@ def _list_faults(result: Result) -> list[str]:
     return faults
 
 
-def _too_small(difference: Difference) -> list[str]:
+def _too_small(difference: ModelDifference) -> list[str]:
     comparison = difference.comparison
     size = abs(comparison.difference.mean)
     if comparison.is_clear or size == 0 or size >= comparison.minimum_detectable:
@@ -166,6 +174,6 @@ def _too_small(difference: Difference) -> list[str]:
     return [
         f"{difference.benchmark} is too small for {points(comparison.difference)} between "
         f"{difference.after} and {difference.before}: {comparison.difference.count:,} problems "
-        f"show a difference of {number(100 * comparison.minimum_detectable, 1)} points in four of "
-        "five cases, and smaller ones less often"
+        f"show a difference of {number(100 * comparison.minimum_detectable, 1)} points in "
+        "four of five cases, and smaller ones less often"
     ]

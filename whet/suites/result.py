@@ -17,13 +17,13 @@ from whet.evals.stats import (
     wilson_interval,
 )
 from whet.evals.summary import F1, EvalSummary, level_fifth
-from whet.store.answers import StoredAnswer
+from whet.store.answer_ledger import StoredResponse
 from whet.suites.suite import Benchmark
 from whet.tasks.base import is_solvable
 from whet.types import Group, Json, Problem, Rollout, Verdict
 
 FEASIBLE = "feasible"
-"""The part of a score that says whether a graph answer keeps the rules of its problem."""
+"""The part of a score that says whether a graph response keeps the rules of its problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +41,16 @@ class Result:
     by_level: Mapping[str, Estimate]
     """By fifth of difficulty, and "unknown"."""
     feasible: Estimate | None
-    """Fraction of answers that keep the rules of their graph problem; None of other tasks."""
+    """Fraction of responses that keep the rules of their graph problem; None of other tasks."""
     hallucinated: Estimate | None
-    """Fraction of answers that are there and break them."""
+    """Fraction of responses that are there and break them."""
     f1: Mapping[str, F1]
     tokens: Estimate
     unfinished: Estimate
-    """Fraction of answers cut at the length limit."""
+    """Fraction of responses cut at the length limit."""
     no_answer: Estimate
     num_answers: int
+    """Responses; a result in a file has this name."""
     num_unscored: int
     num_failed: int
     """Requests that a server did not answer."""
@@ -87,7 +88,8 @@ def make_result(
             values[group[0].problem.id] = value
     if not values:
         raise DataError(
-            f"{name}: no problem has {benchmark.k} graded answers of {model}, so there is no score"
+            f"{name}: no problem has {benchmark.k} graded responses of {model}, so there is no "
+            "score"
         )
     problems = {group[0].problem.id: group[0].problem for group in solvable}
     feasible, hallucinated = _feasibility(solvable)
@@ -128,7 +130,7 @@ def metric_of(group: Group, benchmark: Benchmark) -> float | None:
 
 
 def with_token_counts(
-    summary: EvalSummary, answers: Sequence[Sequence[StoredAnswer]]
+    summary: EvalSummary, answers: Sequence[Sequence[StoredResponse]]
 ) -> EvalSummary:
     """Put in the lengths that the ledger has: its rollouts are texts without tokens."""
     lengths = [fmean(answer.tokens for answer in siblings) for siblings in answers if siblings]
@@ -145,7 +147,7 @@ def _by(
 
 
 def _feasibility(groups: Sequence[Group]) -> tuple[Estimate | None, Estimate | None]:
-    """Estimate how many answers keep the rules, and how many are there and break them."""
+    """Estimate how many responses keep the rules, and how many are there and break them."""
 
     def is_feasible(rollout: Rollout) -> bool:
         return rollout.score is not None and rollout.score.parts[FEASIBLE] == 1.0

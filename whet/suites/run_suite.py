@@ -1,7 +1,7 @@
 """Evaluate several models on the benchmarks of a suite, and write one leaderboard.
 
 Every pair of a model and a benchmark is a run folder. Finished ones are not asked again, and one
-that was killed goes on from its last answer.
+that was killed resumes after its last answer.
 """
 
 import time
@@ -12,14 +12,24 @@ from pathlib import Path
 from whet.evals.formatting import duration
 from whet.store.files import write_atomic, write_json
 from whet.store.run import RunStore
-from whet.suites.answer import BenchmarkRun, answer_exam, read_result
+from whet.suites.answering import (
+    BenchmarkRun,
+    Contestant,
+    Open,
+    answer_exam,
+    find_models,
+    read_run_result,
+)
+from whet.suites.exams import Exam, open_exams
 from whet.suites.leaderboard import Leaderboard, make_leaderboard
-from whet.suites.models import Contestant, Open, find_models
-from whet.suites.page import write_page
-from whet.suites.problems import Exam, open_exams
+from whet.suites.leaderboard_files import (
+    to_csv,
+    to_latex,
+    to_leaderboard_table,
+    write_leaderboard_page,
+)
 from whet.suites.result import Result
 from whet.suites.suite import Form, load_suite
-from whet.suites.tables import to_csv, to_latex, to_table
 from whet.track.progress import printer, say
 
 DATA = Path("data")
@@ -39,7 +49,7 @@ class SuiteRequest:
     limit: int | None = None
     """Most problems of each benchmark."""
     max_tokens: int | None = None
-    """Longest answer, in place of the suite's."""
+    """Longest response, in place of the suite's."""
     key_env: str | None = None
     seed: int = 0
 
@@ -79,7 +89,7 @@ def run_suite(request: SuiteRequest, out: Path, *, resume: bool) -> Leaderboard:
         benchmarks[name] = benchmark.model_copy(update=changes)
     exams = open_exams(benchmarks, request.data)
     models = find_models(request.models, request.key_env)
-    tally = _Tally(wanted=len(models) * sum(exam.num_answers for exam in exams))
+    tally = _Tally(wanted=len(models) * sum(exam.num_responses for exam in exams))
     say(
         f"{Path(request.suite).stem}, {request.form}: {len(models)} models on {len(exams)} "
         f"benchmarks, {tally.wanted:,} answers; results in {out}"
@@ -93,7 +103,13 @@ def run_suite(request: SuiteRequest, out: Path, *, resume: bool) -> Leaderboard:
         for result in _run_model(model, exams, out, request.seed, tally, resume=resume)
     ]
     name = Path(request.suite).stem
-    board = make_leaderboard(results, suite=name, about=suite.about, form=request.form)
+    board = make_leaderboard(
+        results,
+        suite=name,
+        about=suite.about,
+        form=request.form,
+        locations={model.label: model.location for model in models},
+    )
     write_leaderboard(board, out)
     return board
 
@@ -103,8 +119,8 @@ def write_leaderboard(board: Leaderboard, out: Path) -> None:
     write_json(out / "leaderboard.json", board.to_json())
     write_atomic(out / "leaderboard.csv", to_csv(board))
     write_atomic(out / "leaderboard.tex", to_latex(board))
-    write_page(board, out / "leaderboard.html")
-    printer.print(to_table(board))
+    write_leaderboard_page(board, out / "leaderboard.html")
+    printer.print(to_leaderboard_table(board))
     for difference in board.differences:
         printer.print(
             f"{difference.benchmark}, {difference.after} against {difference.before}: "
@@ -135,17 +151,17 @@ def _run_model(
         with RunStore.open(folder, cfg, {}, resume=resume) as run:
             if run.is_finished:
                 say(f"{model.location} on {exam.name}: finished before")
-                tally.done += exam.num_answers
-                results.append(replace(read_result(run), model=model.label))
+                tally.done += exam.num_responses
+                results.append(replace(read_run_result(run), model=model.label))
                 continue
             run.pin_inputs(exam.files)
             if opened is None:
                 opened = model.open()
             say(f"{model.location} on {exam.name}; {tally.describe()}")
             ask, problems = opened(exam.benchmark, cfg.prompt, run, exam.problems)
-            own = replace(exam, problems=problems)
+            fitting = replace(exam, problems=problems)
             made = tally.made
-            result = answer_exam(cfg, own, ask, run, tally.count)
+            result = answer_exam(cfg, fitting, ask, run, tally.count)
             results.append(replace(result, model=model.label))
-            tally.done += exam.num_answers - (tally.made - made)
+            tally.done += exam.num_responses - (tally.made - made)
     return results

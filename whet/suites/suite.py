@@ -5,13 +5,13 @@ A benchmark says which problems, how often and how they are asked, and what is r
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from whet import toml
 from whet.config import Config, load_settings
 from whet.engine.base import SamplingParams
 from whet.errors import ConfigError
@@ -31,7 +31,7 @@ class FastForm(Config):
     limit: int | None = Field(default=None, ge=1)
     """Most problems, chosen by the hash of their ids."""
     samples: int | None = Field(default=None, ge=1)
-    """Answers per problem."""
+    """Responses per problem."""
     metric: str | None = None
     """What is reported."""
 
@@ -40,11 +40,11 @@ class Benchmark(Config):
     """Problems, how they are asked, and what is reported."""
 
     source: str | None = None
-    """A source that `whet data prepare` has made a folder of."""
+    """A source that `whet data prepare` has prepared."""
     problems: str | None = None
     """A folder or a file of problems, in place of a source."""
     task: TaskConfig | None = None
-    """The task that makes the problems where there are no others; else, how answers are graded.
+    """The task that makes the problems if there are no others; otherwise, how responses are graded.
     None takes the tasks that the problems name, with their defaults."""
     split: Split = "test"
     """The split of the problems."""
@@ -53,26 +53,26 @@ class Benchmark(Config):
     limit: int | None = Field(default=None, ge=1)
     """Most problems, chosen by the hash of their ids; None takes all."""
     samples: int = Field(default=1, ge=1)
-    """Answers per problem."""
+    """Responses per problem."""
     metric: str = "avg"
-    """What is reported: avg (the mean over the answers), pass@k, maj@k, or f1 of problems that
+    """What is reported: avg (the mean over the responses), pass@k, maj@k, or f1 of problems that
     declare two halves."""
     sampling: SamplingParams = SamplingParams(max_tokens=4096)
-    """How answers are sampled."""
+    """How responses are sampled."""
     prompt: PromptConfig = NO_PROMPT
     """How problems are put to a model that was not trained with a prompt of its own."""
     fast: FastForm | None = None
-    """What differs in the fast form; a benchmark without it is not in that."""
+    """What differs in the fast form; a benchmark without it is not in that form."""
 
     @field_validator("metric")
     @classmethod
-    def _is_known(cls, metric: str) -> str:
+    def _check_metric(cls, metric: str) -> str:
         if METRIC.fullmatch(metric) is None:
             raise ValueError("should be avg, f1, pass@k or maj@k, with a number for k")
         return metric
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _refuse_contradictions(self) -> Self:
         if self.source is not None and self.problems is not None:
             raise ValueError("give source or problems, not both")
         if self.source is None and self.problems is None and self.task is None:
@@ -83,7 +83,7 @@ class Benchmark(Config):
 
     @property
     def k(self) -> int:
-        """Answers that the metric takes at once."""
+        """Responses that the metric takes at once."""
         match = METRIC.fullmatch(self.metric)
         return int(match[1]) if match is not None and match[1] else 1
 
@@ -113,10 +113,12 @@ class Suite(Config):
 
     @field_validator("benchmarks")
     @classmethod
-    def _are_names(cls, benchmarks: dict[str, Benchmark]) -> dict[str, Benchmark]:
+    def _check_benchmark_names(cls, benchmarks: dict[str, Benchmark]) -> dict[str, Benchmark]:
         for name in benchmarks:
             if NAME.fullmatch(name) is None:
-                raise ValueError(f"{name!r} is no name for a benchmark: use letters, digits, -._")
+                raise ValueError(
+                    f"{name!r} is not a valid name for a benchmark: use letters, digits and -._"
+                )
         return benchmarks
 
 
@@ -124,16 +126,8 @@ def load_suite(
     name: str, form: Form, only: Sequence[str] = ()
 ) -> tuple[Suite, Mapping[str, Benchmark]]:
     """Load a suite by its name or file, and its benchmarks in a form, or `only` some of them."""
-    is_path = name.endswith(".toml")
-    known = list_suites()
-    if not is_path and name not in known:
-        close = get_close_matches(name, known, n=1)
-        hint = f'did you mean "{close[0]}"? ' if close else ""
-        raise ConfigError(
-            f"there is no suite {name!r}; {hint}there are {', '.join(known)}, and a file of your "
-            "own such as my_suite.toml is one too"
-        )
-    path = Path(name).expanduser() if is_path else FOLDER / f"{name}.toml"
+    listing = f"there are {', '.join(list_suites())}"
+    path = toml.find_file(name, FOLDER, "suite", listing=listing)
     suite = load_settings(Suite, path, ()).config
     for wanted in only:
         if wanted not in suite.benchmarks:
@@ -154,4 +148,4 @@ def load_suite(
 
 def list_suites() -> list[str]:
     """List the names of the suites that come with whet."""
-    return sorted(file.stem for file in FOLDER.glob("*.toml"))
+    return toml.list_names(FOLDER)

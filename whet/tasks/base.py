@@ -1,9 +1,10 @@
-"""The protocol every task follows: its problems, and what counts as right. No torch here."""
+"""The base class of every task: its problems, and what counts as right. No torch here."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 from whet.config import Config
 from whet.errors import ConfigError, DataError, WhetError
@@ -27,11 +28,8 @@ class StepNote:
     note: str
 
 
-class Task(Protocol):
-    """Problems, a grader that never raises on model text, and a gold response for each problem.
-
-    A task class inherits from this one for the defaults.
-    """
+class Task(ABC):
+    """Problems, a grader that never raises on model text, and a gold response for each problem."""
 
     name: str
     is_bounded: bool = False
@@ -57,20 +55,20 @@ class Task(Protocol):
         """The tasks that grade its problems: itself, unless it is a mix of others."""
         return (self,)
 
+    @abstractmethod
     def problems(self, split: Split) -> Iterable[Problem]:
         """List the problems of a split, the same ones in the same order every time.
 
         whet reads them through `list_problems`, which checks the split and what comes.
         """
-        ...
 
+    @abstractmethod
     def score(self, problem: Problem, text: str) -> Score:
         """State facts about a response. Total: any text gives a Score."""
-        ...
 
+    @abstractmethod
     def solve(self, problem: Problem, seed: int) -> str | None:
         """Write one gold response, None where there is none; another seed may write another."""
-        ...
 
     def parse_question(self, question: str) -> Problem | None:
         """Make a problem of what a person typed; None where it is none of this task's."""
@@ -95,9 +93,9 @@ class ConfiguredTask(Task):
     config: Config
 
     def __init__(self, config: Config | None = None) -> None:
-        kind = settings_class(type(self))
-        assert kind is not None, f"{type(self).__name__} annotates its `config`"
-        self.config = config or kind()
+        settings = settings_class(type(self))
+        assert settings is not None, f"{type(self).__name__} annotates its `config`"
+        self.config = config or settings()
 
     def __repr__(self) -> str:
         return f"<task {self.name}: {self.config}>"
@@ -123,6 +121,8 @@ def list_problems(task: Task, split: Split) -> Iterator[Problem]:
         for problem in task.problems(split):
             if not isinstance(problem, Problem):
                 raise TypeError(f"problems should yield whet.types.Problem, not {problem!r:.60}")
+            if problem.level is not None and not 0 <= problem.level <= 1:
+                raise ValueError(f"level should be from 0 to 1, or None, not {problem.level!r}")
             yield problem
 
 
@@ -243,11 +243,13 @@ def keep_solvable(problems: Iterable[Problem]) -> list[Problem]:
     return [problem for problem in problems if is_solvable(problem)]
 
 
-def settings_class(kind: type[Task]) -> type[Config] | None:
+def settings_class(task_class: type[Task]) -> type[Config] | None:
     """Find the class of a task's settings: that of a parameter of its constructor, or of `config`
     in the class."""
-    annotations = list(get_type_hints(kind.__init__).values())
-    own = get_type_hints(kind).get("config") if issubclass(kind, ConfiguredTask) else None
+    annotations = list(get_type_hints(task_class.__init__).values())
+    own = (
+        get_type_hints(task_class).get("config") if issubclass(task_class, ConfiguredTask) else None
+    )
     inner = [option for annotation in annotations for option in get_args(annotation)]
     for option in (*annotations, *inner, own):
         if isinstance(option, type) and issubclass(option, Config) and option is not Config:

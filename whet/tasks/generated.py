@@ -98,7 +98,7 @@ class GeneratedTask(ConfiguredTask):
         return question(self.name, prompt, answer=answer, payload=payload, level=level, split=split)
 
 
-def grade(
+def grade_final_answer(
     problem: Problem,
     text: str,
     read: Callable[[str], T | None],

@@ -22,10 +22,10 @@ _RULE = re.compile(r"\|[-:| ]+\|")
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 
-def parse(text: str) -> Tree | None:
+def parse_literal(text: str) -> Tree | None:
     """Parse a whole text; None where it is no literal, repeats a key, or is too long or deep.
 
-    >>> parse("{'rows': [[1, 'red'], [2, blue jay]]}")
+    >>> parse_literal("{'rows': [[1, 'red'], [2, blue jay]]}")
     {'rows': [['1', 'red'], ['2', 'blue jay']]}
     """
     pieces = _to_json(text) if len(text) <= MAX_CHARS else None

@@ -19,8 +19,8 @@ TASKS = {
     "game24": "whet.tasks.game24.task:Game24",
     "countdown": "whet.tasks.warmup.countdown:Countdown",
     "arithmetic": "whet.tasks.warmup.arithmetic:Arithmetic",
-    "last_letter": "whet.tasks.warmup.words:LastLetter",
-    "reverse": "whet.tasks.warmup.words:Reverse",
+    "last_letter": "whet.tasks.warmup.letters:LastLetter",
+    "reverse": "whet.tasks.warmup.letters:Reverse",
     **dict.fromkeys(GRAPH_TASKS, "whet.tasks.graphs.task:GraphTask"),
     "graphwiz": "whet.tasks.graphs.numbered:NumberedTask",
     "nlgraph": "whet.tasks.graphs.numbered:NumberedTask",
@@ -47,11 +47,11 @@ TASKS = {
 """The tasks of the package: name -> module and class."""
 
 
-def load_class(entry: str) -> type[Task]:
+def load_task_class(entry: str) -> type[Task]:
     """Load a class of the table, given as its module and name."""
     module, _, name = entry.partition(":")
-    kind: type[Task] = getattr(import_module(module), name)
-    return kind
+    task_class: type[Task] = getattr(import_module(module), name)
+    return task_class
 
 
 def make_task(name: str) -> Task:
@@ -62,8 +62,8 @@ def make_task(name: str) -> Task:
     if is_code_path(name):
         return load_user_task(name)
     if name not in TASKS:
-        raise ConfigError(f"there is no task {name!r}; known are {', '.join(TASKS)}")
-    kind = load_class(TASKS[name])
+        raise ConfigError(f"there is no task {name!r}; known tasks: {', '.join(TASKS)}")
+    kind = load_task_class(TASKS[name])
     settings = settings_class(kind)
     assert settings is not None, "every shipped task has settings"
     make: Callable[..., Task] = kind

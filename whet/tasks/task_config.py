@@ -12,11 +12,11 @@ from pydantic import BeforeValidator, Field, TypeAdapter, field_validator
 
 from whet.config import Config
 from whet.tasks.base import Task, settings_class
-from whet.tasks.registry import TASKS, Mix, load_class
+from whet.tasks.registry import TASKS, Mix, load_task_class
 from whet.tasks.user_task import UserTaskConfig, load_user_task
 from whet.user_code import is_code_path
 
-_CLASSES = {settings_class(kind): kind for kind in map(load_class, TASKS.values())}
+_CLASSES = {settings_class(cls): cls for cls in map(load_task_class, TASKS.values())}
 
 if TYPE_CHECKING:
     PartConfig: TypeAlias = Config
@@ -41,7 +41,7 @@ class MixConfig(Config):
 
     @field_validator("tasks")
     @classmethod
-    def _differ(cls, tasks: list[PartConfig]) -> list[PartConfig]:
+    def _refuse_twice(cls, tasks: list[PartConfig]) -> list[PartConfig]:
         names = [
             task.path if isinstance(task, UserTaskConfig) else str(dict(task)["name"])
             for task in tasks

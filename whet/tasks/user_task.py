@@ -17,10 +17,11 @@ from whet.tasks.base import Task, settings_class
 from whet.types import Json
 from whet.user_code import (
     CodePath,
+    check_complete,
     explain_exception,
     load_from_file,
     loaded_files,
-    read_settings,
+    validate_settings,
 )
 
 
@@ -47,51 +48,44 @@ class UserTaskConfig(Config):
 
 def load_user_task(path: str, settings: Mapping[str, Json] | None = None) -> Task:
     """Make the task that a file and a class name, `my_task.py:Name`, with its settings."""
-    kind = _load_class(path)
-    config = _read_settings(kind, path, settings or {})
-    make: Callable[..., Task] = kind
+    task_class = _load_class(path)
+    config = _read_settings(task_class, path, settings or {})
+    make: Callable[..., Task] = task_class
     try:
         task = make() if config is None else make(config)
     except TypeError as error:
         raise ConfigError(
-            f"the task {path} should be made without arguments, or of `config` alone, annotated "
-            f"with a class of settings: {error}"
+            f"the task {path} should need no arguments, or only `config`, annotated with a class "
+            f"of settings: {error}"
         ) from error
     except WhetError:
         raise
     except Exception as error:  # a user's task may raise anything
         label = f"the task {path}"
-        raise explain_exception(label, error, loaded_files([kind])) from error
-    if missing := [part for part in ("name", "problems", "score", "solve") if not _has(kind, part)]:
-        raise ConfigError(
-            f"the task {path} lacks {', '.join(missing)}; whet/tasks/base.py describes each"
-        )
-    if not isinstance(task.name, str) or not task.name:
-        raise ConfigError(f"the task {path} should have a text as its name, not {task.name!r}")
+        raise explain_exception(label, error, loaded_files([task_class])) from error
+    name = getattr(task, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"the task {path} should have a text as its name, not {name!r}")
     return task
 
 
 def _load_class(path: str) -> type[Task]:
-    kind = load_from_file(path, "task")
-    if not _is_task_class(kind):
+    task_class = load_from_file(path, "task")
+    if not _is_task_class(task_class):
         raise ConfigError(f"{path} is not a class that inherits from whet.tasks.base.Task")
-    return kind
+    check_complete(task_class, f"the task {path}", Task)
+    return task_class
 
 
 def _is_task_class(value: object) -> TypeGuard[type[Task]]:
     return isinstance(value, type) and Task in value.__mro__[1:]
 
 
-def _read_settings(kind: type[Task], path: str, given: Mapping[str, Json]) -> Config | None:
-    config = settings_class(kind)
+def _read_settings(task_class: type[Task], path: str, given: Mapping[str, Json]) -> Config | None:
+    config = settings_class(task_class)
     if config is None and given:
-        raise ConfigError(f"the task {path} takes no settings, and is given {', '.join(given)}")
+        raise ConfigError(f"the task {path} takes no settings, but is given {', '.join(given)}")
     try:
-        return None if config is None else read_settings(config, given)
+        return None if config is None else validate_settings(config, given)
     except ConfigError as error:
         raise ConfigError(f"the task {path}: {error}") from error
-
-
-def _has(kind: type[Task], part: str) -> bool:
-    """Tell whether a class defines what the protocol only declares."""
-    return any(part in vars(base) for base in kind.__mro__[: kind.__mro__.index(Task)])

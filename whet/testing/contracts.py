@@ -101,13 +101,15 @@ def check_learners(learners: LearnerFactory, folder: Path) -> None:
     ]
     _check_training(learners, examples, policy_objective(AlgoConfig()), folder / "policy")
     pairs = [
-        replace(item, pair=index // 2, is_chosen=index % 2 == 0, ref_logprob=item.sampling_logprob)
+        replace(
+            item, pair=index // 2, is_chosen=index % 2 == 0, ref_logprob_M=item.sampling_logprob_M
+        )
         for index, item in enumerate(examples[:4])
     ]
     _check_training(learners, pairs, preference_objective(PreferenceConfig()), folder / "pairs")
     ones = np.ones(20, dtype=np.float32)
     valued = [
-        replace(item, value=ones[: item.num_targets], value_target=ones[: item.num_targets])
+        replace(item, value_M=ones[: item.num_targets], value_target_M=ones[: item.num_targets])
         for item in examples
     ]
     _check_training(learners, valued, ValueObjective(clip=None), folder / "critic")
@@ -281,7 +283,9 @@ def _check_context(engine: Engine, prompt: Tokens) -> None:
             generate(tokens)
         except EngineError:
             continue
-        raise AssertionError(f"a prompt of {description} raises no EngineError (`check_prompt`)")
+        raise AssertionError(
+            f"a prompt of {description} raises no EngineError (`check_prompt_tokens`)"
+        )
 
 
 def _check_version(engine: Engine, request: Request) -> None:

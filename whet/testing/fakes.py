@@ -41,7 +41,7 @@ def example(
         loss_weight=loss_weight,
         advantage=advantage,
         temperature=temperature,
-        sampling_logprob=np.zeros(length - start, dtype=np.float32),
+        sampling_logprob_M=np.zeros(length - start, dtype=np.float32),
     )
 
 

@@ -1,22 +1,36 @@
 """An OpenAI-style server on the loopback, on a thread of its own, whose answers a test decides.
 
-It can answer late, stall in the middle, drip, close connections and send anything at all. A GET,
-which only looks whether a server is there, has a fixed answer and is not counted.
+It can reply late, stall in the middle, drip, close connections and send anything at all. A GET,
+which only looks whether a server is there, has a fixed reply and is not counted.
+
+An inference server is one that speaks vLLM's or SGLang's calls, with a real engine. It keeps the
+head of a tied model where a push does not name it, as vLLM does. A test may make it hang, die,
+take no weights or keep its version.
 """
 
 import asyncio
+import copy
 import json
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeVar
 
 import h11
+import numpy as np
+import safetensors.torch
+from torch import nn
 
-from whet.types import Json
+from whet.engine.base import Request, SamplingParams
+from whet.engine.native import NativeConfig
+from whet.engine.server_calls import DIALECTS, Dialect
+from whet.models.transformer import Transformer
+from whet.types import Completion, Json
 
 T = TypeVar("T")
+VLLM, VLLM_WITHOUT_VERSIONS, SGLANG = DIALECTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +53,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CannedReply:
     """What the server sends back."""
 
     status: int = 200
@@ -55,22 +69,22 @@ class Answer:
     """Send the body byte by byte, one in 50 ms."""
 
 
-def chat_answer(text: str, *, tokens: int = 7, seconds: float = 0.0) -> Answer:
+def chat_reply(text: str, *, tokens: int = 7, seconds: float = 0.0) -> CannedReply:
     """Make a chat completion of a text, with a prompt of 3 tokens."""
     choice: Json = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     usage: Json = {"prompt_tokens": 3, "completion_tokens": tokens}
     body = json.dumps({"choices": [choice], "usage": usage}).encode()
-    return Answer(body=body, seconds=seconds)
+    return CannedReply(body=body, seconds=seconds)
 
 
-Decide = Callable[[Asked], Answer | Awaitable[Answer]]
+Decide = Callable[[Asked], CannedReply | Awaitable[CannedReply]]
 
 
 class FakeServer:
     """The server: where it listens, and what it was asked."""
 
-    def __init__(self, answer: Decide, gets: Mapping[str, bytes]) -> None:
-        self._answer = answer
+    def __init__(self, reply: Decide, gets: Mapping[str, bytes]) -> None:
+        self._choose_reply = reply
         self._gets = gets
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -111,12 +125,12 @@ class FakeServer:
                 self.num_in_flight += 1
                 self.most_in_flight = max(self.most_in_flight, self.num_in_flight)
                 try:
-                    answer = await self._decide(asked)
-                    if answer.seconds:
-                        await asyncio.sleep(answer.seconds)
-                    if answer.closes:
+                    reply = await self._decide(asked)
+                    if reply.seconds:
+                        await asyncio.sleep(reply.seconds)
+                    if reply.closes:
                         break
-                    await self._write(protocol, writer, answer)
+                    await self._write(protocol, writer, reply)
                 finally:
                     self.num_in_flight -= 1
                 if protocol.our_state is not h11.DONE or protocol.their_state is not h11.DONE:
@@ -125,11 +139,11 @@ class FakeServer:
         writer.transport.abort()
         self._tasks.discard(asyncio.current_task())
 
-    async def _decide(self, asked: Asked) -> Answer:
+    async def _decide(self, asked: Asked) -> CannedReply:
         if asked.method == "GET":
-            return Answer(body=self._gets.get(asked.target, b"{}"))
-        answer = self._answer(asked)
-        return answer if isinstance(answer, Answer) else await answer
+            return CannedReply(body=self._gets.get(asked.target, b"{}"))
+        reply = self._choose_reply(asked)
+        return reply if isinstance(reply, CannedReply) else await reply
 
     async def _read(self, protocol: h11.Connection, reader: asyncio.StreamReader) -> Asked | None:
         request: h11.Request | None = None
@@ -161,29 +175,161 @@ class FakeServer:
         return asked
 
     async def _write(
-        self, protocol: h11.Connection, writer: asyncio.StreamWriter, answer: Answer
+        self, protocol: h11.Connection, writer: asyncio.StreamWriter, reply: CannedReply
     ) -> None:
-        lines = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
-        start = h11.Response(status_code=answer.status, headers=lines)
+        lines = [*reply.headers.items(), ("Content-Length", str(len(reply.body)))]
+        start = h11.Response(status_code=reply.status, headers=lines)
         writer.write(protocol.send(start) or b"")
-        if answer.stalls:
-            writer.write(protocol.send(h11.Data(data=answer.body[: len(answer.body) // 2])) or b"")
+        if reply.stalls:
+            writer.write(protocol.send(h11.Data(data=reply.body[: len(reply.body) // 2])) or b"")
             await asyncio.Event().wait()
-        size = 1 if answer.drips else max(len(answer.body), 1)
-        for begin in range(0, len(answer.body), size):
-            writer.write(protocol.send(h11.Data(data=answer.body[begin : begin + size])) or b"")
+        size = 1 if reply.drips else max(len(reply.body), 1)
+        for begin in range(0, len(reply.body), size):
+            writer.write(protocol.send(h11.Data(data=reply.body[begin : begin + size])) or b"")
             await writer.drain()
-            if answer.drips:
+            if reply.drips:
                 await asyncio.sleep(0.05)
         writer.write(protocol.send(h11.EndOfMessage()) or b"")
         await writer.drain()
 
 
 @contextmanager
-def serve(answer: Decide, gets: Mapping[str, bytes] | None = None) -> Iterator[FakeServer]:
+def serve_replies(reply: Decide, gets: Mapping[str, bytes] | None = None) -> Iterator[FakeServer]:
     """Serve answers to requests until the block ends; `gets` has those to GETs by address."""
-    server = FakeServer(answer, gets or {})
+    server = FakeServer(reply, gets or {})
     try:
         yield server
     finally:
         server.close()
+
+
+Fault = Callable[["InferenceServer", Asked], str | None]
+"""What goes wrong with a call: `hang`, `die`, `stale` weights, an old `version`, a push in the
+`middle` of an answer, `error`; None is nothing. `hold` answers after the next push, which sampled
+the last tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Place:
+    """Where a server listens, and the server."""
+
+    url: str
+    server: "InferenceServer"
+
+
+class InferenceServer:
+    """The answers of a server: its own model, the version of its weights, and what it was asked."""
+
+    def __init__(
+        self, model: Transformer, dialect: Dialect, *, stops: frozenset[int], fault: Fault
+    ) -> None:
+        own = copy.deepcopy(model).requires_grad_(False)
+        if model.cfg.tied:
+            head = nn.Linear(model.cfg.hidden_size, model.cfg.vocab_size, bias=False)
+            head.weight.data = model.embed.weight.detach().clone()
+            own.head = head.requires_grad_(False)
+            own.cfg = replace(model.cfg, tied=False)
+        self.model = own
+        self.engine = NativeConfig(max_num_seqs=4).build(own, stop_tokens=stops)
+        self.dialect = dialect
+        self.fault = fault
+        self.version = "default"
+        self.calls: list[str] = []
+        self._held: list[tuple[asyncio.Future[CannedReply], Asked, str]] = []
+
+    def answer(self, asked: Asked) -> CannedReply | Awaitable[CannedReply]:
+        path = asked.target.partition("?")[0]
+        self.calls.append(path)
+        fault = self.fault(self, asked)
+        if fault == "hang":
+            return asyncio.Future()
+        if fault == "hold":
+            future: asyncio.Future[CannedReply] = asyncio.Future()
+            self._held.append((future, asked, self.version))
+            return future
+        if fault in ("die", "error"):
+            return CannedReply(
+                closes=fault == "die", status=500, body=b'{"error": "out of memory"}'
+            )
+        reply: Json = {"success": True}
+        if path in ("/collective_rpc", "/update_weights_from_disk") and fault != "stale":
+            self._load(asked.body)
+        if path in ("/update_weight_version", "/update_weights_from_disk") and fault != "version":
+            stated = asked.body.get("new_version") or asked.body.get("weight_version")
+            self.version = str(stated)
+        if path in ("/inference/v1/generate", "/v1/completions", "/generate"):
+            versions = [self.version, "99"] if fault == "middle" else [self.version]
+            reply = self._generate(asked.body, versions)
+        if path in ("/resume", "/continue_generation"):
+            self._answer_held()
+        return CannedReply(body=json.dumps(reply).encode())
+
+    def _answer_held(self) -> None:
+        held, self._held = self._held, []
+        for future, asked, version in held:
+            versions = [self.version] if self.dialect is SGLANG else [version, self.version]
+            reply = self._generate(asked.body, versions)
+            future.set_result(CannedReply(body=json.dumps(reply).encode()))
+
+    def _load(self, body: dict[str, Json]) -> None:
+        arguments = body.get("kwargs", body)
+        assert isinstance(arguments, dict), "a push names a folder"
+        folder = Path(str(arguments.get("weights_path") or arguments.get("model_path")))
+        tensors = safetensors.torch.load_file(folder / "model.safetensors")
+        self.model.copy_weights(tensors.items())
+
+    def _generate(self, body: dict[str, Json], versions: list[str]) -> Json:
+        prompt = body.get("token_ids") or body.get("input_ids") or body.get("prompt")
+        params = body.get("sampling_params", body)
+        assert isinstance(prompt, list) and isinstance(params, dict), "tokens go in"
+        names = {"max_new_tokens": "max_tokens"}
+        sampling = {names.get(name, name): value for name, value in params.items()}
+        sampling["top_k"] = max(0, int(str(sampling.get("top_k") or 0)))
+        request = Request(
+            id="0",
+            prompt=np.array(prompt, dtype=np.int32),
+            sampling=SamplingParams.model_validate(
+                {name: sampling[name] for name in SamplingParams.model_fields if name in sampling}
+            ),
+            seed=int(str(params.get("seed") or params.get("sampling_seed") or 0)),
+        )
+        ((_, completion),) = self.engine.generate([request])
+        return self._format(completion, versions)
+
+    def _format(self, completion: Completion, versions: list[str]) -> Json:
+        tokens: list[Json] = [*completion.tokens.tolist()]
+        logprobs: list[Json] = [*completion.logprobs.tolist()]
+        pairs = list(zip(logprobs, tokens, strict=True))
+        finish = str(completion.finish_reason)
+        if self.dialect is SGLANG:
+            rows: list[Json] = [[logprob, token, None] for logprob, token in pairs]
+            info: dict[str, Json] = {"output_token_logprobs": rows, "weight_version": versions[0]}
+            return {"meta_info": info | {"finish_reason": {"type": finish}}}
+        choice: dict[str, Json] = {"token_ids": tokens, "finish_reason": finish}
+        if self.dialect is VLLM_WITHOUT_VERSIONS:
+            return {"choices": [choice | {"logprobs": {"token_logprobs": logprobs}}]}
+        content: list[Json] = [{"logprob": logprob, "token_id": token} for logprob, token in pairs]
+        spans: list[Json] = [{"version": version} for version in versions]
+        return {"choices": [choice | {"logprobs": {"content": content}, "weight_versions": spans}]}
+
+
+def no_fault(server: InferenceServer, asked: Asked) -> None:
+    return None
+
+
+@contextmanager
+def serve_inference(
+    model: Transformer,
+    dialect: Dialect = VLLM,
+    *,
+    stops: frozenset[int] = frozenset(),
+    fault: Fault = no_fault,
+) -> Iterator[Place]:
+    """Serve a copy of a model until the block ends."""
+    server = InferenceServer(model, dialect, stops=stops, fault=fault)
+    paths: dict[str, Json] = {path: {} for path in dialect.endpoints}
+    models: Json = {"data": [{"id": "m", "max_model_len": model.cfg.max_positions}]}
+    gets = {"/openapi.json": {"paths": paths}, "/v1/models": models}
+    bodies = {path: json.dumps(body).encode() for path, body in gets.items()}
+    with serve_replies(server.answer, bodies) as listening:
+        yield Place(url=listening.url.removesuffix("/v1"), server=server)

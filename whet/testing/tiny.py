@@ -24,11 +24,11 @@ def tiny_model(
     vocab_size: int = VOCABULARY,
     positions: int = 64,
     seed: int = 0,
-    kind: type[Transformer] = Transformer,
+    cls: type[Transformer] = Transformer,
 ) -> Transformer:
     """Make a two-layer decoder of a family, with four query heads on two key heads."""
     cfg = replace(new_config("tiny", vocab_size, positions, family), tied=tied)
-    model = kind(cfg)
+    model = cls(cfg)
     init_sharp_weights(model, seed)
     return model
 

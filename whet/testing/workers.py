@@ -58,7 +58,7 @@ class ThreadWorker:
         self._report = report
         self._inbox = _QueueInbox()
         self._loaded: SimpleQueue[Result] = SimpleQueue()
-        host = WorkerHost(self.build(), self._inbox, self._pass_on)
+        host = WorkerHost(self.build(), self._inbox, self._pass_on, num_slots=self.num_slots)
         threading.Thread(target=host.run, daemon=True).start()
 
     def load(self, weights: Weights) -> None:
@@ -124,11 +124,13 @@ class _QueueInbox:
 
 
 class SlowConfig(NativeConfig):
-    """A native engine that takes a known time for each answer."""
+    """A native engine that takes a known time for each answer, or for each token of its rows."""
 
     kind: Literal["native"] = "native"
     delay: float = 0.0
     """Seconds after each answer."""
+    step_delay: float = 0.0
+    """Seconds of a step, in which all rows get a token."""
 
     def build(
         self,
@@ -146,3 +148,9 @@ class _SlowEngine(NativeEngine):
         for result in super().generate(requests):
             time.sleep(self.cfg.delay)
             yield result
+
+    def _serve(self, requests: Iterable[Request]) -> Iterator[list[tuple[str, Completion]]]:
+        assert isinstance(self.cfg, SlowConfig), "a slow engine has slow settings"
+        for results in super()._serve(requests):
+            time.sleep(self.cfg.step_delay)
+            yield results

@@ -78,7 +78,7 @@ class PromptConfig(Config):
     def _check_options(cls, options: dict[str, JsonValue]) -> dict[str, JsonValue]:
         for name in RESERVED:
             if name in options:
-                raise ValueError(f"{name} is no option: every prompt sets it")
+                raise ValueError(f"{name} is not an option: every prompt sets it")
         return options
 
     @model_validator(mode="after")
@@ -200,8 +200,8 @@ class ChatFormat:
         self.stop_tokens: frozenset[int] = tokenizer.eos_tokens | self._turn_ends
         if not self.stop_tokens:
             raise DataError(
-                "the model has no stop token: "
-                "neither an eos_token nor one at the end of a chat turn"
+                "the model has no stop token: neither an eos_token nor one at the end of a chat "
+                "turn"
             )
 
     def render(
@@ -315,8 +315,8 @@ class ChatFormat:
         free = [character for character in PRIVATE_USE if character not in text][:2]
         if len(free) < 2:
             raise DataError(
-                "the messages use every private-use character, "
-                "so special tokens cannot be told from text"
+                "the messages use every private-use character, so special tokens cannot be told "
+                "from text"
             )
         return "".join(free)
 

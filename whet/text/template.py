@@ -232,8 +232,8 @@ def _raise(message: str) -> NoReturn:
 
 
 def _write_date(pattern: str) -> str:
-    """Write one fixed date, Llama 3's default, so that a run that goes on tomorrow has the prompts
-    of today."""
+    """Write one fixed date, Llama 3's default, so that a run that is resumed tomorrow has the
+    prompts of today."""
     return datetime(2024, 7, 26).strftime(pattern)
 
 

@@ -7,6 +7,7 @@ import math
 import resource
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,7 +62,7 @@ class TrackConfig(Config):
         return {} if "wandb" in self.sinks else {"project": 'track.sinks has no "wandb"'}
 
 
-class Run(Protocol):
+class TrackedRun(Protocol):
     """The parts of a run that a tracker uses: its folder, its unique id and its metrics file."""
 
     folder: Path
@@ -197,10 +198,12 @@ def _grades(rollouts: Sequence[Rollout]) -> list[Score]:
     return [r.score for r in rollouts if r.score and r.score.verdict != Verdict.UNSCORED]
 
 
-class Tracker(Protocol):
+class Tracker(ABC):
     """Receives the metrics of each step, and now and then some sample responses."""
 
-    def log(self, step: int, metrics: Metrics) -> None: ...
+    @abstractmethod
+    def log(self, step: int, metrics: Metrics) -> None:
+        """Take the metrics of a step."""
 
     def log_responses(self, step: int, rollouts: Sequence[Rollout]) -> None:
         """Show some graded responses; not every tracker can."""
@@ -233,7 +236,7 @@ class Trackers(Tracker):
 class JsonlTracker(Tracker):
     """Write the run's own metrics file, from which the report is drawn."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: TrackedRun) -> None:
         self._run = run
 
     def log(self, step: int, metrics: Metrics) -> None:

@@ -13,8 +13,8 @@ from whet.errors import ConfigError
 from whet.track.metrics import (
     ConsoleTracker,
     JsonlTracker,
-    Run,
     TrackConfig,
+    TrackedRun,
     Tracker,
     Trackers,
 )
@@ -28,7 +28,7 @@ MAX_SHOWN = 2_000
 @contextmanager
 def open_trackers(
     cfg: TrackConfig,
-    run: Run,
+    run: TrackedRun,
     columns: Mapping[str, str],
     *,
     every: int = 1,
@@ -53,7 +53,7 @@ def open_trackers(
 class TensorBoardTracker(Tracker):
     """Write event files to `tensorboard/` in the run folder, without TensorFlow or torch."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: TrackedRun) -> None:
         self._folder = run.folder / "tensorboard"
         writers = _load_optional("tensorboard.summary.writer.event_file_writer", "tensorboard")
         self._open = writers.EventFileWriter
@@ -95,7 +95,7 @@ class TensorBoardTracker(Tracker):
 class WandbTracker(Tracker):
     """Send metrics to Weights & Biases; a resumed run continues under the same id."""
 
-    def __init__(self, run: Run, project: str) -> None:
+    def __init__(self, run: TrackedRun, project: str) -> None:
         self._wandb = _load_optional("wandb", "wandb")
         self._session = self._wandb.init(
             project=project, name=run.folder.name, id=run.id, dir=str(run.folder), resume="allow"

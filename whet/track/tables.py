@@ -19,19 +19,19 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
-def format_value(value: float | None) -> str:
+def format_metric(value: float | None) -> str:
     """Write a number with five digits, or a dash where there is none.
 
-    >>> format_value(0.123456789), format_value(None), format_value(-0.0)
+    >>> format_metric(0.123456789), format_metric(None), format_metric(-0.0)
     ('0.12346', '–', '0')
     """
     return NOTHING if value is None else f"{value + 0.0:.5g}"
 
 
-def format_share(value: float | None) -> str:
-    """Write a share in percent.
+def format_percent(value: float | None) -> str:
+    """Write a fraction in percent.
 
-    >>> format_share(0.1234)
+    >>> format_percent(0.1234)
     '12.3 %'
     """
     return NOTHING if value is None else f"{100 * value:.1f} %"

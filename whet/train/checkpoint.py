@@ -1,5 +1,5 @@
-"""Checkpoints: the model as a Hugging Face folder, its optimiser, and the rest as JSON; and the
-thread that writes them while training goes on."""
+"""Checkpoints: the model as a Hugging Face folder, its optimizer, and the rest as JSON; and the
+thread that writes them while training continues."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -48,10 +48,10 @@ def save_training(
         save_training(other_folder, other_policy, other_learner, {})
 
 
-def load_training(
+def load_training_state(
     folder: Path, policy: Trainable, learner: Learner, others: Others | None = None
 ) -> dict[str, Json]:
-    """Load weights and optimiser in place; return the state."""
+    """Load weights and optimizer in place; return the state."""
     policy.load(folder)
     try:
         state: dict[str, Json] = json.loads((folder / STATE).read_text())
@@ -61,7 +61,7 @@ def load_training(
             f"checkpoint {folder} cannot be read ({error}); delete it to use the one before"
         ) from error
     for name, (other_policy, other_learner) in (others or {}).items():
-        load_training(folder / OTHERS / name, other_policy, other_learner)
+        load_training_state(folder / OTHERS / name, other_policy, other_learner)
     return state
 
 

@@ -32,7 +32,7 @@ class CriticConfig(Config):
     """Peak learning rate."""
     clip: float | None = Field(default=0.2, gt=0.0)
     """How far a value may move within a step of several mini-batches before its gradient stops
-    (PPO); none is no bound."""
+    (PPO); none means no bound."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps at the start in which only the critic learns, since its first values are useless to the
     policy."""
@@ -49,13 +49,15 @@ class Critic:
 
     @property
     def is_warming_up(self) -> bool:
-        """Whether the critic is still in its head start, after as many updates as it has had."""
+        """Whether the critic is still warming up, after its `num_updates`."""
         return self.num_updates <= self.cfg.warmup_steps
 
     def update(self, examples: Sequence[Example], *, seed: int) -> Metrics:
-        """Take an optimiser step per mini-batch towards the targets, averaged over tokens."""
-        values = [example.value for example in examples if example.value is not None]
-        targets = [example.value_target for example in examples if example.value_target is not None]
+        """Take an optimizer step per mini-batch towards the targets, averaged over tokens."""
+        values = [example.value_M for example in examples if example.value_M is not None]
+        targets = [
+            example.value_target_M for example in examples if example.value_target_M is not None
+        ]
         assert len(values) == len(targets) == len(examples), (
             "a critic learns from valued and credited examples"
         )
@@ -69,7 +71,7 @@ class Critic:
         }
 
     def save(self, folder: Path) -> Json:
-        """Write model and optimiser to a folder in a checkpoint; return its counters."""
+        """Write model and optimizer to a folder in a checkpoint; return its counters."""
         self.learner.save(folder / FOLDER)
         return {"steps": self.learner.num_steps, "updates": self.num_updates}
 
@@ -115,10 +117,10 @@ def build_critic(
 
 
 def count_policy_steps(algo: Algorithm, cfg: CriticConfig, steps: int) -> int:
-    """Count the policy's optimiser steps, which exclude the critic's head start."""
+    """Count the policy's optimizer steps, which exclude the critic's warm-up."""
     return (steps - cfg.warmup_steps if algo.needs_values else steps) * algo.num_minibatches
 
 
 def add_values(examples: Sequence[Example], critic: Critic) -> list[Example]:
     """Add the critic's value at each token."""
-    return with_field(examples, "value", critic.learner.compute_values(examples))
+    return with_field(examples, "value_M", critic.learner.compute_values(examples))

@@ -107,10 +107,10 @@ class FSDPLearner(Learner):
         groups = _own_micro_batches(
             self.model, examples, self.cfg, rank=self.world.dp_rank, ranks=self.world.dp_size
         )
-        own = [[examples[index] for index in indices] for indices in groups if indices]
-        sums = self.local.add_gradients(own, objective)
+        batches = [[examples[index] for index in indices] for indices in groups if indices]
+        sums = self.local.add_gradients(batches, objective)
         if isinstance(self.model, FSDPModule):
-            for _ in range(len(groups) - len(own)):
+            for _ in range(len(groups) - len(batches)):
                 batch = to_batch(_dummy_examples(examples), self.local.device)
                 self.local.forward_backward(batch, objective)
         # Ranks that share a sequence have the same sums.
@@ -158,7 +158,7 @@ class FSDPLearner(Learner):
                 save_trained(critic.body, folder)
             critic.save_head(folder)
         self.optimizer.save(folder / OPTIMIZER)
-        self.world.all_gather(None, f"the optimiser in {folder.name}")
+        self.world.all_gather(None, f"the optimizer in {folder.name}")
 
     def load(self, folder: Path, num_steps: int) -> None:
         critic = self.local.value_model

@@ -1,12 +1,12 @@
-"""The learner: sums weight times loss over packed sequences, and steps the optimiser.
+"""The learner: sums weight times loss over packed sequences, and steps the optimizer.
 
 It knows no algorithm: an objective computes losses, `whet/train/rl_step.py` chooses examples.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whet.algos.losses import LossInputs, LossWeights
-from whet.algos.objectives import LossSums, Objective, TokenLoss, ValueObjective
+from whet.algos.objectives import BatchSums, LossSums, Objective, ValueObjective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
@@ -32,25 +32,28 @@ CPU_TOKENS = 4096
 """Tokens of a micro-batch on a CPU, unless an example is longer."""
 
 
-class LogprobModel(Protocol):
+class LogprobModel(ABC):
     """Computes log-probabilities under one model, wherever its weights are."""
 
+    @abstractmethod
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         """Compute the log-probabilities of each example's response tokens, without gradient."""
 
 
-class Learner(LogprobModel, Protocol):
+class Learner(LogprobModel):
     """Trains one model, wherever its weights are.
 
     docs/add_a_learner.md lists the guarantees of each method.
     """
 
     num_steps: int
-    """Optimiser steps taken, which is the position in the schedule."""
+    """Optimizer steps taken, which is the position in the schedule."""
 
+    @abstractmethod
     def reserve_memory(self, examples: Sequence[Example]) -> None:
         """Free enough memory of the device for an update on the examples."""
 
+    @abstractmethod
     def accumulate(
         self, examples: Sequence[Example], objective: Objective | ValueObjective
     ) -> LossSums:
@@ -59,9 +62,11 @@ class Learner(LogprobModel, Protocol):
         Values are trained by the learner of a value model.
         """
 
+    @abstractmethod
     def optim_step(self) -> Metrics:
         """Move the weights by the gradient added so far."""
 
+    @abstractmethod
     def zero_grad(self) -> None:
         """Set the gradient added so far to zero."""
 
@@ -69,20 +74,24 @@ class Learner(LogprobModel, Protocol):
         """Fill the model that the learner was made for, unless steps change it in place."""
         return
 
+    @abstractmethod
     def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
         """Compute a value model's value of the state before each response token."""
 
+    @abstractmethod
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates of the settings from now on. Returns the peak rate."""
 
+    @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write the state of the optimiser, and a value model; a policy saves its own model."""
+        """Write the state of the optimizer, and a value model; a policy saves its own model."""
 
+    @abstractmethod
     def load(self, folder: Path, num_steps: int) -> None:
         """Load the files of `save` after `num_steps` steps, in place."""
 
     def update(self, examples: Sequence[Example], objective: Objective | ValueObjective) -> Metrics:
-        """Take one optimiser step on the sum of weight times loss over all examples."""
+        """Take one optimizer step on the sum of weight times loss over all examples."""
         return self.accumulate(examples, objective).means | self.optim_step()
 
 
@@ -120,8 +129,8 @@ class ValueModel(nn.Module):
         self.head.load_state_dict(load_file(folder / VALUE_HEAD))
 
 
-class ForwardPass(Protocol):
-    """Runs a model over packed batches, with a gradient."""
+class ForwardPass:
+    """Runs a model over packed batches on one device, with a gradient."""
 
     def compute_logprobs(
         self, model: Transformer, batch: Batch, *, entropy_gradient: bool
@@ -135,14 +144,10 @@ class ForwardPass(Protocol):
         return value_M
 
 
-class LocalForwardPass(ForwardPass):
-    """On one device."""
-
-
 class LocalLearner(Learner):
     """Trains a model on the device where it is; an engine there may share its weights.
 
-    `steps` is how many optimiser steps the schedule spans. Ranks pass their own optimiser, and
+    `steps` is how many optimizer steps the schedule spans. Ranks pass their own optimizer, and
     their own forward pass where they share sequences.
     """
 
@@ -161,7 +166,7 @@ class LocalLearner(Learner):
         self.cfg = cfg
         self.steps = steps
         self.optimizer = optimizer or Optimizer(model, cfg)
-        self.forward = forward or LocalForwardPass()
+        self.forward = forward or ForwardPass()
         self.device = self.model.device
         self.memory = memory or device_memory(self.device)
         self.num_steps = 0
@@ -192,38 +197,38 @@ class LocalLearner(Learner):
     ) -> LossSums:
         """Add the gradients of micro-batches of examples."""
         num_losses = 0
-        done: list[TokenLoss] = []
+        done: list[BatchSums] = []
         for group in groups:
             batch = to_batch(group, self.device)
             done.append(self.forward_backward(batch, objective))
             num_losses += len(batch.loss_weight)
         signals = [sums.stop_signal for sums in done if sums.stop_signal is not None]
         return LossSums(
-            loss=_add(sums.loss for sums in done),
+            loss=_add_up(sums.loss for sums in done),
             num_losses=num_losses,
             metrics={
-                name: _add(sums.metrics[name] for sums in done)
+                name: _add_up(sums.metrics[name] for sums in done)
                 for name in (done[0].metrics if done else ())
             },
-            stop_signal=_add(signals) if signals else None,
+            stop_signal=_add_up(signals) if signals else None,
         )
 
-    def forward_backward(self, batch: Batch, objective: Objective | ValueObjective) -> TokenLoss:
-        """Add one batch's gradient. Returns sums over the batch, the loss times its weights."""
+    def forward_backward(self, batch: Batch, objective: Objective | ValueObjective) -> BatchSums:
+        """Add one batch's gradient."""
         if not len(batch.tokens_T):
-            return TokenLoss(torch.zeros((), device=self.device), {})
+            return BatchSums(torch.zeros((), device=self.device), {})
         if isinstance(objective, ValueObjective):
-            assert batch.value is not None and batch.value_target is not None, (
+            assert batch.value_M is not None and batch.value_target_M is not None, (
                 "a critic learns from valued and credited examples"
             )
             assert self.value_model is not None, "values are those of a value model"
             values = self.forward.compute_values(self.value_model, batch)
-            token_loss = objective.loss(values, batch.value, batch.value_target)
+            token_loss = objective.loss(values, batch.value_M, batch.value_target_M)
         else:
             out = self.forward.compute_logprobs(
                 self.model, batch, entropy_gradient=objective.needs_entropy_gradient
             )
-            token_loss = objective.loss(token_terms(batch, *out))
+            token_loss = objective.loss(to_loss_inputs(batch, *out))
         assert token_loss.loss.shape == batch.loss_weight.shape, (
             "an objective has a loss for each token, or for each pair"
         )
@@ -231,7 +236,7 @@ class LocalLearner(Learner):
         (loss * self.optimizer.loss_scale).backward()  # type: ignore[no-untyped-call]
         metrics = {name: value.detach().sum() for name, value in token_loss.metrics.items()}
         signal = token_loss.stop_signal
-        return TokenLoss(loss.detach(), metrics, None if signal is None else signal.detach().sum())
+        return BatchSums(loss.detach(), metrics, None if signal is None else signal.detach().sum())
 
     def optim_step(self) -> Metrics:
         lr = learning_rate(self.cfg, self.num_steps, self.steps, factor=self.lr_factor)
@@ -270,12 +275,12 @@ class LocalLearner(Learner):
         self.num_steps = num_steps
 
 
-def _add(values: Iterable[Tensor]) -> float:
+def _add_up(values: Iterable[Tensor]) -> float:
     """Add numbers on their device, and wait for the result once."""
     return float(sum(values))
 
 
-def token_terms(batch: Batch, logprob_M: Tensor, entropy_M: Tensor) -> LossInputs:
+def to_loss_inputs(batch: Batch, logprob_M: Tensor, entropy_M: Tensor) -> LossInputs:
     """Join the output of a model with the quantities of its packed batch."""
     return LossInputs(
         logprob_M=logprob_M,
@@ -307,12 +312,12 @@ def forward_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Run the model over a packed batch; log-probability and entropy at each target."""
     logprob_M, entropy_M = model.token_logprobs(
-        _hidden(model, batch), batch.label_M, batch.temperature_M
+        _compute_hidden(model, batch), batch.label_M, batch.temperature_M
     )
     return logprob_M, entropy_M if entropy_gradient else entropy_M.detach()
 
 
-def _hidden(model: Transformer, batch: Batch) -> Tensor:
+def _compute_hidden(model: Transformer, batch: Batch) -> Tensor:
     """Run the model; its final hidden state where each target is predicted.
 
     On a CPU, shared prefixes of sequences are run once, and their last tokens not at all.
@@ -375,7 +380,7 @@ def mean_loss(model: LogprobModel, examples: Sequence[Example]) -> float:
 
 
 def set_loss_weights(examples: Sequence[Example], weights: LossWeights) -> list[Example]:
-    """Set the weight of each example's tokens; takes all examples of an optimiser step."""
+    """Set the weight of each example's tokens; takes all examples of an optimizer step."""
     lengths = [example.num_targets for example in examples]
     return with_field(examples, "loss_weight", weights(lengths))
 

@@ -12,7 +12,7 @@ import torch
 
 from whet.data.examples import Example
 from whet.engine.base import Engine
-from whet.engine.graphs import graph_bytes
+from whet.engine.cuda_graphs import graph_bytes
 from whet.models.cost import MEMORY_FRACTION, Cost, layers_to_checkpoint, update_bytes
 from whet.models.transformer import Transformer
 from whet.train.optim import Optimizer
@@ -36,7 +36,7 @@ class DeviceMemory:
     def reserve(self, model: Transformer, optimizer: Optimizer, examples: Sequence[Example]) -> int:
         """Free caches where an update would not fit; return how many layers to checkpoint.
 
-        Optimiser state that the first step allocates is counted from the start, so that all steps
+        Optimizer state that the first step allocates is counted from the start, so that all steps
         decide alike.
         """
         cfg = optimizer.cfg

@@ -1,4 +1,4 @@
-"""Optimiser state in host memory that is streamed through the device, three pieces at a time; and
+"""Optimizer state in host memory that is streamed through the device, three pieces at a time; and
 weights that wait there between passes.
 
 While one piece is updated, the next is copied in and the last is copied back, so that the link is

@@ -30,7 +30,7 @@ MIN_OFFLOADED = 2**16
 
 
 class TrainConfig(Config):
-    """The optimiser and its memory."""
+    """The optimizer and its memory."""
 
     lr: float = Field(default=1e-5, gt=0.0)
     """Peak learning rate."""
@@ -67,6 +67,9 @@ class TrainConfig(Config):
     offload_reference: bool = False
     """Keep the starting policy of a KL, or a teacher, in host memory between its forward
     passes."""
+    reference_url: str | None = None
+    """A vLLM server of the starting policy of a KL, such as `http://localhost:8000`, which then
+    computes its log-probabilities, at temperature 1. None keeps a copy here."""
     gradient_checkpointing: Literal["auto", "on", "off"] = "auto"
     """Recompute layers in the backward pass: all of them, none, or as many as it takes for an
     update to fit on the GPU. It changes memory and speed, never the result."""
@@ -81,7 +84,7 @@ class TrainConfig(Config):
 
 
 def optimizer_files(folder: Path) -> list[Path]:
-    """Find the files of an optimiser; ranks may have written several."""
+    """Find the files of an optimizer; ranks may have written several."""
     files = weight_files((folder / OPTIMIZER).parent, OPTIMIZER.name)
     if not files:
         raise FileNotFoundError(f"{OPTIMIZER} is missing")
@@ -89,7 +92,7 @@ def optimizer_files(folder: Path) -> list[Path]:
 
 
 def learning_rate(cfg: TrainConfig, step: int, steps: int, *, factor: float = 1.0) -> float:
-    """Compute the rate of optimiser step `step`, from 0, of `steps`; `factor` scales it.
+    """Compute the rate of optimizer step `step`, from 0, of `steps`; `factor` scales it.
 
     >>> learning_rate(TrainConfig(lr=1.0, warmup_steps=2, lr_schedule="linear"), 0, 12)
     0.5
@@ -108,8 +111,8 @@ def learning_rate(cfg: TrainConfig, step: int, steps: int, *, factor: float = 1.
 class Optimizer:
     """Updates the trainable weights of a model in place, so that their addresses stay the same.
 
-    Weights below float32 have a float32 master and gradient. With `offload`, masters and moments
-    are in host memory and pass through the device piece by piece.
+    Weights below float32 have a float32 master and gradient. With `offload_optimizer`, masters and
+    moments are in host memory and pass through the device piece by piece.
     """
 
     def __init__(self, model: nn.Module, cfg: TrainConfig) -> None:
@@ -128,9 +131,10 @@ class Optimizer:
                 param.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     def list_params(self, model: nn.Module) -> dict[str, nn.Parameter]:
-        """List the trainable parameters by their names in checkpoints, without the module of a
-        feed-forward."""
+        """List the trainable parameters by their names in the optimizer's files."""
         return {
+            # Files name the projections of a feed-forward without its module, `mlp`, so that
+            # checkpoints written before it existed can still be resumed.
             name.replace(".mlp.", "."): param
             for name, param in model.named_parameters()
             if param.requires_grad
@@ -151,9 +155,8 @@ class Optimizer:
             return 0.0
         if not math.isfinite(norm):
             raise TrainError(
-                f"the gradient is not finite ({norm}): lower train.lr (now {self.cfg.lr}) "
-                "and --resume "
-                "from the last checkpoint"
+                f"the gradient is not finite ({norm}): lower train.lr (now {self.cfg.lr}) and "
+                "--resume from the last checkpoint"
             )
         factor = min(1.0, self.cfg.max_grad_norm / (norm + 1e-6)) / self.loss_scale
         torch._foreach_mul_(list(gradients.values()), factor)
@@ -329,7 +332,7 @@ def _accumulate_into(gradients: dict[str, Tensor], name: str) -> Callable[[Tenso
     """Make a hook that adds a low-precision gradient to the float32 one after a backward pass.
 
     A parameter keeps its hook alive, so the hook refers to the gradients only and not to the
-    optimiser, which can then be freed.
+    optimizer, which can then be freed.
     """
 
     def hook(param: Tensor) -> None:

@@ -4,10 +4,12 @@ Also models that only compute log-probabilities: the starting policy of a KL or 
 teacher. They can be kept in host memory between passes.
 """
 
+import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import nn
@@ -28,19 +30,20 @@ from whet.train.offload import OffloadedWeights
 from whet.train.optim import TrainConfig
 from whet.train.served_model import ServedModel
 from whet.types import Floats
-from whet.user_code import load_from_file
+from whet.user_code import check_complete, load_from_file
 from whet.world import get_world
 
 SERVED_SECONDS = 600.0
-"""How long a teacher behind a server may take for an answer."""
+"""How long a teacher behind a server may take for a response."""
 
 
-class LearnerFactory(Protocol):
+class LearnerFactory(ABC):
     """Builds the learners and frozen models of a model, and so decides on their devices.
 
     Every learner, critic, reference and teacher of a run comes from the factory of its policy.
     """
 
+    @abstractmethod
     def make_learner(
         self,
         model: Transformer | ValueModel,
@@ -60,6 +63,7 @@ class LearnerFactory(Protocol):
         """Make a learner of a critic that starts from a copy of the policy's weights."""
         return self.make_learner(ValueModel(policy), cfg, steps=steps, memory=memory)
 
+    @abstractmethod
     def make_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> LogprobModel:
@@ -139,17 +143,27 @@ def build_learners(cfg: TrainConfig) -> LearnerFactory:
         raise ConfigError(
             f'train.learner = "{name}" should be one of auto, {known}, or my_learner.py:Factory'
         )
-    factory = load_from_file(name, "train.learner")
+    return _load_factory(name)
+
+
+def _load_factory(code_path: str) -> LearnerFactory:
+    """Make the user's own factory; a method that it or a learner in its file lacks is named."""
+    label = f'train.learner = "{code_path}"'
+    factory = load_from_file(code_path, "train.learner")
     if not isinstance(factory, type) or LearnerFactory not in factory.__mro__:
         raise ConfigError(
-            f'train.learner = "{name}" should name a class that inherits from LearnerFactory '
-            "(docs/add_a_learner.md)"
+            f"{label} should name a class that inherits from LearnerFactory (docs/add_a_learner.md)"
         )
+    check_complete(factory, label, LearnerFactory)
+    for value in vars(sys.modules[factory.__module__]).values():
+        is_model = isinstance(value, type) and issubclass(value, LogprobModel)
+        if is_model and not value.__subclasses__():
+            check_complete(value, f"{label}: {value.__name__}", Learner)
     made: LearnerFactory = factory()
     return made
 
 
-class Trainable(Protocol):
+class Trainable(ABC):
     """A model, and what makes its learner, its critic and its reference."""
 
     model: Transformer
@@ -170,6 +184,7 @@ class Trainable(Protocol):
         """Make a frozen model that keeps the present weights."""
         return make_reference(self.model, cfg, self.learners)
 
+    @abstractmethod
     def save(self, folder: str | Path) -> None:
         """Write a folder that `load` reads; ranks call it together."""
 
@@ -284,26 +299,31 @@ class FrozenModel(LogprobModel):
     ) -> None:
         self.model = model
         self.micro_batch_tokens = micro_batch_tokens
-        self.offloaded = OffloadedWeights(offloaded, model.device)
+        self.offloaded = OffloadedWeights(offloaded, model.device) if offloaded else None
 
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
-        with self.offloaded.on_device():
+        with self.offloaded.on_device() if self.offloaded else nullcontext():
             return compute_logprobs(self.model, examples, self.micro_batch_tokens)
 
 
 def make_reference(
     model: Transformer, cfg: TrainConfig, learners: LearnerFactory = LOCAL
 ) -> LogprobModel:
-    """Copy the starting policy: weights that train are copied and frozen, the others shared."""
+    """Copy the starting policy: weights that train are copied and frozen, the others shared; or
+    take the one that a server has."""
+    if cfg.reference_url is not None:
+        return ServedModel(cfg.reference_url, setting="train.reference_url", wait=SERVED_SECONDS)
     copied = copy_trainable(model).requires_grad_(False)
     shared = {id(weight) for weight in model.parameters()}
-    own = [weight for weight in copied.parameters() if id(weight) not in shared]
-    return learners.make_frozen_model(copied, cfg, offloaded=own if cfg.offload_reference else ())
+    copies = [weight for weight in copied.parameters() if id(weight) not in shared]
+    return learners.make_frozen_model(
+        copied, cfg, offloaded=copies if cfg.offload_reference else ()
+    )
 
 
 def add_ref_logprobs(examples: Sequence[Example], reference: LogprobModel) -> list[Example]:
     """Add the log-probability that the reference gives each token."""
-    return with_field(examples, "ref_logprob", reference.compute_logprobs(examples))
+    return with_field(examples, "ref_logprob_M", reference.compute_logprobs(examples))
 
 
 def open_teacher(
@@ -314,7 +334,7 @@ def open_teacher(
     if url is not None:
         shape, tokenizer = read_tokenizer(source)
         _check_teacher(source, tokenizer, shape.max_positions, policy)
-        return ServedModel(url, wait=SERVED_SECONDS)
+        return ServedModel(url, setting="teacher_url", wait=SERVED_SECONDS)
     teacher, tokenizer = open_model(
         source, dtype=torch_dtype(cfg.dtype), device=policy.model.device, texts=[], seed=0
     )
@@ -327,14 +347,14 @@ def open_teacher(
 def _check_teacher(source: ModelSource, tokenizer: Tokenizer, longest: int, policy: Policy) -> None:
     if tokenizer.vocabulary != policy.tokenizer.vocabulary:
         raise ConfigError(
-            f"teacher.path = {source.path!r} has another tokenizer than the model, so that it "
-            "cannot read its tokens; take a teacher of the same family"
+            f"teacher.path = {source.path!r} has a different tokenizer from the model, so it "
+            "cannot read its tokens; choose a teacher of the same family"
         )
     if longest < policy.engine.max_model_len:
         raise ConfigError(
             f"teacher.path = {source.path!r} reads {longest} tokens, fewer than the "
-            f"{policy.engine.max_model_len} of the policy; set engine.max_model_len to {longest} "
-            "at most"
+            f"{policy.engine.max_model_len} of the policy; set engine.max_model_len to at most "
+            f"{longest}"
         )
 
 
@@ -351,7 +371,7 @@ def add_pair_ref_logprobs(
 
 
 def set_pair_loss_weights(pairs: Sequence[PreferencePair]) -> list[Example]:
-    """Number the pairs of an optimiser step, give each the same weight, and list their examples."""
+    """Number the pairs of an optimizer step, give each the same weight, and list their examples."""
     loss_weight = 1.0 / len(pairs)
     return [
         replace(item, pair=number, is_chosen=is_chosen, loss_weight=loss_weight)

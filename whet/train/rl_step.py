@@ -39,7 +39,7 @@ class StepResult:
     update: Metrics
     """Measured by the learner, and the critic's where there is one."""
     is_empty: bool = False
-    """Whether no rollout had a gradient, so that no optimiser step was taken."""
+    """Whether no rollout had a gradient, so that no optimizer step was taken."""
 
     @property
     def metrics(self) -> Metrics:
@@ -112,6 +112,8 @@ class RLTrainer(Generic[P]):
         with clock.measure("update"):
             if self.critic is None:
                 return update_policy(self.learner, examples, algo, seed=seed)
+            if not examples:
+                return StepResult(update={}, is_empty=True)
             metrics = self.critic.update(examples, seed=seed)
             if self.critic.is_warming_up:
                 return StepResult(update=metrics)
@@ -170,7 +172,7 @@ def to_example(rollout: Rollout, temperature: float) -> Example:
         group_id=rollout.group_id,
         rollout_id=rollout.id,
         temperature=temperature or 1.0,
-        sampling_logprob=completion.logprobs,
+        sampling_logprob_M=completion.logprobs,
     )
 
 
@@ -197,11 +199,11 @@ def assign_advantages(
             _with_advantage(item, array) for item, array in zip(credited, white, strict=True)
         ]
     if algo.step_credit is not None:
-        answers = [
+        judged = [
             [(rollout.judged_steps, len(rollout.completion.tokens)) for rollout in group]
             for group in selection.groups
         ]
-        steps = [array for group in algo.step_credit(answers) for array in group]
+        steps = [array for group in algo.step_credit(judged) for array in group]
         alpha = algo.step_credit_fraction(progress)
         credited = [
             _with_advantage(item, blend_advantages(_per_token(item), step, alpha))
@@ -239,18 +241,18 @@ def _credit_tokens(
 ) -> Example:
     """Spread the reward, which belongs to the last token, over the tokens before it."""
     assert algo.token_advantage is not None
-    if algo.needs_values and example.value is None:
+    if algo.needs_values and example.value_M is None:
         raise ConfigError(
             "this algorithm needs a critic, and there is none: set algo.name to another, "
             'such as "grpo"'
         )
     at_tokens = -penalty
     at_tokens[-1] += reward
-    value = None if example.value is None else example.value.astype(np.float64)
+    value = None if example.value_M is None else example.value_M.astype(np.float64)
     advantage, target = algo.token_advantage(at_tokens, value)
     return replace(
         _with_advantage(example, advantage),
-        value_target=None if target is None else target.astype(np.float32),
+        value_target_M=None if target is None else target.astype(np.float32),
     )
 
 
@@ -258,12 +260,12 @@ def _kl_penalty(example: Example, algo: Algorithm) -> FloatArray:
     """Compute the KL to the reference that is subtracted from the reward of each token."""
     if algo.kl_in_reward == 0:
         return np.zeros(example.num_targets)
-    assert example.sampling_logprob is not None and example.ref_logprob is not None, (
+    assert example.sampling_logprob_M is not None and example.ref_logprob_M is not None, (
         "a KL in the reward needs a reference"
     )
     policy, reference = (
         torch.from_numpy(logprobs.astype(np.float64))
-        for logprobs in (example.sampling_logprob, example.ref_logprob)
+        for logprobs in (example.sampling_logprob_M, example.ref_logprob_M)
     )
     return algo.kl_in_reward * kl(policy, reference, algo.kl_estimator).numpy()
 
@@ -279,7 +281,7 @@ def _with_advantage(example: Example, advantage: FloatArray) -> Example:
 def update_policy(
     learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int
 ) -> StepResult:
-    """Take one optimiser step per mini-batch.
+    """Take one optimizer step per mini-batch.
 
     Where an advantage of zero means a gradient of zero, those examples are skipped, but still count
     in the divisors. Updates that the early stop skips are counted.
@@ -287,8 +289,9 @@ def update_policy(
     if algo.needs_old_logprobs:
         examples = add_old_logprobs(examples, learner)
     collected: list[Metrics] = []
-    source = stream(seed, "num_minibatches") if algo.num_minibatches > 1 else None
-    batches = split_minibatches(examples, algo.num_minibatches, source)
+    # "num_minibatches" seeds the shuffle; another name would deal other mini-batches.
+    rng = stream(seed, "num_minibatches") if algo.num_minibatches > 1 else None
+    batches = split_minibatches(examples, algo.num_minibatches, rng)
     num_skipped = 0
     for index, batch in enumerate(batches):
         live = [
@@ -312,13 +315,13 @@ def update_policy(
 
 def add_old_logprobs(examples: Sequence[Example], learner: Learner) -> list[Example]:
     """Add the log-probabilities at the start of a step, with which ratios compare."""
-    return with_field(examples, "old_logprob", learner.compute_logprobs(examples))
+    return with_field(examples, "old_logprob_M", learner.compute_logprobs(examples))
 
 
 def _step_minibatch(
     learner: Learner, examples: Sequence[Example], algo: Algorithm
 ) -> tuple[Metrics, bool]:
-    """Take the optimiser step of a mini-batch, unless the early stop skips it; tell if it does."""
+    """Take the optimizer step of a mini-batch, unless the early stop skips it; tell if it does."""
     sums = learner.accumulate(examples, algo.objective)
     stop = algo.early_stop
     signal = sums.mean_stop_signal

@@ -73,8 +73,8 @@ def check_exact(policy: Policy) -> Exactness:
     room = max(1, min(LONGEST_PROMPT, policy.engine.max_model_len - NEW_TOKENS))
     requests = []
     for index in range(PROMPTS):
-        source = numpy_stream(0, "exactness", index)
-        prompt = source.integers(0, size, 1 + (room - 1) * (index + 1) // PROMPTS).astype(np.int32)
+        rng = numpy_stream(0, "exactness", index)
+        prompt = rng.integers(0, size, 1 + (room - 1) * (index + 1) // PROMPTS).astype(np.int32)
         sampling = SamplingParams(max_tokens=NEW_TOKENS)
         requests.append(
             Request(

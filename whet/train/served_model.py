@@ -26,8 +26,10 @@ class ServedModel(LogprobModel):
     """Asks a server for the log-probabilities of prompts, at temperature 1; the first rank asks for
     all."""
 
-    def __init__(self, url: str, *, wait: float) -> None:
+    def __init__(self, url: str, *, setting: str, wait: float) -> None:
+        """Ask the server at `url`, which the setting `setting` names in errors."""
         self.url = url.rstrip("/")
+        self.setting = setting
         self.wait = wait
 
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
@@ -42,11 +44,13 @@ class ServedModel(LogprobModel):
             return await asyncio.gather(*(self._ask(origin, free, each) for each in examples))
         except (HttpError, TimeoutError, WorkerError) as error:
             reason = str(error) or f"has not answered for {self.wait:g} s"
-            raise EngineError(f"teacher_url = {self.url!r}: {reason}") from error
+            raise EngineError(f"{self.setting} = {self.url!r}: {reason}") from error
         finally:
             await origin.close()
 
     async def _ask(self, origin: Origin, free: asyncio.Semaphore, example: Example) -> Floats:
+        if example.temperature != 1:
+            raise WorkerError(f"cannot compute at temperature {example.temperature:g}, only at 1")
         tokens = example.tokens.tolist()
         params: Json = {"max_tokens": 1, "prompt_logprobs": 0, "temperature": 0.0}
         body: Json = {"token_ids": tokens, "sampling_params": params, "stream": False}

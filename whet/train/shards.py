@@ -1,4 +1,4 @@
-"""A model in shards over the ranks (FSDP2), and the optimiser of the shards.
+"""A model in shards over the ranks (FSDP2), and the optimizer of the shards.
 
 The policy's own model stays whole on every rank, since its engine samples from it and checkpoints
 are written from it; before either it is filled from the shards. Shards are float32 and
@@ -194,9 +194,9 @@ def gather_weights(sharded: Transformer, whole: Transformer, world: RankWorld) -
     shards = list(sharded.parameters())
     weights = list(whole.parameters())
     for part in _split_exchanges(weights):
-        own = [local_rows(shard).to(whole.dtype) for shard in shards[part]]
+        local = [local_rows(shard).to(whole.dtype) for shard in shards[part]]
         shapes = [weight.shape for weight in weights[part]]
-        for weight, rows in zip(weights[part], gather_rows(own, shapes, world), strict=True):
+        for weight, rows in zip(weights[part], gather_rows(local, shapes, world), strict=True):
             weight.copy_(rows)
 
 
@@ -261,8 +261,8 @@ class RankOptimizer(Optimizer):
     def list_params(self, model: nn.Module) -> dict[str, nn.Parameter]:
         weights = super().list_params(model)
         self.sharded = {n: weight for n, weight in weights.items() if isinstance(weight, DTensor)}
-        own = {name: nn.Parameter(local_rows(shard)) for name, shard in self.sharded.items()}
-        return weights | own
+        local = {name: nn.Parameter(local_rows(shard)) for name, shard in self.sharded.items()}
+        return weights | local
 
     def gradients(self) -> dict[str, Tensor]:
         gradients = super().gradients()
@@ -288,46 +288,46 @@ class RankOptimizer(Optimizer):
         if self.cfg.deterministic:
             return self._whole_norm(gradients)
         is_counted = self.world.rank % self.world.shard_size == 0
-        own = {n: grad for n, grad in gradients.items() if is_counted or n in self.sharded}
-        norms = self.world.all_gather(super().total_norm(own), "the norm of the gradient")
+        counted = {n: grad for n, grad in gradients.items() if is_counted or n in self.sharded}
+        norms = self.world.all_gather(super().total_norm(counted), "the norm of the gradient")
         return math.sqrt(sum(norm * norm for norm in norms[: self.world.shard_size]))
 
     def _whole_norm(self, gradients: Mapping[str, Tensor]) -> float:
         """Compute the norm from whole gradients, which has the bits of one process."""
         norms: list[Tensor] = []
-        for name, own in gradients.items():
-            whole = own
+        for name, gradient in gradients.items():
+            whole = gradient
             if name in self.sharded:
-                whole = next(gather_rows([own], [self.sharded[name].shape], self.world))
+                whole = next(gather_rows([gradient], [self.sharded[name].shape], self.world))
             norms += torch._foreach_norm([whole])
         return float(torch.linalg.vector_norm(torch.stack(norms)))
 
     def save(self, file: Path, *, limit: int = MAX_FILE_BYTES) -> None:
         """Write the state: one file, or where it is large a share of the layers by each rank."""
-        own = dict(sorted(self.tensors().items()))
-        num_bytes = {key: self._whole_shape(key, own).numel() * 4 for key in own}
+        state = dict(sorted(self.tensors().items()))
+        num_bytes = {key: self._whole_shape(key, state).numel() * 4 for key in state}
         files = plan_files(num_bytes, size=self.world.size, limit=limit, file=file.name)
         rank = self.world.rank
-        tensors = gather_own_tensors(files, lambda key: self._gather(key, own[key]), rank=rank)
+        tensors = gather_own_tensors(files, lambda key: self._gather(key, state[key]), rank=rank)
         write_files(file.parent, files, tensors, rank=rank)
         if self.world.is_rank_zero:
             write_index(file.parent, files)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return this rank's rows of the state."""
-        own = super().tensors()
+        tensors = super().tensors()
         self._bind()
         if self.has_masters:
-            own |= {f"master/{name}": local_rows(shard) for name, shard in self.sharded.items()}
-        return own
+            tensors |= {f"master/{name}": local_rows(shard) for name, shard in self.sharded.items()}
+        return tensors
 
     def _is_sharded(self, key: str) -> bool:
         kind, name = key.split("/", 1)
         return name in self.sharded and kind != "step"
 
-    def _whole_shape(self, key: str, own: Mapping[str, Tensor]) -> torch.Size:
+    def _whole_shape(self, key: str, tensors: Mapping[str, Tensor]) -> torch.Size:
         name = key.split("/", 1)[1]
-        return self.sharded[name].shape if self._is_sharded(key) else own[key].shape
+        return self.sharded[name].shape if self._is_sharded(key) else tensors[key].shape
 
     def _gather(self, key: str, rows: Tensor) -> Tensor:
         if not self._is_sharded(key):
@@ -365,16 +365,16 @@ class RankOptimizer(Optimizer):
         names = [name for name in self.params if name not in self.sharded]
         if not names or self.world.size == 1:
             return
-        own = super().gradients()
+        by_name = super().gradients()
         for name in names:
-            if name not in own:
+            if name not in by_name:
                 weight = self.params[name]
-                own[name] = torch.zeros_like(weight, dtype=self.masters[name].dtype)
+                by_name[name] = torch.zeros_like(weight, dtype=self.masters[name].dtype)
                 if self.masters[name] is weight:
-                    weight.grad = own[name]
+                    weight.grad = by_name[name]
                 else:
-                    self._gradients[name] = own[name]
-        gradients = [own[name] for name in names]
+                    self._gradients[name] = by_name[name]
+        gradients = [by_name[name] for name in names]
         for part in _split_exchanges(gradients):
             flat = torch.cat([gradient.reshape(-1) for gradient in gradients[part]])
             dist.all_reduce(flat)

@@ -34,7 +34,7 @@ def check_sequence(cfg: ModelConfig, size: int) -> None:
         sizes = [str(number) for number in range(1, 9) if cfg.can_split_heads(number)]
         raise ConfigError(
             f"cluster.sequence_parallel = {size} does not divide the model's attention: "
-            f"{cfg.num_heads} query heads on {cfg.num_kv_heads} key-value heads; possible are "
+            f"{cfg.num_heads} query heads on {cfg.num_kv_heads} key-value heads; possible values: "
             f"{', '.join(sizes)}"
         )
 
@@ -48,7 +48,7 @@ class UlyssesForwardPass(ForwardPass):
     def compute_logprobs(
         self, model: Transformer, batch: Batch, *, entropy_gradient: bool
     ) -> tuple[Tensor, Tensor]:
-        return forward_logprobs(model, batch, self.group, entropy_gradient=entropy_gradient)
+        return forward_split_logprobs(model, batch, self.group, entropy_gradient=entropy_gradient)
 
     def compute_values(self, model: ValueModel, batch: Batch) -> Tensor:
         def apply_head(hidden_MH: Tensor, _: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ class UlyssesForwardPass(ForwardPass):
         return forward_targets(model.body, batch, self.group, apply_head)
 
 
-def forward_logprobs(
+def forward_split_logprobs(
     model: Transformer,
     batch: Batch,
     group: dist.ProcessGroup,
@@ -92,9 +92,9 @@ def forward_targets(
     attend = UlyssesAttention(batch, group)
     part = attend.part
     padding = 0, part * group.size() - tokens
-    own = slice(rank * part, (rank + 1) * part)
+    of_rank = slice(rank * part, (rank + 1) * part)
     hidden_TH: Tensor = model(
-        F.pad(batch.tokens_T, padding)[own], F.pad(batch.positions_T, padding)[own], attend
+        F.pad(batch.tokens_T, padding)[of_rank], F.pad(batch.positions_T, padding)[of_rank], attend
     )
     mine_M = torch.nonzero(batch.predictor_M // part == rank)[:, 0]
     values = apply_head(hidden_TH[batch.predictor_M[mine_M] - rank * part], mine_M)

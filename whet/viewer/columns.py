@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from whet.viewer.sources import SCHEMA
+from whet.viewer.rollout_sources import SCHEMA
 
 Mask = NDArray[np.bool_]
 KEPT_SEARCHES = 8

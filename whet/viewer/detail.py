@@ -1,10 +1,12 @@
 """One rollout in full: its tokens with what is known of each, and where its reward comes from.
 
 Quantities of tokens that a file does not have are named with the reason, so that a page can offer
-them greyed out. A file with more columns of numbers per token than whet writes shows those, too.
+them greyed out; `whet replay --tokens` computes those of an update. A file with more columns of
+numbers per token than whet writes shows those, too.
 """
 
 import json
+import shlex
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -19,11 +21,17 @@ from whet.errors import DataError, WhetError
 from whet.rewards.spec import RewardSpec
 from whet.store.files import stream_rows
 from whet.store.rollouts import parse_rollouts, read_columns
+from whet.store.view_cache import read_token_columns
 from whet.text.tokenizer import Tokenizer
-from whet.types import Json, Problem, Rollout, Score
+from whet.types import Floats, Json, Problem, Rollout, Score
 from whet.viewer.query import finite
-from whet.viewer.runs import Root, Run, read_settings
-from whet.viewer.sources import Source, foreign_parts, list_sources, read_wandb_rows
+from whet.viewer.rollout_sources import (
+    RolloutFile,
+    find_rollout_files,
+    foreign_parts,
+    read_wandb_rows,
+)
+from whet.viewer.run_folders import Root, Run, read_run_settings
 
 MAX_TOKENS = 20_000
 """Tokens of a response that are sent."""
@@ -35,15 +43,9 @@ ADVANTAGES: Mapping[str, GroupRule] = {
     "leave_one_out": leave_one_out,
 }
 """Rules that need no more than the rewards of a group."""
-NEEDS_WEIGHTS = "not stored; to compute it again takes the weights of that step"
-ABSENT = {
-    "ratio": NEEDS_WEIGHTS,
-    "entropy": NEEDS_WEIGHTS,
-    "engine_gap": NEEDS_WEIGHTS,
-    "mask": "not stored; every token of the response counts unless the settings say otherwise",
-    "step_credit": "no verifier judged the steps of this response",
-}
-"""What tokens may be coloured by, and why a file may lack it."""
+OF_UPDATES = ("ratio", "entropy", "engine_gap", "mask")
+"""What only an update knows of tokens; a replay computes it again."""
+NO_STEPS = "no verifier judged the steps of this response"
 STORED = {"prompt_tokens", "tokens", "logprobs"}
 """Lists of numbers that every file of whet has."""
 
@@ -51,12 +53,13 @@ STORED = {"prompt_tokens", "tokens", "logprobs"}
 class RolloutFiles:
     """Reads single rollouts of a folder, and keeps the last few files and tokenizers in memory."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Root, cache: Path) -> None:
         self.root = root
+        self._cache = cache
         self._tables: OrderedDict[str, pa.Table] = OrderedDict()
         self._tokenizers: dict[Path, Tokenizer] = {}
 
-    def read_rows(self, source: Source, rows: Sequence[int]) -> pa.Table:
+    def read_rows(self, source: RolloutFile, rows: Sequence[int]) -> pa.Table:
         """Read some rows of a Parquet file."""
         key = f"{source.path}:{source.stamp}"
         table = self._tables.get(key)
@@ -72,6 +75,10 @@ class RolloutFiles:
             raise DataError(f"{source.name} has {table.num_rows:,} rows")
         return table.take(pa.array(rows, pa.int64()))
 
+    def read_computed(self, source: RolloutFile, rollout_id: str) -> dict[str, Floats]:
+        """Read numbers per token that `whet replay --tokens` computed of one rollout."""
+        return read_token_columns(self._cache, self.root.open_path(source.path), rollout_id)
+
     def tokenizer(self, run: Run) -> Tokenizer:
         """Load the tokenizer of a run: of its checkpoints, or of its model where that is here."""
         for folder in self._model_folders(run):
@@ -84,7 +91,7 @@ class RolloutFiles:
 
     def _model_folders(self, run: Run) -> list[Path]:
         """List the folders that may have the tokenizer: checkpoints, and the model trained from."""
-        model = read_settings(self.root, run).get("model")
+        model = read_run_settings(self.root, run).get("model")
         path = Path(str(model.get("path"))) if isinstance(model, dict) else run.folder
         start = [path] if path.is_absolute() and path.is_relative_to(self.root.folder) else []
         checkpoints = []
@@ -93,9 +100,9 @@ class RolloutFiles:
         return [*checkpoints, *start]
 
 
-def find_source(root: Root, run: Run, name: str) -> Source:
+def find_source(root: Root, run: Run, name: str) -> RolloutFile:
     """Find a file of a run's rollouts by its name, which is never used as a path."""
-    for source in list_sources(root, run):
+    for source in find_rollout_files(root, run):
         if source.name == name:
             return source
     raise DataError(f"the run has no file of rollouts {name[:80]!r}")
@@ -104,7 +111,7 @@ def find_source(root: Root, run: Run, name: str) -> Source:
 def read_rollout(
     files: RolloutFiles,
     run: Run,
-    source: Source,
+    source: RolloutFile,
     row: int,
     *,
     rule: str | None,
@@ -116,11 +123,23 @@ def read_rollout(
     table = files.read_rows(source, [row])
     rollout = parse_rollouts(table)[0]
     pieces, reason = _cut_pieces(files, run, rollout)
-    columns, absent = _token_columns(table, rollout, rule, rewards)
+    settings = read_run_settings(files.root, run)
+    columns = _token_columns(table, rollout)
+    computed = files.read_computed(source, rollout.id)
+    columns.update((name, _to_list(values)) for name, values in computed.items())
+    why = _explain_missing(run, source, settings, is_computed=bool(computed))
+    absent: dict[str, Json] = {name: why for name in OF_UPDATES if name not in columns}
+    if "step_credit" not in columns:
+        absent["step_credit"] = NO_STEPS
+    if "advantage" not in columns:
+        advantage, missing = _advantage(rule, rewards)
+        if advantage is None:
+            absent["advantage"] = missing
+        else:
+            columns["advantage"] = [advantage] * min(len(rollout.completion.tokens), MAX_TOKENS)
     if pieces is None:
         absent = dict.fromkeys([*columns, *absent], reason)
         columns = {}
-    settings = read_settings(files.root, run)
     return {
         "id": rollout.id,
         "text": rollout.text,
@@ -178,10 +197,8 @@ def _decode_prompt(files: RolloutFiles, run: Run, rollout: Rollout) -> str | Non
         return None
 
 
-def _token_columns(
-    table: pa.Table, rollout: Rollout, rule: str | None, rewards: Sequence[float | None]
-) -> tuple[dict[str, Json], dict[str, Json]]:
-    """Give numbers per token by name, and the reasons for those that are not there."""
+def _token_columns(table: pa.Table, rollout: Rollout) -> dict[str, Json]:
+    """Give the numbers per token that a row of a file has, by name."""
     num_tokens = len(rollout.completion.tokens)
     columns: dict[str, Json] = {"logprob": _to_list(rollout.completion.logprobs)}
     for name in table.column_names:
@@ -191,20 +208,26 @@ def _token_columns(
             values = np.array(table[name][0].as_py() or [], dtype=np.float64)
             if len(values) == num_tokens:
                 columns[name] = _to_list(values)
-    absent: dict[str, Json] = {name: why for name, why in ABSENT.items() if name not in columns}
-    if rollout.judged_steps and "step_credit" in absent:
+    if rollout.judged_steps and "step_credit" not in columns:
         credit = np.zeros(num_tokens)
         for step in rollout.judged_steps:
             credit[step.start : step.end] = step.reward
         columns["step_credit"] = _to_list(credit)
-        del absent["step_credit"]
-    if "advantage" not in columns:
-        value, reason = _advantage(rule, rewards)
-        if value is None:
-            absent["advantage"] = reason
-        else:
-            columns["advantage"] = [value] * num_tokens
-    return columns, absent
+    return columns
+
+
+def _explain_missing(
+    run: Run, source: RolloutFile, settings: Mapping[str, Json], *, is_computed: bool
+) -> str:
+    """Say why what an update knows of tokens is not there, and what would compute it."""
+    if is_computed:
+        return "the update left this response out: no token of it had a loss"
+    if source.set != "train":
+        return "this response was not trained on"
+    if settings.get("kind") != "rl":
+        return "not stored, and only runs of kind rl can be replayed"
+    command = f"whet replay {shlex.quote(str(run.folder))} --step {source.step} --tokens"
+    return f"not stored; computed by: {command}"
 
 
 def _to_list(values: np.ndarray) -> list[Json]:
@@ -266,7 +289,7 @@ def _multiply(weight: Json, value: Json) -> float | None:
     return None
 
 
-def _read_foreign(root: Root, source: Source, row: int) -> dict[str, Json]:
+def _read_foreign(root: Root, source: RolloutFile, row: int) -> dict[str, Json]:
     path = root.open_path(source.path)
     rows = (r for _, r in stream_rows(path)) if source.set == "verl" else read_wandb_rows(path)
     fields = next(islice(rows, row, row + 1), None)
@@ -283,5 +306,5 @@ def _read_foreign(root: Root, source: Source, row: int) -> dict[str, Json]:
         "score": {"parts": dict(foreign_parts(fields))},
         "pieces": None,
         "columns": {},
-        "absent": dict.fromkeys(("logprob", "advantage", *ABSENT), reason),
+        "absent": dict.fromkeys(("logprob", "advantage", *OF_UPDATES, "step_credit"), reason),
     }

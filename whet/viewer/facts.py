@@ -10,7 +10,7 @@ from pathlib import Path
 from whet.errors import DataError
 from whet.store.files import read_object, write_json
 from whet.types import Json
-from whet.viewer.runs import Root, Run, read_settings
+from whet.viewer.run_folders import Root, Run, read_run_settings
 
 PROGRAM = "whet.viewer.package_facts"
 PACKAGE = Path(__file__).parents[1]
@@ -54,7 +54,7 @@ class Facts:
 
     def advantage_rule(self, root: Root, run: Run) -> str | None:
         """Name how a run compares rewards; None where it has no algorithm."""
-        algo = read_settings(root, run).get("algo")
+        algo = read_run_settings(root, run).get("algo")
         if not isinstance(algo, dict):
             return None
         rules = self._facts.get("advantages")

@@ -20,8 +20,8 @@ from whet.errors import DataError
 from whet.store.files import write_errors
 from whet.types import Json
 from whet.viewer.columns import Columns
-from whet.viewer.runs import Root, Run
-from whet.viewer.sources import SCHEMA, Source, list_sources, read_source
+from whet.viewer.rollout_sources import SCHEMA, RolloutFile, find_rollout_files, read_source
+from whet.viewer.run_folders import Root, Run
 
 SEGMENT_ROWS = 25_000
 """Rows after which a segment is written: what a stop can lose."""
@@ -31,15 +31,8 @@ FORMAT = "1"
 """Changes with the schema, so that older caches are left alone."""
 
 
-def cache_folder() -> Path:
-    """Name the folder of the viewer's indexes, by the XDG rules."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    home = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    return home / "whet" / "view"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class IndexProgress:
     """How far an index is, in bytes of rollout files."""
 
     done: int
@@ -71,12 +64,12 @@ class RolloutIndex:
         self._broken: dict[str, str] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._progress: Progress | None = None
+        self._progress: IndexProgress | None = None
         self.columns = Columns.empty()
         self.version = 0
 
     @property
-    def progress(self) -> Progress | None:
+    def progress(self) -> IndexProgress | None:
         """How far the reading is; None while nothing is being read."""
         return self._progress
 
@@ -86,7 +79,7 @@ class RolloutIndex:
         return dict(self._broken)
 
     def refresh(self, *, wait: float) -> None:
-        """Look for new files and read them in a thread; wait for it at most so many seconds."""
+        """Look for new files and read them in a thread; wait for it at most `wait` seconds."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 if self._segments is None:
@@ -95,16 +88,18 @@ class RolloutIndex:
                 missing = self._drop_stale()
                 if not missing:
                     return
-                self._progress = Progress(done=0, total=sum(s.size for s in missing), seconds=0.0)
+                self._progress = IndexProgress(
+                    done=0, total=sum(s.size for s in missing), seconds=0.0
+                )
                 self._thread = threading.Thread(target=self._read, args=(missing,), daemon=True)
                 self._thread.start()
             thread = self._thread
         thread.join(wait)
 
-    def _drop_stale(self) -> list[Source]:
+    def _drop_stale(self) -> list[RolloutFile]:
         """Forget segments with files that changed; return the files that no segment has."""
         assert self._segments is not None, "segments are loaded before they are compared"
-        sources = {source.stamp: source for source in list_sources(self._root, self._run)}
+        sources = {source.stamp: source for source in find_rollout_files(self._root, self._run)}
         kept = [segment for segment in self._segments if set(segment.stamps) <= sources.keys()]
         if len(kept) < len(self._segments):
             for segment in self._segments:
@@ -115,18 +110,18 @@ class RolloutIndex:
         known = {stamp for segment in kept for stamp in segment.stamps} | self._broken.keys()
         return [source for stamp, source in sources.items() if stamp not in known]
 
-    def _read(self, sources: Sequence[Source]) -> None:
+    def _read(self, sources: Sequence[RolloutFile]) -> None:
         start = time.monotonic()
         done = 0
         total = sum(source.size for source in sources)
-        pending: list[tuple[Source, pa.Table]] = []
+        pending: list[tuple[RolloutFile, pa.Table]] = []
         for source in sources:
             try:
                 pending.append((source, read_source(self._root, source)))
             except (DataError, OSError, ValueError, KeyError, pa.ArrowException) as error:
                 self._broken[source.stamp] = f"{source.name}: {error}"
             done += source.size
-            self._progress = Progress(done=done, total=total, seconds=time.monotonic() - start)
+            self._progress = IndexProgress(done=done, total=total, seconds=time.monotonic() - start)
             if sum(table.num_rows for _, table in pending) >= SEGMENT_ROWS:
                 self._add(pending)
                 pending = []
@@ -135,7 +130,7 @@ class RolloutIndex:
         self._merge_small()
         self._progress = None
 
-    def _add(self, pending: Sequence[tuple[Source, pa.Table]]) -> None:
+    def _add(self, pending: Sequence[tuple[RolloutFile, pa.Table]]) -> None:
         table = pa.concat_tables([table for _, table in pending])
         stamps = tuple(source.stamp for source, _ in pending)
         self._segments = [*(self._segments or ()), self._write(table, stamps)]

@@ -34,7 +34,7 @@ def bin_steps(steps: NDArray[np.float64]) -> tuple[NDArray[np.int64], list[Json]
 
 
 def difficulty_map(columns: Columns, filters: Filters) -> dict[str, Json]:
-    """Give the share of correct rollouts by level and time, and each problem's share."""
+    """Give the fraction of correct rollouts by level and time, and that of each problem."""
     passed, _ = select(columns, filters)
     graded = passed & ~columns.texts["verdict"].equals(Verdict.UNSCORED.value)
     rows = np.flatnonzero(graded)
@@ -70,7 +70,7 @@ def _by_problem(
     spans_of: NDArray[np.int64],
     num_spans: int,
 ) -> tuple[Json, Json]:
-    """Give each problem's share of correct rollouts, and in the first and last half of the time."""
+    """Give each problem's fraction of correct rollouts, and in each half of the time."""
     size = len(columns.texts["problem"].values)
     counts = np.bincount(codes, minlength=size)
     hits = np.bincount(codes, weights=correct, minlength=size)
@@ -78,11 +78,11 @@ def _by_problem(
     late_counts = np.bincount(codes[is_late], minlength=size)
     late_hits = np.bincount(codes[is_late], weights=correct[is_late], minlength=size)
     seen = np.flatnonzero(counts)
-    shares = hits[seen] / counts[seen]
-    histogram, _ = np.histogram(shares, bins=np.linspace(0, 1, 12))
+    rates = hits[seen] / counts[seen]
+    histogram, _ = np.histogram(rates, bins=np.linspace(0, 1, 12))
     first_rows = np.full(size, -1)
     first_rows[codes[::-1]] = rows[::-1]
-    order = np.lexsort((-counts[seen], shares))[:MAX_PROBLEMS]
+    order = np.lexsort((-counts[seen], rates))[:MAX_PROBLEMS]
     problems: list[Json] = []
     for code in seen[order].tolist():
         early = counts[code] - late_counts[code]
@@ -153,7 +153,7 @@ def list_part_names(columns: Columns) -> list[str]:
     return list(names)
 
 
-def agreement(columns: Columns, part: str) -> dict[str, Json]:
+def cross_verdicts(columns: Columns, part: str) -> dict[str, Json]:
     """Cross the verdict with a part of the score, such as what a judge said, with notes."""
     column = columns.texts["parts"]
     values = np.array([parse_parts(text).get(part, np.nan) for text in column.values] + [np.nan])

@@ -1,26 +1,162 @@
-"""What pages say about whole runs: the list, one run, and how two runs' settings differ."""
+"""What pages say about whole runs: the list, one run, its metrics as series, and how the settings
+of two runs differ."""
 
+import json
 import threading
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
 
 from whet import toml
 from whet.errors import DataError
 from whet.types import Json
 from whet.viewer.facts import Facts
-from whet.viewer.metrics import MetricsFile, spark
-from whet.viewer.runs import (
+from whet.viewer.rollout_sources import find_rollout_files
+from whet.viewer.run_folders import (
     Root,
     Run,
     find_state,
     flatten_settings,
     read_events,
     read_origins,
-    read_settings,
+    read_run_settings,
     read_small,
     read_table,
     settings_key,
 )
-from whet.viewer.sources import list_sources
+
+MAX_POINTS = 2_000
+"""Points of a series that are sent; longer ones are averaged over spans of equally many steps."""
+TAIL_BYTES = 256
+"""Bytes before the end that tell whether a file has only grown."""
+HEADLINES = (
+    "score/correct",
+    "validation/pass@1",
+    "reward/mean",
+    "preference/accuracy",
+    "validation/loss",
+    "sft/token_loss",
+    "loss",
+)
+"""What the list of runs shows of each: the first of these with two points, or with one."""
+SPARK_POINTS = 60
+
+
+@dataclass(slots=True, kw_only=True)
+class MetricSeries:
+    """One metric: the steps at which it was logged, and its values."""
+
+    steps: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+
+class MetricsFile:
+    """One metrics.jsonl. `refresh` reads what was added, or all of a file that was rewritten."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.series: dict[str, MetricSeries] = {}
+        self.last_step = 0
+        self._offset = 0
+        self._tail = 0
+        self._lock = threading.Lock()
+
+    @property
+    def version(self) -> str:
+        """Change whenever there is something new."""
+        return f"{self._offset}-{self._tail}"
+
+    def refresh(self) -> None:
+        with self._lock:
+            try:
+                with self.path.open("rb") as file:
+                    self._read(file)
+            except FileNotFoundError:
+                self._forget()
+
+    def _read(self, file: BinaryIO) -> None:
+        if self._offset and self._hash_before(file, self._offset) != self._tail:
+            self._forget()
+        file.seek(self._offset)
+        lines = file.read()
+        end = lines.rfind(b"\n") + 1
+        if not end:
+            return
+        for line in lines[:end].splitlines():
+            self._add(line)
+        self._offset += end
+        self._tail = self._hash_before(file, self._offset)
+
+    def _hash_before(self, file: BinaryIO, offset: int) -> int:
+        """Hash the bytes before an offset; 0 where the file is shorter."""
+        start = max(offset - TAIL_BYTES, 0)
+        file.seek(start)
+        tail = file.read(offset - start)
+        return zlib.crc32(tail) if len(tail) == offset - start else 0
+
+    def _forget(self) -> None:
+        self.series, self.last_step, self._offset, self._tail = {}, 0, 0, 0
+
+    def _add(self, line: bytes) -> None:
+        try:
+            row: Json = json.loads(line)
+        except ValueError:
+            return
+        step = row.get("step") if isinstance(row, dict) else None
+        if not isinstance(row, dict) or not isinstance(step, int | float):
+            return
+        self.last_step = max(self.last_step, int(step))
+        for name, value in row.items():
+            if name != "step" and isinstance(value, int | float) and isfinite(value):
+                series = self.series.setdefault(name, MetricSeries())
+                series.steps.append(step)
+                series.values.append(value)
+
+    def to_json(self, names: Sequence[str]) -> dict[str, Json]:
+        """Give series by name, as steps and values."""
+        return {
+            name: list(map(_round, average_spans(self.series[name], MAX_POINTS)))
+            for name in names
+            if name in self.series
+        }
+
+    def headline(self) -> tuple[str, MetricSeries] | None:
+        """Choose the metric that says most about the run."""
+        for fewest in (2, 1):
+            for name in HEADLINES:
+                series = self.series.get(name)
+                if series is not None and len(series.values) >= fewest:
+                    return name, series
+        return None
+
+
+def average_spans(series: MetricSeries, most: int) -> tuple[list[float], list[float]]:
+    """Average a series over at most `most` spans of points.
+
+    >>> average_spans(MetricSeries(steps=[1, 2, 3, 4], values=[1.0, 3.0, 5.0, 7.0]), 2)
+    ([2, 4], [2.0, 6.0])
+    """
+    count = len(series.values)
+    if count <= most:
+        return series.steps, series.values
+    edges = np.linspace(0, count, most + 1).astype(int)
+    sums = np.add.reduceat(np.array(series.values, dtype=float), edges[:-1])
+    means = sums / np.diff(edges)
+    return [series.steps[end - 1] for end in edges[1:]], means.tolist()
+
+
+def _round(values: Sequence[float]) -> Json:
+    return [float(f"{value:.6g}") for value in values]
+
+
+def spark(series: MetricSeries) -> list[Json]:
+    """Shorten a series to a small line."""
+    return [float(f"{value:.4g}") for value in average_spans(series, SPARK_POINTS)[1]]
 
 
 class Overview:
@@ -50,7 +186,7 @@ class Overview:
         return list(rows)
 
     def describe(self, run: Run) -> dict[str, Json]:
-        settings = read_settings(self._root, run)
+        settings = read_run_settings(self._root, run)
         provenance = read_table(self._root, run.folder / "provenance.json")
         metrics = self.metrics(run)
         headline = metrics.headline()
@@ -77,7 +213,7 @@ class Overview:
             "spark": spark(headline[1]) if headline else [],
             "validation": max(validation.values) if validation else None,
             "result": self._result(run),
-            "has_rollouts": any(True for _ in list_sources(self._root, run)),
+            "has_rollouts": any(True for _ in find_rollout_files(self._root, run)),
         }
 
     def _result(self, run: Run) -> Json:
@@ -105,11 +241,11 @@ class Overview:
             "metrics": [*sorted(metrics.series)],
             "failure": failure.read_text(errors="replace")[:20_000] if failure.is_file() else None,
             "settings": self.list_settings(run),
-            "sets": list(dict.fromkeys(s.set for s in list_sources(self._root, run))),
+            "sets": list(dict.fromkeys(s.set for s in find_rollout_files(self._root, run))),
         }
 
     def list_settings(self, run: Run) -> list[Json]:
-        settings = read_settings(self._root, run)
+        settings = read_run_settings(self._root, run)
         origins = read_origins(self._root, run)
         kind = str(settings.get("kind"))
         return [
@@ -124,7 +260,7 @@ class Overview:
 
     def compare(self, first: Run, second: Run) -> dict[str, Json]:
         """List the settings that differ, each with a sentence and its meaning."""
-        tables = [read_settings(self._root, run) for run in (first, second)]
+        tables = [read_run_settings(self._root, run) for run in (first, second)]
         old, new = (flatten_settings(table) for table in tables)
         kind = str(tables[0].get("kind"))
         rows: list[Json] = []

@@ -131,7 +131,7 @@ def list_rollouts(
         "rows": describe_rows(columns, page, filters.text),
         "facets": {name: count_values(columns.texts[name], others[name]) for name in FACETS},
         "steps": [float(steps.min()), float(steps.max())] if len(steps) else None,
-        "correct": _share(columns.texts["verdict"].equals(Verdict.CORRECT.value)[rows]),
+        "correct": _fraction(columns.texts["verdict"].equals(Verdict.CORRECT.value)[rows]),
         "reward": _finite_mean(rewards),
         "length": _finite_mean(columns.numbers["length"][rows]),
     }
@@ -223,7 +223,7 @@ def _finite_mean(values: NDArray[np.float64]) -> Json:
     return float(known.mean()) if len(known) else None
 
 
-def _share(hits: Mask) -> Json:
+def _fraction(hits: Mask) -> Json:
     return float(hits.mean()) if len(hits) else None
 
 

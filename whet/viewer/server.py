@@ -1,24 +1,71 @@
-"""`whet view`: serve a folder of runs as a web page until it is stopped."""
+"""`whet view`: serve a folder of runs as a web page, its files, and JSON under /api.
 
+GET requests of bounded size are answered, from the pages that were sent. Text of models is shown,
+so nothing but the viewer's own script and style may run in the page (the content security
+policy), and no other site may ask (host names, fetch metadata, a token). An answer of the API has
+a tag: a page that asks again for what has not changed gets an empty 304.
+"""
+
+import hashlib
+import hmac
+import json
 import secrets
 import socket
 import webbrowser
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request, cookie_parser
+from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whet.errors import ConfigError
+from whet.errors import ConfigError, DataError, WhetError
+from whet.store.files import to_finite
+from whet.store.view_cache import cache_folder
 from whet.track.progress import say
-from whet.viewer.app import build_app
-from whet.viewer.index import cache_folder
+from whet.types import Json
+from whet.viewer.api import Api, Params
+from whet.viewer.facts import Facts
+from whet.viewer.run_folders import Root
 
+STATIC = Path(__file__).parent / "static"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 PORT = 8024
 TRIED_PORTS = 20
 """Ports tried from the first on, where none is asked for."""
+MAX_TARGET = 8_192
+"""Bytes of a path with its query."""
+MAX_HEADERS = 32_768
+COOKIE = "whet_token"
+LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""No inline script or style, nothing from elsewhere, and no text that becomes markup."""
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
 
 
-def serve(folder: Path, *, host: str, port: int | None, token: bool, is_opened: bool) -> None:
+def serve_viewer(
+    folder: Path, *, host: str, port: int | None, token: bool, is_opened: bool
+) -> None:
     """Serve a folder; on another address than this machine's own, only with a token."""
     is_local = host in LOCAL_HOSTS
     secret = secrets.token_urlsafe(24) if token or not is_local else None
@@ -32,7 +79,7 @@ def serve(folder: Path, *, host: str, port: int | None, token: bool, is_opened: 
     say(f"{folder} at {address}")
     if is_local:
         say(f"from another machine: ssh -L {actual}:localhost:{actual} {socket.gethostname()}")
-    say("Ctrl-C ends it; runs are only read")
+    say("Ctrl-C stops it; runs are only read")
     if is_opened:
         webbrowser.open(address)
     config = uvicorn.Config(
@@ -65,3 +112,127 @@ def _listen(host: str, port: int | None) -> socket.socket:
             if port is not None:
                 raise ConfigError(f"--host {host} --port {port}: {error.strerror}") from error
     raise ConfigError(f"no port from {PORT} to {PORT + TRIED_PORTS - 1} is free; give one: --port")
+
+
+def build_app(folder: Path, cache: Path, *, token: str | None, is_local: bool) -> ASGIApp:
+    """Make the application for a folder of runs."""
+    facts = Facts(cache)
+    facts.start()
+    api = Api(Root(folder), cache, facts)
+    routes = [Route(f"/api/{name}", _to_route(ask)) for name, ask in api.routes().items()]
+    app = Starlette(
+        routes=[
+            Route("/", lambda request: FileResponse(STATIC / "index.html")),
+            *routes,
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+    )
+    return Guard(GZipMiddleware(app, compresslevel=5), token=token, is_local=is_local)
+
+
+def _to_route(ask: Callable[[Params], Json]) -> Callable[[Request], object]:
+    async def answer(request: Request) -> Response:
+        params = dict(request.query_params)
+        status, body = await run_in_threadpool(_answer, ask, params)
+        tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        fields = {"etag": tag, "cache-control": "no-cache"}
+        if status == 200 and request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=fields)
+        return Response(body, status, fields, media_type="application/json")
+
+    return answer
+
+
+def _answer(ask: Callable[[Params], Json], params: Params) -> tuple[int, bytes]:
+    """Ask, and turn what is wrong with the question or the files into a sentence."""
+    try:
+        return 200, _to_body(ask(params))
+    except KeyError as error:
+        return 400, _to_body({"error": f"this request needs {error}"})
+    except DataError as error:
+        return 404, _to_body({"error": str(error)})
+    except WhetError as error:
+        return 400, _to_body({"error": str(error)})
+    except RecursionError:
+        return 400, _to_body({"error": "this is nested too deeply to be shown"})
+    except OSError as error:
+        return 404, _to_body({"error": error.strerror or "a file cannot be read"})
+
+
+def _to_body(value: Json) -> bytes:
+    return json.dumps(to_finite(value), separators=(",", ":"), allow_nan=False).encode()
+
+
+class Guard:
+    """An ASGI application that lets only such requests through to another."""
+
+    def __init__(self, app: ASGIApp, *, token: str | None, is_local: bool) -> None:
+        self._app = app
+        self._token = token
+        self._is_local = is_local
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                fields = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message.get("headers", ()), *fields]
+            await send(message)
+
+        answer = self._refuse(scope) or self._take_token(scope) or self._app
+        await answer(scope, receive, send_with_headers)
+
+    def _refuse(self, scope: Scope) -> Response | None:
+        """Say what is wrong with a request; None if nothing is."""
+        fields = Headers(scope=scope)
+        size = sum(len(name) + len(value) for name, value in fields.raw)
+        target = len(scope["path"]) + len(scope["query_string"])
+        site = fields.get("sec-fetch-site", "same-origin")
+        if scope["method"] not in ("GET", "HEAD"):
+            return PlainTextResponse("the viewer only reads: it answers only GET", 405)
+        if target > MAX_TARGET or size > MAX_HEADERS or fields.get("content-length", "0") != "0":
+            return PlainTextResponse("this request is too long", 413)
+        if self._is_local and host_name(fields.get("host", "")) not in LOCAL_NAMES:
+            return PlainTextResponse("this viewer answers only to the name localhost", 421)
+        if site in ("cross-site", "same-site") and scope["path"] != "/":
+            return PlainTextResponse("another site asked for this", 403)
+        if self._token is None or self._has_cookie(fields) or self._find_token(scope):
+            return None
+        return PlainTextResponse("open the address that whet view printed: it has the token", 401)
+
+    def _has_cookie(self, fields: Mapping[str, str]) -> bool:
+        return self._is_token(cookie_parser(fields.get("cookie", "")).get(COOKIE, ""))
+
+    def _find_token(self, scope: Scope) -> bool:
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"))
+        is_given = any(name == "token" and self._is_token(value) for name, value in pairs)
+        return scope["path"] == "/" and is_given
+
+    def _take_token(self, scope: Scope) -> Response | None:
+        """Move the token of an address into a cookie, so that it is neither shown nor copied."""
+        if self._token is None or not self._find_token(scope):
+            return None
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"))
+        rest = urlencode([pair for pair in pairs if pair[0] != "token"])
+        answer = RedirectResponse(f"/?{rest}" if rest else "/", status_code=303)
+        answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
+        return answer
+
+    def _is_token(self, text: str) -> bool:
+        return self._token is not None and hmac.compare_digest(text.encode(), self._token.encode())
+
+
+def host_name(host: str) -> str:
+    """Take the port off; any is right, since a tunnel may have another at its other end.
+
+    >>> host_name("localhost:8024"), host_name("[::1]:1"), host_name("evil.example")
+    ('localhost', '[::1]', 'evil.example')
+    """
+    name, colon, port = host.lower().rpartition(":")
+    return name if colon and port.isdigit() else host.lower()

@@ -21,7 +21,7 @@ from whet.algos.settings import AlgoConfig  # noqa: E402
 from whet.data.examples import Example  # noqa: E402
 from whet.engine.base import Request, SamplingParams  # noqa: E402
 from whet.engine.native import NativeConfig, NativeEngine  # noqa: E402
-from whet.models.load import load_model  # noqa: E402
+from whet.models.load import load_decoder  # noqa: E402
 from whet.models.transformer import Transformer  # noqa: E402
 from whet.train.learner import LocalLearner, compute_logprobs  # noqa: E402
 from whet.train.memory import DeviceMemory  # noqa: E402
@@ -39,7 +39,7 @@ def prepare(spec: Spec) -> Round:
     model = (
         drawn(work)
         if spec.folder is None
-        else load_model(Path(spec.folder), dtype=dtype, device=work.device)
+        else load_decoder(Path(spec.folder), dtype=dtype, device=work.device)
     )
     makers: dict[str, Callable[[Spec, Transformer], Round]] = {
         "rollout": rollout_round,
@@ -87,7 +87,7 @@ def update_round(spec: Spec, model: Transformer) -> Round:
     ]
     found = learner.compute_logprobs(unscored)
     examples = [
-        replace(example, sampling_logprob=logprob)
+        replace(example, sampling_logprob_M=logprob)
         for example, logprob in zip(unscored, found, strict=True)
     ]
     algo = build_algorithm(AlgoConfig(), max_tokens=work.cap)
@@ -182,7 +182,7 @@ def example_of(request: Request, completion: Completion, advantage: float = 0.0)
         response_start=len(request.prompt),
         group_id="",
         rollout_id=request.id,
-        sampling_logprob=completion.logprobs,
+        sampling_logprob_M=completion.logprobs,
         advantage=advantage,
     )
 
@@ -195,9 +195,9 @@ def checked(
     examples = [example_of(request, done[request.id]) for request in requests[:NUM_CHECKED]]
     again = compute_logprobs(model, examples, 16 * spec.work.context)
     gaps = [
-        np.abs(new - e.sampling_logprob).max()
+        np.abs(new - e.sampling_logprob_M).max()
         for new, e in zip(again, examples, strict=True)
-        if e.sampling_logprob is not None
+        if e.sampling_logprob_M is not None
     ]
     return {"largest_logprob_gap": float(max(gaps))}
 

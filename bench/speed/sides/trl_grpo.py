@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer, in a thread of its own so that each optimiser step waits for its turn."""
+"""TRL's GRPO trainer, in a thread of its own so that each optimizer step waits for its turn."""
 
 # The peer's own annotations are partial.
 # mypy: disable-error-code="attr-defined, import-untyped, method-assign, no-untyped-call, operator"
@@ -34,7 +34,7 @@ Row = dict[str, float]
 
 
 class Turns(TrainerCallback):
-    """Holds the trainer before each optimiser step until a round is asked for, and times the
+    """Holds the trainer before each optimizer step until a round is asked for, and times the
     step."""
 
     def __init__(self) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from whet.data.clean.overlap import (
+from whet.data.clean.contamination import (
     EvalIndex,
     build_index,
     hash_text,
     list_eval_files,
-    read_question,
+    read_row_question,
 )
-from whet.data.clean.words import hash_words, normalise
+from whet.data.clean.word_hashes import hash_words, normalise
 from whet.errors import ConfigError, DataError
 from whet.testing.fakes import sum_problem
 
@@ -68,14 +68,14 @@ def test_equal_questions_are_one_and_the_first_is_named(tmp_path: Path) -> None:
 
 
 def test_the_question_is_read_from_problems_and_from_rows_of_other_systems() -> None:
-    assert read_question(sum_problem(1, 2).to_json()) == "1 + 2"
-    assert read_question({"Body": "Tom has 3.", "Question": "How many?", "Answer": "3"}) == (
+    assert read_row_question(sum_problem(1, 2).to_json()) == "1 + 2"
+    assert read_row_question({"Body": "Tom has 3.", "Question": "How many?", "Answer": "3"}) == (
         "Tom has 3.\nHow many?"
     )
-    assert read_question({"problem": "same", "question": "same", "answer": "x"}) == "same"
+    assert read_row_question({"problem": "same", "question": "same", "answer": "x"}) == "same"
     messages = [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hi"}]
-    assert read_question({"messages": list(messages)}) == "hi"
-    assert read_question({"frage": "wie viele?", "n": 3}) == "wie viele?\n"
+    assert read_row_question({"messages": list(messages)}) == "hi"
+    assert read_row_question({"frage": "wie viele?", "n": 3}) == "wie viele?\n"
 
 
 def test_a_folder_is_searched_for_data_files(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Words and n-grams as hashes: equal where the words are, and only there."""
 
-from whet.data.clean.words import Words, hash_ngrams, hash_words, list_words, normalise
+from whet.data.clean.word_hashes import Words, hash_ngrams, hash_words, list_words, normalise
 
 TEXTS = [
     "What is 2 + 2?",

@@ -216,5 +216,5 @@ def test_traces_with_mistakes_are_problems_of_four_tasks() -> None:
         "dyck_languages": "ordering",
     }
     row = next(iter(iterate_rows(file))).fields
-    with pytest.raises(DataError, match="task 'chess' is not known; known are logical_deduction, "):
+    with pytest.raises(DataError, match="task 'chess' is unknown; known: logical_deduction, "):
         FORMATS[file.stem].parse({**row, "task": "chess"})

@@ -122,7 +122,7 @@ def test_hands_come_as_lists_traces_or_table_lines() -> None:
         (
             "gsm8k_test",
             {"question": "x", "answer": "#### 5", "hint": "y"},
-            "unknown field 'hint'; known are question, answer",
+            "unknown field 'hint'; known fields: question, answer",
         ),
         ("math_test", {"problem": "x", "solution": "none", "level": "Level 1"}, r"has no \\boxed"),
         (
@@ -208,7 +208,7 @@ def test_hands_come_as_lists_traces_or_table_lines() -> None:
                 "optimal_value": 1,
                 "one_optimal_answer": [],
             },
-            "graph task 'VRP' is not known; known are TSP, GED",
+            "graph task 'VRP' is unknown; known: TSP, GED",
         ),
         (
             "grapharena_problems",
@@ -224,7 +224,7 @@ def test_hands_come_as_lists_traces_or_table_lines() -> None:
         (
             "nlgraph",
             {"task": "cycle", "question": "x", "answer": "no", "difficulty": "odd"},
-            "difficulty 'odd' is not known",
+            "difficulty 'odd' is unknown",
         ),
         (
             "humaneval",

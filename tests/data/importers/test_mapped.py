@@ -154,7 +154,7 @@ def test_a_mapping_that_cannot_work_is_refused_before_any_row(
         (
             ["prompt=q", "split=s"],
             {"q": "x", "s": "extra"},
-            "split 'extra' is not known; known are sft, rl",
+            "split 'extra' is unknown; known: sft, rl",
         ),
         (
             ["prompt=q", "answer=a"],
@@ -163,7 +163,7 @@ def test_a_mapping_that_cannot_work_is_refused_before_any_row(
         ),
         (["messages=m"], {"m": CHAT[:2]}, "should end with a message of the assistant"),
         (["messages=m"], {"m": ["hi"]}, "should hold messages with role and content"),
-        (["messages=m"], {"m": [{"role": "tool", "content": "x"}]}, "role 'tool' is not known"),
+        (["messages=m"], {"m": [{"role": "tool", "content": "x"}]}, "role 'tool' is unknown"),
         (
             ["messages=m"],
             {"m": [{"role": "user", "content": 5}]},
@@ -192,6 +192,6 @@ def test_a_row_that_does_not_fit_is_refused_in_a_sentence(
 
 def test_an_unknown_format_is_refused_with_the_list() -> None:
     with pytest.raises(
-        ConfigError, match=r"there is no format 'gsm9k'; known are aime24, .*gsm8k_test"
+        ConfigError, match=r"there is no format 'gsm9k'; known formats: aime24, .*gsm8k_test"
     ):
         find_format("gsm9k")

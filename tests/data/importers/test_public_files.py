@@ -370,7 +370,7 @@ def test_a_language_that_shares_its_script_is_left_out(language: str, is_graded:
         ({"kwargs": [{}]}, "2 instructions and arguments for 1"),
         ({"kwargs": [{}, {}]}, "number_words: 'num_words'"),
         ({"kwargs": [{}, {"num_words": 2, "relation": "about"}]}, "less than or at least"),
-        ({"instruction_id_list": ["punctuation:no_comma", "x:y"]}, "'x:y' is not known"),
+        ({"instruction_id_list": ["punctuation:no_comma", "x:y"]}, "'x:y' is unknown"),
     ],
 )
 def test_an_instruction_without_its_arguments_is_refused(
@@ -416,7 +416,7 @@ def test_labels_and_links_of_g1_are_compared_whole(
 
 
 def test_a_link_that_is_neither_yes_nor_no_is_refused() -> None:
-    with pytest.raises(DataError, match="'perhaps' is not known"):
+    with pytest.raises(DataError, match="'perhaps' is unknown"):
         parse("link_prediction", {"prompt": PAPER, "answer": "Perhaps"})
 
 

@@ -316,7 +316,7 @@ def test_a_raw_prompt_and_stored_responses_are_taken() -> None:
     [
         (
             {"data_source": "geo3k"},
-            r"data_source 'geo3k' is not known; known are openai/gsm8k, .*math\*",
+            r"data_source 'geo3k' is unknown; known sources: openai/gsm8k, .*math\*",
         ),
         (
             {"reward_model": {"style": "vote", "ground_truth": "1"}},
@@ -331,14 +331,14 @@ def test_a_raw_prompt_and_stored_responses_are_taken() -> None:
         ({"data_source": "codegen__x"}, "field 'ground_truth' should be an object"),
         (
             {"prompt": [{"role": "tool", "content": "x"}]},
-            "role 'tool' is not known; known are system, user",
+            "role 'tool' is unknown; known: system, user",
         ),
-        ({"colour": "red"}, "has the unknown field 'colour'; known are data_source"),
+        ({"colour": "red"}, "has the unknown field 'colour'; known fields: data_source"),
         (
             {"extra_info": {"reward_metric": "vibes"}},
-            'reward_metric "vibes" is not known; known are default',
+            'reward_metric "vibes" is unknown; known metrics: default',
         ),
-        ({"extra_info": {"split": "holdout"}}, "split 'holdout' is not known; known are sft"),
+        ({"extra_info": {"split": "holdout"}}, "split 'holdout' is unknown; known: sft"),
         (
             {"data_source": "stem__gpqa", "reward_model": {"ground_truth": "cat"}},
             "should be a letter from A to J",
@@ -350,7 +350,7 @@ def test_a_raw_prompt_and_stored_responses_are_taken() -> None:
         ({"data_source": "simulation__codeio"}, 'should be "input": value or "output": value'),
         (
             {"data_source": "codegen__x", "reward_model": {"ground_truth": {"stdin": 1}}},
-            "unknown field 'stdin'; known are functional",
+            "unknown field 'stdin'; known fields: functional",
         ),
         (
             {
@@ -385,7 +385,7 @@ def test_what_a_reward_could_not_use_is_refused_with_what_would_be_right(
 
 
 def test_guru_knows_no_sources_of_others() -> None:
-    with pytest.raises(DataError, match="data_source 'kk_logic' is not known"):
+    with pytest.raises(DataError, match="data_source 'kk_logic' is unknown"):
         FORMATS["guru"].parse(row("kk_logic", {}))
 
 
@@ -408,5 +408,5 @@ def test_areal_loses_the_marks_of_its_template_and_its_boxes() -> None:
         {"prompt": "Add one.", "task": "code", "input_output": json.dumps(tests)}
     )
     assert code.payload["cases"] == [{"input": "1", "output": "2"}]
-    with pytest.raises(DataError, match="task 'stem' is not known; known are math, code"):
+    with pytest.raises(DataError, match="task 'stem' is unknown; known: math, code"):
         FORMATS["areal"].parse({**given, "task": "stem"})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.data.sources import Rule
+from whet.data.sources import ColumnRule
 from whet.errors import ConfigError, DataError
 from whet.types import Json
 
@@ -30,7 +30,7 @@ from whet.types import Json
 def test_a_rule_keeps_a_row_or_says_why_not(
     rule: dict[str, Json], kept: list[Json], reasons: dict[Json, str]
 ) -> None:
-    checked = Rule.model_validate({"column": "c", **rule})
+    checked = ColumnRule.model_validate({"column": "c", **rule})
     checked.check()
     assert [checked.explain({"c": value}) for value in kept] == [None] * len(kept)
     for value, reason in reasons.items():
@@ -39,7 +39,7 @@ def test_a_rule_keeps_a_row_or_says_why_not(
 
 
 def test_a_column_may_be_a_path_into_lists_and_tables() -> None:
-    rule = Rule(column="a.1.b", equals=2)
+    rule = ColumnRule(column="a.1.b", equals=2)
     assert rule.explain({"a": [{}, {"b": 2}]}) is None
     with pytest.raises(DataError, match=r"has no column 'a\.1\.b'; its columns are a"):
         rule.explain({"a": [{}]})
@@ -49,9 +49,9 @@ def test_a_column_may_be_a_path_into_lists_and_tables() -> None:
     ("rule", "sentence"),
     [
         ({}, "the rule for the column 'c' has no condition"),
-        ({"matching": "("}, r"'\(' is no regular expression"),
+        ({"matching": "("}, r"'\(' is not a regular expression"),
     ],
 )
 def test_a_rule_that_says_nothing_is_refused(rule: dict[str, Json], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        Rule.model_validate({"column": "c", **rule}).check()
+        ColumnRule.model_validate({"column": "c", **rule}).check()

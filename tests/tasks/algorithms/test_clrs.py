@@ -19,10 +19,10 @@ from whet.tasks.algorithms.clrs import (
     Clrs,
     ClrsConfig,
     Item,
-    format_value,
+    format_input,
     fraction_right,
     has_one_way,
-    parse,
+    parse_items,
     printout_of,
 )
 from whet.types import Message, Problem, Verdict
@@ -122,11 +122,11 @@ def test_a_trace_is_part_of_the_answer_where_it_is_asked_for() -> None:
 
 def test_arrays_are_read_and_written_back() -> None:
     for text in ("[[0.5 1], [2 3]]", "[1 0 1]", "7"):
-        items = parse(text)
+        items = parse_items(text)
         assert items is not None and len(items) == 1
-    assert format_value([[0.5, 1], [2, 3]]) == "[[0.5 1], [2 3]]"
+    assert format_input([[0.5, 1], [2, 3]]) == "[[0.5 1], [2 3]]"
     assert fraction_right((), ()) == 1.0
-    assert parse("[" * 5 + "]" * 5) is None and parse("1" * 100_000) is None
+    assert parse_items("[" * 5 + "]" * 5) is None and parse_items("1" * 100_000) is None
 
 
 def plain(item: Item) -> Any:
@@ -152,7 +152,7 @@ def fields(question: str) -> dict[str, Any]:
             ),
             None,
         )
-        items = parse(text[:end])
+        items = parse_items(text[:end])
         assert items is not None
         found[name] = plain(items[0])
     return found
@@ -224,7 +224,7 @@ def test_a_made_question_is_laid_out_as_the_real_ones_are(algorithm: str) -> Non
     assert shape[0] == shape[1]
     assert (name, asked) == (f"{algorithm}:", f"{ALGORITHMS[algorithm].output}:")
     inputs = fields(f"{algorithm}:\n{made[0]}\n")
-    assert [plain(item) for item in parse(made[2]) or ()] in (
+    assert [plain(item) for item in parse_items(made[2]) or ()] in (
         [RUNS[algorithm](inputs)],
         RUNS[algorithm](inputs),
     )

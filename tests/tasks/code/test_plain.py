@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whet.tasks.code import plain
-from whet.tasks.code.plain import NotPlainError, decode, encode
+from whet.tasks.code.plain import NotPlainError, decode_value, encode_value
 
 LEAVES = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -27,7 +27,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_plain_data_comes_back_the_same_through_json(value: object) -> None:
-    back = decode(json.loads(json.dumps(encode(value))))
+    back = decode_value(json.loads(json.dumps(encode_value(value))))
 
     assert back == value
     assert type(back) is type(value)
@@ -48,7 +48,7 @@ def test_plain_data_comes_back_the_same_through_json(value: object) -> None:
     ],
 )
 def test_rarer_types_come_back_the_same(value: object) -> None:
-    assert decode(json.loads(json.dumps(encode(value)))) == value
+    assert decode_value(json.loads(json.dumps(encode_value(value)))) == value
 
 
 def test_subclasses_come_back_as_what_they_are_made_of() -> None:
@@ -60,8 +60,10 @@ def test_subclasses_come_back_as_what_they_are_made_of() -> None:
 
     pair = namedtuple("pair", "a b")
     kind = IntEnum("kind", "ONE TWO")
-    back = decode(
-        encode([Sly(3), pair(1, 2), kind.TWO, Counter("aab"), OrderedDict(a=1), bytearray(b"x")])
+    back = decode_value(
+        encode_value(
+            [Sly(3), pair(1, 2), kind.TWO, Counter("aab"), OrderedDict(a=1), bytearray(b"x")]
+        )
     )
 
     assert back == [3, (1, 2), 2, {"a": 2, "b": 1}, {"a": 1}, b"x"]
@@ -76,7 +78,7 @@ def test_a_chain_of_twenty_thousand_nodes_crosses() -> None:
     chain = None
     for number in range(20_000):
         chain = Node(number, chain)
-    back = decode(encode(chain, {"Node": Node}), {"Node": Node})
+    back = decode_value(encode_value(chain, {"Node": Node}), {"Node": Node})
 
     for number in reversed(range(20_000)):
         assert isinstance(back, Node) and back.value == number
@@ -86,12 +88,12 @@ def test_a_chain_of_twenty_thousand_nodes_crosses() -> None:
 
 def test_what_cannot_cross_is_refused_or_kept_under_a_number() -> None:
     with pytest.raises(NotPlainError, match="a object is not plain data"):
-        encode([object()])
-    back = decode(encode([object()], keep=lambda _: 7))
+        encode_value([object()])
+    back = decode_value(encode_value([object()], keep=lambda _: 7))
 
     assert isinstance(back, list) and isinstance(back[0], plain.Remote)
     assert (back[0].remote_number, back[0].remote_kind, back[0].remote_truth) == (7, "object", True)
-    assert encode(back) == [["h", 7, "object", 1], ["l", 1]]
+    assert encode_value(back) == [["h", 7, "object", 1], ["l", 1]]
 
 
 def test_a_list_that_holds_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +101,7 @@ def test_a_list_that_holds_itself_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     loop: list[object] = []
     loop.append(loop)
     with pytest.raises(NotPlainError, match="more than"):
-        encode(loop)
+        encode_value(loop)
 
 
 @pytest.mark.parametrize(
@@ -132,4 +134,4 @@ def test_a_list_that_holds_itself_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_anything_else_is_not_plain_data(entries: object) -> None:
     with pytest.raises(NotPlainError):
-        decode(entries)
+        decode_value(entries)

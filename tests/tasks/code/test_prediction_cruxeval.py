@@ -5,7 +5,7 @@ import pytest
 from code_rows import make
 
 from whet.errors import DataError
-from whet.tasks.code.prediction import CruxEval, literal, problem_of, unsupported_reason
+from whet.tasks.code.prediction import CruxEval, problem_of, read_literal, unsupported_reason
 from whet.types import Verdict
 
 ROW = {
@@ -171,7 +171,7 @@ def test_rows_that_cannot_be_graded_are_refused() -> None:
 
 
 def test_odd_escapes_pass_without_a_warning() -> None:
-    assert literal("'\\w'") == ("\\w",)
+    assert read_literal("'\\w'") == ("\\w",)
 
 
 def test_random_text_never_raises_and_is_never_right() -> None:

@@ -24,7 +24,7 @@ def own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def channels() -> tuple[frames.Channel, frames.Channel]:
-    ours, theirs = frames.open_pair()
+    ours, theirs = frames.open_channel()
     return ours, frames.Channel(*theirs)
 
 
@@ -34,7 +34,7 @@ def judged(
     """Play the grader: relay calls from the referee to the program until the verdict."""
     ours, inside = channels()
     theirs, tested = channels()
-    model = threading.Thread(target=harness.run, args=(tested,), daemon=True)
+    model = threading.Thread(target=harness.run_job, args=(tested,), daemon=True)
     model.start()
     job = {"kind": "function", "setup": setup, "program": program, "entry": entry}
     theirs.send(json.dumps(job).encode())
@@ -47,7 +47,7 @@ def judged(
         "module": "solution_under_test",
     }
     ours.send(json.dumps(row).encode())
-    runner = threading.Thread(target=referee.run, args=(inside,), daemon=True)
+    runner = threading.Thread(target=referee.run_tests, args=(inside,), daemon=True)
     runner.start()
     while (said := ours.receive())[:1] == b"C":
         theirs.send(said)
@@ -170,7 +170,7 @@ def test_a_broken_answer_fails_the_test() -> None:
         "module": "solution_under_test",
     }
     ours.send(json.dumps(row).encode())
-    runner = threading.Thread(target=referee.run, args=(inside,), daemon=True)
+    runner = threading.Thread(target=referee.run_tests, args=(inside,), daemon=True)
     runner.start()
     assert ours.receive()[:1] == b"C"
     ours.send(b"not json")
@@ -186,7 +186,7 @@ def test_a_program_that_does_not_load_says_why() -> None:
     ours, inside = channels()
     job = {"kind": "function", "setup": "", "program": "1 / 0", "entry": "f"}
     ours.send(json.dumps(job).encode())
-    harness.run(inside)
+    harness.run_job(inside)
 
     assert ours.receive() == b"FZeroDivisionError: division by zero"
     for line in (ours, inside):
@@ -201,7 +201,7 @@ def test_a_script_says_why_it_failed(capsys: pytest.CaptureFixture[str]) -> None
         ours, inside = channels()
         ours.send(json.dumps({"kind": "script", "program": program}).encode())
         with pytest.raises(SystemExit):
-            harness.run(inside)
+            harness.run_job(inside)
         inside.close()
         with nullcontext() if said else pytest.raises(frames.ClosedError):
             assert ours.receive() == said
@@ -210,7 +210,7 @@ def test_a_script_says_why_it_failed(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_messages_have_a_limit_and_a_deadline() -> None:
-    ours, (reader, writer) = frames.open_pair()
+    ours, (reader, writer) = frames.open_channel()
     with pytest.raises(frames.ClosedError, match="more than"):
         ours.send(bytes(frames.MAX_BYTES + 1))
     with pytest.raises(frames.LateError):

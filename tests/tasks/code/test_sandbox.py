@@ -22,7 +22,7 @@ from whet.tasks.code.sandbox import (
     ProgramLimits,
     ScriptResult,
     choose_mode,
-    describe,
+    describe_isolation,
     find_trouble,
     launcher_for,
     run_script,
@@ -231,7 +231,7 @@ def test_a_sandbox_that_is_lost_leaves_the_answer_unscored(monkeypatch: pytest.M
 
 
 def test_a_machine_that_refuses_is_told_in_one_sentence_with_the_way_out() -> None:
-    mine, _ = frames.open_pair()
+    mine, _ = frames.open_channel()
     watch, watcher = socket.socketpair()
     with watcher:
         watcher.send(b'{"failed": "unshare: Operation not permitted", "refused": 1}\n')
@@ -247,7 +247,7 @@ def test_a_machine_that_refuses_is_told_in_one_sentence_with_the_way_out() -> No
     "said", [b"", b'{"failed": "mount: Cannot allocate memory", "refused": 0}\n']
 )
 def test_a_watcher_that_says_nothing_or_lacks_memory_is_a_lost_sandbox(said: bytes) -> None:
-    mine, _ = frames.open_pair()
+    mine, _ = frames.open_channel()
     watch, watcher = socket.socketpair()
     watcher.send(said)
     watcher.close()
@@ -317,7 +317,7 @@ assert libc.capset(header, data) == 0
 from whet.tasks.code import sandbox
 from whet.tasks.code.sandbox import ProgramLimits
 
-print(sandbox.describe())
+print(sandbox.describe_isolation())
 with tempfile.TemporaryFile() as given:
     program = "import os; print(os.getpid(), os.getuid() == 0, os.listdir('/tmp')); open('x', 'w'); os.setuid(0)"
     print(sandbox.run_script(program, given, ProgramLimits()))
@@ -389,14 +389,14 @@ def test_asked_for_by_name_bubblewrap_must_be_there(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sandbox, "_CHOSEN", {})
 
-    assert "(bubblewrap is not installed); run where" in describe("bubblewrap")
+    assert "(bubblewrap is not installed); run where" in describe_isolation("bubblewrap")
     with pytest.raises(ConfigError, match="bubblewrap is not installed"):
         choose_mode("bubblewrap")
 
 
 def test_what_contains_programs_is_said_in_a_sentence() -> None:
-    assert describe() == "programs of models run in Linux namespaces of their own"
-    assert describe("none") == "programs of models run unprotected"
+    assert describe_isolation() == "programs of models run in Linux namespaces of their own"
+    assert describe_isolation("none") == "programs of models run unprotected"
 
 
 def test_bubblewrap_is_asked_for_every_namespace_and_binds_nothing_writable() -> None:

@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from whet.tasks.game24.hands import decode, solve_all
+from whet.tasks.game24.hands import decode_move, solve_all
 
 
 def one(*hand):
@@ -13,10 +13,10 @@ def one(*hand):
 
 
 def test_move_numbers_name_a_pair_and_an_operation():
-    assert decode(0, 4) == (0, 1, "+")
-    assert decode(8, 4) == (2, 0, "-")
-    assert decode(35, 4) == (3, 2, "/")
-    assert decode(5, 2) == (1, 0, "/")
+    assert decode_move(0, 4) == (0, 1, "+")
+    assert decode_move(8, 4) == (2, 0, "-")
+    assert decode_move(35, 4) == (3, 2, "/")
+    assert decode_move(5, 2) == (1, 0, "/")
 
 
 def test_the_only_solution_of_3_3_8_8_is_counted_once():

@@ -12,17 +12,17 @@ from whet.tasks.game24.lines import (
     StepLine,
     combine,
     lines_of,
-    parse,
-    read,
+    parse_expression,
     read_line,
-    write,
+    read_value,
+    write_value,
 )
 
 
 def test_reading_reduces_and_keeps_the_sign_above():
-    assert read("-6/4") == (-3, 2)
-    assert read("12") == (12, 1)
-    assert read("1.50") == (3, 2)
+    assert read_value("-6/4") == (-3, 2)
+    assert read_value("12") == (12, 1)
+    assert read_value("1.50") == (3, 2)
 
 
 def test_only_plain_numbers_are_read():
@@ -40,7 +40,7 @@ def test_only_plain_numbers_are_read():
         "+3",
         "1/2/3",
     ):
-        assert read(text) is None
+        assert read_value(text) is None
 
 
 def test_division_by_zero_has_no_value():
@@ -63,7 +63,7 @@ def test_operations_agree_with_fractions(a, symbol, b):
 @given(st.fractions(min_value=-9999, max_value=9999, max_denominator=999))
 def test_what_is_written_is_read_back(value: Fraction):
     pair = (value.numerator, value.denominator)
-    assert read(write(pair)) == pair
+    assert read_value(write_value(pair)) == pair
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_is_written_is_read_back(value: Fraction):
     ],
 )
 def test_expressions_have_their_exact_value_and_leaves(text, value, leaves):
-    found = parse(text)
+    found = parse_expression(text)
     assert (found.value, found.leaves) == (value, leaves)
 
 
@@ -116,12 +116,12 @@ def test_expressions_have_their_exact_value_and_leaves(text, value, leaves):
     ],
 )
 def test_nothing_else_is_an_expression(text):
-    assert parse(text) is None
+    assert parse_expression(text) is None
 
 
 def test_ten_thousand_brackets_cost_nothing():
     start = time.perf_counter()
-    assert parse("(" * 10_000 + "1" + ")" * 10_000) is None
+    assert parse_expression("(" * 10_000 + "1" + ")" * 10_000) is None
     assert time.perf_counter() - start < 0.05
 
 
@@ -145,7 +145,9 @@ def expressions(draw, depth=3):
 @given(expressions())
 def test_values_agree_with_fractions(case):
     text, value = case
-    assert parse(text).value == (None if value is None else (value.numerator, value.denominator))
+    assert parse_expression(text).value == (
+        None if value is None else (value.numerator, value.denominator)
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.tasks.game24.task import Grade, grade
+from whet.tasks.game24.task import Grade, grade_hand
 from whet.types import Verdict
 
 DATA = Path(__file__).parents[3] / ".." / "shared" / "data"
@@ -15,7 +15,7 @@ HAND = (13, 8, 6, 1)
 
 
 def graded(text: str, hand=HAND, is_solvable=True) -> Grade:
-    return grade(hand, text, is_solvable=is_solvable)
+    return grade_hand(hand, text, is_solvable=is_solvable)
 
 
 def faults(text: str, hand=HAND) -> list[str]:

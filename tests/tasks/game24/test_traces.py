@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from whet.tasks.game24 import traces
 from whet.tasks.game24.hands import HANDS, winning_plays
-from whet.tasks.game24.task import grade
+from whet.tasks.game24.task import grade_hand
 from whet.tasks.game24.traces import BUDGETS, Move, write_moves
 from whet.types import Verdict
 
@@ -42,7 +42,7 @@ def test_every_trace_is_right_in_every_line(hand, format, budget, depth, seed):
     rng = Random(seed)
     numbers = rng.sample(hand, 4)
     text = trace(numbers, rng, format=format, budget=budget, depth=depth)
-    found = grade(hand, text, is_solvable=bool(winning_plays()[hand]))
+    found = grade_hand(hand, text, is_solvable=bool(winning_plays()[hand]))
     assert found.verdict is Verdict.CORRECT, text
     assert found.process == 1.0, [step for step in found.steps if not step.ok]
 

@@ -12,9 +12,9 @@ import pytest
 from graph_cases import asked, task
 
 from whet.tasks.graphs.numbered_answers import (
-    read_number,
-    read_pairs,
-    read_rows,
+    read_assignments,
+    read_final_number,
+    read_table_rows,
     read_walk,
     read_yes_no,
 )
@@ -28,7 +28,7 @@ from whet.tasks.graphs.paths import (
     max_matching,
     shortest_path,
 )
-from whet.tasks.graphs.questions import SPANS, Question, draw_question, solve
+from whet.tasks.graphs.questions import SPANS, GraphQuestion, draw_question, solve_question
 from whet.types import Verdict
 
 
@@ -81,7 +81,7 @@ def test_yes_or_no_is_read_where_it_is_said_once(text, expected):
     ],
 )
 def test_a_number_is_read_where_it_is_said_once(text, expected):
-    assert read_number(text) == (None if expected is None else Fraction(expected))
+    assert read_final_number(text) == (None if expected is None else Fraction(expected))
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_a_path_is_read_and_edges_are_not_taken_for_one(text, expected):
 def test_pairs_are_those_of_the_last_block_and_rows_the_last_of_each_node():
     text = "applicant 0: job 1\n\nNo, better:\nApplicant 0: job 2\n\napplicant 1 -> job 0\n2 applicants get one."
 
-    assert read_pairs(text) == [(0, 2), (1, 0)]
-    assert read_pairs("applicants want jobs") == []
-    assert read_rows("node 0: [1, 2]\nafter two layers\nnode 0: [3,4]\nNode 1: (5, -6)") == {
+    assert read_assignments(text) == [(0, 2), (1, 0)]
+    assert read_assignments("applicants want jobs") == []
+    assert read_table_rows("node 0: [1, 2]\nafter two layers\nnode 0: [3,4]\nNode 1: (5, -6)") == {
         0: (3, 4),
         1: (5, -6),
     }
@@ -216,7 +216,7 @@ def test_embeddings_must_all_be_there_and_right():
 
 def sample(seed, kind):
     rng = Random(seed)
-    return Question.from_payload(
+    return GraphQuestion.from_payload(
         draw_question(rng, kind, rng.randint(*SPANS.get(kind, SPANS["wide"])[seed % 3]))
     )
 
@@ -236,11 +236,11 @@ def test_solutions_agree_with_networkx(seed):
     assert path[0] == nx.shortest_path_length(as_graph(question), *question.pair, weight="weight")
 
     question = sample(seed, "cycle")
-    assert (solve(question)[0] == "Yes") == bool(nx.cycle_basis(as_graph(question)))
+    assert (solve_question(question)[0] == "Yes") == bool(nx.cycle_basis(as_graph(question)))
 
     question = sample(seed, "triplet")
     triangles = [group for group in nx.enumerate_all_cliques(as_graph(question)) if len(group) == 3]
-    assert int(solve(question)[0]) == max(
+    assert int(solve_question(question)[0]) == max(
         (sum(question.weights[node] for node in group) for group in triangles), default=0
     )
 
@@ -259,16 +259,16 @@ def test_solutions_agree_with_trying_everything(seed):
     source, sink = question.pair
     sides = [side for side in product((0, 1), repeat=question.n) if side[source] > side[sink]]
     cuts = [sum(w for a, b, w in question.weighted_edges if side[a] > side[b]) for side in sides]
-    assert int(solve(question)[0]) == min(cuts)
+    assert int(solve_question(question)[0]) == min(cuts)
 
     question = sample(seed - seed % 3, "bipartite")
     sides = product((0, 1), repeat=question.n)
     has_two_sides = any(all(side[a] != side[b] for a, b in question.pairs) for side in sides)
-    assert (solve(question)[0] == "Yes") == has_two_sides
+    assert (solve_question(question)[0] == "Yes") == has_two_sides
 
     question = sample(seed, "connectivity")
     reached = distance(bitsets(question.n, question.pairs), *question.pair)
-    assert (solve(question)[0] == "Yes") == (reached is not None)
+    assert (solve_question(question)[0] == "Yes") == (reached is not None)
 
     question = sample(seed - seed % 3, "substructure")
     choices = permutations(range(question.n), question.pattern_n)
@@ -276,10 +276,10 @@ def test_solutions_agree_with_trying_everything(seed):
         {(nodes[a], nodes[b]) for a, b in question.pattern} <= set(question.pairs)
         for nodes in choices
     )
-    assert (solve(question)[0] == "Yes") == is_there
+    assert (solve_question(question)[0] == "Yes") == is_there
 
     question = sample(seed, "topology")
-    order = json.loads(solve(question)[0])
+    order = json.loads(solve_question(question)[0])
     assert sorted(order) == list(range(question.n))
     assert all(order.index(a) < order.index(b) for a, b in question.pairs)
 
@@ -328,7 +328,9 @@ def test_a_cycle_has_no_order_and_parted_nodes_no_path():
     assert lightest_path([(0, 1, 1)], 0, 2) is None
     assert shortest_path(bitsets(3, [(0, 1)]), 0, 2) is None
     assert (
-        solve(Question.from_payload({"kind": "topology", "nodes": 2, "edges": [[0, 1], [1, 0]]}))[0]
+        solve_question(
+            GraphQuestion.from_payload({"kind": "topology", "nodes": 2, "edges": [[0, 1], [1, 0]]})
+        )[0]
         == "No"
     )
 
@@ -354,7 +356,13 @@ HOSTILE = (
 @pytest.mark.parametrize("text", [piece * (60_000 // len(piece)) for piece in HOSTILE])
 def test_hostile_texts_take_no_time(text):
     begun = time.perf_counter()
-    read_yes_no(text), read_number(text), read_walk(text), read_pairs(text), read_rows(text)
+    (
+        read_yes_no(text),
+        read_final_number(text),
+        read_walk(text),
+        read_assignments(text),
+        read_table_rows(text),
+    )
 
     assert time.perf_counter() - begun < 2.0
 

@@ -5,8 +5,8 @@ import pytest
 from whet.tasks.graphs.node_lists import (
     MAX_CHARS,
     final_part,
+    read_final_list,
     read_names,
-    read_numbers,
     read_two,
 )
 
@@ -105,7 +105,7 @@ def test_a_final_list_of_strangers_is_the_answer_all_the_same():
 )
 def test_without_a_list_nothing_is_read(text):
     assert read_names(text, NAMES) is None
-    assert read_numbers(text) is None
+    assert read_final_list(text) is None
     assert read_two(text) is None
 
 
@@ -144,17 +144,17 @@ def test_only_the_end_of_a_long_text_is_read():
     ],
 )
 def test_the_final_list_of_numbers_is_read(text, expected):
-    assert read_numbers(text).lists == (expected,)
+    assert read_final_list(text).lists == (expected,)
 
 
 @pytest.mark.parametrize("text", ["[1, x]", "[" + "9" * 5000 + "]", "[1 2]", "[1, 0, 2, ...]"])
 def test_other_lists_are_no_lists_of_numbers(text):
-    assert read_numbers(text) is None
+    assert read_final_list(text) is None
 
 
 @pytest.mark.parametrize("number", ["-1", "1.5", "−2", "+3"])
 def test_a_last_list_with_numbers_of_no_node_is_the_answer_all_the_same(number):
-    assert read_numbers(f"Not all rules kept: [1, 0]. As it stands: [2, {number}]").unknown == (
+    assert read_final_list(f"Not all rules kept: [1, 0]. As it stands: [2, {number}]").unknown == (
         number,
     )
 
@@ -197,6 +197,6 @@ def test_one_list_is_not_two():
 def test_hostile_texts_take_no_time(text):
     begun = time.perf_counter()
     part = final_part(text)
-    read_names(part, NAMES), read_numbers(part), read_two(part)
+    read_names(part, NAMES), read_final_list(part), read_two(part)
 
     assert time.perf_counter() - begun < 2.0

@@ -8,8 +8,8 @@ import pytest
 from qa_rows import Row, fuzz, needs_data, problem, read
 
 from whet.errors import DataError
-from whet.tasks.qa.quantity import quantity
-from whet.tasks.qa.table import Table, TableConfig, split_list
+from whet.tasks.qa.table import Table, TableConfig
+from whet.tasks.qa.table_values import quantity, split_list
 from whet.types import Json, Message, Verdict
 
 TASK = Table()

@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from whet.errors import DataError
-from whet.tasks.game24.lines import parse
+from whet.tasks.game24.lines import parse_expression
 from whet.tasks.warmup.arithmetic import Arithmetic
-from whet.tasks.warmup.words import Reverse, ReverseConfig
+from whet.tasks.warmup.letters import Reverse, ReverseConfig
 from whet.types import Message, Problem, Verdict
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -58,7 +58,7 @@ def test_made_expressions_come_to_their_answer_and_so_does_every_step() -> None:
     task = Arithmetic()
     for seed in range(60):
         made = task.generate(seed, (seed % 5) / 5)
-        expression = parse(str(made.payload["expression"]))
+        expression = parse_expression(str(made.payload["expression"]))
         assert expression is not None and expression.value == (int(made.answer or ""), 1)
         gold = task.solve(made, 0) or ""
         assert [note.ok for note in task.notes(made, gold)][-1] is None

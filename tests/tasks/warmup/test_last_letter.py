@@ -3,7 +3,7 @@
 import pytest
 
 from whet.errors import DataError
-from whet.tasks.warmup.words import LastLetter, LastLetterConfig, steps_of
+from whet.tasks.warmup.letters import LastLetter, LastLetterConfig, write_gold_steps
 from whet.text.steps import rate_solution
 from whet.types import Json, Message, Problem, Verdict
 
@@ -26,7 +26,7 @@ def asked(words: Json) -> Problem:
 
 
 ADA = asked(["Ada", "Ivan", "Noor"])
-STEPS = steps_of(["Ada", "Ivan", "Noor"])
+STEPS = write_gold_steps(["Ada", "Ivan", "Noor"])
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_problems_carry_their_gold_steps() -> None:
     made = TASK.generate(1, 0.5)
     words = made.payload["words"]
     assert isinstance(words, list)
-    assert made.payload["steps"] == steps_of([str(word) for word in words])
+    assert made.payload["steps"] == write_gold_steps([str(word) for word in words])
     assert made.answer == "".join(str(word)[-1] for word in words)
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.data.clean.contamination import NGRAM, EvalIndex, build_index, hash_text, list_eval_files
 from whet.data.clean.near import choose_band_size, find_near_duplicates, pair_candidates
-from whet.data.clean.overlap import NGRAM, EvalIndex, build_index, hash_text, list_eval_files
 from whet.data.clean.scan import MIN_SHARED_BYTES, ChunkScan, ScanPlan, hash_answer, scan_chunks
-from whet.data.clean.words import Hashes, Indices, Words, hash_words, list_words, normalise
+from whet.data.clean.word_hashes import Hashes, Indices, Words, hash_words, list_words, normalise
 from whet.data.problem_lines import ProblemLines, to_question
 from whet.errors import DataError
 from whet.store.files import atomic_path, to_line
@@ -67,7 +67,7 @@ class CleanPlan:
 
 
 @dataclass(kw_only=True, eq=False)
-class Outcome:
+class CleaningResult:
     """What was decided about every row."""
 
     lines: ProblemLines
@@ -97,7 +97,7 @@ class Outcome:
         return np.flatnonzero(self.reasons == KEPT)
 
 
-def decide(files: Sequence[Path], plan: CleanPlan, progress: Progress) -> Outcome:
+def decide(files: Sequence[Path], plan: CleanPlan, progress: Progress) -> CleaningResult:
     """Decide about every row, without writing anything."""
     lines = ProblemLines(files)
     index = _build_index(plan, progress)
@@ -119,7 +119,7 @@ def decide(files: Sequence[Path], plan: CleanPlan, progress: Progress) -> Outcom
             np.add.at(ngram_counts, chunk.ngrams, 1)
             scans.append(chunk)
     if not scans:
-        raise DataError(f"{', '.join(map(str, files))}: there are no problems in it")
+        raise DataError(f"{', '.join(map(str, files))}: no problems found")
     outcome = _open_outcome(lines, scans, index)
     if plan.max_tokens is not None:
         outcome.leave_out(np.flatnonzero(outcome.lengths > plan.max_tokens), Reason.TOO_LONG)
@@ -133,7 +133,12 @@ def decide(files: Sequence[Path], plan: CleanPlan, progress: Progress) -> Outcom
 
 
 def write_outcome(
-    outcome: Outcome, out: Path, left_out: Path, progress: Progress, *, on_kept: OnKept = None
+    outcome: CleaningResult,
+    out: Path,
+    left_out: Path,
+    progress: Progress,
+    *,
+    on_kept: OnKept = None,
 ) -> None:
     """Write the rows that are kept as they were, and the others with their reasons.
 
@@ -175,8 +180,8 @@ def _refuse_broken(lines: ProblemLines, row: int) -> None:
 
 def _open_outcome(
     lines: ProblemLines, scans: Sequence[ChunkScan], index: EvalIndex | None
-) -> Outcome:
-    return Outcome(
+) -> CleaningResult:
+    return CleaningResult(
         lines=lines,
         reasons=np.zeros(len(lines), dtype=np.uint8),
         partners=np.full(len(lines), -1, dtype=np.int64),
@@ -187,7 +192,7 @@ def _open_outcome(
 
 
 def _leave_out_overlap(
-    outcome: Outcome, is_suspect: NDArray[np.bool_], counts: Indices, progress: Progress
+    outcome: CleaningResult, is_suspect: NDArray[np.bool_], counts: Indices, progress: Progress
 ) -> None:
     """Look again at rows with n-grams of an evaluation, now that common n-grams are known."""
     index = outcome.index
@@ -215,7 +220,7 @@ def _find_frames(index: EvalIndex, counts: Indices, num_rows: int) -> NDArray[np
 
 
 def _compare_batch(
-    outcome: Outcome, index: EvalIndex, rows: Indices, is_common: NDArray[np.bool_]
+    outcome: CleaningResult, index: EvalIndex, rows: Indices, is_common: NDArray[np.bool_]
 ) -> None:
     """Leave out rows that share an n-gram with a question; the one that shares most is named."""
     texts = _read_texts(outcome.lines, rows.tolist())
@@ -243,7 +248,7 @@ def _compare_batch(
         outcome.shared[row] = " ".join(words[start : start + length] if length else words)
 
 
-def _leave_out_exact(outcome: Outcome, hashes: Hashes) -> None:
+def _leave_out_exact(outcome: CleaningResult, hashes: Hashes) -> None:
     """Keep the first of rows with equal text."""
     rows = outcome.remaining()
     _, first, group = np.unique(hashes[rows], return_index=True, return_inverse=True)
@@ -253,7 +258,9 @@ def _leave_out_exact(outcome: Outcome, hashes: Hashes) -> None:
     outcome.partners[rows[is_copy]] = kept[is_copy]
 
 
-def _leave_out_near(outcome: Outcome, bands: Hashes, threshold: float, progress: Progress) -> None:
+def _leave_out_near(
+    outcome: CleaningResult, bands: Hashes, threshold: float, progress: Progress
+) -> None:
     """Keep the first of rows with similar text."""
     pairs = pair_candidates(bands, outcome.remaining())
 
@@ -275,7 +282,7 @@ def _read_texts(lines: ProblemLines, rows: Sequence[int]) -> list[str]:
     ]
 
 
-def _describe(outcome: Outcome, row: int, line: bytes) -> dict[str, Json]:
+def _describe(outcome: CleaningResult, row: int, line: bytes) -> dict[str, Json]:
     """Write why a row is left out, with the row itself."""
     lines = outcome.lines
     reason = REASONS[outcome.reasons[row] - 1]

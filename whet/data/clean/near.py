@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.data.clean.words import Hashes, Indices, Words, hash_ngrams, mix_hashes
+from whet.data.clean.word_hashes import Hashes, Indices, Words, hash_ngrams, mix_hashes
 from whet.rng import numpy_stream
 
 SHINGLE = 3
@@ -141,8 +141,8 @@ def _jaccard(first: Hashes, second: Hashes) -> float:
     return (len(first) + len(second) - union) / union if union else 0.0
 
 
-_NUMBERS = numpy_stream(0, "minhash")
-_FACTORS: NDArray[np.uint32] = _NUMBERS.integers(0, 1 << 31, NUM_HASHES, dtype=np.uint32) * 2 + 1
-_SALTS: Hashes = _NUMBERS.integers(0, 1 << 63, NUM_HASHES, dtype=np.uint64) * np.uint64(
-    2
-) + np.uint64(1)
+_RNG = numpy_stream(0, "minhash")
+_FACTORS: NDArray[np.uint32] = _RNG.integers(0, 1 << 31, NUM_HASHES, dtype=np.uint32) * 2 + 1
+_SALTS: Hashes = _RNG.integers(0, 1 << 63, NUM_HASHES, dtype=np.uint64) * np.uint64(2) + np.uint64(
+    1
+)

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.data.clean.contamination import EvalIndex, hash_text
 from whet.data.clean.near import hash_bands
-from whet.data.clean.overlap import EvalIndex, hash_text
-from whet.data.clean.words import Hashes, Indices, hash_words, normalise
+from whet.data.clean.word_hashes import Hashes, Indices, hash_words, normalise
 from whet.data.problem_lines import parse_problem, to_question
 from whet.errors import DataError
 from whet.text.chat import ChatFormat
@@ -57,7 +57,7 @@ class ChunkScan:
     ngrams: Indices
     """Numbers of these n-grams, each as often as rows have it."""
     broken: int | None = None
-    """The first row that is no problem; nothing was computed then."""
+    """The first row that is not a problem; nothing was computed then."""
 
 
 class Scanner:
@@ -131,7 +131,7 @@ def scan_chunks(
                 yield waiting.popleft().result()
         except BrokenProcessPool as error:
             raise DataError(
-                "a process that read rows was killed, perhaps for its memory; try --workers 1"
+                "a process that reads rows was killed, perhaps for lack of memory; try --workers 1"
             ) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

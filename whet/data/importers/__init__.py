@@ -6,7 +6,7 @@ A user's own is a function of a row's `Fields`, by file and name: `--format my_r
 
 from importlib.resources import files
 
-from whet.data.importers import choice, code, graphs, logic, mapped, math, outputs, tables, verl
+from whet.data.importers import code, graphs, logic, mapped, math, outputs, qa, tables, verl
 from whet.data.importers.base import Fields, Format, ParsedRow, Reader
 from whet.data.importers.mapped import parse_split
 from whet.errors import ConfigError, DataError
@@ -14,7 +14,7 @@ from whet.user_code import is_code_path, load_function
 
 
 def _read_table() -> dict[str, Format]:
-    families = (math, choice, tables, logic, graphs, code, outputs, verl, mapped)
+    families = (math, qa, tables, logic, graphs, code, outputs, verl, mapped)
     readers = {name: read for family in families for name, read in family.READERS.items()}
     formats = {}
     lines = files(__name__).joinpath("formats.md").read_text(encoding="utf-8").splitlines()
@@ -40,8 +40,8 @@ def find_format(name: str) -> Format:
         return Format(about="", required=(), optional=None, split="rl", read=_load_reader(name))
     if name not in FORMATS:
         raise ConfigError(
-            f"there is no format {name!r}; known are {', '.join(sorted(FORMATS))}, or a function "
-            "of your own such as my_rows.py:read"
+            f"there is no format {name!r}; known formats: {', '.join(sorted(FORMATS))}, or a "
+            "function of your own such as my_rows.py:read"
         )
     return FORMATS[name]
 

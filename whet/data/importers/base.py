@@ -49,7 +49,7 @@ class Fields(dict[str, Json]):
         value = self._get(name)
         if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
             raise _mismatch(name, "text or a number", value)
-        return to_text(value)
+        return write_number(value)
 
     def reference(self, name: str) -> str:
         """Read a reference answer; empty if the row has none, as a problem without gold."""
@@ -103,7 +103,7 @@ class Fields(dict[str, Json]):
             if value is not None and value != "":
                 if isinstance(value, bool) or not isinstance(value, str | int | float):
                     raise _mismatch(name, "an id, a text or a number", value)
-                return to_text(value)
+                return write_number(value)
         return None
 
     def messages(self, name: str) -> tuple[Message, ...]:
@@ -124,7 +124,7 @@ def _mismatch(name: str, wanted: str, value: Json) -> DataError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ImportedAnswer:
     """An answer that came with the row, and the row's verdict on it."""
 
     text: str
@@ -151,7 +151,7 @@ class ParsedRow:
     """The row's own id; None takes the file and line."""
     id: str | None = None
     """Set if the task itself names the problem; None hashes prompt, answer and payload."""
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ImportedAnswer, ...] = ()
     unsupported: str | None = None
     """Why the row cannot be graded here; such rows are left out and listed."""
 
@@ -202,8 +202,8 @@ class Format:
         for name in row if self.optional is not None else ():
             if name not in (*known, INDEX) and not name.endswith("_pass_rate"):
                 raise DataError(
-                    f"has the unknown field {name!r}; known are {', '.join(dict.fromkeys(known))}; "
-                    "for other columns use --map"
+                    f"has the unknown field {name!r}; known fields: "
+                    f"{', '.join(dict.fromkeys(known))}; for other columns use --map"
                 )
         fields = Fields(row)
         for own, *others in names:
@@ -220,7 +220,7 @@ def user(*parts: str) -> tuple[Message, ...]:
     return (Message(role="user", content="\n\n".join(paragraphs)),)
 
 
-def worked_answer(solution: str, gold: str) -> Answer:
+def worked_answer(solution: str, gold: str) -> ImportedAnswer:
     r"""Keep a worked solution as an answer to imitate, in the form that the prompt asks for.
 
     >>> worked_answer("1 + 1 is 2.", "2").text
@@ -228,7 +228,7 @@ def worked_answer(solution: str, gold: str) -> Answer:
     """
     text = solution.strip()
     ended = text if "\\boxed" in text else f"{text}\n\n\\boxed{{{gold}}}"
-    return Answer(text=ended, is_worked=True)
+    return ImportedAnswer(text=ended, is_worked=True)
 
 
 def split_last(chat: tuple[Message, ...], name: str) -> tuple[tuple[Message, ...], str]:
@@ -241,7 +241,7 @@ def split_last(chat: tuple[Message, ...], name: str) -> tuple[tuple[Message, ...
 def check_name(kind: str, value: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
     """Check a name against the known ones."""
     if value not in known:
-        raise DataError(f"{kind} {value!r} is not known; known are {', '.join(known)}")
+        raise DataError(f"{kind} {value!r} is unknown; known: {', '.join(known)}")
     return value
 
 
@@ -265,7 +265,7 @@ def parse_json(value: Json) -> Json:
     return inner
 
 
-def to_text(value: str | int | float) -> str:
+def write_number(value: str | int | float) -> str:
     """Write a number exactly, whole ones without a point."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))

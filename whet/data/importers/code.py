@@ -10,7 +10,15 @@ import re
 from dataclasses import replace
 from functools import partial
 
-from whet.data.importers.base import Fields, ParsedRow, Reader, parse_json, show, to_level, user
+from whet.data.importers.base import (
+    Fields,
+    ParsedRow,
+    Reader,
+    parse_json,
+    show,
+    to_level,
+    user,
+)
 from whet.errors import DataError
 from whet.rng import derive
 from whet.tasks.code import code_stdin, code_tests, prediction, tests_text
@@ -161,7 +169,7 @@ def in_and_out(question: str, tests: Fields, starter: str) -> ParsedRow:
         raise DataError(f"there are {len(inputs)} inputs and {len(outputs)} outputs")
     if unknown := tests.keys() - {"inputs", "outputs", "fn_name"}:
         raise DataError(
-            f"tests have the unknown field {min(unknown)!r}; known are inputs, outputs, fn_name"
+            f"tests have the unknown field {min(unknown)!r}; known fields: inputs, outputs, fn_name"
         )
     pairs = list(zip(inputs, outputs, strict=True))
     if not tests.get("fn_name"):
@@ -255,7 +263,7 @@ def _besides(source: str, entry: str) -> str:
 
 def tree_of(source: str) -> ast.Module:
     """Parse Python without running it."""
-    tree = tests_text.parse(source)
+    tree = tests_text.parse_python(source)
     if tree is None:
         raise DataError(f"holds Python that cannot be read: {source[:80]!r}")
     return tree

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
 
-from whet.data.importers import choice
+from whet.data.importers import qa
 from whet.data.importers.base import (
     BOXED,
     Fields,
@@ -357,7 +357,7 @@ def node_classification(row: Fields) -> ParsedRow:
 def link_prediction(row: Fields) -> ParsedRow:
     """Read G1's rows: whether two nodes are linked, yes or no."""
     answer = row.text("answer").strip().lower()
-    return choice.yes_no(row.text("prompt"), YES_NO[check_name("answer", answer, YES_NO)])
+    return qa.yes_no(row.text("prompt"), YES_NO[check_name("answer", answer, YES_NO)])
 
 
 READERS: dict[str, Reader] = {

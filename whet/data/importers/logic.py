@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 from whet.data.importers.base import (
-    Answer,
     Fields,
+    ImportedAnswer,
     ParsedRow,
     Reader,
     parse_json,
@@ -15,7 +15,7 @@ from whet.data.importers.base import (
 )
 from whet.errors import DataError
 from whet.tasks.game24 import Game24
-from whet.tasks.literals import Tree, parse
+from whet.tasks.literals import Tree, parse_literal
 from whet.types import Json
 
 PEOPLE = (
@@ -53,7 +53,7 @@ def knights(row: Fields) -> ParsedRow:
             f"field 'solution' should be true or false for each of {len(names)} names, "
             f"not {show(roles)}"
         )
-    statements = parse(row.text("statements"))
+    statements = parse_literal(row.text("statements"))
     if not isinstance(statements, list):
         raise DataError(
             f"field 'statements' should be a list of statements, not {show(row['statements'])}"
@@ -211,7 +211,7 @@ def game24(row: Fields) -> ParsedRow:
         split=problem.split,
         source_id=row.row_id("Rank"),
         id=problem.id,
-        answers=(Answer(text=row.text("output")),) if output is not None else (),
+        answers=(ImportedAnswer(text=row.text("output")),) if output is not None else (),
     )
 
 

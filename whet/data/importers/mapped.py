@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import isnan
 
 from whet.data.importers.base import (
-    Answer,
     Fields,
+    ImportedAnswer,
     ParsedRow,
     Reader,
     check_name,
@@ -73,7 +73,7 @@ class Mapped:
             answer = fields.scalar("answer")
         elif "answer" in fields and answer is None:
             raise DataError(
-                f"has no answer to be graded by: {self.columns['answer']!r} is "
+                f"has no answer to grade against: {self.columns['answer']!r} is "
                 f"{show(fields['answer'])}"
             )
         return ParsedRow(
@@ -122,25 +122,25 @@ def parse_split(name: str) -> Split:
     return SPLIT_NAMES[check_name("split", name.lower(), SPLIT_NAMES)]
 
 
-def _read_chat(fields: Fields) -> tuple[tuple[Message, ...], tuple[Answer, ...]]:
+def _read_chat(fields: Fields) -> tuple[tuple[Message, ...], tuple[ImportedAnswer, ...]]:
     """Read the prompt and the answers of a row, in whichever form it holds them."""
     model = fields.scalar("model") if fields.get("model") is not None else None
-    answers: list[Answer] = []
+    answers: list[ImportedAnswer] = []
     prompt = _prompt(fields)
     if "messages" in fields:
         prompt, last = split_last(fields.messages("messages"), "messages")
-        answers.append(Answer(text=last, model=model))
+        answers.append(ImportedAnswer(text=last, model=model))
     for name, is_good in (("chosen", True), ("rejected", False)):
         if name in fields:
             before, last = _read_reply(fields, name)
             if before and prompt and before != prompt:
                 raise DataError(f"the chat in {name!r} does not begin with the prompt")
             prompt = prompt or before
-            answers.append(Answer(text=last, model=model, is_good=is_good, note=name))
+            answers.append(ImportedAnswer(text=last, model=model, is_good=is_good, note=name))
     texts = [Fields(responses=item).text("responses") for item in _list(fields, "responses")]
     if "response" in fields:
         texts.append(fields.text("response"))
-    answers += [Answer(text=text, model=model) for text in texts]
+    answers += [ImportedAnswer(text=text, model=model) for text in texts]
     if not prompt:
         raise DataError("has no prompt: the chats hold only the answer; map prompt=COLUMN as well")
     return prompt, tuple(answers)
@@ -176,7 +176,7 @@ def _task(fields: Fields) -> str:
     """Read which task a row is of; only the command line may name a file of code."""
     name = fields.scalar("task")
     if is_code_path(name):
-        raise DataError(f"names the task {show(name)}, a file of code: give it by --task")
+        raise DataError(f"names the task {show(name)}, a file of code: give it with --task")
     return name
 
 
@@ -190,7 +190,7 @@ def _level(fields: Fields) -> float | None:
     if not 0 <= level <= 1:
         raise DataError(
             "level should be a number from 0 (easiest) to 1 (hardest), not "
-            f"{show(fields['level'])}; --level COLUMN --bins makes levels of words or numbers"
+            f"{show(fields['level'])}; --level COLUMN --bins makes levels from words or numbers"
         )
     return level
 

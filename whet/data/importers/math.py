@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from whet.data.importers.base import (
     BOXED,
-    Answer,
     Fields,
+    ImportedAnswer,
     ParsedRow,
     Reader,
     to_level,
@@ -22,7 +22,7 @@ _CALCULATION = re.compile(r"<<[^<>]*>>")
 """GSM8K's notes for a calculator: `48/2 = <<48/2=24>>24`."""
 
 
-def question(
+def read_fields(
     *names: str,
     answer: str = "answer",
     level: str = "",
@@ -138,7 +138,7 @@ def math_problem(
     )
 
 
-def _list_worked(solutions: Sequence[Json], gold: str) -> tuple[Answer, ...]:
+def _list_worked(solutions: Sequence[Json], gold: str) -> tuple[ImportedAnswer, ...]:
     texts = [text for text in solutions if isinstance(text, str) and text.strip()]
     return tuple(worked_answer(text, gold) for text in texts if gold)
 
@@ -157,27 +157,27 @@ def _read_grade(row: Fields, name: str, grades: int) -> float:
 READERS: dict[str, Reader] = {
     "gsm8k_test": gsm8k,
     "gsm8k_train": gsm8k,
-    "math500": question("problem", level="level"),
-    "math_test": question("problem", answer="solution", level="level", extract=last_box_text),
-    "math_train": question("problem", level="difficulty"),
-    "aime_train": question("problem", level="difficulty", grades=10),
-    "aime24": question("problem"),
-    "aime25": question("problem"),
-    "amc23": question("problem"),
+    "math500": read_fields("problem", level="level"),
+    "math_test": read_fields("problem", answer="solution", level="level", extract=last_box_text),
+    "math_train": read_fields("problem", level="difficulty"),
+    "aime_train": read_fields("problem", level="difficulty", grades=10),
+    "aime24": read_fields("problem"),
+    "aime25": read_fields("problem"),
+    "amc23": read_fields("problem"),
     "deepmath": deepmath,
-    "deepscaler": question("problem"),
-    "numina": question("problem"),
-    "bigmath": question("problem"),
-    "minerva_math": question("problem", answer="solution", extract=last_box_text),
+    "deepscaler": read_fields("problem"),
+    "numina": read_fields("problem"),
+    "bigmath": read_fields("problem"),
+    "minerva_math": read_fields("problem", answer="solution", extract=last_box_text),
     "olympiadbench": olympiadbench,
     "livemathbench": livemathbench,
-    "gaokao2023en": question("question"),
+    "gaokao2023en": read_fields("question"),
     "gaokao_math_cloze": cloze,
-    "cmath": question("question", level="grade", grades=6),
-    "carp_en": question("content"),
+    "cmath": read_fields("question", level="grade", grades=6),
+    "carp_en": read_fields("content"),
     "college_math": college_math,
-    "svamp": question("Body", "Question", answer="Answer"),
-    "asdiv": question("body", "question", extract=lambda answer: _UNIT.sub("", answer)),
-    "mawps": question("input", answer="target"),
-    "gsm_hard": question("input", answer="target"),
+    "svamp": read_fields("Body", "Question", answer="Answer"),
+    "asdiv": read_fields("body", "question", extract=lambda answer: _UNIT.sub("", answer)),
+    "mawps": read_fields("input", answer="target"),
+    "gsm_hard": read_fields("input", answer="target"),
 }

@@ -5,9 +5,18 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from whet.data.importers.base import BOXED, Answer, Fields, ParsedRow, Reader, check_name, user
-from whet.data.importers.choice import bbh_logic, tablebench
+from whet.data.importers.base import (
+    BOXED,
+    Fields,
+    ImportedAnswer,
+    ParsedRow,
+    Reader,
+    check_name,
+    user,
+)
 from whet.data.importers.logic import game24
+from whet.data.importers.qa import bbh_logic
+from whet.data.importers.tables import tablebench
 from whet.errors import DataError
 from whet.types import Message
 
@@ -17,7 +26,7 @@ LISTED = "End with a list of texts in quotes, in order, between answer tags: <an
 
 def gsm8k_model_solutions(row: Fields) -> ParsedRow:
     gold = row.text("ground_truth").rpartition("A:")[2]
-    answer = Answer(
+    answer = ImportedAnswer(
         text=row.text("solution"), model=row.text("model"), is_good=row.flag("is_correct")
     )
     return _math(row, gold, answer)
@@ -26,33 +35,35 @@ def gsm8k_model_solutions(row: Fields) -> ParsedRow:
 def qwen_math_outputs(row: Fields) -> ParsedRow:
     """Read eight samples per problem, each with the label of the upstream grader."""
     samples = [Fields(sample) for sample in row.entries("samples") if isinstance(sample, dict)]
-    answers = [Answer(text=s.text("response"), is_good=s.flag("correct")) for s in samples]
+    answers = [ImportedAnswer(text=s.text("response"), is_good=s.flag("correct")) for s in samples]
     return _math(row, row.scalar("gt"), *answers, system=row.optional_text("system"))
 
 
 def tora_gsm8k_outputs(row: Fields) -> ParsedRow:
     """Read traces with programs and their output, without labels."""
-    answers = [Answer(text=text, model="tora-70b") for text in row.texts("code")]
+    answers = [ImportedAnswer(text=text, model="tora-70b") for text in row.texts("code")]
     return _math(row, row.scalar("gt"), *answers)
 
 
 def step_errors_math(row: Fields) -> ParsedRow:
     """Read the label of the final answer, which is right even where the solution is not."""
     good = row.text("model_output_answer_correctness") == "correct"
-    answer = Answer(text=row.text("model_output"), model=row.text("generator"), is_good=good)
+    answer = ImportedAnswer(
+        text=row.text("model_output"), model=row.text("generator"), is_good=good
+    )
     return _math(row, row.scalar("ground_truth_answer"), answer)
 
 
 def step_labels_prm800k(row: Fields) -> ParsedRow:
     """Read steps, which are lists of one text, without their labels."""
     steps = [Fields(step=step).texts("step")[0] for step in row.entries("model_output_step_format")]
-    answer = Answer(text="\n".join(steps), model=row.text("generator"))
+    answer = ImportedAnswer(text="\n".join(steps), model=row.text("generator"))
     return _math(row, row.scalar("ground_truth_answer"), answer)
 
 
 def game24_outputs(row: Fields) -> ParsedRow:
     hand = game24(Fields(input=row.text("puzzle")))
-    answer = Answer(
+    answer = ImportedAnswer(
         text=row.text("output"),
         model=row.text("method"),
         is_good=row.number("checked_reward") == 1,
@@ -62,7 +73,7 @@ def game24_outputs(row: Fields) -> ParsedRow:
 
 def game24_search_outputs(row: Fields) -> ParsedRow:
     hand = game24(Fields(values=row.entries("hand")))
-    answer = Answer(
+    answer = ImportedAnswer(
         text=row.text("output"), model=row.text("run"), is_good=row.flag("final_correct")
     )
     return replace(hand, answers=(answer,))
@@ -75,11 +86,11 @@ def game24_results(row: Fields) -> ParsedRow:
         raise DataError(
             "a result should be the text of a chat: system, user with a hand, assistant"
         )
-    return replace(game24(Fields(input=match[1])), answers=(Answer(text=match[2]),))
+    return replace(game24(Fields(input=match[1])), answers=(ImportedAnswer(text=match[2]),))
 
 
 def tablebench_outputs(row: Fields) -> ParsedRow:
-    answer = Answer(text=row.text("prediction"), model=row.text("model_name"))
+    answer = ImportedAnswer(text=row.text("prediction"), model=row.text("model_name"))
     return replace(tablebench(row), answers=(answer,))
 
 
@@ -100,7 +111,7 @@ def bigbench_mistake(row: Fields) -> ParsedRow:
         ),
     }
     is_good = row.optional_text("answer").strip().rstrip(".") == target
-    answer = Answer(text="\n".join(row.texts("steps")), is_good=is_good)
+    answer = ImportedAnswer(text="\n".join(row.texts("steps")), is_good=is_good)
     return replace(known[check_name("task", kind, known)](), answers=(answer,))
 
 
@@ -113,7 +124,7 @@ def _sequence(question: str, target: str) -> ParsedRow:
     )
 
 
-def _math(row: Fields, gold: str, *answers: Answer, system: str = "") -> ParsedRow:
+def _math(row: Fields, gold: str, *answers: ImportedAnswer, system: str = "") -> ParsedRow:
     before = (Message(role="system", content=system),) if system else ()
     return ParsedRow(
         task="math",

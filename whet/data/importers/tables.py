@@ -1,8 +1,17 @@
-"""Questions about tables: HiTab, MultiHiertt, FinQA."""
+"""Questions about tables: HiTab, MultiHiertt, FinQA, TableBench, TabMWP."""
 
 from html.parser import HTMLParser
 
-from whet.data.importers.base import BOXED, Fields, ParsedRow, Reader, to_text, user
+from whet.data.importers.base import (
+    BOXED,
+    Fields,
+    ParsedRow,
+    Reader,
+    to_level,
+    user,
+    worked_answer,
+    write_number,
+)
 from whet.errors import DataError
 from whet.types import Json
 
@@ -10,6 +19,7 @@ SEVERAL = "If there are several answers, box them together, with | between them.
 TOLERANCE = 1e-3
 """FinQA's answers are results of a calculation, rounded in the data."""
 MAX_CELLS = 10_000
+CHART = "the answer is a chart, which a program would have to draw"
 
 
 def hitab(row: Fields) -> ParsedRow:
@@ -47,6 +57,55 @@ def finqa(row: Fields) -> ParsedRow:
     )
 
 
+def tablebench(row: Fields) -> ParsedRow:
+    """Leave out rows that ask for a chart, which cannot be compared."""
+    grid = row.table("table")
+    return ParsedRow(
+        task="table",
+        prompt=user(markdown(grid), row.text("question"), BOXED),
+        answer=row.scalar("answer"),
+        unsupported=CHART if row.text("qtype") == "Visualization" else None,
+    )
+
+
+def tabmwp(row: Fields) -> ParsedRow:
+    """Ask for the text of an option where there are options; a unit is part of the question."""
+    unit = row.optional_text("unit")
+    payload: dict[str, Json] = {"unit": unit} if unit else {}
+    choices = row.texts("choices") if row.get("choices") else []
+    solution = row.optional_text("solution")
+    gold = row.scalar("answer")
+    return ParsedRow(
+        task="table",
+        prompt=user(
+            row.optional_text("table_title"),
+            row.text("table"),
+            row.text("question"),
+            f"(Unit: {unit})" if unit else "",
+            f"Choose one of: {'; '.join(choices)}" if choices else "",
+            BOXED,
+        ),
+        answer=gold,
+        payload=payload,
+        answers=(worked_answer(solution, gold),) if solution else (),
+        level=to_level(row.number("grade"), 8) if row.get("grade") is not None else None,
+    )
+
+
+def markdown(grid: Fields) -> str:
+    """Write a table in Markdown.
+
+    >>> print(markdown(Fields(columns=["a", "b"], data=[[1, "x|y"]])))
+    | a | b |
+    |---|---|
+    | 1 | x/y |
+    """
+    columns = grid.entries("columns")
+    rows = [columns, *(row for row in grid.entries("data") if isinstance(row, list))]
+    lines = [f"| {' | '.join(str(cell).replace('|', '/') for cell in row)} |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(columns), *lines[1:]])
+
+
 def write_table(rows: list[Json]) -> str:
     """Write rows of cells in Markdown; short rows are filled up.
 
@@ -70,7 +129,7 @@ def _write_cell(cell: Json) -> str:
     plain = (
         cell if isinstance(cell, str | int | float) and not isinstance(cell, bool) else str(cell)
     )
-    return " ".join(to_text(plain).split()).replace("|", "/")
+    return " ".join(write_number(plain).split()).replace("|", "/")
 
 
 def read_html(table: str) -> list[Json]:
@@ -119,4 +178,10 @@ class _TableReader(HTMLParser):
             self.rows[-1] += [""] * self._num_covered
 
 
-READERS: dict[str, Reader] = {"hitab": hitab, "multihiertt": multihiertt, "finqa": finqa}
+READERS: dict[str, Reader] = {
+    "hitab": hitab,
+    "multihiertt": multihiertt,
+    "finqa": finqa,
+    "tablebench": tablebench,
+    "tabmwp": tabmwp,
+}

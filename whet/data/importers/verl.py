@@ -11,8 +11,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from whet.data.importers import choice, code, graphs
-from whet.data.importers.base import Answer, Fields, ParsedRow, Reader, check_name, parse_json, show
+from whet.data.importers import code, graphs, qa
+from whet.data.importers.base import (
+    Fields,
+    ImportedAnswer,
+    ParsedRow,
+    Reader,
+    check_name,
+    parse_json,
+    show,
+)
 from whet.data.importers.mapped import parse_split
 from whet.data.importers.math import last_box_text
 from whet.errors import DataError
@@ -49,7 +57,7 @@ _OPEN_THOUGHT = re.compile(r"\s*<think>\s*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class VerlRow:
     """A row's ground truth, with other fields that grading may need."""
 
     source: str
@@ -67,7 +75,7 @@ class Row:
         return self.prompt[-1].content
 
 
-Build = Callable[[Row], ParsedRow]
+Build = Callable[[VerlRow], ParsedRow]
 
 
 def by_source(builders: Mapping[str, Build]) -> Reader:
@@ -84,10 +92,11 @@ def by_source(builders: Mapping[str, Build]) -> Reader:
                 f"reward_model should have a ground_truth and the style rule, not {show(truth)}"
             )
         build = _find_builder(builders, source)
-        parsed = build(Row(source=source, truth=truth, extra=extra, prompt=prompt))
+        parsed = build(VerlRow(source=source, truth=truth, extra=extra, prompt=prompt))
         split = extra.get("split")
         responses = row.get("responses")
         texts = responses if isinstance(responses, list) else []
+        answers = (ImportedAnswer(text=t) for t in texts if isinstance(t, str) and t.strip())
         return replace(
             parsed,
             prompt=prompt,
@@ -95,7 +104,7 @@ def by_source(builders: Mapping[str, Build]) -> Reader:
             level=parsed.level if parsed.level is not None else _level(row),
             split=parse_split(split) if isinstance(split, str) else None,
             source_id=extra.row_id("index", "idx", "id"),
-            answers=tuple(Answer(text=t) for t in texts if isinstance(t, str) and t.strip()),
+            answers=tuple(answers),
         )
 
     return read
@@ -105,7 +114,7 @@ def _find_builder(builders: Mapping[str, Build], source: str) -> Build:
     prefixes = [name for name in builders if name[-1] == "*" and source.startswith(name[:-1])]
     name = source if source in builders else max(prefixes, key=len, default="")
     if not name:
-        raise DataError(f"data_source {source!r} is not known; known are {', '.join(builders)}")
+        raise DataError(f"data_source {source!r} is unknown; known sources: {', '.join(builders)}")
     return builders[name]
 
 
@@ -136,16 +145,17 @@ def _level(row: Fields) -> float | None:
 def _check_fields(owner: str, table: Fields, known: Sequence[str]) -> None:
     if unknown := table.keys() - set(known):
         raise DataError(
-            f"{owner} has the unknown field {min(unknown)!r}; known are {', '.join(known)}"
+            f"{owner} has the unknown field {min(unknown)!r}; known fields: {', '.join(known)}"
         )
 
 
-def mathematics(row: Row) -> ParsedRow:
+def read_mathematics(row: VerlRow) -> ParsedRow:
     """Read one reference answer, or a list of which any is right."""
     metric = row.extra.get("reward_metric")
     if metric is not None and metric not in METRICS:
         raise DataError(
-            f"extra_info.reward_metric {show(metric)} is not known; known are {', '.join(METRICS)}"
+            f"extra_info.reward_metric {show(metric)} is unknown; known metrics: "
+            f"{', '.join(METRICS)}"
         )
     value = row.value
     if isinstance(value, str) and value.startswith("["):
@@ -155,7 +165,7 @@ def mathematics(row: Row) -> ParsedRow:
     return _to_row("math", row.truth.scalar("ground_truth"))
 
 
-def program(row: Row) -> ParsedRow:
+def read_program(row: VerlRow) -> ParsedRow:
     """Read tests: a source that calls the program, pytest, or inputs and outputs."""
     tests = row.truth.table("ground_truth")
     _check_fields("ground_truth", tests, TESTS + MORE_TESTS)
@@ -172,7 +182,7 @@ def program(row: Row) -> ParsedRow:
     return code.in_and_out(row.question, plain, starter if isinstance(starter, str) else "")
 
 
-def codeio(row: Row) -> ParsedRow:
+def read_guru_codeio(row: VerlRow) -> ParsedRow:
     """Read one pair, `"output": value`; the program and the given side are in the prompt only."""
     pair = parse_json("{" + row.truth.text("ground_truth") + "}")
     if not isinstance(pair, dict) or len(pair) != 1 or not pair.keys() <= {"input", "output"}:
@@ -194,7 +204,7 @@ def codeio(row: Row) -> ParsedRow:
     return replace(parsed, unsupported=prediction.unsupported_reason(code.as_problem(parsed)))
 
 
-def cruxeval(row: Row) -> ParsedRow:
+def read_guru_cruxeval(row: VerlRow) -> ParsedRow:
     """Read GURU's rows, which keep the function; the question is in the prompt."""
     source = row.truth.table("ground_truth").text("functional")
     outputs = _ASKED_INPUT.findall(row.question)
@@ -210,43 +220,43 @@ def cruxeval(row: Row) -> ParsedRow:
     return replace(_to_row("cruxeval", None), unsupported=reason)
 
 
-def cruxeval_in_box(row: Row) -> ParsedRow:
+def read_cruxeval_in_box(row: VerlRow) -> ParsedRow:
     output = row.truth.text("ground_truth")
     return _to_row("cruxeval", output, {"direction": "output", "output": output})
 
 
-def grid(row: Row) -> ParsedRow:
+def read_arc(row: VerlRow) -> ParsedRow:
     value = Fields(ground_truth=parse_json(row.value))
     return _to_row("arc", json.dumps(value.entries("ground_truth")))
 
 
-def zebra(row: Row) -> ParsedRow:
+def read_zebra(row: VerlRow) -> ParsedRow:
     gold = row.truth.table("ground_truth")
     solution = {name: gold.entries(name) for name in ("header", "rows")}
     return _to_row("zebra", json.dumps(solution, ensure_ascii=False))
 
 
-def ordering(row: Row) -> ParsedRow:
+def read_ordering(row: VerlRow) -> ParsedRow:
     names = Fields(names=parse_json(row.value)).texts("names")
     return _to_row("ordering", json.dumps(names, ensure_ascii=False))
 
 
-def word(row: Row) -> ParsedRow:
+def read_graph_logic(row: VerlRow) -> ParsedRow:
     return _to_row("graph_logic", row.truth.text("ground_truth"))
 
 
-def knights(row: Row) -> ParsedRow:
+def read_knights(row: VerlRow) -> ParsedRow:
     return _to_row("knights", row.truth.table("ground_truth").text("solution_text_format"))
 
 
-def countdown(row: Row) -> ParsedRow:
+def read_countdown(row: VerlRow) -> ParsedRow:
     gold = row.truth.table("ground_truth")
     numbers = gold.entries("numbers" if "numbers" in gold else "nums")
     target = int(gold.number("target"))
     return _to_row("countdown", None, {"numbers": numbers, "target": target, "use": "all"})
 
 
-def tabular(row: Row) -> ParsedRow:
+def read_tabular(row: VerlRow) -> ParsedRow:
     """Join several answers by bars; FinQA's are results of a calculation, never rounded."""
     values = row.value if isinstance(row.value, list) else [row.value]
     answers = [Fields(ground_truth=value).scalar("ground_truth") for value in values]
@@ -254,43 +264,41 @@ def tabular(row: Row) -> ParsedRow:
     return _to_row("table", " | ".join(parts), {"tolerance": 1e-3} if "finqa" in row.source else {})
 
 
-def letter(row: Row) -> ParsedRow:
+def read_letter(row: VerlRow) -> ParsedRow:
     option = row.truth.scalar("ground_truth").strip("() ")
     if not re.fullmatch("[A-J]", option):
         raise DataError(f"ground_truth should be a letter from A to J, not {show(row.value)}")
     return _to_row("choice", option)
 
 
-def yes_or_no(row: Row) -> ParsedRow:
+def read_yes_or_no(row: VerlRow) -> ParsedRow:
     answer = YES_NO.get(str(row.value).strip().lower())
     if answer is None:
         raise DataError(f"ground_truth should be true or false, yes or no, not {show(row.value)}")
     return _to_row("yes_no", answer)
 
 
-def judge(row: Row) -> ParsedRow:
+def read_judge(row: VerlRow) -> ParsedRow:
     question = row.extra.get("question")
     payload = {"question": question} if isinstance(question, str) else {}
     return _to_row("judge", row.truth.scalar("ground_truth"), payload)
 
 
-def instructions(row: Row) -> ParsedRow:
+def read_instructions(row: VerlRow) -> ParsedRow:
     arguments = Fields(ground_truth=parse_json(row.value)).entries("ground_truth")
-    return choice.instructions(row.extra.texts("instruction_id_list"), arguments)
+    return qa.make_instructions_row(row.extra.texts("instruction_id_list"), arguments)
 
 
-def livebench(row: Row) -> ParsedRow:
-    truth = row.value
-    text = truth if isinstance(truth, str) else json.dumps(truth, ensure_ascii=False)
-    return choice.livebench(row.extra.text("task"), text)
+def read_livebench(row: VerlRow) -> ParsedRow:
+    text = row.value if isinstance(row.value, str) else json.dumps(row.value, ensure_ascii=False)
+    return qa.make_livebench_row(row.extra.text("task"), text)
 
 
-def ungraded(row: Row) -> ParsedRow:
-    reason = f"whet has no grader for {row.source}"
-    return replace(_to_row("judge", None), unsupported=reason)
+def read_ungraded(row: VerlRow) -> ParsedRow:
+    return replace(_to_row("judge", None), unsupported=f"whet has no grader for {row.source}")
 
 
-def graph(row: Row) -> ParsedRow:
+def read_graph(row: VerlRow) -> ParsedRow:
     """Read NPG-Muse's source `Task[_easy|_hard]_reward`; whet's settings choose the reward."""
     task = graphs.TASKS[row.source.split("_")[0]]
     payload = graphs.node_link(task, row.extra)
@@ -344,43 +352,43 @@ def _by_name(table: Mapping[Build, str]) -> dict[str, Build]:
 
 STOCK = _by_name(
     {
-        mathematics: "openai/gsm8k lighteval/MATH DigitalLearningGmbH/MATH-lighteval "
+        read_mathematics: "openai/gsm8k lighteval/MATH DigitalLearningGmbH/MATH-lighteval "
         "HuggingFaceH4/MATH-500 math_dapo* aime* numina_* train-math-*",
-        program: "apps taco codecontests codeforces",
-        knights: "kk_logic",
-        countdown: "countdown",
+        read_program: "apps taco codecontests codeforces",
+        read_knights: "kk_logic",
+        read_countdown: "countdown",
     }
 )
 TANGO = _by_name(
     {
-        mathematics: "PRIME-RL/Eurus-2-RL-Data Eurus-2-RL-Data zwhe99/DeepMath-103K DeepMath-103K "
-        "MATH500 AMC2023 AIME2024 AIME2025 OlympiadBench",
-        cruxeval_in_box: "CRUXEval",
-        tabular: "BGQA TableBench",
-        yes_or_no: "StrategyQA",
+        read_mathematics: "PRIME-RL/Eurus-2-RL-Data Eurus-2-RL-Data zwhe99/DeepMath-103K "
+        "DeepMath-103K MATH500 AMC2023 AIME2024 AIME2025 OlympiadBench",
+        read_cruxeval_in_box: "CRUXEval",
+        read_tabular: "BGQA TableBench",
+        read_yes_or_no: "StrategyQA",
     }
 )
 GURU = _by_name(
     {
-        mathematics: "math*",
-        program: "codegen*",
-        codeio: "simulation__codeio*",
-        cruxeval: "simulation__cruxeval*",
-        grid: "simulation__arcagi* simulation__barc* logic__arcagi* logic__barc* arcagi* barc*",
-        zebra: "logic__zebra_puzzle* zebra_puzzle*",
-        ordering: "logic__ordering_puzzle* ordering_puzzle*",
-        word: "logic__graph* graph_logical*",
-        tabular: "table*",
-        letter: "stem__gpqa* stem__supergpqa*",
-        judge: "stem_web* stem__web*",
-        instructions: "ood__ifeval*",
-        livebench: "ood__livebench*",
-        ungraded: "ood__* reasoning_gym*",
+        read_mathematics: "math*",
+        read_program: "codegen*",
+        read_guru_codeio: "simulation__codeio*",
+        read_guru_cruxeval: "simulation__cruxeval*",
+        read_arc: "simulation__arcagi* simulation__barc* logic__arcagi* logic__barc* arcagi* barc*",
+        read_zebra: "logic__zebra_puzzle* zebra_puzzle*",
+        read_ordering: "logic__ordering_puzzle* ordering_puzzle*",
+        read_graph_logic: "logic__graph* graph_logical*",
+        read_tabular: "table*",
+        read_letter: "stem__gpqa* stem__supergpqa*",
+        read_judge: "stem_web* stem__web*",
+        read_instructions: "ood__ifeval*",
+        read_livebench: "ood__livebench*",
+        read_ungraded: "ood__* reasoning_gym*",
     }
 )
 NPG: dict[str, Build] = {
-    **{f"{name}{ending}": graph for name in graphs.TASKS for ending in ("", "_*")},
-    **{f"{subject}*": mathematics for subject in SUBJECTS},
+    **{f"{name}{ending}": read_graph for name in graphs.TASKS for ending in ("", "_*")},
+    **{f"{subject}*": read_mathematics for subject in SUBJECTS},
 }
 
 

@@ -6,7 +6,6 @@ are split and what the prompt is. A user's own source is such a file, given by i
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from whet import toml
 from whet.config import Config, load_settings
 from whet.data.importers import find_format
 from whet.data.importers.base import show
@@ -31,17 +31,17 @@ MAX_SEARCHED = 100_000
 FOLDER = Path(str(files(__name__)))
 
 
-class Rule(Config):
+class ColumnRule(Config):
     """A condition on one column; where several are given, all must hold."""
 
     column: str
     """Its name, or a path such as `extra_info.index`. A row without it cannot be read."""
     equals: Value | None = None
-    """The value itself."""
+    """The value it must have."""
     one_of: tuple[Value, ...] = ()
-    """Values of which it is one."""
+    """Values of which it must be one."""
     none_of: tuple[Value, ...] = ()
-    """Values of which it is none."""
+    """Values that it must not have."""
     min: float | None = None
     """The smallest number, such as a pass rate; text that is a number counts as one."""
     max: float | None = None
@@ -53,19 +53,19 @@ class Rule(Config):
     empty: Literal["no", "yes"] | None = None
     """`no` leaves out rows where it is null, a blank text or an empty list; `yes` the others."""
     matching: str = ""
-    """A regular expression that is found in the text."""
+    """A regular expression that must match somewhere in the text."""
     not_matching: str = ""
-    """A regular expression that is not."""
+    """A regular expression that must not."""
 
     def check(self) -> None:
         """Refuse a rule that says nothing, and an expression that is none."""
-        if self == Rule(column=self.column):
+        if self == ColumnRule(column=self.column):
             raise ConfigError(f"the rule for the column {self.column!r} has no condition")
         for pattern in (self.matching, self.not_matching):
             try:
                 re.compile(pattern)
             except (re.error, RecursionError) as error:
-                raise ConfigError(f"{pattern!r} is no regular expression: {error}") from error
+                raise ConfigError(f"{pattern!r} is not a regular expression: {error}") from error
 
     def explain(self, row: Row) -> str | None:
         """Say why a row is left out; None where it is kept."""
@@ -135,8 +135,8 @@ class SourceFile(Config):
     """Files of rows that are read alike."""
 
     names: tuple[str, ...] = Field(min_length=1)
-    """Patterns of their paths: in the hub's repository, in the folder of raw files, or from the
-    folder of a source of one's own."""
+    """Patterns of their paths: in the hub's repository, in the folder of raw files, or, for a
+    source of your own, in the folder of its file."""
     split: Split | Mapping[Split, float] | None = None
     """The split of the rows, or fractions by the hash of their prompt; None takes the rows' own."""
     hub: str | None = None
@@ -172,7 +172,7 @@ class Source(Config):
     revision: str = "main"
     """A branch, tag or commit of the hub's repository."""
     where: str = ""
-    """Where the files can be had, if not from the hub."""
+    """Where to get the files, if not from the hub."""
     format: str | None = None
     """The layout of the rows, as `whet data import --format` takes it."""
     map: Mapping[str, str] = {}
@@ -181,13 +181,13 @@ class Source(Config):
     """JSON files that belong to a row, by the column they fill; `{column}` is the row's own."""
     ignore: tuple[str, ...] = ()
     """Columns that the layout does not know and that are not needed."""
-    keep: tuple[Rule, ...] = ()
+    keep: tuple[ColumnRule, ...] = ()
     """Rules; a row that breaks one is left out and counted."""
     prompt: SourcePrompt = SourcePrompt()
     sample: Mapping[Split, int] = {}
     """The most problems of a split; those with the smallest hash stay."""
     seed: int = 42
-    """Another seed splits and samples in another way."""
+    """Another seed splits and samples differently."""
     cite: str = ""
     """The script or public file that the schema is from."""
     seen: Seen = "unknown"
@@ -205,16 +205,8 @@ class Source(Config):
 
 def load_source(name: str) -> tuple[Source, Path]:
     """Load a source by its name, or a user's own by the path of its file."""
-    is_path = name.endswith(".toml")
-    known = list_sources()
-    if not is_path and name not in known:
-        close = get_close_matches(name, known, n=1)
-        hint = f'did you mean "{close[0]}"? ' if close else ""
-        raise ConfigError(
-            f"there is no source {name!r}; {hint}`whet data prepare --list` lists them, and a file "
-            "of your own such as my_source.toml is one too"
-        )
-    path = Path(name).expanduser() if is_path else FOLDER / f"{name}.toml"
+    listing = "`whet data prepare --list` lists them"
+    path = toml.find_file(name, FOLDER, "source", listing=listing)
     try:
         source = load_settings(Source, path, ()).config
         _check(source)
@@ -225,7 +217,7 @@ def load_source(name: str) -> tuple[Source, Path]:
 
 def list_sources() -> list[str]:
     """List the names of the sources that come with whet."""
-    return sorted(file.stem for file in FOLDER.glob("*.toml"))
+    return toml.list_names(FOLDER)
 
 
 def _check(source: Source) -> None:
@@ -244,6 +236,6 @@ def _check(source: Source) -> None:
         raise ConfigError("prompt.template should have {prompt} where the question belongs")
     for task in source.tasks:
         if task not in TASKS and not is_code_path(task):
-            raise ConfigError(f"there is no task {task!r}; known are {', '.join(TASKS)}")
+            raise ConfigError(f"there is no task {task!r}; known tasks: {', '.join(TASKS)}")
     for rule in source.keep:
         rule.check()

@@ -43,7 +43,7 @@ only counted."""
 MAX_REASONS = 1000
 """Different reasons that are counted one by one."""
 MAX_BAD = 100
-"""Rows at the beginning of a file that may be unreadable; with as many it is of another schema."""
+"""Rows at the start of a file that may be unreadable; if all are, the file has another schema."""
 OTHER = "other reasons"
 REPEAT = "repeats the problem of an earlier row"
 
@@ -63,7 +63,7 @@ class PrepareCounts:
     """The first row that was left out for a reason."""
     num_listed: int = 0
     num_added: int = 0
-    """Rows that add an answer to the problem of an earlier row."""
+    """Rows that add a response to the problem of an earlier row."""
 
     def leave_out(self, reason: str, place: str) -> None:
         if reason not in self.left_out and len(self.left_out) >= MAX_REASONS:
@@ -84,7 +84,7 @@ def prepare_source(
 ) -> PrepareCounts:
     """Write a folder of problems, replacing one that was prepared before.
 
-    `limit` stops reading a file after as many problems. A file of which no row can be read is
+    `limit` stops reading a file after this many problems. A file of which no row can be read is
     refused with the first reason, which names the field.
     """
     check_replaceable(out)
@@ -172,7 +172,7 @@ class _Run:
         for split, writer in self._writers.items():
             writer.finish()
             self._counts.problems[split] = writer.num_problems
-            self._counts.answers[split] = writer.num_answers
+            self._counts.answers[split] = writer.num_responses
             self._counts.tasks += writer.tasks
             if writer.num_beyond:
                 reason = f"is beyond the sample of {writer.size:,} of the split {split}"
@@ -335,7 +335,7 @@ class SplitWriter:
         self, *, lines: BinaryIO, rollouts: Path, stack: ExitStack, size: int | None, seed: int
     ) -> None:
         self.size = size
-        self.num_problems = self.num_answers = self.num_beyond = 0
+        self.num_problems = self.num_responses = self.num_beyond = 0
         self.tasks = Counter[str]()
         self._seed = seed
         self._lines = lines
@@ -346,7 +346,7 @@ class SplitWriter:
         self._by_id: dict[str, _Drawn] = {}
 
     def add(self, problem: Problem, line: bytes | None, rollouts: list[Rollout]) -> None:
-        """Add a problem with answers to it; without a line, more answers to an earlier one."""
+        """Add a problem with responses to it; without a line, more responses to an earlier one."""
         if self.size is None:
             self._write(problem if line is not None else None, line or b"", rollouts)
         elif line is None:
@@ -379,5 +379,5 @@ class SplitWriter:
         if problem is not None:
             self.num_problems += 1
             self.tasks[problem.task] += 1
-        self.num_answers += len(rollouts)
+        self.num_responses += len(rollouts)
         self._add_rollouts(rollouts)

@@ -131,7 +131,7 @@ def _download(source: Source, hub: str, folder: Path) -> list[RawFile]:
     ) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise DataError(
-            f"the dataset {hub} cannot be had from the hub ({reason}): "
+            f"the dataset {hub} could not be downloaded from the hub ({reason}): "
             f"{_ask_for(source, files, folder)}"
         ) from error
     raw_files = list(_search(source, place, f"{hub}@{place.name}", hub))

@@ -180,14 +180,14 @@ class DenseCache:
         return attend
 
     def reserve_blocks(self, number: int) -> None:
-        """Allocate so many blocks of all rows; further ones are not in use."""
+        """Allocate `number` blocks of all rows; further ones are not in use."""
         self._num_used = number
         while len(self.blocks) < number:
             # Zeros: attention multiplies what it masks by 0, so it must not be NaN.
             self.blocks.append(torch.zeros_like(self._block, memory_format=torch.contiguous_format))
 
     def _reserve(self, lines: int, length: int) -> None:
-        """Allocate so many prompts of that length."""
+        """Allocate `lines` prompts of `length` tokens."""
         new_lines = max(0, lines - self.prompts.shape[2])
         new_length = max(0, length - self.prompts.shape[4])
         if new_lines or new_length:

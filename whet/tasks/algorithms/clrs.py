@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from whet.tasks.algorithms import textbook
 from whet.tasks.algorithms.textbook import Array, Matrix
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer
 from whet.types import Json, Problem, Score, Split, level_band
 
 Item = Decimal | tuple["Item", ...]
@@ -39,7 +39,7 @@ Draw = Callable[[Random, int], dict[str, Value]]
 """Draw the inputs of an algorithm by the names they are printed with, in its order."""
 
 
-class Algorithm(NamedTuple):
+class ClrsAlgorithm(NamedTuple):
     """What the question asks for, how to draw inputs of a size, and how to run on them.
 
     Where a trace is asked for, `run` lists every state, from the first to the output.
@@ -54,24 +54,24 @@ class Algorithm(NamedTuple):
     def draw(self, rng: Random, size: int) -> tuple[str, str, str]:
         """Give the input as it is printed, the trace (empty without one), and the output."""
         inputs = self.inputs(rng, size)
-        shown = ", ".join(f"{name}: {format_value(value)}" for name, value in inputs.items())
+        shown = ", ".join(f"{name}: {format_input(value)}" for name, value in inputs.items())
         result = self.run(*inputs.values())
         if not self.output.startswith("trace"):
-            return shown, "", format_value(result)
+            return shown, "", format_input(result)
         assert isinstance(result, list), "a trace is a list of states"
-        start, *trace, last = map(format_value, result)
+        start, *trace, last = map(format_input, result)
         return f"{shown}, initial_trace: {start}", ", ".join(trace) + " | ", last
 
 
-def format_value(value: Value) -> str:
+def format_input(value: Value) -> str:
     """Print a number, an array, a matrix, or several of them in a tuple.
 
-    >>> format_value([[0.5, 1], [2, 3]]), format_value(([0, 1], 2))
+    >>> format_input([[0.5, 1], [2, 3]]), format_input(([0, 1], 2))
     ('[[0.5 1], [2 3]]', '[0 1], 2')
     """
     if isinstance(value, int | float):
         return str(value)
-    parts = [format_value(part) for part in value]
+    parts = [format_input(part) for part in value]
     if isinstance(value, tuple):
         return ", ".join(parts)
     return f"[{(' ' if isinstance(value[0], int | float) else ', ').join(parts)}]"
@@ -125,7 +125,7 @@ def _draw_points(rng: Random, size: int) -> dict[str, Value]:
 
 
 def _graph(
-    draw_graph: Callable[[Random, int], Matrix],
+    draw_matrix: Callable[[Random, int], Matrix],
     *,
     has_source: bool = True,
     is_unambiguous: bool = False,
@@ -135,7 +135,7 @@ def _graph(
     def draw(rng: Random, size: int) -> dict[str, Value]:
         sources = [rng.randrange(size)] if has_source else range(size)
         while True:
-            matrix = draw_graph(rng, size)
+            matrix = draw_matrix(rng, size)
             if not is_unambiguous or all(has_one_way(source, matrix) for source in sources):
                 return {"s": sources[0], "A": matrix} if has_source else {"A": matrix}
 
@@ -147,7 +147,7 @@ def keys(rng: Random, size: int) -> Array:
     return [number / 1000 for number in rng.sample(range(1, 1000), size)]
 
 
-def graph(
+def draw_graph(
     rng: Random,
     size: int,
     *,
@@ -170,7 +170,7 @@ def graph(
 
 def acyclic(rng: Random, size: int, *, is_weighted: bool = False) -> Matrix:
     """Draw a directed graph without cycles, over nodes in any order."""
-    matrix = graph(rng, size, is_weighted=is_weighted, is_directed=True)
+    matrix = draw_graph(rng, size, is_weighted=is_weighted, is_directed=True)
     order = list(range(size))
     rng.shuffle(order)
     return [
@@ -191,69 +191,69 @@ def has_one_way(source: int, matrix: Matrix) -> bool:
     return True
 
 
-_WEIGHTED = partial(graph, is_weighted=True)
-_DIRECTED = partial(graph, is_directed=True)
+_WEIGHTED = partial(draw_graph, is_weighted=True)
+_DIRECTED = partial(draw_graph, is_directed=True)
 _whole_graph = partial(_graph, has_source=False)
-_SORT = Algorithm("pred", _draw_keys, sorted)
-_MATCH = Algorithm(
+_SORT = ClrsAlgorithm("pred", _draw_keys, sorted)
+_MATCH = ClrsAlgorithm(
     "match",
     lambda rng, size: _draw_strings(rng, size, max(size // 5, 1)),
     textbook.string_match,
 )
-_HULL = Algorithm("in_hull", _draw_points, textbook.hull)
+_HULL = ClrsAlgorithm("in_hull", _draw_points, textbook.hull)
 _ON_DAG = _graph(partial(acyclic, is_weighted=True), is_unambiguous=True)
-_SHORTEST = Algorithm("pi", _graph(_WEIGHTED, is_unambiguous=True), textbook.shortest_path_tree)
-_SPARSE = _whole_graph(partial(graph, degree=2))
+_SHORTEST = ClrsAlgorithm("pi", _graph(_WEIGHTED, is_unambiguous=True), textbook.shortest_path_tree)
+_SPARSE = _whole_graph(partial(draw_graph, degree=2))
 _SPARSE_DIRECTED = _whole_graph(partial(_DIRECTED, degree=1.5))
 
-ALGORITHMS: dict[str, Algorithm] = {
-    "minimum": Algorithm("min", _draw_keys, textbook.minimum),
-    "binary_search": Algorithm("return", _draw_search, textbook.binary_search),
+ALGORITHMS: dict[str, ClrsAlgorithm] = {
+    "minimum": ClrsAlgorithm("min", _draw_keys, textbook.minimum),
+    "binary_search": ClrsAlgorithm("return", _draw_search, textbook.binary_search),
     "insertion_sort": _SORT,
     "bubble_sort": _SORT,
     "heapsort": _SORT,
     "quicksort": _SORT,
-    "quickselect": Algorithm("median", _draw_keys, textbook.median),
-    "find_maximum_subarray_kadane": Algorithm(
+    "quickselect": ClrsAlgorithm("median", _draw_keys, textbook.median),
+    "find_maximum_subarray_kadane": ClrsAlgorithm(
         "start, end", _draw_signed_keys, textbook.maximum_subarray
     ),
-    "activity_selector": Algorithm("selected", _draw_activities, textbook.activity_selector),
+    "activity_selector": ClrsAlgorithm("selected", _draw_activities, textbook.activity_selector),
     "naive_string_matcher": _MATCH,
     "kmp_matcher": _MATCH,
-    "bfs": Algorithm("pi", _graph(graph), textbook.breadth_first),
+    "bfs": ClrsAlgorithm("pi", _graph(draw_graph), textbook.breadth_first),
     "dijkstra": _SHORTEST,
     "bellman_ford": _SHORTEST,
-    "dag_shortest_paths": Algorithm("pi", _ON_DAG, textbook.shortest_path_tree),
-    "mst_prim": Algorithm("pi", _graph(_WEIGHTED), textbook.spanning_tree),
-    "mst_kruskal": Algorithm("in_mst", _whole_graph(_WEIGHTED), textbook.kruskal),
-    "floyd_warshall": Algorithm(
+    "dag_shortest_paths": ClrsAlgorithm("pi", _ON_DAG, textbook.shortest_path_tree),
+    "mst_prim": ClrsAlgorithm("pi", _graph(_WEIGHTED), textbook.spanning_tree),
+    "mst_kruskal": ClrsAlgorithm("in_mst", _whole_graph(_WEIGHTED), textbook.kruskal),
+    "floyd_warshall": ClrsAlgorithm(
         "Pi", _whole_graph(_WEIGHTED, is_unambiguous=True), textbook.floyd_warshall
     ),
-    "dfs": Algorithm("pi", _whole_graph(_DIRECTED), textbook.depth_first),
-    "topological_sort": Algorithm(
+    "dfs": ClrsAlgorithm("pi", _whole_graph(_DIRECTED), textbook.depth_first),
+    "topological_sort": ClrsAlgorithm(
         "topo, topo_head", _whole_graph(acyclic), textbook.topological_sort
     ),
-    "strongly_connected_components": Algorithm(
+    "strongly_connected_components": ClrsAlgorithm(
         "scc_id", _SPARSE_DIRECTED, textbook.strong_components
     ),
-    "articulation_points": Algorithm("is_cut", _SPARSE, textbook.articulation_points),
-    "bridges": Algorithm("is_bridge", _SPARSE, textbook.bridges),
-    "matrix_chain_order": Algorithm("s", partial(_draw_keys, names="p"), textbook.matrix_chain),
-    "optimal_bst": Algorithm("root", _draw_weights, _best_search_tree),
-    "lcs_length": Algorithm(
+    "articulation_points": ClrsAlgorithm("is_cut", _SPARSE, textbook.articulation_points),
+    "bridges": ClrsAlgorithm("is_bridge", _SPARSE, textbook.bridges),
+    "matrix_chain_order": ClrsAlgorithm("s", partial(_draw_keys, names="p"), textbook.matrix_chain),
+    "optimal_bst": ClrsAlgorithm("root", _draw_weights, _best_search_tree),
+    "lcs_length": ClrsAlgorithm(
         "b", lambda rng, size: _draw_strings(rng, size, size - size // 2), textbook.lcs_table
     ),
-    "task_scheduling": Algorithm("selected", _draw_tasks, textbook.task_scheduling),
+    "task_scheduling": ClrsAlgorithm("selected", _draw_tasks, textbook.task_scheduling),
     "graham_scan": _HULL,
     "jarvis_march": _HULL,
-    "segments_intersect": Algorithm(
+    "segments_intersect": ClrsAlgorithm(
         "intersect", partial(_draw_keys, names="x y"), textbook.segments_meet, size=4
     ),
 }
-TRACED: dict[str, Algorithm] = {
-    "minimum": Algorithm("trace | min", _draw_keys, textbook.minimum_trace),
-    "insertion_sort": Algorithm("trace | pred", _draw_keys, textbook.insertion_sort_trace),
-    "bubble_sort": Algorithm("trace | pred", _draw_keys, textbook.bubble_sort_trace),
+TRACED: dict[str, ClrsAlgorithm] = {
+    "minimum": ClrsAlgorithm("trace | min", _draw_keys, textbook.minimum_trace),
+    "insertion_sort": ClrsAlgorithm("trace | pred", _draw_keys, textbook.insertion_sort_trace),
+    "bubble_sort": ClrsAlgorithm("trace | pred", _draw_keys, textbook.bubble_sort_trace),
 }
 
 
@@ -285,7 +285,7 @@ class Clrs(GeneratedTask):
         algorithm = ALGORITHMS.get(str(problem.payload.get("algorithm")))
         label = algorithm.output if algorithm else ""
         read = partial(printout_of, label=label)
-        return grade(problem, text, read, _compare, needs="a CLRS printout")
+        return grade_final_answer(problem, text, read, _compare, needs="a CLRS printout")
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else problem.answer.strip()
@@ -319,22 +319,24 @@ def printout_of(text: str, label: str = "") -> Printout | None:
     is_labelled = mark and label and name.strip() == label
     text = _NAMED.sub(r"\1", rest if is_labelled else text)
     before, bar, after = text.rpartition("|")
-    trace = parse(before) if bar else None
-    output = parse(after)
+    trace = parse_items(before) if bar else None
+    output = parse_items(after)
     if not output or (bar and trace is None):
         return None
     return Printout(trace, output)
 
 
-def parse(text: str) -> tuple[Item, ...] | None:
+def parse_items(text: str) -> tuple[Item, ...] | None:
     """Read the items of a text; None where it holds anything else.
 
     Spaces or commas part the elements, and 0.50, 0.5 and 5e-1 are the same number; nothing else is
     forgiven: brackets and order count.
 
-    >>> parse("[1 0.50], 2") == parse("[1, 5e-1] 2.0"), parse("[1 2]") == parse("(1, 2)")
-    (True, False)
-    >>> parse("[1 ᧑]")
+    >>> parse_items("[1 0.50], 2") == parse_items("[1, 5e-1] 2.0")
+    True
+    >>> parse_items("[1 2]") == parse_items("(1, 2)")
+    False
+    >>> parse_items("[1 ᧑]")
     """
     text = text.rstrip()
     if len(text) > MAX_CHARS:

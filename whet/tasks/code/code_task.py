@@ -118,14 +118,14 @@ def check_call(
     config: CodeConfig, job: dict[str, str], args: Arguments, is_right: Callable[[object], bool]
 ) -> str:
     """Call the entry of a program and judge what it returns; what is not plain data is wrong."""
-    data = plain.encode(args)
+    data = plain.encode_value(args)
     limits = config.limits
     with open_process(config.sandbox, "program", limits) as model:
         load_program(model, {"setup": "", **job}, limits)
         message = b"C" + json.dumps({"call": [""], "data": data}).encode()
         reply = ask_program(model, message, Allowance(limits.wall), limits)
     try:
-        value = plain.decode(json.loads(reply)["value"])
+        value = plain.decode_value(json.loads(reply)["value"])
     except (ValueError, TypeError, KeyError, RecursionError, plain.NotPlainError):
         raise WrongError("does not give the output") from None
     if not is_right(value):

@@ -62,7 +62,7 @@ class Channel:
         return b"".join(parts)
 
 
-def open_pair() -> tuple[Channel, tuple[int, int]]:
+def open_channel() -> tuple[Channel, tuple[int, int]]:
     """Make a channel that never blocks, and the two files that the other side reads and writes."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()

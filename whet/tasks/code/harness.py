@@ -21,7 +21,7 @@ _BUILT_IN = {"bool", "len", "list", "str", "repr", "setattr"}
 """What the referee calls on objects that stay here."""
 
 
-def run(channel: frames.Channel) -> None:
+def run_job(channel: frames.Channel) -> None:
     """Read the job and do it: a script on files, or functions to be called."""
     job = json.loads(channel.receive())
     random.seed(0)
@@ -38,7 +38,7 @@ def _run_script(channel: frames.Channel, program: str) -> None:
     except SystemExit:
         raise
     except BaseException as error:
-        channel.send(describe(error).encode())
+        channel.send(describe_exception(error).encode())
         raise SystemExit(1) from None
 
 
@@ -49,7 +49,7 @@ def _serve_functions(channel: frames.Channel, job: dict[str, str]) -> None:
         names = list(own_classes(module))
         exec(compile(job["program"], "solution.py", "exec"), vars(module))  # noqa: S102
     except BaseException as error:
-        channel.send(b"F" + describe(error).encode())
+        channel.send(b"F" + describe_exception(error).encode())
         return
     channel.send(b"R")
     server = CallServer(module, names, job["entry"])
@@ -73,7 +73,7 @@ def own_classes(module: ModuleType) -> dict[str, type]:
     return {name: kind for name, kind in kinds.items() if kind.__module__ == module.__name__}
 
 
-def describe(error: BaseException) -> str:
+def describe_exception(error: BaseException) -> str:
     """Describe an exception in one short line."""
     try:
         return f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()[:300]
@@ -100,19 +100,21 @@ class CallServer:
         try:
             known = {name: self._names.get(name) for name in self._records}
             records = {name: kind for name, kind in known.items() if isinstance(kind, type)}
-            data = plain.decode(call["data"], records, lambda number, *_: self._objects[number])
+            data = plain.decode_value(
+                call["data"], records, lambda number, *_: self._objects[number]
+            )
             target = self._target(call["call"])
             if data is None:  # a name to read, not to call
-                return {"value": plain.encode(target, records, self._keep)}
+                return {"value": plain.encode_value(target, records, self._keep)}
             assert isinstance(data, tuple), "the referee sends a pair"
             assert callable(target), "the referee names something to call"
             value = target(*data[0], **data[1])
             if isinstance(target, type) and _is_stateful(value):
                 return {"value": [["h", self._keep(value), target.__name__, int(bool(value))]]}
-            return {"value": plain.encode(value, records, self._keep)}
+            return {"value": plain.encode_value(value, records, self._keep)}
         except BaseException as error:
             kinds = [kind.__name__ for kind in type(error).__mro__]
-            return {"error": kinds, "message": describe(error).partition(": ")[2]}
+            return {"error": kinds, "message": describe_exception(error).partition(": ")[2]}
 
     def _keep(self, value: object) -> int:
         self._objects[len(self._objects)] = value

@@ -215,6 +215,6 @@ def _limit(limits: dict[str, int]) -> None:
 def _run_role(role: str) -> None:
     channel = frames.Channel(*CHANNEL)
     if role == "referee":
-        referee.run(channel)
+        referee.run_tests(channel)
     else:
-        harness.run(channel)
+        harness.run_job(channel)

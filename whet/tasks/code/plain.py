@@ -4,9 +4,9 @@ Entries stand in postfix order: a container follows its items and says how many 
 comes back is a tree by construction, of types whose equality nobody can override, however hostile
 the writer.
 
->>> encode([1, (2.5, "a")])
+>>> encode_value([1, (2.5, "a")])
 [1, ['f', '0x1.4000000000000p+1'], 'a', ['t', 2], ['l', 2]]
->>> decode(encode({"a": {1, 2}}))
+>>> decode_value(encode_value({"a": {1, 2}}))
 {'a': {1, 2}}
 """
 
@@ -38,7 +38,7 @@ class Remote:
         self.remote_truth = is_true
 
 
-def encode(
+def encode_value(
     value: object,
     records: Mapping[str, type] | None = None,
     keep: Callable[[object], int] | None = None,
@@ -62,12 +62,12 @@ def encode(
     return entries
 
 
-def decode(
+def decode_value(
     entries: object,
     records: Mapping[str, type] | None = None,
     remote: Callable[[int, str, bool], object] = Remote,
 ) -> object:
-    """Read a value; anything that `encode` cannot have written is a NotPlainError."""
+    """Read a value; anything that `encode_value` cannot have written is a NotPlainError."""
     stack: list[object] = []
     try:
         if not isinstance(entries, list):

@@ -65,7 +65,7 @@ class CruxEval(CodeTask):
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the predicted value is right. Parts: `correct` 0 or 1."""
         marked = text.replace("[ANSWER]", "<answer>").replace("[/ANSWER]", "</answer>")
-        wanted = literal(text_of(problem, "output"))
+        wanted = read_literal(text_of(problem, "output"))
         if wanted is None:
             raise data_error(problem, "a literal in payload.output", text_of(problem, "output"))
         if direction_of(problem) == "output":
@@ -81,10 +81,10 @@ class CruxEval(CodeTask):
         _, (claimed, call) = read_final(marked, read_output) or ("", (None, None))
 
         def check_input() -> str:
-            if call and not same(claimed, wanted[0]):
+            if call and not is_same_value(claimed, wanted[0]):
                 raise WrongError("the assertion is about another output")
             job = {"program": text_of(problem, "program"), "entry": "f"}
-            return check_call(self.config, job, args, lambda value: same(value, wanted[0]))
+            return check_call(self.config, job, args, lambda value: is_same_value(value, wanted[0]))
 
         return score_run(check_input, span)
 
@@ -162,7 +162,7 @@ def problem_of(row: Mapping[str, Json], direction: Direction, split: Split = "te
 
 def unsupported_reason(problem: Problem) -> str | None:
     """Explain why a row cannot be graded here, for importers; None where it can."""
-    if problem.task == CruxEval.name and literal(text_of(problem, "output")) is None:
+    if problem.task == CruxEval.name and read_literal(text_of(problem, "output")) is None:
         return "the recorded output is not a literal"
     if problem.task == CodeIO.name and text_of(problem, "direction") not in ("input", "output"):
         return "the direction is neither input nor output"
@@ -176,37 +176,42 @@ def _check_output(problem: Problem, claim: Claim, wanted: object) -> str:
         given = text_of(problem, "input")
         if not is_same_call(call, given, text_of(problem, "program")):
             raise WrongError("the assertion is about another call")
-    if not same(value, wanted):
+    if not is_same_value(value, wanted):
         raise WrongError("another output")
     return "the output is right"
 
 
-def literal(text: str) -> tuple[object] | None:
+def read_literal(text: str) -> tuple[object] | None:
     """Read one Python literal, wrapped so that None can be told from nothing.
 
-    >>> literal("{'a': (1, 2)}"), literal("f(1)")
+    >>> read_literal("{'a': (1, 2)}"), read_literal("f(1)")
     (({'a': (1, 2)},), None)
     """
     node = _expression(text)
     return None if node is None else _value(node)
 
 
-def same(one: object, other: object) -> bool:
+def is_same_value(one: object, other: object) -> bool:
     """Compare values as Python does, with their types: True is not 1, and 1 is not 1.0.
 
-    >>> same([1, {"a": 2}], [1, {"a": 2}]), same([True, 2], [1, 2]), same({1.0}, {1})
-    (True, False, False)
+    >>> is_same_value([1, {"a": 2}], [1, {"a": 2}])
+    True
+    >>> is_same_value([True, 2], [1, 2]), is_same_value({1.0}, {1})
+    (False, False)
     """
     if type(one) is not type(other) or one != other:
         return False
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return all(same(left, right) for left, right in zip(one, other, strict=True))
+        return all(is_same_value(left, right) for left, right in zip(one, other, strict=True))
     if isinstance(one, dict) and isinstance(other, dict):
         own = {key: key for key in other}
-        return all(same(key, own[key]) and same(item, other[key]) for key, item in one.items())
+        return all(
+            is_same_value(key, own[key]) and is_same_value(item, other[key])
+            for key, item in one.items()
+        )
     if isinstance(one, set | frozenset) and isinstance(other, set | frozenset):
         twins = {item: item for item in other}
-        return all(same(item, twins[item]) for item in one)
+        return all(is_same_value(item, twins[item]) for item in one)
     return True
 
 
@@ -265,7 +270,7 @@ def _expression(text: str) -> ast.expr | None:
     if len(text) > _MAX_CHARS:
         return None
     for source in dict.fromkeys((text, text.rpartition("\n")[2])):
-        tree = tests_text.parse(source.strip())
+        tree = tests_text.parse_python(source.strip())
         node = tree.body[0] if tree is not None and len(tree.body) == 1 else None
         if isinstance(node, ast.Assert):
             return node.test
@@ -277,7 +282,7 @@ def _expression(text: str) -> ast.expr | None:
 def _value(node: ast.expr) -> tuple[object] | None:
     try:
         value = ast.literal_eval(node)
-        plain.encode(value)  # the dots of `f(...)` are a literal too
+        plain.encode_value(value)  # the dots of `f(...)` are a literal too
     except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError, plain.NotPlainError):
         return None
     return (value,)
@@ -285,7 +290,7 @@ def _value(node: ast.expr) -> tuple[object] | None:
 
 def _parameters(source: str) -> list[str]:
     """List the names by which f takes its arguments, in order."""
-    tree = tests_text.parse(source)
+    tree = tests_text.parse_python(source)
     names: list[str] = []
     for node in tree.body if tree else ():
         if isinstance(node, ast.FunctionDef) and node.name == "f":
@@ -305,7 +310,7 @@ def _same_nodes(one: ast.expr, other: ast.expr) -> bool:
     left = _value(one)
     right = _value(other)
     if left and right:
-        return same(left[0], right[0])
+        return is_same_value(left[0], right[0])
     return ast.dump(one) == ast.dump(other)
 
 

@@ -28,7 +28,7 @@ from types import ModuleType, SimpleNamespace, TracebackType
 from typing import TypeVar
 
 from whet.tasks.code import frames, plain, tests_text
-from whet.tasks.code.harness import describe, own_classes
+from whet.tasks.code.harness import describe_exception, own_classes
 
 _NOT_RAISED = {"StopIteration", "StopAsyncIteration", "GeneratorExit"}
 _NOT_RAISED |= {"SystemExit", "KeyboardInterrupt"}
@@ -39,14 +39,14 @@ class ModelError(Exception):
     """The program raised something that is no built-in exception."""
 
 
-def run(channel: frames.Channel) -> None:
+def run_tests(channel: frames.Channel) -> None:
     """Read the tests, run them, and report: V, then a verdict as JSON."""
     job = json.loads(channel.receive())
     random.seed(0)
     try:
         note = _run(Relay(channel), job)
     except BaseException as error:
-        note = _quote_line(error, job["tests"]) + describe(error)
+        note = _quote_line(error, job["tests"]) + describe_exception(error)
     report = {"passed": note == "", "note": note}
     channel.send(b"V" + json.dumps(report).encode())
 
@@ -61,11 +61,11 @@ class Relay:
     def call(
         self, path: list[str | int], args: tuple[object, ...], named: dict[str, object]
     ) -> object:
-        return self._ask(path, plain.encode((args, named), self.records))
+        return self._ask(path, plain.encode_value((args, named), self.records))
 
     def read(self, path: list[str | int]) -> object:
         """Read what a name stands for, without calling it."""
-        return self._ask(path, plain.encode(None))
+        return self._ask(path, plain.encode_value(None))
 
     def _ask(self, path: list[str | int], data: list[plain.Entry]) -> object:
         self._channel.send(b"C" + json.dumps({"call": path, "data": data}).encode())
@@ -73,7 +73,7 @@ class Relay:
             reply = json.loads(self._channel.receive())
             if "value" in reply:
                 stand_in = partial(StandIn, self)
-                return plain.decode(reply["value"], self.records, stand_in)
+                return plain.decode_value(reply["value"], self.records, stand_in)
             kinds = [str(kind) for kind in reply["error"]]
             message = str(reply["message"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -246,7 +246,7 @@ def run_pytest(names: Mapping[str, object]) -> str:
         try:
             test()
         except BaseException as error:
-            return f"{name}: {describe(error)}"
+            return f"{name}: {describe_exception(error)}"
     return ""
 
 

@@ -132,7 +132,7 @@ def choose_mode(mode: Mode = "namespaces") -> Mode:
     return _CHOSEN[mode]
 
 
-def describe(mode: Mode = "namespaces") -> str:
+def describe_isolation(mode: Mode = "namespaces") -> str:
     """Say in one sentence what contains programs on this machine, or what is missing."""
     try:
         kind = choose_mode(mode)
@@ -209,7 +209,7 @@ class Launcher:
         self, side: Side, limits: ProgramLimits, streams: tuple[int, int] | None = None
     ) -> Process:
         """Start a process; `streams` are its standard input and output, empty without them."""
-        mine, theirs = frames.open_pair()
+        mine, theirs = frames.open_channel()
         watch, watcher = socket.socketpair()
         bounds = {"CPU": ceil(limits.seconds), "AS": limits.memory_mb << 20}
         request = {"role": side, "limits": {**bounds, "FSIZE": limits.output_bytes}}

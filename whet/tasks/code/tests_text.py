@@ -11,7 +11,7 @@ _RUNNERS |= {"pickle", "marshal", "importlib", "subprocess"}
 _PYTEST = {"raises", "approx", "mark", "fail", "param", "fixture"}
 
 
-def parse(text: str) -> ast.Module | None:
+def parse_python(text: str) -> ast.Module | None:
     """Parse Python; None where it is not, without warnings about odd escapes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -64,8 +64,8 @@ def unsupported_reason(tests: str, *, entry: str, module: str, setup: str = "") 
     >>> unsupported_reason("import requests\\nassert f(1)", entry="f", module="solution")
     'the tests import requests, which is not in the standard library'
     """
-    tree = parse(tests)
-    before = parse(setup)
+    tree = parse_python(tests)
+    before = parse_python(setup)
     if tree is None or before is None:
         return "the tests are not Python"
     for node in (*ast.walk(before), *ast.walk(tree)):
@@ -84,7 +84,7 @@ def unsupported_reason(tests: str, *, entry: str, module: str, setup: str = "") 
 
 def pytest_fault(tests: str) -> str | None:
     """Name what tests use of pytest that is not there; None where that is nothing."""
-    tree = parse(tests)
+    tree = parse_python(tests)
     return next(filter(None, map(_pytest_fault, ast.walk(tree))), None) if tree else None
 
 
@@ -116,7 +116,7 @@ def _is_star_import(node: ast.stmt, module: str) -> bool:
 
 def runs_text(program: str) -> str | None:
     """Explain how a program may run its input as code, so that its answers prove nothing."""
-    tree = parse(program)
+    tree = parse_python(program)
     if tree is None:
         return "the program is not Python"
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

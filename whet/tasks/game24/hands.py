@@ -59,12 +59,12 @@ def rated_hands() -> dict[Hand, Rating]:
     levels = {hand: rank / (len(ranked) - 1) for rank, hand in enumerate(ranked)}
     others = [hand for hand in HANDS if hand not in levels]
     splits: dict[Hand, Split] = {}
-    random = stream(_SEED, "game24", "splits")
+    rng = stream(_SEED, "game24", "splits")
     for hands, block in ((ranked, _BLOCK), (others, len(others))):
         for start in range(0, len(hands), block):
             part = hands[start : start + block]
             labels = _deal_splits(start, start + len(part))
-            random.shuffle(labels)
+            rng.shuffle(labels)
             splits.update(zip(part, labels, strict=True))
     return {hand: Rating(levels.get(hand), splits[hand]) for hand in HANDS}
 
@@ -130,10 +130,10 @@ def solve_all(hands: Ints) -> SolvedHands:
     )
 
 
-def decode(move: int, num_left: int) -> tuple[int, int, str]:
+def decode_move(move: int, num_left: int) -> tuple[int, int, str]:
     """Read a move number as the indices of its left and right operand and its symbol.
 
-    >>> decode(8, 4)
+    >>> decode_move(8, 4)
     (2, 0, '-')
     """
     pair, operation = divmod(move, len(OPERATIONS))
@@ -207,8 +207,8 @@ def _group_plays(hands: Ints, wins: Ints) -> tuple[Plays, ...]:
 
 def _fingerprints(cards: Ints, moves: Ints) -> Ints:
     """Evaluate each play modulo a prime at a random point: equal for equal rational functions."""
-    random = stream(24, "game24", "fingerprints")
-    point = np.array([random.randrange(1, _PRIME) for _ in range(14)])
+    rng = stream(24, "game24", "fingerprints")
+    point = np.array([rng.randrange(1, _PRIME) for _ in range(14)])
     top = point[cards]
     bottom = np.ones_like(cards)
     rows = np.arange(len(cards))

@@ -67,10 +67,10 @@ _CROSS = re.compile(r"(?<=[0-9)])\s?[xX]\s?(?=[0-9(])")
 
 
 @lru_cache(_CACHE_SIZE)
-def read(text: str) -> Value | None:
+def read_value(text: str) -> Value | None:
     """Read a written value; None where it is none, or is over zero.
 
-    >>> read("-6/4"), read("1.5"), read("1/0")
+    >>> read_value("-6/4"), read_value("1.5"), read_value("1/0")
     ((-3, 2), (3, 2), None)
     """
     if not _NUMBER.fullmatch(text):
@@ -83,7 +83,7 @@ def read(text: str) -> Value | None:
 
 
 @lru_cache(_CACHE_SIZE)
-def write(value: Value) -> str:
+def write_value(value: Value) -> str:
     """Write a value as the formats do: 12, -5, 8/3."""
     top, bottom = value
     return str(top) if bottom == 1 else f"{top}/{bottom}"
@@ -142,10 +142,10 @@ class Expression(NamedTuple):
     leaves: tuple[int, ...]
 
 
-def parse(text: str) -> Expression | None:
+def parse_expression(text: str) -> Expression | None:
     """Parse a whole text; None where it is no expression, or longer or deeper than any honest one.
 
-    >>> parse("8 / (3 - 8/3)")
+    >>> parse_expression("8 / (3 - 8/3)")
     Expression(value=(24, 1), leaves=(3, 3, 8, 8))
     """
     if len(text) > _MAX_CHARS or not _EXPRESSION.fullmatch(text):
@@ -201,7 +201,7 @@ class StepLine(NamedTuple):
     has_left: bool
 
     def __str__(self) -> str:
-        return f"{write(self.a)} {self.symbol} {write(self.b)} = {write(self.c)}"
+        return f"{write_value(self.a)} {self.symbol} {write_value(self.b)} = {write_value(self.c)}"
 
 
 class RollBackLine(NamedTuple):
@@ -243,10 +243,10 @@ def read_line(line: str) -> Line:
         return _read_step(match)
     if match := _ROLL_BACK.fullmatch(line):
         return RollBackLine(_read_left(match[1] or ""))
-    return read_answer(line)
+    return read_answer_line(line)
 
 
-def read_answer(line: str) -> AnswerLine | None:
+def read_answer_line(line: str) -> AnswerLine | None:
     """Read a line as an answer; without a word before it, it needs `= 24` or four numbers."""
     return _read_answer(line) or _read_answer(_CROSS.sub("*", _strip_words(line)))
 
@@ -265,7 +265,7 @@ def _read_answer(line: str) -> AnswerLine | None:
     body, equals, claim = text.partition("=")
     if body.strip() == "24":
         body, claim = claim, body
-    expression = None if equals and claim.strip() != "24" else parse(body.strip())
+    expression = None if equals and claim.strip() != "24" else parse_expression(body.strip())
     if match is None and (expression is None or (not equals and len(expression.leaves) < 4)):
         return None
     return AnswerLine(text, expression, False)
@@ -286,7 +286,7 @@ def _strip_dress(line: str) -> str:
 
 def _read_step(match: re.Match[str]) -> StepLine | None:
     *equation, left, left_in_brackets = match.groups()
-    a, b, c = map(read, (equation[0], *equation[2:]))
+    a, b, c = map(read_value, (equation[0], *equation[2:]))
     if a is None or b is None or c is None:
         return None
     text = left if left_in_brackets is None else left_in_brackets
@@ -299,8 +299,8 @@ def _read_left(text: str) -> Left | None:
     cards: list[int] = []
     for item in text.split(","):
         origin, equals, numbers = item.rpartition("=")
-        expression = parse(origin.strip()) if equals else None
-        item_values = [value for word in numbers.split() if (value := read(word)) is not None]
+        expression = parse_expression(origin.strip()) if equals else None
+        item_values = [value for word in numbers.split() if (value := read_value(word)) is not None]
         if len(item_values) < len(numbers.split()):
             return None
         if equals and (expression is None or item_values != [expression.value]):

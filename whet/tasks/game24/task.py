@@ -31,9 +31,9 @@ from whet.tasks.game24.lines import (
     combine,
     join,
     lines_of,
-    read_answer,
+    read_answer_line,
     read_line,
-    write,
+    write_value,
 )
 from whet.tasks.game24.traces import NO_SOLUTION, Format, Length
 from whet.text.doubt import cut_remarks, is_denied
@@ -168,7 +168,7 @@ class Game24(ConfiguredTask):
     def _grade(self, problem: Problem, text: str) -> "Grade":
         hand = _numbers(problem)
         is_solvable = can_reach(tuple(sorted((card, 1) for card in hand)))
-        return grade(hand, text, is_solvable=is_solvable)
+        return grade_hand(hand, text, is_solvable=is_solvable)
 
 
 def hand_of(numbers: Sequence[int]) -> Hand:
@@ -221,7 +221,7 @@ class Grade:
         return 1.0 if num_lines <= 4 else 1.0 / (1.0 + exp(min(0.2 * (num_lines - 24), 700.0)))
 
 
-def grade(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
+def grade_hand(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
     """Grade a response to the four numbers of a hand."""
     if len(text) > MAX_CHARS:
         return _no_answer(f"a response of more than {MAX_CHARS} characters is not read")
@@ -274,12 +274,12 @@ def _grade_last(
     if board.is_won:
         note = "three steps from the hand to 24"
         return Grade(verdict=Verdict.CORRECT, answer=board.chain, note=note, steps=played)
-    whole = read_answer(line)
+    whole = read_answer_line(line)
     if whole and _judge_answer(whole, board.hand, is_solvable)[0]:
         return _grade_answer(whole, board.hand, is_solvable, line, steps)
     leaves_24 = content.c == TARGET and (content.left is None or len(content.left.values) == 1)
     if leaves_24 or (board.depth >= 3 and not board.has_searched):
-        note = f"ends at {write(content.c)} but not by right steps from the hand to 24"
+        note = f"ends at {write_value(content.c)} but not by right steps from the hand to 24"
         return Grade(verdict=Verdict.WRONG, answer=board.chain, note=note, steps=played)
     return _no_answer("the last line is not an answer", played)
 
@@ -373,13 +373,14 @@ class Board:
     def _fault(self, step: StepLine, before: State | None, after: State | None) -> str:
         truth = combine(step.a, step.symbol, step.b)
         if truth != step.c:
-            value = "undefined" if truth is None else write(truth)
-            equation = f"{write(step.a)} {step.symbol} {write(step.b)} is {value}"
-            return f"false arithmetic: {equation}, not {write(step.c)}"
+            value = "undefined" if truth is None else write_value(truth)
+            equation = f"{write_value(step.a)} {step.symbol} {write_value(step.b)} is {value}"
+            return f"false arithmetic: {equation}, not {write_value(step.c)}"
         if before is None:
             return "rests on a wrong line"
         if after is None:
-            return f"{write(step.a)} and {write(step.b)} are not both among {_list(before)}"
+            a, b = write_value(step.a), write_value(step.b)
+            return f"{a} and {b} are not both among {_list(before)}"
         move = (before, step.a, step.symbol, step.b)
         if move in self._taken:
             return "repeats an earlier step from the same numbers"
@@ -395,4 +396,4 @@ class Board:
 
 
 def _list(state: State) -> str:
-    return " ".join(write(value) for value in state)
+    return " ".join(write_value(value) for value in state)

@@ -26,8 +26,8 @@ from itertools import combinations, pairwise
 from random import Random
 from typing import Literal, NamedTuple
 
-from whet.tasks.game24.hands import OPERATIONS, Hand, Plays, decode
-from whet.tasks.game24.lines import TARGET, State, Value, combine, join, write
+from whet.tasks.game24.hands import OPERATIONS, Hand, Plays, decode_move
+from whet.tasks.game24.lines import TARGET, State, Value, combine, join, write_value
 
 Format = Literal["v0", "v0l", "v1", "v2", "v3", "v4"]
 
@@ -100,7 +100,7 @@ def _solution(hand: Hand, plays: Plays, rng: Random) -> Iterator[Move]:
     """Draw a solution, each different one equally likely, then one of the plays that write it."""
     values: list[Value] = [(card, 1) for card in hand]
     for move_number in rng.choice(rng.choice(plays)):
-        first, second, symbol = decode(move_number, len(values))
+        first, second, symbol = decode_move(move_number, len(values))
         move = Move(values[first], symbol, values[second])
         rest = [value for i, value in enumerate(values) if i not in (first, second)]
         values = [_result(move), *rest]
@@ -254,17 +254,17 @@ def _result(move: Move) -> Value:
 
 
 def _step_line(move: Move, items: tuple[_Item, ...], format: Format) -> str:
-    a = write(move.a)
-    b = write(move.b)
+    a = write_value(move.a)
+    b = write_value(move.b)
     if format in ("v1", "v2", "v3"):
         a = f"({a})"
         b = f"({b})"
-    equation = f"{a} {move.symbol} {b} = {write(_result(move))}"
+    equation = f"{a} {move.symbol} {b} = {write_value(_result(move))}"
     return equation if format == "v0" else f"{equation}, left: {_list_rest(items, format)}"
 
 
 def _list_rest(items: tuple[_Item, ...], format: Format) -> str:
-    values = [write(item.value) for item in items]
+    values = [write_value(item.value) for item in items]
     if format in ("v0l", "v4") or len(items) == 4:
         return " ".join(values)
     if format == "v3":

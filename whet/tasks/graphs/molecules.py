@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from whet.errors import DataError
 from whet.tasks.graphs.instance import MOLECULE_SIZES, Span
-from whet.tasks.graphs.node_lists import read_numbers, read_two
+from whet.tasks.graphs.node_lists import read_final_list, read_two
 from whet.tasks.graphs.paths import NODE_LIMIT, Solution, bitsets, members
 from whet.tasks.graphs.problems import CLOSING, GraphProblem, Nodes, Value
 from whet.tasks.graphs.sources import Payload
@@ -268,7 +268,7 @@ MOLECULE_PROBLEMS: dict[str, GraphProblem[Any]] = {
             has_labels=True,
         ),
         best=_find_pairing,
-        read=lambda pair, text: read_numbers(text),
+        read=lambda pair, text: read_final_list(text),
         value=_value_pairing,
     ),
     "mcs": _on_molecules(

@@ -55,7 +55,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class NodeListReply:
     """The lists of an answer as node numbers, the names that are no node, and the text read."""
 
     lists: tuple[tuple[int, ...], ...]
@@ -89,20 +89,20 @@ def final_part(text: str, question: str = "") -> str:
     return (decided_text(text) or "")[-MAX_CHARS:]
 
 
-def read_names(text: str, names: Sequence[str]) -> Reply | None:
+def read_names(text: str, names: Sequence[str]) -> NodeListReply | None:
     """Read the final list of node names; None where there is no list.
 
     >>> read_names("Maybe [A, B]. The answer is: [B, c d]", ["A", "B", "C D"])
-    Reply(lists=((1, 2),), unknown=(), text='[B, c d]')
+    NodeListReply(lists=((1, 2),), unknown=(), text='[B, c d]')
     """
     lookup = Names(names)
 
-    def read(content: str) -> Reply | None:
+    def read(content: str) -> NodeListReply | None:
         reply = _read_names(content, lookup)
         is_remark = reply is not None and not reply.lists[0] and len(reply.unknown) == 1
         return None if is_remark else reply
 
-    def read_strangers(content: str) -> Reply | None:
+    def read_strangers(content: str) -> NodeListReply | None:
         """Read what is no pattern to fill in, such as `[A, B, ...]`, and no reference: [1]."""
         is_remark = "..." in content or "…" in content or content.strip().isdigit()
         return None if is_remark else _read_names(content, lookup)
@@ -120,10 +120,10 @@ def read_names(text: str, names: Sequence[str]) -> Reply | None:
     return next((reply for reply in strangers if reply is not None), None)
 
 
-def read_numbers(text: str) -> Reply | None:
+def read_final_list(text: str) -> NodeListReply | None:
     """Read the final list of whole numbers.
 
-    >>> read_numbers("[0, 1] is one [note]. [2, 0, 1]").lists
+    >>> read_final_list("[0, 1] is one [note]. [2, 0, 1]").lists
     ((2, 0, 1),)
     """
 
@@ -137,7 +137,7 @@ def read_numbers(text: str) -> Reply | None:
     return reply or next((one for one in listed if one and len(one.lists[0]) > 1), None)
 
 
-def read_two(text: str) -> Reply | None:
+def read_two(text: str) -> NodeListReply | None:
     """Read the final two lists of whole numbers, the first for A and the second for B."""
     for part in _closing_parts(text):
         inside = _all_numbers(_claimed(part, in_pairs=True))
@@ -287,7 +287,7 @@ def _closing_parts(text: str) -> list[str]:
     ]
 
 
-def _read_numbers(content: str) -> Reply | None:
+def _read_numbers(content: str) -> NodeListReply | None:
     if not _DIGIT.search(content):
         return None
     content = write_in_line(content).replace('"', "").strip("[] ").removesuffix("\\right")
@@ -296,24 +296,24 @@ def _read_numbers(content: str) -> Reply | None:
     pieces = [piece.strip() for piece in content.split(",")]
     unknown = tuple(piece for piece in pieces if not piece.isdecimal())
     numbers = tuple(0 if piece in unknown else int(piece) for piece in pieces)
-    return Reply(lists=(numbers,), unknown=unknown, text=f"[{content}]")
+    return NodeListReply(lists=(numbers,), unknown=unknown, text=f"[{content}]")
 
 
-def _all_numbers(brackets: Sequence[Span]) -> list[tuple[int, Reply]]:
+def _all_numbers(brackets: Sequence[Span]) -> list[tuple[int, NodeListReply]]:
     read = [
         (one.start, _read_numbers(one.text)) for one in sorted(brackets, key=attrgetter("start"))
     ]
     return [(start, reply) for start, reply in read if reply is not None]
 
 
-def _join(replies: Sequence[tuple[int, Reply]]) -> Reply:
+def _join(replies: Sequence[tuple[int, NodeListReply]]) -> NodeListReply:
     (_, first), (_, second) = replies
     text = f"{first.text}, {second.text}"
     unknown = first.unknown + second.unknown
-    return Reply(lists=(*first.lists, *second.lists), unknown=unknown, text=text)
+    return NodeListReply(lists=(*first.lists, *second.lists), unknown=unknown, text=text)
 
 
-def _read_names(content: str, lookup: Names) -> Reply | None:
+def _read_names(content: str, lookup: Names) -> NodeListReply | None:
     """Split a list into names, which may hold commas; None for what only wraps another list.
 
     Where names stand in another form than one behind the other with commas, it is read as such.
@@ -326,7 +326,7 @@ def _read_names(content: str, lookup: Names) -> Reply | None:
     return reply
 
 
-def _split_names(content: str, lookup: Names) -> Reply | None:
+def _split_names(content: str, lookup: Names) -> NodeListReply | None:
     inner = _STYLE.sub(r"\1", content).strip().removesuffix("\\right").strip()
     inner = inner.removeprefix("\\{").removesuffix("\\}").strip()
     if lookup.find(inner) is None:
@@ -349,7 +349,9 @@ def _split_names(content: str, lookup: Names) -> Reply | None:
             if pieces[index].strip():
                 unknown.append(pieces[index].strip())
         index += width
-    return Reply(lists=(tuple(numbers),), unknown=tuple(unknown), text=f"[{content.strip()}]")
+    return NodeListReply(
+        lists=(tuple(numbers),), unknown=tuple(unknown), text=f"[{content.strip()}]"
+    )
 
 
 def _plain(name: str) -> str:

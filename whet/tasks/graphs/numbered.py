@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 from whet.errors import ConfigError, DataError
 from whet.tasks.graphs.instance import Sizes
 from whet.tasks.graphs.node_lists import final_part
-from whet.tasks.graphs.numbered_answers import Form, judge
-from whet.tasks.graphs.questions import SPANS, Question, draw_question, solve
+from whet.tasks.graphs.numbered_answers import Form, compare_with_gold
+from whet.tasks.graphs.questions import SPANS, GraphQuestion, draw_question, solve_question
 from whet.tasks.graphs.sources import Payload
 from whet.tasks.graphs.task import DrawnConfig, DrawnTask
 from whet.types import Problem, Score
@@ -28,19 +28,19 @@ class NumberedConfig(DrawnConfig):
     """Kinds of questions to draw; none named means all."""
 
 
-class Kind(NamedTuple):
+class NumberedKind(NamedTuple):
     form: Form
     question: str
 
 
-class Benchmark(NamedTuple):
+class GraphBenchmark(NamedTuple):
     """Its kinds, how a question is put, and how gold answers are written where not behind ###.
 
     In these `{bare}` is the answer without brackets, and `{article}` is `a` for a yes, else `no`.
     """
 
-    kinds: Mapping[str, Kind]
-    ask: Callable[[Question], str]
+    kinds: Mapping[str, NumberedKind]
+    ask: Callable[[GraphQuestion], str]
     answers: Mapping[str, str]
 
 
@@ -63,14 +63,14 @@ class NumberedTask(DrawnTask):
         """State the parts `correct` and `feasible`: 0 where an answer breaks the rules."""
         prompt = problem.prompt[-1].content if problem.prompt else ""
         question, form = self._parse(problem)
-        gold = problem.answer or shorten(form, solve(question)[0])
-        return judge(form, question, gold, final_part(text, prompt)).to_score()
+        gold = problem.answer or shorten_solution(form, solve_question(question)[0])
+        return compare_with_gold(form, question, gold, final_part(text, prompt)).to_score()
 
     def solve(self, problem: Problem, seed: int) -> str:
         """Write the answer as the benchmark does; any seed writes the same."""
         question, form = self._parse(problem)
         answer = problem.answer if form in ("yes_no", "shown", "number") else None
-        answer = answer or shorten(form, solve(question)[0])
+        answer = answer or shorten_solution(form, solve_question(question)[0])
         bare = answer.replace("[", "").replace("]", "")
         if form == "tour" and answer != "No":
             return f"Yes. The path can be: {bare.removeprefix('Yes, ')}"
@@ -85,28 +85,30 @@ class NumberedTask(DrawnTask):
         payload = draw_question(rng, kind, spans.at(level))
         if kind not in ("shortest", "flow"):
             return payload
-        answer, _ = solve(Question.from_payload(payload))
+        answer, _ = solve_question(GraphQuestion.from_payload(payload))
         return None if answer in ("No", "0") else payload
 
     def answer(self, payload: Payload) -> tuple[str, str, Payload]:
-        question = Question.from_payload(payload)
-        answer, visited = solve(question)
-        answer = shorten(self._kinds[question.kind].form, answer)
+        question = GraphQuestion.from_payload(payload)
+        answer, visited = solve_question(question)
+        answer = shorten_solution(self._kinds[question.kind].form, answer)
         return self._ask(question), answer, {"nodes_searched": visited}
 
-    def _parse(self, problem: Problem) -> tuple[Question, Form]:
-        question = Question.from_payload(problem.payload)
+    def _parse(self, problem: Problem) -> tuple[GraphQuestion, Form]:
+        question = GraphQuestion.from_payload(problem.payload)
         if question.kind not in self._kinds:
             known = f"one of {', '.join(self._kinds)}"
             raise DataError(f"payload.kind of {self.name} should be {known}, not {question.kind!r}")
         return question, self._kinds[question.kind].form
 
 
-def shorten(form: Form, answer: str) -> str:
+def shorten_solution(form: Form, answer: str) -> str:
     """Keep of a solution what the form asks: no path where a yes or a weight is enough.
 
-    >>> shorten("yes_no", "Yes, [1, 0, 2]"), shorten("number", "[0, 1] with a total weight of 5")
-    ('Yes', '5')
+    >>> shorten_solution("yes_no", "Yes, [1, 0, 2]")
+    'Yes'
+    >>> shorten_solution("number", "[0, 1] with a total weight of 5")
+    '5'
     """
     if form in ("yes_no", "shown"):
         return answer.split(",", 1)[0]
@@ -114,27 +116,33 @@ def shorten(form: Form, answer: str) -> str:
 
 
 _GRAPHWIZ = {
-    "connectivity": Kind("yes_no", "Can one get from node {0} to node {1}? Answer Yes or No."),
-    "cycle": Kind("yes_no", "Does the graph have a cycle? Answer Yes or No."),
-    "bipartite": Kind(
+    "connectivity": NumberedKind(
+        "yes_no", "Can one get from node {0} to node {1}? Answer Yes or No."
+    ),
+    "cycle": NumberedKind("yes_no", "Does the graph have a cycle? Answer Yes or No."),
+    "bipartite": NumberedKind(
         "yes_no", "Leave directions aside. Is the graph bipartite? Answer Yes or No."
     ),
-    "hamilton": Kind("yes_no", "Does some path visit every node exactly once? Answer Yes or No."),
-    "substructure": Kind(
+    "hamilton": NumberedKind(
+        "yes_no", "Does some path visit every node exactly once? Answer Yes or No."
+    ),
+    "substructure": NumberedKind(
         "yes_no",
         "Can different nodes of G stand for the letters so that all edges of the pattern are "
         "there? Answer Yes or No.",
     ),
-    "shortest": Kind(
+    "shortest": NumberedKind(
         "number", "What is the weight of the lightest path between node {0} and node {1}?"
     ),
-    "flow": Kind("number", "What is the maximum flow from node {0} to node {1}?"),
-    "triplet": Kind(
+    "flow": NumberedKind("number", "What is the maximum flow from node {0} to node {1}?"),
+    "triplet": NumberedKind(
         "number",
         "Of all three nodes that are joined to each other, what is the largest sum of weights? If "
         "there are no such three, it is 0.",
     ),
-    "topology": Kind("order", "Give an order of all nodes in which every edge leads forward."),
+    "topology": NumberedKind(
+        "order", "Give an order of all nodes in which every edge leads forward."
+    ),
 }
 _GRAPHWIZ_EXAMPLES = {
     "yes_no": "(Yes or No)",
@@ -144,14 +152,14 @@ _GRAPHWIZ_EXAMPLES = {
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def _ask_graphwiz(question: Question) -> str:
+def _ask_graphwiz(question: GraphQuestion) -> str:
     form, sentence = _GRAPHWIZ[question.kind]
     example = _GRAPHWIZ_EXAMPLES[form]
     closing = f"End with a line that has ### and the answer, as in `### {example}`."
     return f"{_write_graphwiz_graph(question)}\n{sentence.format(*question.pair)}\n{closing}"
 
 
-def _write_graphwiz_graph(question: Question) -> str:
+def _write_graphwiz_graph(question: GraphQuestion) -> str:
     edge = "({}, {})"
     meaning = "(i, j) is an edge between i and j"
     if question.kind in ("bipartite", "flow", "substructure", "topology"):
@@ -174,31 +182,33 @@ def _write_graphwiz_graph(question: Question) -> str:
 
 
 _NLGRAPH = {
-    "connectivity": Kind("shown", "Is there a path between node {0} and node {1}? Say yes or no."),
-    "cycle": Kind("shown", "Is there a cycle? Say yes or no."),
-    "topology": Kind(
+    "connectivity": NumberedKind(
+        "shown", "Is there a path between node {0} and node {1}? Say yes or no."
+    ),
+    "cycle": NumberedKind("shown", "Is there a cycle? Say yes or no."),
+    "topology": NumberedKind(
         "order",
         "Visit all nodes so that each comes after those it depends on. Write the order as numbers "
         "with commas.",
     ),
-    "shortest": Kind(
+    "shortest": NumberedKind(
         "path",
         "Which path from node {0} to node {1} has the least weight? Write its nodes as numbers "
         "with commas.",
     ),
-    "flow": Kind("number", "What is the maximum flow from node {0} to node {1}?"),
-    "matching": Kind(
+    "flow": NumberedKind("number", "What is the maximum flow from node {0} to node {1}?"),
+    "matching": NumberedKind(
         "pairs",
         "Give jobs to as many applicants as possible: to each at most one job they want, and no "
         "job twice. Write one line for each who gets one, such as "
         "`applicant (number): job (number)`.",
     ),
-    "hamilton": Kind(
+    "hamilton": NumberedKind(
         "tour",
         "Is there a path that visits every node exactly once? If so, write its nodes as numbers "
         "with commas; if not, say no.",
     ),
-    "gnn": Kind(
+    "gnn": NumberedKind(
         "rows",
         "In a layer every node's embedding becomes the sum of its neighbours' embeddings. What are "
         "they after {2} layers? Write one line a node, such as "
@@ -217,12 +227,12 @@ _NLGRAPH_ANSWERS = {
 }
 
 
-def _ask_nlgraph(question: Question) -> str:
+def _ask_nlgraph(question: GraphQuestion) -> str:
     sentence = _NLGRAPH[question.kind].question.format(*question.pair, question.layers)
     return f"{_write_nlgraph_graph(question)}\nQ: {sentence}"
 
 
-def _write_nlgraph_graph(question: Question) -> str:
+def _write_nlgraph_graph(question: GraphQuestion) -> str:
     if question.kind == "matching":
         wishes = [f"Applicant {a} wants job {b}." for a, b in question.pairs]
         numbers = f"0 to {question.n - 1}, jobs 0 to {question.jobs - 1}"
@@ -244,6 +254,6 @@ def _write_nlgraph_graph(question: Question) -> str:
 
 
 BENCHMARKS = {
-    "graphwiz": Benchmark(_GRAPHWIZ, _ask_graphwiz, {}),
-    "nlgraph": Benchmark(_NLGRAPH, _ask_nlgraph, _NLGRAPH_ANSWERS),
+    "graphwiz": GraphBenchmark(_GRAPHWIZ, _ask_graphwiz, {}),
+    "nlgraph": GraphBenchmark(_NLGRAPH, _ask_nlgraph, _NLGRAPH_ANSWERS),
 }

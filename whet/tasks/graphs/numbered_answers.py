@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import Literal
 
 from whet.tasks.answers import candidates, strip_text_commands, write_in_line
-from whet.tasks.game24.lines import parse, read
+from whet.tasks.game24.lines import parse_expression, read_value
 from whet.tasks.graphs.paths import lightest_path, max_matching
 from whet.tasks.graphs.questions import (
+    GraphQuestion,
     Judgement,
-    Question,
     compare_values,
     convolve,
     report_missing,
@@ -75,14 +75,14 @@ _QUOTES = dict.fromkeys(map(ord, '"“”`'))
 _SHORT = 240
 
 
-def judge(form: Form, question: Question, gold: str, text: str) -> Judgement:
+def compare_with_gold(form: Form, question: GraphQuestion, gold: str, text: str) -> Judgement:
     """Compare a response with the gold answer, or with the graph where several are right."""
     plain = strip_text_commands(cut_remarks(text)).translate(_QUOTES)
     plain = _FENCE.sub("", plain.replace("**", "").replace("__", ""))
     return _JUDGES[form](question, gold, _CLOSING_SIGNS.sub("", plain))
 
 
-def _judge_yes_no(question: Question, gold: str, text: str) -> Judgement:
+def _judge_yes_no(question: GraphQuestion, gold: str, text: str) -> Judgement:
     answer = read_yes_no(text)
     if answer is None:
         return report_missing("yes or no")
@@ -90,7 +90,7 @@ def _judge_yes_no(question: Question, gold: str, text: str) -> Judgement:
     return Judgement(answer, note, is_feasible=True, is_right=answer == read_yes_no(gold))
 
 
-def _judge_yes_no_and_walk(question: Question, gold: str, text: str) -> Judgement:
+def _judge_yes_no_and_walk(question: GraphQuestion, gold: str, text: str) -> Judgement:
     """Judge a yes or no; a path shown with a yes must be one of this graph."""
     judgement = _judge_yes_no(question, gold, text)
     walk = read_shown_walk(text)
@@ -99,8 +99,8 @@ def _judge_yes_no_and_walk(question: Question, gold: str, text: str) -> Judgemen
     return judgement
 
 
-def _judge_number(question: Question, gold: str, text: str) -> Judgement:
-    answer = read_number(text)
+def _judge_number(question: GraphQuestion, gold: str, text: str) -> Judgement:
+    answer = read_final_number(text)
     if answer is None:
         return report_missing("number")
     for a, b in _OF_NODES.findall(text)[-1:]:
@@ -108,12 +108,12 @@ def _judge_number(question: Question, gold: str, text: str) -> Judgement:
         is_turned = question.kind != "flow" and pair[::-1] == question.pair
         if pair != question.pair and not is_turned:
             return Judgement(str(answer), f"speaks of nodes {int(a)} and {int(b)}, not those asked")
-    right = read_number(gold)
+    right = read_final_number(gold)
     note = f"says {answer}, and the answer is {right}"
     return Judgement(str(answer), note, is_feasible=True, is_right=answer == right)
 
 
-def _judge_order(question: Question, gold: str, text: str) -> Judgement:
+def _judge_order(question: GraphQuestion, gold: str, text: str) -> Judgement:
     order = read_walk(text)
     if order is None:
         return report_missing("order of the nodes")
@@ -127,7 +127,7 @@ def _judge_order(question: Question, gold: str, text: str) -> Judgement:
     return Judgement(answer, "every edge leads forward", is_feasible=True, is_right=True)
 
 
-def _judge_path(question: Question, gold: str, text: str) -> Judgement:
+def _judge_path(question: GraphQuestion, gold: str, text: str) -> Judgement:
     path = read_walk(text)
     if path is None:
         return report_missing("path")
@@ -146,7 +146,7 @@ def _judge_path(question: Question, gold: str, text: str) -> Judgement:
     return compare_values(answer, sum(lightest[step] for step in pairwise(path)), best[0])
 
 
-def _judge_tour(question: Question, gold: str, text: str) -> Judgement:
+def _judge_tour(question: GraphQuestion, gold: str, text: str) -> Judgement:
     """Judge a path through every node where there is one; otherwise a no."""
     if read_yes_no(gold) == "no":
         return _judge_yes_no(question, gold, text)
@@ -166,8 +166,8 @@ def _judge_tour(question: Question, gold: str, text: str) -> Judgement:
     return Judgement(answer, "visits every node once along edges", is_feasible=True, is_right=True)
 
 
-def _judge_pairs(question: Question, gold: str, text: str) -> Judgement:
-    chosen = read_pairs(text)
+def _judge_pairs(question: GraphQuestion, gold: str, text: str) -> Judgement:
+    chosen = read_assignments(text)
     if not chosen:
         return report_missing("assignment")
     answer = ", ".join(f"{a}: {b}" for a, b in chosen)
@@ -180,8 +180,8 @@ def _judge_pairs(question: Question, gold: str, text: str) -> Judgement:
     return compare_values(answer, len(chosen), len(max_matching(question.pairs)))
 
 
-def _judge_rows(question: Question, gold: str, text: str) -> Judgement:
-    rows = read_rows(text)
+def _judge_rows(question: GraphQuestion, gold: str, text: str) -> Judgement:
+    rows = read_table_rows(text)
     if not rows:
         return report_missing("row for each node")
     answer = "; ".join(f"{node}: {x},{y}" for node, (x, y) in sorted(rows.items()))
@@ -193,13 +193,13 @@ def _judge_rows(question: Question, gold: str, text: str) -> Judgement:
     return Judgement(answer, note, is_feasible=True, is_right=not wrong)
 
 
-def _is_walk(question: Question, nodes: Sequence[int]) -> bool:
+def _is_walk(question: GraphQuestion, nodes: Sequence[int]) -> bool:
     """Tell whether every step is along an edge, in either direction."""
     joined = {frozenset(pair) for pair in question.pairs}
     return all(frozenset(step) in joined for step in pairwise(nodes))
 
 
-_JUDGES: dict[Form, Callable[[Question, str, str], Judgement]] = {
+_JUDGES: dict[Form, Callable[[GraphQuestion, str, str], Judgement]] = {
     "yes_no": _judge_yes_no,
     "shown": _judge_yes_no_and_walk,
     "number": _judge_number,
@@ -247,17 +247,21 @@ def read_yes_no(text: str) -> str | None:
     return None
 
 
-def read_number(text: str) -> Fraction | None:
+def read_final_number(text: str) -> Fraction | None:
     """Read the final number; None where there is none, or several.
 
-    >>> read_number("The maximum flow from node 4 to node 9 is 6."), read_number("### 5 or 6")
-    (Fraction(6, 1), None)
+    >>> read_final_number("The maximum flow from node 4 to node 9 is 6.")
+    Fraction(6, 1)
+    >>> read_final_number("### 5 or 6") is None
+    True
     """
     for part in _closing_parts(text):
         if _NUMBER.search(part):
             left, _, right = part.strip().rpartition("=")
-            worked = parse(left.strip())  # 9 + 1 = 10
-            return _bare_number(right if worked and worked.value == read(right.strip()) else part)
+            worked = parse_expression(left.strip())  # 9 + 1 = 10
+            return _bare_number(
+                right if worked and worked.value == read_value(right.strip()) else part
+            )
     text = _GOES_ON.sub(r"\1 ", text)
     for line in [line for line in text.splitlines() if line.strip()][-3:][::-1]:
         if (value := _number_at_end(line)) is not None:
@@ -297,7 +301,7 @@ def read_shown_walk(text: str) -> tuple[int, ...] | None:
     return _numbers(runs[-1]) if runs else None
 
 
-def read_pairs(text: str) -> list[tuple[int, int]]:
+def read_assignments(text: str) -> list[tuple[int, int]]:
     """Read the last block of lines that give applicants their jobs, or the last table of them."""
     block: list[re.Match[str]] = []
     for pair in _PAIR.finditer(text):
@@ -309,7 +313,7 @@ def read_pairs(text: str) -> list[tuple[int, int]]:
     return [(int(pair[1] or pair[3]), int(pair[2] or pair[4])) for pair in block]
 
 
-def read_rows(text: str) -> dict[int, tuple[int, int]]:
+def read_table_rows(text: str) -> dict[int, tuple[int, int]]:
     """Read two numbers for every node, in the last table: one that starts over is another."""
     table: dict[str, re.Match[str]] = {}
     for row in _ROW.finditer(text):

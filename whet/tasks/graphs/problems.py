@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from whet.errors import DataError
 from whet.tasks.graphs.instance import GRAPH_SIZES, PATH_SIZES, TOUR_SIZES, Graph, Sizes
-from whet.tasks.graphs.node_lists import Reply, read_names
+from whet.tasks.graphs.node_lists import NodeListReply, read_names
 from whet.tasks.graphs.paths import (
     Solution,
     components,
@@ -57,7 +57,7 @@ class GraphProblem(Generic[T]):
     ask: Callable[[T], str]
     best: Callable[[T], Solution]
     """Solve to the optimum, or to the node limit."""
-    read: Callable[[T, str], Reply | None]
+    read: Callable[[T, str], NodeListReply | None]
     write: Callable[[T, Solution], str]
     """Write a solution as answers are written."""
     value: Callable[..., Value]

@@ -42,7 +42,7 @@ SPANS: dict[str, tuple[Span, Span, Span, Span, Span]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class GraphQuestion:
     """A payload as a type; what a kind has no use for is empty or 0."""
 
     kind: str
@@ -57,7 +57,7 @@ class Question:
     layers: int
 
     @staticmethod
-    def from_payload(payload: Mapping[str, Json]) -> "Question":
+    def from_payload(payload: Mapping[str, Json]) -> "GraphQuestion":
         inner = payload.get("pattern")
         pattern = inner if isinstance(inner, dict) else {}
         n = _count(payload, "nodes")
@@ -66,7 +66,7 @@ class Question:
         right = jobs if payload.get("kind") == "matching" else n
         pairs = _rows(payload, "pair") or [(0, 0)]
         embeddings = _rows(payload, "embeddings")
-        return Question(
+        return GraphQuestion(
             kind=str(payload.get("kind")),
             n=n,
             edges=tuple(_within(row, n, right) for row in _rows(payload, "edges")),
@@ -91,7 +91,7 @@ class Question:
         return [(edge[0], edge[1], edge[2] if len(edge) > 2 else 1) for edge in self.edges]
 
 
-def solve(question: Question) -> tuple[str, int]:
+def solve_question(question: GraphQuestion) -> tuple[str, int]:
     """Answer a question, and count the states, or the nodes and edges, visited.
 
     An answer is Yes or No; a number; a list of nodes; a list with its weight (shortest); or one
@@ -145,7 +145,7 @@ def solve(question: Question) -> tuple[str, int]:
     return answer, question.n + len(question.edges)
 
 
-def best_triplet(question: Question) -> int:
+def best_triplet(question: GraphQuestion) -> int:
     """Sum the weights of the heaviest triangle; 0 where there is none."""
     around = bitsets(question.n, question.pairs)
     sums = [
@@ -156,7 +156,7 @@ def best_triplet(question: Question) -> int:
     return max(sums, default=0)
 
 
-def convolve(question: Question) -> list[tuple[int, int]]:
+def convolve(question: GraphQuestion) -> list[tuple[int, int]]:
     """Replace every embedding by the sum of its neighbours', once per layer."""
     around = bitsets(question.n, question.pairs)
     rows = list(question.embeddings)
@@ -234,7 +234,7 @@ def _draw_forward(rng: Random, size: int) -> list[Span]:
 
 
 def _draw_loose(rng: Random, size: int) -> list[Span]:
-    """Draw edges at random, 1.1 to 2 a node, where there is room for so many."""
+    """Draw edges at random, 1.1 to 2 per node, where there is room for them."""
     wanted = min(int(size * rng.uniform(1.1, 2.0)), size * (size - 1) // 2)
     edges: set[Span] = set()
     while len(edges) < wanted:

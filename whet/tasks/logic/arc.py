@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade, split_of
-from whet.tasks.literals import Tree, parse
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer, split_of
+from whet.tasks.literals import Tree, parse_literal
 from whet.types import Json, Problem, Score, Split, level_band
 
 Grid = tuple[tuple[int, ...], ...]
@@ -49,7 +49,7 @@ class Arc(GeneratedTask):
 
         Parts: `correct` 0 or 1; `cells`, the fraction of right cells, 0 where the size is wrong.
         """
-        return grade(problem, text, grid_of, _compare, needs="a grid")
+        return grade_final_answer(problem, text, grid_of, _compare, needs="a grid")
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         depth, low, high, moves = _SHAPES[level_band(level)]
@@ -185,12 +185,12 @@ def _compare(grid: Grid, gold: Grid) -> tuple[dict[str, float], str]:
 
 def _parse_rows(text: str) -> Tree | None:
     """Parse a list of rows: whole, as the one value of an object, or one row per line."""
-    tree = parse(text)
+    tree = parse_literal(text)
     if isinstance(tree, dict):
         return next(iter(tree.values())) if len(tree) == 1 else None
     lines = [line.strip() for line in text.splitlines()]
     if tree is None and len(lines) > 1 and all(line.startswith("[") for line in lines):
-        return parse(f"[{','.join(line.rstrip(',') for line in lines)}]")
+        return parse_literal(f"[{','.join(line.rstrip(',') for line in lines)}]")
     return tree
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer
 from whet.tasks.logic.vocabulary import PEOPLE, invent_adjectives
 from whet.types import Json, Problem, Score, Split, level_band
 
@@ -47,7 +47,7 @@ class GraphLogic(GeneratedTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare one word, case aside. Parts: `correct` 0 or 1."""
-        return grade(problem, text, word_of, _compare, needs="one word")
+        return grade_final_answer(problem, text, word_of, _compare, needs="one word")
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         ahead, num_chains, num_more = _SHAPES[level_band(level)]

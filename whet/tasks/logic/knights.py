@@ -18,7 +18,7 @@ from typing import Literal
 
 from whet.errors import DataError
 from whet.tasks.answers import strip_text_commands
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer
 from whet.tasks.literals import parse_markdown
 from whet.tasks.logic.vocabulary import PEOPLE
 from whet.types import Json, Problem, Score, Split, level_band
@@ -83,7 +83,9 @@ class Knights(GeneratedTask):
 
         Parts: `correct` 0 or 1; `people`, the fraction of people whose role is right.
         """
-        return grade(problem, text, roles_of, _compare, needs="`NAME is a knight` lines")
+        return grade_final_answer(
+            problem, text, roles_of, _compare, needs="`NAME is a knight` lines"
+        )
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n = rng.randint(*_SIZES[level_band(level)])

@@ -11,8 +11,8 @@ from random import Random
 from typing import Literal
 
 from whet.tasks.answers import strip_text_commands, write_in_line
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade, split_of
-from whet.tasks.literals import parse, plain
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer, split_of
+from whet.tasks.literals import parse_literal, plain
 from whet.tasks.logic.clue_choice import clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import CATEGORIES
@@ -64,7 +64,7 @@ class Ordering(GeneratedTask):
 
         Parts: `correct` 0 or 1; `placed`, the fraction of places that are right.
         """
-        return grade(problem, text, order_of, _compare, needs="a list of names")
+        return grade_final_answer(problem, text, order_of, _compare, needs="a list of names")
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n = rng.randint(*_SIZES[level_band(level)])
@@ -100,7 +100,7 @@ def _names_in_brackets(text: str) -> list[str] | None:
         return text.replace(",", " ").split()
     if "," not in text:
         text = f"[{write_in_line(text[1:-1])}]"
-    tree = parse(text)
+    tree = parse_literal(text)
     names = [leaf for leaf in tree if isinstance(leaf, str)] if isinstance(tree, list) else []
     return names if isinstance(tree, list) and len(names) == len(tree) else None
 

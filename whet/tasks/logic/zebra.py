@@ -24,7 +24,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, read_gold, split_of
-from whet.tasks.literals import Tree, last_object, parse, parse_markdown, plain
+from whet.tasks.literals import Tree, last_object, parse_literal, parse_markdown, plain
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import PHRASES, VALUES
@@ -186,7 +186,7 @@ def compare_cells(answer: str, cells: Cells, gold: Cells) -> Score:
 
 def table_of(text: str) -> Cells | None:
     """Read a table as its cells by position and column; columns and rows may come in any order."""
-    tree = parse(text)
+    tree = parse_literal(text)
     if (lines := parse_markdown(text)) is not None:
         tree = {"header": [*lines[0]], "rows": [[*line] for line in lines[1:]]}
     if not isinstance(tree, dict):
@@ -297,7 +297,7 @@ class ZebraLogic(GeneratedTask):
 
 def cells_of(text: str) -> Cells | None:
     """Read houses as cells by house and attribute; a value that is a list or a table is none."""
-    tree = parse(text)
+    tree = parse_literal(text)
     if not isinstance(tree, dict):
         return None
     houses = tree.get("solution", tree)

@@ -97,7 +97,7 @@ def _is_unfinished(answer: str, golds: list[str]) -> bool:
     literal = [reading.node for reading in readings(_ONCE.sub("^2", answer), literal=True)]
     if not literal or not all(_has_work_left(node, has_sum) for node in literal):
         return "matrix}" in answer and bool(literal)
-    values = [tree.number(value) for gold in golds if (value := exact(gold)) is not None]
+    values = [tree.make_number(value) for gold in golds if (value := exact(gold)) is not None]
     ends = [(_values(reading.node) or [reading.node])[-1] for reading in readings(answer)]
     try:
         return any(same_value(end, value) is True for end in ends for value in values)

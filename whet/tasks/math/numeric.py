@@ -15,7 +15,8 @@ from pydantic import Field
 
 from whet.config import CONSTANT, Config
 from whet.tasks.math import tree
-from whet.tasks.math.evaluate import (
+from whet.tasks.math.tree import Node
+from whet.tasks.math.value_at_point import (
     CONTEXT,
     DIGITS,
     SCALES,
@@ -25,7 +26,6 @@ from whet.tasks.math.evaluate import (
     Number,
     value,
 )
-from whet.tasks.math.tree import Node
 
 NUM_POINTS = 3
 _JUMPS = frozenset(("floor", "ceil", "mod", "gcd", "lcm", "factorial", "binom"))

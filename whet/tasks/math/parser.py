@@ -174,7 +174,7 @@ def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
     if plain[-1:].isalpha() or plain[-1:] == "}":
         value = words.NUMBER_WORDS.get(wording(plain))
         if value is not None:
-            return (Reading(tree.number(value), tuple(units)),)
+            return (Reading(tree.make_number(value), tuple(units)),)
     if plain[:1] == "]" or plain[-1:] == "[":
         plain = _OUTWARD.sub(
             lambda m: f"{'(' if m[1] == ']' else '['}{m[2]}{')' if m[3] == '[' else ']'}", plain
@@ -332,7 +332,7 @@ class Parser:
             name = _SET_OPERATIONS[self.take()[:2]]
             right = self.expression()
             if not (_is_set(node) and _is_set(right)):
-                raise NotMathError("a union with what is no set, or empty")
+                raise NotMathError("a union with something that is not a set, or is empty")
             parts = node.args if name == "union" and node.name == name else (node,)
             node = tree.call(name, *parts, right)
         return node
@@ -435,7 +435,9 @@ class Parser:
     def _signed_term(self) -> Node:
         factors: list[Node] = []
         while (sign := self.peek()) in _SIGNS or sign in _PLUS_MINUS:
-            factors.append(_PLUS_MINUS[sign] if sign in _PLUS_MINUS else tree.number(_SIGNS[sign]))
+            factors.append(
+                _PLUS_MINUS[sign] if sign in _PLUS_MINUS else tree.make_number(_SIGNS[sign])
+            )
             self.position += 1
             if len(factors) > MAX_DEPTH:
                 raise NotMathError("too many signs in a row")
@@ -547,7 +549,7 @@ class Parser:
                 base = tree.call(_POSTFIX.get(token, "percent"), base)
             elif word in words.SCALES:
                 self.position += 1
-                base = tree.mul(base, tree.number(10 ** words.SCALES[word]))
+                base = tree.mul(base, tree.make_number(10 ** words.SCALES[word]))
             elif token in _MODULO:
                 self.position += 1
                 base = tree.call("modulo", base, self.argument())
@@ -647,7 +649,7 @@ class Parser:
 
     def _numeral(self, value: Fraction, num_digits: int = 0) -> Node:
         is_symbol = self.literal and value not in (0, 1)
-        return tree.symbol(f"{value}") if is_symbol else tree.number(value, num_digits)
+        return tree.symbol(f"{value}") if is_symbol else tree.make_number(value, num_digits)
 
     def _signed(self, value: int) -> Node:
         numeral = self._numeral(Fraction(abs(value)))
@@ -681,7 +683,7 @@ class Parser:
         raise NotMathError(f"\\{name} is not read")
 
     def _root(self, degree: int) -> Node:
-        order = tree.number(degree)
+        order = tree.make_number(degree)
         if self.accept("sign", "["):
             order = self.expression()
             if not self.accept("sign", "]"):
@@ -847,14 +849,14 @@ def _write_out(name: str, bounds: str, body: Node) -> Node | None:
     stop = int(match[3])
     if not 0 <= stop - start < MAX_TERMS // max(1, sum(1 for _ in tree.walk(body)) // 20):
         return None
-    indices = map(tree.number, range(start, stop + 1))
+    indices = map(tree.make_number, range(start, stop + 1))
     terms = [tree.substitute(body, match[1], index) for index in indices]
     return tree.add(*terms) if name == "sum" else tree.mul(*terms)
 
 
 def _in_radians(node: Node) -> Node:
     if node.kind == "call" and node.name == "degree":
-        return tree.mul(node.args[0], tree.symbol("π"), tree.number(Fraction(1, 180)))
+        return tree.mul(node.args[0], tree.symbol("π"), tree.make_number(Fraction(1, 180)))
     return tree.rebuild(node, _in_radians)
 
 

@@ -360,7 +360,7 @@ def _meanings(node: Node) -> tuple[Node, ...]:
     """Read a percentage as its number and as hundredths."""
     if node.kind != "call" or node.name != "percent":
         return (node,)
-    return node.args[0], tree.divide(node.args[0], tree.number(100))
+    return node.args[0], tree.divide(node.args[0], tree.make_number(100))
 
 
 def meaning_of(text: str) -> object:

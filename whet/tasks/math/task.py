@@ -365,7 +365,7 @@ def _percents(node: Node, rules: MathConfig) -> Iterator[Node]:
     if rules.percent != "value":
         yield tree.replace_calls(node, "percent", lambda call: call.args[0])
     if rules.percent != "unit":
-        hundredth = tree.number(Fraction(1, 100))
+        hundredth = tree.make_number(Fraction(1, 100))
         yield tree.replace_calls(node, "percent", lambda call: tree.mul(call.args[0], hundredth))
 
 

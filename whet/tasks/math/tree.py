@@ -37,7 +37,7 @@ class Node(NamedTuple):
     digits: int = 0
 
 
-def number(value: Fraction | int, digits: int = 0) -> Node:
+def make_number(value: Fraction | int, digits: int = 0) -> Node:
     return Node("number", value=Fraction(value), digits=digits)
 
 
@@ -54,10 +54,10 @@ def seq(brackets: str, args: Iterable[Node]) -> Node:
     return Node("seq", tuple(args), brackets)
 
 
-ZERO = number(0)
-ONE = number(1)
-MINUS_ONE = number(-1)
-HALF = number(Fraction(1, 2))
+ZERO = make_number(0)
+ONE = make_number(1)
+MINUS_ONE = make_number(-1)
+HALF = make_number(Fraction(1, 2))
 INFINITY = symbol("∞")
 NAMED_FUNCTIONS = frozenset(("zeta", "phi", "varphi", "Gamma"))
 """Greek letters that before a number in brackets are functions."""
@@ -75,9 +75,9 @@ def add(*terms: Node) -> Node:
     total = sum((part.value for part in numbers), Fraction(0))
     _check(total)
     if not rest:
-        return numbers[0] if len(numbers) == 1 else number(total)
+        return numbers[0] if len(numbers) == 1 else make_number(total)
     if total:
-        rest.append(number(total))
+        rest.append(make_number(total))
     return rest[0] if len(rest) == 1 else Node("add", tuple(sorted(rest)))
 
 
@@ -100,17 +100,17 @@ def mul(*factors: Node) -> Node:
                 is_decimal = is_decimal and _is_power_of_ten(part)
     _check(product)
     if not rest:
-        return number(product, digits if is_decimal else 0)
+        return make_number(product, digits if is_decimal else 0)
     if product == 0 and not any(part == INFINITY for part in rest):
         return ZERO
     if product != 1:
-        rest.append(number(product))
+        rest.append(make_number(product))
     return rest[0] if len(rest) == 1 else Node("mul", tuple(sorted(rest)))
 
 
 def negative(node: Node) -> Node:
     if node.kind == "number":
-        return number(-node.value, node.digits)
+        return make_number(-node.value, node.digits)
     if node.kind == "add":
         return add(*(mul(MINUS_ONE, term) for term in node.args))
     return mul(MINUS_ONE, node)
@@ -126,7 +126,7 @@ def power(base: Node, exponent: Node) -> Node:
     if base.kind == "number" and exponent.kind == "number":
         folded = _number_power(base.value, exponent.value)
         if folded is not None:
-            return number(folded)
+            return make_number(folded)
     if base.kind == "pow" and exponent.kind == "number" and exponent.value.denominator == 1:
         return power(base.args[0], mul(base.args[1], exponent))
     return Node("pow", (base, exponent))
@@ -249,7 +249,7 @@ def determinant(rows: Sequence[Sequence[Node]]) -> Node:
     terms = []
     for column, cell in enumerate(rows[0]):
         minor = determinant([[*row[:column], *row[column + 1 :]] for row in rows[1:]])
-        terms.append(mul(number((-1) ** column), cell, minor))
+        terms.append(mul(make_number((-1) ** column), cell, minor))
     return add(*terms)
 
 

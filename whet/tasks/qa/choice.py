@@ -126,7 +126,7 @@ class Choice(FileTask):
         return to_score(is_right, {}, shown, note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
-        return None if problem.answer is None else f"The answer is \\boxed{{{problem.answer}}}."
+        return write_boxed(problem)
 
 
 class YesNoConfig(Config):
@@ -151,7 +151,12 @@ class YesNo(FileTask):
         return to_score(word == gold, {}, word or shown, _NOTES.get(word, f"says {word}"))
 
     def solve(self, problem: Problem, seed: int) -> str | None:
-        return None if problem.answer is None else f"The answer is \\boxed{{{problem.answer}}}."
+        return write_boxed(problem)
+
+
+def write_boxed(problem: Problem) -> str | None:
+    """Write the reference answer in a box, None where there is none."""
+    return None if problem.answer is None else f"The answer is \\boxed{{{problem.answer}}}."
 
 
 def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:

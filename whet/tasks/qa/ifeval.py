@@ -149,7 +149,9 @@ def parse_instructions(rows: Sequence[Json]) -> list[Instruction]:
     for row in rows:
         id = row.get("id") if isinstance(row, dict) else None
         if not isinstance(row, dict) or not isinstance(id, str) or id not in CHECKS:
-            raise DataError(f"instruction {id!r:.60} is not known; known are {', '.join(CHECKS)}")
+            raise DataError(
+                f"instruction {id!r:.60} is unknown; known instructions: {', '.join(CHECKS)}"
+            )
         instruction = Instruction(id=id, arguments=Arguments(row))
         try:
             instruction.holds("a")

@@ -31,7 +31,7 @@ from whet.serving.http import HttpError
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask
 from whet.tasks.qa.stated import MAX_SPAN, statements
-from whet.tasks.qa.table import Rule, agrees, list_earlier_stages
+from whet.tasks.qa.table_values import ComparisonRule, agrees, list_references
 from whet.text.final_answer import visible_text
 from whet.types import Json, Problem, Score, Verdict
 
@@ -57,17 +57,17 @@ class JudgeEndpoint(Config):
     key_env: str | None = None
     """The environment variable that holds the key, which is never a setting; None sends none."""
     timeout: float = Field(default=30.0, gt=0)
-    """Seconds one try may take."""
+    """Seconds that one attempt may take."""
     tries: int = Field(default=3, ge=1)
-    """How often to ask where a fault may pass: no connection, 5xx, too many requests."""
+    """How often to ask if a fault may be temporary: no connection, 5xx, too many requests."""
     budget: float = Field(default=60.0, gt=0)
-    """Seconds all tries together may take, waiting included."""
+    """Seconds that all attempts together may take, waiting included."""
     max_tokens: int = Field(default=1024, ge=1)
     """Longest reply."""
 
     @field_validator("url")
     @classmethod
-    def _is_web(cls, url: str | None) -> str | None:
+    def _check_url(cls, url: str | None) -> str | None:
         return None if url is None else check_url(url)
 
 
@@ -103,11 +103,11 @@ class Judge(FileTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """State what the judge says. Parts: `correct`, and `asked`, 1 where a judge was needed."""
-        golds = list_earlier_stages(problem)
+        golds = list_references(problem)
         answer = final_answer(text)
         if answer is None:
             return no_answer("asked")
-        if any(agrees(gold, answer, Rule()) for gold in golds):
+        if any(agrees(gold, answer, ComparisonRule()) for gold in golds):
             return to_score(True, {"asked": 0.0}, answer, "reads as the reference")
         verdict, note = self._ask(problem, golds, answer)
         if verdict is None:
@@ -127,7 +127,7 @@ class Judge(FileTask):
             rows = messages(question, golds, answer, nonce)
             if is_trained:
                 rows = general_verifier_messages(question, golds, answer)
-            reply = ask(endpoint, rows, deadline)
+            reply = ask_judge(endpoint, rows, deadline)
             if reply.text is None:
                 return None, reply.fault
             verdict = read_decision(reply.text) if is_trained else read_verdict(reply.text, nonce)
@@ -206,7 +206,7 @@ def read_decision(reply: str) -> bool | None:
     return decisions == {"yes"} if len(decisions) == 1 else None
 
 
-def ask(config: JudgeEndpoint, messages: list[dict[str, Json]], deadline: float) -> Reply:
+def ask_judge(config: JudgeEndpoint, messages: list[dict[str, Json]], deadline: float) -> Reply:
     """Ask until there is a reply, the tries are used up, or the deadline has passed."""
     if config.url is None:
         return Reply(fault="no judge is set: url is none")

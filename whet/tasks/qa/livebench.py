@@ -21,7 +21,7 @@ from typing import Literal, TypeVar
 from whet.config import Config
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import FileTask, data_error
-from whet.tasks.literals import parse
+from whet.tasks.literals import parse_literal
 from whet.text.doubt import is_denied, is_doubtful, strip_lead
 from whet.text.final_answer import decided_text, find_tags, has_open_tag
 from whet.text.sentences import last_line
@@ -101,7 +101,7 @@ def read_pairs(span: str) -> Pairs | None:
     >>> read_pairs("{'a': 'b', 'c': None}")
     {'a': 'b'}
     """
-    tree = parse(span)
+    tree = parse_literal(span)
     if not isinstance(tree, dict):
         return None
     pairs = {key: value for key, value in tree.items() if value not in ("None", "null", "")}
@@ -178,9 +178,9 @@ def _score_text(problem: Problem, text: str) -> Score:
     sentences = _list_sentences(rest if is_introduced else given, is_order)
     is_right = gold in (sentences, _list_sentences(given, is_order))
     is_partly_right = is_order and not is_right
-    share = compare_order(sentences, gold) if is_partly_right else float(is_right)
+    fraction = compare_order(sentences, gold) if is_partly_right else float(is_right)
     note = "the text" if is_right else "another text"
-    return to_score(is_right, {"share": share}, given, note)
+    return to_score(is_right, {"share": fraction}, given, note)
 
 
 def _list_sentences(text: str, is_split: bool) -> list[str]:

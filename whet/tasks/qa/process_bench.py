@@ -10,7 +10,7 @@ from typing import Literal
 
 from whet.config import Config
 from whet.tasks.base import FileTask
-from whet.tasks.generated import grade
+from whet.tasks.generated import grade_final_answer
 from whet.types import Problem, Score
 
 _INDEX = re.compile(
@@ -31,7 +31,9 @@ class ProcessBench(FileTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare indices. Parts: `correct`."""
-        return grade(problem, text, read_index, _compare, needs="the index of a step, or -1,")
+        return grade_final_answer(
+            problem, text, read_index, _compare, needs="the index of a step, or -1,"
+        )
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else f"\\boxed{{{problem.answer}}}"

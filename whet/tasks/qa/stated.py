@@ -24,7 +24,7 @@ MAX_SPAN = 4096
 """Longer answers are not read."""
 _MAX_OF_A_KIND = 64
 _WINDOW = 1 << 18
-"""Answers in words are looked for in so many last characters."""
+"""Answers in words are looked for in this many characters at the end."""
 
 _MARKER = re.compile(
     r"(?:\bans(?:wers?)?|\b(?:correct|right|best) (?:option|choice)|答案|正确选项)"

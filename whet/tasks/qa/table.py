@@ -7,8 +7,6 @@ b`) is free in its order, one with commas is not unless the payload says `"order
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
@@ -16,8 +14,18 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.choice import last_word
-from whet.tasks.qa.quantity import Quantity, plain_text, quantity, unit_words
 from whet.tasks.qa.stated import MAX_SPAN, statements
+from whet.tasks.qa.table_values import (
+    ComparisonRule,
+    adds_initial,
+    agrees,
+    list_references,
+    plain_text,
+    quantity,
+    split_list,
+    text_form,
+    unit_words,
+)
 from whet.text import doubt
 from whet.text.final_answer import decided_text
 from whet.text.sentences import find_only_number, text_after_verb
@@ -50,16 +58,6 @@ _LISTING = re.compile(
 )
 """Lines with a bullet or a number each, at the end."""
 _ASKED = re.compile(r"[^.?!\n]*\?")
-_CHAIN = re.compile(r"\s+(?:>|->|→|\\to\b|\\rightarrow\b|\\gt\b)\s+")
-_PARTING = re.compile(r"""(?<=[0-9])["'`*_!?;~{}()\[\]<>\\]+(?=[0-9])""")
-_DROPPED = re.compile(
-    r"""["'`*_?;~{}()\[\]\\]|[<>!](?!\s?[-=$]?\s?[0-9])"""
-    r"""|(?<![0-9])[.,:]|[.,:](?![0-9])|(?<=[^\W\d])-(?=\w)|(?<![A-Z0-9])-(?![0-9])"""
-)
-_ARTICLE = re.compile(r"\bthe\s+|\A(?:a|an)\s+(?=\w{2})", re.IGNORECASE)
-_INITIAL = re.compile(r"\W*An?\b\W+(?=[^\W\da-z_]\w)")
-_CELL_END = re.compile(r"[|\t\n,;\"\[\]]")
-_MAX_PARTS = 256
 _MAX_LINE = 400
 
 
@@ -67,18 +65,6 @@ class TableConfig(Config):
     name: Literal["table"] = "table"
     percent_sign: Literal["optional", "required"] = "optional"
     """Whether 69.75 is right for 69.75 %; never is 69.75 % right for 69.75, nor 5000 for 50."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """How values are compared for one problem."""
-
-    unit: frozenset[str] = frozenset()
-    tolerance: Fraction = Fraction(0)
-    is_free: bool = False
-    needs_percent: bool = False
-    question: str = ""
-    """With the table in it."""
 
 
 class Table(FileTask):
@@ -89,7 +75,7 @@ class Table(FileTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the last answer is one of the accepted ones. Parts: `correct`."""
-        golds = list_earlier_stages(problem)
+        golds = list_references(problem)
         rule = self._rule(problem)
         answer = read_answer(text)
         is_whole = any(_is_whole(gold, text) for gold in golds)
@@ -103,29 +89,19 @@ class Table(FileTask):
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
         return to_score(is_right, {}, answer.strip(), note)
 
-    def _rule(self, problem: Problem) -> Rule:
+    def _rule(self, problem: Problem) -> ComparisonRule:
         unit = problem.payload.get("unit")
         tolerance = problem.payload.get("tolerance") or 0
         is_number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
         if not is_number or not 0 <= read_number(tolerance) < 1:
             raise data_error(problem, "a tolerance from 0 to 1", tolerance)
-        return Rule(
+        return ComparisonRule(
             unit=unit_words(unit) if isinstance(unit, str) else frozenset(),
             tolerance=Fraction(str(tolerance)),
             is_free=problem.payload.get("order") == "free",
             needs_percent=self.config.percent_sign == "required",
             question=problem.prompt[-1].content,
         )
-
-
-def list_earlier_stages(problem: Problem) -> list[str]:
-    """List the references: the answer, and further ones of the payload."""
-    more = problem.payload.get("answers")
-    texts = [problem.answer, *(more if isinstance(more, list) else [])]
-    golds = dict.fromkeys(str(text) for text in texts if text is not None and str(text).strip())
-    if not golds:
-        raise data_error(problem, "an answer", problem.answer)
-    return list(golds)
 
 
 def read_answer(text: str) -> str | None:
@@ -148,7 +124,7 @@ def read_answer(text: str) -> str | None:
     return bare if last.is_explicit else _read_sentence(doubt.cut_remarks(bare))
 
 
-def _agrees_otherwise(gold: str, text: str, rule: Rule) -> bool:
+def _agrees_otherwise(gold: str, text: str, rule: ComparisonRule) -> bool:
     """Compare by what the reference is: a rounded number, a yes or no, or a list in lines."""
     if _DECIMAL.search(gold) and _ABOUT.search(text):
         exact = read_answer(_ABOUT.sub("", text))
@@ -176,7 +152,7 @@ def _restates(question: str, gold: str, answer: str) -> bool:
     rest = words[len(name) :]
     if not asked or not rest or words[: len(name)] != name or doubt.is_doubtful(plain_text(answer)):
         return False
-    if _adds_initial(gold, answer):
+    if adds_initial(gold, answer):
         return False
     known = text_form(plain_text(asked[-1]).replace("'s", "")).split()
     return _VERB.search(plain_text(answer)) is not None and known[-len(rest) :] == rest
@@ -208,113 +184,3 @@ def _is_whole(gold: str, text: str) -> bool:
         return False
     stated = [span.text for span in statements(text) if span.form != "conclusion"]
     return text_form(gold) in (text_form(response), text_form(stated[-1] if stated else ""))
-
-
-def agrees(gold: str, answer: str, rule: Rule) -> bool:
-    """Compare two answers: as texts, as quantities, then as lists of both."""
-    if _is_same(gold, answer, rule):
-        return True
-    golds = split_list(gold)
-    if not 2 <= len(golds) <= _MAX_PARTS:
-        return False
-    answers = split_list(answer)
-    if len(answers) != len(golds):
-        answers = [part for answer in answers for part in answer.split(" and ")]
-    if len(answers) != len(golds):
-        return False
-    if rule.is_free or "|" in gold:
-        return _match_all(golds, answers, rule)
-    return all(_is_same(left, right, rule) for left, right in zip(golds, answers, strict=True))
-
-
-def _match_all(golds: Sequence[str], answers: Sequence[str], rule: Rule) -> bool:
-    """Give every reference an answer of its own."""
-    left = list(answers)
-    for gold in golds:
-        match = next((answer for answer in left if _is_same(gold, answer, rule)), None)
-        if match is None:
-            return False
-        left.remove(match)
-    return True
-
-
-def _is_same(gold: str, answer: str, rule: Rule) -> bool:
-    form = "" if answer.rstrip(" *")[-1:] == "?" != gold.strip()[-1:] else text_form(gold)
-    if gold.strip() == answer.strip():
-        return True
-    if form and form == text_form(answer):
-        return not _is_other_name(gold, answer, rule.question)
-    left = quantity(gold)
-    right = quantity(answer)
-    if left is None or right is None or left.is_glued:
-        return False
-    return _is_equal(left, right, rule)
-
-
-def _is_other_name(gold: str, answer: str, question: str) -> bool:
-    """Whether an article makes another name of it: as an initial, or where the table has both."""
-    names = {text_form(name, has_articles=True) for name in (gold, answer)}
-    if len(names) == 1:
-        return False
-    cells = {text_form(cell, has_articles=True) for cell in _CELL_END.split(question)}
-    return _adds_initial(gold, answer) or names <= cells
-
-
-def _adds_initial(gold: str, answer: str) -> bool:
-    """Whether an answer names an `A Telford` where the reference is `Telford`."""
-    is_name = gold.strip()[:1].isupper() and not _INITIAL.match(gold)
-    return is_name and _INITIAL.match(plain_text(answer)) is not None
-
-
-def _is_equal(gold: Quantity, answer: Quantity, rule: Rule) -> bool:
-    if gold.is_percent != answer.is_percent:
-        return _is_equal_in_percent(gold, answer, rule)
-    wanted = gold.unit | rule.unit
-    fits = not wanted or not answer.unit or answer.unit <= wanted or wanted <= answer.unit
-    return fits and _is_near(gold.value, answer.value, rule)
-
-
-def _is_equal_in_percent(gold: Quantity, answer: Quantity, rule: Rule) -> bool:
-    """Compare a percentage with a plain number: by value, or as is where the sign is optional."""
-    if gold.is_percent:
-        is_bare = not answer.unit and not rule.needs_percent
-        is_same_number = is_bare and _is_near(gold.value, answer.value, rule)
-        return is_same_number or _is_near(gold.value / 100, answer.value, rule)
-    if "percent" in rule.unit:
-        return _is_near(gold.value, answer.value, rule)
-    return not gold.unit and _is_near(gold.value, answer.value / 100, rule)
-
-
-def _is_near(gold: Fraction, answer: Fraction, rule: Rule) -> bool:
-    return abs(gold - answer) <= rule.tolerance * abs(gold)
-
-
-def text_form(text: str, *, has_articles: bool = False) -> str:
-    """Reduce a text to what must agree: one case, no articles, punctuation inside numbers only.
-
-    >>> text_form("The 'Red' Team, 3 - 0!") == text_form("red team 3 - 0")
-    True
-    """
-    plain = " ".join(re.sub(r"(?<=[0-9])\s*-\s*(?=[0-9])", "-", plain_text(text)).split())
-    plain = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", plain)
-    plain = _DROPPED.sub("", _PARTING.sub(" ", plain))
-    words = " ".join((plain if has_articles else _ARTICLE.sub("", plain)).casefold().split())
-    return re.sub(r"(?<=[0-9]) (?=[^\W\d])", "", words)
-
-
-def split_list(text: str) -> list[str]:
-    """Split a list at its bars, else its semicolons, else its commas outside numbers or its arrows.
-
-    >>> split_list("5,118,195, 1218.56"), split_list("a | b, c")
-    (['5,118,195', '1218.56'], ['a', 'b, c'])
-    """
-    for mark in ("|", ";"):
-        if mark in text:
-            return [part.strip() for part in text.split(mark) if part.strip()]
-    inner = text.strip()
-    if "," not in inner and _CHAIN.search(inner):
-        return [part.strip(" *$") for part in _CHAIN.split(inner)]
-    if inner[:1] == "[" and inner[-1:] == "]":
-        inner = inner[1:-1]
-    parts = re.split(r",(?![0-9]{3}(?![0-9]))|(?<![0-9]),|(?<=[0-9]{4}),", inner)
-    return [part.strip().removeprefix("and ").strip(" \"'") for part in parts if part.strip()]

@@ -15,7 +15,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote
-from whet.tasks.game24.lines import SIGNS, combine, parse, read
+from whet.tasks.game24.lines import SIGNS, combine, parse_expression, read_value
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, read_gold
 from whet.types import Json, Problem, Score, Split, level_band
 
@@ -35,12 +35,12 @@ _STEP = re.compile(r"(-?\d{1,9}) ?([-+*]) ?\(?(-?\d{1,9})\)? ?= ?(-?\d{1,9})\.?"
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ExpressionNode:
     """A number, or an operation on two, with its value."""
 
     value: int
     symbol: str = ""
-    parts: "tuple[Node, ...]" = ()
+    parts: "tuple[ExpressionNode, ...]" = ()
 
 
 class ArithmeticConfig(GeneratedConfig):
@@ -81,22 +81,22 @@ class Arithmetic(GeneratedTask):
         tree = _tree(rng, rng.randint(fewest, most), highest, symbols)
         if tree is None:
             return None
-        expression = write(tree)
+        expression = write_expression(tree)
         asked = _ASK.format(expression=expression)
         payload: dict[str, Json] = {"expression": expression, "steps": [*_steps(tree)]}
         return self.make_problem(asked, str(tree.value), payload, level, core=expression)
 
 
-def write(node: Node) -> str:
+def write_expression(node: ExpressionNode) -> str:
     """Write an expression with the brackets it needs and no others.
 
-    >>> two = Node(2)
-    >>> write(Node(0, "-", (two, Node(4, "+", (two, two)))))
+    >>> two = ExpressionNode(2)
+    >>> write_expression(ExpressionNode(0, "-", (two, ExpressionNode(4, "+", (two, two)))))
     '2 - (2 + 2)'
     """
     if not node.parts:
         return str(node.value)
-    left, right = (write(part) for part in node.parts)
+    left, right = (write_expression(part) for part in node.parts)
     is_sum = [part.symbol in ("+", "-") for part in node.parts]
     if node.symbol == "*" and is_sum[0]:
         left = f"({left})"
@@ -105,17 +105,17 @@ def write(node: Node) -> str:
     return f"{left} {node.symbol} {right}"
 
 
-def _steps(node: Node) -> Iterator[str]:
+def _steps(node: ExpressionNode) -> Iterator[str]:
     for part in node.parts:
         yield from _steps(part)
     if node.parts:
         yield f"{node.parts[0].value} {node.symbol} {node.parts[1].value} = {node.value}"
 
 
-def _tree(rng: Random, num_leaves: int, highest: int, symbols: str) -> Node | None:
+def _tree(rng: Random, num_leaves: int, highest: int, symbols: str) -> ExpressionNode | None:
     """Draw an expression; None where a number in it grows beyond nine digits."""
     if num_leaves == 1:
-        return Node(rng.randint(1, highest))
+        return ExpressionNode(rng.randint(1, highest))
     size = rng.randint(1, num_leaves - 1)
     left = _tree(rng, size, highest, symbols)
     right = _tree(rng, num_leaves - size, highest, symbols)
@@ -123,12 +123,12 @@ def _tree(rng: Random, num_leaves: int, highest: int, symbols: str) -> Node | No
         return None
     symbol = rng.choice(symbols)
     value = _OPERATIONS[symbol](left.value, right.value)
-    return Node(value, symbol, (left, right)) if abs(value) < _HIGHEST else None
+    return ExpressionNode(value, symbol, (left, right)) if abs(value) < _HIGHEST else None
 
 
 def _note(line: str) -> StepNote:
     match = _STEP.fullmatch(line.strip()) if len(line) < 100 else None
-    a, b, c = (read(match[group]) for group in (1, 3, 4)) if match else (None, None, None)
+    a, b, c = (read_value(match[group]) for group in (1, 3, 4)) if match else (None, None, None)
     if not match or a is None or b is None:
         return StepNote(line=line, ok=None, note="")
     is_right = combine(a, match[2], b) == c
@@ -231,5 +231,5 @@ def _whole(span: str) -> int | None:
     if not _NUMBER.fullmatch(number) or not number.isascii():
         return None
     value = int(number.partition(".")[0].replace(",", ""))
-    left = parse(expression.strip()) if equals else None
+    left = parse_expression(expression.strip()) if equals else None
     return value if not equals or (left is not None and left.value == (value, 1)) else None

@@ -13,7 +13,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
-from whet.tasks.game24.lines import SIGNS, SYMBOLS, Expression, Value, combine, parse
+from whet.tasks.game24.lines import SIGNS, SYMBOLS, Expression, Value, combine, parse_expression
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.types import Json, Problem, Score, Split, level_band
 
@@ -137,7 +137,7 @@ def _parse(span: str, target: int) -> Expression | None:
         body, claim = claim.removesuffix("."), body
     if equals and claim.strip().rstrip(".") != str(target):
         return None
-    return parse(body.strip())
+    return parse_expression(body.strip())
 
 
 def _join_all(numbers: Sequence[int], rng: Random) -> Term | None:

@@ -96,10 +96,10 @@ export function lineChart({ title, lines, range, onRange, height = 190 }) {
   return {
     element: box,
     update(next, nextRange) {
-      const isSame = next.length === lines.length;
+      const isSame = next.length === lines.length && !range && !nextRange;  // a range is drawn in
       lines = next;
       range = nextRange;
-      if (plot && isSame && !range) plot.setData(uPlot.join(lines.map((line) => [line.steps, line.values])));
+      if (plot && isSame) plot.setData(uPlot.join(lines.map((line) => [line.steps, line.values])));
       else if (plot) draw();
     },
     points: () => lines.reduce((sum, line) => sum + line.steps.length, 0),

@@ -59,10 +59,30 @@ export function percent(value) {
   return value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)} %`;
 }
 
+// A moment as files have it, in UTC, to the minute.
+export function moment(text) {
+  return text ? `${String(text).slice(0, 16).replace("T", " ")} UTC` : "–";
+}
+
+export function count(value, word) {
+  return `${number(value)} ${word}${value === 1 ? "" : "s"}`;
+}
+
+// A value of a metric: those that are shares in percent.
+export function metricValue(name, value) {
+  return /^(score\/correct|validation\/pass@)/.test(name ?? "") && value !== null && value !== undefined ? percent(value) : number(value);
+}
+
+// Words of the documentation, whose names stand in backticks.
+export function words(text) {
+  return String(text).split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+}
+
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 90) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
   const minutes = seconds / 60;
+  if (minutes < 10) return `${Math.floor(Math.round(seconds) / 60)} min ${Math.round(seconds) % 60} s`;
   if (minutes < 90) return `${Math.round(minutes)} min`;
   return minutes < 48 * 60 ? `${(minutes / 60).toFixed(1)} h` : `${(minutes / 1440).toFixed(1)} d`;
 }

@@ -135,6 +135,9 @@ function drawNavigation(page, params) {
   const here = PARENT[page] ?? page;
   put(document.getElementById("nav"), NAVIGATION.map(([key, name, , isOfRun]) =>
     h("a", { href: address(key, isOfRun && params.run ? { run: params.run } : {}), "aria-current": key === here ? "page" : null }, name)));
+  const nav = document.getElementById("nav");
+  const shown = nav.querySelector("[aria-current]");
+  if (shown) nav.scrollLeft = shown.offsetLeft - (nav.clientWidth - shown.clientWidth) / 2;
 }
 
 function drawPicker(page, params) {

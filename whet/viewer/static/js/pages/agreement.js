@@ -27,7 +27,7 @@ function page(data, context, draw) {
     head(part),
     h("p", { class: "quiet" }, part === "asked"
       ? "The rule decides where an answer reads as the reference. Otherwise a judge is asked: a correct verdict there is one that the rule alone would have missed."
-      : `Verdicts against the part ${part} of the score. Where the two should say the same, every cell off the diagonal is worth reading.`),
+      : `Verdicts against “${part}”, a part of the score. Where the two should say the same, every cell off the diagonal is worth reading.`),
     table(["Verdict", ...names.map((text) => ({ text, class: "num" })), ...(columns.includes(null) ? [{ text: "no such part", class: "num" }] : []), { text: "all", class: "num" }],
       verdicts.map((key) => h("tr", {}, h("th", { scope: "row" }, verdict(key)), columns.map((value) => {
         const cell = cells.find((item) => item.verdict === key && item.value === value);

@@ -32,7 +32,7 @@ export async function render(main, context) {
 
 function problem({ number: index, row }) {
   const messages = Array.isArray(row.prompt) ? row.prompt : [];
-  const facts = [row.task, row.split, row.level === null || row.level === undefined ? null : `level ${number(row.level, 2)}`, row.source].filter(Boolean).map(String);
+  const facts = [row.task, row.split, row.level === null || row.level === undefined ? null : `level ${number(row.level, 2)}`, row.source === row.task ? null : row.source].filter(Boolean).map(String);
   return h("article", { class: "problem", tabindex: "-1", "data-item": String(index) },
     h("p", { class: "meta" }, h("span", {}, `no. ${index + 1}`), facts.map((fact) => h("span", {}, fact)), h("span", { class: "mono" }, String(row.id ?? ""))),
     messages.map((message) => rendered(String(message?.content ?? ""))),

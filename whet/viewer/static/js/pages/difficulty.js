@@ -7,7 +7,7 @@ export async function render(main, context) {
   if (!params.run) return put(main, empty("No rollouts yet", "The map is drawn of graded rollouts."));
   await loadMath();
   const body = h("div", {});
-  put(main, h("div", { class: "head" }, h("h1", {}, "Difficulty")), h("p", { class: "quiet" }, "Share of correct rollouts by level, from 1, the easiest, to 5, over the steps of training. Darker is more."), body);
+  put(main, h("div", { class: "head" }, h("h1", {}, "Difficulty")), h("p", { class: "quiet" }, "Correct rollouts in percent, by level, from 1, the easiest, to 5, over the steps of training. Darker is more."), body);
   async function draw(isPoll) {
     const { data, isNew } = await context.ask("difficulty", { run: params.run, set: params.set });
     if (isPoll && !isNew) return;
@@ -46,5 +46,5 @@ function histogram(data) {
 function problems(data, params) {
   return h("section", {}, h("h2", {}, "Hardest problems"), table(["Problem", { text: "Level", class: "num" }, { text: "Rollouts", class: "num" }, { text: "Correct", class: "num" }, { text: "First half", class: "num" }, { text: "Second half", class: "num" }],
     data.problems.slice(0, 100).map((row) => h("tr", {}, h("td", { class: "break" }, h("a", { href: address("problem", { run: params.run, problem: row.problem }), "data-item": row.problem }, row.question ? line(row.question) : row.problem)),
-      h("td", { class: "num" }, row.level === null ? "–" : number(row.level, 2)), h("td", { class: "num" }, number(row.count)), h("td", { class: "num" }, percent(row.correct)), h("td", { class: "num" }, percent(row.early)), h("td", { class: "num" }, percent(row.late)))), { label: "Hardest problems" }));
+      h("td", { class: "num" }, row.level === null ? "–" : row.level.toFixed(2)), h("td", { class: "num" }, number(row.count)), h("td", { class: "num" }, percent(row.correct)), h("td", { class: "num" }, percent(row.early)), h("td", { class: "num" }, percent(row.late)))), { label: "Hardest problems" }));
 }

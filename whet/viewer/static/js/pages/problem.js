@@ -11,7 +11,7 @@ export async function render(main, context) {
   put(main, h("div", { class: "head" }, h("h1", {}, "Problem"), h("div", { class: "actions" }, link("rollouts", { run: params.run, problem: params.problem }, `All ${data.count} rollouts`))),
     h("div", { class: "columns" }, h("section", { class: "span2" }, rendered(data.question ?? "")),
       h("section", {}, h("p", {}, "Right answer ", h("strong", {}, data.gold ?? "unknown")), h("p", { class: "quiet small" }, `${data.task} · level ${data.level === null ? "unknown" : number(data.level, 2)} · ${data.problem}`))),
-    h("section", {}, h("h2", {}, "Answers over training"),
+    h("section", {}, h("h2", {}, "Answers over training"), h("p", { class: "quiet small" }, "A column for each step in which it was asked; below it, the step and the share that is right."),
       h("ul", { class: "legend" }, data.answers.map((line) => h("li", {}, h("span", { class: "swatch", vars: { background: tint.get(line) } }), line.answer === null ? line.name : h("a", { href: address("rollouts", { run: params.run, problem: params.problem, answer: line.answer }) }, line.answer || "(empty)"), line.correct && h("span", { class: "quiet small" }, " correct"), h("span", { class: "quiet small" }, ` ${line.counts.reduce((a, b) => a + b, 0)}`)))),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Answers over training" }, h("div", { class: "distribution" }, data.spans.map(([low, high], i) => {
         const total = data.answers.reduce((sum, line) => sum + line.counts[i], 0) || 1;

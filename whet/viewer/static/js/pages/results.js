@@ -1,4 +1,5 @@
-import { empty, estimate, field, h, isEstimate, number, put, select, table } from "../dom.js";
+import { empty, field, h, isEstimate, number, put, select, table } from "../dom.js";
+import { interval, KINDS } from "./result_tables.js";
 
 const DEEPEST = 4;
 
@@ -10,15 +11,24 @@ export async function render(main, context) {
   const body = h("div", {});
   async function draw() {
     const { data } = await context.ask("result", { file: params.file });
-    put(body, show(data.value, 0));
+    put(body, drawKnown(data, listed.files.find((item) => item.file === params.file)?.kind) ?? show(data.value, 0));
   }
   put(main, h("div", { class: "head" }, h("h1", {}, "Results"), field("File", select("file", params.file, listed.files.map((item) => [item.file, `${item.kind}: ${item.file}`]), (value) => { context.set({ file: value }, true); draw(); }))), body);
   await draw();
 }
 
+function drawKnown(data, kind) {
+  try {
+    return KINDS[kind]?.(data.value, data.file);
+  } catch (error) {
+    if (error instanceof TypeError) return null;  // another program's file of the same name
+    throw error;
+  }
+}
+
 // Any JSON as tables: objects in a list are rows, nested objects are sections, estimates have bars.
 function show(value, depth) {
-  if (isEstimate(value)) return interval(value);
+  if (isEstimate(value)) return share(value);
   if (Array.isArray(value)) {
     const rows = value.filter((item) => item !== null && typeof item === "object" && !Array.isArray(item));
     if (rows.length && rows.length === value.length) {
@@ -47,7 +57,7 @@ function plain(value) {
 }
 
 function factsTable(entries) {
-  return h("dl", { class: "facts" }, entries.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, isEstimate(value) ? interval(value) : plain(value)))));
+  return h("dl", { class: "facts" }, entries.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, isEstimate(value) ? share(value) : plain(value)))));
 }
 
 function rowsTable(rows) {
@@ -57,14 +67,12 @@ function rowsTable(rows) {
 }
 
 function cell(value) {
-  if (isEstimate(value)) return interval(value);
+  if (isEstimate(value)) return share(value);
   if (value !== null && typeof value === "object") return h("details", {}, h("summary", {}, Array.isArray(value) ? `${value.length} entries` : "more"), h("pre", { class: "small" }, JSON.stringify(value, null, 1).slice(0, 5000)));
   return plain(value);
 }
 
-// The interval as a line from 0 to 1, where it is a share.
-function interval(value) {
+function share(value) {
   const isShare = value.low >= 0 && value.high <= 1;
-  if (!isShare) return `${number(value.mean)} [${number(value.low)}, ${number(value.high)}]`;
-  return h("span", { class: "interval" }, estimate(value), h("span", { class: "range-line", "aria-hidden": "true" }, h("span", { class: "range-fill", vars: { left: `${100 * value.low}%`, width: `${100 * (value.high - value.low)}%` } }), h("span", { class: "range-dot", vars: { left: `${100 * value.mean}%` } })));
+  return isShare ? interval(value) : `${number(value.mean)} [${number(value.low)}, ${number(value.high)}]`;
 }

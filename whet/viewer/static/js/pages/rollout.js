@@ -1,8 +1,10 @@
-import { address, field, h, link, number, put, select, verdict } from "../dom.js";
+import { address, count, field, h, link, number, put, select, verdict } from "../dom.js";
 import { loadMath, raw, rendered } from "../text.js";
 import { facts_list } from "./run.js";
 
 const COLOURS = [["", "nothing"], ["advantage", "advantage"], ["logprob", "log-probability"], ["ratio", "ratio"], ["entropy", "entropy"], ["mask", "mask"], ["engine_gap", "engine–learner gap"], ["step_credit", "step credit"]];
+
+const SIGNED = ["advantage", "step_credit", "engine_gap", "ratio"];
 
 export async function render(main, context) {
   const { params } = context;
@@ -45,21 +47,22 @@ function reasons(data) {
   if (!rows.length) return null;
   const byReason = new Map();
   for (const [name, why] of rows) byReason.set(why, [...(byReason.get(why) ?? []), name.replace("_", " ")]);
-  return h("details", { class: "small quiet" }, h("summary", {}, `${rows.length} quantities are not there for these tokens`),
+  return h("details", { class: "small quiet" }, h("summary", {}, `${rows.length} ${rows.length === 1 ? "quantity is" : "quantities are"} not there for these tokens`),
     h("ul", {}, [...byReason].map(([why, names]) => h("li", {}, h("strong", {}, names.join(", ")), `: ${why}`))));
 }
 
 function page(data, params) {
+  const unit = data.fields ? "word" : "token";  // other systems' files have no tokens
   const prompt = data.prompt ?? [{ role: "input", content: data.question ?? "" }];
   return [
     h("div", { class: "columns" },
       h("div", { class: "span2" },
         h("section", {}, h("h2", {}, "Question"), prompt.map((message) => [prompt.length > 1 && h("p", { class: "quiet small" }, message.role), params.view === "raw" ? raw(message.content) : rendered(message.content)]),
           data.prompt_text && h("details", { class: "small quiet" }, h("summary", {}, `What the model was given, ${number(data.num_prompt_tokens)} tokens`), raw(data.prompt_text))),
-        h("section", {}, h("h2", {}, "Response"), response(data, params, true))),
+        h("section", {}, h("h2", {}, "Response"), response(data, params, true, unit))),
       h("section", {}, h("h2", {}, "Score"), score(data))),
     data.siblings.length > 0 && h("section", {}, h("h2", {}, `Siblings, ${data.siblings.length}`),
-      h("div", { class: "siblings", tabindex: "0", role: "region", "aria-label": "Other responses of the group" }, data.siblings.map((sibling) => response(sibling, params, false)))),
+      h("div", { class: "siblings", tabindex: "0", role: "region", "aria-label": "Other responses of the group" }, data.siblings.map((sibling) => response(sibling, params, false, unit)))),
     data.fields && h("section", {}, h("h2", {}, "All fields"), facts_list(Object.entries(data.fields).map(([k, v]) => [k, h("span", { class: "mono break" }, v)]))),
   ];
 }
@@ -83,8 +86,8 @@ function score(data) {
   ];
 }
 
-function response(item, params, isMain) {
-  const head = h("p", { class: "meta" }, verdict(item.verdict), item.reward !== null && h("span", {}, `reward ${number(item.reward, 3)}`), h("span", {}, `${number(item.length)} tokens`), item.finish === "length" && h("span", {}, "cut"));
+function response(item, params, isMain, unit) {
+  const head = h("p", { class: "meta" }, verdict(item.verdict), item.reward !== null && h("span", {}, `reward ${number(item.reward, 3)}`), h("span", {}, count(item.length, unit)), item.finish === "length" && h("span", {}, "cut"));
   let body;
   if (params.view === "raw") body = raw(item.text);
   else if (params.view === "rendered" || !isMain || !item.pieces) body = isMain && params.view !== "rendered" ? raw(item.text) : rendered(item.text);
@@ -97,16 +100,18 @@ function response(item, params, isMain) {
 function tokens(item, name) {
   const values = item.columns[name];
   const known = (values ?? []).filter((value) => value !== null);
-  const isSigned = known.some((value) => value > 0) && known.some((value) => value < 0) || ["advantage", "step_credit", "engine_gap"].includes(name);
-  const top = Math.max(...known.map(Math.abs), 1e-9);
+  const centre = name === "ratio" ? 1 : 0;
+  const isSigned = known.some((value) => value > 0) && known.some((value) => value < 0) || SIGNED.includes(name);
+  const top = Math.max(...known.map((value) => Math.abs(value - centre)), 1e-9);
+  const isFlat = isSigned && top < 1e-7 && name !== "engine_gap";
   const low = Math.min(...known, 0);
   const high = Math.max(...known, 0);
   const box = h("pre", { class: "text tokens", tabindex: "0", "aria-label": "Tokens of the response" }, item.pieces.map((piece, i) => {
     const value = values?.[i];
     const span = h("span", { class: "token" }, piece);
     if (value !== null && value !== undefined) {
-      const share = isSigned ? Math.abs(value) / top : (value - low) / (high - low || 1);
-      const tint = isSigned ? (value < 0 ? "negative" : "positive") : "positive";
+      const share = isFlat ? 0 : isSigned ? Math.abs(value - centre) / top : (value - low) / (high - low || 1);
+      const tint = isSigned && value < centre ? "negative" : "positive";
       // A low log-probability is what one looks for: the scale is turned round.
       const strength = name === "logprob" ? 1 - share : share;
       span.classList.add(tint);
@@ -115,7 +120,7 @@ function tokens(item, name) {
     }
     return span;
   }));
-  return [values && scale(name, isSigned ? -top : low, isSigned ? top : high, isSigned), box,
+  return [values && (isFlat ? h("p", { class: "scale small quiet" }, `${name.replace("_", " ")} is ${centre} at every token`) : scale(name, isSigned ? centre - top : low, isSigned ? centre + top : high, isSigned)), box,
     item.num_tokens > item.pieces.length && h("p", { class: "quiet small" }, `${(item.num_tokens - item.pieces.length).toLocaleString("en")} more tokens are not shown here; raw text has all.`)];
 }
 

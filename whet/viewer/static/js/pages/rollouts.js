@@ -1,13 +1,15 @@
-import { address, empty, field, h, number, percent, put, select, verdict } from "../dom.js";
+import { address, count, empty, field, h, number, percent, put, select, verdict } from "../dom.js";
 import { line, loadMath } from "../text.js";
 
 const FILTERS = ["set", "task", "verdict", "finish", "step", "level", "reward", "length", "q", "problem", "group", "answer", "part"];
+const ENDS = { stop: "ended by itself", length: "cut at the limit" };
 const PAGE = 50;
 const SORTS = [["-step", "newest step"], ["step", "oldest step"], ["-reward", "highest reward"], ["reward", "lowest reward"], ["-length", "longest"], ["length", "shortest"], ["logprob", "least likely"], ["-logprob", "most likely"], ["-level", "hardest"], ["level", "easiest"]];
 
 export async function render(main, context) {
   const { params } = context;
   if (!params.run) return put(main, empty("No rollouts yet", "Runs of teach, rl, distill, tango and eval store what a model wrote. Folders of verl dumps and W&B tables are shown, too."));
+  const unit = context.runs().find((run) => run.id === params.run)?.origin === "whet" ? "token" : "word";
   const list = h("div", { class: "list", "aria-live": "off" });
   const summary = h("p", { class: "lead", role: "status" });
   const facets = h("div", { class: "facets" });
@@ -39,7 +41,7 @@ export async function render(main, context) {
   function draw(data) {
     put(summary, data.indexing ? progress(data.indexing) : null,
       data.of > 0 && `${data.total.toLocaleString("en")} of ${data.of.toLocaleString("en")} rollouts`,
-      data.total > 0 && h("span", { class: "quiet" }, ` · ${percent(data.correct)} correct · mean reward ${number(data.reward, 3)} · mean length ${number(data.length, 3)}`),
+      data.total > 0 && h("span", { class: "quiet" }, ` · ${percent(data.correct)} correct · mean reward ${number(data.reward, 3)} · mean length ${number(data.length, 3)} ${unit}s`),
       data.broken.length > 0 && h("span", { class: "warning" }, ` · ${data.broken.length} files cannot be read: ${data.broken[0]}`));
     put(facets, ["verdict", "task", "set", "finish"].map((name) => facet(name, data.facets[name])));
     const focused = document.activeElement?.dataset?.item;
@@ -55,14 +57,14 @@ export async function render(main, context) {
     if (!counts || (counts.length < 2 && !params[name])) return null;
     return h("div", { class: "facet", role: "group", "aria-label": name }, counts.slice(0, 12).map(([value, count]) =>
       h("button", { type: "button", class: "chip", "aria-pressed": String(params[name] === value), onclick: () => change({ [name]: params[name] === value ? "" : value }) },
-        name === "verdict" ? verdict(value) : value, h("span", { class: "count" }, count.toLocaleString("en")))));
+        name === "verdict" ? verdict(value) : name === "finish" ? ENDS[value] ?? value : value, h("span", { class: "count" }, count.toLocaleString("en")))));
   }
 
   function row(item) {
     const key = `${item.file}:${item.row}`;
     return h("a", { class: "rollout", href: address("rollout", { run: params.run, file: item.file, row: item.row }), "data-item": key },
       h("span", { class: "meta" }, verdict(item.verdict), h("span", {}, `step ${item.step}`), h("span", {}, item.task),
-        item.reward !== null && h("span", {}, `reward ${number(item.reward, 3)}`), h("span", {}, `${number(item.length)} tokens`), item.finish === "length" && h("span", {}, "cut")),
+        item.reward !== null && h("span", {}, `reward ${number(item.reward, 3)}`), h("span", {}, count(item.length, unit)), item.finish === "length" && h("span", {}, "cut")),
       h("span", { class: "question" }, line(item.question)), h("span", { class: "snippet" }, mark(item.snippet, params.q)));
   }
 

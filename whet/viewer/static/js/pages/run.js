@@ -1,5 +1,5 @@
 import { colour, lineChart } from "../charts.js";
-import { duration, empty, estimate, h, isEstimate, link, number, percent, put, table } from "../dom.js";
+import { duration, empty, estimate, h, isEstimate, link, moment, number, percent, put, table } from "../dom.js";
 
 export async function render(main, context) {
   const { run } = context.params;
@@ -33,9 +33,9 @@ function page(run, chart) {
     ["Model", run.model],
     ["Seed", run.seed],
     ["Steps", run.steps ? `${run.step} of ${run.steps}` : run.step || null],
-    ["Seconds a step", run.seconds_per_step && number(run.seconds_per_step, 3)],
+    ["A step takes", run.seconds_per_step && duration(run.seconds_per_step)],
     ["Time in steps", run.seconds && duration(run.seconds)],
-    ["Started", run.started],
+    ["Started", run.started && moment(run.started)],
   ].filter(([, value]) => value !== null && value !== undefined);
   return [
     h("div", { class: "head" }, h("h1", {}, run.id === "." ? "This folder" : run.id),
@@ -48,8 +48,8 @@ function page(run, chart) {
       chart && h("section", {}, h("h2", {}, "How it goes"), chart.element),
     ),
     run.evals.length > 0 && h("section", {}, h("h2", {}, "Evaluations"), evaluations(run)),
-    run.events.length > 0 && h("section", {}, h("h2", {}, "Events"), events(run.events)),
-    Object.keys(run.provenance).length > 0 && h("section", {}, h("h2", {}, "Made with"), facts_list(Object.entries(run.provenance).map(([k, v]) => [k, String(v)]))),
+    run.events.length > 0 && h("section", {}, h("h2", {}, "Events"), events(run.events, run.provenance.command)),
+    Object.keys(run.provenance).length > 0 && h("section", {}, h("h2", {}, "Made with"), facts_list(madeWith(run.provenance))),
   ];
 }
 
@@ -70,10 +70,21 @@ function evaluations(run) {
       h("td", { class: "num" }, number(result.num_problems)))), { label: "Evaluations" });
 }
 
-function events(rows) {
+function madeWith({ command, changed, started, ...rest }) {
+  return [
+    ...Object.entries(rest).filter(([, value]) => value !== null).map(([name, value]) => [name, String(value)]),
+    changed !== null && changed !== undefined && ["changes in no commit", changed ? "yes" : "none"],
+    command && ["command", h("span", { class: "mono command" }, String(command).split(" ").map((word) => [h("span", { class: "word" }, word), " "]))],
+    started && ["started", moment(started)],
+  ].filter(Boolean);
+}
+
+// The command is left out where it is the one that stands below.
+function events(rows, command) {
   return table(["Time", "Event", "Details"], rows.slice(-30).reverse().map((row) => {
     const { time, event, ...rest } = row;
-    return h("tr", {}, h("td", { class: "nowrap quiet" }, String(time ?? "").slice(0, 19).replace("T", " ")), h("td", {}, String(event)),
-      h("td", { class: "break" }, Object.entries(rest).map(([k, v]) => `${k}: ${typeof v === "object" ? `${Object.keys(v ?? {}).length} entries` : v}`).join(" · ")));
-  }), { label: "Events" });
+    if (rest.command === command) delete rest.command;
+    return h("tr", {}, h("td", { class: "nowrap quiet" }, String(time ?? "").slice(0, 19).replace("T", " ")), h("td", {}, String(event).replaceAll("_", " ")),
+      h("td", { class: "break" }, Object.entries(rest).map(([k, v]) => `${k}: ${typeof v === "object" ? `${Object.keys(v ?? {}).length}` : v}`).join(" · ")));
+  }), { label: "Events", class: "events" });
 }

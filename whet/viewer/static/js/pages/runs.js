@@ -1,7 +1,7 @@
 import { spark } from "../charts.js";
-import { address, duration, empty, estimate, h, link, number, percent, put, table } from "../dom.js";
+import { address, duration, empty, estimate, h, link, metricValue, moment, percent, put, table } from "../dom.js";
 
-const HEADS = ["", "Run", "State", { text: "Step", class: "num middle" }, { text: "Trend", class: "wide" }, { text: "Now", class: "num" }, { text: "Best on dev", class: "num middle" }, { text: "Time", class: "num middle" }, { text: "Started", class: "wide" }];
+const HEADS = ["", "Run", { text: "State", class: "middle" }, { text: "Step", class: "num middle" }, { text: "Trend", class: "wide" }, { text: "Now", class: "num" }, { text: "Best on dev", class: "num middle" }, { text: "Time", class: "num middle" }, { text: "Started (UTC)", class: "wide" }];
 
 export async function render(main, context) {
   const chosen = new Set((context.params.chosen ?? "").split(",").filter(Boolean));
@@ -30,23 +30,24 @@ export async function render(main, context) {
   }
 
   function row(run, folder) {
-    const words = run.headline ? `${run.headline}, now ${number(run.value)}` : "";
+    const words = run.headline ? `${run.headline}, now ${metricValue(run.headline, run.value)}` : "";
     return h("tr", { class: run.state === "running" ? "live" : null },
       h("td", {}, h("input", { type: "checkbox", checked: chosen.has(run.id), "aria-label": `Choose ${run.id}`, onchange: () => choose(run.id) })),
       h("td", {}, h("a", { href: address("run", { run: run.id }), "data-item": run.id }, run.id === "." ? "this folder" : run.id.slice(folder ? folder.length + 1 : 0)),
-        h("div", { class: "quiet small" }, [run.kind, run.task, run.algo, run.seed === null || run.seed === undefined ? null : `seed ${run.seed}`].filter(Boolean).join(" · "))),
-      h("td", {}, h("span", { class: `state ${run.state}` }, run.state)),
+        h("div", { class: "quiet small" }, [run.kind, run.task, run.algo, run.seed === null || run.seed === undefined ? null : `seed ${run.seed}`].filter(Boolean).join(" · ")),
+        h("div", { class: "narrow" }, h("span", { class: `state ${run.state}` }, run.state))),
+      h("td", { class: "middle" }, h("span", { class: `state ${run.state}` }, run.state)),
       h("td", { class: "num middle" }, run.step ? `${run.step.toLocaleString("en")}${run.steps ? ` / ${run.steps.toLocaleString("en")}` : ""}` : "–"),
       h("td", { class: "wide" }, spark(run.spark ?? [], words)),
-      h("td", { class: "num", title: run.headline }, run.result ? estimate(run.result) : number(run.value), h("div", { class: "quiet small" }, run.result ? "pass@1" : run.headline ?? "")),
+      h("td", { class: "num", title: run.headline }, run.result ? estimate(run.result) : metricValue(run.headline, run.value), h("div", { class: "quiet small" }, run.result ? "pass@1" : run.headline ?? "")),
       h("td", { class: "num middle" }, run.validation === null || run.validation === undefined ? "–" : percent(run.validation)),
       h("td", { class: "num middle" }, duration(run.seconds), left(run)),
-      h("td", { class: "wide quiet nowrap" }, run.started ? run.started.slice(0, 16).replace("T", " ") : "–"));
+      h("td", { class: "wide quiet nowrap" }, moment(run.started).replace(" UTC", "")));
   }
 
   function draw() {
     const runs = context.runs().filter((run) => `${run.id} ${run.kind} ${run.task} ${run.state}`.toLowerCase().includes(filter.toLowerCase()));
-    const order = [...runs].sort((a, b) => (b.state === "running") - (a.state === "running"));
+    const order = newestFirst(runs);
     put(body, order.length ? table(HEADS, grouped(order), { label: "Runs", class: "runs" })
       : context.runs().length ? empty("No run fits", "Another word may find it.")
       : empty("No runs here yet", "whet run, sft, rl, teach and eval write run folders; this page finds them below the folder that is shown, also while they train."));
@@ -70,6 +71,16 @@ export async function render(main, context) {
     draw();
     if (focused) [...document.querySelectorAll("[data-item]")].find((item) => item.dataset.item === focused)?.focus();
   });
+}
+
+// Pipelines with a running stage first, then those that began last; stages in their order.
+function newestFirst(runs) {
+  const latest = new Map();
+  for (const run of runs) {
+    const key = `${run.state === "running" ? 1 : 0}${run.started ?? ""}`;
+    if (key > (latest.get(parent(run)) ?? "")) latest.set(parent(run), key);
+  }
+  return [...runs].sort((a, b) => (latest.get(parent(b)) ?? "").localeCompare(latest.get(parent(a)) ?? "") || parent(a).localeCompare(parent(b)));
 }
 
 function parent(run) {

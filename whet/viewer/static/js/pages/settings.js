@@ -1,4 +1,4 @@
-import { empty, field, h, link, put, select, table } from "../dom.js";
+import { empty, field, h, link, put, select, table, words } from "../dom.js";
 
 export async function render(main, context) {
   const { params } = context;
@@ -28,12 +28,12 @@ function differences(data) {
     h("p", { class: "lead" }, count ? `${count} setting${count === 1 ? "" : "s"} differ, ${data.same} are the same.` : `All ${data.same} settings are the same.`),
     h("p", { class: "small" }, "A is ", link("run", { run: data.a }, data.a), ", B is ", link("run", { run: data.b }, data.b), "."),
     count > 0 && table(["Setting", "Difference", "What it means"], data.differences.map((row) => h("tr", {},
-      h("td", { class: "mono nowrap" }, row.key), h("td", { class: "break" }, row.words), h("td", { class: "quiet" }, row.meaning || "–"))), { label: "Differences" }),
+      h("td", { class: "mono nowrap" }, row.key), h("td", { class: "break" }, row.words), h("td", { class: "quiet" }, words(row.meaning || "–")))), { label: "Differences" }),
   ];
 }
 
 function all(settings) {
   return table(["Setting", "Value", "From", "What it means"], settings.map((row) => h("tr", {},
     h("td", { class: "mono nowrap" }, row.key), h("td", { class: "mono break" }, row.value),
-    h("td", { class: row.origin === "default" ? "quiet" : "" }, row.origin), h("td", { class: "quiet" }, row.meaning || "–"))), { label: "Settings" });
+    h("td", { class: row.origin === "default" ? "quiet" : "" }, row.origin), h("td", { class: "quiet" }, words(row.meaning || "–")))), { label: "Settings" });
 }

@@ -41,7 +41,7 @@ function page(data, charts) {
     stackedBar(parts, (value) => duration(value)),
     table(["Part of a step", { text: "All steps", class: "num" }, { text: "Share", class: "num" }, { text: "Last step", class: "num" }], parts.map((part) => {
       const series = data.series[PHASES.find(([, words]) => words === part.name)?.[0]];
-      return h("tr", {}, h("td", {}, h("span", { class: "swatch", vars: { background: part.colour } }), " ", part.name), h("td", { class: "num" }, duration(part.value)), h("td", { class: "num" }, percent(part.value / (total || 1))), h("td", { class: "num" }, series ? `${number(series[1].at(-1), 3)} s` : "–"));
+      return h("tr", {}, h("td", {}, h("span", { class: "swatch", vars: { background: part.colour } }), " ", part.name), h("td", { class: "num" }, duration(part.value)), h("td", { class: "num" }, percent(part.value / (total || 1))), h("td", { class: "num" }, series ? `${series[1].at(-1).toFixed(2)} s` : "–"));
     }), { label: "Parts of a step" }),
     h("div", { class: "charts" }, charts.map((chart) => chart.element)),
   ];

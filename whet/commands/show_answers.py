@@ -1,0 +1,274 @@
+"""Answers for a person: stored rollouts, with who wrote them and what their grader says, and those
+of a trained model to a question."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby, islice
+from pathlib import Path
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.panel import Panel
+from rich.text import Text
+
+from whet import toml
+from whet.commands.problem_files import list_sections, shorten_text
+from whet.config import Config, load_settings
+from whet.data.import_rows import stream_problems
+from whet.engine.base import Request, SamplingParams
+from whet.engine.native import NativeConfig
+from whet.errors import ConfigError, DataError, visible
+from whet.models.source import (
+    ModelSource,
+    open_model,
+    read_run_prompt,
+    read_tokenizer,
+    torch_device,
+    torch_dtype,
+)
+from whet.rng import derive
+from whet.store.rollouts import is_rollout_file, read_rollouts
+from whet.store.run import RunStore, stage_folders
+from whet.tasks.base import Task, explain_user_errors, grade_safely, is_builtin
+from whet.tasks.task_config import build_task, read_task_config
+from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
+from whet.text.tokenizer import Tokenizer
+from whet.toml import Table
+from whet.track.progress import console
+from whet.train.policy import Policy, build_policy
+from whet.types import FinishReason, Message, Problem, Rollout, Tokens, Verdict
+from whet.user_code import validate_settings
+
+SPECIAL = "bold reverse magenta"
+RESPONSE = "green"
+STYLES = {
+    Verdict.CORRECT: "bold green",
+    Verdict.WRONG: "bold red",
+    Verdict.NO_ANSWER: "bold yellow",
+    Verdict.UNSCORED: "dim",
+}
+
+
+def has_rollouts(file: Path) -> bool:
+    """Whether a file holds rollouts and not problems."""
+    return file.suffix == ".parquet" and file.is_file() and is_rollout_file(file)
+
+
+def show_rollouts(file: Path, n: int = 3, *, console: Console | None = None) -> None:
+    """Print the first rollouts of a file: in frames on a terminal, as plain lines elsewhere."""
+    if n < 1:
+        raise ConfigError(f"-n {n} should be at least 1")
+    console = console or Console(highlight=False)
+    rollouts = read_rollouts(file, limit=n)
+    for rollout in rollouts:
+        sections = list_rollout_sections(rollout)
+        if console.is_terminal:
+            parts = [
+                Text(f"{title}\n", style="bold").append(content, style="not bold")
+                for title, content in sections
+            ]
+            heading = Text(format_rollout_heading(rollout))
+            console.print(
+                Panel(Group(*parts), title=heading, title_align="left", border_style="dim")
+            )
+        else:
+            lines = [format_rollout_heading(rollout)]
+            for title, content in sections:
+                lines += [f"  {title}:", *(f"    {line}".rstrip() for line in content.splitlines())]
+            console.print("\n".join(lines) + "\n", markup=False, soft_wrap=True)
+    if not rollouts:
+        raise DataError(f"{file} has no rollouts")
+
+
+def format_rollout_heading(rollout: Rollout) -> str:
+    """Name a rollout, its author, its verdict and its reward in one line."""
+    parts = [rollout.id, f"{rollout.author} {rollout.model}".strip()]
+    parts.append("not graded" if rollout.score is None else rollout.score.verdict.replace("_", " "))
+    if rollout.reward is not None:
+        parts.append(f"reward {rollout.reward:g}")
+    if num_tokens := len(rollout.completion.tokens):
+        parts.append(f"{num_tokens:,} tokens")
+    if rollout.completion.finish_reason is FinishReason.LENGTH:
+        parts.append("cut off at the limit")
+    return visible(" · ".join(parts))
+
+
+def list_rollout_sections(rollout: Rollout) -> list[tuple[str, str]]:
+    """List the titles and texts below the heading: the problem, the response, its score."""
+    sections = [*list_sections(rollout.problem), ("response", shorten_text(rollout.text))]
+    if rollout.score is not None:
+        scored = [f"{name}: {value:g}" for name, value in rollout.score.parts.items()]
+        if rollout.score.answer is not None:
+            scored.append(f"read as: {rollout.score.answer}")
+        if rollout.score.note:
+            scored.append(f"note: {rollout.score.note}")
+        sections.append(("score", shorten_text("\n".join(scored))))
+    return sections
+
+
+class ShowSettings(Config):
+    """Whose tokens are shown, and by which prompt."""
+
+    model: ModelSource
+    """The model."""
+    prompt: PromptConfig = NO_PROMPT
+    """How problems are put to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shown:
+    """One row as the model sees it; of a problem alone nothing is a response."""
+
+    name: str
+    tokens: Tokens
+    is_response: NDArray[np.bool_]
+
+
+def show_prompts(
+    file: Path, n: int, defaults: Table, flags: Sequence[str], *, console: Console | None = None
+) -> None:
+    """Print the first rows of a file of problems or rollouts as the model's tokens.
+
+    `defaults` are the tables `model` and `prompt`, which flags change. Without a prompt, it is that
+    of the run which the model belongs to.
+    """
+    if n < 1:
+        raise ConfigError(f"-n {n} should be at least 1")
+    model = defaults.get("model")
+    path = model.get("path") if isinstance(model, dict) else None
+    prompt = read_run_prompt(path) if isinstance(path, str) else {}
+    settings = load_settings(ShowSettings, None, flags, defaults={"prompt": prompt} | defaults)
+    shape, tokenizer = read_tokenizer(settings.config.model)
+    chat = ChatFormat(tokenizer, settings.config.prompt)
+    console = console or Console(highlight=False)
+    lengths = []
+    for shown in islice(_read(file, n, chat), n):
+        num_response = int(shown.is_response.sum())
+        num_prompt = len(shown.tokens) - num_response
+        response = f" and {num_response:,} of the response" if num_response else ""
+        heading = f"{visible(shown.name)} · {num_prompt:,} tokens of the prompt{response}"
+        console.print(heading, style="bold", markup=False, soft_wrap=True)
+        console.print(render_tokens(shown, tokenizer), soft_wrap=True)
+        console.print()
+        lengths.append(len(shown.tokens))
+    if not lengths:
+        raise DataError(f"{file} has no problems")
+    context = f"the model reads {shape.max_positions:,}"
+    console.print(f"{min(lengths):,} to {max(lengths):,} tokens; {context}", style="dim")
+
+
+def render_tokens(shown: Shown, tokenizer: Tokenizer) -> Text:
+    """Write tokens as text, with special tokens and the response in colours."""
+    special = {tokenizer.id(text) for text in tokenizer.special_texts}
+    marks = zip(np.isin(shown.tokens, [*special]), shown.is_response, strict=True)
+    runs = groupby(zip(shown.tokens.tolist(), marks, strict=True), key=lambda pair: pair[1])
+    text = Text()
+    for (is_special, is_response), run in runs:
+        part = visible(tokenizer.decode([token for token, _ in run], keep_special=True))
+        text.append(part, style=SPECIAL if is_special else RESPONSE if is_response else "")
+    return text
+
+
+def _read(file: Path, n: int, chat: ChatFormat) -> Iterator[Shown]:
+    if file.suffix == ".parquet":
+        for rollout in read_rollouts(file, limit=n):
+            tokens, is_response = chat.encode_response(rollout.problem, rollout.text)
+            yield Shown(name=rollout.id, tokens=tokens, is_response=is_response)
+        return
+    for problem in stream_problems(file):
+        yield _show_problem(problem, chat)
+
+
+def _show_problem(problem: Problem, chat: ChatFormat) -> Shown:
+    tokens = chat.encode_problem(problem)
+    return Shown(name=problem.id, tokens=tokens, is_response=np.zeros(len(tokens), dtype=np.bool_))
+
+
+def ask_model(location: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
+    """Print the model's answers to a question, the first one greedy, each with its verdict where
+    the model's run names a task."""
+    if any("\ud800" <= letter <= "\udfff" for letter in question):
+        raise ConfigError(f"the question {question!r} is not text in UTF-8")
+    policy = open_policy(location, slots=samples)
+    task = _task(location)
+    problem = _parse_question(task, question)
+    if problem is None:
+        own = [Message(role="user", content=question)]
+        prompt = policy.chat.encode_prompt(policy.chat.prompt.wrap(own))
+    else:
+        prompt = policy.chat.encode_problem(problem)
+    _check_question(question, len(prompt), policy)
+
+    def request(number: int) -> Request:
+        sampling = SamplingParams(temperature=float(number > 0), max_tokens=max_tokens)
+        return Request(
+            id=str(number), prompt=prompt, sampling=sampling, seed=derive(seed, "try", number)
+        )
+
+    completions = dict(policy.engine.generate(request(number) for number in range(samples)))
+    for number in range(samples):
+        text = policy.chat.decode_message(completions[str(number)].tokens)
+        typer.echo(visible(text))
+        if task is not None and problem is not None:
+            with explain_user_errors(task):
+                grade = partial(grade_safely, task) if is_builtin(task) else task.score
+                score = grade(problem, text)
+            console.print(
+                f"[{STYLES[score.verdict]}]{score.verdict.replace('_', ' ')}[/]: "
+                f"{escape(visible(score.note))}\n"
+            )
+
+
+def _parse_question(task: Task | None, question: str) -> Problem | None:
+    if task is None:
+        return None
+    with explain_user_errors(task):
+        return task.parse_question(question)
+
+
+def open_policy(location: str, *, slots: int) -> Policy:
+    """Load a model from a run folder, with its prompt, a model folder or the hub."""
+    model, tokenizer = open_model(
+        ModelSource(path=location),
+        dtype=torch_dtype("auto"),
+        device=torch_device(),
+        texts=[],
+        seed=0,
+    )
+    prompt = validate_settings(PromptConfig, read_run_prompt(location))
+    engine = NativeConfig(max_num_seqs=slots)
+    return build_policy(model, tokenizer, engine, name=location, prompt=prompt)
+
+
+def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
+    """Refuse a question the model cannot encode: it would answer another one."""
+    tokenizer = policy.tokenizer
+    if "unk_token" in tokenizer.named:
+        unknown = tokenizer.id(tokenizer.named["unk_token"])
+        strange = "".join(
+            letter for letter in dict.fromkeys(question) if unknown in tokenizer.encode(letter)
+        )
+        if strange:
+            raise ConfigError(
+                f"the question has characters that the model does not know: {strange!r}; "
+                "leave them out"
+            )
+    if num_tokens >= policy.engine.max_model_len:
+        raise ConfigError(
+            f"the question is a prompt of {num_tokens} tokens, which leaves no room for an answer "
+            f"in the model's context of {policy.engine.max_model_len}; ask something shorter"
+        )
+
+
+def _task(location: str) -> Task | None:
+    """The task a run was trained on; None for a bare model."""
+    folder = Path(location)
+    for run_folder in (folder, *reversed(stage_folders(folder))):
+        file = RunStore(run_folder, lock=None).config_file
+        if file.is_file() and isinstance(table := toml.read(file).get("task"), dict):
+            return build_task(read_task_config(table))
+    return None

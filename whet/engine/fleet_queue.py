@@ -1,0 +1,63 @@
+"""The requests of a fleet that wait for a worker: long ones first, and before them those whose
+worker was lost."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from whet.engine.base import LOOK_AHEAD, ExpectedLengths, Request, longest_first
+from whet.errors import EngineError
+
+MAX_LOSSES = 5
+"""Workers that may be lost with one request before it counts as their cause."""
+
+
+class RequestQueue:
+    """What is still to be dealt out in a call."""
+
+    def __init__(self) -> None:
+        self._requests: Iterator[Request] = iter(())
+        self._submitted: deque[Request] = deque()
+        self._again: deque[Request] = deque()
+        self._num_losses: dict[str, int] = {}
+        self._lengths = ExpectedLengths()
+
+    def start(self, requests: Iterable[Request] = (), *, slots: int = 1) -> None:
+        """Forget the last call, and begin one with these requests."""
+        ahead = LOOK_AHEAD * slots
+        self._requests = longest_first(requests, ahead=ahead, length=self._lengths.expect)
+        self._submitted.clear()
+        self._again.clear()
+        self._num_losses.clear()
+
+    def add(self, requests: Sequence[Request]) -> None:
+        """Add requests to the call."""
+        ahead = len(requests) + 1
+        self._submitted.extend(longest_first(requests, ahead=ahead, length=self._lengths.expect))
+
+    def take(self) -> Request | None:
+        if self._again:
+            return self._again.popleft()
+        if self._submitted:
+            return self._submitted.popleft()
+        return next(self._requests, None)
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether requests wait that were with a worker already."""
+        return bool(self._again)
+
+    def give_back(self, requests: Sequence[Request], fault: str) -> None:
+        """Take back the requests of a lost worker; one that was with too many ends the call."""
+        for request in reversed(requests):
+            num = self._num_losses[request.id] = self._num_losses.get(request.id, 0) + 1
+            if num > MAX_LOSSES:
+                raise EngineError(
+                    f"request {request.id} was with {num} workers when they were lost, and may be "
+                    f"the cause; the last: {fault}"
+                )
+            self._again.appendleft(request)
+
+    def end(self, request: Request, length: int) -> None:
+        """Note how long an answer was, for the order of later ones."""
+        self._num_losses.pop(request.id, None)
+        self._lengths.add(request, length)

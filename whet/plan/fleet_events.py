@@ -1,0 +1,182 @@
+"""Engines as discrete events: rows that decode together, and a fleet that deals out requests to
+engines with free slots, as `whet/engine/fleet.py` does. Nothing here knows a model or a GPU."""
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Group = Sequence[int]
+"""Tokens of the answers to one problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engines:
+    """Equal engines, and the seconds of a decode step of one: `by_rows[n]` with n rows, and
+    `per_token` more for each token in its cache. Its slots are the most rows there is a time
+    for."""
+
+    count: int
+    by_rows: tuple[float, ...]
+    per_token: float = 0.0
+    prompt: int = 0
+
+    @property
+    def slots(self) -> int:
+        return len(self.by_rows) - 1
+
+    def answer_seconds(self, length: int) -> float:
+        """Time one answer that an engine decodes alone."""
+        context = self.prompt + length / 2
+        return length * (self.by_rows[1] + self.per_token * context)
+
+    def full_seconds(self, batch: Sequence[Group]) -> float:
+        """Time a batch as if every slot were always taken."""
+        tokens = sum(map(sum, batch))
+        # Long answers are met more often: a row is on average half way through one of these.
+        context = self.prompt + sum(length**2 for group in batch for length in group) / tokens / 2
+        step = self.by_rows[self.slots] + self.per_token * self.slots * context
+        return tokens * step / (self.slots * self.count)
+
+
+def sampling_seconds(engines: Engines, batch: Sequence[Group]) -> float:
+    """Time a batch, from the first request to the last answer."""
+    fleet = SimulatedFleet(engines)
+    for number, group in enumerate(batch):
+        fleet.ask(number, group)
+    fleet.deal(0.0)
+    end = 0.0
+    while (seconds := fleet.next_end()) < math.inf:
+        end = seconds
+        fleet.finish_next()
+    return end
+
+
+class SimulatedFleet:
+    """Engines that get requests as they have slots free, those of one group together."""
+
+    def __init__(self, engines: Engines) -> None:
+        self.version = 0
+        self.begun: dict[int, int] = {}
+        """The version with which each group began."""
+        self._engines = [_Engine(engines) for _ in range(engines.count)]
+        self._queue: deque[tuple[int, int]] = deque()
+        self._last = 0, -1
+        # Entries of both heaps that no longer hold stay until they come up.
+        self._free = [(-engine.num_free, number) for number, engine in enumerate(self._engines)]
+        self._ends: list[tuple[float, int]] = []
+
+    def ask(self, number: int, group: Group) -> None:
+        self._queue.extend((length, number) for length in group)
+
+    def deal(self, seconds: float) -> None:
+        """Hand out requests until there are no more of them, or no free slots."""
+        changed: set[int] = set()
+        while self._queue and (number := self._find_engine(self._queue[0][1])) is not None:
+            length, group = self._queue.popleft()
+            engine = self._engines[number]
+            engine.advance(seconds)
+            engine.add(length, group)
+            self._last = number, group
+            self.begun.setdefault(group, self.version)
+            heapq.heappush(self._free, (-engine.num_free, number))
+            changed.add(number)
+        for number in sorted(changed):
+            heapq.heappush(self._ends, (self._engines[number].end_seconds(), number))
+
+    def next_end(self) -> float:
+        """When the next answer ends; infinity if none runs."""
+        while self._ends:
+            seconds, number = self._ends[0]
+            engine = self._engines[number]
+            if engine.rows and engine.end_seconds() == seconds:
+                return seconds
+            heapq.heappop(self._ends)
+        return math.inf
+
+    def finish_next(self) -> int:
+        """Let the answer end that `next_end` has found, and return its group."""
+        seconds, number = heapq.heappop(self._ends)
+        engine = self._engines[number]
+        group = engine.finish()
+        heapq.heappush(self._free, (-engine.num_free, number))
+        if engine.rows:
+            heapq.heappush(self._ends, (engine.end_seconds(), number))
+        self.deal(seconds)
+        return group
+
+    def _find_engine(self, group: int) -> int | None:
+        """Find the engine that has the group already, or the one with most free slots."""
+        number, last = self._last
+        if group == last and self._engines[number].num_free > 0:
+            return number
+        while self._free:
+            free, number = self._free[0]
+            if -free == self._engines[number].num_free > 0:
+                return number
+            heapq.heappop(self._free)
+        return None
+
+
+class _Engine:
+    """Rows that get a token each in every tick, and requests that wait at the engine for theirs."""
+
+    def __init__(self, engines: Engines) -> None:
+        self.cost = engines
+        self.slots = engines.slots
+        self.seconds = 0.0
+        self.tick = 0.0
+        self.tokens = 0.0
+        self.rows: list[tuple[float, int, int]] = []
+        """A heap: the tick in which a row ends, its length, its group."""
+        self.waiting: deque[tuple[int, int]] = deque()
+        self.num_free = self.slots + max(1, self.slots // 8)
+        """Slots that are free, and a few places to wait (`Member` in the engine's package)."""
+
+    def add(self, length: int, group: int) -> None:
+        self.waiting.append((length, group))
+        self.num_free -= 1
+        self._admit()
+
+    def end_seconds(self) -> float:
+        """When the next row ends."""
+        ticks = self.rows[0][0] - self.tick
+        step, growth = self._step_seconds()
+        return self.seconds + ticks * step + growth * ticks**2 / 2
+
+    def advance(self, seconds: float) -> None:
+        """Decode until then; no row ends before."""
+        passed = seconds - self.seconds
+        self.seconds = seconds
+        if self.rows and passed > 0:
+            step, growth = self._step_seconds()
+            # The root of growth / 2 · ticks² + step · ticks = passed, without dividing by growth.
+            self._decode(2 * passed / (step + math.sqrt(step**2 + 2 * growth * passed)))
+
+    def finish(self) -> int:
+        """Decode until a row ends, and return its group."""
+        self.seconds = self.end_seconds()
+        self._decode(self.rows[0][0] - self.tick)
+        end, length, group = heapq.heappop(self.rows)
+        self.tick = end
+        self.tokens -= self.cost.prompt + length
+        self.num_free += 1
+        self._admit()
+        return group
+
+    def _step_seconds(self) -> tuple[float, float]:
+        """Time the next step, and by how much each one after it takes longer."""
+        rows = len(self.rows)
+        per_token = self.cost.per_token
+        return self.cost.by_rows[rows] + per_token * self.tokens, per_token * rows
+
+    def _decode(self, ticks: float) -> None:
+        self.tick += ticks
+        self.tokens += ticks * len(self.rows)
+
+    def _admit(self) -> None:
+        while self.waiting and len(self.rows) < self.slots:
+            length, group = self.waiting.popleft()
+            heapq.heappush(self.rows, (self.tick + length, length, group))
+            self.tokens += self.cost.prompt

@@ -1,0 +1,105 @@
+"""Lengths of answers for a simulation: log-normal by default, or those that a run has stored."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from statistics import NormalDist, fmean
+from typing import Protocol
+
+from whet.errors import DataError
+from whet.plan.fleet_events import Group
+from whet.store.run import RunStore
+
+SIGMA = 0.9
+"""Standard deviation of the logarithm of a length. An assumption: published runs state means and
+limits alone."""
+LAST_STEPS = 8
+"""Steps of a stored run whose answers are read: lengths change while a policy learns."""
+
+
+class Lengths(Protocol):
+    """Where the lengths of a group come from."""
+
+    def draw(self, samples: int, rng: Random) -> Group: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogNormal:
+    """Log-normal lengths that are cut at a limit, with this mean after the cut."""
+
+    mean: float
+    limit: int
+
+    def __str__(self) -> str:
+        if self.mean >= self.limit:
+            return f"every answer of {self.limit:,} tokens, the limit (--tokens or --like set them)"
+        return f"log-normal answers of {self.mean:,} tokens on average, at most {self.limit:,}"
+
+    def draw(self, samples: int, rng: Random) -> Group:
+        if self.mean >= self.limit:
+            return [self.limit] * samples
+        median = find_median(self.mean, self.limit)
+        drawn = (median * rng.lognormvariate(0.0, SIGMA) for _ in range(samples))
+        return [max(1, min(self.limit, round(length))) for length in drawn]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLengths:
+    """Lengths of the answers of a run, by problem, and the mean tokens of its prompts."""
+
+    groups: tuple[Group, ...]
+    prompt: int
+    limit: int
+
+    def __str__(self) -> str:
+        return f"stored answers of {self.mean:,} tokens on average, at most {self.limit:,}"
+
+    @property
+    def mean(self) -> int:
+        return round(fmean(length for group in self.groups for length in group))
+
+    def draw(self, samples: int, rng: Random) -> Group:
+        group = rng.choice(self.groups)
+        lengths = group if len(group) == samples else rng.choices(group, k=samples)
+        return [min(self.limit, length) for length in lengths]
+
+
+@cache
+def find_median(mean: float, limit: int) -> float:
+    """Find the median before the cut, by halving."""
+    low, high = 0.0, 60.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _cut_mean(middle, limit) < mean:
+            low = middle
+        else:
+            high = middle
+    return math.exp(low)
+
+
+def _cut_mean(mu: float, limit: int) -> float:
+    """The mean of min(length, limit) for a log-normal length of median exp(mu)."""
+    normal = NormalDist()
+    border = (math.log(limit) - mu) / SIGMA
+    below = math.exp(mu + SIGMA**2 / 2) * normal.cdf(border - SIGMA)
+    return below + limit * normal.cdf(-border)
+
+
+def read_lengths(folder: Path) -> StoredLengths:
+    """Read the lengths of the answers that a run has trained on, or evaluated, last."""
+    run = RunStore.view(folder)
+    stored = [entry for entry in run.list_rollouts() if entry[0] in ("train", "eval")]
+    latest = [entry for entry in stored if entry[0] == stored[0][0]][-LAST_STEPS:]
+    if not latest:
+        raise DataError(f"{folder} stores no answers: --like needs a run of rl, tango or eval")
+    lengths: dict[tuple[int, str], list[int]] = defaultdict(list)
+    prompts = []
+    for name, step in latest:
+        for rollout in run.rollouts(name, step):
+            lengths[step, rollout.group_id].append(max(1, len(rollout.completion.tokens)))
+            prompts.append(len(rollout.prompt_tokens))
+    groups = tuple(tuple(group) for group in lengths.values())
+    return StoredLengths(groups=groups, prompt=round(fmean(prompts)), limit=max(map(max, groups)))

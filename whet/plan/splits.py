@@ -1,0 +1,274 @@
+"""Simulated steps of a file on many GPUs: collocated, one step ahead and streamed, with the best
+split into GPUs that sample and GPUs that train."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rich.table import Table
+
+from whet.errors import ConfigError
+from whet.plan.cluster import Cluster, choose_layout
+from whet.plan.fleet_events import Engines, Group
+from whet.plan.lengths import Lengths, LogNormal, StoredLengths
+from whet.plan.phases import ModelJob, fits
+from whet.plan.predict import Stages, find_card, jobs
+from whet.plan.simulate import (
+    Batch,
+    SimulatedLearner,
+    SimulatedStep,
+    find_bound,
+    simulate_ahead,
+    simulate_collocated,
+    simulate_streamed,
+)
+from whet.plan.simulated_costs import build_engines, build_learner
+from whet.rng import stream
+from whet.track.progress import printer
+
+DEFAULT_LAG = 4
+"""Steps that an answer may be old in a stream, where the file sets no lag."""
+FRACTIONS = 16
+"""Parts of all GPUs that learners may have."""
+TRIALS = {"one step ahead": 6, "streamed": 2}
+"""Splits that are simulated for each size of an engine, of those that promise most."""
+NUM_BATCHES = 2
+"""Batches that are simulated where each begins anew."""
+COLLOCATED = "collocated"
+COLUMNS = ("stage", "mode", "sample", "train", "seconds", "oldest", "dropped", "bound by")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitWork:
+    """A model's part in each step of a stage, and the lengths of its answers."""
+
+    job: ModelJob
+    lengths: Lengths
+    lag: int | None
+    """Steps between sampling and training; None where the two can only take turns."""
+
+    @property
+    def problems(self) -> int:
+        return self.job.sequences // self.job.samples
+
+    def draw_groups(self, name: str) -> Callable[[], Group]:
+        """Return a function that draws the lengths of one group after the other."""
+        return partial(self.lengths.draw, self.job.samples, stream(0, "simulate", name))
+
+    def draw_batches(self) -> list[Batch]:
+        draw = self.draw_groups("batches")
+        return [[draw() for _ in range(self.problems)] for _ in range(NUM_BATCHES)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """How GPUs are used, and the step that they take; collocated ones sample and train by turns."""
+
+    mode: str
+    engine_gpus: int
+    learner_gpus: int
+    step: SimulatedStep
+    tensor_parallel: int = 1
+
+
+def print_splits(
+    stages: Stages,
+    cluster: Cluster,
+    *,
+    prompt: int,
+    tokens: int | None,
+    stored: StoredLengths | None,
+    engine_gpus: int | None,
+) -> None:
+    """Print the simulated steps of each stage that samples and trains."""
+    table = Table(*COLUMNS, title="simulated seconds of a step", box=None)
+    notes: list[str] = []
+    for name in stages:
+        works = list_works(stages, name, prompt=prompt, tokens=tokens, stored=stored)
+        splits = find_splits(works, cluster, engine_gpus=engine_gpus)
+        for split in splits:
+            table.add_row(name, split.mode, *_write_cells(split))
+        if works and not splits:
+            notes.append(f"{name}: no split of {cluster.gpus} {cluster.gpu} holds it")
+        notes += [f"{name}: {work.lengths}, prompts of {work.job.prompt}" for work in works]
+    if table.row_count:
+        printer.print(table)
+        notes += [
+            "sample and train count GPUs; with TP, that many make one engine, which is a server's",
+            "oldest counts steps from a response's first token to its training; dropped are groups "
+            "older than lag",
+        ]
+    for note in notes:
+        printer.print(note)
+
+
+def list_works(
+    stages: Stages,
+    name: str,
+    *,
+    prompt: int,
+    tokens: int | None,
+    stored: StoredLengths | None = None,
+) -> list[SplitWork]:
+    """List what the models of a stage sample and train in each step; none if they do not do
+    both."""
+    works = []
+    planned = jobs(name, stages, prompt, tokens)
+    for work, job in zip(stages[name].list_work(), planned, strict=True):
+        if job.engine is None or job.train is None or work.problems is None:
+            return []
+        lengths: Lengths = LogNormal(mean=job.new, limit=job.longest or job.new)
+        if stored is not None and not work.reads_responses:
+            lengths = replace(stored, limit=min(stored.limit, work.sampling.max_tokens))
+        works.append(SplitWork(job=job, lengths=lengths, lag=work.lag))
+    return works
+
+
+def find_splits(
+    works: Sequence[SplitWork], cluster: Cluster, *, engine_gpus: int | None = None
+) -> list[Split]:
+    """Find the step of all GPUs by turns, and the best splits for a lag and for a stream; those
+    that do not fit are left out."""
+    if not works:
+        return []
+    splits = [_collocate(works, cluster)]
+    if len(works) == 1 and works[0].lag is not None:
+        work = works[0]
+        lag = work.lag or DEFAULT_LAG
+        batches = work.draw_batches()
+        candidates = list(_list_candidates(work, batches[0], cluster, engine_gpus))
+
+        def ahead(engines: Engines, learner: SimulatedLearner) -> SimulatedStep:
+            return simulate_ahead(engines, learner, batches, lag=1)
+
+        def streamed(engines: Engines, learner: SimulatedLearner) -> SimulatedStep:
+            draw = work.draw_groups("stream")
+            return simulate_streamed(engines, learner, draw, problems=work.problems, lag=lag)
+
+        splits.append(_find_best("one step ahead", ahead, candidates, batches[0]))
+        splits.append(_find_best("streamed", streamed, candidates, batches[0], lag=lag))
+    return [split for split in splits if split is not None]
+
+
+def _write_cells(split: Split) -> tuple[str, ...]:
+    engines = f"{split.engine_gpus:,}"
+    if split.tensor_parallel > 1:
+        engines += f", TP {split.tensor_parallel}"
+    step = split.step
+    age = f"{step.oldest}", f"{step.dropped:.0%}"
+    return engines, f"{split.learner_gpus:,}", f"{step.seconds:,.0f}", *age, step.bound
+
+
+def _collocate(works: Sequence[SplitWork], cluster: Cluster) -> Split | None:
+    """Simulate ranks that sample and train by turns; two models do so one after the other."""
+    card = find_card(cluster.gpu)
+    layout = choose_layout([("", work.job) for work in works], card, cluster)
+    steps: list[SimulatedStep] = []
+    longest = max(work.job.steps for work in works)
+    for work in works:
+        job = work.job.on(layout)
+        held = sum(job.state.values())
+        engines = build_engines(job, card, gpus=cluster.gpus, held=held)
+        if engines is None or not fits(job, card):
+            return None
+        batches = work.draw_batches()
+        learner = build_learner(job, card, batches[0], is_collocated=True)
+        step = simulate_collocated(engines, learner, batches)
+        steps.append(replace(step, seconds=step.seconds * work.job.steps / longest))
+    slowest = max(steps, key=lambda step: step.seconds)
+    return Split(
+        mode=COLLOCATED,
+        engine_gpus=cluster.gpus,
+        learner_gpus=cluster.gpus,
+        step=replace(slowest, seconds=sum(step.seconds for step in steps)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A split that holds its engines and its learners."""
+
+    engine_gpus: int
+    learner_gpus: int
+    tensor_parallel: int
+    engines: Engines
+    learner: SimulatedLearner
+
+
+def _find_best(
+    mode: str,
+    simulate: Callable[[Engines, SimulatedLearner], SimulatedStep],
+    candidates: Sequence[_Candidate],
+    batch: Batch,
+    *,
+    lag: int | None = None,
+) -> Split | None:
+    """Simulate the splits that may be fastest, and return the one that is."""
+    least = [
+        (find_bound(each.engines, each.learner, batch, lag=lag)[0], each) for each in candidates
+    ]
+    least.sort(key=lambda pair: (pair[0], pair[1].engines.full_seconds(batch)))
+    num_trials = Counter[int]()
+    best: Split | None = None
+    for seconds, candidate in least:
+        num_trials[candidate.tensor_parallel] += 1
+        is_hopeless = best is not None and seconds >= best.step.seconds
+        if is_hopeless or num_trials[candidate.tensor_parallel] > TRIALS[mode]:
+            continue
+        step = simulate(candidate.engines, candidate.learner)
+        if best is None or step.seconds < best.step.seconds:
+            best = Split(
+                mode=mode,
+                engine_gpus=candidate.engine_gpus,
+                learner_gpus=candidate.learner_gpus,
+                tensor_parallel=candidate.tensor_parallel,
+                step=step,
+            )
+    return best
+
+
+def _list_candidates(
+    work: SplitWork, batch: Batch, cluster: Cluster, engine_gpus: int | None
+) -> Iterator[_Candidate]:
+    card = find_card(cluster.gpu)
+    job = replace(work.job, engine=None)
+    for count in _list_learner_counts(cluster, engine_gpus):
+        learners = Cluster(gpu=cluster.gpu, gpus=count, nodes=-(-count // cluster.node))
+        placed = job.on(choose_layout([("", job)], card, learners))
+        if not fits(placed, card):
+            continue
+        learner = build_learner(placed, card, batch, is_collocated=False)
+        rest = cluster.gpus - count
+        for size in _list_engine_sizes(job, rest):
+            engines = build_engines(work.job, card, gpus=rest, tensor_parallel=size)
+            if engines is not None:
+                yield _Candidate(
+                    engine_gpus=rest,
+                    learner_gpus=count,
+                    tensor_parallel=size,
+                    engines=engines,
+                    learner=learner,
+                )
+
+
+def _list_learner_counts(cluster: Cluster, engine_gpus: int | None) -> list[int]:
+    """List how many GPUs may train: parts of a node, or whole nodes."""
+    node = cluster.node
+    if engine_gpus is None:
+        counts = {cluster.gpus * part // FRACTIONS for part in range(1, FRACTIONS)} - {0}
+        return sorted(count for count in counts if count <= node or count % node == 0)
+    count = cluster.gpus - engine_gpus
+    if count < 1 or (count > node and count % node):
+        raise ConfigError(
+            f"--engines is {engine_gpus} of {cluster.gpus} GPUs, which leaves {count} to train: "
+            f"leave 1 to {node}, or whole nodes of {node}"
+        )
+    return [count]
+
+
+def _list_engine_sizes(job: ModelJob, gpus: int) -> list[int]:
+    """List how many GPUs an engine may have: they share its heads, and all of them are used."""
+    cfg = job.cost.cfg
+    counts = (cfg.num_heads, cfg.num_kv_heads, gpus)
+    return [size for size in (1, 2, 4, 8) if all(count % size == 0 for count in counts)]

@@ -1,0 +1,103 @@
+"""The ledger of a stream: which groups of the plan were asked, answered, trained and dropped, a row
+for each step. Rows are only added: a run that goes on from a checkpoint says so in the ledger, and
+what it had trained since then does not count.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from whet.types import Json, read_integer
+
+STREAM_EVENT = "stream"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRow:
+    """What became of groups in a step, by their numbers in the plan."""
+
+    step: int
+    asked: Sequence[int]
+    answered: Sequence[int]
+    trained: Sequence[int]
+    dropped: Mapping[int, str]
+    """Why each was dropped."""
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "step": self.step,
+            "asked": write_ranges(self.asked),
+            "answered": write_ranges(self.answered),
+            "trained": write_ranges(self.trained),
+            "dropped": {str(number): reason for number, reason in self.dropped.items()},
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamLedger:
+    """What the rows of a run say as a whole."""
+
+    trained: dict[int, int] = field(default_factory=dict)
+    """The step that trained each group."""
+    twice: list[int] = field(default_factory=list)
+    """Groups that were trained more than once; none."""
+    num_dropped: int = 0
+
+    def is_complete(self, plan: int) -> bool:
+        """Whether each group of a plan of so many was trained, once."""
+        return sorted(self.trained) == list(range(plan)) and not self.twice
+
+
+def read_stream(events: Iterable[Mapping[str, Json]]) -> StreamLedger:
+    """Add up the rows among the events of a run."""
+    ledger = StreamLedger()
+    before = ledger
+    for row in events:
+        match row.get("event"):
+            case "resume":
+                before = ledger
+                ledger = StreamLedger(num_dropped=ledger.num_dropped)
+            case "continue":
+                step = read_integer(row.get("step"))
+                ledger.trained = {n: at for n, at in before.trained.items() if at <= step}
+                ledger.twice = [n for n in before.twice if n in ledger.trained]
+            case "stream":
+                _add(ledger, row)
+    return ledger
+
+
+def _add(ledger: StreamLedger, row: Mapping[str, Json]) -> None:
+    step = read_integer(row.get("step"))
+    for number in read_ranges(str(row.get("trained"))):
+        if number in ledger.trained:
+            ledger.twice.append(number)
+        ledger.trained[number] = step
+    dropped = row.get("dropped")
+    ledger.num_dropped += len(dropped) if isinstance(dropped, dict) else 0
+
+
+def write_ranges(numbers: Iterable[int]) -> str:
+    """Write numbers in few characters, in order.
+
+    >>> write_ranges([7, 1, 2, 3])
+    '1-3 7'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return " ".join("-".join(str(number) for number in run) for run in runs)
+
+
+def read_ranges(text: str) -> list[int]:
+    """Read what `write_ranges` wrote.
+
+    >>> read_ranges("1-3 7")
+    [1, 2, 3, 7]
+    """
+    numbers: list[int] = []
+    for run in text.split():
+        first, _, last = run.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers

@@ -1,0 +1,172 @@
+"""The value of an expression at a point, to as many digits as its context has.
+
+Unknowns take random positive values, the same for the same name; at the points in `STEPS` unknowns
+such as n are whole numbers. Nothing grows: powers, factorials and arguments beyond the limits have
+no value.
+"""
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import TypeAlias
+
+import mpmath
+from mpmath import mp
+
+from whet.rng import derive
+from whet.tasks.math.tree import Node
+
+SCALES = (1, 7, 30, 1, 7, -1, 2, 1)
+"""How far from zero the unknowns are at each point: large so that floors differ, small for narrow
+domains."""
+STEPS = range(100, 161)
+"""The points for expressions that jump; their number is a prime."""
+_WHOLE_NAMES = frozenset("jklmnKLMN")
+"""Unknowns that are whole numbers at those points."""
+MAX_LOG2 = 200_000.0
+"""Values beyond two to this power, or below its inverse, are not computed."""
+MAX_FACTORIAL = 5000
+
+CONTEXT = mp.clone()
+DIGITS = 50
+CONTEXT.dps = DIGITS
+TOLERANCE = CONTEXT.mpf(10) ** -38
+_KNOWN = {"π": CONTEXT.pi, "e": CONTEXT.e, "i": CONTEXT.mpc(0, 1)}
+Number: TypeAlias = mpmath.mpf
+"""A real or complex number of mpmath, which has no types of its own."""
+
+
+class NoValueError(Exception):
+    """The expression has no value that can be computed here."""
+
+
+def value(node: Node, point: int) -> Number:
+    """Evaluate with the unknowns at their values of this point, at the precision in use."""
+    return _value(node, point, CONTEXT.dps)
+
+
+@functools.lru_cache(1 << 14)
+def _value(node: Node, point: int, num_digits: int) -> Number:
+    try:
+        number = _evaluate(node, point)
+    except (ArithmeticError, ValueError, TypeError, mpmath.libmp.NoConvergence) as error:
+        raise NoValueError(str(error)) from error
+    if not CONTEXT.isfinite(number):
+        raise NoValueError("not finite")
+    return number
+
+
+def _evaluate(node: Node, point: int) -> Number:
+    if node.kind == "number":
+        return CONTEXT.mpf(node.value.numerator) / node.value.denominator
+    if node.kind == "symbol":
+        if node.name in ("∞", "∅"):
+            raise NoValueError(node.name)
+        return +_KNOWN[node.name] if node.name in _KNOWN else _at_random(node.name, point)
+    if node.kind == "call":
+        return _call(node, point)
+    if node.kind not in ("add", "mul", "pow"):
+        raise NoValueError(f"a {node.kind} has no value")
+    parts = [value(part, point) for part in node.args]
+    if node.kind == "pow":
+        return _power(parts[0], parts[1])
+    return functools.reduce(operator.add if node.kind == "add" else operator.mul, parts)
+
+
+def _at_random(name: str, point: int) -> Number:
+    """Give a name a value away from zero, mostly positive so that roots and logarithms are real."""
+    if point in STEPS and name in _WHOLE_NAMES:
+        step = 1 + derive(0, "math", name) % (len(STEPS) - 1)
+        return CONTEXT.mpf(1 + point * step % len(STEPS))
+    fraction = CONTEXT.mpf(derive(point, "math", name) % (1 << 60)) / (1 << 59)
+    scale = SCALES[point % len(SCALES)]
+    return scale * (CONTEXT.mpf(1) / 3 + fraction)
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    if exponent == 0:
+        return CONTEXT.mpf(1)
+    if base == 0:
+        if CONTEXT.re(exponent) <= 0:
+            raise NoValueError("a power of zero")
+        return base
+    if abs(exponent) * abs(CONTEXT.log(abs(base), 2)) > MAX_LOG2 or abs(exponent) > MAX_LOG2:
+        raise NoValueError("a power too large")
+    if CONTEXT.im(base) == 0 and CONTEXT.re(base) < 0 and CONTEXT.im(exponent) == 0:
+        odd = _odd_root(exponent)
+        if odd:
+            return -((-base) ** exponent) if odd == 1 else (-base) ** exponent
+    return base**exponent
+
+
+def _odd_root(exponent: Number) -> int:
+    """Give 1 for an odd root of an odd power, 2 for one of an even power, 0 for all others.
+
+    These have real values of negative numbers, as schools read them.
+    """
+    for bottom in (3, 5, 7):
+        top = CONTEXT.re(exponent) * bottom
+        nearest = int(CONTEXT.nint(top))
+        if nearest % bottom and abs(top - nearest) < TOLERANCE:
+            return 1 if nearest % 2 else 2
+    return 0
+
+
+def _call(node: Node, point: int) -> Number:
+    function = _FUNCTIONS.get(node.name)
+    if function is None:
+        return _at_random(repr(node), point)
+    parts = [value(part, point) for part in node.args]
+    if any(abs(part) > 10**15 for part in parts):
+        raise NoValueError("an argument too large")
+    return function(*parts)
+
+
+def _limit_to_small(function: Callable[..., Number]) -> Callable[..., Number]:
+    def apply(*parts: Number) -> Number:
+        if any(abs(part) > MAX_FACTORIAL for part in parts):
+            raise NoValueError("a factorial too large")
+        return function(*parts)
+
+    return apply
+
+
+def _take_integers(function: Callable[..., int]) -> Callable[..., Number]:
+    def apply(*parts: Number) -> Number:
+        integers = [int(CONTEXT.nint(CONTEXT.re(part))) for part in parts]
+        if any(abs(x - nearest) > TOLERANCE for x, nearest in zip(parts, integers, strict=True)):
+            raise NoValueError("not a whole number")
+        return CONTEXT.mpf(function(*integers))
+
+    return apply
+
+
+def _take_reals(function: Callable[..., Number]) -> Callable[..., Number]:
+    def apply(*parts: Number) -> Number:
+        if any(abs(CONTEXT.im(part)) > TOLERANCE for part in parts):
+            raise NoValueError("not real")
+        return function(*(CONTEXT.re(part) for part in parts))
+
+    return apply
+
+
+_ELEMENTARY = "sin cos tan cot sec csc sinh cosh tanh ln log10"
+_FUNCTIONS: dict[str, Callable[..., Number]] = {
+    **{name: getattr(CONTEXT, name) for name in _ELEMENTARY.split()},
+    **{f"arc{name}": getattr(CONTEXT, f"a{name}") for name in ("sin", "cos", "tan", "cot", "sec")},
+    "log": CONTEXT.ln,
+    "abs": abs,
+    "floor": _take_reals(CONTEXT.floor),
+    "ceil": _take_reals(CONTEXT.ceil),
+    "max": _take_reals(max),
+    "min": _take_reals(min),
+    "factorial": _limit_to_small(CONTEXT.factorial),
+    "binom": _limit_to_small(CONTEXT.binomial),
+    "mod": _take_integers(operator.mod),
+    "gcd": _take_integers(math.gcd),
+    "lcm": _take_integers(math.lcm),
+    "ratio": operator.truediv,
+    "percent": lambda number: number / 100,
+    "degree": lambda number: number * CONTEXT.pi / 180,
+}

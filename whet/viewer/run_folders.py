@@ -1,0 +1,204 @@
+"""The runs below one folder: which there are, how far they are, what they were told.
+
+Every file is reached through `Root.open_path`, which follows no link out of the folder. Nothing is
+written there, and no lock is taken.
+"""
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet import toml
+from whet.errors import DataError
+from whet.store.files import read_json, read_rows
+from whet.types import Json
+
+MAX_DEPTH = 6
+"""Folders below the given one in which runs are looked for."""
+MAX_RUNS = 2_000
+SCAN_SECONDS = 2.0
+"""A listing is used again for so long, so that several pages that poll cost one scan."""
+FRESH_SECONDS = 90.0
+"""A run on another machine, whose lock is not seen here, is alive if it wrote so recently."""
+MAX_FILE_BYTES = 64 << 20
+"""Larger settings, summaries and tables are refused."""
+VERL_DUMP = re.compile(r"\d+\.jsonl")
+WANDB_TABLE = re.compile(r".+\.table\.json")
+SKIPPED = {"checkpoints", "rollouts", "answers", "logs", "evals", "node_modules", "__pycache__"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run folder of whet, or a folder with rollouts of another system."""
+
+    id: str
+    """The path below the root, with slashes; "." for the root itself."""
+    folder: Path
+    origin: str
+    """`whet`, `verl` or `wandb`."""
+
+
+class Root:
+    """The folder that is shown. Nothing outside it can be read through this class."""
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise DataError(f"{folder} is not a folder; `whet view` takes a folder with runs in it")
+        self.folder = folder.resolve()
+        self._runs: dict[str, Run] = {}
+        self._files: dict[str, Path] = {}
+        self._scanned = 0.0
+
+    def open_path(self, path: Path) -> Path:
+        """Return where a path really is; refuse what lies outside, also through a link."""
+        real = path.resolve()
+        if not real.is_relative_to(self.folder):
+            raise DataError(f"{path.name} leads out of the folder that is shown")
+        return real
+
+    def runs(self) -> dict[str, Run]:
+        """Find all runs by id, at most once in two seconds."""
+        self._scan()
+        return self._runs
+
+    def run(self, name: str) -> Run:
+        """Look a run up by its id; an id is never used as a path."""
+        run = self.runs().get(name)
+        if run is None:
+            raise DataError(f"there is no run {name!r} in this folder")
+        return run
+
+    def files(self) -> dict[str, Path]:
+        """Find problem files and tables of results, by their path below the root."""
+        self._scan()
+        return self._files
+
+    def _scan(self) -> None:
+        if time.monotonic() - self._scanned < SCAN_SECONDS:
+            return
+        runs: dict[str, Run] = {}
+        files: dict[str, Path] = {}
+        for folder, names in self._walk(self.folder, 0):
+            name = folder.relative_to(self.folder).as_posix()
+            origin = _find_origin(names)
+            if origin is not None and len(runs) < MAX_RUNS:
+                runs[name] = Run(id=name, folder=folder, origin=origin)
+            for file in names:
+                if file.endswith((".jsonl", ".json")) and not file.startswith("."):
+                    path = folder / file
+                    files[path.relative_to(self.folder).as_posix()] = path
+        self._runs, self._files = runs, files
+        self._scanned = time.monotonic()
+
+    def _walk(self, folder: Path, depth: int) -> Iterator[tuple[Path, list[str]]]:
+        try:
+            with os.scandir(folder) as items:
+                entries = sorted(items, key=lambda entry: entry.name)
+        except OSError:
+            return
+        yield folder, [entry.name for entry in entries if not entry.is_dir()]
+        for entry in entries:
+            is_hidden = entry.name.startswith(".") or entry.name in SKIPPED
+            if is_hidden or depth >= MAX_DEPTH or not entry.is_dir():
+                continue
+            # A link to a folder inside is another name of it, one to the outside is not followed.
+            if not entry.is_symlink():
+                yield from self._walk(folder / entry.name, depth + 1)
+
+
+def _find_origin(names: list[str]) -> str | None:
+    if "config.toml" in names and {"provenance.json", "ledger.jsonl"} & set(names):
+        return "whet"
+    if any(VERL_DUMP.fullmatch(name) for name in names):
+        return "verl"
+    return "wandb" if any(WANDB_TABLE.fullmatch(name) for name in names) else None
+
+
+def read_small(root: Root, path: Path) -> Json:
+    """Read a JSON file of bounded size, or None where there is none."""
+    real = root.open_path(path)
+    if not real.is_file():
+        return None
+    if real.stat().st_size > MAX_FILE_BYTES:
+        raise DataError(f"{path.name} is larger than the viewer reads")
+    return read_json(real)
+
+
+def read_table(root: Root, path: Path) -> dict[str, Json]:
+    """Read a JSON object; anything else counts as empty."""
+    try:
+        value = read_small(root, path)
+    except DataError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def read_events(root: Root, run: Run) -> list[dict[str, Json]]:
+    path = root.open_path(run.folder / "ledger.jsonl")
+    return read_rows(path, repair=True) if path.is_file() else []
+
+
+def read_run_settings(root: Root, run: Run) -> dict[str, Json]:
+    """Read the settings of a run as nested tables; empty where they cannot be read."""
+    path = run.folder / "config.toml"
+    if run.origin != "whet" or not path.is_file():
+        return {}
+    try:
+        return toml.read(root.open_path(path))
+    except (DataError, OSError, ValueError):
+        return {}
+
+
+def read_origins(root: Root, run: Run) -> dict[str, str]:
+    """Read where each setting came from, which the comments in config.toml say."""
+    path = run.folder / "config.toml"
+    if run.origin != "whet":
+        return {}
+    text = root.open_path(path).read_text(encoding="utf-8", errors="replace")
+    rows = re.findall(r"^# (\S+) += .*  # (.+)$", text, re.MULTILINE)
+    return dict(rows)
+
+
+def find_state(root: Root, run: Run) -> str:
+    """Tell finished, running, failed or stopped, without touching the run's lock."""
+    if run.origin != "whet":
+        return "imported"
+    if read_table(root, run.folder / "summary.json"):
+        return "finished"
+    changed = max(_changed(run.folder / name) for name in ("metrics.jsonl", "rollouts"))
+    if _is_lock_held(run.folder / ".lock") or time.time() - changed < FRESH_SECONDS:
+        return "running"
+    pages = [folder / "failure.txt" for folder in (run.folder, run.folder.parent)]
+    return "failed" if any(_changed(page) > changed for page in pages) else "stopped"
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _is_lock_held(path: Path) -> bool:
+    """Ask the kernel who holds locks; to try the lock could make a run that starts now fail."""
+    try:
+        inode = path.stat().st_ino
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return False
+    return any(f":{inode} " in line for line in lines if "FLOCK" in line)
+
+
+def flatten_settings(table: Mapping[str, Json]) -> dict[str, Json]:
+    """Give each setting by its dotted key."""
+    return toml.flatten(table)
+
+
+def settings_key(table: Mapping[str, Json]) -> str:
+    """Name what a run shares with the same run of other seeds: all settings but seed and paths."""
+    left_out = ("seed", "problems", "data", "model.path", "track.", "cluster.")
+    flat = flatten_settings(table)
+    return repr(sorted((k, repr(v)) for k, v in flat.items() if not k.startswith(left_out)))
