@@ -43,8 +43,9 @@ WAIT = 30.0
 """Seconds of silence after which a worker counts as lost; it may take as long to start."""
 DEADLINE = 240.0
 """Seconds that a run, or what is left of one, may take; it takes about ten alone on a core."""
-ORPHAN_SECONDS = 10.0
-"""How long workers may outlive a learner that was killed."""
+ORPHAN_SECONDS = WAIT
+"""How long workers may outlive a learner that was killed: one that is still loading notices when it
+has loaded."""
 DISK = "24M"
 START = """kind = "run"
 task.name = "game24"

@@ -166,7 +166,8 @@ def _adds_up(answer: str, text: str) -> bool:
 
 def _coefficients(text: str) -> dict[int, int] | None:
     written = re.sub(r"[\s{}$.]", "", text)
-    if not re.fullmatch(r"([+-]*\d*x(\^\d)?|[+-]*\d+)+", written):
+    # No step back into a term: digits could be split in exponentially many ways.
+    if not re.fullmatch(r"(?:[+-]*+\d*+x(?:\^\d)?|[+-]*+\d++)++", written):
         return None
     found: dict[int, int] = {}
     for signs, number, power in re.findall(r"([+-]*)(\d*)((?:x(?:\^\d)?)?)", written):

@@ -13,6 +13,7 @@ from whet.engine.base import ExpectedLengths, Request, SamplingParams
 from whet.engine.fleet import Fleet
 from whet.engine.fleet_config import FleetConfig
 from whet.engine.native import NativeEngine
+from whet.engine.process_worker import ProcessWorker
 from whet.engine.worker import Answer, Result
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
@@ -76,6 +77,18 @@ def test_a_fleet_of_processes_keeps_the_contract_of_engines() -> None:
     prompts = [np.array([1, 2, 3], dtype=np.int32), np.array([7], dtype=np.int32)]
     check_engine(engine, prompts, weights=model.named_weights(), detokenize=decode)
     assert engine.faults == []
+
+
+def test_a_pipe_is_not_closed_under_the_thread_that_reads_it() -> None:
+    model = tiny_model()
+    fleet = FleetConfig(workers=1, max_num_seqs=4, wait=60.0).build(model, stop_tokens=frozenset())
+    fleet.load_weights(model.named_weights(), 0)
+    worker = fleet._members[0].worker
+    assert isinstance(worker, ProcessWorker)
+    pipe = worker._pipe
+    fleet.close()
+    assert worker.pid is None
+    assert pipe is not None and not pipe.closed
 
 
 def test_three_workers_give_the_answers_of_one_engine_and_share_the_work(

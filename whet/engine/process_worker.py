@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -90,9 +91,7 @@ class ProcessWorker:
         self._send(Sleep())
 
     def close(self) -> None:
-        if self._pipe is not None:
-            self._pipe.close()
-            self._pipe = None
+        self._pipe = None  # it closes with its last user: a thread may be in the middle of it
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -128,15 +127,13 @@ class ProcessWorker:
         report: Report,
     ) -> None:
         """Pass on results until the pipe ends; an end that nobody asked for is a fault."""
-        try:
+        with suppress(EOFError, OSError):
             while True:
                 result: Result = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our own process
                 if isinstance(result, Loaded | WorkerError):
                     loaded.put(result)
                 else:
                     report(result)
-        except (EOFError, OSError):
-            pass
         if self._pipe is pipe:
             code = process.wait()
             reason = f"by signal {-code}" if code < 0 else f"with code {code}"

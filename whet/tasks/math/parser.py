@@ -256,7 +256,7 @@ class Parser:
         groups: list[list[Node]] = [[]]
         while self.position < len(self.tokens):
             if self._at_separator():
-                if self.take().text == ";" and groups[-1]:
+                if self._take_separator().text == ";" and groups[-1]:
                     groups.append([])
                 continue
             groups[-1] += _both_signs(self.element())
@@ -280,6 +280,13 @@ class Parser:
     def _at_separator(self) -> bool:
         token = self.peek()
         return token[0] == "join" or token in _SEPARATORS
+
+    def _take_separator(self) -> Token:
+        """Take a separator; a word that joins, as in `1 or 2`, stands before an item."""
+        token = self.take()
+        if token.kind == "join" and (self._at_separator() or self.position == len(self.tokens)):
+            raise NotMathError(f"nothing follows {token.text!r}")
+        return token
 
     def _at_equation(self) -> bool:
         """Whether a new equation follows: in `x = 1 y = 2` y is no factor of the first value."""
@@ -371,7 +378,7 @@ class Parser:
         is_set = closing is _CLOSING["\\{"]
         while self.peek() not in closing and self.position < len(self.tokens):
             if self._at_separator():
-                if self.take().kind == "join" and not is_set:
+                if self._take_separator().kind == "join" and not is_set:
                     raise NotMathError("a word between the ends of an interval")
                 has_comma = True
                 continue
