@@ -180,5 +180,5 @@ def cross_verdicts(columns: Columns, part: str) -> dict[str, Json]:
                         "notes": [] if is_continuous else notes,
                     }
                 )
-    values = ["low", "high"] if is_continuous else distinct.tolist()
-    return {"part": part, "values": values, "cells": cells, "halves": middle}
+    parts = ["low", "high"] if is_continuous else distinct.tolist()
+    return {"part": part, "values": parts, "cells": cells, "halves": middle}
