@@ -43,7 +43,6 @@ parse = cache(ast.parse)
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 LONG_FILES: dict[str, str] = {
     "whet/config.py": "settings: layers, origins, checks and how they are shown",
-    "whet/data/importers/verl.py": "one reader per domain of verl's rows, side by side",
     "whet/engine/fleet.py": "one engine: calls, streams, pushes and lost workers share its state",
     "whet/tasks/math/parser.py": "one grammar, in one class",
     "whet/recipes/tango.py": "one recipe of two models, with the settings of both",

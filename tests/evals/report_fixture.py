@@ -164,7 +164,7 @@ def make_report() -> ReportData:
             StageTime(name="problems", seconds=1.3),
             StageTime(name="traces", seconds=9.8),
             StageTime(name="sft", seconds=212.0),
-            StageTime(name="eval sft", seconds=21.4, note="already done"),
+            StageTime(name="eval sft", seconds=21.4),
             StageTime(name="rl", seconds=298.0),
             StageTime(name="eval rl", seconds=20.9),
         ),
@@ -212,14 +212,12 @@ def make_curves() -> tuple[Curve, ...]:
             stage="RL",
             steps=steps,
             values=noisy(0.9 - 0.5 * rise, 0.02),
-            note="Nats a token.",
         ),
         Curve(
             name="KL to the start",
             stage="RL",
             steps=steps,
             values=noisy(0.05 * rise, 0.001),
-            note="k3, nats a token.",
         ),
         Curve(
             name="Cut off at the limit",

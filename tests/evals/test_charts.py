@@ -173,8 +173,8 @@ def test_names_in_charts_are_text() -> None:
     bad = "<script>alert(1)</script>"
     share = Estimate(mean=0.5, low=0.4, high=0.6, count=3)
     row = BarRow(label=bad, note=bad, bars=[Bar(name=bad, estimate=share, tone="tone-0")])
-    named = Curve(name=bad, stage=bad, steps=[0, 1], values=[0.0, 1.0], note=bad)
-    forest = draw_forest([ForestRow(label=bad, note=bad, difference=share)])
+    named = Curve(name=bad, stage=bad, steps=[0, 1], values=[0.0, 1.0])
+    forest = draw_forest([ForestRow(label=bad, difference=share)])
     for drawn in (draw_bars([row]), draw_curves(bad, [named, named]), draw_legend([bad]), forest):
         assert drawn is not None
         assert "<script" not in drawn

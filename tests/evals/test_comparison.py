@@ -1,14 +1,10 @@
 """Paired comparisons and estimates over seeds: hand-worked numbers and scipy's t test."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from whet.errors import DataError
 from whet.evals.comparison import (
-    PairedComparison,
     compare_arms,
     compare_paired,
     estimate_over_seeds,
@@ -123,13 +119,6 @@ def test_a_gain_that_one_seed_shows_and_three_deny_is_not_clear() -> None:
     assert not together.is_clear
     assert together.num_seeds == (3, 3)
     assert together.minimum_detectable > together.difference.mean
-
-
-def test_a_comparison_survives_json() -> None:
-    gain = compare_paired({"a": 0.1, "b": 0.5, "c": 0.2}, {"b": 0.9, "a": 0.3, "c": 0.2})
-    assert PairedComparison.from_json(json.loads(json.dumps(gain.to_json()))) == gain
-    with pytest.raises(DataError, match="not a comparison"):
-        PairedComparison.from_json({"p_value": 1})
 
 
 def _by_id(rates: np.ndarray) -> dict[str, float]:

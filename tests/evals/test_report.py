@@ -158,9 +158,9 @@ def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:
         title=HOSTILE,
         headline=HOSTILE,
         evals=(replace(report.evals[0], name=HOSTILE), report.evals[1]),
-        curves=(Curve(name=HOSTILE, stage=HOSTILE, steps=[0, 1], values=[0.0, 1.0], note=HOSTILE),),
+        curves=(Curve(name=HOSTILE, stage=HOSTILE, steps=[0, 1], values=[0.0, 1.0]),),
         samples=(Sample(problem=HOSTILE, label=HOSTILE, before=answer, after=answer),),
-        stages=(StageTime(name=HOSTILE, seconds=1.0, note=HOSTILE),),
+        stages=(StageTime(name=HOSTILE, seconds=1.0),),
         settings=f"a = {HOSTILE}  # {HOSTILE}",
         facts={HOSTILE: HOSTILE},
     )

@@ -1,13 +1,11 @@
 """Intervals over problems: hand-worked ends, coverage by simulation, and speed."""
 
-import json
 from time import perf_counter
 
 import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from whet.errors import DataError
 from whet.evals.stats import Estimate, fraction_estimate, mean_estimate
 
 
@@ -94,16 +92,3 @@ def test_ten_thousand_resamples_of_four_hundred_problems_take_under_a_third_of_a
         fraction_estimate(shares)
         seconds.append(perf_counter() - start)
     assert min(seconds) < 0.3
-
-
-def test_an_estimate_survives_json() -> None:
-    estimate = fraction_estimate([0.0, 1.0, 0.5])
-    assert Estimate.from_json(json.loads(json.dumps(estimate.to_json()))) == estimate
-
-
-@pytest.mark.parametrize(
-    "row", [None, [1], {"mean": 1.0}, {"mean": "x", "low": 0, "high": 1, "count": 2}]
-)
-def test_a_row_that_is_no_estimate_is_a_data_error(row: object) -> None:
-    with pytest.raises(DataError, match="estimate"):
-        Estimate.from_json(row)  # type: ignore[arg-type]

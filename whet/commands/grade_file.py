@@ -13,7 +13,14 @@ from whet.errors import ConfigError, DataError, WhetError
 from whet.grading.grader import Grader
 from whet.grading.limits import MAX_WORKERS, GradingConfig
 from whet.rewards.spec import RewardSpec, load_spec
-from whet.store.files import atomic_path, check_target, read_rows, to_finite, to_line, write_errors
+from whet.store.files import (
+    atomic_path,
+    check_target,
+    stream_rows,
+    to_finite,
+    to_line,
+    write_errors,
+)
 from whet.tasks.base import UNGRADABLE, Task
 from whet.tasks.registry import make_task
 from whet.tasks.user_task import load_user_task
@@ -113,13 +120,7 @@ class _ProblemIndex:
 
 
 def _read_rows(source: Path, index: _ProblemIndex | None) -> Iterator[_Row]:
-    given = read_rows(source)
-    lines = [
-        number
-        for number, line in enumerate(source.read_bytes().split(b"\n"), start=1)
-        if line.strip()
-    ]
-    for line, row in zip(lines, given, strict=True):
+    for line, row in list(stream_rows(source)):  # a line that is no JSON is named first
         try:
             yield _Row(line=line, given=row, problem=_problem(row, source, index), text=_text(row))
         except DataError as error:

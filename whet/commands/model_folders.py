@@ -15,7 +15,6 @@ from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import (  # type: ignore[attr-defined]
     HFValidationError,
     HTTPError,
-    OfflineModeIsEnabled,
 )
 
 from whet.data.import_rows import stream_problems
@@ -169,7 +168,7 @@ def pull_model(
                     f"{damaged[0].name} of {hub_id} does not match the hub's checksum, even after "
                     "a second download: try again later, or from another network"
                 )
-    except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError) as error:
+    except (HTTPError, HFValidationError, OSError) as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise DataError(
             f"{hub_id} could not be downloaded from the hub ({reason}): check its name, the "

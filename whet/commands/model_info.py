@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -109,14 +109,12 @@ def _write_model(location: str, new: Path, tokenizer: Tokenizer) -> None:
         (new / JINJA).write_text(tokenizer.chat_template or "", encoding="utf-8")
 
 
-def lint_template(
-    tokenizer: Tokenizer, options: Mapping[str, Json] | None = None
-) -> list[TemplateCheck]:
+def lint_template(tokenizer: Tokenizer) -> list[TemplateCheck]:
     """Check the template of a tokenizer on short conversations."""
     if tokenizer.chat_template is None:
         sentence = 'there is none: set one with --set, such as "plain"'
         return [TemplateCheck(check="template", mark="fault", sentence=sentence)]
-    linter = _Linter(tokenizer, options or {})
+    linter = _Linter(tokenizer)
     checks: tuple[tuple[str, Callable[[], Iterator[tuple[Mark, str]]]], ...] = (
         ("renders", linter.check_roles),
         ("generation prompt", linter.check_generation_prompt),
@@ -139,17 +137,16 @@ def lint_template(
 class _Linter:
     """The checks; each yields marks and sentences, an "ok" if all is well."""
 
-    def __init__(self, tokenizer: Tokenizer, options: Mapping[str, Json]) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         assert tokenizer.chat_template is not None, "it is there to be checked"
         self.tokenizer = tokenizer
-        self.options = dict(options)
         self.template = Template(tokenizer.chat_template)
 
     def render(self, *turns: tuple[str, str], opens: bool = False) -> str:
         rows: list[Json] = [{"role": role, "content": content} for role, content in turns]
         fixed: dict[str, Json] = {"messages": rows, "tools": None, "documents": None}
         fixed["add_generation_prompt"] = opens
-        return self.template.render({**self.tokenizer.named, **fixed, **self.options})
+        return self.template.render({**self.tokenizer.named, **fixed})
 
     def check_roles(self) -> Iterator[tuple[Mark, str]]:
         text = self.render(("user", QUESTION), opens=True)

@@ -73,12 +73,21 @@ def list_sections(problem: Problem) -> list[tuple[str, str]]:
     return parts
 
 
-def format_problem(problem: Problem) -> str:
-    """Write a problem as plain lines, the content indented."""
-    lines = [format_heading(problem)]
-    for title, content in list_sections(problem):
+def print_sections(console: Console, heading: str, sections: Sequence[tuple[str, str]]) -> None:
+    """Print titles and texts: in a frame on a terminal, as plain, indented lines elsewhere."""
+    if console.is_terminal:
+        parts = [
+            Text(f"{title}\n", style="bold").append(content, style="not bold")
+            for title, content in sections
+        ]
+        console.print(
+            Panel(Group(*parts), title=Text(heading), title_align="left", border_style="dim")
+        )
+        return
+    lines = [heading]
+    for title, content in sections:
         lines += [f"  {title}:", *(f"    {line}".rstrip() for line in content.splitlines())]
-    return "\n".join(lines) + "\n"
+    console.print("\n".join(lines) + "\n", markup=False, soft_wrap=True)
 
 
 def shorten_text(text: str) -> str:
@@ -171,16 +180,13 @@ def make_problems(
 
 
 def show_problems(file: Path, n: int = 3, *, console: Console | None = None) -> None:
-    """Print the first problems of a file: in frames on a terminal, as plain lines elsewhere."""
+    """Print the first problems of a file."""
     if n < 1:
         raise ConfigError(f"-n {n} should be at least 1")
     console = console or Console(highlight=False)
     shown = list(islice(stream_problems(file), n))
     for problem in shown:
-        if console.is_terminal:
-            console.print(_make_panel(problem))
-        else:
-            console.print(format_problem(problem), markup=False, soft_wrap=True)
+        print_sections(console, format_heading(problem), list_sections(problem))
     if not shown:
         raise DataError(f"{file} has no problems")
 
@@ -275,16 +281,6 @@ def _list_problems(task: Task, level: float | None, seed: int) -> Iterator[Probl
     yield from problems
 
 
-def _make_panel(problem: Problem) -> Panel:
-    parts = [
-        Text(f"{title}\n", style="bold").append(content, style="not bold")
-        for title, content in list_sections(problem)
-    ]
-    return Panel(
-        Group(*parts), title=Text(format_heading(problem)), title_align="left", border_style="dim"
-    )
-
-
 def list_tasks() -> None:
     """Print every task with how many problems it makes itself, their levels, and an example."""
     widths = {
@@ -335,11 +331,9 @@ def check_graders(name: str | None, file: Path | None) -> None:
         raise DataError(f"{failures:,} responses were graded wrongly; the lines above name them")
 
 
-def check_grader_of_task(
-    task: Task, *, workers: int | None = None, per_split: int = CHECKED
-) -> GraderReport:
+def check_grader_of_task(task: Task, *, per_split: int = CHECKED) -> GraderReport:
     """Try a grader on the task's own problems, or on examples where it makes none."""
-    return _check_and_print(task, _problems_to_try(task, per_split), workers)
+    return _check_and_print(task, _problems_to_try(task, per_split), workers=None)
 
 
 def _problems_to_try(task: Task, per_split: int) -> list[Problem]:

@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.console import Console, Group
+from rich.console import Console
 from rich.markup import escape
-from rich.panel import Panel
 from rich.text import Text
 
 from whet import toml
-from whet.commands.problem_files import list_sections, shorten_text
+from whet.commands.problem_files import list_sections, print_sections, shorten_text
 from whet.config import Config, load_settings
 from whet.data.import_rows import stream_problems
 from whet.engine.base import Request, SamplingParams
@@ -59,27 +58,13 @@ def has_rollouts(file: Path) -> bool:
 
 
 def show_rollouts(file: Path, n: int = 3, *, console: Console | None = None) -> None:
-    """Print the first rollouts of a file: in frames on a terminal, as plain lines elsewhere."""
+    """Print the first rollouts of a file."""
     if n < 1:
         raise ConfigError(f"-n {n} should be at least 1")
     console = console or Console(highlight=False)
     rollouts = read_rollouts(file, limit=n)
     for rollout in rollouts:
-        sections = list_rollout_sections(rollout)
-        if console.is_terminal:
-            parts = [
-                Text(f"{title}\n", style="bold").append(content, style="not bold")
-                for title, content in sections
-            ]
-            heading = Text(format_rollout_heading(rollout))
-            console.print(
-                Panel(Group(*parts), title=heading, title_align="left", border_style="dim")
-            )
-        else:
-            lines = [format_rollout_heading(rollout)]
-            for title, content in sections:
-                lines += [f"  {title}:", *(f"    {line}".rstrip() for line in content.splitlines())]
-            console.print("\n".join(lines) + "\n", markup=False, soft_wrap=True)
+        print_sections(console, format_rollout_heading(rollout), list_rollout_sections(rollout))
     if not rollouts:
         raise DataError(f"{file} has no rollouts")
 
@@ -180,12 +165,8 @@ def _read(file: Path, n: int, chat: ChatFormat) -> Iterator[Shown]:
             yield Shown(name=rollout.id, tokens=tokens, is_response=is_response)
         return
     for problem in stream_problems(file):
-        yield _show_problem(problem, chat)
-
-
-def _show_problem(problem: Problem, chat: ChatFormat) -> Shown:
-    tokens = chat.encode_problem(problem)
-    return Shown(name=problem.id, tokens=tokens, is_response=np.zeros(len(tokens), dtype=np.bool_))
+        tokens = chat.encode_problem(problem)
+        yield Shown(name=problem.id, tokens=tokens, is_response=np.zeros(len(tokens), np.bool_))
 
 
 def ask_model(location: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:

@@ -7,7 +7,7 @@ from whet.data.clean.word_hashes import normalise
 from whet.data.problem_lines import to_question
 from whet.data.splits import split_by_hash
 from whet.errors import DataError
-from whet.store.files import read_rows, write_rows
+from whet.store.files import stream_rows, write_rows
 from whet.tasks.base import Task, keep_solvable, list_problems
 from whet.types import Problem, Split
 
@@ -24,11 +24,11 @@ def write_problems(folder: Path, split: Split, problems: Iterable[Problem]) -> N
 def read_problems(file: Path) -> list[Problem]:
     """Read a file of problems; a broken row is named by file and line."""
     problems = []
-    for index, row in enumerate(read_rows(file)):
+    for line, row in stream_rows(file):
         try:
             problems.append(Problem.from_json(row))
         except DataError as error:
-            raise DataError(f"{file} line {_line_of(file, index)}: {error}") from error
+            raise DataError(f"{file} line {line}: {error}") from error
     return problems
 
 
@@ -102,9 +102,3 @@ def ask_text(problem: Problem) -> str:
 
 def problem_file(folder: Path, split: Split) -> Path:
     return folder / f"problems-{split}.jsonl"
-
-
-def _line_of(file: Path, index: int) -> int:
-    """Number the lines from 1; rows skip the empty ones."""
-    lines = file.read_bytes().split(b"\n")
-    return [number for number, line in enumerate(lines, start=1) if line.strip()][index]

@@ -30,12 +30,12 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 Values = NDArray[np.float64]
 
 
-def draw_curves(title: str, curves: Sequence[Curve], *, note: str = "") -> str | None:
+def draw_curves(title: str, curves: Sequence[Curve]) -> str | None:
     """Draw curves over the same axes in one panel, each in its own tone; None if none is finite.
 
     Each curve's `stage` names it; a legend is the page's (`draw_legend`), since panels share it.
     """
-    plot = make_plot(title, curves, note=note)
+    plot = make_plot(title, curves)
     return None if plot is None else _draw("curve_figure", plot)
 
 
@@ -95,7 +95,6 @@ class ForestRow:
 
     label: str
     difference: Estimate
-    note: str = ""
 
     @property
     def tone(self) -> str:
@@ -282,12 +281,12 @@ class Plot:
     width, height = 360, 190
     right, top, bottom = 350, 10, 166
 
-    def __init__(self, name: str, lines: Sequence[Line], note: str) -> None:
+    def __init__(self, name: str, lines: Sequence[Line]) -> None:
         self.name = name
         self.lines = lines
         self.unit = lines[0].curve.unit
         self.span, self.label = self._describe()
-        self.caption = " ".join([*([note] if note else []), *_caption(lines[0])])
+        self.caption = " ".join(_caption(lines[0]))
         series = [line.points for line in lines]
         bands = [(s.low, s.high) if s.has_band else (s.values, s.values) for s in series]
         low = min(float(low.min()) for low, _ in bands)
@@ -352,19 +351,19 @@ class Plot:
         return json.dumps([[x, y, text] for (x, y), text in zip(coordinates, texts, strict=True)])
 
 
-def make_plot(name: str, curves: Sequence[Curve], *, note: str = "") -> Plot | None:
+def make_plot(name: str, curves: Sequence[Curve]) -> Plot | None:
     """Lay curves out over the same axes; None if none has a finite value."""
     lines = [
         Line(curve=curve, points=points, tone=tone(index))
         for index, curve in enumerate(curves)
         if (points := make_series(curve)) is not None
     ]
-    return Plot(name, lines, note) if lines else None
+    return Plot(name, lines) if lines else None
 
 
 def _caption(line: Line) -> list[str]:
     curve, points = line.curve, line.points
-    parts = [curve.note] if curve.note else []
+    parts = []
     if points.window:
         parts += [f"Thick: mean of {points.window} neighbouring points."]
     if points.bin_size > 1:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from math import isclose
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from scipy.special import stdtr, stdtrit
 
-from whet.errors import DataError
 from whet.evals.stats import (
     CONFIDENCE,
     Estimate,
@@ -48,13 +47,6 @@ class PairedComparison:
     def to_json(self) -> dict[str, Json]:
         row: dict[str, Json] = TypeAdapter(PairedComparison).dump_python(self, mode="json")
         return row
-
-    @staticmethod
-    def from_json(row: Json) -> "PairedComparison":
-        try:
-            return TypeAdapter(PairedComparison).validate_python(row)
-        except ValidationError as error:
-            raise DataError(f"not a comparison: {str(row)[:200]}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

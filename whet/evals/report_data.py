@@ -30,8 +30,6 @@ class StageTime:
 
     name: str
     seconds: float
-    note: str = ""
-    """Such as "already done"."""
     phases: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase: sample, grade, score, update."""
 
@@ -56,7 +54,6 @@ class Curve:
     unit: Unit = Unit.NUMBER
     low: Sequence[float] = ()
     high: Sequence[float] = ()
-    note: str = ""
     is_smooth: bool = False
     """Whether it is drawn as it is, however long."""
 

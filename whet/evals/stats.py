@@ -11,10 +11,8 @@ from math import comb, prod, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
 from scipy.special import ndtr, ndtri, stdtrit
 
-from whet.errors import DataError
 from whet.rng import numpy_stream
 from whet.types import Json
 
@@ -43,14 +41,6 @@ class Estimate:
 
     def to_json(self) -> dict[str, Json]:
         return {"mean": self.mean, "low": self.low, "high": self.high, "count": self.count}
-
-    @staticmethod
-    def from_json(row: Json) -> "Estimate":
-        try:
-            return TypeAdapter(Estimate).validate_python(row)
-        except ValidationError as error:
-            numbers = "the numbers mean, low, high and count"
-            raise DataError(f"an estimate must be an object with {numbers}, not {row!r}") from error
 
 
 def fraction_estimate(fractions: Sequence[float], *, seed: int = 0) -> Estimate:

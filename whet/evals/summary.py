@@ -59,7 +59,7 @@ class EvalSummary:
             raise DataError(f"not an evaluation summary ({reason}): {str(row)[:200]}") from error
 
 
-def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0) -> EvalSummary:
+def summarise(groups: Sequence[Group], ks: Sequence[int] = KS) -> EvalSummary:
     """Summarise graded groups; groups of the same problem count as one problem."""
     by_problem = list(_by_problem(groups).values())
     rollouts = [siblings for siblings in by_problem if is_solvable(siblings[0].problem)]
@@ -71,13 +71,13 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
         )
 
     def fraction(is_counted: Callable[[Rollout], bool]) -> Estimate:
-        return fraction_estimate(_means(rollouts, is_counted), seed=seed)
+        return fraction_estimate(_means(rollouts, is_counted))
 
     return EvalSummary(
-        pass_at=_pass_at(rollouts, ks, seed),
-        by_level=_by_level(rollouts, seed),
-        unsolvable=_pass_at(unsolvable, [1], seed).get(1),
-        tokens=mean_estimate(_means(rollouts, lambda r: len(r.completion.tokens)), seed=seed),
+        pass_at=_pass_at(rollouts, ks),
+        by_level=_by_level(rollouts),
+        unsolvable=_pass_at(unsolvable, [1]).get(1),
+        tokens=mean_estimate(_means(rollouts, lambda r: len(r.completion.tokens))),
         unfinished=fraction(lambda r: r.completion.finish_reason is FinishReason.LENGTH),
         no_answer=fraction(lambda r: _verdict(r) is Verdict.NO_ANSWER),
         num_problems=len(rollouts),
@@ -85,7 +85,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
         num_unscored=sum(
             _verdict(rollout) is Verdict.UNSCORED for group in groups for rollout in group
         ),
-        f1=_f1(rollouts, seed),
+        f1=_f1(rollouts),
     )
 
 
@@ -135,23 +135,21 @@ def _means(problems: Sequence[Sequence[Rollout]], value: Callable[[Rollout], flo
     return [float(np.mean([value(rollout) for rollout in rollouts])) for rollouts in problems]
 
 
-def _pass_at(
-    problems: Sequence[Sequence[Rollout]], ks: Sequence[int], seed: int
-) -> dict[int, Estimate]:
+def _pass_at(problems: Sequence[Sequence[Rollout]], ks: Sequence[int]) -> dict[int, Estimate]:
     counts = [_count_correct(rollouts) for rollouts in problems]
     rates = {k: [pass_at_k(n, correct, k) for n, correct in counts if n >= k] for k in ks}
-    return {k: fraction_estimate(values, seed=seed) for k, values in rates.items() if values}
+    return {k: fraction_estimate(values) for k, values in rates.items() if values}
 
 
-def _by_level(problems: Sequence[Sequence[Rollout]], seed: int) -> dict[str, Estimate]:
+def _by_level(problems: Sequence[Sequence[Rollout]]) -> dict[str, Estimate]:
     levels: dict[str, list[Sequence[Rollout]]] = {}
     for rollouts in problems:
         levels.setdefault(level_fifth(rollouts[0].problem.level), []).append(rollouts)
-    passes = {level: _pass_at(levels[level], [1], seed) for level in sorted(levels)}
+    passes = {level: _pass_at(levels[level], [1]) for level in sorted(levels)}
     return {level: estimates[1] for level, estimates in passes.items() if estimates}
 
 
-def _f1(problems: Sequence[Sequence[Rollout]], seed: int) -> dict[str, F1]:
+def _f1(problems: Sequence[Sequence[Rollout]]) -> dict[str, F1]:
     subsets: dict[str, dict[str, list[Sequence[Rollout]]]] = {}
     for rollouts in problems:
         if (declared := f1_half(rollouts[0].problem)) is not None:
@@ -159,7 +157,7 @@ def _f1(problems: Sequence[Sequence[Rollout]], seed: int) -> dict[str, F1]:
             subsets.setdefault(subset, {}).setdefault(half, []).append(rollouts)
     scores = {}
     for subset, halves in sorted(subsets.items()):
-        passes = {half: _pass_at(halves[half], [1], seed).get(1) for half in sorted(halves)}
+        passes = {half: _pass_at(halves[half], [1]).get(1) for half in sorted(halves)}
         graded = {half: estimate for half, estimate in passes.items() if estimate is not None}
         if len(graded) == 2:
             value = harmonic_mean([estimate.mean for estimate in graded.values()])

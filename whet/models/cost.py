@@ -6,7 +6,6 @@ The fractions of the hardware's rates are fitted to runs of 0.5B, 1.5B and 7B mo
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from whet.models.config import ModelConfig
@@ -112,28 +111,14 @@ class GPU:
         return self.memory * MEMORY_FRACTION
 
 
-GPUS: Mapping[str, GPU] = MappingProxyType(
-    {
-        "h200": GPU(
-            memory=150.1 * GB, copy=4.3e12, matmul=790e12, host=50e9, link=350e9, network=45e9
-        ),
-        "h100": GPU(
-            memory=85.0 * GB, copy=3.0e12, matmul=790e12, host=50e9, link=350e9, network=45e9
-        ),
-        "a100": GPU(
-            memory=85.0 * GB, copy=1.75e12, matmul=280e12, host=22e9, link=235e9, network=22e9
-        ),
-        "a100-40": GPU(
-            memory=42.4 * GB, copy=1.4e12, matmul=280e12, host=22e9, link=235e9, network=22e9
-        ),
-        "l40s": GPU(
-            memory=48.0 * GB, copy=0.75e12, matmul=330e12, host=22e9, link=20e9, network=11e9
-        ),
-        "rtx4090": GPU(
-            memory=25.7 * GB, copy=0.9e12, matmul=165e12, host=22e9, link=10e9, network=1.1e9
-        ),
-    }
-)
+GPUS: Mapping[str, GPU] = {
+    "h200": GPU(memory=150.1e9, copy=4.3e12, matmul=790e12, host=50e9, link=350e9, network=45e9),
+    "h100": GPU(memory=85.0e9, copy=3.0e12, matmul=790e12, host=50e9, link=350e9, network=45e9),
+    "a100": GPU(memory=85.0e9, copy=1.75e12, matmul=280e12, host=22e9, link=235e9, network=22e9),
+    "a100-40": GPU(memory=42.4e9, copy=1.4e12, matmul=280e12, host=22e9, link=235e9, network=22e9),
+    "l40s": GPU(memory=48.0e9, copy=0.75e12, matmul=330e12, host=22e9, link=20e9, network=11e9),
+    "rtx4090": GPU(memory=25.7e9, copy=0.9e12, matmul=165e12, host=22e9, link=10e9, network=1.1e9),
+}
 """The H200's rates are measured; the others are vendors' figures, less the same shortfall.
 Links are NVLink or, on the last two, PCIe; networks have one adapter for each GPU."""
 

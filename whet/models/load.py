@@ -10,12 +10,7 @@ from typing import NamedTuple
 
 import torch
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import (
-    HfHubHTTPError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-)
+from huggingface_hub.errors import HFValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -186,15 +181,9 @@ def load_shards(cfg: ModelConfig, shards: Mapping[str, tuple[Tensor, int]], fold
     load_rows(wanted, folder, ignored=_TIED if cfg.tied else _ROPE)
 
 
-def load_rows(
-    wanted: dict[str, Rows],
-    folder: Path,
-    *,
-    file: str = WEIGHTS,
-    ignored: re.Pattern[str] | None = None,
-) -> None:
+def load_rows(wanted: dict[str, Rows], folder: Path, *, ignored: re.Pattern[str]) -> None:
     """Load rows by name from the file of a folder, or from all the files that it is split into."""
-    files = weight_files(folder, file)
+    files = weight_files(folder)
     if not files:
         raise DataError(f"model folder {str(folder)!r} has no safetensors weights")
     for path in files:
@@ -270,13 +259,7 @@ def is_finite(tensor: Tensor) -> bool:
 def _download(model: str, files: Collection[str] = DOWNLOADED) -> Path:
     try:
         return Path(snapshot_download(model, allow_patterns=list(files)))
-    except (
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-        OSError,
-    ) as error:
+    except (HFValidationError, OSError) as error:  # the hub's other errors are OSErrors
         reason = str(error).strip().partition("\n")[0]
         raise DataError(
             f"model {model!r} is not a folder here and could not be downloaded from the hub: "

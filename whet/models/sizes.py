@@ -3,7 +3,6 @@ head."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from whet.errors import ConfigError
@@ -20,24 +19,14 @@ class ModelSize(NamedTuple):
     head_dim: int
     intermediate_size: int
 
-    @property
-    def num_parameters(self) -> int:
-        """Count the weights of the layers and the final norm."""
-        attention = 2 * (self.num_heads + self.num_kv_heads) * self.head_dim * self.hidden_size
-        inner = 3 * self.hidden_size * self.intermediate_size
-        norms = 2 * self.hidden_size + 2 * self.head_dim
-        return self.num_layers * (attention + inner + norms) + self.hidden_size
 
-
-SIZES: Mapping[str, ModelSize] = MappingProxyType(
-    {
-        "tiny": ModelSize(2, 64, 4, 2, 16, 128),
-        "mini": ModelSize(4, 128, 4, 4, 32, 384),
-        "small": ModelSize(6, 256, 8, 4, 32, 768),
-        "medium": ModelSize(8, 512, 8, 4, 64, 1536),
-        "large": ModelSize(12, 768, 12, 4, 64, 2304),
-    }
-)
+SIZES: Mapping[str, ModelSize] = {
+    "tiny": ModelSize(2, 64, 4, 2, 16, 128),
+    "mini": ModelSize(4, 128, 4, 4, 32, 384),
+    "small": ModelSize(6, 256, 8, 4, 32, 768),
+    "medium": ModelSize(8, 512, 8, 4, 64, 1536),
+    "large": ModelSize(12, 768, 12, 4, 64, 2304),
+}
 
 
 def new_config(

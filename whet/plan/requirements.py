@@ -10,12 +10,7 @@ from urllib.request import Request, urlopen
 
 import torch
 from huggingface_hub import constants, get_token, hf_hub_download, snapshot_download
-from huggingface_hub.errors import (
-    HfHubHTTPError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-)
+from huggingface_hub.errors import HFValidationError
 
 from whet.algos.presets import needs_critic
 from whet.algos.settings import resolve_algorithm
@@ -87,13 +82,8 @@ def _origin(stages: Stages, path: str | None) -> str | None:
 
 PATIENCE_SECONDS = 3.0
 """How long the hub may take to answer."""
-REFUSALS = (
-    HfHubHTTPError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-    OSError,
-)
+REFUSALS = (HFValidationError, OSError, DataError)
+"""Why a model is not here; the hub's other errors are OSErrors."""
 _BILLIONS = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)B(?![a-z])", re.IGNORECASE)
 
 
@@ -106,7 +96,7 @@ def explain_missing(model: str) -> str | None:
     patterns = list(DOWNLOADED)
     try:
         resolve_model(snapshot_download(model, allow_patterns=patterns, local_files_only=True))
-    except (*REFUSALS, DataError):
+    except REFUSALS:
         if reason := _refusal(model):
             return f"is not in the cache and could not be downloaded from the hub ({reason})"
     return None
@@ -123,7 +113,7 @@ def num_parameters(model: str) -> float | None:
         if not Path(model).is_dir():
             folder = str(Path(hf_hub_download(model, CONFIG, local_files_only=True)).parent)
         return float(Cost(cfg=read_shape(folder)).parameters)
-    except (*REFUSALS, DataError):
+    except REFUSALS:
         match = _BILLIONS.search(model)
         return float(match[1]) * 1e9 if match else None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from whet.config import explain_settings, load_settings
 from whet.errors import ConfigError, DataError
 from whet.pipeline.pipeline import KINDS
+from whet.recipes.stage import StageConfig
 from whet.recipes.teach import TeachConfig
 from whet.store.run import RunStore, find_run, stage_folders
 from whet.toml import flatten, literal, read
@@ -88,6 +89,15 @@ def open_folder(location: Path) -> RunFolder:
         folder=location,
         stages={folder.name.partition("-")[2]: RunStore.view(folder) for folder in folders},
     )
+
+
+def load_stage(store: RunStore) -> StageConfig | None:
+    """Load the settings of a stage; None where another version of whet wrote them."""
+    try:
+        kind = KINDS[str(read(store.config_file).get("kind"))]
+        return load_settings(kind, store.config_file, []).config
+    except (ConfigError, KeyError):
+        return None
 
 
 def group_arms(locations: Sequence[Path]) -> tuple[list[Arm], list[Change], list[str]]:
@@ -185,12 +195,9 @@ def _explain(run: RunFolder) -> dict[str, str]:
     meanings: dict[str, str] = {}
     for name, store in run.stages.items():
         prefix = f"{name}." if run.is_pipeline else ""
-        try:
-            kind = KINDS[str(read(store.config_file).get("kind"))]
-            config = load_settings(kind, store.config_file, []).config
-        except (ConfigError, KeyError):
-            continue
-        meanings |= {f"{prefix}{key}": text for key, text in explain_settings(config).items()}
+        config = load_stage(store)
+        texts = {} if config is None else explain_settings(config)
+        meanings |= {f"{prefix}{key}": text for key, text in texts.items()}
     return meanings
 
 

@@ -15,17 +15,14 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from whet.config import load_settings
-from whet.errors import ConfigError, visible
+from whet.errors import visible
 from whet.evals.formatting import duration, number, percent, percent_interval
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.pipeline.about import describe_run
-from whet.pipeline.pipeline import KINDS
 from whet.pipeline.report import measure_seconds
 from whet.recipes.evaluate import GREEDY, SAMPLED
-from whet.recipes.stage import StageConfig
-from whet.results.arms import RunFolder, open_folder
+from whet.results.arms import RunFolder, load_stage, open_folder
 from whet.store.files import check_target, sha256, write_atomic
 from whet.store.rollouts import count_rows, count_tokens
 from whet.store.run import RunStore
@@ -143,15 +140,6 @@ def card_to_json(card: RunCard) -> dict[str, Json]:
     """Write a card as JSON."""
     row: dict[str, Json] = TypeAdapter(RunCard).dump_python(card, mode="json")
     return row
-
-
-def load_stage(store: RunStore) -> StageConfig | None:
-    """Load the settings of a stage; None where another version of whet wrote them."""
-    try:
-        kind = KINDS[str(read(store.config_file).get("kind"))]
-        return load_settings(kind, store.config_file, []).config
-    except (ConfigError, KeyError):
-        return None
 
 
 def _describe(run: RunFolder) -> dict[str, str]:

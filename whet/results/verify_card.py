@@ -20,8 +20,7 @@ from whet.pipeline.report import summarise_evals
 from whet.recipes.distill import DistillConfig
 from whet.recipes.rl import RLConfig
 from whet.recipes.stage import ModelStageConfig, StageConfig
-from whet.results.arms import RunFolder, open_folder
-from whet.results.card import load_stage
+from whet.results.arms import RunFolder, load_stage, open_folder
 from whet.rng import stream
 from whet.rollout.collect import group_rollouts
 from whet.store.checkpoints import check_checkpoint

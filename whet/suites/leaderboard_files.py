@@ -3,14 +3,13 @@ the style of the report."""
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich.table import Table
 
 from whet.errors import visible
-from whet.evals.charts import ticks
+from whet.evals.charts import Bar, BarRow, share_axis
 from whet.evals.page import render_static
 from whet.evals.stats import Estimate
 from whet.evals.summary import UNKNOWN
@@ -122,24 +121,6 @@ def _tex(text: str) -> str:
     return visible("".join(signs))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
-    """Estimates of the models under one label."""
-
-    label: str
-    note: str
-    bars: Sequence[tuple[str, Estimate, str]]
-    """Model, estimate, and a note behind it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Bars of one benchmark by task, source and level."""
-
-    benchmark: str
-    rows: Sequence[Bars]
-
-
 def write_leaderboard_page(board: Leaderboard, path: Path) -> None:
     """Write the page atomically."""
     write_atomic(path, render_leaderboard_page(board).encode("utf-8", "replace"))
@@ -147,59 +128,58 @@ def write_leaderboard_page(board: Leaderboard, path: Path) -> None:
 
 def render_leaderboard_page(board: Leaderboard) -> str:
     """Render the document; its content security policy allows its style and nothing else."""
-    overall = [_overall(board, benchmark) for benchmark in board.benchmarks]
-    mean = [(model, board.means[model], "") for model in board.models]
-    overall.append(Bars(label="Mean", note="each benchmark counts the same", bars=mean))
-    parts = [_parts(board, benchmark) for benchmark in board.benchmarks]
-    rows = [*overall, *(row for part in parts for row in part.rows)]
-    highest = max(estimate.high for row in rows for _, estimate, _ in row.bars)
+    tones = {model: TONES[i % len(TONES)] for i, model in enumerate(board.models)}
+    overall = []
+    parts = {}
+    for benchmark in board.benchmarks:
+        results = {model: board.result(model, benchmark) for model in board.models}
+        first = results[board.models[0]]
+        note = f"{first.metric}, {first.score.count:,} problems"
+        scores = {model: result.score for model, result in results.items()}
+        overall.append(_bar_row(benchmark, note, scores, tones))
+        if rows := list(_list_parts(results, tones)):
+            parts[benchmark] = rows
+    overall.append(_bar_row("Mean", "each benchmark counts the same", board.means, tones))
     return render_static(
         "leaderboard.html",
         board=board,
         overall=overall,
-        parts=[part for part in parts if part.rows],
-        scale=ticks(0.0, max(0.1, highest), 6),
-        tones={model: TONES[i % len(TONES)] for i, model in enumerate(board.models)},
+        parts=parts,
+        axis=share_axis([*overall, *(row for rows in parts.values() for row in rows)]),
+        tones=tones,
     )
 
 
-def _overall(board: Leaderboard, benchmark: str) -> Bars:
-    results = [board.result(model, benchmark) for model in board.models]
-    note = f"{results[0].metric}, {results[0].score.count:,} problems"
-    return Bars(label=benchmark, note=note, bars=[(r.model, r.score, "") for r in results])
-
-
-def _parts(board: Leaderboard, benchmark: str) -> Parts:
-    """List the groups of a benchmark that tell more than its whole."""
-    results = [board.result(model, benchmark) for model in board.models]
-    rows = [
-        *_group_rows("Task", {r.model: r.by_task for r in results}),
-        *_group_rows("Source", {r.model: r.by_source for r in results}),
-        *_group_rows("Level", {r.model: r.by_level for r in results}),
-        *_rule_rows(results),
+def _bar_row(
+    label: str, note: str, estimates: Mapping[str, Estimate], tones: Mapping[str, str]
+) -> BarRow:
+    bars = [
+        Bar(name=model, estimate=estimate, tone=tones[model])
+        for model, estimate in estimates.items()
     ]
-    return Parts(benchmark=benchmark, rows=rows)
+    return BarRow(label=label, note=note, bars=bars)
 
 
-def _group_rows(kind: str, groups: Mapping[str, Mapping[str, Estimate]]) -> list[Bars]:
-    names = sorted({name for estimates in groups.values() for name in estimates} - {UNKNOWN})
-    if len(names) < 2:
-        return []
-    rows = []
-    for name in names:
-        bars = [(model, found[name], "") for model, found in groups.items() if name in found]
-        rows.append(Bars(label=f"{kind} {name}", note=f"{bars[0][1].count:,} problems", bars=bars))
-    return rows
-
-
-def _rule_rows(results: Sequence[Result]) -> list[Bars]:
-    rows = []
-    for label, note, estimates in (
-        ("Feasible", "answers that keep the rules", [r.feasible for r in results]),
-        ("Hallucinated", "answers that break them", [r.hallucinated for r in results]),
+def _list_parts(results: Mapping[str, Result], tones: Mapping[str, str]) -> Iterator[BarRow]:
+    """List the groups of a benchmark that tell more than its whole, and how rules were kept."""
+    kinds: Mapping[str, Mapping[str, Mapping[str, Estimate]]] = {
+        "Task": {model: result.by_task for model, result in results.items()},
+        "Source": {model: result.by_source for model, result in results.items()},
+        "Level": {model: result.by_level for model, result in results.items()},
+    }
+    for kind, groups in kinds.items():
+        names = sorted({name for estimates in groups.values() for name in estimates} - {UNKNOWN})
+        for name in names if len(names) > 1 else ():
+            own = {model: found[name] for model, found in groups.items() if name in found}
+            note = f"{next(iter(own.values())).count:,} problems"
+            yield _bar_row(f"{kind} {name}", note, own, tones)
+    for label, note, rates in (
+        ("Feasible", "answers that keep the rules", {m: r.feasible for m, r in results.items()}),
+        (
+            "Hallucinated",
+            "answers that break them",
+            {m: r.hallucinated for m, r in results.items()},
+        ),
     ):
-        pairs = zip(results, estimates, strict=True)
-        bars = [(r.model, estimate, "") for r, estimate in pairs if estimate is not None]
-        if bars:
-            rows.append(Bars(label=label, note=note, bars=bars))
-    return rows
+        if known := {model: rate for model, rate in rates.items() if rate is not None}:
+            yield _bar_row(label, note, known, tones)

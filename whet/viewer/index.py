@@ -66,7 +66,6 @@ class RolloutIndex:
         self._thread: threading.Thread | None = None
         self._progress: IndexProgress | None = None
         self.columns = Columns.empty()
-        self.version = 0
 
     @property
     def progress(self) -> IndexProgress | None:
@@ -104,7 +103,7 @@ class RolloutIndex:
         if len(kept) < len(self._segments):
             for segment in self._segments:
                 if segment not in kept:
-                    _remove(segment.path)
+                    segment.path.unlink(missing_ok=True)
             self._segments = kept
             self._publish()
         known = {stamp for segment in kept for stamp in segment.stamps} | self._broken.keys()
@@ -149,12 +148,11 @@ class RolloutIndex:
         self._segments = [segment for segment in segments if segment not in small] + [merged]
         self._publish()
         for segment in small:
-            _remove(segment.path)
+            segment.path.unlink(missing_ok=True)
 
     def _publish(self) -> None:
         tables = [segment.table for segment in self._segments or ()]
         self.columns = Columns.from_table(pa.concat_tables(tables)) if tables else Columns.empty()
-        self.version += 1
 
     def _write(self, table: pa.Table, stamps: tuple[str, ...]) -> _Segment:
         """Write a segment whole or not at all, and map it."""
@@ -176,7 +174,7 @@ class RolloutIndex:
             try:
                 segments.append(_open_segment(path))
             except (OSError, ValueError, KeyError, pa.ArrowException):
-                _remove(path)
+                path.unlink(missing_ok=True)
         return segments
 
 
@@ -185,7 +183,3 @@ def _open_segment(path: Path) -> _Segment:
         table = pa.ipc.open_file(source).read_all()
     stamps = json.loads((table.schema.metadata or {})[b"stamps"])
     return _Segment(path=path, stamps=tuple(stamps), table=table)
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)

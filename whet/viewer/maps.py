@@ -160,29 +160,25 @@ def cross_verdicts(columns: Columns, part: str) -> dict[str, Json]:
     per_row = values[column.codes] if columns.count else np.zeros(0)
     verdicts = columns.texts["verdict"]
     distinct = np.unique(per_row[~np.isnan(per_row)])
-    if len(distinct) > 6:  # a continuous part: two halves say more than a thousand columns
-        return _cross_halves(columns, part, per_row)
+    is_continuous = len(distinct) > 6  # two halves say more than a thousand columns
+    middle = float(np.nanmedian(per_row)) if is_continuous else None
+    masks: list[tuple[Json, Mask]] = [(value, per_row == value) for value in distinct.tolist()]
+    masks.append((None, np.isnan(per_row)))
+    if middle is not None:
+        masks = [("low", per_row <= middle), ("high", per_row > middle)]
     cells: list[Json] = []
     for verdict in verdicts.values:
         is_verdict = verdicts.equals(verdict)
-        for value in [*distinct.tolist(), None]:
-            mask = is_verdict & (np.isnan(per_row) if value is None else per_row == value)
-            if mask.any():
-                notes = count_values(columns.texts["note"], mask)
+        for value, mask in masks:
+            if count := int((is_verdict & mask).sum()):
+                notes = count_values(columns.texts["note"], is_verdict & mask)
                 cells.append(
-                    {"verdict": verdict, "value": value, "count": int(mask.sum()), "notes": notes}
+                    {
+                        "verdict": verdict,
+                        "value": value,
+                        "count": count,
+                        "notes": [] if is_continuous else notes,
+                    }
                 )
-    return {"part": part, "values": distinct.tolist(), "cells": cells, "halves": None}
-
-
-def _cross_halves(columns: Columns, part: str, values: NDArray[np.float64]) -> dict[str, Json]:
-    middle = float(np.nanmedian(values))
-    verdicts = columns.texts["verdict"]
-    cells: list[Json] = []
-    for verdict in verdicts.values:
-        is_verdict = verdicts.equals(verdict)
-        for value, mask in (("low", values <= middle), ("high", values > middle)):
-            count = int((is_verdict & mask).sum())
-            if count:
-                cells.append({"verdict": verdict, "value": value, "count": count, "notes": []})
-    return {"part": part, "values": ["low", "high"], "cells": cells, "halves": middle}
+    parts = ["low", "high"] if is_continuous else distinct.tolist()
+    return {"part": part, "values": parts, "cells": cells, "halves": middle}

@@ -21,7 +21,6 @@ from whet.viewer.run_folders import (
     Root,
     Run,
     find_state,
-    flatten_settings,
     read_events,
     read_origins,
     read_run_settings,
@@ -65,11 +64,6 @@ class MetricsFile:
         self._offset = 0
         self._tail = 0
         self._lock = threading.Lock()
-
-    @property
-    def version(self) -> str:
-        """Change whenever there is something new."""
-        return f"{self._offset}-{self._tail}"
 
     def refresh(self) -> None:
         with self._lock:
@@ -255,13 +249,13 @@ class Overview:
                 "origin": origins.get(key, "default"),
                 "meaning": self._facts.meaning(kind, key),
             }
-            for key, value in flatten_settings(settings).items()
+            for key, value in toml.flatten(settings).items()
         ]
 
     def compare(self, first: Run, second: Run) -> dict[str, Json]:
         """List the settings that differ, each with a sentence and its meaning."""
         tables = [read_run_settings(self._root, run) for run in (first, second)]
-        old, new = (flatten_settings(table) for table in tables)
+        old, new = (toml.flatten(table) for table in tables)
         kind = str(tables[0].get("kind"))
         rows: list[Json] = []
         for key in dict.fromkeys([*old, *new]):

@@ -124,15 +124,15 @@ def list_rollouts(
     rows = _sort(columns, rows, sort)
     page = rows[offset : offset + min(limit, MAX_ROWS)]
     steps = columns.numbers["step"][rows]
-    rewards = columns.numbers["reward"][rows]
+    correct = columns.texts["verdict"].equals(Verdict.CORRECT.value)
     return {
         "total": len(rows),
         "of": columns.count,
         "rows": describe_rows(columns, page, filters.text),
         "facets": {name: count_values(columns.texts[name], others[name]) for name in FACETS},
         "steps": [float(steps.min()), float(steps.max())] if len(steps) else None,
-        "correct": _fraction(columns.texts["verdict"].equals(Verdict.CORRECT.value)[rows]),
-        "reward": _finite_mean(rewards),
+        "correct": _finite_mean(correct[rows].astype(float)),
+        "reward": _finite_mean(columns.numbers["reward"][rows]),
         "length": _finite_mean(columns.numbers["length"][rows]),
     }
 
@@ -151,12 +151,9 @@ def describe_rows(columns: Columns, rows: Rows, search: str = "") -> list[Json]:
     """Give what a list shows of each row."""
     described: list[Json] = []
     for row in rows.tolist():
-        coded = {name: columns.texts[name].at(row) for name in columns.texts if name != "parts"}
-        numbers = {name: finite(values[row]) for name, values in columns.numbers.items()}
-        coded["question"] = (coded["question"] or "")[:SNIPPET]
-        described.append(
-            {**coded, **numbers, "snippet": snippet(columns.text[row].as_py(), search)}
-        )
+        question = (columns.texts["question"].at(row) or "")[:SNIPPET]
+        cut = snippet(columns.text[row].as_py(), search)
+        described.append({**_describe_row(columns, row), "question": question, "snippet": cut})
     return described
 
 
@@ -207,10 +204,14 @@ def find_neighbours(columns: Columns, at: int) -> Json:
 
 def describe_full(columns: Columns, at: int) -> dict[str, Json]:
     """Give a row with its whole text and the parts of its score."""
-    coded = {name: column.at(at) for name, column in columns.texts.items() if name != "parts"}
-    numbers = {name: finite(values[at]) for name, values in columns.numbers.items()}
     parts = parse_parts(columns.texts["parts"].at(at))
-    return {**coded, **numbers, "text": columns.text[at].as_py(), "parts": dict(parts)}
+    row = _describe_row(columns, at)
+    return {**row, "text": columns.text[at].as_py(), "parts": dict(parts)}
+
+
+def _describe_row(columns: Columns, row: int) -> dict[str, Json]:
+    texts = {name: column.at(row) for name, column in columns.texts.items() if name != "parts"}
+    return {**texts, **{name: finite(values[row]) for name, values in columns.numbers.items()}}
 
 
 def finite(value: float) -> float | None:
@@ -221,10 +222,6 @@ def finite(value: float) -> float | None:
 def _finite_mean(values: NDArray[np.float64]) -> Json:
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else None
-
-
-def _fraction(hits: Mask) -> Json:
-    return float(hits.mean()) if len(hits) else None
 
 
 def count_values(column: Coded, mask: Mask) -> Json:

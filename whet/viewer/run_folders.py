@@ -192,13 +192,8 @@ def _is_lock_held(path: Path) -> bool:
     return any(f":{inode} " in line for line in lines if "FLOCK" in line)
 
 
-def flatten_settings(table: Mapping[str, Json]) -> dict[str, Json]:
-    """Give each setting by its dotted key."""
-    return toml.flatten(table)
-
-
 def settings_key(table: Mapping[str, Json]) -> str:
     """Name what a run shares with the same run of other seeds: all settings but seed and paths."""
     left_out = ("seed", "problems", "data", "model.path", "track.", "cluster.")
-    flat = flatten_settings(table)
-    return repr(sorted((k, repr(v)) for k, v in flat.items() if not k.startswith(left_out)))
+    flat = toml.flatten(table).items()
+    return repr(sorted((k, repr(v)) for k, v in flat if not k.startswith(left_out)))

@@ -12,7 +12,7 @@ import json
 import secrets
 import socket
 import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
@@ -202,12 +202,10 @@ class Guard:
             return PlainTextResponse("this viewer answers only to the name localhost", 421)
         if site in ("cross-site", "same-site") and scope["path"] != "/":
             return PlainTextResponse("another site asked for this", 403)
-        if self._token is None or self._has_cookie(fields) or self._find_token(scope):
+        cookie = cookie_parser(fields.get("cookie", "")).get(COOKIE, "")
+        if self._token is None or self._is_token(cookie) or self._find_token(scope):
             return None
         return PlainTextResponse("open the address that whet view printed: it has the token", 401)
-
-    def _has_cookie(self, fields: Mapping[str, str]) -> bool:
-        return self._is_token(cookie_parser(fields.get("cookie", "")).get(COOKIE, ""))
 
     def _find_token(self, scope: Scope) -> bool:
         pairs = parse_qsl(scope["query_string"].decode("latin-1"))

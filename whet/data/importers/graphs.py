@@ -102,7 +102,7 @@ def grapharena(row: Fields) -> ParsedRow:
     """Read a problem; a worked example has a statement that ends with the answer, which is cut."""
     task = TASKS[check_name("graph task", row.text("task"), TASKS)]
     if "problem_text" in row:
-        return _from_node_link(task, row)
+        return read_node_link(task, row)
     graph = row.table("graph")
     row.number("optimal_value")
     if row.get("prompt") is None:
@@ -121,14 +121,14 @@ def grapharena(row: Fields) -> ParsedRow:
     )
 
 
-def _from_node_link(task: str, row: Fields) -> ParsedRow:
+def read_node_link(task: str, row: Fields) -> ParsedRow:
     """Read GraphArena's own columns; where the best value is not known, the problem is solved."""
     payload = node_link(task, row)
     if row.get("exact_answer") is not None:
         best = row.amount("exact_answer")
         payload["optimum"] = int(best) if best.is_integer() else best
     else:
-        payload |= optimum(task, payload)
+        payload |= _find_optimum(task, payload)
     return ParsedRow(
         task=task,
         prompt=user(row.text("problem_text")),
@@ -174,7 +174,7 @@ def node_link(task: str, extra: Fields) -> dict[str, Json]:
     return graph
 
 
-def optimum(task: str, payload: dict[str, Json]) -> dict[str, Json]:
+def _find_optimum(task: str, payload: dict[str, Json]) -> dict[str, Json]:
     """Solve a problem whose row does not give the value of the best answer."""
     solver = make_task(task)
     assert isinstance(solver, GraphTask), "graph tasks know their optima"

@@ -28,19 +28,18 @@ def read_fields(
     level: str = "",
     grades: int = 5,
     extract: Callable[[str], str] = str,
-    solution: str = "solution",
 ) -> Reader:
     """Read rows by the names of their fields; a question in several is joined.
 
-    `extract` takes the answer out of a text that holds more than it; `solution` is the field of a
-    worked solution, which rows may lack.
+    `extract` takes the answer out of a text that holds more than it. Rows may lack a worked
+    solution.
     """
 
     def read(row: Fields) -> ParsedRow:
         gold = row.reference(answer) if extract is str else extract(row.text(answer))
         text = " ".join(row.text(name).strip() for name in names)
         grade = _read_grade(row, level, grades) if level else None
-        return math_problem(text, gold, level=grade, solutions=[row.get(solution)])
+        return math_problem(text, gold, level=grade, solutions=[row.get("solution")])
 
     return read
 

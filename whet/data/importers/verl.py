@@ -300,14 +300,7 @@ def read_ungraded(row: VerlRow) -> ParsedRow:
 
 def read_graph(row: VerlRow) -> ParsedRow:
     """Read NPG-Muse's source `Task[_easy|_hard]_reward`; whet's settings choose the reward."""
-    task = graphs.TASKS[row.source.split("_")[0]]
-    payload = graphs.node_link(task, row.extra)
-    if row.extra.get("exact_answer") is not None:
-        best = row.extra.amount("exact_answer")
-        payload["optimum"] = int(best) if best.is_integer() else best
-    else:
-        payload |= graphs.optimum(task, payload)
-    return replace(_to_row(task, None, payload), level=graphs.level(task, payload))
+    return graphs.read_node_link(graphs.TASKS[row.source.split("_")[0]], row.extra)
 
 
 def _to_row(task: str, answer: str | None, payload: Mapping[str, Json] | None = None) -> ParsedRow:

@@ -11,12 +11,7 @@ from pathlib import Path
 from re import sub
 
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import (
-    HfHubHTTPError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-)
+from huggingface_hub.errors import HFValidationError
 
 from whet.data.row_files import READERS, file_ending
 from whet.data.sources import Source, SourceFile
@@ -122,13 +117,7 @@ def _download(source: Source, hub: str, folder: Path) -> list[RawFile]:
                 hub, repo_type="dataset", revision=source.revision, allow_patterns=patterns
             )
         )
-    except (
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-        OSError,
-    ) as error:
+    except (HFValidationError, OSError) as error:  # the hub's other errors are OSErrors
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise DataError(
             f"the dataset {hub} could not be downloaded from the hub ({reason}): "
