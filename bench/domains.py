@@ -54,15 +54,15 @@ class Domain:
 
 DOMAINS = {
     "countdown": Domain(levels=((0.0, 0.199), (0.0, 0.4)), max_tokens=24, pieces=PHRASES),
-    "arithmetic": Domain(levels=((0.0, 0.4), (0.2, 0.6), (0.4, 0.8)), max_tokens=200),
-    "knights": Domain(levels=((0.0, 0.2), (0.0, 0.45), (0.2, 0.6)), max_tokens=56),
-    "ordering": Domain(levels=((0.0, 0.2), (0.0, 0.4), (0.2, 0.6)), max_tokens=56),
-    "zebra": Domain(levels=((0.0, 0.1), (0.0, 0.25), (0.1, 0.4)), max_tokens=144),
-    "mvc": Domain(levels=((0.0, 0.1), (0.0, 0.25), (0.1, 0.4)), max_tokens=40),
-    "mis": Domain(levels=((0.0, 0.1), (0.0, 0.25), (0.1, 0.4)), max_tokens=40),
-    "mcp": Domain(levels=((0.0, 0.1), (0.0, 0.25), (0.1, 0.4)), max_tokens=40),
+    "arithmetic": Domain(levels=((0.0, 0.2), (0.0, 0.4)), max_tokens=200),
+    "knights": Domain(levels=((0.0, 0.2), (0.0, 0.45)), max_tokens=56),
+    "ordering": Domain(levels=((0.0, 0.2), (0.0, 0.4)), max_tokens=56),
+    "zebra": Domain(levels=((0.0, 0.1), (0.0, 0.25)), max_tokens=144),
+    "mvc": Domain(levels=((0.0, 0.1), (0.0, 0.25)), max_tokens=40),
+    "mis": Domain(levels=((0.0, 0.1), (0.0, 0.25)), max_tokens=40),
+    "mcp": Domain(levels=((0.0, 0.1), (0.0, 0.25)), max_tokens=40),
     "tsp": Domain(levels=((0.0, 0.1), (0.0, 0.25)), max_tokens=32),
-    "connected": Domain(levels=((0.0, 0.2), (0.0, 0.5), (0.2, 0.7)), max_tokens=40),
+    "connected": Domain(levels=((0.0, 0.2), (0.0, 0.5)), max_tokens=40),
 }
 
 HEAD = """kind = "run"

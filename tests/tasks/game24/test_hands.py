@@ -90,3 +90,19 @@ def test_levels_agree_with_people():
 def test_what_is_not_a_hand_is_refused_in_one_sentence(numbers):
     with pytest.raises(DataError, match="four whole numbers from 1 to 13"):
         hand_of(numbers)
+
+
+def test_higher_cards_add_training_hands_and_move_no_other():
+    ratings = rated_hands(15)
+    assert {hand: ratings[hand] for hand in HANDS} == rated_hands()
+    added = {hand: rating for hand, rating in ratings.items() if hand not in rated_hands()}
+    assert len(added) == 3060 - 1820
+    assert all(max(hand) > 13 for hand in added)
+    assert {rating.split for rating in added.values()} == {"sft", "rl"}
+
+
+def test_a_training_hand_has_the_level_of_its_peers():
+    ratings = rated_hands(15)
+    assert ratings[1, 1, 10, 14].level < 0.3  # 1 * 1 * (10 + 14), in many ways
+    assert ratings[15, 15, 15, 15].level is None
+    assert winning_plays(15)[15, 15, 15, 15] == ()

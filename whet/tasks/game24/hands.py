@@ -1,10 +1,12 @@
 """The 1,820 hands of four cards from 1 to 13: every way to play them, how hard each is, its split.
+Hands with higher cards are for training alone.
 
 A play is three moves. A move joins two of the k numbers left: it is a pair and one of six
 operations, so there are 36, 18 and 6 moves with 4, 3 and 2 numbers. The result is put first, the
 others keep their order. All hands are searched at once, in numpy.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, combinations_with_replacement
@@ -13,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.rng import stream
+from whet.rng import derive, stream
 from whet.types import Split
 
 Hand = tuple[int, ...]
@@ -23,8 +25,9 @@ Play = tuple[int, int, int]
 Plays = tuple[tuple[Play, ...], ...]
 """The winning plays of a hand, each three move numbers, grouped by the solution they write."""
 
-HANDS: tuple[Hand, ...] = tuple(combinations_with_replacement(range(1, 14), 4))
-"""Every hand, cards in rising order."""
+HIGHEST_CARD = 13
+HANDS: tuple[Hand, ...] = tuple(combinations_with_replacement(range(1, HIGHEST_CARD + 1), 4))
+"""Every hand of the game, cards in rising order."""
 SOLVABLE_COUNTS: dict[Split, int] = {"test": 409, "dev": 102, "sft": 425, "rl": 426}
 """The 1,362 solvable hands; the 458 others are split in the same proportions."""
 OPERATIONS = (("+", False), ("-", False), ("-", True), ("*", False), ("/", False), ("/", True))
@@ -46,14 +49,17 @@ class Rating(NamedTuple):
 
 
 @cache
-def rated_hands() -> dict[Hand, Rating]:
+def rated_hands(highest_card: int = HIGHEST_CARD) -> dict[Hand, Rating]:
     """Give every hand its level and its split: fixed for all time, with the same mix of levels.
 
     Hands are ranked by the number of winning plays through whole numbers of 0 or more, then by the
     nodes a search visits on average. Against the fraction of people who solve a hand, Spearman's
     rho is -0.78; by nodes alone it is -0.70, by all winning plays -0.72, by solutions -0.49.
+
+    A hand with a card above 13 has the level it would have among the others, and is in one of the
+    training splits.
     """
-    solved = _solve_hands()
+    solved = _solve_hands(HIGHEST_CARD)
     order = np.lexsort((solved.nodes, -solved.num_plain_plays))
     ranked = [HANDS[index] for index in order if solved.plays[index]]
     levels = {hand: rank / (len(ranked) - 1) for rank, hand in enumerate(ranked)}
@@ -66,13 +72,35 @@ def rated_hands() -> dict[Hand, Rating]:
             labels = _deal_splits(start, start + len(part))
             rng.shuffle(labels)
             splits.update(zip(part, labels, strict=True))
-    return {hand: Rating(levels.get(hand), splits[hand]) for hand in HANDS}
+    ratings = {hand: Rating(levels.get(hand), splits[hand]) for hand in HANDS}
+    difficulties = [solved.difficulty(index) for index in order if solved.plays[index]]
+    return ratings | _rate_training_hands(difficulties, highest_card)
+
+
+def _rate_training_hands(
+    difficulties: list[tuple[int, float]], highest_card: int
+) -> dict[Hand, Rating]:
+    """Rate the hands with a card above 13 among those whose difficulties are given, rising."""
+    solved = _solve_hands(highest_card)
+    last = len(difficulties) - 1
+    ratings: dict[Hand, Rating] = {}
+    for index, hand in enumerate(_list_hands(highest_card)):
+        if hand[-1] <= HIGHEST_CARD:
+            continue
+        rank = min(bisect_left(difficulties, solved.difficulty(index)), last)
+        split: Split = "sft" if derive(_SEED, "game24", "training", *hand) % 2 else "rl"
+        ratings[hand] = Rating(rank / last if solved.plays[index] else None, split)
+    return ratings
 
 
 @cache
-def winning_plays() -> dict[Hand, Plays]:
+def winning_plays(highest_card: int = HIGHEST_CARD) -> dict[Hand, Plays]:
     """List the winning plays on the sorted cards of every hand; none where there is no solution."""
-    return dict(zip(HANDS, _solve_hands().plays, strict=True))
+    return dict(zip(_list_hands(highest_card), _solve_hands(highest_card).plays, strict=True))
+
+
+def _list_hands(highest_card: int) -> tuple[Hand, ...]:
+    return tuple(combinations_with_replacement(range(1, highest_card + 1), 4))
 
 
 def _deal_splits(start: int, end: int) -> list[Split]:
@@ -101,11 +129,15 @@ class SolvedHands:
     num_plain_plays: Ints
     nodes: NDArray[np.float64]
 
+    def difficulty(self, index: int) -> tuple[int, float]:
+        """Sort key of a hand, from easy to hard."""
+        return -int(self.num_plain_plays[index]), float(self.nodes[index])
+
 
 @cache
-def _solve_hands() -> SolvedHands:
-    """Solve every hand, once per process (0.4 s)."""
-    return solve_all(np.array(HANDS))
+def _solve_hands(highest_card: int) -> SolvedHands:
+    """Solve every hand, once per process (0.4 s for cards up to 13)."""
+    return solve_all(np.array(_list_hands(highest_card)))
 
 
 def solve_all(hands: Ints) -> SolvedHands:
@@ -208,7 +240,7 @@ def _group_plays(hands: Ints, wins: Ints) -> tuple[Plays, ...]:
 def _fingerprints(cards: Ints, moves: Ints) -> Ints:
     """Evaluate each play modulo a prime at a random point: equal for equal rational functions."""
     rng = stream(24, "game24", "fingerprints")
-    point = np.array([rng.randrange(1, _PRIME) for _ in range(14)])
+    point = np.array([rng.randrange(1, _PRIME) for _ in range(cards.max(initial=0) + 1)])
     top = point[cards]
     bottom = np.ones_like(cards)
     rows = np.arange(len(cards))

@@ -12,12 +12,14 @@ from math import exp
 from random import Random
 from typing import Literal
 
+from pydantic import Field
+
 from whet.config import Config
 from whet.errors import DataError
 from whet.rng import stream
 from whet.tasks.base import ConfiguredTask, StepNote, check_split, data_error
 from whet.tasks.game24 import traces
-from whet.tasks.game24.hands import Hand, rated_hands, winning_plays
+from whet.tasks.game24.hands import HIGHEST_CARD, Hand, rated_hands, winning_plays
 from whet.tasks.game24.lines import (
     TARGET,
     AnswerLine,
@@ -78,6 +80,8 @@ class Game24Config(Config):
     mixed draws among these, wide from 6 to 99, half of them below 25."""
     depth: Literal[2, 3] = 3
     """How deep gold searches go: 2 judges two numbers at a glance instead of trying all joins."""
+    highest_card: int = Field(default=HIGHEST_CARD, ge=HIGHEST_CARD, le=24)
+    """Above 13: also train on hands with cards up to this; dev and test hands stay the same."""
 
     def without_effect(self) -> dict[str, str]:
         reason = f'format = "{self.format}" shows no search'
@@ -94,7 +98,7 @@ class Game24(ConfiguredTask):
     def problems(self, split: Split) -> Iterator[Problem]:
         """List the hands of a split, each with its numbers in a fixed random order."""
         check_split(split)
-        for hand, rating in rated_hands().items():
+        for hand, rating in rated_hands(self.config.highest_card).items():
             if rating.split == split and (self.config.unsolvable or rating.level is not None):
                 yield self.problem(hand)
 
@@ -104,7 +108,7 @@ class Game24(ConfiguredTask):
         stream(order, "game24", "order", *hand).shuffle(numbers)
         question = Message(role="user", content=" ".join(str(number) for number in numbers))
         rules = Message(role="system", content=f"{_RULES} {_WORDS[self.config.format]}")
-        level, split = rated_hands()[hand]
+        level, split = rated_hands(self.config.highest_card)[hand]
         is_solvable = level is not None
         return Problem(
             id=content_id(self.name, list(hand)),
@@ -120,17 +124,17 @@ class Game24(ConfiguredTask):
     def parse_question(self, question: str) -> Problem | None:
         """Read four numbers as a hand, in the order given."""
         words = question.split()
-        if len(words) != 4 or not all(map(_is_card, words)):
+        if len(words) != 4 or not all(_is_card(word, self.config.highest_card) for word in words):
             return None
         numbers = [int(word) for word in words]
-        problem = self.problem(hand_of(numbers))
+        problem = self.problem(self._hand(numbers))
         prompt = (*problem.prompt[:-1], Message(role="user", content=" ".join(words)))
         payload: dict[str, Json] = {**problem.payload, "numbers": [*numbers]}
         return replace(problem, prompt=prompt, payload=payload)
 
     def vary(self, problem: Problem, seed: int) -> Problem:
         """Ask the same hand with its numbers in another order."""
-        return self.problem(hand_of(_numbers(problem)), order=seed)
+        return self.problem(self._hand(_numbers(problem)), order=seed)
 
     def score(self, problem: Problem, text: str) -> Score:
         """State what is right about a response.
@@ -158,12 +162,15 @@ class Game24(ConfiguredTask):
 
     def solve(self, problem: Problem, seed: int) -> str:
         """Write a gold response in the configured format."""
-        numbers = _numbers(problem)
-        plays = winning_plays()[hand_of(numbers)]
-        rng = stream(seed, "game24", "solve", *numbers)
         cfg = self.config
+        numbers = _numbers(problem)
+        plays = winning_plays(cfg.highest_card)[self._hand(numbers)]
+        rng = stream(seed, "game24", "solve", *numbers)
         budget = _budget(cfg.length, rng)
         return traces.trace(numbers, plays, rng, format=cfg.format, budget=budget, depth=cfg.depth)
+
+    def _hand(self, numbers: Sequence[int]) -> Hand:
+        return hand_of(numbers, self.config.highest_card)
 
     def _grade(self, problem: Problem, text: str) -> "Grade":
         hand = _numbers(problem)
@@ -171,11 +178,12 @@ class Game24(ConfiguredTask):
         return grade_hand(hand, text, is_solvable=is_solvable)
 
 
-def hand_of(numbers: Sequence[int]) -> Hand:
+def hand_of(numbers: Sequence[int], highest_card: int = HIGHEST_CARD) -> Hand:
     """Sort four numbers into a hand; anything else is a DataError."""
     hand = tuple(sorted(numbers))
-    if hand not in rated_hands():
-        raise DataError(f"a hand is four whole numbers from 1 to 13, not {list(numbers)}")
+    if hand not in rated_hands(highest_card):
+        limits = f"four whole numbers from 1 to {highest_card}"
+        raise DataError(f"a hand is {limits}, not {list(numbers)}")
     return hand
 
 
@@ -186,8 +194,8 @@ def _budget(length: Length | Literal["mixed", "wide"], rng: Random) -> int:
     return rng.choice([steps for span in spans for steps in span])
 
 
-def _is_card(word: str) -> bool:
-    return word.isascii() and word.isdigit() and 1 <= int(word[:3]) <= 13
+def _is_card(word: str, highest_card: int) -> bool:
+    return word.isascii() and word.isdigit() and 1 <= int(word[:3]) <= highest_card
 
 
 def _numbers(problem: Problem) -> tuple[int, ...]:
