@@ -109,7 +109,7 @@ def grade_run(
 def _open_run(folder: Path) -> RunStore:
     stages = [] if (folder / "config.toml").is_file() else stage_folders(folder)
     if stages:
-        named = [stage.name for stage in stages if any((stage / "rollouts").glob("*.parquet"))]
+        named = [stage.name for stage in stages if RunStore.view(stage).list_rollouts()]
         raise ConfigError(
             f"{folder} is a pipeline: name one of its stages that stored rollouts, "
             f"{', '.join(named) or 'of which there is none'}"

@@ -323,11 +323,15 @@ def _check_made(folders: Sequence[Path]) -> None:
 
 def hash_inputs(stage: StageConfig) -> dict[str, str]:
     """Hash the problems and rollouts that a stage reads; models carry hashes of their own."""
-    patterns = {"problems": "problems-*.jsonl", "data": "rollouts/train-*.parquet"}
     hashes: dict[str, str] = {}
-    for key in patterns.keys() & stage.inputs.keys():
+    for key in {"problems", "data"} & stage.inputs.keys():
         path = Path(stage.inputs[key])
-        files = [path] if path.is_file() else path.glob(patterns[key])
+        if path.is_file():
+            files = [path]
+        elif key == "problems":
+            files = list(path.glob("problems-*.jsonl"))
+        else:
+            files = RunStore(path, lock=None).rollout_files("train")
         hashes |= {f"{key} {file.name}": sha256(file) for file in files}
     return hashes
 

@@ -207,7 +207,8 @@ class StageCheck:
         if location.startswith("@"):
             return
         path = Path(location)
-        files = [path] if path.is_file() else list(path.glob("rollouts/train-*.parquet"))
+        run = RunStore(path, lock=None)
+        files = [path] if path.is_file() else run.rollout_files("train")
         if not self.reader.is_thorough and sum(file.stat().st_size for file in files) > MAX_READ:
             self._pass("data", f"data: {len(files):,} files, not read before the run")
             return

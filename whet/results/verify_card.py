@@ -231,7 +231,7 @@ def _draw_rollouts(store: RunStore) -> list[Rollout]:
 
 def _check_pipeline(run: RunFolder) -> list[Check]:
     """Compare the summary of a pipeline with the evaluations of its stages."""
-    file = run.folder / "summary.json"
+    file = RunStore(run.folder, lock=None).summary_file
     if not file.is_file():
         return [Check(stage="", what="summary", agrees=None, sentence="there is no summary.json")]
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from whet import toml
 from whet.errors import DataError
 from whet.store.files import read_json, read_rows
+from whet.store.run import RUN_FOLDERS
 from whet.types import Json
 
 MAX_DEPTH = 6
@@ -27,7 +28,8 @@ MAX_FILE_BYTES = 64 << 20
 """Larger settings, summaries and tables are refused."""
 VERL_DUMP = re.compile(r"\d+\.jsonl")
 WANDB_TABLE = re.compile(r".+\.table\.json")
-SKIPPED = {"checkpoints", "rollouts", "answers", "logs", "evals", "node_modules", "__pycache__"}
+SKIPPED = {*RUN_FOLDERS, "node_modules", "__pycache__"}
+"""Folders in which no runs are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
