@@ -73,11 +73,14 @@ class StageConfig(Config):
     """Whether the stage writes the problems of its task, so that later stages can be checked before
     it has run."""
     needs_verdicts: ClassVar[bool] = False
-    """Whether a grader that fails makes the stage useless."""
+    """Whether the stage cannot work without verdicts; the preflight then tries the grader."""
     compares_responses: ClassVar[bool] = False
     """Whether wrong responses belong in its `data`; a smoke run then writes some."""
     smoke_limits: ClassVar[Mapping[str, int]] = {}
     """Upper limits of settings in a smoke run, besides those in `whet/pipeline/smoke.py`."""
+    measures_model: ClassVar[bool] = False
+    """Whether the run folder gets two evaluations of `model`, SAMPLED and GREEDY as in
+    `whet/recipes/evaluate.py`; reports and studies then show and compare them."""
     curves: ClassVar[Mapping[str, tuple[str, Unit]]] = {}
     """Metrics of this kind alone that the report draws: their title there, and their unit."""
 
@@ -173,7 +176,7 @@ class ModelStageConfig(StageConfig):
     """Whether the model may start from random weights."""
 
     problems: str | None = None
-    """Folder of problems; None takes the task's own."""
+    """Folder of problems; none takes the task's own."""
     model: ModelSource
     """Where the weights come from."""
     prompt: PromptConfig = NO_PROMPT

@@ -17,7 +17,6 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from whet.config import Config, LoadedSettings, kind_of, load_layers, load_settings, read_layers
 from whet.errors import ConfigError
 from whet.pipeline.pipeline import PipelineConfig, check_stage_names
-from whet.recipes.evaluate import EvalConfig
 from whet.recipes.stage import TrainingConfig
 from whet.toml import Table, from_flags, literal
 from whet.types import Json
@@ -148,9 +147,13 @@ class Study:
     def find_measured(self, row: RoundConfig, pipeline: PipelineConfig) -> Measure:
         """Find the stage that a round compares, and what in it."""
         metric = row.metric or self.config.metric
-        kind = TrainingConfig if "/" in metric else EvalConfig
-        words = "stage that trains" if kind is TrainingConfig else "stage of kind eval"
-        known = [name for name, stage in pipeline.stages.items() if isinstance(stage, kind)]
+        is_logged = "/" in metric
+        words = "stage that trains" if is_logged else "stage of kind eval"
+        known = [
+            name
+            for name, stage in pipeline.stages.items()
+            if (isinstance(stage, TrainingConfig) if is_logged else stage.measures_model)
+        ]
         asked = row.measure or self.config.measure
         if not known or (asked is not None and asked not in known):
             raise ConfigError(
@@ -160,10 +163,11 @@ class Study:
         name = asked or known[-1]
         stage = pipeline.stages[name]
         answers, _, k = metric.partition("@")
-        if isinstance(stage, EvalConfig) and answers == "pass" and int(k) > stage.samples:
+        samples = stage.list_work()[0].samples if stage.measures_model else 0
+        if answers == "pass" and stage.measures_model and int(k) > samples:
             raise ConfigError(
                 f"{self.file}: metric = {metric!r} needs that many answers per problem, and "
-                f"{name} has samples = {stage.samples}"
+                f"{name} has samples = {samples}"
             )
         return Measure(stage=name, metric=metric)
 
