@@ -143,10 +143,11 @@ class Selection:
 def select_rollouts(
     groups: Sequence[Group], algo: Algorithm, dynamic_sampling: DynamicSamplingConfig | None = None
 ) -> Selection:
-    """Choose the rollouts a step trains on; nothing is left out anywhere else.
+    """Choose the rollouts whose rewards count in a step.
 
     Left out are groups of equal reward that were replaced by others, rollouts without a reward, and
-    groups with a single rollout left where rollouts of a group are compared.
+    groups with a single rollout left where rollouts of a group are compared. Later,
+    `assign_advantages` drops masked rollouts, and `update_policy` those without a gradient.
     """
     dynamic_sampling = dynamic_sampling or DynamicSamplingConfig()
     fewest = 1 if algo.advantage is None else 2
