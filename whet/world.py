@@ -22,7 +22,7 @@ class ClusterConfig(Config):
 
     shard: int | None = Field(default=None, ge=1)
     """Ranks that share one copy of the trained weights and the optimizer; the others have further
-    copies. None is all ranks."""
+    copies; none is all ranks."""
     sequence_parallel: int = Field(default=1, ge=1, le=8)
     """Ranks that share the tokens of each sequence, for responses too long for one GPU."""
     timeout: float = Field(default=600.0, gt=0)
@@ -83,8 +83,7 @@ _thread_world: ContextVar[World | None] = ContextVar("_thread_world", default=No
 
 
 def get_world() -> World:
-    """Return the world of this process; like the process, there is one, but for threads that have
-    their own."""
+    """Return this thread's world if it has one, else that of the process."""
     return _thread_world.get() or _world
 
 

@@ -42,7 +42,8 @@ Surrogate = Callable[[Tensor, LossInputs], tuple[Tensor, dict[str, Tensor]]]
 
 
 def old_logprobs(inputs: LossInputs) -> Tensor:
-    """The log-probabilities that ratios compare with: those of the start of the step."""
+    """Return the log-probabilities that ratios compare with: those at the start of the step, or the
+    engine's."""
     return inputs.logprob_M.detach() if inputs.old_logprob_M is None else inputs.old_logprob_M
 
 

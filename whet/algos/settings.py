@@ -83,7 +83,8 @@ class AlgoConfig(Config):
     kl_in: KlPlace | None = None
     """In the loss of each token, or subtracted from its reward."""
     kl_estimator: KlEstimator | None = None
-    """None is k2 in the loss and k1 in the reward, which have the KL's own gradient there."""
+    """Estimator of the KL; none is k2 in the loss and k1 in the reward, which have the KL's own
+    gradient there."""
     kl_gradient: KlGradient = "exact"
     """In the loss: exact has the KL's own gradient for every estimator, direct differentiates the
     estimate as it is."""

@@ -42,9 +42,9 @@ class CurriculumStage(Config):
     max_level: float = Field(default=1.0, ge=0.0, le=1.0)
     """Highest level of its problems; a problem without a level is in no stage."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Longest response; None is sampling.max_tokens, which is also the upper limit."""
+    """Longest response; none is sampling.max_tokens, which is also the upper limit."""
     temperature: float | None = Field(default=None, gt=0.0)
-    """None leaves it to sampling.temperature and final_temperature."""
+    """Sampling temperature; none leaves it to sampling.temperature and final_temperature."""
 
     def contains(self, problem: Problem) -> bool:
         return problem.level is not None and self.min_level <= problem.level <= self.max_level
@@ -57,7 +57,7 @@ class Curriculum(Config):
     """Base class of curricula; by itself it mixes all problems."""
 
     easy_tokens: int | None = Field(default=None, ge=1)
-    """Longest response to a problem of level 0; it grows linearly with the level. None means the
+    """Longest response to a problem of level 0; it grows linearly with the level; none means the
     same limit for all."""
 
     needs_pass_rates: ClassVar[bool] = False
@@ -228,10 +228,10 @@ class PassRateCurriculum(Curriculum):
     rest: int = Field(default=2, ge=0)
     """Epochs in which a problem outside the band is passed over before it is asked again."""
     difficulty: str | None = None
-    """A difficulty map (`whet data difficulty`) with the rates that problems start with; None knows
-    none."""
+    """A difficulty map (`whet data difficulty`) with the rates that problems start with; none
+    starts without rates."""
     difficulty_model: str | None = None
-    """Whose rates of the map; None adds up all its models."""
+    """Whose rates of the map; none adds up all its models."""
 
     @model_validator(mode="after")
     def _refuse_empty_range(self) -> "PassRateCurriculum":

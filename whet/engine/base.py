@@ -65,10 +65,10 @@ class Request:
 
 
 class OpenRequests(ABC):
-    """Requests in the order in which they begin, of which more may come while others run.
+    """Requests in the order in which they start; more may arrive while others run.
 
-    `next` raises StopIteration where there is none at the moment; an engine asks again as long as
-    it runs others.
+    `next` may raise StopIteration and later return a request; an engine keeps asking while any
+    request runs.
     """
 
     def __iter__(self) -> Self:
@@ -205,11 +205,11 @@ class EngineConfig(Config):
     max_num_seqs: int = Field(default=256, ge=1, le=65536)
     """Most requests that run at once."""
     max_model_len: int | None = Field(default=None, ge=2)
-    """Longest prompt and completion together; None takes the model's own limit."""
+    """Longest prompt and completion together; none takes the model's own limit."""
 
     @property
     def is_central(self) -> bool:
-        """Whether one engine serves all ranks, at the hand of the first."""
+        """Whether rank 0 has the only engine and samples for all ranks."""
         return False
 
     @property

@@ -32,7 +32,7 @@ class FleetSettings(EngineConfig):
     takes."""
     scratch: str | None = None
     """Folder through which workers get weights; servers on other machines need one that they see
-    too. None is this machine's memory."""
+    too; none is this machine's memory."""
 
     @property
     def is_central(self) -> bool:
@@ -76,10 +76,10 @@ class FleetConfig(FleetSettings):
     workers: int = Field(default=2, ge=1, le=4096)
     """Native engines, each with up to `max_num_seqs` requests and weights of its own."""
     ray: str | None = None
-    """Address of the Ray cluster whose nodes they run on, `auto` for the one of this machine; None
+    """Address of the Ray cluster whose nodes they run on, `auto` for the one of this machine; none
     starts processes here."""
     kv_cache_gb: float | None = Field(default=None, gt=0)
-    """KV cache of each worker on a GPU in GiB. None is enough for full slots, up to 90 % of free
+    """KV cache of each worker on a GPU in GiB; none is enough for full slots, up to 90 % of free
     memory."""
 
     def without_effect(self) -> dict[str, str]:

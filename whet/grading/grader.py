@@ -46,7 +46,8 @@ class GradingJob:
     problem: Problem
     text: str
     num_crashes: int = 0
-    """Workers that died with it but between responses. It is then sent alone, at most twice."""
+    """How many workers died while it was in their batch but not being graded. From then on it is
+    sent alone, at most twice."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ class GradingConfig(Config):
     """Limits of grading: processes, cost of one response, fraction of failures."""
 
     workers: int | None = Field(default=None, ge=0, le=MAX_WORKERS)
-    """Grading processes; 0 grades in this process, without limits. None takes two, or 0 where the
+    """Grading processes; 0 grades in this process, without limits; none takes two, or 0 where the
     tasks bound themselves."""
     wall: float = Field(default=30.0, gt=0)
     """Seconds a response may take, from the moment a worker starts on it. A task that keeps time

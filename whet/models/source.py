@@ -78,7 +78,7 @@ class ModelSource(Config):
     of "User:" and "Assistant:", chatml Qwen's, think Qwen's with an open thought; anything else is
     a jinja file. Checkpoints keep it."""
     lora: LoraConfig | None = None
-    """Freeze the weights and train adapters on them; None trains the weights themselves."""
+    """Freeze the weights and train adapters on them; none trains the weights themselves."""
 
     @field_validator("new")
     @classmethod

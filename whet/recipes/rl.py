@@ -71,7 +71,7 @@ class RLConfig(OnPolicyConfig):
     """Responses to each problem; 1 is for algorithms that compare none with another, such as
     ppo."""
     final_temperature: float | None = Field(default=None, gt=0.0)
-    """Temperature of the last step, reached along an exponential path; None keeps it constant."""
+    """Temperature of the last step, reached along an exponential path; none keeps it constant."""
     dynamic_sampling: DynamicSamplingConfig = DynamicSamplingConfig()
     """Which answers a step gathers, and which of them it trains on."""
     curriculum: CurriculumConfig = MixedCurriculum()
@@ -125,7 +125,8 @@ class RLConfig(OnPolicyConfig):
         return self
 
     def _refuse_plans(self) -> None:
-        """Refuse what a stream cannot do, since a step trains groups of several planned steps."""
+        """Refuse settings that decide on a whole step: with `stream`, a step trains groups planned
+        for several."""
         sampling = self.dynamic_sampling
         if sampling.max_extra_problems is not None or sampling.first_samples is not None:
             raise ValueError(

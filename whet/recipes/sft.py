@@ -53,7 +53,7 @@ class SFTConfig(TrainingConfig):
     steps: int = Field(default=1000, ge=1)
     """Optimizer steps."""
     epochs: float | None = Field(default=None, gt=0)
-    """Passes over the data, in place of `steps`; None counts steps."""
+    """Passes over the data, in place of `steps`; none counts steps."""
     batch_size: int = Field(default=32, ge=1)
     """Examples in an optimizer step."""
     data: str

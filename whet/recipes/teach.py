@@ -63,7 +63,7 @@ class TeachConfig(StageConfig):
 
     kind: Literal["teach"] = "teach"
     problems: str | None = None
-    """Folder of problems; None takes the task's own."""
+    """Folder of problems; none takes the task's own."""
     split: Split = "sft"
     """The split of the problems."""
     teacher: AnyTeacher = TaskTeacher()
@@ -84,7 +84,7 @@ class TeachConfig(StageConfig):
     grading: GradingConfig = GradingConfig()
     """Limits of grading a response of others than the task."""
     shard: str | None = None
-    """Answer one part of the problems, such as 3/64, next to others; None answers all."""
+    """Answer one part of the problems, such as 3/64, next to others; none answers all."""
 
     @classmethod
     def expand_table(cls, given: Mapping[str, Json]) -> Table:

@@ -1,4 +1,4 @@
-"""Shared by recipes that train: how a run opens, leaves out what does not fit, and ends."""
+"""What recipes that train share: open a training run, drop problems that do not fit, finish it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

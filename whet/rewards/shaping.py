@@ -52,7 +52,7 @@ class Outcome(Shaping):
     wrong: Weight = 0.0
     """Value of a wrong answer."""
     no_answer: Weight | None = None
-    """None treats a missing answer as a wrong one."""
+    """Reward of a response without an answer; none treats it as a wrong one."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
         if score.verdict is Verdict.CORRECT:
@@ -135,7 +135,7 @@ class Repeat(Shaping):
     min_repeats: int = Field(default=text_stats.MIN_REPEATS, ge=5)
     """Fewest repeats in a row that make a loop."""
     threshold: float | None = None
-    """0 makes any loop count in full, as NPG-Muse does; None takes the fraction itself."""
+    """0 makes any loop count in full, as NPG-Muse does; none takes the fraction itself."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
         fraction = text_stats.repeated_fraction(

@@ -44,7 +44,7 @@ class RewardSpec(Config):
     """Shaping terms, each with its own weight and parameters."""
     step_weight: Weight | None = None
     """Also reward each step a verifier judged with weight × its mark (+1 or -1) / number of steps;
-    None leaves them."""
+    none gives no such reward."""
 
     @model_validator(mode="before")
     @classmethod

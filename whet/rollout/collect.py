@@ -226,10 +226,10 @@ class DynamicSamplingConfig(Config):
 
     max_extra_problems: int | None = Field(default=None, ge=0)
     """Dynamic sampling (DAPO): groups of equal reward are left out, and up to this many more
-    problems per step are asked in their place; None keeps them."""
+    problems per step are asked in their place; none keeps them."""
     first_samples: int | None = Field(default=None, ge=2)
     """Responses to sample first; the others of a group follow only where the first differ in
-    reward, or one of them could not be graded. None samples all at once."""
+    reward, or one of them could not be graded; none samples all at once."""
     mask_unfinished: bool = False
     """Leave responses cut at the length limit out of the loss; their rewards still count for their
     siblings."""

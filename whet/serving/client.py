@@ -45,7 +45,7 @@ class EndpointConfig(Config):
     model: str
     """The model's name at that address."""
     key_env: str | None = None
-    """The environment variable that holds the key, which is never a setting; None sends none."""
+    """The environment variable that holds the key, which is never a setting; none sends no key."""
     api: Literal["chat", "completions"] = "chat"
     """What to request: an answer to messages, or a continuation of their text."""
     in_flight: int = Field(default=256, ge=1, le=20_000)
@@ -55,9 +55,9 @@ class EndpointConfig(Config):
     tries: int = Field(default=8, ge=1)
     """How often to ask if a fault may be temporary: no connection, 5xx, too many requests."""
     requests_per_minute: int | None = Field(default=None, ge=1)
-    """Most requests begun in a minute; None has no limit."""
+    """Most requests begun in a minute; none has no limit."""
     tokens_per_minute: int | None = Field(default=None, ge=1)
-    """Most tokens in a minute, of prompts and answers; None has no limit."""
+    """Most tokens in a minute, of prompts and answers; none has no limit."""
     price_in: float = Field(default=0.0, ge=0)
     """Price of a million tokens of prompts, in any currency."""
     price_out: float = Field(default=0.0, ge=0)

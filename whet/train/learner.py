@@ -99,8 +99,8 @@ class ValueModel(nn.Module):
     """Values the state before each token, from the hidden state that predicts the token.
 
     The body starts as a copy of the policy; under adapters the two share the frozen weights. With
-    `is_shared` they share all, for a learner that copies them itself. The head starts at zero, so
-    all first values are 0.
+    `is_shared` nothing is copied here: the learner makes its own copy, in shards. The head
+    starts at zero, so all first values are 0.
     """
 
     def __init__(self, policy: Transformer, *, is_shared: bool = False) -> None:

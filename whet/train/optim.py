@@ -69,7 +69,7 @@ class TrainConfig(Config):
     passes."""
     reference_url: str | None = None
     """A vLLM server of the starting policy of a KL, such as `http://localhost:8000`, which then
-    computes its log-probabilities, at temperature 1. None keeps a copy here."""
+    computes its log-probabilities, at temperature 1; none keeps a copy here."""
     gradient_checkpointing: Literal["auto", "on", "off"] = "auto"
     """Recompute layers in the backward pass: all of them, none, or as many as it takes for an
     update to fit on the GPU. It changes memory and speed, never the result."""

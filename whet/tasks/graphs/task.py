@@ -34,7 +34,7 @@ class DrawnConfig(Config):
     count: int = Field(default=1000, ge=1)
     """Problems in each split."""
     level: tuple[float, float] | None = None
-    """Lowest and highest level asked; None asks all, from 0 to 1."""
+    """Lowest and highest level asked; none asks all, from 0 to 1."""
     sizes: Literal["levels", "easy", "hard"] = "levels"
     """Five spans of sizes by level, or one of GraphArena's two."""
     seed: int = 0

@@ -51,11 +51,11 @@ _SYSTEM = (
 
 class JudgeEndpoint(Config):
     url: str | None = None
-    """Where the judge listens, with the version: `http://localhost:8000/v1`; None has no judge."""
+    """Where the judge listens, with the version: `http://localhost:8000/v1`; none has no judge."""
     model: str = "judge"
     """The model's name at that address."""
     key_env: str | None = None
-    """The environment variable that holds the key, which is never a setting; None sends none."""
+    """The environment variable that holds the key, which is never a setting; none sends no key."""
     timeout: float = Field(default=30.0, gt=0)
     """Seconds that one attempt may take."""
     tries: int = Field(default=3, ge=1)
