@@ -161,7 +161,7 @@ def test_explain_adds_the_meaning_of_every_setting(tmp_path: Path) -> None:
                 "0.5",
             ),
             "final_temperature = 0.5 has no effect: every stage of the curriculum has a "
-            "temperature of its own",
+            "its own temperature",
         ),
         (
             ("--train.beta1", "0.8"),
