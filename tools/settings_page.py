@@ -1,8 +1,8 @@
 """docs/settings.md: every setting of every kind of stage, with its values, unit, default and
 meaning, read from the classes.
 
-    python tools/settings_page.py           # write the page anew
-    python tools/settings_page.py --check   # exit with 1 if it would change
+    python tools/settings_page.py           # write the page again python tools/settings_page.py
+    --check   # exit with 1 if it would change
 """
 
 import argparse

@@ -52,12 +52,12 @@ class World:
         return [part]
 
     def run_on_rank_zero(self, act: Callable[[], T], tag: str) -> T:
-        """Let the first rank act; all get its result, or raise its error."""
+        """Run a function on rank 0; all ranks get its result, or raise its error."""
         return act()
 
     def for_thread(self) -> "World":
-        """Return a world of the same ranks for a second thread, whose exchanges are its own; ranks
-        call it together."""
+        """Return a world of the same ranks for a second thread, whose collectives are separate;
+        ranks call it together."""
         return self
 
     def configure(self, cluster: ClusterConfig) -> None:
@@ -89,7 +89,7 @@ def get_world() -> World:
 
 @contextmanager
 def world_of_thread(world: World) -> Iterator[None]:
-    """Let a thread exchange through a world of its own, from `World.for_thread`."""
+    """Let a thread use its own world, from `World.for_thread`."""
     token = _thread_world.set(world)
     try:
         yield
@@ -98,5 +98,6 @@ def world_of_thread(world: World) -> Iterator[None]:
 
 
 def set_world(world: World) -> None:
+    """Make this the world of the process."""
     global _world
     _world = world

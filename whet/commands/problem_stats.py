@@ -1,5 +1,5 @@
-"""Statistics of problem files for a person, in the terminal and as a page; and maps of difficulty:
-fill one from rollouts, show it, and filter problems by it."""
+"""Statistics of problem files, in the terminal and as a page; and maps of difficulty: fill one from
+rollouts, show it, and filter problems by it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -156,7 +156,7 @@ def _positions(lengths: Indices) -> Indices:
 
 
 def _repeat_per_token(values: Sequence[float | Floats], counts: NDArray[np.integer]) -> Floats:
-    """Lay values end to end, one per response token; a single number stands for all of them."""
+    """Lay values end to end, one per response token; a single number applies to all of them."""
     arrays = []
     for value, count in zip(values, counts, strict=True):
         assert np.shape(value) in ((), (count,)), (

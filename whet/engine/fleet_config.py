@@ -25,8 +25,8 @@ class FleetSettings(EngineConfig):
     """Settings of every engine that is made of workers."""
 
     placement: Literal["disaggregated", "collocated"] = "disaggregated"
-    """Where workers run: on devices of their own, so that `lag` overlaps sampling and training; or
-    on the learner's, by turns with it."""
+    """Where workers run: on their own devices, so that `lag` overlaps sampling and training; or on
+    the learner's, by turns with it."""
     wait: float = Field(default=600.0, gt=0)
     """Seconds without an answer after which a worker counts as lost; more than the longest answer
     takes."""
@@ -74,7 +74,7 @@ class FleetConfig(FleetSettings):
     kind: Literal["fleet"] = "fleet"
 
     workers: int = Field(default=2, ge=1, le=4096)
-    """Native engines, each with up to `max_num_seqs` requests and weights of its own."""
+    """Native engines, each with up to `max_num_seqs` requests and its own weights."""
     ray: str | None = None
     """Address of the Ray cluster whose nodes they run on, `auto` for the one of this machine; none
     starts processes here."""

@@ -252,7 +252,7 @@ class EngineCore:
         return self._serve_async() if self.cache.is_async else self._serve_sync()
 
     def change_weights(self, version: int) -> None:
-        """Go on with other weights; keys and values of running requests stay as they are."""
+        """Continue with new weights; keys and values of running requests stay as they are."""
         self.cache.refresh_weights()
         self.scheduler.free_cached_prompt()
         self.version = version

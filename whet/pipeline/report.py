@@ -48,7 +48,7 @@ from whet.types import Group, Json, Problem, Rollout
 ACRONYMS = ("rl", "sft", "dpo")
 """Names of stages that sentences write in capitals."""
 MUCH_CUT_OFF = 0.05
-"""Share of cut responses from which the report speaks of it."""
+"""Share of cut-off responses from which the report has a warning."""
 CURVES: Mapping[str, tuple[str, Unit]] = {
     "score/correct": ("Solved while sampling", Unit.FRACTION),
     "validation/pass@1": ("Solved on dev problems", Unit.FRACTION),
@@ -117,7 +117,7 @@ def describe_results(
 
 
 def _question(stage: TrainingConfig, folders: Mapping[str, Path]) -> str:
-    """Choose a question of the validation problems that a shell takes as it is."""
+    """Choose a question of the validation problems that needs no escaping in a shell."""
     folder = stage.problems
     if folder is not None and folder.startswith("@"):
         folder = str(folders[folder[1:]])
@@ -268,7 +268,7 @@ def list_warnings(
     by_name: Mapping[str, NamedEval],
     responses: Mapping[str, list[Group]],
 ) -> Iterator[str]:
-    """Say so where pass@k falls while pass@1 rises, and where many responses are cut off."""
+    """Warn if pass@k falls while pass@1 rises, or if many responses are cut off."""
     for first, last in ((names[0], names[-1]) for names in benchmarks):
         before, after = (by_name[name].summary.pass_at for name in (first, last))
         if after[1].mean > before[1].mean:
@@ -317,7 +317,8 @@ def _samples(
 
 
 def read_curves(stage: str, of_kind: Mapping[str, tuple[str, Unit]], run: RunStore) -> list[Curve]:
-    """Read the metrics of a run that are drawn: those of all kinds, and those of its own."""
+    """Read the metrics of a run that are drawn: those of every kind of stage, and those of its own
+    kind."""
     rows = run.metrics()
     curves = []
     for key, (title, unit) in {**CURVES, **of_kind}.items():
@@ -363,7 +364,7 @@ def _events(runs: Mapping[str, RunStore], event: str, title: str, template: str)
 
 
 def _eval_names(stages: Mapping[str, StageConfig]) -> dict[str, str]:
-    """Name evaluations for the models they measure; several of one model also for themselves."""
+    """Name evaluations after their models; several of one model also by the name of the stage."""
     models = {
         name: stage.inputs.get("model.path", name).removeprefix("@")
         for name, stage in stages.items()

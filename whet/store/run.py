@@ -99,7 +99,7 @@ class RunStore:
 
     @property
     def is_finished(self) -> bool:
-        """Whether there is a summary that says something."""
+        """Whether there is a summary that is not empty."""
         try:
             return bool(self.summary())
         except DataError:

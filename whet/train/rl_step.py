@@ -37,12 +37,13 @@ class StepResult:
     """The result of a step. Recipes act on its fields; metrics are only logged."""
 
     update: Metrics
-    """Measured by the learner, and the critic's where there is one."""
+    """Metrics of the learner, and of the critic if there is one."""
     is_empty: bool = False
     """Whether no rollout had a gradient, so that no optimizer step was taken."""
 
     @property
     def metrics(self) -> Metrics:
+        """The metrics to log: those of the update, and whether the step was empty."""
         return self.update | {"step/empty": float(self.is_empty)}
 
 
@@ -218,7 +219,7 @@ def _credit_outcome(
 ) -> tuple[list[Example], list[bool], Baseline]:
     """Credit the reward of the whole response, less the KL where it is subtracted from rewards.
 
-    Also tells for each example whether its group has something to learn from.
+    Also returns for each example whether its group has different rewards to learn from.
     """
     rewards = [rewards_of(group) for group in groups]
     penalties = [_kl_penalty(example, algo) for example in examples]

@@ -54,7 +54,7 @@ class DrawnTask(Task):
     sizes: Sizes
 
     def draw(self, rng: Random, level: float, size: int) -> Payload | None:
-        """Draw a payload of a level and a size; None where the draw is of no use."""
+        """Draw a payload of a level and a size; None if the draw is unusable."""
         raise NotImplementedError
 
     def answer(self, payload: Payload) -> tuple[str, str, Payload]:
