@@ -299,7 +299,6 @@ class TangoPair:
 
 
 def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
-    """Load generator and verifier as policies, and make the trainers of both."""
     task = build_task(cfg.task)
     verifier_task = Verify(cfg.verify)
     if task.name == verifier_task.name:
