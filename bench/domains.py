@@ -4,8 +4,8 @@
 
 First a seed that is not measured takes SFT at a few levels of difficulty of each task. The level
 goes on at which it solves a share of dev problems nearest to 40 %: where SFT solves nothing, RL has
-nothing to choose from. Then each task and seed is a pipeline of its own, as a user would write it:
-SFT of a new model, an evaluation, GRPO, an evaluation. The control goes on with SFT for the seconds
+nothing to choose from. Then each task and seed is its own pipeline, as a user would write it: SFT
+of a new model, an evaluation, GRPO, an evaluation. The control goes on with SFT for the seconds
 that RL took, on the same worked answers, and its checkpoint is picked by the same dev problems. All
 are measured on 400 test problems, 8 answers each. SFT has 60,000 worked answers: with 6,000, which it
 sees 17 times, it learns them by heart and solves next to none of the unseen ones.
@@ -142,7 +142,7 @@ class Study:
         return self._job(f"{name} at {low} to {high}", text)
 
     def dev(self, name: str, level: Level) -> float | None:
-        """The best share of dev problems that a trial solved; None where it has not ended."""
+        """The best share of dev problems that a trial solved; None if it has not ended."""
         job = self.trial(name, level)
         if not job.is_done:
             return None
@@ -254,7 +254,7 @@ def main() -> int:
 
 
 def choose(levels: Sequence[Level], dev: Sequence[float | None]) -> Level | None:
-    """The level with a share of dev problems nearest to the aim; None where no trial ended.
+    """The level with a share of dev problems nearest to the aim; None if no trial ended.
 
     >>> choose([(0.0, 0.1), (0.0, 0.4)], [0.9, 0.2])
     (0.0, 0.4)
