@@ -199,9 +199,11 @@ class Optimizer:
         self.clear()
         self._remove_hooks()
 
-    @property
-    def is_closed(self) -> bool:
-        return not self._remove_hooks.alive
+    def check_open(self) -> None:
+        if not self._remove_hooks.alive:
+            raise TrainError(
+                "this learner was closed when its policy made another: train with that one"
+            )
 
     def total_norm(self, gradients: Mapping[str, Tensor]) -> float:
         return float(torch.nn.utils.get_total_norm(list(gradients.values())))
