@@ -9,7 +9,6 @@ Everything before it counts for the process only, and the thinking part for noth
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp
-from random import Random
 from typing import Literal
 
 from pydantic import Field
@@ -166,7 +165,7 @@ class Game24(ConfiguredTask):
         numbers = _numbers(problem)
         plays = winning_plays(cfg.highest_card)[self._hand(numbers)]
         rng = stream(seed, "game24", "solve", *numbers)
-        budget = _budget(cfg.length, rng)
+        budget = traces.draw_budget(cfg.length, rng)
         return traces.trace(numbers, plays, rng, format=cfg.format, budget=budget, depth=cfg.depth)
 
     def _hand(self, numbers: Sequence[int]) -> Hand:
@@ -185,13 +184,6 @@ def hand_of(numbers: Sequence[int], highest_card: int = HIGHEST_CARD) -> Hand:
         limits = f"four whole numbers from 1 to {highest_card}"
         raise DataError(f"a hand is {limits}, not {list(numbers)}")
     return hand
-
-
-def _budget(length: Length | Literal["mixed", "wide"], rng: Random) -> int:
-    if length == "wide":
-        return int(traces.SHORTEST * (traces.WIDEST / traces.SHORTEST) ** rng.random())
-    spans = [span for name, span in traces.BUDGETS.items() if length in (name, "mixed")]
-    return rng.choice([steps for span in spans for steps in span])
 
 
 def _is_card(word: str, highest_card: int) -> bool:
