@@ -356,6 +356,18 @@ def f(feed): return feed.answer
     ]
 
 
+def bare_asserts(source: str) -> list[int]:
+    """List the lines of asserts without a sentence."""
+    asserts = [node for node in ast.walk(parse(source)) if isinstance(node, ast.Assert)]
+    return [node.lineno for node in asserts if node.msg is None]
+
+
+def test_an_assert_has_a_sentence() -> None:
+    assert bare_asserts("assert x, 'why'\nassert x\n") == [2]
+    bare = {str(file.relative_to(ROOT)): bare_asserts(file.read_text()) for file in FILES}
+    assert {name: lines for name, lines in bare.items() if lines} == {}
+
+
 def generators_of(source: str) -> set[str]:
     """Find the names that random generators have: results of `stream`, parameters of its type."""
     names: set[str] = set()

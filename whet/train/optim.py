@@ -292,7 +292,7 @@ class Optimizer:
             if not is_own:
                 param[at].copy_(target)
 
-        assert self._streamer is not None
+        assert self._streamer is not None, "offloaded state has a streamer"
         self._streamer.stream(
             [tensor.view(-1) for tensor in (*moments, *([] if is_own else [master]))], act
         )

@@ -240,7 +240,7 @@ def _credit_tokens(
     example: Example, reward: float, penalty: FloatArray, algo: Algorithm
 ) -> Example:
     """Spread the reward, which belongs to the last token, over the tokens before it."""
-    assert algo.token_advantage is not None
+    assert algo.token_advantage is not None, "tokens are credited by a token advantage"
     if algo.needs_values and example.value_M is None:
         raise ConfigError(
             "this algorithm needs a critic, and there is none: set algo.name to another, "
