@@ -318,10 +318,10 @@ def _check_problem(task: Task, problem: Problem, garbage: list[str], seed: int) 
         task.notes(problem, text)
 
 
-def _garbage(source: random.Random) -> Iterator[str]:
+def _garbage(rng: random.Random) -> Iterator[str]:
     yield from ("", " ", "\n\n", "\x00", "(((", "1/0", "é" * 50, "9" * 400)
     for _ in range(40):
-        yield "garbage " + "".join(source.choices(string.printable, k=source.randrange(80)))
+        yield "garbage " + "".join(rng.choices(string.printable, k=rng.randrange(80)))
 
 
 def _check_training(
