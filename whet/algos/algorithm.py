@@ -7,19 +7,18 @@ from functools import partial
 from whet.algos import advantages, losses, verifier
 from whet.algos.losses import EarlyStop, KlEstimator
 from whet.algos.objectives import Objective, policy_objective
-from whet.algos.presets import AdvantageName, LossWeightsName, Preset, needs_critic
+from whet.algos.presets import LossWeightsName, Preset, needs_critic
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
 from whet.algos.user_functions import load_advantage, load_token_advantage
 from whet.user_code import is_code_path
 
-ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.Advantage]] = {
+ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.Advantage]] = {
     "zscore": lambda cfg: advantages.per_group(partial(advantages.zscore, ddof=cfg.ddof)),
     "center": lambda cfg: advantages.per_group(advantages.center),
     "leave_one_out": lambda cfg: advantages.per_group(advantages.leave_one_out),
     "momentum": lambda cfg: advantages.momentum(cfg.max_momentum),
 }
-TOKEN_ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.TokenAdvantage]]
-TOKEN_ADVANTAGES = {
+TOKEN_ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.TokenAdvantage]] = {
     "to_go": lambda cfg: advantages.to_go_advantage(gamma=cfg.gamma),
     "gae": lambda cfg: advantages.gae_advantage(gamma=cfg.gamma, decay=cfg.gae_lambda),
 }

@@ -308,7 +308,12 @@ class Optimizer:
     ) -> None:
         firsts, seconds, counts = state
         adamw(
-            *(masters, gradients, firsts, seconds, [], counts),
+            masters,
+            gradients,
+            firsts,
+            seconds,
+            [],
+            counts,
             fused=True,
             amsgrad=False,
             maximize=False,
