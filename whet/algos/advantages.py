@@ -6,7 +6,7 @@ checkpoint; only `momentum` has one.
 For tokens there are rewards to go, GAE, and whitening over a step, in float64.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, pstdev, stdev
 from typing import TypeVar
 
@@ -65,6 +65,14 @@ def leave_one_out(group: Sequence[float]) -> list[float]:
     total = sum(group)
     others = len(group) - 1
     return [reward - (total - reward) / others for reward in group]
+
+
+GROUP_RULES: Mapping[str, GroupRule] = {
+    "zscore": zscore,
+    "center": center,
+    "leave_one_out": leave_one_out,
+}
+"""Advantages that need no more than the rewards of a group, by name."""
 
 
 def per_group(rule: GroupRule) -> Advantage:

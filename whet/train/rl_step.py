@@ -149,7 +149,7 @@ def select_rollouts(
     groups with a single rollout left where rollouts of a group are compared.
     """
     dynamic_sampling = dynamic_sampling or DynamicSamplingConfig()
-    fewest = 1 if algo.advantage is None else 2
+    fewest = 2 if algo.compares_responses else 1
     rewarded = [
         tuple(rollout for rollout in group if rollout.reward is not None)
         for group in dynamic_sampling.choose_groups(groups)
