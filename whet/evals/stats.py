@@ -82,7 +82,8 @@ def binomial_interval(fraction: float, count: int) -> tuple[float, float]:
     if fraction in (0.0, 1.0):
         return (0.0, exact_bound) if fraction == 0.0 else (1 - exact_bound, 1.0)
     z2 = float(ndtri(1 - tail)) ** 2
-    low, high = wilson_interval(fraction, z2 * fraction * (1 - fraction) / count)
+    share = np.float64(fraction)
+    low, high = wilson_interval(share, z2 * share * (1 - share) / count)
     return float(low), float(high)
 
 

@@ -12,7 +12,10 @@ from whet.evals.stats import Estimate, fraction_estimate, mean_estimate, pass_at
 from whet.tasks.base import f1_half, is_solvable
 from whet.types import FinishReason, Group, Json, Rollout, Verdict, level_band
 
-KS = (1, 4, 8)
+KS = (1, 4, 8, 16, 32, 64)
+"""The k of pass@k that are reported, as far as there are samples."""
+MUCH_CUT_OFF = 0.05
+"""Fraction of cut responses from which reports and cards mention it."""
 UNKNOWN = "unknown"
 
 
@@ -108,7 +111,7 @@ def level_fifth(level: float | None) -> str:
     >>> level_fifth(0.0), level_fifth(0.2), level_fifth(1.0), level_fifth(None)
     ('1', '2', '5', 'unknown')
     """
-    return UNKNOWN if level is None else str(max(level_band(level), 0) + 1)
+    return UNKNOWN if level is None else str(level_band(level) + 1)
 
 
 def _by_problem(groups: Sequence[Group]) -> dict[str, list[Rollout]]:

@@ -32,7 +32,7 @@ from whet.evals.report_data import (
 )
 from whet.evals.report_pages import write_report
 from whet.evals.stats import Estimate
-from whet.evals.summary import EvalSummary, pass_rates
+from whet.evals.summary import MUCH_CUT_OFF, EvalSummary, pass_rates
 from whet.pipeline.about import describe_run
 from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
 from whet.recipes.stage import StageConfig, TrainingConfig
@@ -46,8 +46,6 @@ from whet.track.metrics import TIMES
 from whet.types import Group, Json, Problem, Rollout
 
 ACRONYMS = ("rl", "sft", "dpo")
-MUCH_CUT_OFF = 0.05
-"""Share of cut responses from which the report speaks of it."""
 CURVES: Mapping[str, tuple[str, Unit]] = {
     "score/correct": ("Solved while sampling", Unit.FRACTION),
     "validation/pass@1": ("Solved on dev problems", Unit.FRACTION),
