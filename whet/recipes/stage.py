@@ -166,6 +166,10 @@ class StageConfig(Config):
         return self.model_copy(update=changes)
 
 
+Stages = Mapping[str, StageConfig]
+"""The stages of a pipeline by name, in their order."""
+
+
 class ModelStageConfig(StageConfig):
     """A stage in which a model answers problems."""
 
