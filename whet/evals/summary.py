@@ -111,7 +111,7 @@ def level_fifth(level: float | None) -> str:
     >>> level_fifth(0.0), level_fifth(0.2), level_fifth(1.0), level_fifth(None)
     ('1', '2', '5', 'unknown')
     """
-    return UNKNOWN if level is None else str(level_band(level) + 1)
+    return UNKNOWN if level is None else str(max(level_band(level), 0) + 1)
 
 
 def _by_problem(groups: Sequence[Group]) -> dict[str, list[Rollout]]:
