@@ -128,11 +128,12 @@ class Optimizer:
         self._gradients: dict[str, Tensor] = {}
         device = next(iter(self.params.values())).device
         self._streamer = StateStreamer(device) if cfg.offload_optimizer else None
-        hooks = [
-            param.register_post_accumulate_grad_hook(_accumulate_into(self._gradients, name))  # type: ignore[no-untyped-call]
-            for name, param in self.params.items()
-            if self.masters[name] is not param
-        ]
+        hooks: list[RemovableHandle] = []
+        for name, param in self.params.items():
+            if self.masters[name] is not param:
+                hook = _accumulate_into(self._gradients, name)
+                handle = param.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+                hooks.append(handle)
         self._remove_hooks = weakref.finalize(self, _remove, hooks)
 
     def list_params(self, model: nn.Module) -> dict[str, nn.Parameter]:
