@@ -131,9 +131,10 @@ class Optimizer:
         hooks: list[RemovableHandle] = []
         for name, param in self.params.items():
             if self.masters[name] is not param:
-                hook = _accumulate_into(self._gradients, name)
-                handle = param.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
-                hooks.append(handle)
+                hook = param.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                    _accumulate_into(self._gradients, name)
+                )
+                hooks.append(hook)
         self._remove_hooks = weakref.finalize(self, _remove, hooks)
 
     def list_params(self, model: nn.Module) -> dict[str, nn.Parameter]:
