@@ -51,7 +51,7 @@ class Learner(LogprobModel):
 
     @abstractmethod
     def reserve_memory(self, examples: Sequence[Example]) -> None:
-        """Free enough memory of the device for an update on the examples."""
+        """Free memory of the device for an update on the examples; `accumulate` repeats it."""
 
     @abstractmethod
     def accumulate(
