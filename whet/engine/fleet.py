@@ -30,12 +30,12 @@ from whet.engine.fleet_member import (
     Member,
     Prepared,
     Push,
+    RequestQueue,
     Running,
     State,
     StreamEnd,
     Submission,
 )
-from whet.engine.fleet_queue import RequestQueue
 from whet.engine.weight_files import Weights, make_scratch, store_weights
 from whet.engine.worker import CANARY, Answer, Refusal, Worker, WorkerError
 from whet.errors import EngineError

@@ -3,7 +3,6 @@
 import math
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -19,12 +18,11 @@ from whet.models.cost import GB, GPUS, Cost, state_bytes
 from whet.models.load import CONFIG, DOWNLOADED, HUB_ID, read_shape
 from whet.models.load import resolve as resolve_model
 from whet.models.source import torch_device
-from whet.recipes.stage import ModelStageConfig, StageConfig
+from whet.recipes.stage import ModelStageConfig, StageConfig, Stages
 from whet.store.run import model_folder
 
 CARD = "h100"
 """The card in which missing memory is counted."""
-Stages = Mapping[str, StageConfig]
 
 
 def find_missing_memory(stages: Stages, ranks: int = 1) -> tuple[str, str] | None:

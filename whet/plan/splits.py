@@ -13,7 +13,7 @@ from whet.plan.cluster import Cluster, choose_layout
 from whet.plan.fleet_events import Engines, Group
 from whet.plan.lengths import Lengths, LogNormal, StoredLengths
 from whet.plan.phases import ModelJob, fits
-from whet.plan.predict import Stages, find_card, jobs
+from whet.plan.predict import find_card, jobs
 from whet.plan.simulate import (
     Batch,
     SimulatedLearner,
@@ -24,6 +24,7 @@ from whet.plan.simulate import (
     simulate_streamed,
 )
 from whet.plan.simulated_costs import build_engines, build_learner
+from whet.recipes.stage import Stages
 from whet.rng import stream
 from whet.track.progress import printer
 

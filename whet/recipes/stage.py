@@ -169,6 +169,10 @@ class StageConfig(Config):
         return self.model_copy(update=changes)
 
 
+Stages = Mapping[str, StageConfig]
+"""The stages of a pipeline by name, in their order."""
+
+
 class ModelStageConfig(StageConfig):
     """A stage in which a model answers problems."""
 

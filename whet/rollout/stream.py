@@ -32,6 +32,7 @@ from whet.rollout.collect import (
     engine_requests,
     group_rollouts,
     make_rollout,
+    waiting_file,
 )
 from whet.rollout.stream_ledger import StreamRow
 from whet.rollout.stream_plan import StreamPlan, Ticket
@@ -40,7 +41,6 @@ from whet.track.metrics import Clock
 from whet.types import Completion, Group, Json, Rollout, read_integer
 from whet.world import get_world
 
-FINISHED = "waiting-000.parquet"
 MIN_DEPTH = 2
 """Fewest steps whose groups are in flight: one that is trained on, and one that is sampled."""
 
@@ -140,7 +140,7 @@ class StreamQueue:
             tickets = list(self._tickets.values())
             groups = [ticket.group for ticket in tickets if ticket.group is not None]
         if groups:
-            write_rollouts(folder / FINISHED, groups)
+            write_rollouts(waiting_file(folder, 0), groups)
         rows: list[Json] = [[t.number, t.problem.id, t.num_drops] for t in tickets]
         return {"asked": self._num_asked, "tickets": rows}
 
@@ -155,7 +155,7 @@ class StreamQueue:
                 )
         if not get_world().is_rank_zero:
             return
-        file = folder / FINISHED
+        file = waiting_file(folder, 0)
         groups = group_rollouts(read_rollouts(file)) if file.exists() else []
         group_by_number = {_number(group): group for group in groups}
         for row in rows:

@@ -12,7 +12,7 @@ from pathlib import Path
 from whet.config import load_settings, to_table, to_toml
 from whet.errors import ConfigError
 from whet.pipeline.pipeline import PipelineConfig
-from whet.pipeline.smoke import shrink, write_smoke_inputs
+from whet.pipeline.smoke import STAND_INS, shrink, write_smoke_inputs
 from whet.pipeline.stage_keys import hash_stages, read_seconds
 from whet.store.files import write_atomic
 from whet.store.run import RunStore
@@ -21,7 +21,6 @@ from whet.toml import Table, flatten
 from whet.types import content_id
 
 STAGES = "stages"
-STAND_INS = "stand-ins"
 SMOKE_SEEDS = 2
 """Seeds of a smoke form; two are enough for every branch of a report."""
 

@@ -51,16 +51,13 @@ class Learner(LogprobModel):
 
     @abstractmethod
     def reserve_memory(self, examples: Sequence[Example]) -> None:
-        """Free enough memory of the device for an update on the examples."""
+        """Free memory of the device for an update on the examples; `accumulate` repeats it."""
 
     @abstractmethod
     def accumulate(
         self, examples: Sequence[Example], objective: Objective | ValueObjective
     ) -> LossSums:
-        """Add the gradient of all examples, without a step.
-
-        Values are trained by the learner of a value model.
-        """
+        """Add the gradient of all examples, without a step; values take a value model's learner."""
 
     @abstractmethod
     def optim_step(self) -> Metrics:
@@ -73,6 +70,10 @@ class Learner(LogprobModel):
     def sync_model(self) -> None:
         """Copy the weights into the model that the learner was made for, unless steps change it in
         place."""
+        return
+
+    def close(self) -> None:
+        """Leave the model to another learner; this one trains no more."""
         return
 
     @abstractmethod
@@ -197,6 +198,7 @@ class LocalLearner(Learner):
         self, groups: Iterable[list[Example]], objective: Objective | ValueObjective
     ) -> LossSums:
         """Add the gradients of micro-batches of examples."""
+        self.optimizer.check_open()
         num_losses = 0
         done: list[BatchSums] = []
         for group in groups:
@@ -247,6 +249,9 @@ class LocalLearner(Learner):
 
     def zero_grad(self) -> None:
         self.optimizer.zero_grad()
+
+    def close(self) -> None:
+        self.optimizer.close()
 
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         return compute_logprobs(self.model, examples, self.cfg.micro_batch_tokens)

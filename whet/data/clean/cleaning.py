@@ -19,6 +19,7 @@ from whet.data.clean.near import choose_band_size, find_near_duplicates, pair_ca
 from whet.data.clean.scan import MIN_SHARED_BYTES, ChunkScan, ScanPlan, hash_answer, scan_chunks
 from whet.data.clean.word_hashes import Hashes, Indices, Words, hash_words, list_words, normalise
 from whet.data.problem_lines import ProblemLines, to_question
+from whet.data.row_files import Advance
 from whet.errors import DataError
 from whet.store.files import atomic_path, to_line
 from whet.types import Json, Problem
@@ -27,7 +28,6 @@ COMMON_ROWS = 10
 COMMON_FRACTION = 0.01
 """N-grams in more than 10 rows and 1 % of all may belong to a prompt's frame."""
 BATCH = 1000
-Advance = Callable[[int], None]
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
 """Opens a progress bar by its label and total."""
 OnKept = Callable[[Problem, int], None] | None
