@@ -43,7 +43,7 @@ from whet.store.run import RunStore, model_folder
 from whet.tasks.base import Task, is_builtin
 from whet.text.chat import NO_PROMPT, PROBE, ChatFormat, PromptConfig
 from whet.track.progress import say
-from whet.train.policy import build_learners
+from whet.train.policy import choose_learner_factory
 from whet.types import Message, Problem, Split
 from whet.world import get_world
 
@@ -299,7 +299,7 @@ class StageCheck:
 def check_libraries(stage: StageConfig) -> None:
     """Load what settings name and nothing has looked at yet: a learner, packages of trackers."""
     if isinstance(stage, TrainingConfig):
-        build_learners(stage.train)
+        choose_learner_factory(stage.train)
         for sink in stage.track.sinks:
             if find_spec(sink) is None:
                 raise ConfigError(

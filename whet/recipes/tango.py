@@ -64,7 +64,7 @@ from whet.track.metrics import measure_rollouts
 from whet.track.progress import say
 from whet.train.checkpoint import read_numbers
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_learners, build_policy
+from whet.train.policy import Policy, build_policy, choose_learner_factory
 from whet.train.rl_step import RLTrainer, StepResult
 from whet.types import Group, Json, Metrics
 
@@ -332,7 +332,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         cfg.verifier_engine,
         name=f"{run.folder.name}-verifier",
         prompt=cfg.prompt,
-        learners=build_learners(cfg.verifier_train),
+        learner_factory=choose_learner_factory(cfg.verifier_train),
         memory=session.policy.memory,
     )
     verifier = RLTrainer(

@@ -25,7 +25,7 @@ from whet.train.checkpoint import Others
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.memory import peak_counter
-from whet.train.policy import Policy, build_learners, build_policy, set_determinism
+from whet.train.policy import Policy, build_policy, choose_learner_factory, set_determinism
 from whet.train.selftest import Exactness, check_exact
 from whet.types import Json, Problem
 from whet.world import get_world
@@ -174,7 +174,7 @@ def open_session(
         cfg.engine,
         name=run.folder.name,
         prompt=cfg.prompt,
-        learners=build_learners(cfg.train),
+        learner_factory=choose_learner_factory(cfg.train),
     )
     task = build_task(cfg.task) if task is None else task
     return Session(

@@ -36,7 +36,7 @@ from whet.train.learner import (
 )
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import TrainConfig
-from whet.train.policy import LOCAL, LearnerFactory, Trainable, set_determinism
+from whet.train.policy import LOCAL_FACTORY, LearnerFactory, Trainable, set_determinism
 from whet.train.rl_step import RLTrainer, StepResult
 from whet.types import Floats, Group, Json, Metrics, rewards_of
 
@@ -85,7 +85,7 @@ class RecordingLearner(LocalLearner):
         return super().optim_step()
 
 
-class RecordingLearners(LearnerFactory):
+class RecordingLearnerFactory(LearnerFactory):
     """Makes learners of one device: of policies those that can record, of critics plain ones."""
 
     def make_learner(
@@ -102,7 +102,7 @@ class RecordingLearners(LearnerFactory):
     def make_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> LogprobModel:
-        return LOCAL.make_frozen_model(model, cfg, offloaded=offloaded)
+        return LOCAL_FACTORY.make_frozen_model(model, cfg, offloaded=offloaded)
 
 
 class TrainedModel(Trainable):
@@ -110,7 +110,7 @@ class TrainedModel(Trainable):
 
     def __init__(self, model: Transformer) -> None:
         self.model = model
-        self.learners = RecordingLearners()
+        self.learner_factory = RecordingLearnerFactory()
         self.memory = device_memory(model.device)
         self.learner = None
 

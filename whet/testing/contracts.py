@@ -29,7 +29,7 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.learner import Learner, ValueModel
 from whet.train.optim import TrainConfig
-from whet.train.policy import LOCAL, LearnerFactory
+from whet.train.policy import LOCAL_FACTORY, LearnerFactory
 from whet.types import (
     SPLITS,
     Completion,
@@ -92,31 +92,33 @@ def check_engine(
     engine.close()
 
 
-def check_learners(learners: LearnerFactory, folder: Path) -> None:
+def check_learners(learner_factory: LearnerFactory, folder: Path) -> None:
     """Check every promise of `LearnerFactory`, `Learner` and `LogprobModel`, by comparing with
     those of one device; `folder` is for checkpoints."""
     examples = [
         example(length=5 + seed, start=2, loss_weight=0.05 * seed, advantage=seed - 2.5, seed=seed)
         for seed in range(1, 6)
     ]
-    _check_training(learners, examples, policy_objective(AlgoConfig()), folder / "policy")
+    _check_training(learner_factory, examples, policy_objective(AlgoConfig()), folder / "policy")
     pairs = [
         replace(
             item, pair=index // 2, is_chosen=index % 2 == 0, ref_logprob_M=item.sampling_logprob_M
         )
         for index, item in enumerate(examples[:4])
     ]
-    _check_training(learners, pairs, preference_objective(PreferenceConfig()), folder / "pairs")
+    _check_training(
+        learner_factory, pairs, preference_objective(PreferenceConfig()), folder / "pairs"
+    )
     ones = np.ones(20, dtype=np.float32)
     valued = [
         replace(item, value_M=ones[: item.num_targets], value_target_M=ones[: item.num_targets])
         for item in examples
     ]
-    _check_training(learners, valued, ValueObjective(clip=None), folder / "critic")
-    frozen = learners.make_frozen_model(tiny_model().requires_grad_(False), TrainConfig())
+    _check_training(learner_factory, valued, ValueObjective(clip=None), folder / "critic")
+    frozen = learner_factory.make_frozen_model(tiny_model().requires_grad_(False), TrainConfig())
     _check_arrays(
         frozen.compute_logprobs(examples),
-        _learner(LOCAL)[1].compute_logprobs(examples),
+        _learner(LOCAL_FACTORY)[1].compute_logprobs(examples),
         "a frozen model's",
     )
 
@@ -321,15 +323,15 @@ def _garbage(source: random.Random) -> Iterator[str]:
 
 
 def _check_training(
-    learners: LearnerFactory,
+    learner_factory: LearnerFactory,
     examples: Sequence[Example],
     objective: Objective | ValueObjective,
     folder: Path,
 ) -> None:
     """Take two steps with a checkpoint in between, and compare every result with one device's."""
     is_value = isinstance(objective, ValueObjective)
-    model, learner = _learner(learners, is_value=is_value)
-    local_model, local = _learner(LOCAL, is_value=is_value)
+    model, learner = _learner(learner_factory, is_value=is_value)
+    local_model, local = _learner(LOCAL_FACTORY, is_value=is_value)
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(2):
         if is_value:
@@ -352,7 +354,7 @@ def _check_training(
         assert learner.num_steps == local.num_steps == number + 1, "num_steps counts optim_step"
         learner.save(folder)
         if is_value:
-            _, learner = _learner(learners, is_value=True)
+            _, learner = _learner(learner_factory, is_value=True)
         else:  # an engine samples from it
             learner.sync_model()
             for weight, other in zip(model.parameters(), local_model.parameters(), strict=True):
@@ -360,16 +362,16 @@ def _check_training(
                     "after sync_model the model that the learner was made for has its weights"
                 )
             weights = copy.deepcopy(model.state_dict())
-            model, learner = _learner(learners)
+            model, learner = _learner(learner_factory)
             model.load_state_dict(weights)
         learner.load(folder, number + 1)
 
 
 def _learner(
-    learners: LearnerFactory, *, is_value: bool = False
+    learner_factory: LearnerFactory, *, is_value: bool = False
 ) -> tuple[Transformer | ValueModel, Learner]:
     model = ValueModel(tiny_model()) if is_value else tiny_model()
-    return model, learners.make_learner(
+    return model, learner_factory.make_learner(
         model, TrainConfig(lr=LR, warmup_steps=0), steps=4, memory=None
     )
 

@@ -122,24 +122,27 @@ class FSDPLearnerFactory(LearnerFactory):
         return FrozenShardedModel(model, cfg, offloaded=offloaded)
 
 
-LOCAL = LocalLearnerFactory()
-LEARNERS: dict[str, LearnerFactory] = {"local": LOCAL, "fsdp": FSDPLearnerFactory()}
+LOCAL_FACTORY = LocalLearnerFactory()
+LEARNER_FACTORIES: dict[str, LearnerFactory] = {
+    "local": LOCAL_FACTORY,
+    "fsdp": FSDPLearnerFactory(),
+}
 """Learner factories by the name in `TrainConfig.learner`: the one place that knows them all."""
 
 
-def build_learners(cfg: TrainConfig) -> LearnerFactory:
+def choose_learner_factory(cfg: TrainConfig) -> LearnerFactory:
     """Return the factory of all learners and frozen models of a policy.
 
-    Another kind is one more entry of `LEARNERS`, or a class of the user's own; see
+    Another kind is one more entry of `LEARNER_FACTORIES`, or a class of the user's own; see
     docs/add_a_learner.md.
     """
     name = cfg.learner
     if name == "auto":
         name = "local" if get_world().size == 1 else "fsdp"
-    if name in LEARNERS:
-        return LEARNERS[name]
+    if name in LEARNER_FACTORIES:
+        return LEARNER_FACTORIES[name]
     if ":" not in name:
-        known = ", ".join(LEARNERS)
+        known = ", ".join(LEARNER_FACTORIES)
         raise ConfigError(
             f'train.learner = "{name}" should be one of auto, {known}, or my_learner.py:Factory'
         )
@@ -167,22 +170,26 @@ class Trainable(ABC):
     """A model, and what makes its learner, its critic and its reference."""
 
     model: Transformer
-    learners: LearnerFactory
+    learner_factory: LearnerFactory
     memory: DeviceMemory | None
     learner: Learner | None
 
     def make_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of the same weights, whose updates may free the engine's cache."""
-        self.learner = self.learners.make_learner(self.model, cfg, steps=steps, memory=self.memory)
+        self.learner = self.learner_factory.make_learner(
+            self.model, cfg, steps=steps, memory=self.memory
+        )
         return self.learner
 
     def make_value_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of a critic that starts from a copy of the weights."""
-        return self.learners.make_value_learner(self.model, cfg, steps=steps, memory=self.memory)
+        return self.learner_factory.make_value_learner(
+            self.model, cfg, steps=steps, memory=self.memory
+        )
 
     def make_reference(self, cfg: TrainConfig) -> LogprobModel:
         """Make a frozen model that keeps the present weights."""
-        return make_reference(self.model, cfg, self.learners)
+        return make_reference(self.model, cfg, self.learner_factory)
 
     @abstractmethod
     def save(self, folder: str | Path) -> None:
@@ -207,7 +214,7 @@ class Policy(Trainable):
         engine: Engine,
         name: str,
         prompt: PromptConfig = NO_PROMPT,
-        learners: LearnerFactory = LOCAL,
+        learner_factory: LearnerFactory = LOCAL_FACTORY,
         memory: DeviceMemory | None = None,
         is_central: bool = False,
     ) -> None:
@@ -215,7 +222,7 @@ class Policy(Trainable):
         self.tokenizer = tokenizer
         self.chat = ChatFormat(tokenizer, prompt)
         self.engine = engine
-        self.learners = learners
+        self.learner_factory = learner_factory
         self.memory = memory or device_memory(model.device)
         if self.memory is not None:
             self.memory.add(engine)
@@ -259,7 +266,7 @@ def build_policy(
     *,
     name: str,
     prompt: PromptConfig = NO_PROMPT,
-    learners: LearnerFactory = LOCAL,
+    learner_factory: LearnerFactory = LOCAL_FACTORY,
     memory: DeviceMemory | None = None,
 ) -> Policy:
     """Build the engine that the settings name, hand it the weights, and make a policy of both."""
@@ -271,7 +278,7 @@ def build_policy(
         engine=built,
         name=name,
         prompt=prompt,
-        learners=learners,
+        learner_factory=learner_factory,
         memory=memory,
         is_central=engine.is_central,
     )
@@ -307,7 +314,7 @@ class FrozenModel(LogprobModel):
 
 
 def make_reference(
-    model: Transformer, cfg: TrainConfig, learners: LearnerFactory = LOCAL
+    model: Transformer, cfg: TrainConfig, learner_factory: LearnerFactory = LOCAL_FACTORY
 ) -> LogprobModel:
     """Copy the starting policy: weights that train are copied and frozen, the others shared; or
     take the one that a server has."""
@@ -316,7 +323,7 @@ def make_reference(
     copied = copy_trainable(model).requires_grad_(False)
     shared = {id(weight) for weight in model.parameters()}
     copies = [weight for weight in copied.parameters() if id(weight) not in shared]
-    return learners.make_frozen_model(
+    return learner_factory.make_frozen_model(
         copied, cfg, offloaded=copies if cfg.offload_reference else ()
     )
 
@@ -341,7 +348,7 @@ def open_teacher(
     _check_teacher(source, tokenizer, teacher.cfg.max_positions, policy)
     teacher.requires_grad_(False)
     offloaded = [*teacher.parameters()] if cfg.offload_reference else ()
-    return policy.learners.make_frozen_model(teacher, cfg, offloaded=offloaded)
+    return policy.learner_factory.make_frozen_model(teacher, cfg, offloaded=offloaded)
 
 
 def _check_teacher(source: ModelSource, tokenizer: Tokenizer, longest: int, policy: Policy) -> None:
