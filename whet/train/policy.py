@@ -24,7 +24,13 @@ from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
 from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
 from whet.text.tokenizer import Tokenizer
-from whet.train.learner import Learner, LocalLearner, LogprobModel, ValueModel, compute_logprobs
+from whet.train.learner import (
+    Learner,
+    LocalLearner,
+    LogprobModel,
+    ValueModel,
+    compute_logprobs_locally,
+)
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.offload import OffloadedWeights
 from whet.train.optim import TrainConfig
@@ -310,7 +316,7 @@ class FrozenModel(LogprobModel):
 
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         with self.offloaded.on_device() if self.offloaded else nullcontext():
-            return compute_logprobs(self.model, examples, self.micro_batch_tokens)
+            return compute_logprobs_locally(self.model, examples, self.micro_batch_tokens)
 
 
 def make_reference(
