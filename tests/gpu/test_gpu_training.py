@@ -17,11 +17,11 @@ from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_tokenizer
-from whet.train.checkpoint import load_training_state, save_training
 from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, make_reference, set_determinism
+from whet.train.training_state import load_training_state, save_training_state
 
 CFG = TrainConfig(lr=1e-2, micro_batch_tokens=256)
 
@@ -179,7 +179,7 @@ def test_a_resumed_run_takes_the_same_steps_bit_for_bit(tmp_path: Path) -> None:
     learner = policy.make_learner(CFG, steps=6)
     for seed in range(3):
         learner.update(_examples(seed), sft_objective())
-    save_training(tmp_path, policy, learner, {})
+    save_training_state(tmp_path, policy, learner, {})
     resumed = _policy(_sized(seed=1))
     other = resumed.make_learner(CFG, steps=6)
     load_training_state(tmp_path, resumed, other)

@@ -19,10 +19,10 @@ from whet.models.source import ModelSource, merge_adapters, open_model, torch_de
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
-from whet.train.checkpoint import load_training_state, save_training
 from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy, make_reference
+from whet.train.training_state import load_training_state, save_training_state
 
 LORA = LoraConfig(rank=4, alpha=8.0)
 CFG = TrainConfig(lr=1e-2, micro_batch_tokens=256)
@@ -173,7 +173,7 @@ def test_a_checkpoint_of_adapters_comes_back_bit_for_bit(
 ) -> None:
     policy, other = opened(base, dtype=dtype), opened(base, seed=1, dtype=dtype)
     learner = trained(policy)
-    save_training(tmp_path / "checkpoint", policy, learner, {})
+    save_training_state(tmp_path / "checkpoint", policy, learner, {})
     resumed = trained(other, 1)
     load_training_state(tmp_path / "checkpoint", other, resumed)
     items = set_loss_weights([example(length=12, seed=50 + i) for i in range(4)], token_mean)

@@ -131,8 +131,8 @@ PROOFS = (
         claim="a step after loading a checkpoint equals the step of an uninterrupted run",
         fault="resumed run diverges",
         remedy=(
-            "look for state that whet/train/checkpoint.py does not write; on a GPU, for sums in "
-            "no fixed order"
+            "look for state that whet/train/training_state.py does not write; on a GPU, for sums "
+            "in no fixed order"
         ),
         measure=policy_proofs.measure_resume,
     ),

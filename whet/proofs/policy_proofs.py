@@ -32,7 +32,7 @@ from whet.rollout import collect
 from whet.tasks.base import Task
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer
-from whet.train import checkpoint, rl_step
+from whet.train import rl_step, training_state
 from whet.train.learner import Learner, LocalLearner
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
@@ -211,8 +211,8 @@ def measure_resume() -> Measurement:
     for step in range(2):
         _step(straight, first, step)
     with tempfile.TemporaryDirectory(prefix="whet-doctor-") as folder:
-        checkpoint.save_training(Path(folder), straight, first, {})
-        checkpoint.load_training_state(Path(folder), stopped, second)
+        training_state.save_training_state(Path(folder), straight, first, {})
+        training_state.load_training_state(Path(folder), stopped, second)
     for policy, learner in ((straight, first), (stopped, second)):
         _step(policy, learner, 2)
     pairs = [

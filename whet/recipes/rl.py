@@ -12,7 +12,7 @@ from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.problem_sampler import CurriculumConfig, MixedCurriculum, ProblemSampler
 from whet.engine.base import SamplingParams
 from whet.grading.check_task import precheck
-from whet.recipes.checkpointing import EmptyStepLimit
+from whet.recipes.checkpoint_manager import EmptyStepLimit
 from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.held_out import load_training_problems
 from whet.recipes.stage import ModelWork, OnPolicyConfig, check_served_reference

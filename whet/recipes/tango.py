@@ -27,7 +27,7 @@ from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
 from whet.grading.check_task import precheck
 from whet.models.source import ModelSource, open_model, torch_dtype
-from whet.recipes.checkpointing import EmptyStepLimit, Stateful
+from whet.recipes.checkpoint_manager import EmptyStepLimit, Stateful
 from whet.recipes.held_out import load_training_problems
 from whet.recipes.rl import vary_all
 from whet.recipes.stage import (
@@ -62,10 +62,10 @@ from whet.tasks.task_config import build_task
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.metrics import measure_rollouts
 from whet.track.progress import say
-from whet.train.checkpoint import read_numbers
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy, choose_learner_factory
 from whet.train.rl_step import RLTrainer, StepResult
+from whet.train.training_state import read_numbers
 from whet.types import Group, Json, Metrics
 
 COLUMNS = {

@@ -10,7 +10,7 @@ from whet.data.problems import load_validation
 from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
 from whet.models.source import open_model, torch_device, torch_dtype
-from whet.recipes.checkpointing import CheckpointManager, Stateful, TrainingLoop
+from whet.recipes.checkpoint_manager import CheckpointManager, Stateful, TrainingLoop
 from whet.recipes.guard import CollapseGuard
 from whet.recipes.stage import TrainingConfig
 from whet.recipes.validation import Validator
@@ -21,12 +21,12 @@ from whet.tasks.task_config import build_task
 from whet.track.metrics import Clock
 from whet.track.progress import get_console, progress_bar, say
 from whet.track.sinks import open_trackers
-from whet.train.checkpoint import Others
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.memory import peak_counter
 from whet.train.policy import Policy, build_policy, choose_learner_factory, set_determinism
 from whet.train.selftest import Exactness, check_exact
+from whet.train.training_state import Others
 from whet.types import Json, Problem
 from whet.world import get_world
 

@@ -25,7 +25,6 @@ from whet.replay.stored_run import Start, StoredRun
 from whet.rng import derive
 from whet.store.files import read_object
 from whet.track.progress import Advance
-from whet.train.checkpoint import STATE, load_training_state, save_training
 from whet.train.learner import (
     Learner,
     LocalLearner,
@@ -38,6 +37,7 @@ from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import TrainConfig
 from whet.train.policy import LOCAL_FACTORY, LearnerFactory, Trainable, set_determinism
 from whet.train.rl_step import RLTrainer, StepResult
+from whet.train.training_state import STATE, load_training_state, save_training_state
 from whet.types import Floats, Group, Json, Metrics, rewards_of
 
 
@@ -162,7 +162,7 @@ def _save_trainer(trainer: Trainer, folder: Path, before: Path | None) -> None:
         state["critic"] = trainer.critic.save(folder)
     if before is not None:
         state["guard"] = read_object(before / STATE).get("guard")
-    save_training(folder, trainer.policy, trainer.learner, state)
+    save_training_state(folder, trainer.policy, trainer.learner, state)
 
 
 def step_trainer(trainer: Trainer, cfg: RLConfig, step: int, groups: Sequence[Group]) -> StepResult:

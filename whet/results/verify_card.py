@@ -23,7 +23,7 @@ from whet.recipes.stage import ModelStageConfig, StageConfig
 from whet.results.arms import RunFolder, load_stage, open_folder
 from whet.rng import stream
 from whet.rollout.collect import group_rollouts
-from whet.store.checkpoints import check_checkpoint
+from whet.store.checkpoint_folders import check_checkpoint
 from whet.store.files import find_damage, read_object
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task

@@ -22,11 +22,11 @@ from whet.errors import ConfigError
 from whet.rng import stream
 from whet.rollout.collect import DynamicSamplingConfig
 from whet.track.metrics import Clock
-from whet.train.checkpoint import read_numbers
 from whet.train.critic import CriticConfig, add_values, build_critic, count_policy_steps
 from whet.train.learner import Learner, average_metrics, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import Trainable, add_ref_logprobs
+from whet.train.training_state import read_numbers
 from whet.types import Group, Json, Metrics, Rollout, all_equal, rewards_of
 
 P = TypeVar("P", bound=Trainable)

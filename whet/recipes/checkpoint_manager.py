@@ -16,14 +16,19 @@ from whet.evals.summary import EvalSummary
 from whet.models.load import defer_writes
 from whet.recipes.guard import CollapseGuard
 from whet.recipes.validation import Validator, by_origin
-from whet.store.checkpoints import Checkpoints
+from whet.store.checkpoint_folders import Checkpoints
 from whet.store.run import RunStore
 from whet.track.metrics import Clock, Tracker
 from whet.track.progress import Advance, console, on_stop, say
-from whet.train.checkpoint import BackgroundWriter, Others, load_training_state, save_training
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.policy import Policy
+from whet.train.training_state import (
+    BackgroundWriter,
+    Others,
+    load_training_state,
+    save_training_state,
+)
 from whet.types import Json, read_integer, read_number
 from whet.world import get_world
 
@@ -271,7 +276,7 @@ class CheckpointManager:
         def write(folder: Path) -> None:
             state: dict[str, Json] = {"best": [self.best.step, self.best.value]}
             state |= {name: item.save(folder) for name, item in self.stateful.items()}
-            save_training(folder, self.policy, self.learner, state, self.others)
+            save_training_state(folder, self.policy, self.learner, state, self.others)
 
         is_best = self.best.step == step
 

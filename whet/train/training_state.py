@@ -26,7 +26,7 @@ def read_numbers(state: Json) -> dict[str, float]:
     return {name: read_number(value) for name, value in rows}
 
 
-def save_training(
+def save_training_state(
     folder: Path,
     policy: Trainable,
     learner: Learner,
@@ -45,7 +45,7 @@ def save_training(
     for name, (other_policy, other_learner) in (others or {}).items():
         other_folder = folder / OTHERS / name
         other_folder.mkdir(parents=True, exist_ok=True)
-        save_training(other_folder, other_policy, other_learner, {})
+        save_training_state(other_folder, other_policy, other_learner, {})
 
 
 def load_training_state(
