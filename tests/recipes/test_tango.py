@@ -591,11 +591,11 @@ def test_a_generator_that_learns_nothing_ends_the_run_whatever_the_verifier_lear
 
 
 def test_a_verifier_that_is_right_has_nothing_to_learn_and_ends_no_run() -> None:
-    empty = StepResult(update={}, is_empty=True)
+    empty = StepResult(learner_metrics={}, is_empty=True)
     right, silent = count_agreement([(True, True), (False, False)]), count_agreement([(True, None)])
 
     assert [is_stuck(empty, outcome) for outcome in (right, silent)] == [False, True]
-    assert not is_stuck(StepResult(update={"loss": 0.1}), silent)
+    assert not is_stuck(StepResult(learner_metrics={"loss": 0.1}), silent)
 
 
 def test_the_small_experiment_runs_from_nothing(tmp_path: Path) -> None:

@@ -132,9 +132,9 @@ def gae(
     >>> [array.tolist() for array in gae(np.array([0.0, 1.0]), np.array([0.25, 0.5]))]
     [[0.75, 0.5], [1.0, 1.0]]
     """
-    following = np.append(value[1:], 0.0)
-    surprise = reward + gamma * following - value
-    advantage = rewards_to_go(surprise, gamma=gamma * decay)
+    next_value = np.append(value[1:], 0.0)
+    td_error = reward + gamma * next_value - value
+    advantage = rewards_to_go(td_error, gamma=gamma * decay)
     return advantage, advantage + value
 
 
@@ -161,21 +161,21 @@ def gae_advantage(*, gamma: float, decay: float) -> TokenAdvantage:
     return advantage
 
 
-def whiten(sequences: Sequence[FloatArray], is_live: Sequence[bool]) -> list[FloatArray]:
-    """Bring the tokens of all live sequences to mean 0 and deviation 1 (REINFORCE++, RLinf).
+def whiten(sequences: Sequence[FloatArray], has_signal: Sequence[bool]) -> list[FloatArray]:
+    """Bring the tokens of sequences that have a signal to mean 0 and deviation 1 (REINFORCE++, RLinf).
 
     The others are left out and become zero: responses of equal reward carry no signal, and shifting
     them by the mean of the rest would give them one.
     """
-    live = [array for array, alive in zip(sequences, is_live, strict=True) if alive]
-    tokens = np.concatenate([*live, np.zeros(0)])
+    informative = [array for array, is_used in zip(sequences, has_signal, strict=True) if is_used]
+    tokens = np.concatenate([*informative, np.zeros(0)])
     if len(tokens) == 0 or tokens.max() == tokens.min():
         return [np.zeros(len(array)) for array in sequences]
     mean = tokens.mean()
     spread = tokens.std() + EPSILON
     return [
-        (array - mean) / spread if alive else np.zeros(len(array))
-        for array, alive in zip(sequences, is_live, strict=True)
+        (array - mean) / spread if is_used else np.zeros(len(array))
+        for array, is_used in zip(sequences, has_signal, strict=True)
     ]
 
 
