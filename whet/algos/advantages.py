@@ -162,7 +162,7 @@ def gae_advantage(*, gamma: float, decay: float) -> TokenAdvantage:
 
 
 def whiten(sequences: Sequence[FloatArray], has_signal: Sequence[bool]) -> list[FloatArray]:
-    """Bring the tokens of sequences that have a signal to mean 0 and deviation 1 (REINFORCE++, RLinf).
+    """Bring the tokens of all sequences with a signal to mean 0, deviation 1 (REINFORCE++, RLinf).
 
     The others are left out and become zero: responses of equal reward carry no signal, and shifting
     them by the mean of the rest would give them one.

@@ -153,7 +153,7 @@ def _changes(stage: StageConfig, target: Path) -> Iterator[tuple[str, Json]]:
         key for key in values if re.fullmatch(r"curriculum\.stages\.\d+\.min_level", key)
     ]:
         yield "steps", len(levels)
-    for key in stage.rewards:
+    for key in stage.reward_specs:
         terms = look_up(table, [key, "terms"])
         assert isinstance(terms, list), "a reward spec has terms"
         yield f"{key}.terms", [*terms, RANDOM]

@@ -289,7 +289,7 @@ class StageCheck:
         else:
             gold = f"{num_gold} references are right" if num_gold else "the task has no references"
             self._pass("grader", f"{len(graded)} texts graded; {gold}")
-        for key, (spec, judge) in stage.rewards.items():
+        for key, (spec, judge) in stage.reward_specs.items():
             with self.findings.catch(self.name, "reward"):
                 check_reward(spec, graded if judge is None else _judge(judge, chosen[0]), key)
                 if judge is None:

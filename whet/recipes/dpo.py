@@ -130,7 +130,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         learner, guard=CollapseGuard(cfg.guard, run, learner, cfg.validation)
     )
     with session.grader:
-        rollouts = read_compared_responses(cfg, session)
+        rollouts = read_compared_responses(session)
         view = make_preference_pairs(
             rollouts,
             policy.chat,
@@ -154,8 +154,9 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     finish(run, manager)
 
 
-def read_compared_responses(cfg: DPOConfig, session: Session) -> list[Rollout]:
+def read_compared_responses(session: Session[DPOConfig]) -> list[Rollout]:
     """Read the responses to compare; without `data`, sample them from the starting model."""
+    cfg = session.cfg
     run = session.run
     if cfg.data is not None:
         return leave_out_held(read_data(cfg.data), cfg, session.task)

@@ -122,7 +122,7 @@ class StageConfig(Config):
         return False
 
     @property
-    def rewards(self) -> dict[str, tuple[RewardSpec, Task | None]]:
+    def reward_specs(self) -> dict[str, tuple[RewardSpec, Task | None]]:
         """Reward specs by their setting, each with the task that grades for it; None is the
         stage's."""
         return {}

@@ -29,7 +29,7 @@ from whet.grading.check_task import precheck
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.recipes.checkpoint_manager import EmptyStepLimit, Stateful
 from whet.recipes.held_out import load_training_problems
-from whet.recipes.rl import vary_all
+from whet.recipes.rl import vary_problems
 from whet.recipes.stage import (
     NEEDS_TRAINED_MODEL,
     ModelWork,
@@ -170,7 +170,7 @@ class TangoConfig(OnPolicyConfig):
         return self.group_size
 
     @property
-    def rewards(self) -> dict[str, tuple[RewardSpec, Task | None]]:
+    def reward_specs(self) -> dict[str, tuple[RewardSpec, Task | None]]:
         judge = Verify(self.verify)
         return {"reward": (self.reward, None), "verifier_reward": (self.verifier_reward, judge)}
 
@@ -256,8 +256,7 @@ class Turn:
 class TangoPair:
     """Both trainers, with their session, problems and shared state."""
 
-    cfg: TangoConfig
-    session: Session
+    session: Session[TangoConfig]
     verifier_task: Verify
     problem_sampler: ProblemSampler
     generator: RLTrainer[Policy]
@@ -269,12 +268,12 @@ class TangoPair:
 
     def solve(self, step: int, samples: int) -> list[Group]:
         """Sample solutions of the next problems."""
-        cfg = self.cfg
+        cfg = self.session.cfg
         taken = self.problem_sampler.take(cfg.problems_per_step, step)
         return collect(
             self.generator.policy.chat_engine,
             self.session.grader,
-            vary_all(self.session, taken, step),
+            vary_problems(self.session, taken, step),
             cfg.sampling,
             samples=samples,
             seed=derive(cfg.seed, "rollout", step),
@@ -283,7 +282,7 @@ class TangoPair:
 
     def verify(self, step: int, solved: Sequence[Group], samples: int) -> list[Group]:
         """Sample verifications of every solution that can be judged."""
-        cfg = self.cfg
+        cfg = self.session.cfg
         policy = self.verifier.policy
         room = policy.engine.max_model_len - cfg.verifier_sampling.max_tokens
         judged = collect(
@@ -349,7 +348,6 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         micro_batch_tokens=cfg.verifier_train.micro_batch_tokens,
     )
     return TangoPair(
-        cfg=cfg,
         session=session,
         verifier_task=verifier_task,
         problem_sampler=problem_sampler,
@@ -363,7 +361,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
 def train_generator(pair: TangoPair, step: int) -> Turn:
     """Credit outcome and judged steps; steps get no credit while the verifier always says the
     same."""
-    cfg = pair.cfg
+    cfg = pair.session.cfg
     solved = pair.solve(step, cfg.group_size)
     judged = pair.verify(step, solved, cfg.judgements)
     solved = cfg.reward.apply(
@@ -401,7 +399,7 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
 
 def train_verifier(pair: TangoPair, step: int) -> Turn:
     """Reward agreement with the truth and the format; solutions of the rarer kind weigh more."""
-    cfg = pair.cfg
+    cfg = pair.session.cfg
     solved = pair.solve(step, 1)
     judged = cfg.verifier_reward.apply(pair.verify(step, solved, cfg.verifier_group_size))
     if not judged:

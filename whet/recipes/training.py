@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from whet.algos.settings import AlgoConfig
 from whet.data.problems import load_validation
@@ -36,12 +37,15 @@ NUM_NAMED = 5
 STEPS_PER_LINE = 20
 """Steps between two lines on the screen where steps are short; every step is in the metrics."""
 
+Settings = TypeVar("Settings", bound=TrainingConfig)
+Settings_co = TypeVar("Settings_co", bound=TrainingConfig, covariant=True)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Session:
+class Session(Generic[Settings_co]):
     """The open parts of a training run that its recipe uses."""
 
-    cfg: TrainingConfig
+    cfg: Settings_co
     run: RunStore
     task: Task
     policy: Policy
@@ -104,7 +108,11 @@ class Session:
 
 @contextmanager
 def open_loop(
-    session: Session, manager: CheckpointManager, columns: Mapping[str, str], *, every: int = 1
+    session: Session[TrainingConfig],
+    manager: CheckpointManager,
+    columns: Mapping[str, str],
+    *,
+    every: int = 1,
 ) -> Iterator[TrainingLoop]:
     """Load the newest checkpoint, open the trackers, validate, and continue from there.
 
@@ -146,14 +154,14 @@ class StoredValue:
 
 
 def open_session(
-    cfg: TrainingConfig,
+    cfg: Settings,
     run: RunStore,
     *,
     task: Task | None = None,
     verifier_task: Task | None = None,
     texts: Sequence[str] = (),
     model_seed: int | None = None,
-) -> Session:
+) -> Session[Settings]:
     """Load the model as a policy, and make the grader of its responses.
 
     A recipe that reads problems before the weights are loaded passes its task; `verifier_task`
