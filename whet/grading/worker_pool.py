@@ -46,7 +46,7 @@ class WorkerState(StrEnum):
 
     MORE = "more"
     READY = "ready"
-    EXITING = "leaving"
+    EXITING = "exiting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from whet.errors import ConfigError, DataError, TrainError
 from whet.evals.summary import EvalSummary
 from whet.models.load import defer_writes
 from whet.recipes.guard import CollapseGuard
-from whet.recipes.validation import Validator, by_origin
+from whet.recipes.validation import Validator, metrics_by_task_and_source
 from whet.store.checkpoint_folders import Checkpoints
 from whet.store.run import RunStore
 from whet.track.metrics import Clock, Tracker
@@ -241,7 +241,7 @@ class CheckpointManager:
             f"{self.validator.cfg.split} solved{mark}"
         )
         metrics = {"validation/pass@1": value, "validation/tokens": summary.tokens.mean}
-        metrics |= by_origin(groups)
+        metrics |= metrics_by_task_and_source(groups)
         if self.guard is not None:
             metrics |= self.guard.watch(
                 step, summary.pass_at[1], self.best.step, self._restore_best

@@ -117,8 +117,8 @@ def sample_responses(
 ) -> list[Group]:
     """Take and vary the problems of a step, and sample responses of the policy."""
     cfg = session.cfg
-    # "feed" seeds the order; another name would draw other problems.
-    batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
+    seed = derive(cfg.seed, "feed")  # another name would draw other problems
+    batch = take_batch(problems, cfg.problems_per_step, step, seed)
     return collect(
         session.policy.chat_engine,
         session.grader,

@@ -212,7 +212,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     manager = session.build_manager(
         trainer.learner,
         stateful={
-            "feed": problem_sampler,
+            "feed": problem_sampler,  # the key in stored checkpoints
             "batches": queue,
             "empty_steps": empty_limit,
             "baseline": trainer,
@@ -309,7 +309,7 @@ def build_problem_sampler(cfg: RLConfig, problems: Sequence[Problem]) -> Problem
     return ProblemSampler(
         problems,
         cfg.curriculum,
-        seed=derive(cfg.seed, "feed"),
+        seed=derive(cfg.seed, "feed"),  # another name would draw other problems
         steps=cfg.steps,
         per_step=cfg.problems_per_step,
     )

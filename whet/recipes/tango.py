@@ -218,12 +218,12 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     pair = open_pair(cfg, run)
     session, generator, verifier = pair.session, pair.generator, pair.verifier
     empty_limits = {side: EmptyStepLimit() for side in Side}
-    stateful: dict[str, Stateful] = {  # by the names in checkpoints
-        "feed": pair.problem_sampler,
+    stateful: dict[str, Stateful] = {
+        "feed": pair.problem_sampler,  # the key in stored checkpoints
         "baseline": generator,
         "verifier_baseline": verifier,
         "counts": pair.class_counts,
-        "is_guarded": pair.is_step_credit_off,
+        "is_guarded": pair.is_step_credit_off,  # the key in stored checkpoints
     }
     stateful |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
     others = {"verifier": (verifier.policy, verifier.learner)}

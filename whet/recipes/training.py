@@ -251,7 +251,7 @@ def record_exactness(
         model=name,
         exact=exactness.is_exact,
         tokens=exactness.num_tokens,
-        equal_share=exactness.equal_fraction,  # the name in stored events
+        equal_share=exactness.equal_fraction,  # the key in stored events
         largest_gap=exactness.largest_gap,
         said=sentence,
     )

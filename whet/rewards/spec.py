@@ -179,8 +179,8 @@ class PartSummary:
             "contribution": self.contribution,
             "right": self.right,
             "wrong": self.wrong,
-            "variance_share": self.variance_fraction,
-            "variance_share_within_groups": self.variance_fraction_within,
+            "variance_share": self.variance_fraction,  # the key in printed JSON
+            "variance_share_within_groups": self.variance_fraction_within,  # the same
         }
 
 

@@ -166,12 +166,12 @@ def measure_rollouts(groups: Sequence[Group]) -> dict[str, float]:
     }
     for name in sorted({name for score in graded for name in score.parts}):
         metrics[f"score/{name}"] = fmean(score.parts.get(name, 0.0) for score in graded)
-    for label, part in split_by_origin(groups).items():
+    for label, part in split_by_task_and_source(groups).items():
         metrics |= _main_figures([rollout for group in part for rollout in group], label)
     return metrics
 
 
-def split_by_origin(groups: Sequence[Group]) -> dict[str, list[Group]]:
+def split_by_task_and_source(groups: Sequence[Group]) -> dict[str, list[Group]]:
     """Split groups by `<task>` and by `source/<source>`, where there are several of them."""
     by_task = _split(groups, lambda problem: problem.task)
     return by_task | _split(groups, lambda problem: f"source/{problem.source}")

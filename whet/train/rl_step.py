@@ -289,8 +289,9 @@ def update_policy(
     if algo.needs_old_logprobs:
         examples = add_old_logprobs(examples, learner)
     minibatch_metrics: list[Metrics] = []
-    # "num_minibatches" seeds the shuffle; another name would deal other mini-batches.
-    rng = stream(seed, "num_minibatches") if algo.num_minibatches > 1 else None
+    rng = None
+    if algo.num_minibatches > 1:
+        rng = stream(seed, "num_minibatches")  # another name would deal other mini-batches
     batches = split_minibatches(examples, algo.num_minibatches, rng)
     num_skipped = 0
     for index, batch in enumerate(batches):
