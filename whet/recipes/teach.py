@@ -1,6 +1,6 @@
 """Write teacher rollouts: several responses to each problem of a split, for SFT to imitate.
 
-The task writes them, or a model here or behind a server is asked (`whet/recipes/lesson.py`).
+The task writes them, or a model here or behind a server is asked (`whet/recipes/teach_job.py`).
 """
 
 import multiprocessing
@@ -19,16 +19,16 @@ from whet.data.problems import load_problems
 from whet.errors import ConfigError, DataError
 from whet.grading.limits import GradingConfig
 from whet.recipes.keep import KeepConfig
-from whet.recipes.lesson import (
-    Lesson,
+from whet.recipes.stage import StageConfig
+from whet.recipes.teach_job import (
     Shard,
+    TeachJob,
     check_count,
     check_no_shards,
     collect_responses,
     find_solutions,
     gather_shards,
 )
-from whet.recipes.stage import StageConfig
 from whet.recipes.teachers import (
     TRANSPORT,
     AnyTeacher,
@@ -217,7 +217,7 @@ def _ask_teacher(cfg: TeachConfig, task: Task, listed: list[Problem], run: RunSt
     elif isinstance(cfg.teacher, ServerTeacher):
         ask = open_server_teacher(cfg.teacher, cfg.prompt)
         prices = (cfg.teacher.price_in, cfg.teacher.price_out)
-    lesson = Lesson(
+    job = TeachJob(
         task=task,
         problems=problems,
         per_problem=cfg.per_problem,
@@ -228,7 +228,7 @@ def _ask_teacher(cfg: TeachConfig, task: Task, listed: list[Problem], run: RunSt
         price_in=prices[0],
         price_out=prices[1],
     )
-    collect_responses(lesson, solutions, run)
+    collect_responses(job, solutions, run)
 
 
 def _write_own(cfg: TeachConfig, task: Task, problems: Sequence[Problem], run: RunStore) -> None:

@@ -46,7 +46,7 @@ FIRST_FILES = {
     "progress.json",
 }
 """Files of a run before its first step, what processes printed in starting it, and parts of a
-lesson that are gathered here."""
+teach run that are gathered here."""
 
 
 class RunStore:

@@ -105,7 +105,7 @@ def test_the_prompt_of_the_stage_is_put_to_the_server(tmp_path: Path, problems: 
 def test_many_problems_are_written_in_parts(
     tmp_path: Path, problems: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("whet.recipes.lesson.PART_PROBLEMS", 4)
+    monkeypatch.setattr("whet.recipes.teach_job.PART_PROBLEMS", 4)
     with serve_replies(add) as server:
         run = run_teacher(config(server.url, problems), tmp_path / "run")
 
