@@ -143,8 +143,8 @@ def _cut_off(results: Sequence[Result]) -> list[str]:
         return []
     fractions = ", ".join(f"{percent(result.unfinished.mean)} of {result.model}" for result in many)
     return [
-        f"{many[0].benchmark}: answers were cut off at {many[0].max_tokens:,} tokens or at the end "
-        f"of the context, {fractions}; a higher limit may score higher"
+        f"{many[0].benchmark}: responses were cut off at {many[0].max_tokens:,} tokens or at the "
+        f"end of the context, {fractions}; a higher limit may score higher"
     ]
 
 
@@ -153,7 +153,9 @@ def _list_faults(result: Result) -> list[str]:
     faults = []
     total = result.num_answers + result.num_failed
     if result.num_unscored:
-        faults.append(f"{where}: {result.num_unscored:,} of {total:,} answers could not be graded")
+        faults.append(
+            f"{where}: {result.num_unscored:,} of {total:,} responses could not be graded"
+        )
     if result.num_failed:
         faults.append(
             f"{where}: the server did not answer {result.num_failed:,} of {total:,} requests"

@@ -16,11 +16,11 @@ from whet.evals.stats import (
     pass_at_k,
     wilson_interval,
 )
-from whet.evals.summary import F1, EvalSummary, level_fifth
+from whet.evals.summary import F1, UNKNOWN, EvalSummary
 from whet.store.answer_ledger import StoredResponse
 from whet.suites.suite import Benchmark
 from whet.tasks.base import is_solvable
-from whet.types import Group, Json, Problem, Rollout, Verdict
+from whet.types import Group, Json, Problem, Rollout, Verdict, level_label
 
 FEASIBLE = "feasible"
 """The part of a score that says whether a graph response keeps the rules of its problem."""
@@ -102,7 +102,7 @@ def make_result(
         values=values,
         by_task=_by(values, problems, lambda problem: problem.task),
         by_source=_by(values, problems, lambda problem: problem.source or "unknown"),
-        by_level=_by(values, problems, lambda problem: level_fifth(problem.level)),
+        by_level=_by(values, problems, lambda problem: level_label(problem.level, unknown=UNKNOWN)),
         feasible=feasible,
         hallucinated=hallucinated,
         f1=summary.f1,
@@ -118,7 +118,7 @@ def make_result(
 
 
 def metric_of(group: Group, benchmark: Benchmark) -> float | None:
-    """Work out the metric of one problem; None where too few of its answers could be graded."""
+    """Work out the metric of one problem; None where too few of its responses could be graded."""
     graded = [r for r in group if r.score is not None and r.score.verdict is not Verdict.UNSCORED]
     right = [r.score is not None and r.score.verdict is Verdict.CORRECT for r in graded]
     if len(graded) < benchmark.k:
@@ -130,10 +130,12 @@ def metric_of(group: Group, benchmark: Benchmark) -> float | None:
 
 
 def with_token_counts(
-    summary: EvalSummary, answers: Sequence[Sequence[StoredResponse]]
+    summary: EvalSummary, responses: Sequence[Sequence[StoredResponse]]
 ) -> EvalSummary:
     """Put in the lengths that the ledger has: its rollouts are texts without tokens."""
-    lengths = [fmean(answer.tokens for answer in siblings) for siblings in answers if siblings]
+    lengths = [
+        fmean(response.tokens for response in siblings) for siblings in responses if siblings
+    ]
     return replace(summary, tokens=mean_estimate(lengths))
 
 
