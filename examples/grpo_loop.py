@@ -25,7 +25,7 @@ from whet.train.rl_step import to_example
 def main(sft_steps: int = 200, rl_steps: int = 40) -> list[dict[str, float]]:
     """Train a new model on the easiest Countdown; return the metrics of each GRPO step."""
     task = whet.task("countdown", level=[0.0, 0.1])
-    policy = whet.load_model("tiny", task=task)
+    policy = whet.load_policy("tiny", task=task)
     rng = stream(0, "batches")
 
     solutions = whet.solve(task, task.problems("sft"))
