@@ -12,7 +12,7 @@ from whet.config import Config, load_settings
 from whet.errors import ConfigError, DataError, visible
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
-from whet.rewards.spec import RewardSpec, load_spec, summarise_parts, take_apart
+from whet.rewards.spec import RewardSpec, break_down, load_spec, summarise_parts
 from whet.store.files import check_target, to_finite, write_rows
 from whet.store.run import RolloutSet, RunStore, stage_folders
 from whet.tasks.task_config import TaskConfig, build_task
@@ -239,7 +239,7 @@ def _describe_changes(changed: Sequence[Regraded], other_scores: int) -> str:
 
 def _print_one(result: Regraded, spec: RewardSpec | None, *, as_json: bool) -> None:
     is_rewarded = spec is not None and _verdict(result.now) != Verdict.UNSCORED
-    parts = take_apart(spec, result.now) if spec is not None and is_rewarded else []
+    parts = break_down(spec, result.now) if spec is not None and is_rewarded else []
     if as_json:
         _print_json(result.to_json() | {"contributions": [part.to_json() for part in parts]})
         return
@@ -251,7 +251,7 @@ def _print_one(result: Regraded, spec: RewardSpec | None, *, as_json: bool) -> N
     lines += [score.note] if score.note else []
     if parts:
         cells = [
-            [part.name, *map(format_metric, (part.weight, part.value, part.amount))]
+            [part.name, *map(format_metric, (part.weight, part.value, part.contribution))]
             for part in parts
         ]
         total = ["reward", "", "", format_metric(result.now.reward)]
