@@ -225,7 +225,16 @@ def level_band(level: float) -> int:
     >>> [level_band(level) for level in (0.0, 0.19, 0.2, 0.99, 1.0)]
     [0, 0, 1, 4, 4]
     """
-    return min(int(level * NUM_LEVELS), NUM_LEVELS - 1)
+    return min(max(int(level * NUM_LEVELS), 0), NUM_LEVELS - 1)
+
+
+def level_label(level: float | None, *, unknown: str) -> str:
+    """Name the fifth of difficulty that a level is in.
+
+    >>> [level_label(level, unknown="none") for level in (0.0, 0.25, 1.0, None)]
+    ['1', '2', '5', 'none']
+    """
+    return unknown if level is None else str(level_band(level) + 1)
 
 
 def content_id(task: str, content: Json) -> str:

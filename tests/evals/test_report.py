@@ -150,7 +150,7 @@ def test_the_f1_of_a_subset_is_a_column_of_the_evaluations(report: ReportData) -
 
 
 def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:
-    line = ResponseLine(text=HOSTILE, ok=False, note=HOSTILE)
+    line = ResponseLine(text=HOSTILE, is_right=False, note=HOSTILE)
     answer = ResponseView(
         lines=(line,), verdict=Verdict.WRONG, note=HOSTILE, num_tokens=3, is_finished=False
     )

@@ -26,7 +26,7 @@ from whet.types import Author, Problem, Rollout, Verdict
 
 ROOT = Path(__file__).parents[2]
 TASK = '''
-from whet.tasks.base import StepNote, Task
+from whet.tasks.base import LineNote, Task
 from whet.types import Message, Problem, Score, Verdict, content_id
 
 
@@ -54,10 +54,10 @@ class Copy(Task):
     def solve(self, problem, seed):
         return problem.answer
 
-    def notes(self, problem, text):
+    def comment(self, problem, text):
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         bits = [*problem.payload["bits"], *[None] * len(lines)]
-        return [StepNote(line=line, ok=line == bit, note="") for line, bit in zip(lines, bits)]
+        return [LineNote(line=line, is_right=line == bit, note="") for line, bit in zip(lines, bits)]
 '''
 MODELS = """kind = "run"
 task.name = "game24"

@@ -22,7 +22,7 @@ from whet.data.mix import (
     write_mix,
 )
 from whet.data.problem_lines import ProblemLines
-from whet.data.problems import ask_text, problem_file
+from whet.data.problems import normalised_question, problem_file
 from whet.data.sources import list_sources, load_source
 from whet.data.sources.prepare import (
     LEFT_OUT,
@@ -79,7 +79,7 @@ def split_problems(
         for chunk in lines.scan(advance):
             for line in chunk:
                 problem = lines.parse(row, line)
-                split = split_by_hash(ask_text(problem), by_split, seed)
+                split = split_by_hash(normalised_question(problem), by_split, seed)
                 opened[split].write(to_line(replace(problem, split=split).to_json()))
                 counts[split] += 1
                 row += 1

@@ -22,7 +22,7 @@ from whet.errors import DataError
 from whet.rng import derive, stream
 from whet.store.rollouts import list_columns, read_rollouts
 from whet.store.run import RunStore
-from whet.tasks.base import StepNote
+from whet.tasks.base import LineNote
 from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
 from whet.types import FinishReason, Problem, Rollout, Verdict
 
@@ -135,7 +135,7 @@ after a beginning that both share, the step of a right answer against the first 
 Fault = Literal["unscored", "repeated", "cut", "too_long"]
 """Why a response is left out: no verdict; the same text as another to the same prompt; cut at the
 length limit by another model, so that its end is unknown; longer than the context."""
-Notes = Callable[[Problem, str], Sequence[StepNote]]
+CommentLines = Callable[[Problem, str], Sequence[LineNote]]
 MAX_SHORT_FRACTION = 0.8
 """A short response has at most this fraction of the long one's tokens."""
 
@@ -175,7 +175,7 @@ def make_preference_pairs(
     chat: ChatFormat,
     rules: Sequence[PairRule],
     *,
-    notes: Notes,
+    comment: CommentLines,
     max_tokens: int,
     per_problem: int,
     seed: int,
@@ -199,7 +199,7 @@ def make_preference_pairs(
     counts: dict[PairRule, RuleCount] = {}
     for rule in dict.fromkeys(rules):
         drawn = [
-            _draw_pairs(rule, id, prompts.values(), chat, notes, seed)
+            _draw_pairs(rule, id, prompts.values(), chat, comment, seed)
             for id, prompts in problems.items()
         ]
         kept = [pair for some in drawn for pair in some[:per_problem]]
@@ -265,7 +265,7 @@ def _draw_pairs(
     id: str,
     prompts: Iterable[dict[str, ScoredResponse]],
     chat: ChatFormat,
-    notes: Notes,
+    comment: CommentLines,
     seed: int,
 ) -> list[PreferencePair]:
     """List all pairs of a problem in random order, so that the first few are a fair sample."""
@@ -278,7 +278,7 @@ def _draw_pairs(
         elif rule == "short":
             pairs += _pair_short_with_long(responses)
         else:
-            pairs += _pair_first_wrong(responses, chat, notes, rng)
+            pairs += _pair_first_wrong(responses, chat, comment, rng)
     rng.shuffle(pairs)
     return pairs
 
@@ -314,7 +314,7 @@ def _pair_short_with_long(responses: Sequence[ScoredResponse]) -> list[Preferenc
 
 
 def _pair_first_wrong(
-    responses: Sequence[ScoredResponse], chat: ChatFormat, notes: Notes, rng: Random
+    responses: Sequence[ScoredResponse], chat: ChatFormat, comment: CommentLines, rng: Random
 ) -> list[PreferencePair]:
     """Pair each first wrong step with a right answer's step there (Step-DPO, Lai et al. 2024).
 
@@ -322,11 +322,13 @@ def _pair_first_wrong(
     cancel there.
     """
     right, wrong = _by_verdict(responses)
-    steps = [(item, _steps(item, chat, notes)) for item in right]
+    steps = [(item, _steps(item, chat, comment)) for item in right]
     pairs = []
     for item in wrong:
-        wrong_steps = _steps(item, chat, notes)
-        index = next((index for index, step in enumerate(wrong_steps) if step.ok is False), None)
+        wrong_steps = _steps(item, chat, comment)
+        index = next(
+            (index for index, step in enumerate(wrong_steps) if step.is_right is False), None
+        )
         if index is None:
             continue
         before = item.rollout.text[: wrong_steps[index].start]
@@ -334,7 +336,7 @@ def _pair_first_wrong(
             (other, others[index])
             for other, others in steps
             if len(others) > index
-            and others[index].ok
+            and others[index].is_right
             and other.rollout.text[: others[index].start] == before
         ]
         if candidates:
@@ -347,16 +349,16 @@ def _pair_first_wrong(
 class _NotedStep:
     start: int
     end: int
-    ok: bool | None
+    is_right: bool | None
 
 
-def _steps(response: ScoredResponse, chat: ChatFormat, notes: Notes) -> list[_NotedStep]:
+def _steps(response: ScoredResponse, chat: ChatFormat, comment: CommentLines) -> list[_NotedStep]:
     """Find each noted line in the text, up to the next; a line cut at the limit is not a step."""
     text, example = response.rollout.text, response.example
     if chat.decode_message(example.tokens[example.response_start :]) != text:
         return []  # the template rewrites the response: characters cannot be mapped to tokens
     starts: list[int] = []
-    noted = list(notes(response.rollout.problem, text))
+    noted = list(comment(response.rollout.problem, text))
     for note in noted:
         start = text.find(note.line, starts[-1] + 1 if starts else 0)
         if start < 0:
@@ -364,7 +366,7 @@ def _steps(response: ScoredResponse, chat: ChatFormat, notes: Notes) -> list[_No
         starts.append(start)
     spans = pairwise([*starts, len(text)])
     steps = [
-        _NotedStep(start=start, end=end, ok=note.ok)
+        _NotedStep(start=start, end=end, is_right=note.is_right)
         for (start, end), note in zip(spans, noted, strict=True)
     ]
     return steps if response.rollout.completion.finish_reason is FinishReason.STOP else steps[:-1]

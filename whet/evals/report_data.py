@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from whet.evals.stats import Estimate
-from whet.evals.summary import UNKNOWN, EvalSummary, level_fifth
+from whet.evals.summary import EvalSummary
 from whet.rng import stream
 from whet.tasks.base import is_solvable
-from whet.types import FinishReason, Group, Problem, Rollout, Verdict
+from whet.types import NUM_LEVELS, FinishReason, Group, Problem, Rollout, Verdict, level_label
 
 NUM_SAMPLES = 12
 
@@ -60,10 +60,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseLine:
-    """A line of a response and the grader's remark; `ok` is None where there is none."""
+    """A line of a response and the grader's remark; `is_right` is None where there is none."""
 
     text: str
-    ok: bool | None = None
+    is_right: bool | None = None
     note: str = ""
 
 
@@ -137,7 +137,7 @@ class ReportData:
 def pick_samples(
     before: Sequence[Group],
     after: Sequence[Group],
-    notes: Callable[[Rollout], Sequence[ResponseLine]],
+    comment: Callable[[Rollout], Sequence[ResponseLine]],
     *,
     reference: Callable[[Problem], str] = lambda problem: problem.answer or "",
     count: int = NUM_SAMPLES,
@@ -145,12 +145,12 @@ def pick_samples(
 ) -> tuple[Sample, ...]:
     """Pick problems evenly over difficulty, whatever their responses, with the first of them.
 
-    Either side may be empty; if both have groups, only problems in both are picked. `notes`
+    Either side may be empty; if both have groups, only problems in both are picked. `comment`
     returns a response's lines with the grader's remarks, `reference` a problem's right answer.
     """
 
     def view(rollout: Rollout | None) -> ResponseView | None:
-        return None if rollout is None else ResponseView.from_rollout(rollout, notes(rollout))
+        return None if rollout is None else ResponseView.from_rollout(rollout, comment(rollout))
 
     old = _first_responses(before)
     new = _first_responses(after)
@@ -192,5 +192,5 @@ def _question(problem: Problem) -> str:
 def _label(problem: Problem) -> str:
     if not is_solvable(problem):
         return "unsolvable"
-    fifth = level_fifth(problem.level)
-    return "" if fifth == UNKNOWN else f"level {fifth} of 5"
+    label = level_label(problem.level, unknown="")
+    return f"level {label} of {NUM_LEVELS}" if label else ""

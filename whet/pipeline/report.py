@@ -298,11 +298,11 @@ def _samples(
 ) -> tuple[Sample, ...]:
     task = build_task(stage.task)
 
-    def notes(rollout: Rollout) -> list[ResponseLine]:
+    def comment(rollout: Rollout) -> list[ResponseLine]:
         with explain_user_errors(task):
             return [
-                ResponseLine(text=note.line, ok=note.ok, note=note.note)
-                for note in task.notes(rollout.problem, rollout.text)
+                ResponseLine(text=note.line, is_right=note.is_right, note=note.note)
+                for note in task.comment(rollout.problem, rollout.text)
             ]
 
     def reference(problem: Problem) -> str:
@@ -312,7 +312,7 @@ def _samples(
         with explain_user_errors(subtask):
             return subtask.solve(problem, 0) or problem.answer or ""
 
-    return pick_samples(before, after, notes, reference=reference, count=count)
+    return pick_samples(before, after, comment, reference=reference, count=count)
 
 
 def read_curves(stage: str, of_kind: Mapping[str, tuple[str, Unit]], run: RunStore) -> list[Curve]:

@@ -135,7 +135,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
             rollouts,
             policy.chat,
             cfg.pairs.rules,
-            notes=session.task.notes,
+            comment=session.task.comment,
             max_tokens=policy.engine.max_model_len,
             per_problem=cfg.pairs.per_problem,
             seed=derive(cfg.seed, "pairs"),

@@ -38,8 +38,8 @@ from whet.recipes.stage import (
     unused_reference_settings,
 )
 from whet.recipes.training import (
+    CheckpointedValue,
     Session,
-    StoredValue,
     check_exactness,
     finish,
     open_loop,
@@ -226,8 +226,10 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
         "is_guarded": pair.is_step_credit_off,  # the key in stored checkpoints
     }
     stateful |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
-    others = {"verifier": (verifier.policy, verifier.learner)}
-    manager = session.build_manager(generator.learner, others=others, stateful=stateful)
+    other_policies = {"verifier": (verifier.policy, verifier.learner)}
+    manager = session.build_manager(
+        generator.learner, other_policies=other_policies, stateful=stateful
+    )
     with session.grader, open_loop(session, manager, COLUMNS) as loop:
         for step in loop:
             generator.policy.publish(step)
@@ -261,9 +263,9 @@ class TangoPair:
     problem_sampler: ProblemSampler
     generator: RLTrainer[Policy]
     verifier: RLTrainer[Policy]
-    class_counts: StoredValue
+    class_counts: CheckpointedValue
     """Running counts of right and wrong solutions that the verifier trained on."""
-    is_step_credit_off: StoredValue
+    is_step_credit_off: CheckpointedValue
     """Whether step credit was switched off in the generator's last step."""
 
     def solve(self, step: int, samples: int) -> list[Group]:
@@ -353,8 +355,8 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         problem_sampler=problem_sampler,
         generator=generator,
         verifier=verifier,
-        class_counts=StoredValue({}),
-        is_step_credit_off=StoredValue(False),
+        class_counts=CheckpointedValue({}),
+        is_step_credit_off=CheckpointedValue(False),
     )
 
 

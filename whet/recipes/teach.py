@@ -173,7 +173,7 @@ class TeachConfig(StageConfig):
 def teach(cfg: TeachConfig, run: RunStore) -> None:
     """Write or ask for the responses to every problem, and keep those that the rule accepts."""
     task = build_task(cfg.task)
-    problems = load_problems(task, cfg.problems, cfg.split, unsolvable=cfg.unsolvable)
+    problems = load_problems(task, cfg.problems, cfg.split, include_unsolvable=cfg.unsolvable)
     shard = None if cfg.shard is None else Shard.parse(cfg.shard)
     if shard is not None and run.folder.name != shard.name:
         raise ConfigError("shard is for `whet teach` by itself; a pipeline answers all problems")

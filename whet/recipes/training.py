@@ -27,7 +27,7 @@ from whet.train.learner import Learner
 from whet.train.memory import peak_counter
 from whet.train.policy import Policy, build_policy, choose_learner_factory, set_determinism
 from whet.train.selftest import Exactness, check_exact
-from whet.train.training_state import Others
+from whet.train.training_state import OtherPolicies
 from whet.types import Json, Problem
 from whet.world import get_world
 
@@ -79,7 +79,7 @@ class Session(Generic[Settings_co]):
         self,
         learner: Learner,
         *,
-        others: Others | None = None,
+        other_policies: OtherPolicies | None = None,
         stateful: Mapping[str, Stateful] | None = None,
         guard: CollapseGuard | None = None,
         critic: Critic | None = None,
@@ -98,7 +98,7 @@ class Session(Generic[Settings_co]):
             learner,
             validator,
             steps=cfg.steps,
-            others=others,
+            other_policies=other_policies,
             stateful=stateful,
             guard=guard,
             critic=critic,
@@ -140,7 +140,7 @@ def open_loop(
         )
 
 
-class StoredValue:
+class CheckpointedValue:
     """A JSON value that checkpoints keep."""
 
     def __init__(self, value: Json) -> None:

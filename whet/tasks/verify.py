@@ -133,14 +133,14 @@ class Verify(ConfiguredTask):
 
     def labels(self, task: Task, rollout: Rollout) -> list[bool | None]:
         """Look up what the solution's own task says of each step, where it can tell."""
-        notes = list(task.notes(rollout.problem, rollout.text))
+        notes = list(task.comment(rollout.problem, rollout.text))
         lines = [re.sub("</?step>", "", note.line).strip() for note in notes]
         labels: list[bool | None] = []
         start = 0
         for step in self.steps(rollout):
             if step.text in lines[start:]:
                 start = lines.index(step.text, start) + 1
-                labels.append(notes[start - 1].ok)
+                labels.append(notes[start - 1].is_right)
             else:
                 labels.append(None)
         return labels

@@ -313,7 +313,7 @@ def _check_problem(task: Task, problem: Problem, garbage: list[str], seed: int) 
         assert task.score(problem, text).verdict != Verdict.CORRECT, (
             f"{text!r} is right for {problem.id}"
         )
-        task.notes(problem, text)
+        task.comment(problem, text)
 
 
 def _garbage(source: random.Random) -> Iterator[str]:

@@ -17,7 +17,7 @@ from pydantic import Field
 from whet.config import Config
 from whet.errors import DataError
 from whet.rng import stream
-from whet.tasks.base import ConfiguredTask, StepNote, check_split, data_error
+from whet.tasks.base import ConfiguredTask, LineNote, check_split, data_error
 from whet.tasks.game24 import traces
 from whet.tasks.game24.hands import HIGHEST_CARD, Hand, rated_hands, winning_plays
 from whet.tasks.game24.lines import (
@@ -156,7 +156,7 @@ class Game24(ConfiguredTask):
         }
         return Score(verdict=graded.verdict, parts=parts, answer=graded.answer, note=graded.note)
 
-    def notes(self, problem: Problem, text: str) -> list[StepNote]:
+    def comment(self, problem: Problem, text: str) -> list[LineNote]:
         """Comment on every line of a response."""
         return list(self._grade(problem, text).steps)
 
@@ -212,13 +212,13 @@ class Grade:
     verdict: Verdict
     answer: str | None
     note: str
-    steps: tuple[StepNote, ...]
+    steps: tuple[LineNote, ...]
     progress: float = 0.0
 
     @property
     def process(self) -> float:
         """The fraction of lines that are right; 0 for an empty response."""
-        return sum(step.ok is True for step in self.steps) / max(len(self.steps), 1)
+        return sum(step.is_right is True for step in self.steps) / max(len(self.steps), 1)
 
     @property
     def brevity(self) -> float:
@@ -247,32 +247,32 @@ def grade_hand(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
     contents = [read_line(line) for line in lines]
     has_roll_back = any(isinstance(content, RollBackLine) for content in contents)
     board = Board(hand, may_jump=not has_roll_back)
-    steps: list[StepNote] = []
+    steps: list[LineNote] = []
     for line, content in zip(lines[:-1], contents[:-1], strict=True):
         if isinstance(content, AnswerLine):
-            steps.append(StepNote(line=line, ok=False, note="an answer before the last line"))
+            steps.append(LineNote(line=line, is_right=False, note="an answer before the last line"))
         else:
             steps.append(_play(board, line, content))
     graded = _grade_last(board, is_solvable, lines[-1], contents[-1], steps)
     return replace(graded, progress=board.progress)
 
 
-def _no_answer(note: str, steps: tuple[StepNote, ...] = ()) -> Grade:
+def _no_answer(note: str, steps: tuple[LineNote, ...] = ()) -> Grade:
     return Grade(verdict=Verdict.NO_ANSWER, answer=None, note=note, steps=steps)
 
 
-def _play(board: "Board", line: str, content: StepLine | RollBackLine | None) -> StepNote:
+def _play(board: "Board", line: str, content: StepLine | RollBackLine | None) -> LineNote:
     if content is None:
         fault = "neither a step nor a roll back nor an answer"
     elif isinstance(content, StepLine):
         fault = board.step(content)
     else:
         fault = board.roll_back(content.left)
-    return StepNote(line=line, ok=not fault, note=fault or "right")
+    return LineNote(line=line, is_right=not fault, note=fault or "right")
 
 
 def _grade_last(
-    board: "Board", is_solvable: bool, line: str, content: Line, steps: list[StepNote]
+    board: "Board", is_solvable: bool, line: str, content: Line, steps: list[LineNote]
 ) -> Grade:
     if isinstance(content, AnswerLine):
         return _grade_answer(content, board.hand, is_solvable, line, steps)
@@ -293,10 +293,10 @@ def _grade_last(
 
 
 def _grade_answer(
-    answer: AnswerLine, hand: tuple[int, ...], is_solvable: bool, line: str, steps: list[StepNote]
+    answer: AnswerLine, hand: tuple[int, ...], is_solvable: bool, line: str, steps: list[LineNote]
 ) -> Grade:
     is_right, note = _judge_answer(answer, hand, is_solvable)
-    last = StepNote(line=line, ok=is_right, note=note)
+    last = LineNote(line=line, is_right=is_right, note=note)
     verdict = Verdict.CORRECT if is_right else Verdict.WRONG
     return Grade(verdict=verdict, answer=answer.text, note=note, steps=(*steps, last))
 

@@ -17,7 +17,7 @@ from random import Random
 from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.base import StepNote, data_error
+from whet.tasks.base import LineNote, data_error
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
 from whet.text.doubt import strip_lead
@@ -79,7 +79,7 @@ class LastLetter(GeneratedTask):
         tagged = "\n".join(f"<step>{step}</step>" for step in steps)
         return f"<think>\n{tagged}\n</think>\n<answer>\\boxed{{{letters}}}</answer>"
 
-    def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
+    def comment(self, problem: Problem, text: str) -> Sequence[LineNote]:
         """Judge every line that states a last letter; other lines have no comment."""
         words = {word.casefold() for word in _words(problem)}
         return [_note(line, words) for line in _lines(text)]
@@ -112,16 +112,16 @@ def _read_step(line: str) -> tuple[str, str] | None:
     return (match[1], match[2].casefold()) if match else None
 
 
-def _note(line: str, words: set[str]) -> StepNote:
+def _note(line: str, words: set[str]) -> LineNote:
     step = _read_step(line)
     if step is None:
-        return StepNote(line=line, ok=None, note="")
+        return LineNote(line=line, is_right=None, note="")
     word, letter = step
     last = word.casefold()[-1]
     if word.casefold() not in words:
-        return StepNote(line=line, ok=False, note=f"{word} is not one of the words")
+        return LineNote(line=line, is_right=False, note=f"{word} is not one of the words")
     note = "right" if letter == last else f"the last letter of {word} is {last}"
-    return StepNote(line=line, ok=letter == last, note=note)
+    return LineNote(line=line, is_right=letter == last, note=note)
 
 
 def _steps_right(words: Sequence[str], text: str) -> float:
