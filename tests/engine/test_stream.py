@@ -17,7 +17,7 @@ from whet.engine.fleet_config import FleetConfig, VllmConfig
 from whet.engine.kv_cache import BuildCache
 from whet.engine.native import NativeEngine
 from whet.engine.server_calls import DIALECTS, Dialect
-from whet.engine.worker import Answer, Result
+from whet.engine.worker import FinishedRequest, Result
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.testing.server import Asked, InferenceServer, serve_inference
@@ -197,7 +197,7 @@ def test_a_worker_that_dies_in_a_stream_loses_no_request_and_comes_back() -> Non
     died: list[str] = []
 
     def die_once(worker: ThreadWorker, result: Result) -> Result | None:
-        if worker.num_answers != 3 or died:
+        if worker.num_finished != 3 or died:
             return result
         died.append(worker.name)
         worker.die()
@@ -221,7 +221,7 @@ def test_an_answer_of_weights_before_its_request_or_still_to_come_is_refused(ver
     lies = [version]
 
     def lie_once(worker: ThreadWorker, result: Result) -> Result | None:
-        if not isinstance(result, Answer) or result.call == 0 or not lies:
+        if not isinstance(result, FinishedRequest) or result.call == 0 or not lies:
             return result
         return with_version(result, lies.pop())
 

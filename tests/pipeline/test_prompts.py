@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from small import whet, write
 
-from whet.commands.show_answers import open_policy
+from whet.commands.show_responses import open_policy
 from whet.data.problems import write_problems
 from whet.library import load_policy
 from whet.store.run import RunStore, find_run

@@ -13,7 +13,7 @@ from whet.errors import ConfigError, DataError
 from whet.pipeline.pipeline import load_pipeline
 from whet.recipes.keep import KeepConfig
 from whet.recipes.teach import TeachConfig, teach
-from whet.store.answer_ledger import ResponseLedger, StoredResponse
+from whet.store.response_ledger import ResponseLedger, StoredResponse
 from whet.store.rollouts import write_rollouts
 from whet.store.run import RunStore
 from whet.store.teach_progress import read_teach_progress
@@ -170,7 +170,7 @@ def test_an_answer_that_was_stored_and_not_graded_is_graded_on_resume(
         cfg = config(server.url, problems, per_problem=1)
         folder = tmp_path / "run"
         with RunStore.open(folder, cfg, {}, resume=True) as run:
-            with ResponseLedger(run.answer_folder) as ledger:
+            with ResponseLedger(run.response_folder) as ledger:
                 id = sum_problem(0, 1).id
                 ledger.add(StoredResponse(problem=id, sample=0, text="1", model="big"))
             teach(cfg, run)

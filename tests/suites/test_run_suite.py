@@ -42,7 +42,7 @@ def stored_keys(out: Path) -> dict[str, Counter[tuple[str, int]]]:
 
 KILLED = """import os, sys
 from whet.cli import main
-from whet.store.answer_ledger import ResponseLedger
+from whet.store.response_ledger import ResponseLedger
 
 add, left = ResponseLedger.add, [int(sys.argv[1])]
 

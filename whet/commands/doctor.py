@@ -10,7 +10,7 @@ from functools import partial
 
 import typer
 
-from whet.commands.show_answers import open_policy
+from whet.commands.show_responses import open_policy
 from whet.errors import visible
 from whet.models.source import torch_device, torch_dtype
 from whet.proofs import learner_proofs, policy_proofs

@@ -168,8 +168,8 @@ def _grade(
         Grader([build_task(task)], limits, num_responses=len(chosen)) as grader,
         progress_bar("grading", len(chosen)) as advance,
     ):
-        answers = ((number, item.problem, item.text) for number, (_, _, item) in enumerate(chosen))
-        for number, score in grader.grade(answers):
+        to_grade = ((number, item.problem, item.text) for number, (_, _, item) in enumerate(chosen))
+        for number, score in grader.grade(to_grade):
             scores[number] = score
             advance(1)
     results = []

@@ -245,10 +245,10 @@ def _print_counts(counts: PrepareCounts, folder: Path) -> None:
         file = problem_file(folder, split)
         if counts.problems[split]:
             say(f"{counts.problems[split]:>9,} problems in {file}")
-        if counts.answers[split]:
-            say(f"{counts.answers[split]:>9,} answers in {rollout_file(file)}")
+        if counts.responses[split]:
+            say(f"{counts.responses[split]:>9,} responses in {rollout_file(file)}")
     if counts.num_added:
-        say(f"{counts.num_added:>9,} rows add answers to the problems of earlier rows")
+        say(f"{counts.num_added:>9,} rows add responses to the problems of earlier rows")
     if not counts.left_out:
         return
     listed = f"; {counts.num_listed:,} are listed in {folder / LEFT_OUT}" * bool(counts.num_listed)

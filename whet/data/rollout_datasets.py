@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from whet.data.examples import Example, PreferencePair
-from whet.data.import_rows import is_answer_file, read_answer_rows
+from whet.data.import_rows import is_response_file, read_response_rows
 from whet.data.row_files import file_ending
 from whet.errors import DataError
 from whet.rng import derive, stream
@@ -43,9 +43,9 @@ def read_data(location: str) -> list[Rollout]:
         return rollouts
     if not path.is_file():
         raise DataError(f"data = {location!r} is neither a file nor a run folder")
-    if file_ending(path) == ".parquet" and not is_answer_file(list_columns(path)):
+    if file_ending(path) == ".parquet" and not is_response_file(list_columns(path)):
         return read_rollouts(path)
-    return read_answer_rows(path)
+    return read_response_rows(path)
 
 
 def take_batch(examples: list[T], count: int, step: int, seed: int) -> list[T]:

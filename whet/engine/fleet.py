@@ -37,7 +37,7 @@ from whet.engine.fleet_member import (
 )
 from whet.engine.fleet_queue import RequestQueue
 from whet.engine.weight_files import Weights, make_scratch, store_weights
-from whet.engine.worker import CANARY, Answer, Refusal, Worker, WorkerError
+from whet.engine.worker import CANARY, FinishedRequest, Refusal, Worker, WorkerError
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.track.progress import say
@@ -198,9 +198,9 @@ class Fleet:
             if not self._queue.has_lost and not any(member.running for member in self._members):
                 return
             event = self._next_event()
-            answer = self._handle(event) if event is not None else None
-            if answer is not None:
-                yield answer.id, answer.completion
+            finished = self._handle(event) if event is not None else None
+            if finished is not None:
+                yield finished.id, finished.completion
 
     def _serve_stream(self) -> Iterator[tuple[str, Completion]]:
         """Serve until the stream ends. While all workers take weights, what they run goes on."""
@@ -209,9 +209,9 @@ class Fleet:
                 self._check_left()
                 self._deal()
                 event = self._next_event()
-                answer = self._handle(event) if event is not None else None
-                if answer is not None:
-                    yield answer.id, answer.completion
+                finished = self._handle(event) if event is not None else None
+                if finished is not None:
+                    yield finished.id, finished.completion
         except EngineError as error:
             self._failure = error
             raise
@@ -263,7 +263,7 @@ class Fleet:
                     self._lose(member, f"has not answered for {self.wait:g} s")
             return None
 
-    def _handle(self, event: Event) -> Answer | None:
+    def _handle(self, event: Event) -> FinishedRequest | None:
         """Take note of a report or a message; return an answer that counts."""
         match event:
             case Submission():
@@ -277,8 +277,8 @@ class Fleet:
         return None
 
     def _handle_report(
-        self, member: Member, life: int, report: Answer | Refusal | WorkerError | Prepared
-    ) -> Answer | None:
+        self, member: Member, life: int, report: FinishedRequest | Refusal | WorkerError | Prepared
+    ) -> FinishedRequest | None:
         if life != member.life:
             return None
         if isinstance(report, Prepared):
@@ -293,12 +293,12 @@ class Fleet:
             return self._accept(member, report)
         return None
 
-    def _accept(self, member: Member, answer: Answer) -> Answer | None:
+    def _accept(self, member: Member, finished: FinishedRequest) -> FinishedRequest | None:
         member.heard = time.monotonic()
-        version = answer.completion.policy_version
-        if answer.id not in member.running:
+        version = finished.completion.policy_version
+        if finished.id not in member.running:
             return None
-        given = member.running[answer.id].version
+        given = member.running[finished.id].version
         if not given <= version <= self._version:
             right = f"{given}" if given == self._version else f"{given} to {self._version}"
             with suppress(WorkerError):
@@ -307,13 +307,13 @@ class Fleet:
             self._lose(member, reason, start=False)
             return None
         member.num_starts = 0
-        request = member.running.pop(answer.id).request
-        self._queue.end(request, len(answer.completion.tokens))
-        member.stats = answer.stats
-        tokens = self.stats.tokens + len(answer.completion.tokens)
+        request = member.running.pop(finished.id).request
+        self._queue.end(request, len(finished.completion.tokens))
+        member.stats = finished.stats
+        tokens = self.stats.tokens + len(finished.completion.tokens)
         total = sum((m.stats for m in self._members), EngineStats())
         self.stats = replace(total, tokens=tokens, lost_workers=self.stats.lost_workers)
-        return answer
+        return finished
 
     def _admit(self, member: Member, prepared: Prepared) -> None:
         assert self._weights is not None, "workers are prepared with weights"

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from whet.engine.base import EngineStats, Request
 from whet.engine.weight_files import Weights
-from whet.engine.worker import CANARY, Answer, Refusal, Worker, WorkerError
+from whet.engine.worker import CANARY, FinishedRequest, Refusal, Worker, WorkerError
 from whet.track.progress import say
 from whet.types import Completion
 
@@ -56,7 +56,10 @@ class Push:
 
 
 Event: TypeAlias = (
-    tuple["Member", int, Answer | Refusal | WorkerError | Prepared] | Submission | StreamEnd | Push
+    tuple["Member", int, FinishedRequest | Refusal | WorkerError | Prepared]
+    | Submission
+    | StreamEnd
+    | Push
 )
 """A report of a member, and in which of its lives; or a message to a stream."""
 
@@ -125,26 +128,27 @@ class Member:
             canaries.get()
         self.worker.submit(CANARY, [weights.canary.request])
         try:
-            answer = canaries.get(timeout=wait)
+            completion = canaries.get(timeout=wait)
         except Empty:
             raise WorkerError(f"has not answered for {wait:g} s") from None
-        if isinstance(answer, WorkerError):
-            raise answer
-        if answer.policy_version != weights.version:
+        if isinstance(completion, WorkerError):
+            raise completion
+        if completion.policy_version != weights.version:
             raise WorkerError(
-                f"answered with weights of version {answer.policy_version}, not {weights.version}"
+                f"sampled with weights of version {completion.policy_version}, not "
+                f"{weights.version}"
             )
-        return weights.canary.gap(answer)
+        return weights.canary.gap(completion)
 
     def _put(
         self,
         events: SimpleQueue[Event],
         canaries: SimpleQueue[Completion | WorkerError],
         life: int,
-        report: Answer | Refusal | WorkerError | Prepared,
+        report: FinishedRequest | Refusal | WorkerError | Prepared,
     ) -> None:
         """Pass a report on; a canary's goes to who waits for it, and a death to both."""
-        if isinstance(report, Answer) and report.call == CANARY:
+        if isinstance(report, FinishedRequest) and report.call == CANARY:
             canaries.put(report.completion)
             return
         if isinstance(report, Refusal) and report.call == CANARY:

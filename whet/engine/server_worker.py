@@ -18,7 +18,7 @@ import numpy as np
 from whet.engine.base import Detokenize, EngineStats, Request, SamplingParams
 from whet.engine.server_calls import GREEDY, Call, Dialect, choose_dialect
 from whet.engine.weight_files import Weights
-from whet.engine.worker import Answer, Refusal, Report, WorkerError
+from whet.engine.worker import FinishedRequest, Refusal, Report, WorkerError
 from whet.serving.http import HttpError, HttpReply, Origin
 from whet.track.progress import say
 from whet.types import Completion, FinishReason, Json
@@ -192,7 +192,9 @@ class ServerWorker:
         else:
             completion = self._cut_at_stop(request, completion)
             self._report(
-                Answer(call=call, id=request.id, completion=completion, stats=EngineStats())
+                FinishedRequest(
+                    call=call, id=request.id, completion=completion, stats=EngineStats()
+                )
             )
 
     def _sample(self, request: Request) -> Completion:

@@ -32,7 +32,7 @@ class WorkerError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
+class FinishedRequest:
     """A completion, and what the worker has counted since the call began."""
 
     call: int
@@ -49,7 +49,7 @@ class Refusal:
     reason: str
 
 
-Report = Callable[[Answer | Refusal | WorkerError], None]
+Report = Callable[[FinishedRequest | Refusal | WorkerError], None]
 
 
 class Worker(Protocol):
@@ -121,7 +121,7 @@ class Loaded:
 
 
 Order = Load | Submit | Cancel | Sleep
-Result = Answer | Refusal | Loaded | WorkerError
+Result = FinishedRequest | Refusal | Loaded | WorkerError
 
 
 class Inbox(Protocol):
@@ -210,7 +210,9 @@ class WorkerHost:
                 if arriving.is_cancelled:
                     break
                 call = arriving.end(id)
-                self.send(Answer(call=call, id=id, completion=completion, stats=self._counted))
+                self.send(
+                    FinishedRequest(call=call, id=id, completion=completion, stats=self._counted)
+                )
         except WhetError as error:
             self.send(Refusal(call=order.call, reason=str(error)))
         return arriving.left

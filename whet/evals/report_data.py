@@ -105,8 +105,8 @@ class Sample:
     @property
     def is_missed(self) -> bool:
         """Whether a response that is shown is not right."""
-        answers = [answer for answer in (self.before, self.after) if answer is not None]
-        return any(answer.verdict is not Verdict.CORRECT for answer in answers)
+        responses = [view for view in (self.before, self.after) if view is not None]
+        return any(view.verdict is not Verdict.CORRECT for view in responses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

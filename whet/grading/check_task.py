@@ -149,8 +149,8 @@ def check_grader(
         def grade(trials: Sequence[_Trial]) -> list[_Result]:
             nonlocal num_late
             scores: dict[int, Score] = {}
-            answers = ((i, problems[trial.row], trial.text) for i, trial in enumerate(trials))
-            for index, score in grader.grade(answers if num_late < MAX_LATE else ()):
+            to_grade = ((i, problems[trial.row], trial.text) for i, trial in enumerate(trials))
+            for index, score in grader.grade(to_grade if num_late < MAX_LATE else ()):
                 scores[index] = score
                 if progress is not None:
                     progress(1)

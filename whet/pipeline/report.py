@@ -307,7 +307,7 @@ def _samples(
 
     def reference(problem: Problem) -> str:
         subtask = next((other for other in task.subtasks if other.name == problem.task), task)
-        if not subtask.has_worked_answers or not is_solvable(problem):
+        if not subtask.has_worked_solutions or not is_solvable(problem):
             return problem.answer or ""
         with explain_user_errors(subtask):
             return subtask.solve(problem, 0) or problem.answer or ""

@@ -26,7 +26,7 @@ class Engines:
     def slots(self) -> int:
         return len(self.by_rows) - 1
 
-    def answer_seconds(self, length: int) -> float:
+    def response_seconds(self, length: int) -> float:
         """Time one answer that an engine decodes alone."""
         context = self.prompt + length / 2
         return length * (self.by_rows[1] + self.per_token * context)

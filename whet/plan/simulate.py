@@ -114,7 +114,7 @@ def find_bound(
     """
     train = learner.update + learner.push
     full = engines.full_seconds(batch)
-    longest = engines.answer_seconds(max(map(max, batch)))
+    longest = engines.response_seconds(max(map(max, batch)))
     return max(
         (train, Bound.UPDATE if learner.update > learner.push else Bound.PUSH),
         (full + (learner.push if lag is None else learner.pause), Bound.DECODING),

@@ -38,7 +38,7 @@ SECONDS = {False: 5.0, True: 25.0}
 """How long rows are read in all, before a run and by `whet check`."""
 NUM_GRADED = 4
 """Rows of a task that its grader is tried on."""
-NO_ANSWERS = ("qwx vrrk tpl", "")
+NO_RESPONSES = ("qwx vrrk tpl", "")
 """What no grader should take for an answer."""
 RATIO_PARTS = {"feasible", "value", "optimum"}
 """Parts that the shaping term `quality` reads."""
@@ -196,7 +196,7 @@ def grade_rows(
 ) -> tuple[Graded, int]:
     """Grade the reference of each row, a text without sense and none at all. Returns also how many
     rows have a reference."""
-    texts = [(problem, text) for problem in problems for text in NO_ANSWERS]
+    texts = [(problem, text) for problem in problems for text in NO_RESPONSES]
     with explain_user_errors(task):
         golds = [(problem, task.solve(problem, 0)) for problem in problems]
     texts += [(problem, gold) for problem, gold in golds if gold is not None]
@@ -205,7 +205,7 @@ def grade_rows(
         responses = ((index, *pair) for index, pair in enumerate(texts))
         scores = dict(grader.grade(responses))
     graded = [(problem, text, scores[index]) for index, (problem, text) in enumerate(texts)]
-    return graded, len(texts) - len(NO_ANSWERS) * len(problems)
+    return graded, len(texts) - len(NO_RESPONSES) * len(problems)
 
 
 def find_fault(task: Task, graded: Graded) -> str | None:
@@ -220,12 +220,12 @@ def find_fault(task: Task, graded: Graded) -> str | None:
                 f"the grader of {name} cannot grade an answer to {problem.id}{note}: "
                 "`whet tasks check` tries it on its own problems"
             )
-        if text not in NO_ANSWERS and not is_right:
+        if text not in NO_RESPONSES and not is_right:
             return (
                 f"{fails}, the reference of {problem.id}, is graded {score.verdict}{note}: fix "
                 "the row's answer, or choose another task"
             )
-        if text in NO_ANSWERS and is_right:
+        if text in NO_RESPONSES and is_right:
             return f"{fails} is graded correct for {problem.id}{note}: fix the grader"
     return None
 

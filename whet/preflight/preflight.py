@@ -20,7 +20,7 @@ from whet.models.source import ModelSource
 from whet.plan.requirements import explain_missing
 from whet.preflight.findings import Finding, Findings, Level
 from whet.preflight.inputs import (
-    NO_ANSWERS,
+    NO_RESPONSES,
     Graded,
     InputReader,
     ModelText,
@@ -324,7 +324,7 @@ def _describe_reward(graded: Graded, spec: RewardSpec) -> str:
 
 
 def _judge(judge: Task, problem: Problem) -> Graded:
-    text = NO_ANSWERS[0]
+    text = NO_RESPONSES[0]
     return [(replace(problem, task=judge.name), text, judge.score(problem, text))]
 
 

@@ -357,7 +357,7 @@ def step_metrics(cfg: RLConfig, groups: list[Group], step: int) -> dict[str, flo
         groups, step, problems=cfg.problems_per_step, samples=cfg.group_size
     )
     temperature = sampling_at(cfg, step).temperature
-    measured = measure_rollouts(cfg.dynamic_sampling.first_answers(groups))
+    measured = measure_rollouts(cfg.dynamic_sampling.first_responses(groups))
     return measured | gathered | {"sampling/temperature": temperature}
 
 

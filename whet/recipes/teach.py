@@ -250,7 +250,7 @@ def _write_own(cfg: TeachConfig, task: Task, problems: Sequence[Problem], run: R
 
 def _refuse_bare(cfg: TeachConfig, task: Task, problems: Sequence[Problem]) -> None:
     """Refuse to teach bare references, from which a model would learn not to reason."""
-    bare = {subtask.name for subtask in task.subtasks if not subtask.has_worked_answers}
+    bare = {subtask.name for subtask in task.subtasks if not subtask.has_worked_solutions}
     bare_tasks = {problem.task for problem in problems} & bare
     if not bare_tasks or not isinstance(cfg.teacher, TaskTeacher) or cfg.teacher.bare:
         return

@@ -24,8 +24,8 @@ from whet.grading.limits import GradingConfig
 from whet.recipes.keep import KeepConfig
 from whet.recipes.teachers import TRANSPORT, Ask, WantedResponse
 from whet.rng import derive
-from whet.store.answer_ledger import Key, ResponseLedger, StoredResponse
 from whet.store.files import atomic_path
+from whet.store.response_ledger import Key, ResponseLedger, StoredResponse
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RolloutSet, RunStore
 from whet.store.teach_progress import TeachProgress, beat, write_progress
@@ -82,7 +82,7 @@ def find_solutions(folder: str | None, split: Split, problems: Sequence[Problem]
 
 def collect_responses(job: TeachJob, solutions: Sequence[Rollout], run: RunStore) -> None:
     """Ask, grade and store until every response is there, and write those that are kept."""
-    with ResponseLedger(run.answer_folder) as ledger:
+    with ResponseLedger(run.response_folder) as ledger:
         _add_solutions(ledger, solutions)
         counter = _ProgressCounter(job=job, ledger=ledger)
         with (

@@ -69,7 +69,7 @@ class StageCard:
     """The name of the GPU, cpu, or not recorded."""
     processes: int
     steps: int
-    answers: int
+    answers: int  # the key in the JSON of a card
     """Stored responses, of training and evaluation."""
     tokens: int
     """Of these responses."""
@@ -176,8 +176,8 @@ def _build_stage(name: str, store: RunStore) -> StageCard:
 
 def _hash_results(store: RunStore) -> dict[str, str]:
     manifests = [folder / "manifest.json" for folder in store.checkpoint_folders().values()]
-    answers = [store.rollout_file(kind, step) for kind, step in store.list_rollouts()]
-    shown = [*manifests, *answers[-1:], store.metrics_file, store.summary_file]
+    rollout_files = [store.rollout_file(kind, step) for kind, step in store.list_rollouts()]
+    shown = [*manifests, *rollout_files[-1:], store.metrics_file, store.summary_file]
     return {str(f.relative_to(store.folder)): sha256(f) for f in shown if f.is_file()}
 
 

@@ -144,7 +144,7 @@ def _check_metrics(store: RunStore, stage: StageConfig | None) -> Iterator[tuple
     for step in sorted({steps[0], steps[len(steps) // 2], steps[-1]}) if steps else []:
         groups = group_rollouts(store.rollouts("train", step))
         if isinstance(stage, RLConfig):
-            groups = stage.dynamic_sampling.first_answers(groups)
+            groups = stage.dynamic_sampling.first_responses(groups)
         now = measure_rollouts(groups)
         shared = {key: rows[step][key] for key in now if key in rows[step]}
         wrong = _list_differences(dict(shared), {key: now[key] for key in shared})

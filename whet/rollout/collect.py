@@ -279,7 +279,7 @@ class DynamicSamplingConfig(Config):
             if self.mask_unfinished and r.completion.finish_reason is FinishReason.LENGTH
         }
 
-    def first_answers(self, groups: Sequence[Group]) -> list[Group]:
+    def first_responses(self, groups: Sequence[Group]) -> list[Group]:
         """Cut all groups to the first answers, so that completed ones do not bias metrics."""
         return [group[: self.first_samples] for group in groups]
 

@@ -277,8 +277,8 @@ def read_reply(body: bytes, name: str = "the server") -> Reply:
     text = _field(choice, "text") if message is None else _field(message, "content")
     thought = _field(message, "reasoning_content") or _field(message, "reasoning")
     if isinstance(thought, str) and thought.strip():
-        answer = text if isinstance(text, str) else ""
-        text = f"<think>\n{thought.strip()}\n</think>\n\n{answer.strip()}"
+        reply_text = text if isinstance(text, str) else ""
+        text = f"<think>\n{thought.strip()}\n</think>\n\n{reply_text.strip()}"
     if not isinstance(text, str):
         return Reply(fault=f"{name}'s reply is not a completion", may_pass=True)
     usage = _field(value, "usage")

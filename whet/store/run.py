@@ -61,7 +61,7 @@ class RunStore:
         self.stage_file = folder / "stage.json"
         self.metrics_file = folder / "metrics.jsonl"
         self.summary_file = folder / "summary.json"
-        self.answer_folder = folder / "answers"
+        self.response_folder = folder / "answers"  # the name in run folders
         self.shard_folder = folder / "shards"
         self.steps_before: int | None = None
         """The number of steps of the run, if it now continues to more."""

@@ -159,8 +159,8 @@ class Study:
             )
         name = asked or known[-1]
         stage = pipeline.stages[name]
-        answers, _, k = metric.partition("@")
-        if isinstance(stage, EvalConfig) and answers == "pass" and int(k) > stage.samples:
+        name, _, k = metric.partition("@")
+        if isinstance(stage, EvalConfig) and name == "pass" and int(k) > stage.samples:
             raise ConfigError(
                 f"{self.file}: metric = {metric!r} needs that many answers per problem, and "
                 f"{name} has samples = {stage.samples}"

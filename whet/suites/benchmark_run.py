@@ -39,7 +39,7 @@ from whet.recipes.training import leave_out_long
 from whet.rng import derive
 from whet.serving.client import Client, check_reachable
 from whet.serving.http import HttpError
-from whet.store.answer_ledger import Key, ResponseLedger
+from whet.store.response_ledger import Key, ResponseLedger
 from whet.store.run import RunStore, model_folder
 from whet.suites.benchmarks import LoadedBenchmark
 from whet.suites.result import Result, make_result, with_token_counts
@@ -213,7 +213,7 @@ def run_benchmark(
     on_response: Callable[[int], None],
 ) -> Result:
     """Collect and grade the responses that are not stored yet; write rollouts and the result."""
-    with ResponseLedger(run.answer_folder) as ledger:
+    with ResponseLedger(run.response_folder) as ledger:
         total = loaded.num_responses
         done = ledger.num_responses + ledger.num_failed
         with (

@@ -17,7 +17,7 @@ from whet.evals.stats import (
     wilson_interval,
 )
 from whet.evals.summary import F1, UNKNOWN, EvalSummary
-from whet.store.answer_ledger import StoredResponse
+from whet.store.response_ledger import StoredResponse
 from whet.suites.suite import Benchmark
 from whet.tasks.base import is_solvable
 from whet.types import Group, Json, Problem, Rollout, Verdict, level_label

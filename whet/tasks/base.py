@@ -36,7 +36,7 @@ class Task(ABC):
     """Grading any text takes little time and memory, so that it needs no process to be killed."""
     has_one_answer: bool = True
     """Two different answers are never both right; False for a set, a route, a program."""
-    has_worked_answers: bool = True
+    has_worked_solutions: bool = True
     """`solve` writes what a model should imitate; False where it writes the bare reference."""
 
     def __repr__(self) -> str:
@@ -104,7 +104,7 @@ class ConfiguredTask(Task):
 class FileTask(ConfiguredTask):
     """A task whose problems come from files."""
 
-    has_worked_answers = False
+    has_worked_solutions = False
 
     def problems(self, split: Split) -> Iterable[Problem]:
         check_split(split)

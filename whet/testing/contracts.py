@@ -78,7 +78,7 @@ def check_engine(
             f"request {id} has other tokens after sleep(), in another order: they follow from "
             "weights, prompt, sampling and seed alone"
         )
-    assert list(engine.generate([])) == [], "no request, no answer"
+    assert list(engine.generate([])) == [], "no request, no completion"
     assert engine.stats.tokens == 0, "stats are those of the latest call, also of an empty one"
     _check_seeds(prompts, first)
     greedy = _check_greedy(engine, prompts, first, max_tokens)
@@ -151,11 +151,11 @@ def _requests(prompts: Sequence[Tokens], sampling: SamplingParams) -> list[Reque
 
 
 def _generate(engine: Engine, requests: Sequence[Request]) -> dict[str, Completion]:
-    answers = list(engine.generate(iter(requests)))
-    assert sorted(id for id, _ in answers) == sorted(request.id for request in requests), (
+    completions = list(engine.generate(iter(requests)))
+    assert sorted(id for id, _ in completions) == sorted(request.id for request in requests), (
         "every request is answered once, under its id"
     )
-    return dict(answers)
+    return dict(completions)
 
 
 def _check_completion(id: str, completion: Completion, max_tokens: int) -> None:
@@ -258,10 +258,10 @@ def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) 
             )
         raise AssertionError("requests are pulled as slots fall free; 100,000 were read at once")
 
-    answers = iter(engine.generate(endless()))
-    next(answers)
-    next(answers)
-    del answers
+    completions = iter(engine.generate(endless()))
+    next(completions)
+    next(completions)
+    del completions
 
 
 def _check_context(engine: Engine, prompt: Tokens) -> None:

@@ -12,8 +12,8 @@ from whet.engine.base import Detokenize, Engine, Request
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.engine.weight_files import Weights
 from whet.engine.worker import (
-    Answer,
     Cancel,
+    FinishedRequest,
     Load,
     Loaded,
     Order,
@@ -46,7 +46,7 @@ class ThreadWorker:
         self.build = build
         self.fault = fault
         self.num_starts = 0
-        self.num_answers = 0
+        self.num_finished = 0
         self.versions: list[int] = []
         """Weights that it was given."""
         self._file = Path()
@@ -95,8 +95,8 @@ class ThreadWorker:
         if isinstance(result, Loaded | WorkerError):
             self._loaded.put(result)
             return
-        if isinstance(result, Answer) and result.call:
-            self.num_answers += 1
+        if isinstance(result, FinishedRequest) and result.call:
+            self.num_finished += 1
         changed = self.fault(self, result)
         if changed is not None:
             assert not isinstance(changed, Loaded), "loads are not passed on"
@@ -105,7 +105,7 @@ class ThreadWorker:
 
 def with_version(result: Result, version: int) -> Result:
     """Stamp an answer with another version."""
-    assert isinstance(result, Answer), "only answers have a version"
+    assert isinstance(result, FinishedRequest), "only answers have a version"
     return replace(result, completion=replace(result.completion, policy_version=version))
 
 

@@ -253,7 +253,7 @@ def read_wandb_rows(path: Path) -> Iterator[Mapping[str, Json]]:
 
 
 _PROMPTS = ("input", "prompt", "question", "inputs")
-_ANSWERS = ("output", "completion", "response", "outputs", "answer_text")
+_RESPONSES = ("output", "completion", "response", "outputs", "answer_text")
 _SCORES = ("score", "reward", "rewards", "acc")
 _GOLDS = ("gts", "gt", "ground_truth", "label", "answer", "reference")
 
@@ -284,7 +284,7 @@ def _verdict(reward: float, row: Mapping[str, Json]) -> str:
 
 def foreign_parts(row: Mapping[str, Json]) -> dict[str, float]:
     """Take the other numbers of a row as parts of its score."""
-    known = {*_PROMPTS, *_ANSWERS, *_GOLDS, "step", "score", "reward"}
+    known = {*_PROMPTS, *_RESPONSES, *_GOLDS, "step", "score", "reward"}
     numbers = {name: _as_number(value) for name, value in row.items() if name not in known}
     return {name: value for name, value in numbers.items() if not np.isnan(value)}
 
@@ -294,7 +294,7 @@ def _from_rows(
 ) -> pa.Table:
     samples = list(rows)
     questions = [_as_text(_first(row, _PROMPTS)) for row in samples]
-    texts = [_as_text(_first(row, _ANSWERS)) for row in samples]
+    texts = [_as_text(_first(row, _RESPONSES)) for row in samples]
     rewards = [_as_number(_first(row, _SCORES)) for row in samples]
     steps = [_as_number(row.get("step")) for row in samples]
     problems = [content_id(source.set, question) for question in questions]

@@ -185,8 +185,8 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *fields]
             await send(message)
 
-        answer = self._refuse(scope) or self._take_token(scope) or self._app
-        await answer(scope, receive, send_with_headers)
+        respond = self._refuse(scope) or self._take_token(scope) or self._app
+        await respond(scope, receive, send_with_headers)
 
     def _refuse(self, scope: Scope) -> Response | None:
         """Say what is wrong with a request; None if nothing is."""
@@ -218,9 +218,9 @@ class Guard:
             return None
         pairs = parse_qsl(scope["query_string"].decode("latin-1"))
         rest = urlencode([pair for pair in pairs if pair[0] != "token"])
-        answer = RedirectResponse(f"/?{rest}" if rest else "/", status_code=303)
-        answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
-        return answer
+        redirect = RedirectResponse(f"/?{rest}" if rest else "/", status_code=303)
+        redirect.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
+        return redirect
 
     def _is_token(self, text: str) -> bool:
         return self._token is not None and hmac.compare_digest(text.encode(), self._token.encode())

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from whet.data.importers.base import (
     Fields,
-    ImportedAnswer,
+    ImportedResponse,
     ParsedRow,
     Reader,
     parse_json,
@@ -211,7 +211,7 @@ def game24(row: Fields) -> ParsedRow:
         split=problem.split,
         source_id=row.row_id("Rank"),
         id=problem.id,
-        answers=(ImportedAnswer(text=row.text("output")),) if output is not None else (),
+        responses=(ImportedResponse(text=row.text("output")),) if output is not None else (),
     )
 
 

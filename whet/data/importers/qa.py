@@ -11,7 +11,7 @@ from whet.data.importers.base import (
     check_name,
     show,
     user,
-    worked_answer,
+    worked_response,
 )
 from whet.errors import DataError
 from whet.rng import stream
@@ -49,7 +49,7 @@ def aqua(row: Fields) -> ParsedRow:
     letter = row.text("correct")
     parsed = choice(row.text("question"), _split_labels(row.texts("options")), letter)
     rationale = row.optional_text("rationale")
-    return replace(parsed, answers=(worked_answer(rationale, letter),) if rationale else ())
+    return replace(parsed, responses=(worked_response(rationale, letter),) if rationale else ())
 
 
 def sat_math(row: Fields) -> ParsedRow:

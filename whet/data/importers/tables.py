@@ -9,7 +9,7 @@ from whet.data.importers.base import (
     Reader,
     to_level,
     user,
-    worked_answer,
+    worked_response,
     write_number,
 )
 from whet.errors import DataError
@@ -87,7 +87,7 @@ def tabmwp(row: Fields) -> ParsedRow:
         ),
         answer=gold,
         payload=payload,
-        answers=(worked_answer(solution, gold),) if solution else (),
+        responses=(worked_response(solution, gold),) if solution else (),
         level=to_level(row.number("grade"), 8) if row.get("grade") is not None else None,
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from whet.data.importers import code, graphs, qa
 from whet.data.importers.base import (
     Fields,
-    ImportedAnswer,
+    ImportedResponse,
     ParsedRow,
     Reader,
     check_name,
@@ -96,7 +96,7 @@ def by_source(builders: Mapping[str, Build]) -> Reader:
         split = extra.get("split")
         responses = row.get("responses")
         texts = responses if isinstance(responses, list) else []
-        answers = (ImportedAnswer(text=t) for t in texts if isinstance(t, str) and t.strip())
+        imported = (ImportedResponse(text=t) for t in texts if isinstance(t, str) and t.strip())
         return replace(
             parsed,
             prompt=prompt,
@@ -104,7 +104,7 @@ def by_source(builders: Mapping[str, Build]) -> Reader:
             level=parsed.level if parsed.level is not None else _level(row),
             split=parse_split(split) if isinstance(split, str) else None,
             source_id=extra.row_id("index", "idx", "id"),
-            answers=tuple(answers),
+            responses=tuple(imported),
         )
 
     return read

@@ -46,7 +46,7 @@ class CodeConfig(Config):
 class CodeTask(FileTask):
     """A task that runs programs: its problems come from files, and many programs are right."""
 
-    has_worked_answers = True
+    has_worked_solutions = True
     has_one_answer = False
     config: CodeConfig
 

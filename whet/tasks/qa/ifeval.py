@@ -65,7 +65,7 @@ class IFEvalConfig(Config):
 class IFEval(FileTask):
     """Grades whether a response follows instructions; its problems come from files."""
 
-    has_worked_answers = True
+    has_worked_solutions = True
     name = "ifeval"
     has_one_answer = False
     config: IFEvalConfig
