@@ -2,7 +2,7 @@
 
     python examples/grpo_loop.py
 
-The model is new: two layers of random weights, whose answers are all wrong, and groups without a
+The model is new: two layers of random weights, whose responses are all wrong, and groups without a
 difference teach nothing. So it first imitates the task's own solutions for a few steps (SFT), on
 problems of another split. From there GRPO doubles the share of right answers, to about 0.2, by
 reward alone. It shows the parts at work, not what a good model reaches.

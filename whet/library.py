@@ -46,8 +46,8 @@ class RunTables:
     metrics: pa.Table
     """One row per logged step; a metric that a step does not have is null."""
     rollouts: pa.Table
-    """One row per answer: `step`, `kind` (train, eval or rejected), and the columns of the rollout
-    files."""
+    """One row per response: `step`, `kind` (train, eval or rejected), and the columns of the
+    rollout files."""
     evals: dict[int, Row]
     """Every evaluation by its step."""
 
@@ -79,7 +79,7 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
         )
     if not isinstance(text, str):
         raise ConfigError(
-            f"whet.grade takes the text of an answer, not {_kind(text)}: of a rollout, pass "
+            f"whet.grade takes the text of a response, not {_kind(text)}: of a rollout, pass "
             "rollout.text"
         )
     # An error of the user's own task is for the user to see.
@@ -89,7 +89,7 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
 
 
 def solve(task: Task, problems: Iterable[Problem], *, seed: int = 0) -> list[Rollout]:
-    """Write the task's own answer to each problem; problems without one are left out."""
+    """Write the task's own response to each problem; problems without one are left out."""
     solutions = ((problem, task.solve(problem, seed)) for problem in problems)
     return [
         Rollout.from_text(problem, text, model=task.name)

@@ -253,7 +253,7 @@ def test_ten_steps_in_a_row_without_a_signal_stop_the_run_with_one_sentence(
     said = rl(tiny, tmp_path / "run", *flags)
     assert said.code == 2
     assert said.last.startswith(
-        "whet: 10 steps in a row had no group with answers of different reward"
+        "whet: 10 steps in a row had no group with responses of different reward"
     )
     assert [row["step"] for row in rows(tmp_path / "run")] == list(range(1, 11))
     again = rl(tiny, tmp_path / "run", *flags, "--resume")

@@ -227,7 +227,7 @@ def test_what_failed_is_asked_for_once_more_and_then_given_up(
 
     with serve_replies(fail_threes) as server:
         cfg = config(server.url, problems, per_problem=1)
-        with pytest.raises(DataError, match=r"1 of 6 answers are missing.* 500; .*--resume"):
+        with pytest.raises(DataError, match=r"1 of 6 responses are missing.* 500; .*--resume"):
             run_teacher(cfg, tmp_path / "run")
         run = run_teacher(cfg, tmp_path / "run")
 

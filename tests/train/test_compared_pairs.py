@@ -184,7 +184,7 @@ def test_an_answer_of_several_pairs_is_scored_once_and_the_same_for_all() -> Non
 
 def test_half_a_pair_is_refused() -> None:
     [chosen, _, other, _] = set_pair_loss_weights(_pairs()[:2])
-    with pytest.raises(AssertionError, match="both answers of a pair"):
+    with pytest.raises(AssertionError, match="both responses of a pair"):
         to_batch([chosen, other], CPU)
-    with pytest.raises(AssertionError, match="both answers of a pair"):
+    with pytest.raises(AssertionError, match="both responses of a pair"):
         to_batch([*set_pair_loss_weights(_pairs()[:1]), replace(chosen, pair=None)], CPU)

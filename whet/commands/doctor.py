@@ -31,7 +31,7 @@ PROOFS = (
     ),
     Proof(
         name="rewards",
-        claim="a reward stays with its rollout, whatever order answers come in",
+        claim="a reward stays with its rollout, whatever order responses come in",
         fault="shifted rewards",
         remedy=(
             "look for a changed order in whet/rollout/collect.py, whet/rewards/spec.py and "
@@ -48,7 +48,7 @@ PROOFS = (
     ),
     Proof(
         name="stop token",
-        claim="an answer keeps the stop token of its chat format, token for token",
+        claim="a response keeps the stop token of its chat format, token for token",
         fault="dropped stop token",
         remedy=(
             "a model trained this way never ends its turn: look at whet/text/chat.py, and at what "

@@ -168,8 +168,8 @@ class _Linter:
         start, _, _ = whole.partition(ANSWER)
         yield (
             "note",
-            f"a prompt ends in {_tail(before)!r}, but in a finished conversation the answer "
-            f"follows {_tail(start)!r}; whet trains on the answer after the prompt",
+            f"a prompt ends in {_tail(before)!r}, but in a finished conversation the response "
+            f"follows {_tail(start)!r}; whet trains on the response after the prompt",
         )
 
     def check_prefix(self) -> Iterator[tuple[Mark, str]]:

@@ -195,7 +195,7 @@ def _print_counts(counts: ImportCounts, out: Path) -> None:
     by_task = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.tasks.items()))
     say(f"{counts.num_problems:>7,} problems in {out} ({by_task})")
     if counts.num_rollouts:
-        say(f"{counts.num_rollouts:>7,} answers in {rollout_file(out)}")
+        say(f"{counts.num_rollouts:>7,} responses in {rollout_file(out)}")
     if counts.num_repeats:
         say(
             f"{counts.num_repeats:>7,} of them ask what an earlier row asks "

@@ -1,5 +1,5 @@
-"""Answers for a person: stored rollouts, with who wrote them and what their grader says, and those
-of a trained model to a question."""
+"""Responses for a person: stored rollouts, with who wrote them and what their grader says, and
+those of a trained model to a question."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -170,7 +170,7 @@ def _read(file: Path, n: int, chat: ChatFormat) -> Iterator[Shown]:
 
 
 def ask_model(location: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
-    """Print the model's answers to a question, the first one greedy, each with its verdict where
+    """Print the model's responses to a question, the first one greedy, each with its verdict where
     the model's run names a task."""
     if any("\ud800" <= letter <= "\udfff" for letter in question):
         raise ConfigError(f"the question {question!r} is not text in UTF-8")
@@ -240,7 +240,7 @@ def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
             )
     if num_tokens >= policy.engine.max_model_len:
         raise ConfigError(
-            f"the question is a prompt of {num_tokens} tokens, which leaves no room for an answer "
+            f"the question is a prompt of {num_tokens} tokens, which leaves no room for a response "
             f"in the model's context of {policy.engine.max_model_len}; ask something shorter"
         )
 

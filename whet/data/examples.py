@@ -175,7 +175,7 @@ def _find_pairs(examples: list[Example]) -> list[tuple[int, int]]:
     chosen = indices[True]
     rejected = indices[False]
     is_whole = chosen.keys() == rejected.keys() and 2 * len(chosen) in (0, len(examples))
-    assert is_whole, "both answers of a pair lie in one batch, and a batch holds pairs only or none"
+    assert is_whole, "both responses of a pair lie in one batch, and a batch has only pairs or none"
     return [(index, rejected[pair]) for pair, index in chosen.items()]
 
 

@@ -117,8 +117,8 @@ def split_off_responses(
     train = [rollout for rollout in rollouts if rollout.problem.id not in held_out]
     if not train:
         raise DataError(
-            f"held_out = {count:,} leaves nothing to train on: there are {len(rollouts):,} answers "
-            f"to {len(by_problem):,} problems"
+            f"held_out = {count:,} leaves nothing to train on: there are {len(rollouts):,} "
+            f"responses to {len(by_problem):,} problems"
         )
     return train, [rollout for rollout in rollouts if rollout.problem.id in held_out]
 
@@ -130,8 +130,8 @@ def list_texts(rollouts: Sequence[Rollout], prompt: PromptConfig = NO_PROMPT) ->
 
 
 PairRule = Literal["correct", "short", "first_wrong"]
-"""correct: a right answer against a wrong one. short: of two right ones, the shorter. first_wrong:
-after a beginning that both share, the step of a right answer against the first wrong step."""
+"""correct: a right response against a wrong one. short: of two right ones, the shorter.
+first_wrong: after a beginning that both share, a right step against the first wrong one."""
 Fault = Literal["unscored", "repeated", "cut", "too_long"]
 """Why a response is left out: no verdict; the same text as another to the same prompt; cut at the
 length limit by another model, so that its end is unknown; longer than the context."""
@@ -301,7 +301,7 @@ def _pair_right_with_wrong(
 
 
 def _pair_short_with_long(responses: Sequence[ScoredResponse]) -> list[PreferencePair]:
-    """Pair the shortest right answer with the longest, the second with the next, and so on."""
+    """Pair the shortest right response with the longest, the second with the next, and so on."""
     right = sorted(
         (item.example for item in _by_verdict(responses)[0]), key=lambda item: item.num_targets
     )
@@ -316,7 +316,7 @@ def _pair_short_with_long(responses: Sequence[ScoredResponse]) -> list[Preferenc
 def _pair_first_wrong(
     responses: Sequence[ScoredResponse], chat: ChatFormat, comment: CommentLines, rng: Random
 ) -> list[PreferencePair]:
-    """Pair each first wrong step with a right answer's step there (Step-DPO, Lai et al. 2024).
+    """Pair each first wrong step with a right response's step there (Step-DPO, Lai et al. 2024).
 
     Both end with the step. The steps they share before it are context, since the two losses would
     cancel there.

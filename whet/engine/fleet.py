@@ -5,7 +5,7 @@ between two calls, or under the requests of a stream, and a canary prompt shows 
 has them; every completion carries the version of its oldest token. A worker that dies, falls silent
 or has other weights is named, its requests go to others, and it is started again with the newest
 weights. What a native worker answers follows from the request and the weights alone, so faults
-change no answer of a call.
+change no response of a call.
 
 One thread reads reports: the one that reads `generate` or `stream`, or `load_weights` outside of
 calls. Other threads reach a stream by messages in the same queue.
@@ -264,7 +264,7 @@ class Fleet:
             return None
 
     def _handle(self, event: Event) -> FinishedRequest | None:
-        """Take note of a report or a message; return an answer that counts."""
+        """Take note of a report or a message; return a response that counts."""
         match event:
             case Submission():
                 self._queue.add(event.requests)

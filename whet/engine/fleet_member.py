@@ -83,7 +83,7 @@ class Member:
     running: dict[str, Running] = field(default_factory=dict)
     heard: float = 0.0
     num_starts: int = 0
-    """Starts since its last answer."""
+    """Starts since its last response."""
     life: int = 0
     """Reports of an earlier life no longer count."""
     stats: EngineStats = field(default_factory=EngineStats)
@@ -135,7 +135,7 @@ class Member:
             raise completion
         if completion.policy_version != weights.version:
             raise WorkerError(
-                f"sampled with weights of version {completion.policy_version}, not "
+                f"answered with weights of version {completion.policy_version}, not "
                 f"{weights.version}"
             )
         return weights.canary.gap(completion)

@@ -53,7 +53,7 @@ class Dialect:
     sleep: Call
     wake: Call
     states_all_versions: bool = False
-    """Whether an answer names every version that sampled a part of it, not only the last."""
+    """Whether a response names every version that sampled a part of it, not only the last."""
 
     @property
     def endpoints(self) -> set[str]:
@@ -130,7 +130,7 @@ def _vllm_reload(folder: Path, version: int) -> list[Call]:
     return [
         Call(path="/pause?mode=keep", body={}),
         Call(path="/collective_rpc", body={"method": "reload_weights", "kwargs": arguments}),
-        # Without the flag, nothing is reset as long as a request runs: later answers would begin
+        # Without the flag, nothing is reset as long as a request runs: later responses would begin
         # with the old weights' prompts.
         Call(path="/reset_prefix_cache?reset_running_requests=true", body={}),
         Call(path="/resume", body={}),

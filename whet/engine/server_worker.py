@@ -25,7 +25,7 @@ from whet.types import Completion, FinishReason, Json
 
 T = TypeVar("T")
 MAX_REPLY_BYTES = 1 << 26
-"""An answer of 131,072 tokens with their log-probabilities has a third of it."""
+"""A response of 131,072 tokens with their log-probabilities has a third of it."""
 RETRY_SECONDS = 1.0
 """Between two looks whether a server is there."""
 START_SECONDS = 5.0
@@ -177,7 +177,7 @@ class ServerWorker:
             )
 
     async def _answer(self, call: int, request: Request) -> None:
-        """Sample a request and report the answer, or what is in its way."""
+        """Sample a request and report the response, or what is in its way."""
         try:
             self._check(request.sampling)
         except WorkerError as error:
@@ -214,21 +214,21 @@ class ServerWorker:
         return replace(sampled.completion, policy_version=version)
 
     def _find_oldest(self, stated: Sequence[str], first: int) -> int:
-        """Find the version of an answer's oldest token; it was asked for when that was `first`.
+        """Find the version of a response's oldest token; it was asked for when that was `first`.
 
         A server that does not state the version of each token may have begun with `first`.
         """
         versions = {int(name) if name.isdecimal() else -1 for name in stated}
         if len(versions) > 1 and not versions <= set(range(first, self._newest + 1)):
             names = ", ".join(sorted(set(stated)))
-            raise WorkerError(f"changed its weights in the middle of an answer: versions {names}")
+            raise WorkerError(f"changed its weights in the middle of a response: versions {names}")
         if not versions:
             return first
         is_whole = self._dialect.states_all_versions or first == self._newest
         return min(versions) if is_whole else min(first, *versions)
 
     def _cut_at_stop(self, request: Request, completion: Completion) -> Completion:
-        """End an answer with the token that completes a stop string: servers need not know the
+        """End a response with the token that completes a stop string: servers need not know the
         tokenizer."""
         if not request.sampling.stop:
             return completion

@@ -1,6 +1,6 @@
 """pass@k, maj@k, and 95 % intervals over problems; `comparison` has several seeds and two models.
 
-A problem is the sampling unit: its answers are averaged before anything is resampled. avg@n is
+A problem is the sampling unit: its responses are averaged before anything is resampled. avg@n is
 pass@1 of n responses, so it has no function of its own.
 """
 

@@ -66,7 +66,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS) -> EvalSummary:
     unsolvable = [siblings for siblings in by_problem if not is_solvable(siblings[0].problem)]
     if not rollouts:
         raise DataError(
-            "an evaluation needs solvable problems with answers; "
+            "an evaluation needs solvable problems with responses; "
             f"these {len(groups)} groups have none"
         )
 

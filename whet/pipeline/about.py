@@ -107,6 +107,6 @@ def _count_problems(folder: Path) -> str:
 def _count_responses(folder: Path) -> str:
     files = [folder] if folder.is_file() else sorted(folder.glob("rollouts/train-*.parquet"))
     try:
-        return f"{sum(map(count_rows, files)):,} answers" if files else ""
+        return f"{sum(map(count_rows, files)):,} responses" if files else ""
     except WhetError:
         return ""

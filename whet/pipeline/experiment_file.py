@@ -89,7 +89,7 @@ def _read_task(data: Path) -> str:
 
 def _ask_for_import(data: Path) -> str:
     if not data.exists() or file_ending(data) not in READERS:
-        return f"--data {data} is neither a folder of problems nor a file of rows or answers"
+        return f"--data {data} is neither a folder of problems nor a file of rows or responses"
     first = next(iterate_rows(data), None)
     if first is None:
         raise DataError(f"{data} has no rows")
@@ -126,7 +126,7 @@ def _write_rl(model: str | None, data: StarterData) -> Iterator[str]:
 
 def _write_sft(model: str | None, data: StarterData) -> Iterator[str]:
     if data.responses is None:
-        raise ConfigError("--kind sft needs --data, a file or run folder with answers to imitate")
+        raise ConfigError("--kind sft needs --data, a file or run folder with responses to imitate")
     start = _start_from(model) if model else {"model.new": "tiny"}
     settings: Settings = {
         "task": data.task,
@@ -145,7 +145,7 @@ def _write_sft(model: str | None, data: StarterData) -> Iterator[str]:
 def _write_run(model: str | None, data: StarterData) -> Iterator[str]:
     """Measure a model, train it, measure again; without a model, make one on the 24 game first."""
     if data.responses is not None:
-        raise ConfigError("--kind run needs problems in --data; answers are for --kind sft")
+        raise ConfigError("--kind run needs problems in --data; responses are for --kind sft")
     yield from ["", *_write_settings("rl", _source(data))]
     if model is None:
         yield from _write_stage("traces", "teach", {"per_problem": 8})

@@ -280,16 +280,16 @@ def list_warnings(
         cut = by_name[last].summary.unfinished.mean
         if cut >= MUCH_CUT_OFF:
             yield (
-                f"{percent(cut)} of the answers of {by_name[last].name} were cut off at the length "
-                "limit, and count as they stand: raise sampling.max_tokens."
+                f"{percent(cut)} of the responses of {by_name[last].name} were cut off at the "
+                "length limit, and count as they stand: raise sampling.max_tokens."
             )
 
 
 def _describe_fall(name: str, k: int, fall: Estimate) -> str:
     clearly = "" if fall.high < 0 else ", which may be chance"
     return (
-        f"{name} solves more problems with one answer, but fewer with {k}: pass@{k} changed by "
-        f"{points(fall)}{clearly}. Its answers have become more alike."
+        f"{name} solves more problems with one response, but fewer with {k}: pass@{k} changed by "
+        f"{points(fall)}{clearly}. Its responses have become more alike."
     )
 
 

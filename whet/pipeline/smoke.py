@@ -199,8 +199,8 @@ def _make_sum(seed: int, level: float) -> Problem:
 
 
 def _make_responses(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
-    """Write worked answers; where responses are compared, also those to the next problem, which are
-    wrong."""
+    """Write worked solutions; where responses are compared, also those to the next problem, which
+    are wrong."""
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
     if not stage.compares_responses:
         return right

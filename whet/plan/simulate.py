@@ -19,7 +19,7 @@ class Bound(StrEnum):
     """What takes most of a step."""
 
     DECODING = "decoding"
-    LONGEST = "the longest answer"
+    LONGEST = "the longest response"
     UPDATE = "the update"
     PUSH = "the push of weights"
 
@@ -37,7 +37,7 @@ class SimulatedLearner:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedStep:
     """The mean step of a run; `oldest` counts the updates between the first token of the oldest
-    answer and its own."""
+    response and its own."""
 
     seconds: float
     oldest: int
@@ -85,7 +85,7 @@ def simulate_streamed(
     `problems` groups of those that have ended, as `whet/rollout/stream.py` does.
 
     Problems are asked `lag` steps ahead. A group that ends when it is older is dropped and asked
-    anew, and then waited for. Weights change under answers that run. The first lag + 1 steps, in
+    anew, and then waited for. Weights change under responses that run. The first lag + 1 steps, in
     which the queue fills, do not count.
     """
     stream = _Stream(engines, draw, problems=problems, lag=lag)
@@ -107,10 +107,10 @@ def find_bound(
     engines: Engines, learner: SimulatedLearner, batch: Batch, *, lag: int | None = None
 ) -> tuple[float, Bound]:
     """Find what a step takes at least, and why: its update, its tokens on engines that are always
-    full, or its longest answer.
+    full, or its longest response.
 
     Engines stand still in a push, and so does the learner. Only in a stream, which has a `lag`,
-    they go on, and an answer and its update may take that many steps more than one.
+    they go on, and a response and its update may take that many steps more than one.
     """
     train = learner.update + learner.push
     full = engines.full_seconds(batch)
@@ -166,7 +166,7 @@ class _Stream:
         self._num_asked = 0
         self._paused = 0.0
         self._left: dict[int, int] = {}
-        """Answers that groups still lack."""
+        """Responses that groups still lack."""
         self._ended: set[int] = set()
         self._anew: dict[int, int] = {}
         """Groups that were dropped and have not ended since, with the version they were asked
@@ -174,7 +174,7 @@ class _Stream:
         self._ask(self._num_first)
 
     def train_step(self, learner: SimulatedLearner) -> int:
-        """Simulate a step, and return the age of its oldest answer."""
+        """Simulate a step, and return the age of its oldest response."""
         version = self._fleet.version
         begun = self._fleet.begun
         self._drop_old(self._ended)
@@ -213,8 +213,8 @@ class _Stream:
 
     def _ask(self, count: int) -> None:
         for number in range(self._num_asked, self._num_asked + count):
-            # A long run forgets that its first answers began together. Here they are shorter, as if
-            # they had begun one after the other.
+            # A long run forgets that its first responses began together. Here they are shorter, as
+            # if they had begun one after the other.
             fraction = min(1.0, (number + 1) / self._num_first)
             self._submit(number, [math.ceil(fraction * length) for length in self._draw()])
         self._num_asked += count
@@ -225,7 +225,7 @@ class _Stream:
         self._fleet.ask(number, group)
 
     def _finish_next(self) -> tuple[int, ...]:
-        """Let an answer end, and return its group if it was the last of it."""
+        """Let a response end, and return its group if it was the last of it."""
         self.seconds = max(self.seconds, self._fleet.next_end() + self._paused)
         group = self._fleet.finish_next()
         self._left[group] -= 1

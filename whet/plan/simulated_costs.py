@@ -19,7 +19,7 @@ PAUSED = 0.3
 def build_engines(
     job: ModelJob, card: GPU, *, gpus: int, tensor_parallel: int = 1, held: float | None = None
 ) -> Engines | None:
-    """Build the engines of these GPUs; None where the longest answer does not fit. `held` are the
+    """Build the engines of these GPUs; None where the longest response does not fit. `held` are the
     bytes that a GPU has in use, an engine's weights if left out."""
     assert job.engine is not None, "engines sample"
     cost = job.cost
@@ -59,8 +59,8 @@ def build_learner(
 
 
 def _time_update(job: ModelJob, card: GPU, lengths: Sequence[int]) -> float:
-    """Time a pass of the reference and an update by the phases of the plan, in which answers are
-    of equal length: here the rank with most to do decides, longest answers dealt out first."""
+    """Time a pass of the reference and an update by the phases of the plan, in which responses are
+    of equal length: here the rank with most to do decides, longest responses dealt out first."""
     seconds = sum(phase.seconds for phase in phases(job, card) if phase.name in ("read", "update"))
     even = job.num_updated * job.cost.update_flops(job.prompt + job.new, job.new)
     num_parts = job.layout.ranks // job.layout.sequence

@@ -28,7 +28,7 @@ from whet.rng import stream
 from whet.track.progress import printer
 
 DEFAULT_LAG = 4
-"""Steps that an answer may be old in a stream, where the file sets no lag."""
+"""Steps that a response may be old in a stream, where the file sets no lag."""
 FRACTIONS = 16
 """Parts of all GPUs that learners may have."""
 TRIALS = {"one step ahead": 6, "streamed": 2}
@@ -41,7 +41,7 @@ COLUMNS = ("stage", "mode", "sample", "train", "seconds", "oldest", "dropped", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitWork:
-    """A model's part in each step of a stage, and the lengths of its answers."""
+    """A model's part in each step of a stage, and the lengths of its responses."""
 
     job: ModelJob
     lengths: Lengths

@@ -217,7 +217,7 @@ def find_fault(task: Task, graded: Graded) -> str | None:
         fails = f"the grader of {name} fails on its own data: {text[:80]!r}"
         if score.verdict is Verdict.UNSCORED:
             return (
-                f"the grader of {name} cannot grade an answer to {problem.id}{note}: "
+                f"the grader of {name} cannot grade a response to {problem.id}{note}: "
                 "`whet tasks check` tries it on its own problems"
             )
         if text not in NO_RESPONSES and not is_right:

@@ -160,7 +160,7 @@ class StageCheck:
             if not _ends_turns(text.chat):
                 self._note(
                     "model",
-                    f"the chat template of {key} writes no special token after an answer, so that "
+                    f"the chat template of {key} writes no special token after a response, so that "
                     "only the end-of-sequence token ends one",
                 )
         return text
@@ -258,8 +258,8 @@ class StageCheck:
         if tight:
             self._note(
                 "prompts",
-                f"{tight:,} {of} leave less than sampling.max_tokens = {limit:,} tokens for an "
-                f"answer in a context of {context:,}: lower it, or raise engine.max_model_len",
+                f"{tight:,} {of} leave less than sampling.max_tokens = {limit:,} tokens for a "
+                f"response in a context of {context:,}: lower it, or raise engine.max_model_len",
             )
         if isinstance(stage, OnPolicyConfig) and split == "rl":
             fitting = max(length for length, _ in lengths if length < context)
@@ -333,7 +333,7 @@ def _check_micro_batch_tokens(stage: TrainingConfig, longest: int) -> None:
     if longest > micro_batch_tokens:
         raise DataError(
             f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the tokens of "
-            "the longest prompt with an answer of sampling.max_tokens = "
+            "the longest prompt with a response of sampling.max_tokens = "
             f"{stage.sampling.max_tokens}: raise the first or lower the second"
         )
 

@@ -93,7 +93,7 @@ def measure_pass_at_k() -> Measurement:
             draws = [comb(n, c) * chance**c * (1 - chance) ** (n - c) for c in range(n + 1)]
             mean = sum(draw * stats.pass_at_k(n, c, k) for c, draw in enumerate(draws))
             gaps.append(abs(mean - (1 - (1 - chance) ** k)))
-    text = f"off by {max(gaps):.1e} from enumeration, up to {n} answers"
+    text = f"off by {max(gaps):.1e} from enumeration, up to {n} responses"
     return Measurement(gap=max(gaps), limit=1e-9, text=text)
 
 

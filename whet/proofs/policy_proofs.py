@@ -132,7 +132,7 @@ def measure_rewards() -> Measurement:
         row = IS_RIGHT[first if first < len(IS_RIGHT) else 90 - first]
         expected = float(row[number]) - row.count("1") / samples
         wrong += abs(float(np.mean(example.advantage)) - expected) > 1e-6
-    count = f"{wrong} of {len(IS_RIGHT) * samples} answers, drawn out of order,"
+    count = f"{wrong} of {len(IS_RIGHT) * samples} responses, drawn out of order,"
     return Measurement(gap=wrong, limit=0, text=f"{count} have another's reward or advantage")
 
 
@@ -308,17 +308,17 @@ def measure_model_stops(chat: ChatFormat) -> Measurement:
     stops = sorted(chat.stop_tokens)
     is_stop = np.isin(response, stops)
     faults = {
-        "the template writes no stop token after an answer": np.isin(written[-4:], stops).any(),
-        "an answer to learn from does not end with its stop token": is_stop[-1]
+        "the template writes no stop token after a response": np.isin(written[-4:], stops).any(),
+        "a response to learn from does not end with its stop token": is_stop[-1]
         and is_stop.sum() == 1,
         "the prompt of SFT is not that of sampling": np.array_equal(
             tokens[~is_response], chat.encode_prompt([QUESTION])
         ),
-        "an answer is read back otherwise": chat.decode_message(response).endswith(ANSWER.content),
+        "a response is read back otherwise": chat.decode_message(response).endswith(ANSWER.content),
     }
     broken = [name for name, holds in faults.items() if not holds]
     names = ", ".join(repr(chat.tokenizer.decode([stop], keep_special=True)) for stop in stops)
-    text = "; ".join(broken) or f"answers end with one of {names}, and keep it"
+    text = "; ".join(broken) or f"responses end with one of {names}, and keep it"
     return Measurement(gap=len(broken), limit=0, text=text)
 
 

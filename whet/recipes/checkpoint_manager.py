@@ -74,7 +74,7 @@ class EmptyStepLimit:
         self.num_empty = self.num_empty + 1 if is_empty else 0
         if self.num_empty >= MAX_EMPTY_STEPS:
             raise TrainError(
-                f"{self.num_empty} steps in a row had no group with answers of different reward, "
+                f"{self.num_empty} steps in a row had no group with responses of different reward, "
                 "so nothing is learned: start from a better model, or change reward.weights, "
                 "group_size or sampling.temperature"
             )

@@ -115,7 +115,7 @@ class DPOConfig(TrainingConfig):
 
     def without_effect(self) -> dict[str, str]:
         unused = super().without_effect()
-        return unused if self.data is None else unused | {"own": "data names the answers"}
+        return unused if self.data is None else unused | {"own": "data names the responses"}
 
 
 def dpo(cfg: DPOConfig, run: RunStore) -> None:
@@ -181,7 +181,7 @@ def check_pairs(view: PreferencePairs) -> None:
         f"{view.faults[fault]:,} {words}" for fault, words in LEFT_OUT.items() if view.faults[fault]
     ]
     console.print(
-        f"{view.num_responses:,} answers to {view.num_problems:,} problems; "
+        f"{view.num_responses:,} responses to {view.num_problems:,} problems; "
         f"left out: {', '.join(left_out) or 'none'}"
     )
     for rule, count in view.rules.items():
@@ -191,6 +191,6 @@ def check_pairs(view: PreferencePairs) -> None:
         )
     if not view.pairs:
         raise DataError(
-            f"no two of the {view.num_responses:,} answers make a pair by {', '.join(view.rules)}: "
-            "give more answers per problem, or other pairs.rules"
+            f"no two of the {view.num_responses:,} responses make a pair by "
+            f"{', '.join(view.rules)}: give more responses per problem, or other pairs.rules"
         )

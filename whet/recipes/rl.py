@@ -16,13 +16,7 @@ from whet.recipes.checkpoint_manager import EmptyStepLimit
 from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.held_out import load_training_problems
 from whet.recipes.stage import ModelWork, OnPolicyConfig, TrainingConfig, check_served_reference
-from whet.recipes.training import (
-    Session,
-    check_exactness,
-    finish,
-    open_loop,
-    open_session,
-)
+from whet.recipes.training import Session, check_exactness, finish, open_loop, open_session
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import (
@@ -73,14 +67,14 @@ class RLConfig(OnPolicyConfig):
     final_temperature: float | None = Field(default=None, gt=0.0)
     """Temperature of the last step, reached along an exponential path; None keeps it constant."""
     dynamic_sampling: DynamicSamplingConfig = DynamicSamplingConfig()
-    """Which answers a step gathers, and which of them it trains on."""
+    """Which responses a step gathers, and which of them it trains on."""
     curriculum: CurriculumConfig = MixedCurriculum()
     """Which problems are asked when."""
     lag: int = Field(default=0, ge=0)
     """Steps between sampling a batch and training on it; algo.importance_correction
     corrects for the updates in between."""
     stream: bool = False
-    """Train on groups as they finish, while weights change under running answers; a group whose
+    """Train on groups as they finish, while weights change under running responses; a group whose
     oldest token is more than `lag` steps old is dropped, and its problem asked anew."""
     reward: RewardSpec = RewardSpec()
     """How scores become rewards: a table, or the name or file of a spec."""
@@ -105,7 +99,7 @@ class RLConfig(OnPolicyConfig):
         ):
             who = f'algo.name = "{name}"' if is_compared else "dynamic_sampling.max_extra_problems"
             raise ValueError(
-                f"group_size = 1 leaves nothing to compare, and {who} compares the answers to a "
+                f"group_size = 1 leaves nothing to compare, and {who} compares the responses to a "
                 "problem: set it to 2 or more"
             )
         self.guard.refuse_without(self.validation)
@@ -113,8 +107,8 @@ class RLConfig(OnPolicyConfig):
             check_served_reference("train", self.train, temperature)
         if self.sampling.temperature == 0:
             raise ValueError(
-                "sampling.temperature = 0 gives all answers to a problem the same tokens, so there "
-                "is nothing to compare: set it above 0"
+                "sampling.temperature = 0 gives all responses to a problem the same tokens, so "
+                "there is nothing to compare: set it above 0"
             )
         if resolve_algorithm(self.algo).step_rule is not None:
             raise ValueError(
@@ -176,7 +170,7 @@ class RLConfig(OnPolicyConfig):
         if needs_critic(resolve_algorithm(self.algo)):
             del unused["critic"]
         if self.lag == 0:
-            unused["stream"] = "lag = 0 trains on nothing but answers of the present weights"
+            unused["stream"] = "lag = 0 trains on nothing but responses of the present weights"
         elif not self.engine.can_overlap:
             unused["stream"] = (
                 "the engine has no weights and devices of its own that it could sample with while "

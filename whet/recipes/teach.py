@@ -106,7 +106,7 @@ class TeachConfig(StageConfig):
     def without_effect(self) -> dict[str, str]:
         if isinstance(self.teacher, TaskTeacher):
             return {"solutions": 'it is for other teachers; see kind = "data"'}
-        reasons = {"workers": "the task writes no answers here"}
+        reasons = {"workers": "the task writes no responses here"}
         if isinstance(self.teacher, DataTeacher):
             reason = 'the teacher is "data", and nobody is asked'
             reasons |= {"per_problem": reason, "solutions": reason}
@@ -312,7 +312,7 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
                 text = task.solve(varied, seed)
             if text is None:
                 raise DataError(
-                    f"{problem.task} has no worked answer for {problem.id}; choose another split"
+                    f"{problem.task} has no worked solution for {problem.id}; choose another split"
                 )
             rows.setdefault(
                 (varied.prompt[-1].content, text),
@@ -327,7 +327,7 @@ def _grade(task: Task, row: Rollout) -> Rollout:
         score = task.score(row.problem, row.text)
     if score.verdict is not Verdict.CORRECT:
         raise DataError(
-            f"the task's own answer to {row.problem.id} is graded {score.verdict} ({score.note}): "
-            f"fix {task.name}'s solve or score"
+            f"the task's own response to {row.problem.id} is graded {score.verdict} "
+            f"({score.note}): fix {task.name}'s solve or score"
         )
     return replace(row, score=score)

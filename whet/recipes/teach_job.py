@@ -203,7 +203,7 @@ def _refuse_missing(counter: _ProgressCounter) -> None:
     """Stop where requests have failed that may succeed later; the second time they are given up."""
     if missing := counter.wanted - counter.done:
         raise DataError(
-            f"{missing:,} of {counter.wanted:,} answers are missing, the last because "
+            f"{missing:,} of {counter.wanted:,} responses are missing, the last because "
             f"{counter.ledger.last_fault}; the same command with --resume asks for them again"
         )
 
@@ -262,13 +262,13 @@ def _read_group(job: TeachJob, ledger: ResponseLedger, problem: Problem) -> Grou
 
 def _report(job: TeachJob, progress: TeachProgress) -> None:
     rule = " and ".join(job.keep.parts) or "graded"
-    asked = f"{progress.graded:,} answers to {len(job.problems):,} problems"
+    asked = f"{progress.graded:,} responses to {len(job.problems):,} problems"
     cost = f", cost {progress.cost:,.2f}" if progress.cost else ""
     say(f"{progress.kept:>7,} of {asked} kept ({rule}); {progress.tokens:,} tokens{cost}")
     if progress.failed:
         say(f"{progress.failed:,} requests failed permanently; answers.jsonl says why")
     if not progress.kept:
-        say("no answer was kept: look at the rejected ones, or change keep.parts or the teacher")
+        say("no response was kept: look at the rejected ones, or change keep.parts or the teacher")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,4 +365,4 @@ def gather_shards(folder: Path, config: Config, shard: Shard) -> None:
             for key in TOTALS
         }
         run.finish(totals | {"shards": len(shards)})
-        say(f"all {shard.count} shards are finished; their answers are in {folder}")
+        say(f"all {shard.count} shards are finished; their responses are in {folder}")

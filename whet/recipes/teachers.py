@@ -37,7 +37,7 @@ TRANSPORT = (
     "price_in",
     "price_out",
 )
-"""Settings of a server that change no answer, and may differ when a run is resumed."""
+"""Settings of a server that change no response, and may differ when a run is resumed."""
 MAX_FAILURES = 16
 """Requests that fail one after the other before the run stops."""
 

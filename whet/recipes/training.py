@@ -70,7 +70,7 @@ class Session(Generic[Settings_co]):
             if longest > micro_batch_tokens:
                 raise ConfigError(
                     f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the "
-                    "tokens of the longest prompt with an answer of sampling.max_tokens = "
+                    "tokens of the longest prompt with a response of sampling.max_tokens = "
                     f"{self.cfg.sampling.max_tokens}: raise the first or lower the second"
                 )
         return kept

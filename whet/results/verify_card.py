@@ -196,7 +196,7 @@ def _check_grading(store: RunStore, stage: StageConfig | None) -> Iterator[tuple
         yield None, "another version of whet wrote the settings, so its task is not known"
         return
     if any(rollout.problem.task == "judge" for rollout in rollouts):
-        yield None, "a judge graded the answers, and is not asked again"
+        yield None, "a judge graded the responses, and is not asked again"
         return
     task = build_task(stage.task)
     limits = stage.grading if isinstance(stage, ModelStageConfig) else GradingConfig()
@@ -213,7 +213,7 @@ def _check_grading(store: RunStore, stage: StageConfig | None) -> Iterator[tuple
             reason = "; ".join(parts) or f"{before.verdict} is stored"
             wrong.append(f"{rollout.id}: {now.verdict} now, {reason}")
     sentence = f"{len(wrong)} of {len(rollouts)} differ: {wrong[0]}" if wrong else ""
-    yield not wrong, sentence or f"{len(rollouts)} answers have the same verdicts and parts"
+    yield not wrong, sentence or f"{len(rollouts)} responses have the same verdicts and parts"
 
 
 def _draw_rollouts(store: RunStore) -> list[Rollout]:

@@ -7,7 +7,7 @@ by name. A setting `reward = "dapo"` or `reward = "my/spec.toml"` takes one as i
 A reward can be taken apart: the contributions of all parts and terms of a rollout add up to it. A
 part's share of the variance is its covariance with the reward over the variance of the reward, so
 that all shares add up to 1; one below 0 works against the others. Within groups, only differences
-between answers to the same problem count, which is what a group-relative advantage sees.
+between responses to the same problem count, which is what a group-relative advantage sees.
 """
 
 from collections import Counter

@@ -53,7 +53,7 @@ class ChatEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRequest:
-    """A problem to be answered: its index in the step, and which answers are wanted."""
+    """A problem to be answered: its index in the step, and which responses are wanted."""
 
     index: int
     problem: Problem
@@ -97,15 +97,15 @@ def collect_groups(
     """Sample the requested responses; each is graded while others are still being sampled.
 
     A response depends only on the seed, its problem, index and sample, and the weights: not on the
-    order in which answers finish, nor on the other requests or the rank that samples it. `progress`
-    is called with the number of rollouts just graded. A clock adds up the engine's work, and counts
-    as grading the seconds from its last response to the last score.
+    order in which responses finish, nor on the other requests or the rank that samples it.
+    `progress` is called with the number of rollouts just graded. A clock adds up the engine's work,
+    and counts as grading the seconds from its last response to the last score.
     """
     clock = clock or Clock()
     world = get_world()
     sampler = _Sampler(chat_engine, _own_requests(requests, world, chat_engine.is_central))
     rollout_by_id: dict[str, Rollout] = {}
-    tag = f"answers to {len(requests)} problems (checksum {_checksum(requests):08x}), seed {seed}"
+    tag = f"responses to {len(requests)} problems (checksum {_checksum(requests):08x}), seed {seed}"
     with clock.measure("sample"):
         with ExitStack() as after_sampling:
             for id, score in grader.grade(sampler.sample(seed, clock, after_sampling)):
@@ -222,7 +222,7 @@ def group_rollouts(rollouts: Iterable[Rollout]) -> list[Group]:
 
 
 class DynamicSamplingConfig(Config):
-    """Which answers a step gathers, and which of them it trains on."""
+    """Which responses a step gathers, and which of them it trains on."""
 
     max_extra_problems: int | None = Field(default=None, ge=0)
     """Dynamic sampling (DAPO): groups of equal reward are left out, and up to this many more
@@ -255,7 +255,8 @@ class DynamicSamplingConfig(Config):
     def later_requests(
         self, requests: Sequence[GroupRequest], groups: Sequence[Group]
     ) -> list[GroupRequest]:
-        """Return the requests for the others of a group, where its first answers call for them."""
+        """Return the requests for the others of a group, where its first responses call for
+        them."""
         if self.first_samples is None:
             return []
         return [
@@ -280,7 +281,7 @@ class DynamicSamplingConfig(Config):
         }
 
     def first_responses(self, groups: Sequence[Group]) -> list[Group]:
-        """Cut all groups to the first answers, so that completed ones do not bias metrics."""
+        """Cut all groups to the first responses, so that completed ones do not bias metrics."""
         return [group[: self.first_samples] for group in groups]
 
     def metrics(

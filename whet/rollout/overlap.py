@@ -33,7 +33,7 @@ class OverlappedQueue(RolloutQueue):
             with self._clock.measure("sample"):
                 self._waiting.append(self.sample(step))
         batch = self._waiting.popleft()
-        # A second Ctrl-C ends the run without waiting for answers.
+        # A second Ctrl-C ends the run without waiting for responses.
         self._thread = threading.Thread(target=self._fill, args=(step + 1,), daemon=True)
         self._thread.start()
         return batch

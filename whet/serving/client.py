@@ -26,7 +26,7 @@ from whet.types import FinishReason, Json, Message
 
 T = TypeVar("T")
 MAX_REPLY_BYTES = 1 << 23
-"""An answer of 131,072 tokens has half as many, were every letter written as its escape."""
+"""A response of 131,072 tokens has half as many, were every letter written as its escape."""
 AGAIN = frozenset((408, 409, 425, 429))
 """Statuses below 500 of faults that may pass."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
@@ -47,9 +47,9 @@ class EndpointConfig(Config):
     key_env: str | None = None
     """The environment variable that holds the key, which is never a setting; None sends none."""
     api: Literal["chat", "completions"] = "chat"
-    """What to request: an answer to messages, or a continuation of their text."""
+    """What to request: a response to messages, or a continuation of their text."""
     in_flight: int = Field(default=256, ge=1, le=20_000)
-    """Most requests that wait for their answers at once."""
+    """Most requests that wait for their responses at once."""
     timeout: float = Field(default=600.0, gt=0)
     """Seconds that one attempt may take."""
     tries: int = Field(default=8, ge=1)
@@ -57,11 +57,11 @@ class EndpointConfig(Config):
     requests_per_minute: int | None = Field(default=None, ge=1)
     """Most requests begun in a minute; None has no limit."""
     tokens_per_minute: int | None = Field(default=None, ge=1)
-    """Most tokens in a minute, of prompts and answers; None has no limit."""
+    """Most tokens in a minute, of prompts and responses; None has no limit."""
     price_in: float = Field(default=0.0, ge=0)
     """Price of a million tokens of prompts, in any currency."""
     price_out: float = Field(default=0.0, ge=0)
-    """Price of a million tokens of answers."""
+    """Price of a million tokens of responses."""
     extra: dict[str, JsonValue] = Field(default={})
     """Further fields of every request, as the server names them, such as `reasoning_effort`."""
 
@@ -93,7 +93,7 @@ def read_key(key_env: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A server's answer, or why there is none."""
+    """A server's response, or why there is none."""
 
     text: str | None = None
     finish: FinishReason = FinishReason.STOP

@@ -1,4 +1,4 @@
-"""The ledger of a teacher's answers: append-only JSON lines, so that a kill loses none.
+"""The ledger of a teacher's responses: append-only JSON lines, so that a kill loses none.
 
 A response is written once it has arrived and a score once it is known, each in one write. A line
 that a kill cut short is removed when the ledger is opened again. Texts stay on disk: memory holds
@@ -79,7 +79,7 @@ class ResponseLedger:
 
     def add(self, response: StoredResponse) -> None:
         """Store a response; a request that has failed twice has failed for good."""
-        assert response.key not in self, f"the answer {response.key} is stored already"
+        assert response.key not in self, f"the response {response.key} is stored already"
         if response.key in self._failed_once:
             response = replace(response, may_pass=False)
         row: Row = {"problem": response.problem, "sample": response.sample, "model": response.model}

@@ -33,7 +33,7 @@ from whet.types import Json
 CURVES: tuple[tuple[str, str, Unit], ...] = (
     ("score/correct", "Solved while sampling", Unit.FRACTION),
     ("validation/pass@1", "Solved on dev problems", Unit.FRACTION),
-    ("length/mean", "Answer length", Unit.TOKENS),
+    ("length/mean", "Response length", Unit.TOKENS),
 )
 """Metrics of the last training stage that the page draws for each level."""
 

@@ -162,7 +162,7 @@ class Study:
         name, _, k = metric.partition("@")
         if isinstance(stage, EvalConfig) and name == "pass" and int(k) > stage.samples:
             raise ConfigError(
-                f"{self.file}: metric = {metric!r} needs that many answers per problem, and "
+                f"{self.file}: metric = {metric!r} needs that many responses per problem, and "
                 f"{name} has samples = {stage.samples}"
             )
         return Measure(stage=name, metric=metric)

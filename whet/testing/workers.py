@@ -104,8 +104,8 @@ class ThreadWorker:
 
 
 def with_version(result: Result, version: int) -> Result:
-    """Stamp an answer with another version."""
-    assert isinstance(result, FinishedRequest), "only answers have a version"
+    """Stamp a response with another version."""
+    assert isinstance(result, FinishedRequest), "only responses have a version"
     return replace(result, completion=replace(result.completion, policy_version=version))
 
 
@@ -124,11 +124,11 @@ class _QueueInbox:
 
 
 class SlowConfig(NativeConfig):
-    """A native engine that takes a known time for each answer, or for each token of its rows."""
+    """A native engine that takes a known time for each response, or for each token of its rows."""
 
     kind: Literal["native"] = "native"
     delay: float = 0.0
-    """Seconds after each answer."""
+    """Seconds after each response."""
     step_delay: float = 0.0
     """Seconds of a step, in which all rows get a token."""
 

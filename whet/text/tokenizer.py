@@ -39,7 +39,7 @@ PLAIN_TEMPLATE = (
     "{% elif message.role == 'assistant' %}{{ message.content + eos_token }}{% endif %}"
     "{% endfor %}"
 )
-"""A user's text and a newline, then the answer and <eos>; system messages are dropped."""
+"""A user's text and a newline, then the response and <eos>; system messages are dropped."""
 
 NUMBER = r" ?-?[0-9]+(?:/[0-9]+)?"
 WORD = r" ?[A-Za-z]+"

@@ -2,7 +2,7 @@
 
 GET requests of bounded size are answered, from the pages that were sent. Text of models is shown,
 so nothing but the viewer's own script and style may run in the page (the content security
-policy), and no other site may ask (host names, fetch metadata, a token). An answer of the API has
+policy), and no other site may ask (host names, fetch metadata, a token). A response of the API has
 a tag: a page that asks again for what has not changed gets an empty 304.
 """
 
