@@ -24,7 +24,7 @@ from whet.algos.advantages import (
     zscore,
 )
 from whet.config import Config
-from whet.types import Step
+from whet.types import Metrics, Step
 
 StepRule = Literal["zscore", "leave_one_out", "whiten"]
 JudgedResponse = tuple[Sequence[Step], int]
@@ -211,7 +211,7 @@ def count_agreement(pairs: Iterable[tuple[bool, bool | None]]) -> Agreement:
     return Agreement(counts=Counter(pairs))
 
 
-def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
+def verifier_metrics(outcome: Agreement, steps: Agreement) -> Metrics:
     """Name the figures of final verdicts, and of steps whose labels are known.
 
     Precision, recall and F1 of final verdicts are those of CORRECT, as in RL-Tango; of steps, those

@@ -14,7 +14,7 @@ from whet.config import Config
 from whet.data.difficulty import read_pass_rates
 from whet.errors import DataError
 from whet.rng import stream
-from whet.types import Group, Json, Problem, Verdict, read_integer, read_number
+from whet.types import Group, Json, Metrics, Problem, Verdict, read_integer, read_number
 
 
 class EpochSampler:
@@ -93,7 +93,7 @@ class Curriculum(Config):
         """Whether to ask an unwanted problem after all, at turn `rests` since its responses."""
         return True
 
-    def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
+    def metrics(self, step: int, steps: int, num_passed_over: int) -> Metrics:
         """Report where the curriculum stands."""
         return {}
 
@@ -208,7 +208,7 @@ class StagedCurriculum(Curriculum):
     def limits(self, step: int, steps: int) -> CurriculumStage:
         return NO_LIMITS if self.shuffled else self.stages[self.stage_at(step, steps)]
 
-    def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
+    def metrics(self, step: int, steps: int, num_passed_over: int) -> Metrics:
         return {"curriculum/stage": float(self.stage_at(step, steps) + 1)}
 
 
@@ -257,7 +257,7 @@ class PassRateCurriculum(Curriculum):
     def is_rest_over(self, rests: int) -> bool:
         return rests > self.rest
 
-    def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
+    def metrics(self, step: int, steps: int, num_passed_over: int) -> Metrics:
         return {"curriculum/passed_over": float(num_passed_over)}
 
 
@@ -322,7 +322,7 @@ class ProblemSampler:
                 self._rates[id] = DECAY * self._rates.get(id, rate) + (1 - DECAY) * rate
                 self._rests[id] = 0
 
-    def metrics(self, step: int) -> dict[str, float]:
+    def metrics(self, step: int) -> Metrics:
         """Report where the curriculum stands; nothing where all problems are mixed."""
         return self.curriculum.metrics(step, self.steps, self._num_passed_over)
 

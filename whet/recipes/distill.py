@@ -28,7 +28,7 @@ from whet.track.metrics import measure_rollouts
 from whet.train.learner import set_loss_weights
 from whet.train.policy import add_ref_logprobs, open_teacher
 from whet.train.rl_step import to_example
-from whet.types import Group, Problem
+from whet.types import Group, Metrics, Problem
 
 COLUMNS = {
     "distill/kl": "kl",
@@ -130,7 +130,7 @@ def sample_responses(
     )
 
 
-def measure_unrewarded(groups: list[Group]) -> dict[str, float]:
+def measure_unrewarded(groups: list[Group]) -> Metrics:
     """Measure responses that have no reward."""
     metrics = measure_rollouts(groups)
     return {name: metrics[name] for name in metrics if name.startswith(("score/", "length/"))}

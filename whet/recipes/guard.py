@@ -13,7 +13,7 @@ from whet.recipes.validation import ValidationConfig
 from whet.store.run import RunStore
 from whet.track.progress import console
 from whet.train.learner import Learner
-from whet.types import Json
+from whet.types import Json, Metrics
 
 
 class GuardConfig(Config):
@@ -63,7 +63,7 @@ class CollapseGuard:
 
     def watch(
         self, step: int, now: Estimate, best: int, restore_best: Callable[[], bool]
-    ) -> dict[str, float]:
+    ) -> Metrics:
         """Check the validation after `step`; after a collapse, restore that of step `best`."""
         if not self.is_on:
             return {}

@@ -36,7 +36,7 @@ from whet.tasks.task_config import build_task
 from whet.track.metrics import Clock, measure_rollouts
 from whet.train.critic import CriticConfig
 from whet.train.rl_step import RLTrainer
-from whet.types import Group, Json, Problem
+from whet.types import Group, Json, Metrics, Problem
 
 COLUMNS = {
     "reward/mean": "reward",
@@ -345,7 +345,7 @@ def sample_groups(
     return session.cfg.reward.apply(groups)
 
 
-def step_metrics(cfg: RLConfig, groups: list[Group], step: int) -> dict[str, float]:
+def step_metrics(cfg: RLConfig, groups: list[Group], step: int) -> Metrics:
     """Measure the responses of a step, and how they were sampled."""
     gathered = cfg.dynamic_sampling.metrics(
         groups, step, problems=cfg.problems_per_step, samples=cfg.group_size

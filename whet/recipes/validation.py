@@ -13,7 +13,7 @@ from whet.rng import derive
 from whet.rollout.collect import ChatEngine, collect
 from whet.tasks.base import keep_solvable
 from whet.track.metrics import split_by_task_and_source
-from whet.types import Group, Problem, Split
+from whet.types import Group, Metrics, Problem, Split
 
 
 class ValidationConfig(Config):
@@ -76,7 +76,7 @@ class Validator:
         return summarise(groups, ks=(1, self.cfg.samples)), groups
 
 
-def metrics_by_task_and_source(groups: Sequence[Group]) -> dict[str, float]:
+def metrics_by_task_and_source(groups: Sequence[Group]) -> Metrics:
     """Compute the figures of a validation for each task and source, where there are several."""
     metrics = {}
     for label, subset in split_by_task_and_source(groups).items():

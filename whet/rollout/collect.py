@@ -31,6 +31,7 @@ from whet.types import (
     FinishReason,
     Group,
     Json,
+    Metrics,
     Problem,
     Rollout,
     Tokens,
@@ -286,7 +287,7 @@ class DynamicSamplingConfig(Config):
 
     def metrics(
         self, groups: Sequence[Group], step: int, *, problems: int, samples: int
-    ) -> dict[str, float]:
+    ) -> Metrics:
         """Count the effects of the active settings on a step."""
         trained = self.choose_groups(groups)
         metrics = {
@@ -334,7 +335,7 @@ class RolloutQueue:
     def join(self) -> None:
         """Wait until nobody samples, so that weights may change; here sampling is over anyway."""
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Metrics:
         """Measure what was sampled in the background since the last call."""
         return {}
 

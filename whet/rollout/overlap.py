@@ -4,7 +4,7 @@ import threading
 
 from whet.rollout.collect import RolloutQueue, Sample
 from whet.track.metrics import Clock
-from whet.types import Group
+from whet.types import Group, Metrics
 from whet.world import get_world, world_of_thread
 
 
@@ -47,7 +47,7 @@ class OverlappedQueue(RolloutQueue):
         if self._error is not None:
             raise self._error
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Metrics:
         metrics = self._background.lap()
         seconds = metrics["time/sample"] + metrics["time/grade"]
         engine = {name: value for name, value in metrics.items() if name.startswith("engine/")}

@@ -37,7 +37,7 @@ from whet.rollout.stream_ledger import StreamRow
 from whet.rollout.stream_plan import PlannedGroup, StreamPlan
 from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.track.metrics import Clock
-from whet.types import Completion, Group, Json, Rollout, read_integer
+from whet.types import Completion, Group, Json, Metrics, Rollout, read_integer
 from whet.world import get_world
 
 FINISHED = "waiting-000.parquet"
@@ -104,7 +104,7 @@ class StreamQueue:
             self._joined_record, self._record = self._record, _StepRecord()
         self.log(self._joined_record.to_row())
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Metrics:
         """Measure the step that was joined."""
         record = self._joined_record
         with self._changed:

@@ -29,7 +29,7 @@ from whet.store.files import Row, read_object, to_finite, write_atomic, write_er
 from whet.store.lock import Lock
 from whet.store.provenance import collect_provenance, utc_now
 from whet.store.rollouts import check_parquet, read_rollouts, write_rollouts
-from whet.types import Group, Json, Rollout, read_integer
+from whet.types import Group, Json, Metrics, Rollout, read_integer
 
 RolloutSet = Literal["train", "eval", "rejected"]
 """rejected: responses of a teacher that its rule does not keep."""
@@ -159,7 +159,7 @@ class RunStore:
         row = {name: to_finite(float(value)) for name, value in metrics.items()}
         files.append_row(self.metrics_file, {"step": step, **row})
 
-    def metrics(self) -> list[dict[str, float]]:
+    def metrics(self) -> list[Metrics]:
         """Read all rows in order, each with its "step"."""
         rows = [row for row in _read_own_rows(self.metrics_file) if _has_step(row)]
         return [{k: float(v) for k, v in row.items() if isinstance(v, int | float)} for row in rows]
