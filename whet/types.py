@@ -5,7 +5,7 @@ All are frozen. Token data are numpy arrays, so types that hold them compare by 
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Generic, Literal, TypeVar
@@ -18,6 +18,10 @@ from whet.errors import DataError
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 Tokens = NDArray[np.int32]
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Advance = Callable[[int], None]
+"""Tells a progress bar how many more are done."""
 Metrics = dict[str, float]
 """Numbers of one step by `area/name`, such as `reward/mean`."""
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from whet.data.examples import Example, PreferencePair
-from whet.data.rollout_datasets import Fault, PairRule, PreferencePairs, make_preference_pairs
+from whet.data.rollout_datasets import (
+    LeftOutReason,
+    PairRule,
+    PreferencePairs,
+    make_preference_pairs,
+)
 from whet.tasks.base import LineNote
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
@@ -202,7 +207,7 @@ def test_tokens_sampled_for_another_prompt_are_not_taken_as_own() -> None:
         (answer(" 4" * 70, Verdict.WRONG), "too_long"),
     ],
 )
-def test_what_cannot_be_part_of_a_pair_is_counted(bad: Rollout, fault: Fault) -> None:
+def test_what_cannot_be_part_of_a_pair_is_counted(bad: Rollout, fault: LeftOutReason) -> None:
     found = view([answer("3"), bad], "correct")
     assert found.pairs == []
     assert dict(found.faults) == {fault: 1}

@@ -14,7 +14,7 @@ from whet.engine.fleet import Fleet
 from whet.engine.fleet_config import FleetConfig
 from whet.engine.native import NativeEngine
 from whet.engine.process_worker import ProcessWorker
-from whet.engine.worker import FinishedRequest, Result
+from whet.engine.worker import FinishedRequest, WorkerReport
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.testing.contracts import check_engine
@@ -40,7 +40,7 @@ def build(model: Transformer) -> Callable[[], NativeEngine]:
     return make
 
 
-def pass_on(worker: ThreadWorker, result: Result) -> Result | None:
+def pass_on(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
     return result
 
 
@@ -112,7 +112,7 @@ def test_workers_that_die_change_no_answer_and_come_back_with_the_newest_weights
 ) -> None:
     killed: set[str] = set()
 
-    def die_once(worker: ThreadWorker, result: Result) -> Result | None:
+    def die_once(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
         is_due = worker.num_finished == 3 and len(killed) < num_killed
         if not is_due or worker.name in killed:
             return result
@@ -139,7 +139,7 @@ def test_workers_that_die_change_no_answer_and_come_back_with_the_newest_weights
 
 
 def test_a_silent_worker_is_named_after_the_wait_and_others_answer(model: Transformer) -> None:
-    def fall_silent(worker: ThreadWorker, result: Result) -> Result | None:
+    def fall_silent(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
         return result if result_is_canary(result) or worker.num_starts > 1 else None
 
     fleet = make_fleet(model, fall_silent, pass_on, wait=2.0)
@@ -150,7 +150,7 @@ def test_a_silent_worker_is_named_after_the_wait_and_others_answer(model: Transf
 
 
 def test_an_answer_of_an_old_version_is_refused_and_asked_for_again(model: Transformer) -> None:
-    def lie_once(worker: ThreadWorker, result: Result) -> Result | None:
+    def lie_once(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
         is_due = worker.num_finished == 2 and not result_is_canary(result)
         return with_version(result, 6) if is_due else result
 
@@ -207,7 +207,7 @@ def test_weights_that_are_pushed_in_the_middle_of_a_batch_are_refused(model: Tra
 
 
 def test_a_request_that_kills_every_worker_ends_the_call_and_is_named(model: Transformer) -> None:
-    def die(worker: ThreadWorker, result: Result) -> Result | None:
+    def die(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
         if isinstance(result, FinishedRequest) and result.call and result.id == "0/0":
             worker.die()
             return None
@@ -237,7 +237,7 @@ def test_a_call_that_runs_in_another_thread_ends_when_the_fleet_is_closed(
     assert str(raised[0]) == "the fleet is closed"
 
 
-def result_is_canary(result: Result) -> bool:
+def result_is_canary(result: WorkerReport) -> bool:
     return isinstance(result, FinishedRequest) and result.call == 0
 
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from whet.pipeline.pipeline import KINDS
-from whet.viewer.detail import ADVANTAGES
+from whet.pipeline.pipeline import STAGE_KINDS
+from whet.viewer.detail import RECOMPUTED_ADVANTAGES
 from whet.viewer.package_facts import list_meanings, main
 
 
 def test_settings_have_their_meanings_also_below_tables_with_variants() -> None:
-    meanings = list_meanings(KINDS["rl"])
+    meanings = list_meanings(STAGE_KINDS["rl"])
     assert meanings["train.lr"] == "Peak learning rate."
     assert all(meanings[key] for key in ("steps", "sampling.temperature", "algo.kl_coef"))
     assert "engine.max_num_seqs" in meanings and "task.name" in meanings
@@ -22,5 +22,5 @@ def test_the_program_prints_what_every_algorithm_compares_rewards_by(
     main()
     facts = json.loads(capsys.readouterr().out)
     assert facts["advantages"]["grpo"] == "zscore" and facts["advantages"]["ppo"] == "gae"
-    assert set(ADVANTAGES) <= set(facts["advantages"].values())
-    assert set(facts["meanings"]) == set(KINDS)
+    assert set(RECOMPUTED_ADVANTAGES) <= set(facts["advantages"].values())
+    assert set(facts["meanings"]) == set(STAGE_KINDS)

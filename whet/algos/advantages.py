@@ -11,9 +11,8 @@ from statistics import fmean, pstdev, stdev
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whet.types import Floats, all_equal
+from whet.types import Doubles, Floats, all_equal
 
 Rewards = Sequence[Sequence[float]]
 Baseline = dict[str, float]
@@ -21,7 +20,6 @@ Baseline = dict[str, float]
 Advantage = Callable[[Rewards, Baseline], tuple[list[list[float]], Baseline]]
 GroupRule = Callable[[Sequence[float]], list[float]]
 """Rewards of one group -> their advantages."""
-FloatArray = NDArray[np.float64]
 
 EPSILON = 1e-6
 
@@ -94,7 +92,7 @@ def momentum(max_momentum: float) -> Advantage:
     return advantage
 
 
-TokenAdvantage = Callable[[FloatArray, FloatArray | None], tuple[FloatArray, FloatArray | None]]
+TokenAdvantage = Callable[[Doubles, Doubles | None], tuple[Doubles, Doubles | None]]
 """Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -108,7 +106,7 @@ def uses_critic(function: F) -> F:
     return function
 
 
-def rewards_to_go(reward: FloatArray, *, gamma: float = 1.0) -> FloatArray:
+def rewards_to_go(reward: Doubles, *, gamma: float = 1.0) -> Doubles:
     """Sum the rewards from each token to the end, its own included.
 
     >>> rewards_to_go(np.array([0.0, 0.5, 1.0])).tolist()
@@ -123,8 +121,8 @@ def rewards_to_go(reward: FloatArray, *, gamma: float = 1.0) -> FloatArray:
 
 
 def gae(
-    reward: FloatArray, value: FloatArray, *, gamma: float = 1.0, decay: float = 1.0
-) -> tuple[FloatArray, FloatArray]:
+    reward: Doubles, value: Doubles, *, gamma: float = 1.0, decay: float = 1.0
+) -> tuple[Doubles, Doubles]:
     """Generalised advantage estimation (Schulman et al. 2016, eq. 16), and value targets.
 
     A sequence ends with its last token: the value after it is 0.
@@ -141,9 +139,7 @@ def gae(
 def to_go_advantage(*, gamma: float) -> TokenAdvantage:
     """Use rewards to go as advantages, without values."""
 
-    def advantage(
-        reward: FloatArray, value: FloatArray | None
-    ) -> tuple[FloatArray, FloatArray | None]:
+    def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
         return rewards_to_go(reward, gamma=gamma), None
 
     return advantage
@@ -152,16 +148,14 @@ def to_go_advantage(*, gamma: float) -> TokenAdvantage:
 def gae_advantage(*, gamma: float, decay: float) -> TokenAdvantage:
     """Use GAE with a critic's values."""
 
-    def advantage(
-        reward: FloatArray, value: FloatArray | None
-    ) -> tuple[FloatArray, FloatArray | None]:
+    def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
         assert value is not None, "GAE needs the values of a critic"
         return gae(reward, value, gamma=gamma, decay=decay)
 
     return advantage
 
 
-def whiten(sequences: Sequence[FloatArray], has_signal: Sequence[bool]) -> list[FloatArray]:
+def whiten(sequences: Sequence[Doubles], has_signal: Sequence[bool]) -> list[Doubles]:
     """Bring the tokens of all sequences with a signal to mean 0, deviation 1 (REINFORCE++, RLinf).
 
     The others are left out and become zero: responses of equal reward carry no signal, and shifting

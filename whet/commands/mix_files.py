@@ -11,8 +11,8 @@ from whet.commands.clean_files import check_out
 from whet.data.import_rows import rollout_file
 from whet.data.levels import LevelColumn
 from whet.data.mix import (
-    FIELDS,
     ORDERS,
+    STRATUM_FIELDS,
     MixPlan,
     Strata,
     Stratum,
@@ -39,8 +39,8 @@ from whet.types import SPLITS, Split
 
 MAX_STRATA = 40
 """Strata that are listed on the screen."""
-DATA = Path("data")
-RAW = DATA / "raw"
+_DATA = Path("data")
+RAW = _DATA / "raw"
 MAX_REASONS = 10
 """How many reasons for leaving rows out are printed; the folder has all."""
 
@@ -162,9 +162,11 @@ def _make_plan(options: MixOptions, weights: tuple[float, ...] | None) -> MixPla
     if options.n is not None and options.n < 1:
         raise ConfigError(f"-n {options.n} should be at least 1")
     names = [name.strip() for name in options.by.split(",")] if options.by else []
-    by = tuple(field for name in names for field in FIELDS if field == name)
+    by = tuple(field for name in names for field in STRATUM_FIELDS if field == name)
     if len(by) < len(names) or len(set(by)) < len(by):
-        raise ConfigError(f"--by {options.by} should name some of {', '.join(FIELDS)}, each once")
+        raise ConfigError(
+            f"--by {options.by} should name some of {', '.join(STRATUM_FIELDS)}, each once"
+        )
     order = next((known for known in ORDERS if known == options.order), None)
     if order is None:
         raise ConfigError(f"--order {options.order} should be one of {', '.join(ORDERS)}")
@@ -216,7 +218,7 @@ def prepare_problems(
         raise ConfigError(f"--limit {limit} should be at least 1")
     source, definition = load_source(name)
     own = definition.stem
-    folder = out if out is not None else DATA / own
+    folder = out if out is not None else _DATA / own
     if folder.exists():
         check_replaceable(folder)
         if not force:

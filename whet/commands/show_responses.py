@@ -42,7 +42,7 @@ from whet.train.policy import Policy, build_policy
 from whet.types import FinishReason, Message, Problem, Rollout, Tokens, Verdict
 from whet.user_code import validate_settings
 
-SPECIAL = "bold reverse magenta"
+_SPECIAL = "bold reverse magenta"
 RESPONSE = "green"
 STYLES = {
     Verdict.CORRECT: "bold green",
@@ -154,7 +154,7 @@ def render_tokens(shown: Shown, tokenizer: Tokenizer) -> Text:
     text = Text()
     for (is_special, is_response), run in runs:
         part = visible(tokenizer.decode([token for token, _ in run], keep_special=True))
-        text.append(part, style=SPECIAL if is_special else RESPONSE if is_response else "")
+        text.append(part, style=_SPECIAL if is_special else RESPONSE if is_response else "")
     return text
 
 

@@ -13,16 +13,16 @@ from pathlib import Path
 from whet.data.importers.base import Fields, ImportedResponse, ParsedRow
 from whet.data.importers.mapped import Mapped
 from whet.data.levels import LevelColumn
-from whet.data.row_files import Advance, Row, SourceRow, iterate_rows
+from whet.data.row_files import SourceRow, iterate_rows
 from whet.errors import ConfigError, DataError
-from whet.store.files import atomic_path, write_rows
+from whet.store.files import Row, atomic_path, write_rows
 from whet.store.rollouts import stream_rollouts
 from whet.tasks.registry import TASKS, make_task
-from whet.types import Problem, Rollout, Score, Split, Verdict
+from whet.types import Advance, Problem, Rollout, Score, Split, Verdict
 from whet.user_code import is_code_path
 
-PROMPTS = ("prompt", "system", "id", "model")
-RESPONSES = ("response", "responses", "completion")
+_PROMPTS = ("prompt", "system", "id", "model")
+_RESPONSES = ("response", "responses", "completion")
 FORMS = "messages, or prompt and response"
 
 
@@ -273,13 +273,13 @@ def read_response_rows(file: Path) -> list[Rollout]:
 
 def is_response_file(columns: list[str]) -> bool:
     """Tell rows of responses from a file of rollouts, by the names of its columns."""
-    return "messages" in columns or ("prompt" in columns and bool({*RESPONSES} & {*columns}))
+    return "messages" in columns or ("prompt" in columns and bool({*_RESPONSES} & {*columns}))
 
 
 def _parse(row: SourceRow) -> ParsedRow:
     fields = Fields(row.fields)
-    response = next((name for name in RESPONSES if fields.get(name) is not None), None)
-    names = [name for name in PROMPTS if fields.get(name) is not None]
+    response = next((name for name in _RESPONSES if fields.get(name) is not None), None)
+    names = [name for name in _PROMPTS if fields.get(name) is not None]
     columns = {name: name for name in names}
     if fields.get("messages") is not None:
         columns = {name: name for name in ("messages", *names) if name != "prompt"}

@@ -14,14 +14,13 @@ from whet.data.import_rows import stream_problems
 from whet.data.levels import LevelColumn
 from whet.data.problem_counts import NO_LEVEL
 from whet.data.problem_lines import ProblemLines
-from whet.data.row_files import Advance
 from whet.errors import ConfigError, DataError
 from whet.rng import derive
 from whet.store.files import atomic_path, to_line
-from whet.types import Problem, level_label
+from whet.types import Advance, Problem, level_label
 
 By = Literal["task", "level", "source", "split"]
-FIELDS: tuple[By, ...] = ("task", "level", "source", "split")
+STRATUM_FIELDS: tuple[By, ...] = ("task", "level", "source", "split")
 Order = Literal["shuffle", "level"]
 ORDERS: tuple[Order, ...] = ("shuffle", "level")
 Stratum = tuple[str, ...]

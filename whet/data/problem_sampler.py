@@ -266,7 +266,7 @@ CurriculumConfig = Annotated[
 ]
 
 
-DECAY = 0.5
+_DECAY = 0.5
 """Fraction of earlier groups in a problem's pass rate."""
 
 
@@ -319,7 +319,7 @@ class ProblemSampler:
             if graded:
                 id = group[0].problem.id
                 rate = graded.count(Verdict.CORRECT) / len(graded)
-                self._rates[id] = DECAY * self._rates.get(id, rate) + (1 - DECAY) * rate
+                self._rates[id] = _DECAY * self._rates.get(id, rate) + (1 - _DECAY) * rate
                 self._rests[id] = 0
 
     def metrics(self, step: int) -> Metrics:

@@ -132,7 +132,7 @@ def list_texts(rollouts: Sequence[Rollout], prompt: PromptConfig = NO_PROMPT) ->
 PairRule = Literal["correct", "short", "first_wrong"]
 """correct: a right response against a wrong one. short: of two right ones, the shorter.
 first_wrong: after a beginning that both share, a right step against the first wrong one."""
-Fault = Literal["unscored", "repeated", "cut", "too_long"]
+LeftOutReason = Literal["unscored", "repeated", "cut", "too_long"]
 """Why a response is left out: no verdict; the same text as another to the same prompt; cut at the
 length limit by another model, so that its end is unknown; longer than the context."""
 CommentLines = Callable[[Problem, str], Sequence[LineNote]]
@@ -165,7 +165,7 @@ class PreferencePairs:
 
     pairs: list[PreferencePair]
     rules: dict[PairRule, RuleCount]
-    faults: Counter[Fault]
+    faults: Counter[LeftOutReason]
     num_responses: int
     num_problems: int
 
@@ -182,7 +182,7 @@ def make_preference_pairs(
 ) -> PreferencePairs:
     """Form pairs by each rule, at most `per_problem` of a problem by each, drawn by the seed."""
     problems: dict[str, dict[str, dict[str, ScoredResponse]]] = {}
-    faults: Counter[Fault] = Counter()
+    faults: Counter[LeftOutReason] = Counter()
     num_responses = 0
     for rollout in rollouts:
         num_responses += 1
@@ -219,7 +219,7 @@ def make_preference_pairs(
 
 def _to_scored_response(
     rollout: Rollout, known: dict[str, ScoredResponse], chat: ChatFormat, max_tokens: int
-) -> ScoredResponse | Fault:
+) -> ScoredResponse | LeftOutReason:
     if rollout.score is None or rollout.score.verdict is Verdict.UNSCORED:
         return "unscored"
     if rollout.text in known:

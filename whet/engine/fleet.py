@@ -26,12 +26,12 @@ from torch import Tensor
 
 from whet.engine.base import EngineStats, Request, check_prompt_tokens
 from whet.engine.fleet_member import (
-    Event,
+    FleetEvent,
     Member,
+    MemberState,
     Prepared,
     Push,
     Running,
-    State,
     StreamEnd,
     Submission,
 )
@@ -79,7 +79,7 @@ class Fleet:
         self.canary_gap = 0.0
         """Largest of the latest push, in nats."""
         self._members = [Member(worker) for worker in workers]
-        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._events: SimpleQueue[FleetEvent] = SimpleQueue()
         self._weights: Weights | None = None
         self._call = CANARY
         self._is_running = False
@@ -175,7 +175,7 @@ class Fleet:
     def sleep(self) -> None:
         """Free the workers' memory, where they share the learner's devices."""
         for member in self._members:
-            if self.is_collocated and member.state is State.READY:
+            if self.is_collocated and member.state is MemberState.READY:
                 with suppress(WorkerError):
                     member.worker.sleep()
 
@@ -249,9 +249,9 @@ class Fleet:
         assert self._weights is not None, "requests run only with weights"
         return self._weights.version
 
-    def _next_event(self) -> Event | None:
+    def _next_event(self) -> FleetEvent | None:
         """Wait for a report; None where workers have been silent for too long."""
-        busy = [m for m in self._members if m.state is State.READY and m.running]
+        busy = [m for m in self._members if m.state is MemberState.READY and m.running]
         deadline = min((member.heard + self.wait for member in busy), default=None)
         try:
             if deadline is None:
@@ -263,7 +263,7 @@ class Fleet:
                     self._lose(member, f"has not answered for {self.wait:g} s")
             return None
 
-    def _handle(self, event: Event) -> FinishedRequest | None:
+    def _handle(self, event: FleetEvent) -> FinishedRequest | None:
         """Take note of a report or a message; return a response that counts."""
         match event:
             case Submission():
@@ -322,7 +322,7 @@ class Fleet:
             self._prepare(member, start=False)
             return
         self.canary_gap = max(self.canary_gap, prepared.canary_gap)
-        member.state = State.READY
+        member.state = MemberState.READY
         member.heard = time.monotonic()
         self._note_push()
         if member.is_lost:
@@ -347,7 +347,7 @@ class Fleet:
         member.running.clear()
         member.num_starts += 1
         if member.num_starts > MAX_STARTS:
-            member.state = State.OUT
+            member.state = MemberState.OUT
             member.life += 1
         else:
             self._prepare(member, start=start)
@@ -355,30 +355,32 @@ class Fleet:
 
     def _await_any(self) -> None:
         """Wait while no worker is ready, but some may become so."""
-        while not any(member.state is State.READY for member in self._members):
+        while not any(member.state is MemberState.READY for member in self._members):
             self._check_left()
             self._handle(self._events.get())
 
     def _check_left(self) -> None:
-        if all(member.state is State.OUT for member in self._members):
+        if all(member.state is MemberState.OUT for member in self._members):
             reasons = "; ".join(f"{m.worker.name} {m.reason}" for m in self._members)
             raise EngineError(f"no worker of the fleet is left: {reasons}")
 
     def _begin_push(self, push: Push) -> None:
-        push.waited = [m for m in self._members if m.state is State.READY or push.before is None]
+        push.waited = [
+            m for m in self._members if m.state is MemberState.READY or push.before is None
+        ]
         self._push = push
         self._weights = push.weights
         self.canary_gap = 0.0
         for member in self._members:
-            if member.state is not State.PREPARING:
+            if member.state is not MemberState.PREPARING:
                 member.num_starts = 0
-                self._prepare(member, start=member.state is State.OUT)
+                self._prepare(member, start=member.state is MemberState.OUT)
         self._note_push()
 
     def _note_push(self) -> None:
         """End the push once nobody who is waited for prepares."""
         push = self._push
-        if push is None or any(member.state is State.PREPARING for member in push.waited):
+        if push is None or any(member.state is MemberState.PREPARING for member in push.waited):
             return
         self._check_left()
         self._push = None
@@ -391,7 +393,7 @@ class Fleet:
         assert self._weights is not None, "workers are prepared with weights"
         if start:
             member.life += 1
-        member.state = State.PREPARING
+        member.state = MemberState.PREPARING
         start = start and not self._is_closed
         args = self._weights, self._events, self.wait, member.life, start
         threading.Thread(target=member.prepare, args=args, daemon=True).start()

@@ -17,7 +17,7 @@ from whet.track.progress import say
 from whet.types import Completion
 
 
-class State(Enum):
+class MemberState(Enum):
     """Whether a worker takes requests, is being made ready, or has been left out."""
 
     READY = "ready"
@@ -55,7 +55,7 @@ class Push:
     is_done: threading.Event = field(default_factory=threading.Event)
 
 
-Event: TypeAlias = (
+FleetEvent: TypeAlias = (
     tuple["Member", int, FinishedRequest | Refusal | WorkerError | Prepared]
     | Submission
     | StreamEnd
@@ -77,7 +77,7 @@ class Member:
     """A worker of a fleet, and what the fleet knows of it."""
 
     worker: Worker
-    state: State = State.OUT
+    state: MemberState = MemberState.OUT
     reason: str = "has not been started"
     is_lost: bool = False
     running: dict[str, Running] = field(default_factory=dict)
@@ -94,10 +94,10 @@ class Member:
         """Slots that are free, and a few requests that wait at the worker for the next ones."""
         slots = self.worker.num_slots
         free = slots + max(1, slots // 8) - len(self.running)
-        return free if self.state is State.READY else 0
+        return free if self.state is MemberState.READY else 0
 
     def prepare(
-        self, weights: Weights, events: SimpleQueue[Event], wait: float, life: int, start: bool
+        self, weights: Weights, events: SimpleQueue[FleetEvent], wait: float, life: int, start: bool
     ) -> None:
         """Start the worker where needed, push weights and check them; report how it went."""
         if start:
@@ -142,7 +142,7 @@ class Member:
 
     def _put(
         self,
-        events: SimpleQueue[Event],
+        events: SimpleQueue[FleetEvent],
         canaries: SimpleQueue[Completion | WorkerError],
         life: int,
         report: FinishedRequest | Refusal | WorkerError | Prepared,

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from whet.engine.base import Detokenize, EngineStats, Request, SamplingParams
-from whet.engine.server_calls import GREEDY, Call, Dialect, choose_dialect
+from whet.engine.server_calls import GREEDY_SAMPLING, Call, Dialect, choose_dialect
 from whet.engine.weight_files import Weights
 from whet.engine.worker import FinishedRequest, Refusal, Report, WorkerError
 from whet.serving.http import HttpError, HttpReply, Origin
@@ -31,7 +31,7 @@ RETRY_SECONDS = 1.0
 START_SECONDS = 5.0
 """After which a server that is waited for is named."""
 PROBE_PROMPT = np.ones(2, dtype=np.int32)
-PROBE = SamplingParams(temperature=0.5, top_k=1, max_tokens=1)
+_PROBE = SamplingParams(temperature=0.5, top_k=1, max_tokens=1)
 
 
 class ServerWorker:
@@ -154,10 +154,10 @@ class ServerWorker:
 
     def _learn_logprobs(self) -> None:
         """Find out whether log-probabilities are before temperature, or after truncation."""
-        request = Request(id="probe", prompt=PROBE_PROMPT, sampling=GREEDY, seed=0)
+        request = Request(id="probe", prompt=PROBE_PROMPT, sampling=GREEDY_SAMPLING, seed=0)
         plain, probed = (
             float(self._sample(replace(request, sampling=sampling)).logprobs[0])
-            for sampling in (GREEDY, PROBE)
+            for sampling in (GREEDY_SAMPLING, _PROBE)
         )
         self._is_before_temperature = abs(plain - probed) < 1e-3
         self._is_after_truncation = not self._is_before_temperature and probed > -1e-6

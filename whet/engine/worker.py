@@ -120,15 +120,15 @@ class Loaded:
     version: int
 
 
-Order = Load | Submit | Cancel | Sleep
-Result = FinishedRequest | Refusal | Loaded | WorkerError
+WorkerOrder = Load | Submit | Cancel | Sleep
+WorkerReport = FinishedRequest | Refusal | Loaded | WorkerError
 
 
 class Inbox(Protocol):
     """Orders as they arrive; None where the sender is gone, or, with `wait=False`, nothing is
     there."""
 
-    def get(self, *, wait: bool) -> Order | None: ...
+    def get(self, *, wait: bool) -> WorkerOrder | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -161,7 +161,7 @@ class WorkerHost:
     """
 
     def __init__(
-        self, engine: Engine, inbox: Inbox, send: Callable[[Result], None], *, num_slots: int
+        self, engine: Engine, inbox: Inbox, send: Callable[[WorkerReport], None], *, num_slots: int
     ) -> None:
         self.engine = engine
         self.inbox = inbox
@@ -172,13 +172,13 @@ class WorkerHost:
 
     def run(self) -> None:
         """Follow orders until the sender is gone."""
-        following: deque[Order] = deque()
+        following: deque[WorkerOrder] = deque()
         while (
             order := following.popleft() if following else self.inbox.get(wait=True)
         ) is not None:
             following.extend(self._follow(order))
 
-    def _follow(self, order: Order) -> Sequence[Order]:
+    def _follow(self, order: WorkerOrder) -> Sequence[WorkerOrder]:
         """Follow an order; return those that came meanwhile and are still to do."""
         match order:
             case Load():
@@ -199,7 +199,7 @@ class WorkerHost:
         else:
             self.send(Loaded(version=order.version))
 
-    def _generate(self, order: Submit) -> Sequence[Order]:
+    def _generate(self, order: Submit) -> Sequence[WorkerOrder]:
         arriving = _ArrivingRequests(order, self.inbox, self._load, num_slots=self.num_slots)
         # A call whose requests come late is several of the engine.
         before = self._counted if order.call == self._call else EngineStats()
@@ -234,7 +234,7 @@ class _ArrivingRequests(OpenRequests):
         self._canaries: deque[Request] = deque()
         self._running: dict[str, int] = {}
         """The call of each request that runs."""
-        self._next_order: Order | None = None
+        self._next_order: WorkerOrder | None = None
         """One that is still to follow; no other is read before it."""
 
     @property
@@ -243,7 +243,7 @@ class _ArrivingRequests(OpenRequests):
         return self._next_order is not None and not isinstance(self._next_order, Load)
 
     @property
-    def left(self) -> list[Order]:
+    def left(self) -> list[WorkerOrder]:
         """What is to follow once the engine has ended."""
         if self._next_order is None:
             return []

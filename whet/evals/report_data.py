@@ -92,7 +92,7 @@ class ResponseView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class ReportSample:
     """One problem with a response from before and one from after; either may be missing."""
 
     problem: str
@@ -124,7 +124,7 @@ class ReportData:
     evals: tuple[NamedEval, ...] = ()
     """In order of training: the first is drawn as before, the last as after."""
     curves: tuple[Curve, ...] = ()
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[ReportSample, ...] = ()
     titles: tuple[str, str] | None = None
     """Headings of the responses before and after; None takes the first and last name."""
     stages: tuple[StageTime, ...] = ()
@@ -142,7 +142,7 @@ def pick_samples(
     reference: Callable[[Problem], str] = lambda problem: problem.answer or "",
     count: int = NUM_SAMPLES,
     seed: int = 0,
-) -> tuple[Sample, ...]:
+) -> tuple[ReportSample, ...]:
     """Pick problems evenly over difficulty, whatever their responses, with the first of them.
 
     Either side may be empty; if both have groups, only problems in both are picked. `comment`
@@ -158,7 +158,7 @@ def pick_samples(
     stream(seed, "samples").shuffle(common)
     problems = [(new.get(key) or old[key]).problem for key in common]
     return tuple(
-        Sample(
+        ReportSample(
             problem=_question(problem),
             label=_label(problem),
             reference=reference(problem),

@@ -17,7 +17,7 @@ from whet.tasks.base import Task, is_builtin
 from whet.tasks.task_config import build_task
 from whet.types import SPLITS
 
-MILLION = 1e6
+_MILLION = 1e6
 
 
 def describe_run(stages: Mapping[str, StageConfig], folders: Mapping[str, Path]) -> dict[str, str]:
@@ -73,7 +73,7 @@ def _describe_size(stages: Mapping[str, StageConfig], folders: Mapping[str, Path
             except WhetError:
                 continue
             if shape is not None:
-                parameters = f"{Cost(cfg=shape).parameters / MILLION:,.3g} million parameters"
+                parameters = f"{Cost(cfg=shape).parameters / _MILLION:,.3g} million parameters"
                 return f"{parameters}, {shape.num_layers} layers of {shape.hidden_size}"
     return ""
 

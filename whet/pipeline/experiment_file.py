@@ -15,7 +15,7 @@ from whet.data.rollout_datasets import read_data
 from whet.data.row_files import READERS, file_ending, iterate_rows
 from whet.errors import ConfigError, DataError, SettingsError
 from whet.models.source import ModelSource, read_tokenizer
-from whet.pipeline.pipeline import KINDS, PipelineConfig, load_settings_file, load_stages
+from whet.pipeline.pipeline import STAGE_KINDS, PipelineConfig, load_settings_file, load_stages
 from whet.preflight.findings import Finding, Level, print_findings
 from whet.preflight.preflight import inspect
 from whet.store.files import stream_rows, write_atomic
@@ -190,7 +190,7 @@ def _write_settings(kind: str, settings: Settings) -> Iterator[str]:
 
 def explain_setting(kind: str, path: Sequence[str]) -> str:
     """Return what a setting of a stage means, as its docstring says."""
-    models: list[type[BaseModel]] = [KINDS[kind]]
+    models: list[type[BaseModel]] = [STAGE_KINDS[kind]]
     meaning = ""
     for name in path:
         fields = [model.model_fields[name] for model in models if name in model.model_fields]

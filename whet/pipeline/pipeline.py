@@ -36,14 +36,14 @@ from whet.types import Json
 from whet.user_code import is_code_path, load_user_class, or_user_class
 from whet.world import get_world
 
-KINDS: Mapping[str, type[StageConfig]] = {
+STAGE_KINDS: Mapping[str, type[StageConfig]] = {
     name: pkgutil.resolve_name(kind.path) for name, kind in STAGES.items()
 }
 if TYPE_CHECKING:
     AnyStage = StageConfig
 else:
     AnyStage = Annotated[
-        Union[tuple(KINDS.values())],  # noqa: UP007
+        Union[tuple(STAGE_KINDS.values())],  # noqa: UP007
         Field(discriminator="kind"),
         or_user_class(StageConfig, "kind"),
     ]
@@ -53,7 +53,7 @@ OUT_OF_HOST_MEMORY = (
     "Storage size calculation overflowed",
 )
 """Words of torch's errors when host memory runs out."""
-SHARED = {key for kind in KINDS.values() for key in kind.model_fields} - {"kind"}
+SHARED = {key for kind in STAGE_KINDS.values() for key in kind.model_fields} - {"kind"}
 """Settings of stages that a pipeline may also set for all of them."""
 STAND_INS = "stand-ins"
 """Folder of a smoke run's stand-ins for models and data from outside."""
@@ -147,7 +147,9 @@ def load_settings_file(
         raise ConfigError(f"{file} is a study: `whet study {file} --plan` checks it")
     kind = find_kind(name)
     if kind is None:
-        raise ConfigError(f"{file} says kind = {name!r}; known kinds: run, {', '.join(KINDS)}")
+        raise ConfigError(
+            f"{file} says kind = {name!r}; known kinds: run, {', '.join(STAGE_KINDS)}"
+        )
     return load_settings(kind, file, overrides)
 
 
@@ -155,7 +157,7 @@ def find_kind(name: Json) -> type[StageConfig] | None:
     """Find the settings of a kind by its name, or by a file of the user's and a class in it."""
     if isinstance(name, str) and is_code_path(name):
         return load_user_class(name, "kind", StageConfig)  # type: ignore[type-abstract]
-    return KINDS.get(str(name))
+    return STAGE_KINDS.get(str(name))
 
 
 def run_file(

@@ -24,8 +24,8 @@ from whet.evals.report_data import (
     Curve,
     NamedEval,
     ReportData,
+    ReportSample,
     ResponseLine,
-    Sample,
     StageTime,
     Unit,
     pick_samples,
@@ -48,7 +48,7 @@ from whet.types import Group, Json, Problem, Rollout
 ACRONYMS = ("rl", "sft", "dpo")
 MUCH_CUT_OFF = 0.05
 """Share of cut responses from which the report speaks of it."""
-CURVES: Mapping[str, tuple[str, Unit]] = {
+_CURVES: Mapping[str, tuple[str, Unit]] = {
     "score/correct": ("Solved while sampling", Unit.FRACTION),
     "validation/pass@1": ("Solved on dev problems", Unit.FRACTION),
     "reward/mean": ("Reward", Unit.NUMBER),
@@ -295,7 +295,7 @@ def _describe_fall(name: str, k: int, fall: Estimate) -> str:
 
 def _samples(
     stage: EvalConfig, before: list[Group], after: list[Group], count: int
-) -> tuple[Sample, ...]:
+) -> tuple[ReportSample, ...]:
     task = build_task(stage.task)
 
     def comment(rollout: Rollout) -> list[ResponseLine]:
@@ -319,7 +319,7 @@ def read_curves(stage: str, of_kind: Mapping[str, tuple[str, Unit]], run: RunSto
     """Read the metrics of a run that are drawn: those of all kinds, and those of its own."""
     rows = run.metrics()
     curves = []
-    for key, (title, unit) in {**CURVES, **of_kind}.items():
+    for key, (title, unit) in {**_CURVES, **of_kind}.items():
         points = [(row["step"], row[key]) for row in rows if key in row]
         if len(points) > 1:
             steps, values = zip(*points, strict=True)

@@ -8,8 +8,8 @@ from itertools import chain
 from whet.errors import ConfigError
 from whet.models.cost import ALONE, GPU, RankLayout
 from whet.plan.phases import ModelJob, fits, phases
-from whet.plan.predict import Stages, find_card, list_jobs, print_phases, print_sentences
-from whet.recipes.stage import ModelStageConfig
+from whet.plan.predict import find_card, list_jobs, print_phases, print_sentences
+from whet.recipes.stage import ModelStageConfig, Stages
 from whet.track.progress import printer
 
 NODE = 8

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-Group = Sequence[int]
+GroupLengths = Sequence[int]
 """Tokens of the responses to one problem."""
 
 
@@ -31,7 +31,7 @@ class Engines:
         context = self.prompt + length / 2
         return length * (self.by_rows[1] + self.per_token * context)
 
-    def full_seconds(self, batch: Sequence[Group]) -> float:
+    def full_seconds(self, batch: Sequence[GroupLengths]) -> float:
         """Time a batch as if every slot were always taken."""
         tokens = sum(map(sum, batch))
         # Long responses are met more often: a row is on average half way through one of these.
@@ -40,7 +40,7 @@ class Engines:
         return tokens * step / (self.slots * self.count)
 
 
-def sampling_seconds(engines: Engines, batch: Sequence[Group]) -> float:
+def sampling_seconds(engines: Engines, batch: Sequence[GroupLengths]) -> float:
     """Time a batch, from the first request to the last response."""
     fleet = SimulatedFleet(engines)
     for number, group in enumerate(batch):
@@ -67,7 +67,7 @@ class SimulatedFleet:
         self._free = [(-engine.num_free, number) for number, engine in enumerate(self._engines)]
         self._ends: list[tuple[float, int]] = []
 
-    def ask(self, number: int, group: Group) -> None:
+    def ask(self, number: int, group: GroupLengths) -> None:
         self._queue.extend((length, number) for length in group)
 
     def deal(self, seconds: float) -> None:

@@ -10,7 +10,7 @@ from statistics import NormalDist, fmean
 from typing import Protocol
 
 from whet.errors import DataError
-from whet.plan.fleet_events import Group
+from whet.plan.fleet_events import GroupLengths
 from whet.store.run import RunStore
 
 SIGMA = 0.9
@@ -23,7 +23,7 @@ LAST_STEPS = 8
 class Lengths(Protocol):
     """Where the lengths of a group come from."""
 
-    def draw(self, samples: int, rng: Random) -> Group: ...
+    def draw(self, samples: int, rng: Random) -> GroupLengths: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class LogNormal:
             )
         return f"log-normal responses of {self.mean:,} tokens on average, at most {self.limit:,}"
 
-    def draw(self, samples: int, rng: Random) -> Group:
+    def draw(self, samples: int, rng: Random) -> GroupLengths:
         if self.mean >= self.limit:
             return [self.limit] * samples
         median = find_median(self.mean, self.limit)
@@ -52,7 +52,7 @@ class LogNormal:
 class StoredLengths:
     """Lengths of the responses of a run, by problem, and the mean tokens of its prompts."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[GroupLengths, ...]
     prompt: int
     limit: int
 
@@ -63,7 +63,7 @@ class StoredLengths:
     def mean(self) -> int:
         return round(fmean(length for group in self.groups for length in group))
 
-    def draw(self, samples: int, rng: Random) -> Group:
+    def draw(self, samples: int, rng: Random) -> GroupLengths:
         group = rng.choice(self.groups)
         lengths = group if len(group) == samples else rng.choices(group, k=samples)
         return [min(self.limit, length) for length in lengths]

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from whet.plan.fleet_events import Engines, Group, SimulatedFleet, sampling_seconds
+from whet.plan.fleet_events import Engines, GroupLengths, SimulatedFleet, sampling_seconds
 
-Batch = Sequence[Group]
+SimulatedBatch = Sequence[GroupLengths]
 
 
 class Bound(StrEnum):
@@ -47,7 +47,7 @@ class SimulatedStep:
 
 
 def simulate_collocated(
-    engines: Engines, learner: SimulatedLearner, batches: Sequence[Batch]
+    engines: Engines, learner: SimulatedLearner, batches: Sequence[SimulatedBatch]
 ) -> SimulatedStep:
     """Simulate ranks that sample equal shares of a batch, then train on it together."""
     sampling = [_time_shares(engines, batch) for batch in batches]
@@ -55,7 +55,7 @@ def simulate_collocated(
 
 
 def simulate_in_turn(
-    engines: Engines, learner: SimulatedLearner, batches: Sequence[Batch]
+    engines: Engines, learner: SimulatedLearner, batches: Sequence[SimulatedBatch]
 ) -> SimulatedStep:
     """Simulate a fleet that samples while the learner waits, and waits while it trains."""
     sampling = [sampling_seconds(engines, batch) for batch in batches]
@@ -63,7 +63,7 @@ def simulate_in_turn(
 
 
 def simulate_ahead(
-    engines: Engines, learner: SimulatedLearner, batches: Sequence[Batch], *, lag: int
+    engines: Engines, learner: SimulatedLearner, batches: Sequence[SimulatedBatch], *, lag: int
 ) -> SimulatedStep:
     """Simulate a fleet that samples a batch while the learner trains on the one `lag` steps before;
     weights are pushed when both have ended."""
@@ -76,7 +76,7 @@ def simulate_ahead(
 def simulate_streamed(
     engines: Engines,
     learner: SimulatedLearner,
-    draw: Callable[[], Group],
+    draw: Callable[[], GroupLengths],
     *,
     problems: int,
     lag: int,
@@ -104,7 +104,7 @@ def simulate_streamed(
 
 
 def find_bound(
-    engines: Engines, learner: SimulatedLearner, batch: Batch, *, lag: int | None = None
+    engines: Engines, learner: SimulatedLearner, batch: SimulatedBatch, *, lag: int | None = None
 ) -> tuple[float, Bound]:
     """Find what a step takes at least, and why: its update, its tokens on engines that are always
     full, or its longest response.
@@ -122,7 +122,7 @@ def find_bound(
     )
 
 
-def _time_shares(engines: Engines, batch: Batch) -> float:
+def _time_shares(engines: Engines, batch: SimulatedBatch) -> float:
     """Time a batch of which each engine has an equal share from the start, as ranks do."""
     lengths = [length for group in batch for length in group]
     borders = [len(lengths) * number // engines.count for number in range(engines.count + 1)]
@@ -131,7 +131,10 @@ def _time_shares(engines: Engines, batch: Batch) -> float:
 
 
 def _take_turns(
-    engines: Engines, learner: SimulatedLearner, batches: Sequence[Batch], sampling: Sequence[float]
+    engines: Engines,
+    learner: SimulatedLearner,
+    batches: Sequence[SimulatedBatch],
+    sampling: Sequence[float],
 ) -> SimulatedStep:
     seconds = sum(sampling) / len(sampling) + learner.push + learner.update
     bound = _explain(engines, learner, batches[0], sampling)
@@ -139,7 +142,7 @@ def _take_turns(
 
 
 def _explain(
-    engines: Engines, learner: SimulatedLearner, batch: Batch, sampling: Sequence[float]
+    engines: Engines, learner: SimulatedLearner, batch: SimulatedBatch, sampling: Sequence[float]
 ) -> Bound:
     """Name the largest part of a step, and what takes most of sampling."""
     sampling_bound = find_bound(engines, SimulatedLearner(update=0.0), batch)[1]
@@ -154,7 +157,7 @@ class _Stream:
     """A fleet and its learner. Engines have a clock of their own, which stops in pauses."""
 
     def __init__(
-        self, engines: Engines, draw: Callable[[], Group], *, problems: int, lag: int
+        self, engines: Engines, draw: Callable[[], GroupLengths], *, problems: int, lag: int
     ) -> None:
         self.seconds = 0.0
         self.num_dropped = 0
@@ -220,7 +223,7 @@ class _Stream:
         self._num_asked += count
         self._fleet.deal(self.seconds - self._paused)
 
-    def _submit(self, number: int, group: Group) -> None:
+    def _submit(self, number: int, group: GroupLengths) -> None:
         self._left[number] = len(group)
         self._fleet.ask(number, group)
 

@@ -8,7 +8,7 @@ from whet.models import cost as estimate
 from whet.models.cost import GPU
 from whet.plan.fleet_events import Engines
 from whet.plan.phases import ModelJob, phases
-from whet.plan.simulate import Batch, SimulatedLearner
+from whet.plan.simulate import SimulatedBatch, SimulatedLearner
 
 PUSH_RATE = 1.5e9
 """Bytes a second from the learner through host memory into all engines. An assumption."""
@@ -46,7 +46,7 @@ def build_engines(
 
 
 def build_learner(
-    job: ModelJob, card: GPU, batch: Batch, *, is_collocated: bool
+    job: ModelJob, card: GPU, batch: SimulatedBatch, *, is_collocated: bool
 ) -> SimulatedLearner:
     """Build the learner of a job on its ranks; collocated, a push is the gathering of shards."""
     size = float(job.cost.width * job.cost.parameters)

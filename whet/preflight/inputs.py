@@ -8,7 +8,7 @@ problems to the task of the `make` stage that will list them.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,7 +21,7 @@ from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
 from whet.models.source import ModelSource, read_tokenizer
-from whet.recipes.stage import ModelStageConfig, StageConfig
+from whet.recipes.stage import ModelStageConfig, StageConfig, Stages
 from whet.rewards.spec import RewardSpec
 from whet.store.files import stream_rows
 from whet.tasks.base import Task, explain_user_errors, keep_solvable, list_problems
@@ -29,7 +29,6 @@ from whet.tasks.task_config import build_task
 from whet.text.chat import ChatFormat, PromptConfig
 from whet.types import Problem, Rollout, Score, Split, Verdict
 
-Stages = Mapping[str, StageConfig]
 NUM_SAMPLED = 32
 """Rows of a split that the fast preflight reads."""
 NUM_FIRST = 4

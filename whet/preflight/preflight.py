@@ -25,7 +25,6 @@ from whet.preflight.inputs import (
     InputReader,
     ModelText,
     SplitRows,
-    Stages,
     check_reward,
     check_row_tasks,
     choose_rows,
@@ -34,7 +33,13 @@ from whet.preflight.inputs import (
     grade_rows,
 )
 from whet.preflight.machine import check_disk, check_memory
-from whet.recipes.stage import ModelStageConfig, OnPolicyConfig, StageConfig, TrainingConfig
+from whet.recipes.stage import (
+    ModelStageConfig,
+    OnPolicyConfig,
+    StageConfig,
+    Stages,
+    TrainingConfig,
+)
 from whet.rewards.shaping import UserTerm
 from whet.rewards.spec import RewardSpec
 from whet.serving.client import Client, EndpointConfig, check_reachable

@@ -50,8 +50,8 @@ from whet.types import (
     Verdict,
 )
 
-QUESTION = Message(role="user", content="2+3 <|im_end|>?")
-ANSWER = Message(role="assistant", content="so 5")
+_QUESTION = Message(role="user", content="2+3 <|im_end|>?")
+_ANSWER = Message(role="assistant", content="so 5")
 """Text in a question that looks like a special token must stay text."""
 
 _TURNS = (
@@ -196,7 +196,7 @@ def _limit(policy: Policy) -> float:
     return FLOAT32_LIMIT if policy.model.dtype == torch.float32 else BF16_LIMIT
 
 
-STEPS = 4
+_STEPS = 4
 ALGO = build_algorithm(AlgoConfig(name="grpo", num_minibatches=2), max_tokens=16)
 
 
@@ -206,7 +206,7 @@ def measure_resume() -> Measurement:
     stopped = fixtures.make_policy(seed=1)
     cfg = TrainConfig(lr=1e-3, lr_schedule="linear", warmup_steps=1)
     first, second = (
-        LocalLearner(policy.model, cfg, steps=2 * STEPS) for policy in (straight, stopped)
+        LocalLearner(policy.model, cfg, steps=2 * _STEPS) for policy in (straight, stopped)
     )
     for step in range(2):
         _step(straight, first, step)
@@ -255,7 +255,7 @@ class Family:
 
 
 _CHATML = "<|im_start|>user\nQUESTION<|im_end|>\n<|im_start|>assistant\n"
-FAMILIES = {
+TEMPLATE_FAMILIES = {
     "plain": Family(
         template=PLAIN_TEMPLATE,
         eos="<eos>",
@@ -290,20 +290,20 @@ FAMILIES = {
 
 def measure_stop_tokens() -> Measurement:
     """Compare each family's chat format with tokens by hand, and sample up to a stop."""
-    differences = {name: _count_differences(family) for name, family in FAMILIES.items()}
+    differences = {name: _count_differences(family) for name, family in TEMPLATE_FAMILIES.items()}
     differences["the engine"] = _count_wrong_ends()
     worst, most = find_worst(differences)
     text = (
         f"{sum(differences.values())} differences from tokens laid out by hand, chat formats "
-        f"{', '.join(FAMILIES)}"
+        f"{', '.join(TEMPLATE_FAMILIES)}"
     )
     return Measurement(gap=most, limit=0, text=text + (f"; most in {worst}" if most else ""))
 
 
 def measure_model_stops(chat: ChatFormat) -> Measurement:
     """Look for the stop token in the output of a model's own template."""
-    written = chat.tokenizer.encode(chat.render([QUESTION, ANSWER], False), special=True)
-    tokens, is_response = chat.conversation([QUESTION, ANSWER])
+    written = chat.tokenizer.encode(chat.render([_QUESTION, _ANSWER], False), special=True)
+    tokens, is_response = chat.conversation([_QUESTION, _ANSWER])
     response = tokens[is_response]
     stops = sorted(chat.stop_tokens)
     is_stop = np.isin(response, stops)
@@ -312,9 +312,11 @@ def measure_model_stops(chat: ChatFormat) -> Measurement:
         "a response to learn from does not end with its stop token": is_stop[-1]
         and is_stop.sum() == 1,
         "the prompt of SFT is not that of sampling": np.array_equal(
-            tokens[~is_response], chat.encode_prompt([QUESTION])
+            tokens[~is_response], chat.encode_prompt([_QUESTION])
         ),
-        "a response is read back otherwise": chat.decode_message(response).endswith(ANSWER.content),
+        "a response is read back otherwise": chat.decode_message(response).endswith(
+            _ANSWER.content
+        ),
     }
     broken = [name for name, holds in faults.items() if not holds]
     names = ", ".join(repr(chat.tokenizer.decode([stop], keep_special=True)) for stop in stops)
@@ -328,10 +330,10 @@ def _count_differences(family: Family) -> int:
     stop = tokenizer.id(family.stop)
     prompt = _encode_by_hand(tokenizer, family, family.prompt)
     response = [*_encode_by_hand(tokenizer, family, family.response), stop]
-    text = family.response.replace("ANSWER", ANSWER.content)
-    tokens, is_response = chat.conversation([QUESTION, ANSWER])
+    text = family.response.replace("ANSWER", _ANSWER.content)
+    tokens, is_response = chat.conversation([_QUESTION, _ANSWER])
     differs: list[bool] = [
-        chat.encode_prompt([QUESTION]).tolist() != prompt,
+        chat.encode_prompt([_QUESTION]).tolist() != prompt,
         tokens[~is_response].tolist() != prompt,
         tokens[is_response].tolist() != response,
         chat.stop_tokens != {stop, tokenizer.id(family.eos)},
@@ -360,13 +362,15 @@ def _tokenizer(family: Family) -> Tokenizer:
     core = Core(BPE({letter: index for index, letter in enumerate(alphabet)}, []))
     core.pre_tokenizer = ByteLevel(add_prefix_space=False)
     core.decoder = ByteLevelDecoder()
-    core.add_special_tokens(sorted(set().union(*(one.special for one in FAMILIES.values()))))
+    core.add_special_tokens(
+        sorted(set().union(*(one.special for one in TEMPLATE_FAMILIES.values())))
+    )
     settings = {"bos_token": "<|begin_of_text|>", "eos_token": family.eos}
     return Tokenizer(core, dict(settings), family.template)
 
 
 def _encode_by_hand(tokenizer: Tokenizer, family: Family, text: str) -> list[int]:
-    contents = {"QUESTION": QUESTION.content, "ANSWER": ANSWER.content}
+    contents = {"QUESTION": _QUESTION.content, "ANSWER": _ANSWER.content}
     tokens: list[int] = []
     for piece in re.split(r"(<\|\w+\|>|QUESTION|ANSWER)", text):
         if piece in family.special:

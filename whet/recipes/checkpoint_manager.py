@@ -19,7 +19,7 @@ from whet.recipes.validation import Validator, metrics_by_task_and_source
 from whet.store.checkpoint_folders import Checkpoints
 from whet.store.run import RunStore
 from whet.track.metrics import Clock, Tracker
-from whet.track.progress import Advance, console, on_stop, say
+from whet.track.progress import console, on_stop, say
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.policy import Policy
@@ -29,7 +29,7 @@ from whet.train.training_state import (
     load_training_state,
     save_training_state,
 )
-from whet.types import Json, read_integer, read_number
+from whet.types import Advance, Json, read_integer, read_number
 from whet.world import get_world
 
 MAX_EMPTY_STEPS = 10

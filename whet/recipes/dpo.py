@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.config import Config
 from whet.data.rollout_datasets import (
-    Fault,
+    LeftOutReason,
     PairRule,
     PreferencePairs,
     make_preference_pairs,
@@ -44,7 +44,7 @@ COLUMNS = {
     "preference/rejected": "rejected",
     "train/grad_norm": "gradient",
 }
-LEFT_OUT: dict[Fault, str] = {
+_LEFT_OUT: dict[LeftOutReason, str] = {
     "unscored": "without a verdict",
     "repeated": "repeated",
     "cut": "cut at the length limit",
@@ -178,7 +178,9 @@ def read_compared_responses(session: Session[DPOConfig]) -> list[Rollout]:
 def check_pairs(view: PreferencePairs) -> None:
     """Print the number of pairs and of rollouts left out; stop where there is no pair."""
     left_out = [
-        f"{view.faults[fault]:,} {words}" for fault, words in LEFT_OUT.items() if view.faults[fault]
+        f"{view.faults[fault]:,} {words}"
+        for fault, words in _LEFT_OUT.items()
+        if view.faults[fault]
     ]
     console.print(
         f"{view.num_responses:,} responses to {view.num_problems:,} problems; "

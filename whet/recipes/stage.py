@@ -314,3 +314,7 @@ def check_served_reference(name: str, train: TrainConfig, temperature: float) ->
             f"{name}.reference_url gives log-probabilities at temperature 1, and responses are "
             f"sampled at {temperature:g}: set the temperature to 1, or keep the reference here"
         )
+
+
+Stages = Mapping[str, StageConfig]
+"""The stages of a file, by name."""

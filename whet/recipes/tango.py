@@ -59,7 +59,7 @@ from whet.rollout.verification import (
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import build_task
-from whet.tasks.verify import WORDS, Verify, VerifyConfig
+from whet.tasks.verify import VERDICT_WORDS, Verify, VerifyConfig
 from whet.track.metrics import measure_rollouts
 from whet.track.progress import say
 from whet.train.optim import TrainConfig
@@ -406,7 +406,7 @@ def train_verifier(pair: TangoPair, step: int) -> Turn:
     judged = cfg.verifier_reward.apply(pair.verify(step, solved, cfg.verifier_group_size))
     if not judged:
         return Turn(groups=solved, metrics={"step/empty": 1.0}, is_stuck=True)
-    is_right = [group[0].problem.answer == WORDS[True] for group in judged]
+    is_right = [group[0].problem.answer == VERDICT_WORDS[True] for group in judged]
     counts = read_numbers(pair.class_counts.value)
     weights, counts = class_weights(is_right, counts, rule=cfg.balance)
     pair.class_counts.value = {**counts}

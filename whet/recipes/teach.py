@@ -50,7 +50,7 @@ from whet.toml import Table
 from whet.track.progress import console, progress_bar, say
 from whet.types import Group, Json, Problem, Rollout, Split, Verdict
 
-CHUNK = 16
+_CHUNK = 16
 ASKED_PER_PROBLEM = 4
 """Responses asked of a model by default; they cost more than the task's own."""
 
@@ -266,7 +266,7 @@ def _refuse_bare(cfg: TeachConfig, task: Task, problems: Sequence[Problem]) -> N
 
 
 def _write_all(cfg: TeachConfig, problems: Sequence[Problem]) -> Iterator[Group]:
-    chunks = [problems[start : start + CHUNK] for start in range(0, len(problems), CHUNK)]
+    chunks = [problems[start : start + _CHUNK] for start in range(0, len(problems), _CHUNK)]
     if cfg.workers == 1:
         for chunk in chunks:
             yield from write_groups(cfg, chunk)

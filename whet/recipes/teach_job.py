@@ -25,7 +25,7 @@ from whet.recipes.keep import KeepConfig
 from whet.recipes.teachers import TRANSPORT, Ask, WantedResponse
 from whet.rng import derive
 from whet.store.files import atomic_path
-from whet.store.response_ledger import Key, ResponseLedger, StoredResponse
+from whet.store.response_ledger import ResponseKey, ResponseLedger, StoredResponse
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RolloutSet, RunStore
 from whet.store.teach_progress import TeachProgress, beat, write_progress
@@ -121,7 +121,7 @@ def _add_solutions(ledger: ResponseLedger, solutions: Sequence[Rollout]) -> None
 
 def _collect_responses(
     job: TeachJob, ledger: ResponseLedger, by_id: dict[str, Problem]
-) -> Iterator[tuple[Key, Problem, str]]:
+) -> Iterator[tuple[ResponseKey, Problem, str]]:
     """Yield what is to be graded: responses of an earlier attempt, then new ones as they come."""
     for response in ledger.ungraded():
         if response.problem in by_id and response.text is not None:
@@ -168,7 +168,7 @@ class _ProgressCounter:
     def done(self) -> int:
         return self.ledger.num_responses + self.ledger.num_failed
 
-    def count(self, key: Key, score: Score) -> None:
+    def count(self, key: ResponseKey, score: Score) -> None:
         self.graded += 1
         most = self.job.keep.most
         if self.job.keep.accepts(score):

@@ -18,7 +18,7 @@ from whet.rollout.collect import ChatEngine
 from whet.serving.client import Client, EndpointConfig, Reply, check_reachable, make_body
 from whet.serving.http import HttpError
 from whet.serving.stream import allow_open_files, stream_replies
-from whet.store.response_ledger import Key, StoredResponse
+from whet.store.response_ledger import ResponseKey, StoredResponse
 from whet.store.run import RunStore
 from whet.text.chat import PromptConfig
 from whet.train.policy import build_policy
@@ -95,7 +95,7 @@ class WantedResponse:
     seed: int
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ResponseKey:
         return self.problem.id, self.sample
 
 
@@ -188,7 +188,7 @@ def _ask_server(
     store: Store,
 ) -> Iterator[tuple[WantedResponse, StoredResponse]]:
     failures = 0
-    responses: dict[Key, StoredResponse] = {}
+    responses: dict[ResponseKey, StoredResponse] = {}
 
     def requests() -> Iterator[tuple[WantedResponse, dict[str, Json]]]:
         for question in questions:

@@ -24,7 +24,6 @@ from whet.recipes.rl import RLConfig, sampling_at
 from whet.replay.stored_run import Start, StoredRun
 from whet.rng import derive
 from whet.store.files import read_object
-from whet.track.progress import Advance
 from whet.train.learner import (
     Learner,
     LocalLearner,
@@ -38,7 +37,7 @@ from whet.train.optim import TrainConfig
 from whet.train.policy import LOCAL_FACTORY, LearnerFactory, Trainable, set_determinism
 from whet.train.rl_step import RLTrainer, StepResult
 from whet.train.training_state import STATE, load_training_state, save_training_state
-from whet.types import Floats, Group, Json, Metrics, rewards_of
+from whet.types import Advance, Floats, Group, Json, Metrics, rewards_of
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from whet.evals.formatting import duration, number, percent, percent_interval
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.pipeline.about import describe_run
-from whet.pipeline.report import measure_seconds
+from whet.pipeline.report import MUCH_CUT_OFF, measure_seconds
 from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.results.arms import RunFolder, load_stage, open_folder
 from whet.store.files import check_target, sha256, write_atomic
@@ -32,8 +32,6 @@ from whet.types import Json
 
 DEFAULT = "default"
 HOUR = 3600.0
-MUCH_CUT_OFF = 0.05
-"""Fraction of cut responses from which it is a deviation."""
 HEADER = re.compile(r"Differences: (.*?)(?= Needs\b| whet plan:|$)")
 """What the first comment of a recipe says of its source."""
 

@@ -24,11 +24,10 @@ from whet import config, toml
 from whet.config import Config
 from whet.errors import ConfigError
 from whet.rewards.shaping import TOKEN_KINDS, Term, UserTerm, Weight
-from whet.types import Group, Json, Rollout, Score, Step, Verdict
+from whet.types import Doubles, Group, Json, Rollout, Score, Step, Verdict
 from whet.user_code import is_code_path
 
 SPECS_FOLDER = Path(__file__).parent / "specs"
-Values = NDArray[np.float64]
 
 
 class RewardSpec(Config):
@@ -231,7 +230,7 @@ def summarise_parts(spec: RewardSpec, groups: Sequence[Group]) -> list[PartSumma
     reward_S = np.sum(list(contributions.values()), axis=0)
 
     def summarise(
-        name: str, contribution_S: Values, weight: float | None, mean: float | None
+        name: str, contribution_S: Doubles, weight: float | None, mean: float | None
     ) -> PartSummary:
         return PartSummary(
             name=name,
@@ -254,16 +253,16 @@ def summarise_parts(spec: RewardSpec, groups: Sequence[Group]) -> list[PartSumma
     return [*rows, summarise("reward", reward_S, None, None)]
 
 
-def _contributions(rows: Sequence[Mapping[str, RewardPart]], name: str) -> Values:
+def _contributions(rows: Sequence[Mapping[str, RewardPart]], name: str) -> Doubles:
     return np.array([row[name].contribution if name in row else 0.0 for row in rows])
 
 
-def _mean(values: Values) -> float | None:
+def _mean(values: Doubles) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
 def _fraction_of_variance(
-    contribution_S: Values, reward_S: Values, group_S: NDArray[np.int64]
+    contribution_S: Doubles, reward_S: Doubles, group_S: NDArray[np.int64]
 ) -> float | None:
     """Divide the covariance with the reward by the variance of the reward, within groups."""
     contribution_S, reward_S = (_center(values, group_S) for values in (contribution_S, reward_S))
@@ -272,8 +271,8 @@ def _fraction_of_variance(
     return float(contribution_S @ reward_S) / variance if variance > 1e-18 * len(reward_S) else None
 
 
-def _center(values: Values, group_S: NDArray[np.int64]) -> Values:
+def _center(values: Doubles, group_S: NDArray[np.int64]) -> Doubles:
     counts = np.bincount(group_S)
     means = np.bincount(group_S, weights=values) / np.maximum(counts, 1)
-    centered: Values = values - means[group_S]
+    centered: Doubles = values - means[group_S]
     return centered

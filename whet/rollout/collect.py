@@ -313,14 +313,14 @@ def join_groups(groups: Sequence[Group], later: Sequence[Group]) -> list[Group]:
     return [group + by_name.get(group[0].group_id, ()) for group in groups]
 
 
-Sample = Callable[[int], list[Group]]
+SampleStep = Callable[[int], list[Group]]
 """Step -> its groups, sampled with the current weights."""
 
 
 class RolloutQueue:
     """Batches of rollouts, each sampled `lag` steps early; checkpoints hold the queue."""
 
-    def __init__(self, sample: Sample, *, steps: int, lag: int) -> None:
+    def __init__(self, sample: SampleStep, *, steps: int, lag: int) -> None:
         self.sample = sample
         self.steps = steps
         self.lag = lag

@@ -2,7 +2,7 @@
 
 import threading
 
-from whet.rollout.collect import RolloutQueue, Sample
+from whet.rollout.collect import RolloutQueue, SampleStep
 from whet.track.metrics import Clock
 from whet.types import Group, Metrics
 from whet.world import get_world, world_of_thread
@@ -18,7 +18,7 @@ class OverlappedQueue(RolloutQueue):
     """
 
     def __init__(
-        self, sample: Sample, *, steps: int, lag: int, clock: Clock, background: Clock
+        self, sample: SampleStep, *, steps: int, lag: int, clock: Clock, background: Clock
     ) -> None:
         super().__init__(sample, steps=steps, lag=lag)
         self._clock = clock

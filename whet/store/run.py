@@ -33,7 +33,7 @@ from whet.types import Group, Json, Metrics, Rollout, read_integer
 
 RolloutSet = Literal["train", "eval", "rejected"]
 """rejected: responses of a teacher that its rule does not keep."""
-EVAL = r"(\d+)\.json"
+_EVAL = r"(\d+)\.json"
 ORIGINS = "# Where each value came from:"
 FIRST_FILES = {
     ".lock",
@@ -192,7 +192,7 @@ class RunStore:
 
     def evals(self) -> dict[int, Row]:
         """Read every evaluation by its step, in order."""
-        return {step: read_object(path) for step, path in _find_steps(self.folder / "evals", EVAL)}
+        return {step: read_object(path) for step, path in _find_steps(self.folder / "evals", _EVAL)}
 
     def list_lost_results(self, step: int) -> list[str]:
         """Describe missing or unreadable results up to `step`; nothing depends on them.
@@ -222,7 +222,7 @@ class RunStore:
     def _list_files(self) -> list[tuple[int, Path]]:
         """List rollouts and evaluations, each with its step."""
         rollouts = _find_steps(self.folder / "rollouts", r"\w+-(\d+)\.parquet")
-        return rollouts + _find_steps(self.folder / "evals", EVAL)
+        return rollouts + _find_steps(self.folder / "evals", _EVAL)
 
     def finish(self, summary: Mapping[str, Json]) -> None:
         """Write the summary, which marks the run as finished."""

@@ -31,7 +31,7 @@ MAX_WAIT = 60.0
 """Seconds in which a run that is asked to stop should have written its checkpoint."""
 MAX_WORDS = 1_000
 """Characters of a failed run's sentence that are kept."""
-PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,4 +289,4 @@ def _read_last_words(run: StudyRun, code: int) -> str:
 
 
 def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

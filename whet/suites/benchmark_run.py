@@ -39,10 +39,10 @@ from whet.recipes.training import leave_out_long
 from whet.rng import derive
 from whet.serving.client import Client, check_reachable
 from whet.serving.http import HttpError
-from whet.store.response_ledger import Key, ResponseLedger
+from whet.store.response_ledger import ResponseKey, ResponseLedger
 from whet.store.run import RunStore, model_folder
 from whet.suites.benchmarks import LoadedBenchmark
-from whet.suites.result import Result, make_result, with_token_counts
+from whet.suites.result import BenchmarkResult, make_result, with_token_counts
 from whet.suites.suite import Benchmark
 from whet.text.chat import NO_PROMPT, PromptConfig
 from whet.track.progress import progress_bar
@@ -56,8 +56,8 @@ OpenBenchmark = Callable[
 """Makes ready to answer a benchmark; returns also the problems whose prompts fit."""
 ENDS = 1 << 20
 """Bytes at either end of a file of weights that are hashed."""
-KS = (1, 4, 8, 16, 32, 64)
-EVAL = 0
+_KS = (1, 4, 8, 16, 32, 64)
+_EVAL_NUMBER = 0
 """The number of the one evaluation in a run folder."""
 
 
@@ -211,7 +211,7 @@ def run_benchmark(
     ask: Ask,
     run: RunStore,
     on_response: Callable[[int], None],
-) -> Result:
+) -> BenchmarkResult:
     """Collect and grade the responses that are not stored yet; write rollouts and the result."""
     with ResponseLedger(run.response_folder) as ledger:
         total = loaded.num_responses
@@ -233,7 +233,7 @@ def run_benchmark(
         stored = [ledger.responses(problem.id) for problem in loaded.problems]
         num_failed = ledger.num_failed
     samples = loaded.benchmark.samples
-    summary = summarise(groups, ks=sorted({k for k in KS if k <= samples} | {loaded.benchmark.k}))
+    summary = summarise(groups, ks=sorted({k for k in _KS if k <= samples} | {loaded.benchmark.k}))
     summary = with_token_counts(summary, stored)
     result = make_result(
         summary,
@@ -244,20 +244,20 @@ def run_benchmark(
         num_failed=num_failed,
         num_too_long=_count_too_long(run),
     )
-    run.write_rollouts("eval", EVAL, groups)
-    run.write_eval(EVAL, summary.to_json())
+    run.write_rollouts("eval", _EVAL_NUMBER, groups)
+    run.write_eval(_EVAL_NUMBER, summary.to_json())
     run.finish({"result": result.to_json()})
     return result
 
 
-def read_run_result(run: RunStore) -> Result:
+def read_run_result(run: RunStore) -> BenchmarkResult:
     """Read the result of a finished run."""
-    return Result.from_json(run.summary().get("result"))
+    return BenchmarkResult.from_json(run.summary().get("result"))
 
 
 def _collect_responses(
     cfg: BenchmarkRun, loaded: LoadedBenchmark, ask: Ask, ledger: ResponseLedger
-) -> Iterator[tuple[Key, Problem, str]]:
+) -> Iterator[tuple[ResponseKey, Problem, str]]:
     """Yield what is to be graded: responses of an earlier attempt, then new ones as they come."""
     by_id = {problem.id: problem for problem in loaded.problems}
     for response in ledger.ungraded():

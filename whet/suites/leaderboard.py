@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from whet.evals.comparison import PairedComparison, compare_paired
 from whet.evals.formatting import number, p_value, percent, points
 from whet.evals.stats import Estimate
-from whet.suites.result import Result
+from whet.suites.result import BenchmarkResult
 from whet.types import Json
 
 MANY_CUT = 0.05
@@ -45,7 +45,7 @@ class Leaderboard:
     form: str
     models: Sequence[str]
     benchmarks: Sequence[str]
-    results: Sequence[Result]
+    results: Sequence[BenchmarkResult]
     means: Mapping[str, Estimate]
     """By model, the mean over the benchmarks, each of which counts the same."""
     differences: Sequence[ModelDifference]
@@ -57,7 +57,7 @@ class Leaderboard:
         row: dict[str, Json] = TypeAdapter(Leaderboard).dump_python(self, mode="json")
         return row
 
-    def result(self, model: str, benchmark: str) -> Result:
+    def result(self, model: str, benchmark: str) -> BenchmarkResult:
         """Look up one result."""
         return next(r for r in self.results if (r.model, r.benchmark) == (model, benchmark))
 
@@ -84,7 +84,12 @@ class Leaderboard:
 
 
 def make_leaderboard(
-    results: Sequence[Result], *, suite: str, about: str, form: str, locations: Mapping[str, str]
+    results: Sequence[BenchmarkResult],
+    *,
+    suite: str,
+    about: str,
+    form: str,
+    locations: Mapping[str, str],
 ) -> Leaderboard:
     """Compare every model with the first on every benchmark, and note what to be wary of."""
     models = list(dict.fromkeys(result.model for result in results))
@@ -137,7 +142,7 @@ def _mean(scores: Sequence[Estimate]) -> Estimate:
     )
 
 
-def _cut_off(results: Sequence[Result]) -> list[str]:
+def _cut_off(results: Sequence[BenchmarkResult]) -> list[str]:
     many = [result for result in results if result.unfinished.mean > MANY_CUT]
     if not many:
         return []
@@ -148,7 +153,7 @@ def _cut_off(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def _list_faults(result: Result) -> list[str]:
+def _list_faults(result: BenchmarkResult) -> list[str]:
     where = f"{result.benchmark}, {result.model}"
     faults = []
     total = result.num_answers + result.num_failed

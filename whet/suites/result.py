@@ -27,7 +27,7 @@ FEASIBLE = "feasible"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class BenchmarkResult:
     """A model on a benchmark. Problems without a solution are left out of every figure here."""
 
     model: str
@@ -59,13 +59,13 @@ class Result:
     max_tokens: int
 
     def to_json(self) -> dict[str, Json]:
-        row: dict[str, Json] = TypeAdapter(Result).dump_python(self, mode="json")
+        row: dict[str, Json] = TypeAdapter(BenchmarkResult).dump_python(self, mode="json")
         return row
 
     @staticmethod
-    def from_json(row: Json) -> "Result":
+    def from_json(row: Json) -> "BenchmarkResult":
         try:
-            return TypeAdapter(Result).validate_python(row)
+            return TypeAdapter(BenchmarkResult).validate_python(row)
         except ValidationError as error:
             raise DataError(f"not the result of a benchmark: {str(row)[:200]}") from error
 
@@ -79,7 +79,7 @@ def make_result(
     benchmark: Benchmark,
     num_failed: int,
     num_too_long: int,
-) -> Result:
+) -> BenchmarkResult:
     """Work out the metric of every problem, and its means."""
     solvable = [group for group in groups if group and is_solvable(group[0].problem)]
     values = {}
@@ -94,7 +94,7 @@ def make_result(
     problems = {group[0].problem.id: group[0].problem for group in solvable}
     feasible, hallucinated = _feasibility(solvable)
     is_f1 = benchmark.metric == "f1"
-    return Result(
+    return BenchmarkResult(
         model=model,
         benchmark=name,
         metric=benchmark.label,

@@ -28,8 +28,8 @@ from whet.suites.leaderboard_files import (
     to_leaderboard_table,
     write_leaderboard_page,
 )
-from whet.suites.result import Result
-from whet.suites.suite import Form, load_suite
+from whet.suites.result import BenchmarkResult
+from whet.suites.suite import SuiteForm, load_suite
 from whet.track.progress import printer, say
 
 DATA = Path("data")
@@ -40,7 +40,7 @@ class SuiteRequest:
     """What a user asks for on the command line."""
 
     suite: str
-    form: Form = "fast"
+    form: SuiteForm = "fast"
     models: Sequence[str]
     only: Sequence[str] = ()
     """Benchmarks by name; empty takes all of the form."""
@@ -147,7 +147,7 @@ def _run_model(
     progress: _SuiteProgress,
     *,
     resume: bool,
-) -> list[Result]:
+) -> list[BenchmarkResult]:
     """Run the benchmarks of one model; it is loaded for the first that is not finished."""
     results = []
     opened: OpenBenchmark | None = None

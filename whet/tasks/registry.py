@@ -36,7 +36,7 @@ TASKS = {
     "code_function": "whet.tasks.code.code_tests:CodeFunction",
     "code_stdin": "whet.tasks.code.code_stdin:CodeStdin",
     "code_pytest": "whet.tasks.code.code_tests:CodePytest",
-    "table": "whet.tasks.qa.table:Table",
+    "table": "whet.tasks.qa.table:TableTask",
     "choice": "whet.tasks.qa.choice:Choice",
     "yes_no": "whet.tasks.qa.choice:YesNo",
     "process_bench": "whet.tasks.qa.process_bench:ProcessBench",

@@ -139,14 +139,14 @@ def check_task(task: Task, *, problems_per_split: int = 25, seed: int = 0) -> No
         task.parse_question(text)
 
 
-SEEDS = 3
+_SEEDS = 3
 
 
 def _requests(prompts: Sequence[Tokens], sampling: SamplingParams) -> list[Request]:
     return [
         Request(id=f"{index}/{number}", prompt=prompt, sampling=sampling, seed=10 * index + number)
         for index, prompt in enumerate(prompts)
-        for number in range(SEEDS)
+        for number in range(_SEEDS)
     ]
 
 
@@ -177,7 +177,7 @@ def _check_completion(id: str, completion: Completion, max_tokens: int) -> None:
 def _check_seeds(prompts: Sequence[Tokens], first: Mapping[str, Completion]) -> None:
     """Check that another seed draws other tokens, unless every token is certain."""
     for index in range(len(prompts)):
-        samples = [first[f"{index}/{number}"] for number in range(SEEDS)]
+        samples = [first[f"{index}/{number}"] for number in range(_SEEDS)]
         is_certain = all((sample.logprobs == 0).all() for sample in samples)
         if is_certain or len({tuple(sample.tokens.tolist()) for sample in samples}) > 1:
             return

@@ -203,7 +203,7 @@ def serve_replies(reply: Decide, gets: Mapping[str, bytes] | None = None) -> Ite
         server.close()
 
 
-Fault = Callable[["InferenceServer", Asked], str | None]
+ServerFault = Callable[["InferenceServer", Asked], str | None]
 """What goes wrong with a call: `hang`, `die`, `stale` weights, an old `version`, a push in the
 `middle` of a response, `error`; None is nothing. `hold` answers after the next push, which
 sampled the last tokens."""
@@ -222,7 +222,7 @@ class InferenceServer:
     asked."""
 
     def __init__(
-        self, model: Transformer, dialect: Dialect, *, stops: frozenset[int], fault: Fault
+        self, model: Transformer, dialect: Dialect, *, stops: frozenset[int], fault: ServerFault
     ) -> None:
         own = copy.deepcopy(model).requires_grad_(False)
         if model.cfg.tied:
@@ -324,7 +324,7 @@ def serve_inference(
     dialect: Dialect = VLLM,
     *,
     stops: frozenset[int] = frozenset(),
-    fault: Fault = no_fault,
+    fault: ServerFault = no_fault,
 ) -> Iterator[Place]:
     """Serve a copy of a model until the block ends."""
     server = InferenceServer(model, dialect, stops=stops, fault=fault)

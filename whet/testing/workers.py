@@ -16,17 +16,17 @@ from whet.engine.worker import (
     FinishedRequest,
     Load,
     Loaded,
-    Order,
     Report,
-    Result,
     Submit,
     WorkerError,
     WorkerHost,
+    WorkerOrder,
+    WorkerReport,
 )
 from whet.models.transformer import Transformer
 from whet.types import Completion
 
-Fault = Callable[["ThreadWorker", Result], Result | None]
+Fault = Callable[["ThreadWorker", WorkerReport], WorkerReport | None]
 """What a test makes of a result before it is passed on; None loses it."""
 
 
@@ -57,7 +57,7 @@ class ThreadWorker:
         self.num_starts += 1
         self._report = report
         self._inbox = _QueueInbox()
-        self._loaded: SimpleQueue[Result] = SimpleQueue()
+        self._loaded: SimpleQueue[WorkerReport] = SimpleQueue()
         host = WorkerHost(self.build(), self._inbox, self._pass_on, num_slots=self.num_slots)
         threading.Thread(target=host.run, daemon=True).start()
 
@@ -91,7 +91,7 @@ class ThreadWorker:
         self.close()
         self._report(WorkerError("has died by signal 9"))
 
-    def _pass_on(self, result: Result) -> None:
+    def _pass_on(self, result: WorkerReport) -> None:
         if isinstance(result, Loaded | WorkerError):
             self._loaded.put(result)
             return
@@ -103,7 +103,7 @@ class ThreadWorker:
             self._report(changed)
 
 
-def with_version(result: Result, version: int) -> Result:
+def with_version(result: WorkerReport, version: int) -> WorkerReport:
     """Stamp a response with another version."""
     assert isinstance(result, FinishedRequest), "only responses have a version"
     return replace(result, completion=replace(result.completion, policy_version=version))
@@ -111,12 +111,12 @@ def with_version(result: Result, version: int) -> Result:
 
 class _QueueInbox:
     def __init__(self) -> None:
-        self._orders: SimpleQueue[Order | None] = SimpleQueue()
+        self._orders: SimpleQueue[WorkerOrder | None] = SimpleQueue()
 
-    def put(self, order: Order | None) -> None:
+    def put(self, order: WorkerOrder | None) -> None:
         self._orders.put(order)
 
-    def get(self, *, wait: bool) -> Order | None:
+    def get(self, *, wait: bool) -> WorkerOrder | None:
         try:
             return self._orders.get(block=wait)
         except Empty:

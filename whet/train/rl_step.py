@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import torch
 
-from whet.algos.advantages import Baseline, FloatArray, whiten
+from whet.algos.advantages import Baseline, whiten
 from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import exceeds_limit, kl
 from whet.algos.settings import AlgoConfig
@@ -27,7 +27,15 @@ from whet.train.learner import Learner, average_metrics, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import Trainable, add_ref_logprobs
 from whet.train.training_state import read_numbers
-from whet.types import Group, Json, Metrics, Rollout, all_equal, rewards_of
+from whet.types import (
+    Doubles,
+    Group,
+    Json,
+    Metrics,
+    Rollout,
+    all_equal,
+    rewards_of,
+)
 
 P = TypeVar("P", bound=Trainable)
 
@@ -236,9 +244,7 @@ def _credit_outcome(
     return credited, [not all_equal(group) for group in totals for _ in group], baseline
 
 
-def _credit_tokens(
-    example: Example, reward: float, penalty: FloatArray, algo: Algorithm
-) -> Example:
+def _credit_tokens(example: Example, reward: float, penalty: Doubles, algo: Algorithm) -> Example:
     """Spread the reward, which belongs to the last token, over the tokens before it."""
     assert algo.token_advantage is not None
     if algo.needs_values and example.value_M is None:
@@ -256,7 +262,7 @@ def _credit_tokens(
     )
 
 
-def _kl_penalty(example: Example, algo: Algorithm) -> FloatArray:
+def _kl_penalty(example: Example, algo: Algorithm) -> Doubles:
     """Compute the KL to the reference that is subtracted from the reward of each token."""
     if algo.kl_in_reward == 0:
         return np.zeros(example.num_targets)
@@ -270,11 +276,11 @@ def _kl_penalty(example: Example, algo: Algorithm) -> FloatArray:
     return algo.kl_in_reward * kl(policy, reference, algo.kl_estimator).numpy()
 
 
-def _per_token(example: Example) -> FloatArray:
+def _per_token(example: Example) -> Doubles:
     return np.broadcast_to(np.asarray(example.advantage, dtype=np.float64), (example.num_targets,))
 
 
-def _with_advantage(example: Example, advantage: FloatArray) -> Example:
+def _with_advantage(example: Example, advantage: Doubles) -> Example:
     return replace(example, advantage=advantage.astype(np.float32))
 
 

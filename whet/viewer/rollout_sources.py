@@ -20,7 +20,7 @@ from whet.errors import DataError
 from whet.store.files import read_json, stream_rows
 from whet.store.rollouts import read_columns
 from whet.types import Json, Verdict, content_id
-from whet.viewer.run_folders import VERL_DUMP, WANDB_TABLE, Root, Run
+from whet.viewer.run_folders import VERL_DUMP, WANDB_TABLE, ListedRun, Root
 
 PARQUET = re.compile(r"([a-z]+)-(\d+)\.parquet")
 MAX_CELL = 400
@@ -69,7 +69,7 @@ class RolloutFile:
         return f"{self.name}:{self.size}:{self.changed}"
 
 
-def find_rollout_files(root: Root, run: Run) -> list[RolloutFile]:
+def find_rollout_files(root: Root, run: ListedRun) -> list[RolloutFile]:
     """List the files of a run's rollouts in order of their steps."""
     folder = run.folder / "rollouts" if run.origin == "whet" else run.folder
     sources = []
@@ -94,7 +94,7 @@ def find_rollout_files(root: Root, run: Run) -> list[RolloutFile]:
     return sorted(sources, key=lambda source: (source.set, source.step, source.name))
 
 
-def _place(run: Run, name: str) -> tuple[str, int] | None:
+def _place(run: ListedRun, name: str) -> tuple[str, int] | None:
     """Tell the set and step of a file from its name; None if it holds no rollouts."""
     if run.origin == "whet":
         match = PARQUET.fullmatch(name)

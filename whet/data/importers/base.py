@@ -183,7 +183,7 @@ Reader = Callable[[Fields], ParsedRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class RowFormat:
     """A row of the table in formats.md, with the function that reads such rows."""
 
     about: str

@@ -21,7 +21,7 @@ from whet.errors import ConfigError, DataError
 from whet.types import SPLITS, Json, Message, Split
 from whet.user_code import is_code_path
 
-FIELDS = {
+MAPPED_FIELDS = {
     "prompt": "the question: a text, or a list of messages",
     "system": "a system message to put before it",
     "answer": "the reference answer",
@@ -97,10 +97,10 @@ def parse_mapping(pairs: Sequence[str], task: str | None) -> Mapped:
             raise ConfigError(
                 f"--map {pair!r} should have the form field=column, such as prompt=question"
             )
-        if name not in FIELDS and not (name.startswith("payload.") and name != "payload."):
+        if name not in MAPPED_FIELDS and not (name.startswith("payload.") and name != "payload."):
             raise ConfigError(
                 f"--map {pair!r}: there is no field {name!r}; "
-                f"fields are {', '.join(FIELDS)}, payload.NAME"
+                f"fields are {', '.join(MAPPED_FIELDS)}, payload.NAME"
             )
         if name in columns:
             raise ConfigError(f"--map gives {name!r} twice, as {columns[name]!r} and {column!r}")

@@ -16,7 +16,7 @@ from whet.errors import DataError
 from whet.types import Json
 
 SEVERAL = "If there are several answers, box them together, with | between them."
-TOLERANCE = 1e-3
+_TOLERANCE = 1e-3
 """FinQA's answers are results of a calculation, rounded in the data."""
 MAX_CELLS = 10_000
 CHART = "the answer is a chart, which a program would have to draw"
@@ -53,7 +53,7 @@ def finqa(row: Fields) -> ParsedRow:
         task="table",
         prompt=user(pages[0], grid, pages[1], row.text("question"), BOXED),
         answer=row.scalar("answer"),
-        payload={"tolerance": TOLERANCE},
+        payload={"tolerance": _TOLERANCE},
     )
 
 

@@ -37,7 +37,7 @@ from whet.tasks.game24.lines import (
     read_line,
     write_value,
 )
-from whet.tasks.game24.traces import NO_SOLUTION, Format, Length
+from whet.tasks.game24.traces import NO_SOLUTION, Length, TraceFormat
 from whet.text.doubt import cut_remarks, is_denied
 from whet.text.final_answer import decided_text, find_thought_end
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
@@ -52,7 +52,7 @@ _RULES = (
 )
 _SEARCH = "When a branch cannot work, go back to earlier numbers with the line"
 _CLOSING = "End with the line `reach 24! expression: (6 * ((13 - 1) - 8))`."
-_WORDS: dict[Format, str] = {
+_WORDS: dict[TraceFormat, str] = {
     "v0": "For 13 8 6 1 the three lines are `13 - 1 = 12`, `12 - 8 = 4` and `6 * 4 = 24`.",
     "v0l": "List the numbers left after each step. For 13 8 6 1 the first line may be "
     "`13 - 1 = 12, left: 12 8 6` and the third is `6 * 4 = 24, left: 24`.",
@@ -69,7 +69,7 @@ _WORDS: dict[Format, str] = {
 
 class Game24Config(Config):
     name: Literal["game24"] = "game24"
-    format: Format = "v0"
+    format: TraceFormat = "v0"
     """How gold responses are written, and what instructions ask for; every format is graded."""
     unsolvable: bool = False
     """Also ask hands that cannot make 24; the right answer is `no solution`."""

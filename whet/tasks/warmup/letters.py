@@ -24,7 +24,7 @@ from whet.text.doubt import strip_lead
 from whet.text.sentences import text_after_verb
 from whet.types import Json, Problem, Score, Split, level_band
 
-Unit = Literal["letters", "words"]
+_Unit = Literal["letters", "words"]
 
 _POOL = sorted({*PEOPLE, *(value for values in VALUES.values() for value in values)})
 
@@ -146,12 +146,12 @@ def _words(problem: Problem) -> list[str]:
     raise data_error(problem, "a list of words in payload.words", words)
 
 
-_LENGTHS: dict[Unit, tuple[tuple[int, int], ...]] = {
+_LENGTHS: dict[_Unit, tuple[tuple[int, int], ...]] = {
     "letters": ((3, 5), (6, 10), (11, 18), (19, 30), (31, 50)),
     "words": ((2, 2), (3, 4), (5, 8), (9, 14), (15, 24)),
 }
 """Shortest and longest text in each fifth of difficulty, in its units."""
-_ASK_REVERSED: dict[Unit, str] = {
+_ASK_REVERSED: dict[_Unit, str] = {
     "letters": "Write this text backwards, letter by letter: {text}\n",
     "words": "Write the words of this text in reverse order: {text}\n",
 }
@@ -168,7 +168,7 @@ _SENTENCE = re.compile(
 
 class ReverseConfig(GeneratedConfig):
     name: Literal["reverse"] = "reverse"
-    unit: Unit = "letters"
+    unit: _Unit = "letters"
     """What is reversed: the letters, spaces included, or the order of the words."""
 
 
@@ -211,7 +211,7 @@ class Reverse(GeneratedTask):
         return self.make_problem(asked, answer, payload, level, core=text)
 
 
-def _draw_text(rng: Random, length: int, unit: Unit) -> str:
+def _draw_text(rng: Random, length: int, unit: _Unit) -> str:
     if unit == "words":
         return " ".join(rng.choice(_POOL) for _ in range(length))
     text = ""
