@@ -53,7 +53,7 @@ def avoid_broken_amx(
     cpuinfo: Path = _CPUINFO,
     can_run: Callable[[], bool] = can_run_amx,
 ) -> None:
-    """Keep oneDNN from AMX on a processor that advertises it and cannot run it.
+    """Keep oneDNN from using AMX on a processor that advertises it but cannot run it.
 
     Some virtual machines show AMX, and their kernel even grants it, but have no tiles; a bfloat16
     product then dies of an illegal instruction

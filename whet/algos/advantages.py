@@ -98,7 +98,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def uses_critic(function: F) -> F:
-    """Mark an advantage of one's own as one of tokens, for which a critic is trained.
+    """Mark a user's advantage as one per token, for which a critic is trained.
 
     It takes rewards and values of the tokens of one response, as a `TokenAdvantage` does.
     """

@@ -27,8 +27,10 @@ TOKEN_ADVANTAGES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
+    """The functions and switches of one algorithm, as the RL step uses them."""
+
     advantage: advantages.Advantage | None
-    """Of whole responses, group by group; None where `token_advantage` credits single tokens."""
+    """Of whole responses, group by group; None if `token_advantage` credits single tokens."""
     token_advantage: advantages.TokenAdvantage | None
     whitens: bool
     step_credit: verifier.StepCredit | None
@@ -37,7 +39,7 @@ class Algorithm:
     objective: Objective
     loss_weights: losses.LossWeights
     kl_in_reward: float
-    """Weight of the KL subtracted from the rewards; 0 where it is in the loss."""
+    """Weight of the KL subtracted from the rewards; 0 if it is in the loss."""
     kl_estimator: KlEstimator
     needs_reference: bool
     needs_values: bool

@@ -42,7 +42,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """Nobody reads the stream any more."""
+    """Sent when nobody reads the stream any more."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -61,7 +61,7 @@ FleetEvent: TypeAlias = (
     | StreamEnd
     | Push
 )
-"""A report of a member, and in which of its lives; or a message to a stream."""
+"""A report of a member, with the number of its start; or a message to a stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,7 +85,7 @@ class Member:
     num_starts: int = 0
     """Starts since its last response."""
     life: int = 0
-    """Reports of an earlier life no longer count."""
+    """Number of the current start; reports of earlier starts are ignored."""
     stats: EngineStats = field(default_factory=EngineStats)
     canaries: SimpleQueue[Completion | WorkerError] = field(default_factory=SimpleQueue)
 
@@ -101,7 +101,7 @@ class Member:
     ) -> None:
         """Start the worker where needed, push weights and check them; report how it went."""
         if start:
-            # A thread that still waits for the life before must not get this one's canary.
+            # A thread that still waits for the previous start must not get this one's canary.
             self.canaries = SimpleQueue()
         canaries = self.canaries
         put = partial(self._put, events, canaries, life)
@@ -147,7 +147,8 @@ class Member:
         life: int,
         report: FinishedRequest | Refusal | WorkerError | Prepared,
     ) -> None:
-        """Pass a report on; a canary's goes to who waits for it, and a death to both."""
+        """Pass a report on; a canary's goes to the thread that waits for it, and a death to
+        both."""
         if isinstance(report, FinishedRequest) and report.call == CANARY:
             canaries.put(report.completion)
             return

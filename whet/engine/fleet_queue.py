@@ -8,11 +8,11 @@ from whet.engine.base import LOOK_AHEAD, ExpectedLengths, Request, longest_first
 from whet.errors import EngineError
 
 MAX_LOSSES = 5
-"""Workers that may be lost with one request before it counts as their cause."""
+"""How many workers may be lost while running a request before the request is blamed."""
 
 
 class RequestQueue:
-    """What is still to be dealt out in a call."""
+    """The requests of a call that no worker has yet."""
 
     def __init__(self) -> None:
         self._requests: Iterator[Request] = iter(())
@@ -35,6 +35,7 @@ class RequestQueue:
         self._submitted.extend(longest_first(requests, ahead=ahead, length=self._lengths.expect))
 
     def take(self) -> Request | None:
+        """Take the next request, those of lost workers first; None if there is none."""
         if self._again:
             return self._again.popleft()
         if self._submitted:
@@ -47,7 +48,8 @@ class RequestQueue:
         return bool(self._again)
 
     def give_back(self, requests: Sequence[Request], fault: str) -> None:
-        """Take back the requests of a lost worker; one that was with too many ends the call."""
+        """Take back the requests of a lost worker; a request that was with too many lost workers
+        ends the call."""
         for request in reversed(requests):
             num = self._num_losses[request.id] = self._num_losses.get(request.id, 0) + 1
             if num > MAX_LOSSES:

@@ -1,7 +1,7 @@
 """pass@k, maj@k, and 95 % intervals over problems; `comparison` has several seeds and two models.
 
 A problem is the sampling unit: its responses are averaged before anything is resampled. avg@n is
-pass@1 of n responses, so it has no function of its own.
+pass@1 of n responses, so it has no its own function.
 """
 
 from collections import Counter
@@ -89,9 +89,9 @@ def binomial_interval(fraction: float, count: int) -> tuple[float, float]:
 def wilson_interval(mean: Reals, half_squared: Reals) -> tuple[Reals, Reals]:
     """Bend symmetric intervals around fractions into Wilson's (1927).
 
-    The width stands for the number of single trials that would have it, as for proportions of a
-    survey (Korn and Graubard 1998). The result leans towards 1/2, as the skew of a mean near 0 or
-    1 asks for.
+    The width is translated into the number of single trials that would have it, as for proportions
+    of a survey (Korn and Graubard 1998). The result leans towards 1/2, as the skew of a mean near 0
+    or 1 asks for.
     """
     weight = half_squared / (mean * (1 - mean))
     middle = (mean + weight / 2) / (1 + weight)

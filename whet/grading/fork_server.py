@@ -1,4 +1,4 @@
-"""The fork server: it has the tasks loaded, forks grading workers, and watches their clocks.
+"""The fork server: it loads the tasks, forks grading workers, and watches their time limits.
 
 It is a new interpreter without torch, so a worker forks in about a millisecond. It runs in its own
 session, so that Ctrl-C reaches only its parent, and exits when its parent does.

@@ -1,7 +1,7 @@
 """Low-rank adapters on frozen weights (LoRA, Hu et al. 2022), loaded and saved in peft's format.
 
 An adapted projection computes W x + (alpha / rank) B A x. W is fused (q, k and v; gate and up), and
-each matrix in it that is a target has an A and a B of its own, as slices of one A and one B.
+each matrix in it that is a target has its own A and B, as slices of one A and one B.
 
 Shapes: T tokens, I inputs, O outputs; the rank has no letter.
 """

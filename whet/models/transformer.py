@@ -67,7 +67,7 @@ def _scale_yarn(frequency: Tensor, scaling: YarnRope, cfg: ModelConfig) -> Tenso
         high = math.ceil(high)
     low = max(low, 0)
     high = min(high, cfg.head_dim - 1)
-    width = high - low or 0.001  # as transformers has it
+    width = high - low or 0.001  # as transformers does
     ramp = ((torch.arange(len(frequency), dtype=torch.float32) - low) / width).clamp(0, 1)
     return frequency / scaling.factor * ramp + frequency * (1 - ramp)
 

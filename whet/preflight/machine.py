@@ -1,4 +1,5 @@
-"""What this machine has for a pipeline: memory for each stage, and disk for what stages write."""
+"""Whether this machine suffices for a pipeline: memory for each stage, and disk for what stages
+write."""
 
 import shutil
 from collections.abc import Iterator

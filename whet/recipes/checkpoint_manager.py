@@ -56,7 +56,7 @@ class BestValidation:
 
 
 class Stateful(Protocol):
-    """A piece of a run whose state is in its checkpoints: a JSON value, and files of its own."""
+    """A piece of a run whose state is in its checkpoints: a JSON value, and its own files."""
 
     def save(self, folder: Path) -> Json: ...
 
@@ -183,7 +183,7 @@ class CheckpointManager:
 
     @contextmanager
     def close_engines(self) -> Iterator[None]:
-        """End the engines with the run: those elsewhere would keep running."""
+        """Close the engines with the run: remote ones would keep running."""
         try:
             yield
         finally:
@@ -203,7 +203,7 @@ class CheckpointManager:
             self._save(0)
 
     def end_step(self, step: int, tracker: Tracker) -> None:
-        """Validate and save after a step, where due."""
+        """Validate and save after a step, when due."""
         is_due = step in self.validation_steps
         if is_due:
             for policy in (self.policy, *(policy for policy, _ in self.other_policies.values())):
@@ -233,7 +233,9 @@ class CheckpointManager:
         write = partial(self.run.write_eval, step, summary.to_json())
         get_world().run_on_rank_zero(write, f"validation {step}")
         mark = ""
-        if can_be_best and value >= self.best.value:  # of equals the later has seen more
+        if (
+            can_be_best and value >= self.best.value
+        ):  # of equal results, the later checkpoint has trained longer
             self.best = BestValidation(step=step, value=value)
             mark = ", kept as best"
         console.print(
@@ -253,8 +255,8 @@ class CheckpointManager:
     def _restore_best(self) -> bool:
         """Restore weights and optimizers of the best validation, and continue the schedule.
 
-        False where that checkpoint is gone. A critic is restored too, or it would value a policy
-        that no longer exists; one in its warm-up then begins that again.
+        False if that checkpoint is gone. A critic is restored too, or it would value a policy that
+        no longer exists; one in its warm-up then begins that again.
         """
         self.writer.wait()
         best = self.checkpoints.best()
@@ -303,8 +305,8 @@ class CheckpointManager:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingLoop:
-    """The steps that are left of a run: iterating starts the clock of each, and ends it with
-    validation and a checkpoint where these are due."""
+    """The remaining steps of a run: iterating starts the clock of each step, and ends the step with
+    validation and a checkpoint when these are due."""
 
     manager: CheckpointManager
     clock: Clock

@@ -28,6 +28,7 @@ class EvalConfig(ModelStageConfig):
     """Which model, on which problems, how often."""
 
     needs_verdicts = True
+    measures_model = True
 
     kind: Literal["eval"] = "eval"
     split: Split = "test"

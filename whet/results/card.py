@@ -314,7 +314,7 @@ def _describe_stage(store: RunStore) -> Iterator[str]:
 
 
 def _list_missing_responses(store: RunStore) -> Iterator[str]:
-    """Tell of lost results, and of responses that were cut off or not graded."""
+    """Report lost results, and responses that were cut off or not graded."""
     steps = [int(row["step"]) for row in store.metrics()]
     yield from (f"lost: {loss}." for loss in store.list_lost_results(max(steps, default=0)))
     stored = set(store.rollout_steps("train"))

@@ -1,13 +1,13 @@
-"""Groups that flow to the learner as they finish, while weights change under running responses.
+"""Groups that go to the learner as they finish, while weights change during sampling.
 
 The plan of a run has a number for every group that it trains: those of step s are s × problems per
 step and following. A step trains the oldest finished groups, whatever step they were planned for.
 It may be up to `lag` steps younger than the weights that sampled the oldest token of a group; an
-older group is dropped, and its problem is asked anew, with other random numbers. Such a problem is
-then waited for, so that long responses are not left out.
+older group is dropped, and its problem is asked again, with other random numbers. The learner then
+waits for such a problem, so that long responses are not left out.
 
-Groups of two to `lag` + 1 steps are under way: one step more after the learner had to wait, and one
-less after the engine had nothing left to do, since what is finished early only gets old.
+Groups of two to `lag` + 1 steps are in flight: one step more after the learner had to wait, and one
+less after the engine ran out of work, since groups that finish early only get old.
 
 Problems are asked and groups chosen only in `take`, so a checkpoint between two steps has them all:
 what is finished is stored, and what is not is asked again after a resume. Two threads read
@@ -42,14 +42,14 @@ from whet.world import get_world
 
 FINISHED = "waiting-000.parquet"
 MIN_DEPTH = 2
-"""Steps whose groups are under way at least: one that is trained, and one that is sampled."""
+"""Fewest steps whose groups are in flight: one that is trained on, and one that is sampled."""
 
 
 class StreamQueue:
     """The groups of each step, from an engine that never waits for the learner.
 
     `log` writes a row of the ledger after each step; `clock` counts the seconds that a step waits
-    as sampling. Ranks call it together; the first one has the engine, and others are told.
+    as sampling. Ranks call it together; rank 0 has the engine and tells the others.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class StreamQueue:
         self._planned_groups: dict[int, PlannedGroup] = {}
         """Groups on their way, by number; the first rank's."""
         self._changed = threading.Condition()
-        """Guards the planned groups, the record and the error, and tells of new ones."""
+        """Protects the planned groups, the record and the error, and is notified of new ones."""
         self._error: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self._responses: SimpleQueue[Rollout | None] = SimpleQueue()
@@ -84,7 +84,8 @@ class StreamQueue:
         self._stats = EngineStats()
 
     def take(self, step: int) -> list[Group]:
-        """Ask for what is due, and return the groups that a step trains on, once there are enough.
+        """Request the groups that are due, and return those that a step trains on, once there are
+        enough.
 
         The weights of the step have been published.
         """
@@ -94,7 +95,7 @@ class StreamQueue:
         return groups
 
     def join(self) -> None:
-        """Write the ledger; before a pause, wait until nothing runs, and let go of the engine."""
+        """Write the ledger; before a pause, wait until nothing runs, and release the engine."""
         if not get_world().is_rank_zero:
             return
         if self.plan.is_pause(self._record.step + 1):
@@ -105,7 +106,7 @@ class StreamQueue:
         self.log(self._joined_record.to_row())
 
     def metrics(self) -> Metrics:
-        """Measure the step that was joined."""
+        """Measure the last joined step."""
         record = self._joined_record
         with self._changed:
             seconds = self._busy.lap()
@@ -129,7 +130,7 @@ class StreamQueue:
         return metrics
 
     def drop(self) -> None:
-        """Ask everything anew, once the weights that sampled it have been replaced."""
+        """Ask everything again, once the weights that sampled it have been replaced."""
         with self._changed:
             for planned in self._planned_groups.values():
                 self._drop(planned, "its weights were given up")
@@ -209,7 +210,7 @@ class StreamQueue:
         return groups, self._num_asked
 
     def _adapt_depth(self) -> None:
-        """Ask further ahead if the learner has to wait, and less far if the engine has to."""
+        """Ask further ahead if the learner has to wait, and less far if the engine is idle."""
         num_finished = sum(planned.group is not None for planned in self._planned_groups.values())
         if self._planned_groups and num_finished < self.plan.per_step:
             self._depth += 1
@@ -218,7 +219,7 @@ class StreamQueue:
         self._depth = min(max(self._depth, MIN_DEPTH), self.plan.lag + 1)
 
     def _ask(self, step: int) -> None:
-        """Drop what has become too old, and ask whatever is to be asked."""
+        """Drop groups that have become too old, and request those that are due."""
         for planned in self._planned_groups.values():
             if planned.group is not None and step - planned.version > self.plan.lag:
                 self._drop(planned, f"{step - planned.version} steps old")
@@ -238,7 +239,7 @@ class StreamQueue:
 
     def _choose(self, step: int) -> list[PlannedGroup] | None:
         """Choose the oldest finished groups; None while there are too few, or one that was asked
-        anew would get too old by waiting."""
+        again would get too old by waiting."""
         finished = [
             planned for planned in self._planned_groups.values() if planned.group is not None
         ]
@@ -312,8 +313,8 @@ class StreamQueue:
             self._responses.put(None)
 
     def _grade(self) -> None:
-        """Grade what has been answered; a grader is given all at once, since it ends with the last
-        of what it is given."""
+        """Grade the completed responses; the grader gets them all in one call, since it returns
+        only after the last of its input."""
         is_open = True
         while is_open:
             batch = [self._responses.get()]

@@ -102,7 +102,7 @@ class EvaluatedModel:
 
 
 def find_models(locations: Sequence[str], key_env: str | None) -> list[EvaluatedModel]:
-    """Look at every model before anything runs: its files are there, or its server replies."""
+    """Check every model before anything runs: its files exist, or its server replies."""
     models = []
     slugs: set[str] = set()
     shorts = [_shorten(location) for location in locations]
@@ -202,7 +202,8 @@ class BenchmarkRun(Config):
     benchmark: Benchmark
     """The problems, and how they are asked."""
     prompt: PromptConfig = NO_PROMPT
-    """How problems are put to the model: as in its training, else as the benchmark says."""
+    """How problems are turned into prompts: as in the model's training, else as the benchmark
+    says."""
 
 
 def run_benchmark(

@@ -14,7 +14,7 @@ from whet.suites.result import BenchmarkResult
 from whet.types import Json
 
 MANY_CUT = 0.05
-"""A fraction of cut-off responses that is said aloud."""
+"""Fraction of cut-off responses from which there is a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """A user's own task: `task = "my_task.py:Name"` names a file and a class in it that inherits from
 `Task`.
 
-Its settings stand in the same table, `task = { name = "my_task.py:Name", count = 50 }`, and are
-those of the Config class that the parameter of its constructor is annotated with.
+Its settings are in the same table, `task = { name = "my_task.py:Name", count = 50 }`, and are those
+of the Config class that the parameter of its constructor is annotated with.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ from whet.user_code import (
 
 
 class UserTaskConfig(Config):
-    """A task of the user's own; all keys but these two are the task's settings."""
+    """The user's own task; all keys but these two are the task's settings."""
 
     model_config = ConfigDict(extra="allow")
 

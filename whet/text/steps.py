@@ -75,7 +75,7 @@ def _strip(part: Span) -> Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The verdicts on each step and on the whole solution; None where none can be read."""
+    """The verdicts on each step and on the whole solution; None if none can be read."""
 
     step_verdicts: tuple[bool | None, ...] = ()
     final: bool | None = None

@@ -17,7 +17,7 @@ from whet.train.offload import StateStreamer, host_zeros
 from whet.types import Dtype
 
 OPTIMIZER = Path("optimizer", "state.safetensors")
-"""In a folder of its own: vLLM refuses a model folder that holds another safetensors file."""
+"""In its own folder: vLLM refuses a model folder that holds another safetensors file."""
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 SCALE = "scale"
 Moments = tuple[Tensor, Tensor, Tensor]
@@ -38,7 +38,7 @@ class TrainConfig(Config):
     """Learning rate after warm-up: constant, or falling to `final_lr` linearly or as a half
     cosine."""
     final_lr: float = Field(default=0.0, ge=0.0)
-    """Where a falling schedule ends: the rate of the step after the last."""
+    """Final rate of a falling schedule, which the step after the last would have."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps over which the rate rises from zero."""
     weight_decay: float = Field(default=0.0, ge=0.0)
@@ -53,7 +53,7 @@ class TrainConfig(Config):
     """Largest norm of the whole gradient."""
     learner: str = "auto"
     """Where models train: local is one device, fsdp is all ranks, with the weights in shards; auto
-    is fsdp where there are several ranks; my_learner.py:Factory is one of your own."""
+    is fsdp if there are several ranks; my_learner.py:Factory is your own."""
     micro_batch_tokens: int = Field(default=16384, ge=1)
     """Most tokens of one forward pass, on a CPU with the padding of its rows; it changes memory and
     speed, never the result."""
@@ -69,7 +69,7 @@ class TrainConfig(Config):
     passes."""
     reference_url: str | None = None
     """A vLLM server of the starting policy of a KL, such as `http://localhost:8000`, which then
-    computes its log-probabilities, at temperature 1. None keeps a copy here."""
+    computes its log-probabilities, at temperature 1; none keeps a copy here."""
     gradient_checkpointing: Literal["auto", "on", "off"] = "auto"
     """Recompute layers in the backward pass: all of them, none, or as many as it takes for an
     update to fit on the GPU. It changes memory and speed, never the result."""

@@ -106,7 +106,7 @@ class FSDPLearnerFactory(LearnerFactory):
         steps: int,
         memory: DeviceMemory | None,
     ) -> Learner:
-        # One process needs none of it.
+        # A single process does not need torch.distributed.
         from whet.train.fsdp_learner import FSDPLearner  # noqa: PLC0415
 
         return FSDPLearner(model, cfg, steps=steps, memory=memory)
@@ -133,13 +133,13 @@ LEARNER_FACTORIES: dict[str, LearnerFactory] = {
     "local": LOCAL_FACTORY,
     "fsdp": FSDPLearnerFactory(),
 }
-"""Learner factories by the name in `TrainConfig.learner`: the one place that knows them all."""
+"""Learner factories by the name in `TrainConfig.learner`: the only list of them."""
 
 
 def choose_learner_factory(cfg: TrainConfig) -> LearnerFactory:
     """Return the factory of all learners and frozen models of a policy.
 
-    Another kind is one more entry of `LEARNER_FACTORIES`, or a class of the user's own; see
+    Another kind is one more entry of `LEARNER_FACTORIES`, or the user's own class; see
     docs/add_a_learner.md.
     """
     name = cfg.learner
@@ -374,7 +374,7 @@ def _check_teacher(source: ModelSource, tokenizer: Tokenizer, longest: int, poli
 def add_pair_ref_logprobs(
     pairs: Sequence[PreferencePair], reference: LogprobModel
 ) -> list[PreferencePair]:
-    """Add the reference's log-probabilities, computed once for a response of several pairs."""
+    """Add the reference's log-probabilities; a response in several pairs is computed once."""
     examples = list(dict.fromkeys(item for pair in pairs for item in (pair.chosen, pair.rejected)))
     with_logprobs = dict(zip(examples, add_ref_logprobs(examples, reference), strict=True))
     return [

@@ -45,12 +45,13 @@ class StepResult:
     """The result of a step. Recipes act on its fields; metrics are only logged."""
 
     learner_metrics: Metrics
-    """Measured by the learner, and the critic's where there is one."""
+    """Metrics of the learner, and of the critic if there is one."""
     is_empty: bool = False
     """Whether no rollout had a gradient, so that no optimizer step was taken."""
 
     @property
     def metrics(self) -> Metrics:
+        """The metrics to log: those of the update, and whether the step was empty."""
         return self.learner_metrics | {"step/empty": float(self.is_empty)}
 
 
@@ -151,10 +152,11 @@ class Selection:
 def select_rollouts(
     groups: Sequence[Group], algo: Algorithm, dynamic_sampling: DynamicSamplingConfig | None = None
 ) -> Selection:
-    """Choose the rollouts a step trains on; nothing is left out anywhere else.
+    """Choose the rollouts whose rewards count in a step.
 
     Left out are groups of equal reward that were replaced by others, rollouts without a reward, and
-    groups with a single rollout left where rollouts of a group are compared.
+    groups with a single rollout left where rollouts of a group are compared. Later,
+    `assign_advantages` drops masked rollouts, and `update_policy` those without a gradient.
     """
     dynamic_sampling = dynamic_sampling or DynamicSamplingConfig()
     min_group_size = 1 if algo.advantage is None else 2
@@ -225,7 +227,7 @@ def _credit_outcome(
 ) -> tuple[list[Example], list[bool], Baseline]:
     """Credit the reward of the whole response, less the KL where it is subtracted from rewards.
 
-    Also tells for each example whether its group has something to learn from.
+    Also returns for each example whether its group has different rewards to learn from.
     """
     rewards = [rewards_of(group) for group in groups]
     penalties = [_kl_penalty(example, algo) for example in examples]

@@ -1,4 +1,4 @@
-"""What the pages ask under /api, and the answers as JSON."""
+"""The requests of the pages under /api, and the answers as JSON."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ WAIT_SECONDS = 0.25
 """How long a request waits for new rollouts to be read before it answers with what is ready."""
 FIRST_INDEX_SECONDS = 30.0
 LOOK_SECONDS = 1.0
-"""A run is looked at for new files after so long, so that a filter costs no scan of its folder."""
+"""Seconds between two scans of a run for new files, so that a filter does not cost a scan."""
 MAX_SERIES = 64
 MAX_SIBLINGS = 64
 Params = Mapping[str, str]

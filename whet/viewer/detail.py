@@ -42,9 +42,9 @@ RECOMPUTED_ADVANTAGES: Mapping[str, GroupRule] = {
     "center": center,
     "leave_one_out": leave_one_out,
 }
-"""Rules that need no more than the rewards of a group."""
+"""Rules that need only the rewards of a group."""
 OF_UPDATES = ("ratio", "entropy", "engine_gap", "mask")
-"""What only an update knows of tokens; a replay computes it again."""
+"""Token quantities that only exist during an update; a replay computes them again."""
 NO_STEPS = "no verifier judged the steps of this response"
 STORED = {"prompt_tokens", "tokens", "logprobs"}
 """Lists of numbers that every file of whet has."""
@@ -221,7 +221,7 @@ def _token_columns(table: pa.Table, rollout: Rollout) -> dict[str, Json]:
 def _explain_missing(
     run: ListedRun, source: RolloutFile, settings: Mapping[str, Json], *, is_computed: bool
 ) -> str:
-    """Say why what an update knows of tokens is not there, and what would compute it."""
+    """Say why token quantities of an update are missing, and what would compute them."""
     if is_computed:
         return "the update left this response out: no token of it had a loss"
     if source.set != "train":
@@ -280,7 +280,7 @@ def explain_reward(rollout: Rollout, settings: Mapping[str, Json]) -> list[Json]
     rows = [{**row, "product": product} for row, product in zip(rows, products, strict=True)]
     rest = rollout.reward - sum(product or 0.0 for product in products)
     if own or abs(rest) > 1e-6:
-        name = "a function of your own" if own else "not explained by the settings"
+        name = "your own function" if own else "not explained by the settings"
         rows.append({"name": name, "weight": None, "value": None, "product": finite(rest)})
     return list(rows)
 

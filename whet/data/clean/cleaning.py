@@ -1,7 +1,7 @@
 """Clean problem files: which rows are kept, and for each other why, and in favour of which row.
 
-Rows are read twice, once to hash and once to write, and between them the candidates. Memory grows
-by about 250 bytes a row, whatever its text.
+Rows are read twice, once to hash and once to write; candidates for removal are read in between.
+Memory grows by about 250 bytes per row, however long its text.
 """
 
 from collections import Counter
@@ -89,10 +89,12 @@ class CleaningResult:
         return int((self.reasons == KEPT).sum())
 
     def leave_out(self, rows: Indices | Sequence[int], reason: Reason) -> None:
+        """Mark rows as left out for a reason, and count them."""
         self.reasons[rows] = REASONS.index(reason) + 1
         self.counts[reason] += len(rows)
 
     def remaining(self) -> Indices:
+        """Return the numbers of the rows that no reason leaves out so far."""
         return np.flatnonzero(self.reasons == KEPT)
 
 

@@ -145,9 +145,9 @@ class _Run:
         self._answered = ResponseCounter()
 
     def read_all(self, raws: list[RawFile], limit: int | None, advance: Advance | None) -> None:
-        """Write the problems of files that are read alike; refuse them where no row can be read.
+        """Write the problems of files that are read alike; refuse them if no row can be read.
 
-        So is one of several files, if it has more than a few rows.
+        One unreadable file among several is refused too, if it has more than a few rows.
         """
         results = [self._read(raw, limit, advance) for raw in raws]
         broken = [result for result in results if result.first_error and not result.num_read]

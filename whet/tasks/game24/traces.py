@@ -45,6 +45,8 @@ WIDEST = 100
 
 
 class Move(NamedTuple):
+    """One step on the numbers of a state."""
+
     a: Value
     symbol: str
     b: Value
@@ -128,7 +130,7 @@ def _search(hand: Hand, rng: Random, budget: int, depth: int, *, is_tidy: bool) 
 def _grow(
     frontier: list[tuple[_Node, _Branch]], rng: Random, count: int, fewest: int, *, is_tidy: bool
 ) -> None:
-    """Hang random dead ends into the tree, each below a node that is already in it.
+    """Add random dead ends to the tree, each below a node that is already in it.
 
     States of `fewest` numbers are left at once.
     """
