@@ -130,8 +130,8 @@ def list_texts(rollouts: Sequence[Rollout], prompt: PromptConfig = NO_PROMPT) ->
 
 
 PairRule = Literal["correct", "short", "first_wrong"]
-"""correct: a right response against a wrong one. short: of two right ones, the shorter.
-first_wrong: after a beginning that both share, a right step against the first wrong one."""
+"""correct: a right response against a wrong one. short: the shorter of two right ones.
+first_wrong: after a shared beginning, a right step against the first wrong one."""
 LeftOutReason = Literal["unscored", "repeated", "cut", "too_long"]
 """Why a response is left out: no verdict; the same text as another to the same prompt; cut at the
 length limit by another model, so that its end is unknown; longer than the context."""
@@ -328,9 +328,7 @@ def _pair_first_wrong(
     pairs = []
     for item in wrong:
         wrong_steps = _steps(item, chat, comment)
-        index = next(
-            (index for index, step in enumerate(wrong_steps) if step.is_right is False), None
-        )
+        index = next((i for i, step in enumerate(wrong_steps) if step.is_right is False), None)
         if index is None:
             continue
         before = item.rollout.text[: wrong_steps[index].start]

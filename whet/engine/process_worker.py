@@ -129,7 +129,7 @@ class ProcessWorker:
         """Pass on results until the pipe ends; an unexpected end is a fault."""
         with suppress(EOFError, OSError):
             while True:
-                result: WorkerReport = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our own process
+                result: WorkerReport = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our process
                 if isinstance(result, Loaded | WorkerError):
                     loaded.put(result)
                 else:
@@ -158,7 +158,7 @@ class _PipeInbox:
         if not wait and not self.pipe.poll():
             return None
         try:
-            order: WorkerOrder = pickle.loads(self.pipe.recv_bytes())  # noqa: S301 - our own process
+            order: WorkerOrder = pickle.loads(self.pipe.recv_bytes())  # noqa: S301 - our process
         except EOFError:
             return None
         return order
@@ -167,7 +167,7 @@ class _PipeInbox:
 def main() -> None:
     """Serve an engine at the other end of a pipe."""
     pipe = Connection(int(sys.argv[1]))
-    spec: EngineSpec = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our own process
+    spec: EngineSpec = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our process
     engine = spec.build()
 
     def send(result: WorkerReport) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import DataError
-from whet.tasks.graphs.instance import MOLECULE_SIZES, CharSpan
+from whet.tasks.graphs.instance import MOLECULE_SIZES, IntPair
 from whet.tasks.graphs.node_lists import read_final_list, read_two
 from whet.tasks.graphs.paths import NODE_LIMIT, Solution, bitsets, members
 from whet.tasks.graphs.problems import CLOSING, GraphProblem, GraphValue, Nodes
@@ -26,21 +26,21 @@ from whet.tasks.graphs.sources import Payload
 from whet.tasks.graphs.subgraphs import are_isomorphic, induce, max_common_subgraph
 from whet.types import Json
 
-_Matrix = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 
 class Molecule(NamedTuple):
     """The label of every atom, the bonds, and the neighbours of every atom as a bitset."""
 
     labels: Sequence[str]
-    bonds: Sequence[CharSpan]
+    bonds: Sequence[IntPair]
     neighbours: Sequence[int]
 
 
 Molecules = tuple[Molecule, Molecule]
 
 
-def make_molecule(labels: Sequence[str], bonds: Sequence[CharSpan]) -> Molecule:
+def make_molecule(labels: Sequence[str], bonds: Sequence[IntPair]) -> Molecule:
     return Molecule(labels, bonds, bitsets(len(labels), bonds))
 
 
@@ -64,10 +64,10 @@ def min_edit(a: Molecule, b: Molecule, *, limit: int = NODE_LIMIT) -> Solution:
     def visit(
         chosen: list[int],
         cost: int,
-        free: _Matrix,
-        fixed: _Matrix,
-        ends_a: _Matrix,
-        ends_b: _Matrix,
+        free: Ints,
+        fixed: Ints,
+        ends_a: Ints,
+        ends_b: Ints,
     ) -> None:
         """Try the partners of the next atom of A.
 
@@ -117,7 +117,7 @@ def edit_cost(pairing: Sequence[int], a: Molecule, b: Molecule) -> int:
     return cost + ends // 2
 
 
-def _matrix(masks: Sequence[int]) -> _Matrix:
+def _matrix(masks: Sequence[int]) -> Ints:
     n = len(masks)
     rows = [[mask >> k & 1 for k in range(n)] for mask in masks]
     return np.array(rows, dtype=np.int64).reshape(n, n)
@@ -157,11 +157,11 @@ _ELEMENTS = {
 """Bonds an atom can have, and how often it is drawn, of a hundred."""
 
 
-def draw_molecule(rng: Random, size: int) -> tuple[list[str], list[CharSpan]]:
+def draw_molecule(rng: Random, size: int) -> tuple[list[str], list[IntPair]]:
     """Draw atoms and bonds: a tree within the valences, then some rings, numbered at random."""
     kinds = list(_ELEMENTS)
     odds = [often for _, often in _ELEMENTS.values()]
-    bonds: list[CharSpan] = []
+    bonds: list[IntPair] = []
     labels = ["C"]
     free = [3]
     while len(labels) < size:
