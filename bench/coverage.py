@@ -21,12 +21,12 @@ from scipy.special import expit, logit, stdtr, stdtrit
 from whet.evals.comparison import spread_of_difference, squared_half_width
 from whet.evals.stats import (
     FEW_PROBLEMS,
-    Values,
     binomial_interval,
     fraction_estimate,
     wilson_interval,
 )
 from whet.rng import numpy_stream
+from whet.types import Doubles
 
 DRAWS, BOOTSTRAP_DRAWS, CHUNK = 10_000, 1_000, 500
 COVERED, FALSE_POSITIVES = (0.93, 0.97), 0.06
@@ -138,7 +138,7 @@ def _cover_difference(world: World, problems: int, seeds: int) -> tuple[float, f
     return float(np.mean(held)), float(np.mean(found))
 
 
-def _holds(rates_NSP: Values, truth: float) -> Values:
+def _holds(rates_NSP: Doubles, truth: float) -> Doubles:
     mean = rates_NSP.mean(axis=(-2, -1))
     half_squared = squared_half_width(rates_NSP)
     is_constant = half_squared <= 0  # nothing right, or everything: the exact interval
@@ -149,14 +149,14 @@ def _holds(rates_NSP: Values, truth: float) -> Values:
     return np.where(is_constant, exact, (low <= truth) & (truth <= high))
 
 
-def _draw(world: World, problems: int, seeds: int, draws: int = DRAWS) -> Iterator[Values]:
+def _draw(world: World, problems: int, seeds: int, draws: int = DRAWS) -> Iterator[Doubles]:
     for before, _ in _draw_pairs(world, problems, seeds, draws):
         yield before
 
 
 def _draw_pairs(
     world: World, problems: int, seeds: int, draws: int = DRAWS
-) -> Iterator[tuple[Values, Values]]:
+) -> Iterator[tuple[Doubles, Doubles]]:
     random = numpy_stream(0, "coverage", world.name, problems, seeds)
     for _ in range(draws // CHUNK):
         base = logit(random.beta(*world.difficulty, size=(CHUNK, 1, problems)).clip(1e-9, 1 - 1e-9))
@@ -164,7 +164,7 @@ def _draw_pairs(
         yield before, after
 
 
-def _answer(world: World, base: Values, seeds: int, random: np.random.Generator) -> Values:
+def _answer(world: World, base: Doubles, seeds: int, random: np.random.Generator) -> Doubles:
     shift = world.seed_sd * random.standard_normal((CHUNK, seeds, 1))
     own = world.own_sd * random.standard_normal((CHUNK, seeds, base.shape[-1]))
     return random.binomial(world.answers, expit(base + shift + own)) / world.answers

@@ -39,7 +39,7 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.rounding import rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_policy
-from whet.train.learner import LocalLearner, compute_logprobs, set_loss_weights
+from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import FrozenModel, add_pair_ref_logprobs, set_pair_loss_weights
 from whet.train.rl_step import assign_advantages, select_rollouts, to_example, to_examples
@@ -337,7 +337,7 @@ class World:
         selection = select_rollouts(self.groups, algo)
         examples = to_examples(selection, temperature=1.0)
         # TRL's KL in the reward is that of the learner's log-probabilities, not the engine's.
-        own = compute_logprobs(self.old, examples, 4096)
+        own = compute_logprobs_locally(self.old, examples, 4096)
         engine = own if not case.vllm else self.engine
         examples = [
             replace(
@@ -347,7 +347,11 @@ class World:
                 old_logprob_M=None if case.is_on_policy else old,
             )
             for item, sampled, reference, old in zip(
-                examples, engine, compute_logprobs(self.reference, examples, 4096), own, strict=True
+                examples,
+                engine,
+                compute_logprobs_locally(self.reference, examples, 4096),
+                own,
+                strict=True,
             )
         ]
         examples, _ = assign_advantages(selection, examples, algo, {})
@@ -581,7 +585,9 @@ def engine_logprobs(model: Transformer, groups: Sequence[Group]) -> list[np.ndar
     """What an engine of other rounding would have sampled at: near the learner's, not equal."""
     algo = build_algorithm(AlgoConfig(), max_tokens=MAX_TOKENS)
     noise = np.random.default_rng(3)
-    own = compute_logprobs(model, to_examples(select_rollouts(groups, algo), temperature=1.0), 4096)
+    own = compute_logprobs_locally(
+        model, to_examples(select_rollouts(groups, algo), temperature=1.0), 4096
+    )
     return [(logprobs + noise.normal(0, 0.1, len(logprobs))).astype(np.float32) for logprobs in own]
 
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from recipe_hours import load_recipe
 
 from whet.plan.cluster import Cluster
-from whet.plan.splits import COLLOCATED, Split, find_splits, list_works
+from whet.plan.splits import COLLOCATED, GPUSplit, find_splits, list_works
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scaling.md"
@@ -42,7 +42,7 @@ limit."""
 def write_row(recipe: str, gpus: int) -> str:
     """Simulate a recipe's stage that samples and trains, and write its row."""
     stages = load_recipe(ROOT / "experiments" / f"{recipe}.toml")
-    found: dict[str, Split] = {}
+    found: dict[str, GPUSplit] = {}
     for name in stages:
         works = list_works(stages, name, prompt=PROMPT, tokens=MEANS[recipe])
         gpu = "h200" if "32b" in recipe else "h100"
@@ -56,7 +56,7 @@ def write_row(recipe: str, gpus: int) -> str:
     return f"| `{recipe}` | {gpus:,} | {' | '.join(cells)} | {dropped} | {bound} |"
 
 
-def write_cell(split: Split | None) -> str:
+def write_cell(split: GPUSplit | None) -> str:
     if split is None:
         return "–"
     seconds = f"{split.step.seconds:,.0f}"

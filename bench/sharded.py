@@ -231,7 +231,7 @@ def compare(args: argparse.Namespace) -> int:
             tiny_tokenizer(),
             NativeConfig(max_num_seqs=16),
             name="x",
-            learners=FSDPLearnerFactory(),
+            learner_factory=FSDPLearnerFactory(),
         )
     ranks = FSDPLearner(model, cfg, steps=args.steps, memory=policy.memory if policy else None)
     plain_model = None if args.alone else make_model(args.model, args.length)

@@ -34,7 +34,7 @@ from whet.engine.native import NativeConfig
 from whet.models.cost import GPUS, Cost, RankLayout
 from whet.models.source import ModelSource
 from whet.plan.cluster import PUBLISHED_FACTOR
-from whet.plan.fleet_events import Engines, Group, sampling_seconds
+from whet.plan.fleet_events import Engines, GroupLengths, sampling_seconds
 from whet.plan.lengths import LogNormal, StoredLengths, read_lengths
 from whet.plan.phases import ModelJob
 from whet.plan.predict import shape_of
@@ -100,10 +100,10 @@ engine = { kind = "fleet", max_num_seqs = SLOTS }
 """
 
 
-Draw = Callable[[], Group]
+Draw = Callable[[], GroupLengths]
 
 
-def draw_batches(draw: Draw) -> list[list[Group]]:
+def draw_batches(draw: Draw) -> list[list[GroupLengths]]:
     return [[draw() for _ in range(PROBLEMS)] for _ in range(40)]
 
 

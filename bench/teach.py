@@ -36,7 +36,7 @@ from whet.models.sizes import new_config
 from whet.models.transformer import Transformer
 from whet.pipeline.pipeline import run_stage  # noqa: F401 - loaded here, so that forks have it
 from whet.proofs.fixtures import init_sharp_weights
-from whet.recipes.lesson import collect_responses  # noqa: F401
+from whet.recipes.teach_job import collect_responses  # noqa: F401
 from whet.rng import derive
 from whet.serving.client import Client, EndpointConfig
 from whet.serving.http import HttpError, Origin

@@ -2,7 +2,7 @@
 
     python examples/grpo_loop.py
 
-The model is new: two layers of random weights, whose answers are all wrong, and groups without a
+The model is new: two layers of random weights, whose responses are all wrong, and groups without a
 difference teach nothing. So it first imitates the task's own solutions for a few steps (SFT), on
 problems of another split. From there GRPO doubles the share of right answers, to about 0.2, by
 reward alone. It shows the parts at work, not what a good model reaches.
@@ -25,7 +25,7 @@ from whet.train.rl_step import to_example
 def main(sft_steps: int = 200, rl_steps: int = 40) -> list[dict[str, float]]:
     """Train a new model on the easiest Countdown; return the metrics of each GRPO step."""
     task = whet.task("countdown", level=[0.0, 0.1])
-    policy = whet.load_model("tiny", task=task)
+    policy = whet.load_policy("tiny", task=task)
     rng = stream(0, "batches")
 
     solutions = whet.solve(task, task.problems("sft"))

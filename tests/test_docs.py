@@ -25,7 +25,7 @@ from whet.config_errors import list_keys
 from whet.data.sources import load_source
 from whet.grading.check_task import check_grader
 from whet.grading.limits import GradingConfig
-from whet.pipeline.pipeline import KINDS, PipelineConfig
+from whet.pipeline.pipeline import STAGE_KINDS, PipelineConfig
 from whet.store.run import RunStore
 from whet.study.study_file import StudyConfig
 from whet.tasks.game24 import Game24
@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
     ROOT.glob("docs/*.md")
 )
-CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, "study": StudyConfig, **KINDS}
+CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, "study": StudyConfig, **STAGE_KINDS}
 WALKED = ("quickstart.md", "tutorial.md")
 """Pages whose files name each other; tests/test_quickstart.py and tests/test_tutorial.py run them."""
 TOPS = ("whet", "tests", "docs", "experiments", "bench", "tools", ".ci")
@@ -303,7 +303,7 @@ def test_troubleshooting_names_metrics_that_are_logged_and_settings_that_exist()
     spans = set(code_spans(ROOT / "docs" / "troubleshooting.md"))
     metrics = {span for span in spans if METRIC.fullmatch(span)}
     assert len(metrics) > 20 and metrics <= set(documented_metrics())
-    known = {key for kind in KINDS.values() for key in list_keys(kind)}
+    known = {key for kind in STAGE_KINDS.values() for key in list_keys(kind)}
     dotted = {
         span.partition(" = ")[0] for span in spans if re.match(r"[a-z_]+\.[a-z_.]+( = |$)", span)
     }

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from whet.config import Config, kind_of, load_settings
-from whet.pipeline.pipeline import KINDS, PipelineConfig
+from whet.pipeline.pipeline import STAGE_KINDS, PipelineConfig
 from whet.study.study_file import StudyConfig, open_study
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
-CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, "study": StudyConfig, **KINDS}
+CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, "study": StudyConfig, **STAGE_KINDS}
 
 
 def by_name(file: Path) -> str:

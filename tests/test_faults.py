@@ -290,7 +290,7 @@ def test_sft_imitates_answers_that_are_not_right_only_when_told_to(
     said = whet("sft", file, "--out", tmp_path / "run", "--keep", keep)
     assert said.code == 0, said.err
     assert f"{count} examples, 0 left out as longer than" in said.err
-    counts = "4 of 6 answers left out as not right: 2 wrong, 1 no answer, 1 unscored"
+    counts = "4 of 6 responses left out as not right: 2 wrong, 1 no answer, 1 unscored"
     assert (counts in said.err) == (keep == "correct")
 
 
@@ -302,7 +302,7 @@ def test_sft_without_one_right_answer_says_what_there_is(tmp_path: Path) -> None
         *("--out", tmp_path / "run"),
     )
     assert is_one_sentence(said), said.err
-    assert "has no right answer among 3 (3 wrong)" in said.last
+    assert "has no right response among 3 (3 wrong)" in said.last
 
 
 def test_nobody_is_told_to_delete_a_file_of_their_own(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from whet import toml
 from whet.algos.settings import AlgoConfig
 from whet.config import Config, load_settings
 from whet.errors import ConfigError
-from whet.pipeline.pipeline import KINDS, PipelineConfig
+from whet.pipeline.pipeline import STAGE_KINDS, PipelineConfig
 from whet.toml import Table
 
 UNBOUNDED = {"seed", "entropy_coef", "threshold"}
@@ -40,26 +40,26 @@ def faults(cases: Iterator[Case], kind: type[Config]) -> tuple[int, list[str]]:
     return number, wrong
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STAGE_KINDS)
 def test_each_setting_of_a_stage_is_refused_where_its_type_range_or_name_is_wrong(
     kind: str,
 ) -> None:
-    number, wrong = faults(list_cases(KINDS[kind], skip=["task"]), KINDS[kind])
+    number, wrong = faults(list_cases(STAGE_KINDS[kind], skip=["task"]), STAGE_KINDS[kind])
 
     assert wrong == []
     assert number >= {"make": 6, "teach": 15}.get(kind, 100)
 
 
 def test_each_setting_of_each_task_is_refused_where_its_type_range_or_name_is_wrong() -> None:
-    others = [name for name in KINDS["make"].model_fields if name != "task"]
-    number, wrong = faults(list_cases(KINDS["make"], skip=others), KINDS["make"])
+    others = [name for name in STAGE_KINDS["make"].model_fields if name != "task"]
+    number, wrong = faults(list_cases(STAGE_KINDS["make"], skip=others), STAGE_KINDS["make"])
 
     assert wrong == []
     assert number > 500
 
 
 def test_a_mistake_in_a_stage_of_a_pipeline_is_named_with_the_stage() -> None:
-    table: Table = {"task": "game24", "stages": {"one": {"kind": "rl", **fill(KINDS["rl"])}}}
+    table: Table = {"task": "game24", "stages": {"one": {"kind": "rl", **fill(STAGE_KINDS["rl"])}}}
 
     for key, value, words in (
         ("train.lr", "-1", "greater than 0"),
@@ -106,17 +106,17 @@ VARIANTS: dict[str, list[Table]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STAGE_KINDS)
 def test_a_setting_without_effect_is_refused_with_the_reason(kind: str) -> None:
     number = 0
     for variant in VARIANTS.get(kind, [{}]):
-        table = toml.merge(fill(KINDS[kind]), variant)
-        config = load_settings(KINDS[kind], None, [], defaults=table).config
+        table = toml.merge(fill(STAGE_KINDS[kind]), variant)
+        config = load_settings(STAGE_KINDS[kind], None, [], defaults=table).config
         for key, reason in unused(config):
             value = toml.look_up(config.model_dump(mode="json"), key.split("."))
             if value is None and key.endswith((".new", ".lora")):
                 continue  # none is what they have to be
-            message = refusal(KINDS[kind], table, f"--{key}", toml.literal(value))
+            message = refusal(STAGE_KINDS[kind], table, f"--{key}", toml.literal(value))
             assert message.startswith(f"{key} = "), (key, message)
             assert message.endswith(f" has no effect: {reason}; leave it out")
             number += 1

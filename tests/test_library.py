@@ -28,7 +28,7 @@ MAX_EXAMPLE_LINES = 40
 
 @pytest.fixture(scope="module")
 def policy() -> Policy:
-    return whet.load_model("tiny", task=whet.task("countdown", count=20, level=[0.0, 0.1]))
+    return whet.load_policy("tiny", task=whet.task("countdown", count=20, level=[0.0, 0.1]))
 
 
 def test_a_task_grades_its_own_solution_as_correct() -> None:
@@ -109,12 +109,12 @@ def test_a_new_model_reads_the_texts_of_its_task(policy: Policy) -> None:
 
 def test_a_new_model_without_a_task_is_refused() -> None:
     with pytest.raises(ConfigError, match="size 'tiny' needs a task"):
-        whet.load_model("tiny")
+        whet.load_policy("tiny")
 
 
 def test_a_saved_model_is_loaded_with_the_same_answers(policy: Policy, tmp_path: Path) -> None:
     policy.save(str(tmp_path))
-    again = whet.load_model(tmp_path)
+    again = whet.load_policy(tmp_path)
     answers = whet.generate(policy, ["Make 7 from 3 4"], max_tokens=8, temperature=0.0)
     assert whet.generate(again, ["Make 7 from 3 4"], max_tokens=8, temperature=0.0) == answers
 

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from whet.data.problems import read_problems
-from whet.library import load_model, sample, task
+from whet.library import load_policy, sample, task
 from whet.store.run import RunStore
 from whet.testing.server import Asked, CannedReply, FakeServer, chat_reply, serve_replies
 
@@ -165,7 +165,7 @@ def test_transformers_loads_the_export_and_gives_the_same_greedy_tokens(walk: Wa
     model = AutoModelForCausalLM.from_pretrained(export, dtype=torch.float32)
     problems = read_problems(walk.folder / "data/mine/problems-test.jsonl")[:4]
 
-    groups = sample(load_model(str(export)), task("math"), problems, temperature=0, max_tokens=12)
+    groups = sample(load_policy(str(export)), task("math"), problems, temperature=0, max_tokens=12)
 
     for problem, (rollout,) in zip(problems, groups, strict=True):
         chat = [{"role": "user", "content": problem.prompt[-1].content}]

@@ -17,7 +17,7 @@ import pytest
 from small import Pipeline, cut_after, half_written, whet, write
 
 from bench.kill_resume import facts
-from whet.store.checkpoints import Checkpoints
+from whet.store.checkpoint_folders import Checkpoints
 from whet.store.run import RunStore
 
 STAGES = ("01-sft", "02-rl")

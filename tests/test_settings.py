@@ -185,7 +185,7 @@ def test_cuts_have_no_effect_on_greedy_sampling() -> None:
 def test_rl_refuses_a_temperature_at_which_all_answers_are_the_same(tmp_path: Path) -> None:
     said = whet("show", write(tmp_path / "x.toml", GRPO), "--sampling.temperature", "0")
     assert said.code == 2
-    assert "gives all answers to a problem the same tokens" in said.err
+    assert "gives all responses to a problem the same tokens" in said.err
 
 
 def test_a_setting_without_effect_names_the_file_that_sets_it(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from whet.config import Config
-from whet.pipeline.pipeline import KINDS
+from whet.pipeline.pipeline import STAGE_KINDS
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -21,7 +21,7 @@ def test_the_page_of_settings_is_up_to_date() -> None:
 
 
 def test_every_setting_has_a_meaning_and_every_number_a_unit() -> None:
-    assert settings_page.list_faults(KINDS.values()) == []
+    assert settings_page.list_faults(STAGE_KINDS.values()) == []
 
 
 class Undocumented(Config):

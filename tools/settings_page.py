@@ -23,7 +23,7 @@ from pydantic_core import to_jsonable_python
 from whet import toml
 from whet.config import CONSTANT, differences
 from whet.config_errors import find_settings_classes, list_tags
-from whet.pipeline.pipeline import KINDS
+from whet.pipeline.pipeline import STAGE_KINDS
 from whet.recipes.registry import STAGES
 
 WIDTH = 120
@@ -102,7 +102,7 @@ def write_page() -> str:
     """Write the page: the stages, then the tables that they share."""
     places = find_places()
     parts = [HEAD, "## Stages\n"]
-    for kind, stage in KINDS.items():
+    for kind, stage in STAGE_KINDS.items():
         runs = f"`whet {kind} FILE`" if STAGES[kind].help else "in pipelines only"
         parts += [f"### {kind}\n", _wrap(f"{_sentence(stage)} Run: {runs}."), _table(stage, places)]
     parts.append("## Tables\n")
@@ -125,7 +125,7 @@ def write_page() -> str:
 def find_places() -> dict[Model, Place]:
     """Find the classes below the stages, those nearest to a stage first, in the order of keys."""
     found: dict[Model, list[tuple[str, str, bool]]] = {}
-    ways: list[tuple[str, str, Model]] = [(kind, "", model) for kind, model in KINDS.items()]
+    ways: list[tuple[str, str, Model]] = [(kind, "", model) for kind, model in STAGE_KINDS.items()]
     while ways:
         deeper: list[tuple[str, str, Model]] = []
         for kind, prefix, model in ways:

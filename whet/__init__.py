@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from whet.environment import avoid_broken_amx, keep_sums_in_order, limit_thread_spinning
 
 if TYPE_CHECKING:
-    from whet.library import generate, grade, load_model, read_run, sample, solve, task
+    from whet.library import generate, grade, load_policy, read_run, sample, solve, task
     from whet.rewards.spec import RewardSpec
     from whet.train.optim import TrainConfig
 
@@ -16,7 +16,7 @@ __all__ = [
     "TrainConfig",
     "generate",
     "grade",
-    "load_model",
+    "load_policy",
     "read_run",
     "sample",
     "solve",

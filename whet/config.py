@@ -41,7 +41,7 @@ def _forbid_coercion(schema: object) -> None:
             _forbid_coercion(inner)
 
 
-UNSET = "nothing in it is set"
+_UNSET = "nothing in it is set"
 CONSTANT: dict[str, JsonValue] = {"constant": True}
 """Marks a field that code may set and that is not a setting:
 `Field(json_schema_extra=CONSTANT)`."""
@@ -359,7 +359,7 @@ def _settings(
             value=value,
             default=None if field is None else _default(field),
             meaning=description,
-            reason=reasons.get(name, UNSET if _is_left_out(value) else None),
+            reason=reasons.get(name, _UNSET if _is_left_out(value) else None),
         )
         below = {
             k.removeprefix(f"{name}."): v for k, v in reasons.items() if k.startswith(f"{name}.")

@@ -2,7 +2,7 @@
 
     import whet
     task = whet.task("countdown")
-    policy = whet.load_model("Qwen/Qwen3-0.6B")
+    policy = whet.load_policy("Qwen/Qwen3-0.6B")
     groups = whet.sample(policy, task, problems, samples=8)
     run = whet.read_run("runs/game24/05-rl")
 
@@ -46,8 +46,8 @@ class RunTables:
     metrics: pa.Table
     """One row per logged step; a metric that a step does not have is null."""
     rollouts: pa.Table
-    """One row per answer: `step`, `kind` (train, eval or rejected), and the columns of the rollout
-    files."""
+    """One row per response: `step`, `kind` (train, eval or rejected), and the columns of the
+    rollout files."""
     evals: dict[int, Row]
     """Every evaluation by its step."""
 
@@ -71,7 +71,7 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
 
     Training grades in processes that can be killed; use this for texts you trust.
     """
-    grader = make_task(task) if isinstance(task, str) else task
+    grading_task = make_task(task) if isinstance(task, str) else task
     if not isinstance(problem, Problem):
         raise ConfigError(
             f"whet.grade takes a Problem, not {_kind(problem)}: take one of task.problems(split), "
@@ -79,17 +79,17 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
         )
     if not isinstance(text, str):
         raise ConfigError(
-            f"whet.grade takes the text of an answer, not {_kind(text)}: of a rollout, pass "
+            f"whet.grade takes the text of a response, not {_kind(text)}: of a rollout, pass "
             "rollout.text"
         )
     # The user's own error task is for the user to see.
-    if not is_builtin(grader):
-        return grader.score(problem, text)
-    return grade_safely(grader, problem, text)
+    if not is_builtin(grading_task):
+        return grading_task.score(problem, text)
+    return grade_safely(grading_task, problem, text)
 
 
 def solve(task: Task, problems: Iterable[Problem], *, seed: int = 0) -> list[Rollout]:
-    """Write the task's own answer to each problem; problems without one are left out."""
+    """Write the task's own response to each problem; problems without one are left out."""
     solutions = ((problem, task.solve(problem, seed)) for problem in problems)
     return [
         Rollout.from_text(problem, text, model=task.name)
@@ -98,7 +98,7 @@ def solve(task: Task, problems: Iterable[Problem], *, seed: int = 0) -> list[Rol
     ]
 
 
-def load_model(
+def load_policy(
     model: str | Path, *, task: Task | None = None, positions: int = 256, seed: int = 0
 ) -> "Policy":
     """Load a model from a folder, a run or the hub, or draw a new one of a size such as "tiny".

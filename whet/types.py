@@ -5,7 +5,7 @@ All are frozen. Token data are numpy arrays, so types that hold them compare by 
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Generic, Literal, TypeVar
@@ -18,6 +18,10 @@ from whet.errors import DataError
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 Tokens = NDArray[np.int32]
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Advance = Callable[[int], None]
+"""Tells a progress bar how many more are done."""
 Metrics = dict[str, float]
 """Numbers of one step by `area/name`, such as `reward/mean`."""
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -227,7 +231,16 @@ def level_band(level: float) -> int:
     >>> [level_band(level) for level in (0.0, 0.19, 0.2, 0.99, 1.0)]
     [0, 0, 1, 4, 4]
     """
-    return min(int(level * NUM_LEVELS), NUM_LEVELS - 1)
+    return min(max(int(level * NUM_LEVELS), 0), NUM_LEVELS - 1)
+
+
+def level_label(level: float | None, *, unknown: str) -> str:
+    """Name the fifth of difficulty that a level is in.
+
+    >>> [level_label(level, unknown="none") for level in (0.0, 0.25, 1.0, None)]
+    ['1', '2', '5', 'none']
+    """
+    return unknown if level is None else str(level_band(level) + 1)
 
 
 def content_id(task: str, content: Json) -> str:

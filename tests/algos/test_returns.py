@@ -60,9 +60,9 @@ def test_whitening_leaves_what_is_not_live_at_zero_and_out_of_the_mean() -> None
         np.testing.assert_array_equal(mine, alone)
 
 
-@pytest.mark.parametrize("is_live", [[True, True], [False, False]])
-def test_whitening_of_nothing_that_differs_is_zero(is_live: list[bool]) -> None:
-    assert [part.tolist() for part in whiten([np.full(2, 0.7), np.full(1, 0.7)], is_live)] == [
+@pytest.mark.parametrize("has_signal", [[True, True], [False, False]])
+def test_whitening_of_nothing_that_differs_is_zero(has_signal: list[bool]) -> None:
+    assert [part.tolist() for part in whiten([np.full(2, 0.7), np.full(1, 0.7)], has_signal)] == [
         [0.0, 0.0],
         [0.0],
     ]

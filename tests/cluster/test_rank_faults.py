@@ -146,7 +146,9 @@ def test_ranks_with_other_problems_end_in_a_sentence(
     file = write(tmp_path, made, text, task="Uneven")
     agent, log = start(torchrun(2), kind, file, tmp_path / "run")
     assert agent.wait(200) != 0
-    assert "whet: the ranks are not at the same place: rank 0 is at 'answers to " in log.read_text()
+    assert (
+        "whet: the ranks are not at the same place: rank 0 is at 'responses to " in log.read_text()
+    )
 
 
 def test_an_error_of_one_rank_ends_the_others_too(made: Path, tmp_path: Path) -> None:

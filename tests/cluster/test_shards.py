@@ -19,7 +19,7 @@ from whet.models.save import gather_own_tensors, plan_files, write_config, write
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, init_weights
 from whet.testing.tiny import tiny_tokenizer
-from whet.train.checkpoint import BackgroundWriter
+from whet.train.training_state import BackgroundWriter
 from whet.world import World, set_world
 
 VLLM = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"

@@ -303,7 +303,7 @@ def test_a_model_of_the_users_is_put_to_two_proofs_more(tiny: Pipeline) -> None:
     *_, template, engine = json.loads(said.out)["proofs"]
     assert said.code == 0, said.out
     assert (template["name"], engine["name"]) == ("your template", "your engine")
-    assert template["measured"] == "answers end with one of '<eos>', and keep it"
+    assert template["measured"] == "responses end with one of '<eos>', and keep it"
     assert engine["limit"] == 1e-4
 
 
@@ -320,7 +320,7 @@ def test_a_template_of_the_users_that_drops_the_stop_token_is_named(tmp_path: Pa
     said = whet("doctor", tmp_path)
 
     assert said.code == 1
-    assert "the template writes no stop token after an answer" in said.out
+    assert "the template writes no stop token after a response" in said.out
     assert said.out.splitlines()[-1].endswith("begin with the first: dropped stop token")
 
 

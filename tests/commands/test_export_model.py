@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from small import half_written, whet, write
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from whet.commands.show_answers import open_policy
+from whet.commands.show_responses import open_policy
 from whet.data.problems import write_problems
 from whet.engine.native import NativeConfig
 from whet.models.lora import LoraConfig

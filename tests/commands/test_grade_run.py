@@ -8,7 +8,7 @@ import pytest
 from small import Pipeline, files, whet, write
 
 from whet.commands.grade_run import grade_run
-from whet.rewards.spec import RewardSpec, summarise_parts, take_apart
+from whet.rewards.spec import RewardSpec, break_down, summarise_parts
 from whet.store.run import RunStore
 from whet.testing.fakes import rollout
 from whet.types import Rollout, Score, Verdict
@@ -114,8 +114,8 @@ def test_rewards_that_are_equal_but_for_rounding_have_no_variance_to_share() -> 
 def test_a_term_that_does_not_count_for_a_verdict_adds_nothing() -> None:
     terms = [{"kind": "linear", "max_tokens": 4, "when": when} for when in ("correct", "wrong")]
     spec = RewardSpec.model_validate({"weights": {"correct": 2.0}, "terms": terms})
-    parts = take_apart(spec, scored(0, right=True, lines=1, tokens=3))
-    assert [(part.name, part.amount) for part in parts] == [
+    parts = break_down(spec, scored(0, right=True, lines=1, tokens=3))
+    assert [(part.name, part.contribution) for part in parts] == [
         ("correct", 2.0),
         ("linear (term)", 0.25),
         ("linear (term 2)", 0.0),

@@ -114,7 +114,7 @@ def test_a_source_of_ones_own_is_filtered_prompted_split_and_sampled(
     said = capsys.readouterr().err
     assert "1 rate is above 0.9 (first: sums.jsonl:22)" in said
     assert "1 gold is empty (first: sums.jsonl:23)" in said
-    assert "1 rows add answers to the problems of earlier rows" in said
+    assert "1 rows add responses to the problems of earlier rows" in said
     assert "is beyond the sample of 2 of the split test" in said
 
 
@@ -287,7 +287,7 @@ def test_files_are_told_by_their_split_or_their_name(
     assert counts.problems["test"] == 1
     assert counts.problems["rl"] + counts.problems["dev"] == 1, "a test problem is not trained on"
     assert counts.left_out["repeats the problem of an earlier row"] == 1
-    assert counts.answers.total() == 2
+    assert counts.responses.total() == 2
     prepare_problems("gsm8k", files=["gsm8k_test.jsonl"], force=True)
     assert "there is no raw file for main/train-*.parquet or" in capsys.readouterr().err
 

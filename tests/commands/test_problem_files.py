@@ -12,8 +12,8 @@ from rich.console import Console
 
 from whet.commands.problem_files import import_file, make_problems, show_problems
 from whet.data.importers import FORMATS
-from whet.data.importers.graphs import TASKS
-from whet.data.importers.mapped import FIELDS
+from whet.data.importers.graphs import GRAPH_ARENA_TASKS
+from whet.data.importers.mapped import MAPPED_FIELDS
 from whet.data.importers.verl import GURU, NPG, STOCK, TANGO
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError
@@ -512,12 +512,12 @@ def test_the_document_lists_every_format_field_and_source() -> None:
         may = "[*]" if layout.optional is None else may
         fields = " ".join(part for part in (", ".join(layout.required), may) if part)
         assert f"| `{name}` | {layout.about} | {fields} |\n" in text, name
-    for name, about in FIELDS.items():
+    for name, about in MAPPED_FIELDS.items():
         assert f"| `{name}` | {about} |\n" in text, name
     assert [
         source
         for source in (*STOCK, *TANGO, *GURU, *NPG)
-        if source not in TASKS and f"`{source}`" not in text
+        if source not in GRAPH_ARENA_TASKS and f"`{source}`" not in text
     ] == []
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from small import whet, write
 from transformers import AutoTokenizer
 
-from whet.commands.show_answers import show_prompts
+from whet.commands.show_responses import show_prompts
 from whet.config import Config
 from whet.data.problems import write_problems
 from whet.store.rollouts import write_rollouts

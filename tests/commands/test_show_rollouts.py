@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from small import whet
 
-from whet.commands.show_answers import show_rollouts
+from whet.commands.show_responses import show_rollouts
 from whet.errors import ConfigError, DataError
 from whet.store.rollouts import write_rollouts
 from whet.testing.fakes import rollout

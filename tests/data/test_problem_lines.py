@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from whet.data.problem_lines import CHUNK_BYTES, ProblemLines, to_question
-from whet.data.problems import ask_text, write_problems
+from whet.data.problems import normalised_question, write_problems
 from whet.errors import DataError
 from whet.store.files import write_rows
 from whet.testing.fakes import sum_problem
@@ -54,9 +54,9 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None
 
 def test_what_is_asked_is_compared_without_case_spaces_and_wide_letters() -> None:
     problem = sum_problem(1, 2)
-    assert to_question(problem) == ask_text(problem) == "1 + 2"
+    assert to_question(problem) == normalised_question(problem) == "1 + 2"
     prompt = (
         Message(role="system", content="Be brief."),
         Message(role="user", content="\uff11  + 2"),
     )
-    assert ask_text(replace(problem, prompt=prompt)) == "1 + 2"
+    assert normalised_question(replace(problem, prompt=prompt)) == "1 + 2"

@@ -41,13 +41,13 @@ def test_a_stage_that_needs_problems_gets_some_or_a_sentence(tmp_path: Path) -> 
     write_problems(tmp_path, "test", [])
 
     assert load_problems(SumTask(), str(tmp_path), "rl") == [PROBLEMS[1]]
-    assert load_problems(SumTask(), str(tmp_path), "dev", unsolvable=True) == [hopeless]
+    assert load_problems(SumTask(), str(tmp_path), "dev", include_unsolvable=True) == [hopeless]
     with pytest.raises(
         DataError, match=r"problems-dev\.jsonl holds no problem that has a solution: give another$"
     ):
         load_problems(SumTask(), str(tmp_path), "dev")
     with pytest.raises(DataError, match=r"problems-test\.jsonl holds no problem: give another$"):
-        load_problems(SumTask(), str(tmp_path), "test", unsolvable=True)
+        load_problems(SumTask(), str(tmp_path), "test", include_unsolvable=True)
 
 
 def test_a_row_that_is_no_problem_is_named_by_its_line_empty_ones_counted(tmp_path: Path) -> None:

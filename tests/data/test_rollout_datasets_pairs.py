@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from whet.data.examples import Example, PreferencePair
-from whet.data.rollout_datasets import Fault, PairRule, PreferencePairs, make_preference_pairs
-from whet.tasks.base import StepNote
+from whet.data.rollout_datasets import (
+    LeftOutReason,
+    PairRule,
+    PreferencePairs,
+    make_preference_pairs,
+)
+from whet.tasks.base import LineNote
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
@@ -16,9 +21,11 @@ from whet.types import FinishReason, Message, Problem, Rollout, Score, Verdict
 CHAT = ChatFormat(tiny_tokenizer())
 
 
-def notes(problem: Problem, text: str) -> list[StepNote]:
+def comment(problem: Problem, text: str) -> list[LineNote]:
     """A line is right unless it holds a minus; an empty line has no word on it."""
-    return [StepNote(line=line, ok="-" not in line, note="") for line in text.splitlines() if line]
+    return [
+        LineNote(line=line, is_right="-" not in line, note="") for line in text.splitlines() if line
+    ]
 
 
 def answer(
@@ -54,7 +61,7 @@ def view(
         rollouts,
         CHAT,
         rules,
-        notes=notes,
+        comment=comment,
         max_tokens=max_tokens,
         per_problem=per_problem,
         seed=seed,
@@ -200,7 +207,7 @@ def test_tokens_sampled_for_another_prompt_are_not_taken_as_own() -> None:
         (answer(" 4" * 70, Verdict.WRONG), "too_long"),
     ],
 )
-def test_what_cannot_be_part_of_a_pair_is_counted(bad: Rollout, fault: Fault) -> None:
+def test_what_cannot_be_part_of_a_pair_is_counted(bad: Rollout, fault: LeftOutReason) -> None:
     found = view([answer("3"), bad], "correct")
     assert found.pairs == []
     assert dict(found.faults) == {fault: 1}

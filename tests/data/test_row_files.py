@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from whet.data import row_files
-from whet.data.row_files import BATCH_BYTES, Row, iterate_rows, to_json_value
+from whet.data.row_files import BATCH_BYTES, iterate_rows, to_json_value
 from whet.errors import DataError
+from whet.store.files import Row
 
 
 def rows(file: Path) -> list[Row]:

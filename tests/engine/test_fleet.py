@@ -14,7 +14,7 @@ from whet.engine.fleet import Fleet
 from whet.engine.fleet_config import FleetConfig
 from whet.engine.native import NativeEngine
 from whet.engine.process_worker import ProcessWorker
-from whet.engine.worker import Answer, Result
+from whet.engine.worker import FinishedRequest, WorkerReport
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.testing.contracts import check_engine
@@ -40,7 +40,7 @@ def build(model: Transformer) -> Callable[[], NativeEngine]:
     return make
 
 
-def pass_on(worker: ThreadWorker, result: Result) -> Result | None:
+def pass_on(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
     return result
 
 
@@ -100,7 +100,7 @@ def test_three_workers_give_the_answers_of_one_engine_and_share_the_work(
     done = dict(fleet.generate(requests))
 
     assert_same(done, expected(model, requests))
-    assert len(done) == 48 and min(worker.num_answers for worker in workers_of(fleet)) > 0
+    assert len(done) == 48 and min(worker.num_finished for worker in workers_of(fleet)) > 0
     assert fleet.stats.tokens == sum(len(completion.tokens) for completion in done.values())
     assert fleet.stats.row_steps >= fleet.stats.tokens - fleet.stats.first_tokens > 0
     assert fleet.canary_gap < 1e-5
@@ -112,8 +112,8 @@ def test_workers_that_die_change_no_answer_and_come_back_with_the_newest_weights
 ) -> None:
     killed: set[str] = set()
 
-    def die_once(worker: ThreadWorker, result: Result) -> Result | None:
-        is_due = worker.num_answers == 3 and len(killed) < num_killed
+    def die_once(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
+        is_due = worker.num_finished == 3 and len(killed) < num_killed
         if not is_due or worker.name in killed:
             return result
         killed.add(worker.name)
@@ -139,7 +139,7 @@ def test_workers_that_die_change_no_answer_and_come_back_with_the_newest_weights
 
 
 def test_a_silent_worker_is_named_after_the_wait_and_others_answer(model: Transformer) -> None:
-    def fall_silent(worker: ThreadWorker, result: Result) -> Result | None:
+    def fall_silent(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
         return result if result_is_canary(result) or worker.num_starts > 1 else None
 
     fleet = make_fleet(model, fall_silent, pass_on, wait=2.0)
@@ -150,8 +150,8 @@ def test_a_silent_worker_is_named_after_the_wait_and_others_answer(model: Transf
 
 
 def test_an_answer_of_an_old_version_is_refused_and_asked_for_again(model: Transformer) -> None:
-    def lie_once(worker: ThreadWorker, result: Result) -> Result | None:
-        is_due = worker.num_answers == 2 and not result_is_canary(result)
+    def lie_once(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
+        is_due = worker.num_finished == 2 and not result_is_canary(result)
         return with_version(result, 6) if is_due else result
 
     fleet = make_fleet(model, lie_once)
@@ -207,8 +207,8 @@ def test_weights_that_are_pushed_in_the_middle_of_a_batch_are_refused(model: Tra
 
 
 def test_a_request_that_kills_every_worker_ends_the_call_and_is_named(model: Transformer) -> None:
-    def die(worker: ThreadWorker, result: Result) -> Result | None:
-        if isinstance(result, Answer) and result.call and result.id == "0/0":
+    def die(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
+        if isinstance(result, FinishedRequest) and result.call and result.id == "0/0":
             worker.die()
             return None
         return result
@@ -237,8 +237,8 @@ def test_a_call_that_runs_in_another_thread_ends_when_the_fleet_is_closed(
     assert str(raised[0]) == "the fleet is closed"
 
 
-def result_is_canary(result: Result) -> bool:
-    return isinstance(result, Answer) and result.call == 0
+def result_is_canary(result: WorkerReport) -> bool:
+    return isinstance(result, FinishedRequest) and result.call == 0
 
 
 def test_answers_are_expected_to_be_as_long_as_those_before() -> None:

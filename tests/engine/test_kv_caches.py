@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.engine.cpu.dense_cache import BLOCK, DenseCache
+from whet.engine.cpu.dense_cache import CACHE_BLOCK, DenseCache
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.kv_cache import BuildCache, KVCache
 from whet.engine.paged_cache import PagedCache, build_paged_cache
-from whet.engine.scheduler import Indices, plan_prefill
+from whet.engine.scheduler import plan_prefill
 from whet.errors import EngineError
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.rounding import rounding_bound, terms_of_pass
 from whet.testing.tiny import tiny_model
-from whet.types import Tokens
+from whet.types import Indices, Tokens
 
 CPU, SLOTS, CONTEXT = torch.device("cpu"), 3, 200
 BUILDS = [
@@ -164,9 +164,9 @@ def test_rows_of_several_blocks_and_prompts_keep_their_tokens_when_they_move() -
     _place(cache, 1, 20)
     _place(cache, 2, 20, source=1)
     _prefill(model, cache, dict(enumerate(prompts)))
-    ahead = [_sequence(BLOCK + 9, seed) for seed in (3, 4, 5)]
+    ahead = [_sequence(CACHE_BLOCK + 9, seed) for seed in (3, 4, 5)]
     sequences = [np.concatenate([prompts[min(row, 1)], tokens]) for row, tokens in enumerate(ahead)]
-    for left in range(BLOCK + 8, 2, -1):
+    for left in range(CACHE_BLOCK + 8, 2, -1):
         _decode(model, cache, [tokens[:-left] for tokens in sequences])
 
     cache.allocator.free(_indices(0))

@@ -24,7 +24,7 @@ from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
 from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model
-from whet.train.learner import compute_logprobs
+from whet.train.learner import compute_logprobs_locally
 from whet.types import FinishReason
 
 
@@ -70,7 +70,7 @@ def test_engine_and_learner_agree_on_a_thousand_sequences(
         )
         for request in requests
     ]
-    logprobs = compute_logprobs(model, examples, 4096)
+    logprobs = compute_logprobs_locally(model, examples, 4096)
     gaps = [
         np.abs(done[r.id].logprobs - found).max()
         for r, found in zip(requests, logprobs, strict=True)
@@ -308,7 +308,7 @@ def test_on_a_gpu_engine_and_learner_agree_too(window: int) -> None:
         )
         for request in requests
     ]
-    logprobs = compute_logprobs(model, examples, 4096)
+    logprobs = compute_logprobs_locally(model, examples, 4096)
     assert (
         max(
             np.abs(done[r.id].logprobs - found).max()

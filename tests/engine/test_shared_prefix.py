@@ -3,7 +3,7 @@
 import numpy as np
 
 from whet.engine.cpu.dense_cache import SharedPrompts
-from whet.engine.scheduler import Indices
+from whet.types import Indices
 
 
 def _placed(*sources: int | None) -> SharedPrompts:

@@ -17,7 +17,7 @@ from whet.engine.fleet_config import FleetConfig, VllmConfig
 from whet.engine.kv_cache import BuildCache
 from whet.engine.native import NativeEngine
 from whet.engine.server_calls import DIALECTS, Dialect
-from whet.engine.worker import Answer, Result
+from whet.engine.worker import FinishedRequest, WorkerReport
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.testing.server import Asked, InferenceServer, serve_inference
@@ -155,7 +155,7 @@ def make_worker(model: Transformer, name: str, fault: Fault) -> ThreadWorker:
     return ThreadWorker(name, build, num_slots=4, fault=fault)
 
 
-def pass_on(worker: ThreadWorker, result: Result) -> Result | None:
+def pass_on(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
     return result
 
 
@@ -196,8 +196,8 @@ def test_a_worker_that_dies_in_a_stream_loses_no_request_and_comes_back() -> Non
     model = tiny_model(positions=64)
     died: list[str] = []
 
-    def die_once(worker: ThreadWorker, result: Result) -> Result | None:
-        if worker.num_answers != 3 or died:
+    def die_once(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
+        if worker.num_finished != 3 or died:
             return result
         died.append(worker.name)
         worker.die()
@@ -220,8 +220,8 @@ def test_an_answer_of_weights_before_its_request_or_still_to_come_is_refused(ver
     model = tiny_model(positions=64)
     lies = [version]
 
-    def lie_once(worker: ThreadWorker, result: Result) -> Result | None:
-        if not isinstance(result, Answer) or result.call == 0 or not lies:
+    def lie_once(worker: ThreadWorker, result: WorkerReport) -> WorkerReport | None:
+        if not isinstance(result, FinishedRequest) or result.call == 0 or not lies:
             return result
         return with_version(result, lies.pop())
 

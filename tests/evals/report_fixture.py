@@ -135,10 +135,10 @@ def line_notes(rollout: Rollout) -> Sequence[ResponseLine]:
     is_right = rollout.score is not None and rollout.score.verdict is Verdict.CORRECT
     wrong = ResponseLine(
         text=lines[-1],
-        ok=is_right,
+        is_right=is_right,
         note="reaches 24" if is_right else "does not follow from the numbers left",
     )
-    return [*(ResponseLine(text=line, ok=True) for line in lines[:-1]), wrong]
+    return [*(ResponseLine(text=line, is_right=True) for line in lines[:-1]), wrong]
 
 
 def make_report() -> ReportData:

@@ -17,9 +17,9 @@ from whet.evals.report_data import (
     Curve,
     NamedEval,
     ReportData,
+    ReportSample,
     ResponseLine,
     ResponseView,
-    Sample,
     StageTime,
     pick_samples,
 )
@@ -150,7 +150,7 @@ def test_the_f1_of_a_subset_is_a_column_of_the_evaluations(report: ReportData) -
 
 
 def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:
-    line = ResponseLine(text=HOSTILE, ok=False, note=HOSTILE)
+    line = ResponseLine(text=HOSTILE, is_right=False, note=HOSTILE)
     answer = ResponseView(
         lines=(line,), verdict=Verdict.WRONG, note=HOSTILE, num_tokens=3, is_finished=False
     )
@@ -159,7 +159,7 @@ def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:
         headline=HOSTILE,
         evals=(replace(report.evals[0], name=HOSTILE), report.evals[1]),
         curves=(Curve(name=HOSTILE, stage=HOSTILE, steps=[0, 1], values=[0.0, 1.0]),),
-        samples=(Sample(problem=HOSTILE, label=HOSTILE, before=answer, after=answer),),
+        samples=(ReportSample(problem=HOSTILE, label=HOSTILE, before=answer, after=answer),),
         stages=(StageTime(name=HOSTILE, seconds=1.0),),
         settings=f"a = {HOSTILE}  # {HOSTILE}",
         facts={HOSTILE: HOSTILE},
@@ -201,7 +201,7 @@ def test_endless_answers_are_cut_and_say_so() -> None:
     )
     read = Reader(
         render_report(
-            ReportData(title="t", headline="h", samples=(Sample(problem="p", after=answer),))
+            ReportData(title="t", headline="h", samples=(ReportSample(problem="p", after=answer),))
         )
     )
     assert "… 7 more characters" in read.text
@@ -215,7 +215,7 @@ def test_an_empty_answer_is_called_empty() -> None:
     )
     read = Reader(
         render_report(
-            ReportData(title="t", headline="h", samples=(Sample(problem="p", before=answer),))
+            ReportData(title="t", headline="h", samples=(ReportSample(problem="p", before=answer),))
         )
     )
     assert "The answer is empty." in read.text

@@ -7,8 +7,8 @@ import pytest
 from report_fixture import make_groups, make_problem, make_rollout
 
 from whet.errors import DataError
-from whet.evals.summary import EvalSummary, level_fifth, pass_rates, summarise
-from whet.types import FinishReason, Group, Json, Problem, Verdict
+from whet.evals.summary import EvalSummary, pass_rates, summarise
+from whet.types import FinishReason, Group, Json, Problem, Verdict, level_label
 
 RIGHT, WRONG, NOTHING, UNSCORED = (
     Verdict.CORRECT,
@@ -97,7 +97,7 @@ def test_problems_of_unknown_level_count_and_are_named_so() -> None:
     [(0.0, "1"), (0.199, "1"), (0.2, "2"), (0.6, "4"), (1.0, "5"), (-3.0, "1"), (None, "unknown")],
 )
 def test_levels_fall_into_fifths(level: float | None, fifth: str) -> None:
-    assert level_fifth(level) == fifth
+    assert level_label(level, unknown="unknown") == fifth
 
 
 def test_lengths_and_endings_are_averaged() -> None:

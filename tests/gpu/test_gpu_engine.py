@@ -14,7 +14,7 @@ from whet.models.config import SlidingWindow
 from whet.models.transformer import Transformer, init_weights
 from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model
-from whet.train.learner import compute_logprobs
+from whet.train.learner import compute_logprobs_locally
 from whet.types import Completion
 
 
@@ -28,7 +28,7 @@ def _assert_same_bits(found: dict[str, Completion], expected: dict[str, Completi
 def _assert_exact(model: Transformer, *, slots: int = 24) -> None:
     """Every log-probability of the engine is the learner's, bit for bit."""
     done, examples = sampled(native(model, slots=slots), requests())
-    recomputed = compute_logprobs(model, examples, 4096)
+    recomputed = compute_logprobs_locally(model, examples, 4096)
     for example, logprobs in zip(examples, recomputed, strict=True):
         np.testing.assert_array_equal(done[example.rollout_id].logprobs, logprobs)
 

@@ -17,11 +17,11 @@ from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_tokenizer
-from whet.train.checkpoint import load_training_state, save_training
-from whet.train.learner import LocalLearner, compute_logprobs, set_loss_weights
+from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, make_reference, set_determinism
+from whet.train.training_state import load_training_state, save_training_state
 
 CFG = TrainConfig(lr=1e-2, micro_batch_tokens=256)
 
@@ -88,7 +88,7 @@ def test_an_update_is_in_the_engine_at_once_and_bit_for_bit() -> None:
 
     done, examples = sampled(policy.engine, requests())
     for item, logprobs in zip(
-        examples, compute_logprobs(policy.model, examples, 4096), strict=True
+        examples, compute_logprobs_locally(policy.model, examples, 4096), strict=True
     ):
         np.testing.assert_array_equal(done[item.rollout_id].logprobs, logprobs)
     assert {completion.policy_version for completion in done.values()} == {1}
@@ -137,11 +137,13 @@ def test_a_reference_in_host_memory_scores_the_same_bits() -> None:
 
 def test_fresh_adapters_change_no_bit() -> None:
     base = small_model()
-    expected = compute_logprobs(base, _examples(), 256)
+    expected = compute_logprobs_locally(base, _examples(), 256)
 
     adapted = LoraTransformer(base, LoraConfig(rank=4), base="", seed=0)
 
-    for mine, other in zip(compute_logprobs(adapted, _examples(), 256), expected, strict=True):
+    for mine, other in zip(
+        compute_logprobs_locally(adapted, _examples(), 256), expected, strict=True
+    ):
         np.testing.assert_array_equal(mine, other)
 
 
@@ -158,7 +160,9 @@ def test_trained_adapters_are_in_the_engine_and_the_weights_below_stay() -> None
 
     gaps = [
         np.abs(done[item.rollout_id].logprobs - logprobs).max()
-        for item, logprobs in zip(examples, compute_logprobs(adapted, examples, 4096), strict=True)
+        for item, logprobs in zip(
+            examples, compute_logprobs_locally(adapted, examples, 4096), strict=True
+        )
     ]
     assert max(gaps) < 0.25  # two bfloat16 sums of other shapes; other adapters are nats away
     moved = [
@@ -175,7 +179,7 @@ def test_a_resumed_run_takes_the_same_steps_bit_for_bit(tmp_path: Path) -> None:
     learner = policy.make_learner(CFG, steps=6)
     for seed in range(3):
         learner.update(_examples(seed), sft_objective())
-    save_training(tmp_path, policy, learner, {})
+    save_training_state(tmp_path, policy, learner, {})
     resumed = _policy(_sized(seed=1))
     other = resumed.make_learner(CFG, steps=6)
     load_training_state(tmp_path, resumed, other)

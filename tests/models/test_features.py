@@ -15,7 +15,7 @@ from whet.models.config import ModelConfig
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model
-from whet.train.learner import compute_logprobs, forward_logprobs
+from whet.train.learner import compute_logprobs_locally, forward_logprobs
 from whet.types import Tokens
 
 CAP = 2.0
@@ -56,8 +56,10 @@ def test_a_feature_of_the_logits_reaches_engine_and_learner() -> None:
 
     completions = [completion for _, completion in engine.generate(requests)]
 
-    logprobs = compute_logprobs(model, [example(item.tokens) for item in completions], 4096)
-    plain = compute_logprobs(tiny_model(), [example(item.tokens) for item in completions], 4096)
+    logprobs = compute_logprobs_locally(model, [example(item.tokens) for item in completions], 4096)
+    plain = compute_logprobs_locally(
+        tiny_model(), [example(item.tokens) for item in completions], 4096
+    )
     bound = logprob_bound(model)
     for item, capped, uncapped in zip(completions, logprobs, plain, strict=True):
         np.testing.assert_allclose(item.logprobs, capped, rtol=0, atol=bound)

@@ -126,7 +126,7 @@ def test_the_report_says_what_the_run_is_about(tiny: Pipeline) -> None:
     assert "new from random weights, of the size tiny" in about
     assert re.search(r"[\d.]+ million parameters, \d+ layers of \d+", about)
     assert re.search(r"problems: \d+ sft, \d+ rl, \d+ dev, 547 test problems", about)
-    assert re.search(r"traces: [\d,]+ answers", about)
+    assert re.search(r"traces: [\d,]+ responses", about)
     assert "sft 40 steps, rl 6 steps" in about
 
 
@@ -176,7 +176,7 @@ def test_many_answers_for_one_that_fall_while_one_rises_are_told_below_the_headl
     }
     named = {name: NamedEval(name=name, summary=summarise(own)) for name, own in answers.items()}
     (warning,) = list_warnings([["sft", "rl"]], named, answers)
-    assert warning.startswith("rl solves more problems with one answer, but fewer with 4: pass@4")
+    assert warning.startswith("rl solves more problems with one response, but fewer with 4: pass@4")
     assert "changed by −60.0 points" in warning  # from 20 of 20 problems to 8
     assert "chance" not in warning
     assert list(list_warnings([["rl", "sft"]], named, answers)) == []
@@ -184,7 +184,7 @@ def test_many_answers_for_one_that_fall_while_one_rises_are_told_below_the_headl
 
 def test_answers_cut_at_the_limit_are_told(tiny: Pipeline) -> None:
     page = (tiny.folder / "report.html").read_text()
-    assert re.search(r"\d+\s% of the answers of rl were cut off at the length limit", page)
+    assert re.search(r"\d+\s% of the responses of rl were cut off at the length limit", page)
 
 
 BENCHMARKS = """kind = "run"

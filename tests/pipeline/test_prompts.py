@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from small import whet, write
 
-from whet.commands.show_answers import open_policy
+from whet.commands.show_responses import open_policy
 from whet.data.problems import write_problems
-from whet.library import load_model
+from whet.library import load_policy
 from whet.store.run import RunStore, find_run
 from whet.tasks.base import list_problems
 from whet.tasks.registry import make_task
@@ -78,7 +78,7 @@ def test_the_tokenizer_of_a_new_model_knows_the_template(pipeline: Path) -> None
 
 def test_a_question_typed_at_a_trained_model_is_put_by_its_prompt(pipeline: Path) -> None:
     assert open_policy(str(pipeline), slots=1).chat.prompt.template == "Make 24 of {question}!"
-    policy = load_model(pipeline / "03-rl")
+    policy = load_policy(pipeline / "03-rl")
     assert policy.chat.prompt.template == "Make 24 of {question}!"
 
 

@@ -142,7 +142,7 @@ def test_the_longest_answer_is_a_floor_that_no_number_of_gpus_lowers() -> None:
     floor = 20_000 * step_seconds(SEVEN, H100, 1, 512 + 10_000)
     few, many = (by_name(job, RankLayout(ranks=ranks, shard=8))["sample"] for ranks in (8, 1024))
     assert few.seconds > many.seconds >= 0.99 * floor
-    assert many.bound == "the longest answer"
+    assert many.bound == "the longest response"
     full = replace(job, sequences=65_536, longest=1000)
     assert by_name(full, RankLayout(ranks=8, shard=8))["sample"].bound == "decoding"
 

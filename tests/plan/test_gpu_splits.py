@@ -164,9 +164,11 @@ def test_a_plan_of_many_gpus_shows_all_modes_and_what_was_assumed(file: Path) ->
     rows = [line.split() for line in said.out.splitlines() if line.startswith(" rl ")]
     modes = {tuple(row[1:3]): row for row in rows}
     assert ("one", "step") in modes and "streamed" in {row[1] for row in rows}
-    assert "rl: log-normal answers of 100 tokens on average, at most 512, prompts of 64" in said.out
+    assert (
+        "rl: log-normal responses of 100 tokens on average, at most 512, prompts of 64" in said.out
+    )
     limit = whet("plan", file, "--gpu", "h100", "--gpus", 8, "--engines", 3)
-    assert "every answer of 512 tokens, the limit" in limit.out
+    assert "every response of 512 tokens, the limit" in limit.out
     splits = [line.split() for line in limit.out.splitlines() if " streamed " in line]
     assert splits[0][2:4] == ["3", "5"]
 
@@ -184,7 +186,7 @@ def test_the_lengths_of_a_run_replace_those_that_are_assumed(file: Path, tiny: P
     mean = round(fmean(len(rollout.completion.tokens) for rollout in rollouts))
     prompt = round(fmean(len(rollout.prompt_tokens) for rollout in rollouts))
     assert (
-        f"stored answers of {mean} tokens on average, at most 24, prompts of {prompt}" in said.out
+        f"stored responses of {mean} tokens on average, at most 24, prompts of {prompt}" in said.out
     )
 
 
@@ -207,7 +209,7 @@ def test_flags_of_a_split_that_cannot_be_are_one_sentence(
 
 def test_a_run_without_answers_is_named(file: Path, tiny: Pipeline) -> None:
     said = whet("plan", file, "--gpus", 8, "--like", tiny.folder / "03-sft")
-    assert said.code == 2 and "stores no answers" in said.err
+    assert said.code == 2 and "stores no responses" in said.err
 
 
 def test_more_gpus_leave_the_longest_answer_as_the_bound() -> None:

@@ -173,7 +173,7 @@ def test_epochs_are_planned_by_the_answers_that_are_there(seven: Path, tmp_path:
     data = tmp_path / "answers.jsonl"
     file = write(tmp_path / "sft.toml", SFT.format(model=seven, data=data))
     said = whet("plan", file)
-    assert "sft: time not counted, its epochs are of answers not there yet" in said.out
+    assert "sft: time not counted, its epochs are of responses not there yet" in said.out
     assert "0.00 hours in all" in said.out
 
     rows = [{"prompt": f"What is {n} + 1?", "response": f"{n + 1}"} for n in range(12)]

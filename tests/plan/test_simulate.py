@@ -34,7 +34,7 @@ def test_tokens_in_the_cache_cost_time_as_an_answer_grows() -> None:
     # A prompt of 10 and an answer of 4: 4 steps of 1 s, and 0.5 s a token at 10 to 14 tokens.
     alone = engines(1, 1.0, per_token=0.5, prompt=10)
     assert sampling_seconds(alone, [[4]]) == pytest.approx(4 + 0.5 * (4 * 10 + 4**2 / 2))
-    assert alone.answer_seconds(4) == pytest.approx(sampling_seconds(alone, [[4]]))
+    assert alone.response_seconds(4) == pytest.approx(sampling_seconds(alone, [[4]]))
 
 
 def test_a_request_that_joins_slows_down_what_is_left_of_the_others() -> None:

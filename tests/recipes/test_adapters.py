@@ -14,7 +14,7 @@ from whet.models.lora import LoraConfig
 from whet.models.source import ModelSource, open_model, torch_device
 from whet.store.run import RunStore
 from whet.testing.fakes import example
-from whet.train.learner import compute_logprobs
+from whet.train.learner import compute_logprobs_locally
 
 FILE = """kind = "run"
 task.name = "game24"
@@ -95,7 +95,7 @@ def logprobs(place: Path, lora: LoraConfig | None) -> np.ndarray:
         seed=0,
     )
     return np.concatenate(
-        compute_logprobs(model, [example(length=30, seed=seed) for seed in (1, 2)], 256)
+        compute_logprobs_locally(model, [example(length=30, seed=seed) for seed in (1, 2)], 256)
     )
 
 

@@ -88,7 +88,7 @@ def test_the_margin_of_own_answers_rises_and_so_does_what_is_preferred(place: Pa
 def test_what_became_of_the_answers_is_said_in_numbers(place: Path) -> None:
     said = (place / "said.txt").read_text()
     answers = re.search(
-        r"^192 answers to 24 problems; left out: (\d+) repeated$", said, re.MULTILINE
+        r"^192 responses to 24 problems; left out: (\d+) repeated$", said, re.MULTILINE
     )
     pairs = re.search(
         r"^ +(\d+) pairs by correct, 0 more over the cap, 0 problems without any$",
@@ -177,7 +177,7 @@ def test_answers_without_a_pair_are_one_sentence(tiny: Pipeline, tmp_path: Path)
     said = whet("dpo", write(tmp_path / "x.toml", text), "--out", tmp_path / "run")
     assert said.code == 2
     assert re.fullmatch(
-        r"whet: no two of the [\d,]+ answers make a pair by correct: give more answers per problem, or other pairs.rules",
+        r"whet: no two of the [\d,]+ responses make a pair by correct: give more responses per problem, or other pairs.rules",
         said.last,
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from small import Pipeline, Said, cut_after, whet, write
 
 from bench.kill_resume import facts
-from whet.data.problems import ask_text, choose_held_out, read_problems, write_problems
+from whet.data.problems import choose_held_out, normalised_question, read_problems, write_problems
 from whet.evals.summary import EvalSummary
 from whet.store.run import RunStore
 from whet.tasks.base import keep_solvable
@@ -56,7 +56,7 @@ def test_problems_to_validate_on_are_held_out_of_training_and_a_resumed_run_is_t
     assert said.code == 0, said.err
     problems = tmp_path / "problems"
     rows = read_problems(problems / "problems-rl.jsonl")
-    held_out = {ask_text(problem) for problem in choose_held_out(rows, str(problems))}
+    held_out = {normalised_question(problem) for problem in choose_held_out(rows, str(problems))}
     assert 0.03 < len(held_out) / len(rows) < 0.07
     line = f"{problems} has no problems-dev.jsonl: {len(held_out)} of its problems are held out"
     assert line in said.err
@@ -65,7 +65,9 @@ def test_problems_to_validate_on_are_held_out_of_training_and_a_resumed_run_is_t
     validations = [EvalSummary.from_json(row).pass_at[1] for row in run.evals().values()]
     solvable = keep_solvable(choose_held_out(rows, str(problems)))
     assert [estimate.count for estimate in validations] == 3 * [len(solvable)]
-    trained = {ask_text(r.problem) for step in (1, 2) for r in run.rollouts("train", step)}
+    trained = {
+        normalised_question(r.problem) for step in (1, 2) for r in run.rollouts("train", step)
+    }
     assert len(trained) == 16 and not trained & held_out
     whole = facts(tmp_path, ["run"])
     cut_after(tmp_path / "run", 1)
@@ -85,8 +87,8 @@ def test_sft_does_not_imitate_answers_to_problems_it_validates_on(
     assert said.code == 0, said.err
     answers = RunStore.view(tiny.folder / "02-traces").rollouts("train", 0)
     rows = read_problems(problems / "problems-sft.jsonl")
-    held_out = {ask_text(problem) for problem in choose_held_out(rows, str(problems))}
-    kept = [answer for answer in answers if ask_text(answer.problem) not in held_out]
+    held_out = {normalised_question(problem) for problem in choose_held_out(rows, str(problems))}
+    kept = [answer for answer in answers if normalised_question(answer.problem) not in held_out]
     assert len(kept) < len(answers)
     assert f"{len(kept):,} examples" in said.err
 

@@ -12,7 +12,7 @@ from whet.engine.base import SamplingParams
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_pipeline_results
-from whet.recipes.rl import RLConfig, make_request, sampling_at, vary
+from whet.recipes.rl import RLConfig, build_request, sampling_at, vary_problem
 from whet.recipes.training import Session
 from whet.store.files import write_json
 from whet.store.run import RunStore
@@ -251,7 +251,7 @@ def test_ten_steps_in_a_row_without_a_signal_stop_the_run_with_one_sentence(
     said = rl(tiny, tmp_path / "run", *flags)
     assert said.code == 2
     assert said.last.startswith(
-        "whet: 10 steps in a row had no group with answers of different reward"
+        "whet: 10 steps in a row had no group with responses of different reward"
     )
     assert [row["step"] for row in rows(tmp_path / "run")] == list(range(1, 11))
     again = rl(tiny, tmp_path / "run", *flags, "--resume")
@@ -547,22 +547,38 @@ def test_a_problem_that_comes_again_is_sampled_anew(tiny: Pipeline, tmp_path: Pa
     assert first != second
 
 
-def test_a_problem_that_comes_again_is_varied_anew() -> None:
-    cfg = RLConfig(task={"name": "game24"}, model=ModelSource(path="model"))
-    task = build_task(cfg.task)
-    problem = load_problems(task, None, "rl")[0]
-
-    prompts = {make_request(cfg, task.vary, step, 0, problem).problem.prompt for step in range(6)}
-
-    assert len(prompts) > 1
-
-
 class Wordy(SumTask):
-    """Asks in other words, more of them than before."""
+    """Asks in other words, up to 59 more of them."""
 
     def vary(self, problem: Problem, seed: int) -> Problem:
-        asked = Message(role="user", content=problem.prompt[0].content + " 7" * seed)
+        asked = Message(role="user", content=problem.prompt[0].content + " 7" * (seed % 60))
         return replace(problem, prompt=(asked,))
+
+
+def wordy_session(folder: Path, micro_batch_tokens: int) -> Session[RLConfig]:
+    cfg = RLConfig(
+        task={"name": "game24"},
+        model=ModelSource(path="model"),
+        sampling=SamplingParams(max_tokens=10),
+        train=TrainConfig(micro_batch_tokens=micro_batch_tokens),
+    )
+    return Session(
+        cfg=cfg,
+        run=RunStore(folder, lock=None),
+        task=Wordy(),
+        policy=tiny_policy(),
+        grader=Grader(Wordy()),
+        clock=Clock(),
+    )
+
+
+def test_a_problem_that_comes_again_is_varied_anew(tmp_path: Path) -> None:
+    session = wordy_session(tmp_path, micro_batch_tokens=99)
+    problem = sum_problem(2, 3)
+
+    prompts = {build_request(session, step, 0, problem).problem.prompt for step in range(6)}
+
+    assert len(prompts) > 1
 
 
 @pytest.mark.parametrize(
@@ -573,20 +589,7 @@ def test_other_words_are_used_where_the_longest_answer_to_them_fits(
     words: int, micro_batch_tokens: int, is_varied: bool, tmp_path: Path
 ) -> None:
     # A prompt of 5 + words tokens and an answer of up to 10, in a context of 64.
-    cfg = RLConfig(
-        task={"name": "game24"},
-        model=ModelSource(path="model"),
-        sampling=SamplingParams(max_tokens=10),
-        train=TrainConfig(micro_batch_tokens=micro_batch_tokens),
-    )
-    session = Session(
-        cfg=cfg,
-        run=RunStore(tmp_path, lock=None),
-        task=Wordy(),
-        policy=tiny_policy(),
-        grader=Grader(Wordy()),
-        clock=Clock(),
-    )
+    session = wordy_session(tmp_path, micro_batch_tokens)
     problem = sum_problem(2, 3)
 
-    assert (vary(session, problem, words) != problem) is is_varied
+    assert (vary_problem(session, problem, words) != problem) is is_varied

@@ -104,7 +104,7 @@ def test_a_stream_that_is_killed_goes_on_with_no_group_trained_twice(
     [
         (("--engine.kind", "native"), "stream"),
         (("--engine.placement", "collocated"), "stream"),
-        (("--lag", "0"), "lag = 0 trains only on answers of the current weights"),
+        (("--lag", "0"), "lag = 0 trains only on responses of the current weights"),
         (
             ("--dynamic_sampling.first_samples", "2"),
             "dynamic_sampling.first_samples decide on a step",

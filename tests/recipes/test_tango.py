@@ -26,7 +26,7 @@ from whet.types import Author, Problem, Rollout, Verdict
 
 ROOT = Path(__file__).parents[2]
 TASK = '''
-from whet.tasks.base import StepNote, Task
+from whet.tasks.base import LineNote, Task
 from whet.types import Message, Problem, Score, Verdict, content_id
 
 
@@ -54,10 +54,10 @@ class Copy(Task):
     def solve(self, problem, seed):
         return problem.answer
 
-    def notes(self, problem, text):
+    def comment(self, problem, text):
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         bits = [*problem.payload["bits"], *[None] * len(lines)]
-        return [StepNote(line=line, ok=line == bit, note="") for line, bit in zip(lines, bits)]
+        return [LineNote(line=line, is_right=line == bit, note="") for line, bit in zip(lines, bits)]
 '''
 MODELS = """kind = "run"
 task.name = "game24"
@@ -591,14 +591,14 @@ def test_a_generator_that_learns_nothing_ends_the_run_whatever_the_verifier_lear
 
 
 def test_a_verifier_that_is_right_has_nothing_to_learn_and_ends_no_run() -> None:
-    empty = StepResult(update={}, is_empty=True)
+    empty = StepResult(learner_metrics={}, is_empty=True)
     right, silent = count_agreement([(True, True), (False, False)]), count_agreement([(True, None)])
 
     mostly_right = count_agreement([(True, True)] * 3 + [(True, False)] * 2)
     assert mostly_right.accuracy == 0.6
     outcomes = (right, mostly_right, silent)
     assert [is_stuck(empty, outcome) for outcome in outcomes] == [False, False, True]
-    assert not is_stuck(StepResult(update={"loss": 0.1}), silent)
+    assert not is_stuck(StepResult(learner_metrics={"loss": 0.1}), silent)
 
 
 def test_the_small_experiment_runs_from_nothing(tmp_path: Path) -> None:

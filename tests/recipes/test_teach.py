@@ -105,8 +105,8 @@ def test_a_task_of_ones_own_that_is_at_fault_is_one_sentence(
     assert "Traceback" not in said.err and not (tmp_path / "run" / "summary.json").exists()
 
 
-def long_lesson(tmp_path: Path) -> subprocess.Popen[str]:
-    """Start a lesson with two workers that would take a minute; come back when both are at work."""
+def long_teach_run(tmp_path: Path) -> subprocess.Popen[str]:
+    """Start a teach run with two workers that would take a minute; come back when both are at work."""
     file = write(
         tmp_path / "long.toml",
         'kind = "teach"\ntask.name = "game24"\nper_problem = 300\nworkers = 2\n',
@@ -144,8 +144,8 @@ def is_empty_within(group: int, seconds: float) -> bool:
     return not members(group)
 
 
-def test_ctrl_c_ends_a_lesson_and_its_workers_without_a_traceback(tmp_path: Path) -> None:
-    child = long_lesson(tmp_path)
+def test_ctrl_c_ends_a_teach_run_and_its_workers_without_a_traceback(tmp_path: Path) -> None:
+    child = long_teach_run(tmp_path)
     os.killpg(child.pid, signal.SIGINT)
     _, said = child.communicate(timeout=60)
     assert child.returncode == 130
@@ -157,8 +157,8 @@ def test_ctrl_c_ends_a_lesson_and_its_workers_without_a_traceback(tmp_path: Path
     assert half_written(tmp_path) == []
 
 
-def test_workers_do_not_outlive_a_killed_lesson(tmp_path: Path) -> None:
-    child = long_lesson(tmp_path)
+def test_workers_do_not_outlive_a_killed_teach_run(tmp_path: Path) -> None:
+    child = long_teach_run(tmp_path)
     child.kill()
     child.communicate(timeout=60)
     ended = is_empty_within(child.pid, 5)

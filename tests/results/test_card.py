@@ -105,12 +105,12 @@ def test_deviations_are_told(run: Path) -> None:
         "rl: it was extended from 3 to 6 steps.",
         "rl: a guard went back to step 2 after step 4.",
         "rl: 2 problems with too long prompts were left out.",
-        "rl: the answers of 1 of 6 steps are not stored.",
+        "rl: the responses of 1 of 6 steps are not stored.",
         "The commit of the code is not known.",
         "The code had changes that are in no commit.",
     } <= set(told)
     assert any(
-        re.match(r"rl_eval: \d+\s% of the answers of evaluation 0 were cut off", t) for t in told
+        re.match(r"rl_eval: \d+\s% of the responses of evaluation 0 were cut off", t) for t in told
     )
 
 

@@ -141,7 +141,7 @@ def test_the_rest_of_a_group_is_sampled_only_where_the_first_differ_or_one_was_n
 
     assert rewards(groups) == [[1, 1], [1, 0, 1, 1], [0, 0], [0, None, 0, 1]]
     assert script.asked[4:] == [(1, range(2, 4)), (3, range(2, 4))]
-    assert rewards(cfg.first_answers(groups)) == [[1, 1], [1, 0], [0, 0], [0, None]]
+    assert rewards(cfg.first_responses(groups)) == [[1, 1], [1, 0], [0, 0], [0, None]]
     assert cfg.metrics(groups, 3, problems=4, samples=4) == {
         "sampling/lag": 3.0,
         "groups/stopped": 0.5,

@@ -110,7 +110,7 @@ class Run:
         queue = self.queue
         with queue._changed:
             assert queue._changed.wait_for(
-                lambda: all(queue._tickets[number].group for number in numbers), SECONDS
+                lambda: all(queue._planned_groups[number].group for number in numbers), SECONDS
             )
 
     def events(self) -> list[dict[str, Json]]:
@@ -166,7 +166,7 @@ def test_an_engine_faster_than_the_learner_samples_one_step_ahead() -> None:
     run = make_run(steps=6, lag=4)
     for step in range(6):
         run.step(step)
-        run.await_finished(*run.queue._tickets)
+        run.await_finished(*run.queue._planned_groups)
     assert [row.asked for row in run.rows[:3]] == [[0, 1, 2, 3], [4, 5], [6, 7]]
     assert [metrics["stream/age"] for metrics in run.metrics] == [0, 1, 1, 1, 1, 1]
 
@@ -233,7 +233,7 @@ def test_after_a_resume_what_was_finished_is_kept_and_the_rest_is_asked_again(
     run = make_run(steps=4, lag=2)
     run.engine.held_numbers = {3}
     run.step(0)
-    run.await_finished(*run.queue._tickets.keys() - {3})
+    run.await_finished(*run.queue._planned_groups.keys() - {3})
     state = run.queue.save(tmp_path)
     run.step(1)
 

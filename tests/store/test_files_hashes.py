@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from whet.errors import DataError
-from whet.store.checkpoints import Checkpoints
+from whet.store.checkpoint_folders import Checkpoints
 from whet.store.files import find_damage, hash_file, read_json, sha256, write_errors
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -5,7 +5,7 @@ import pytest
 from whet.evals.stats import Estimate
 from whet.evals.summary import F1, summarise
 from whet.suites.leaderboard import Leaderboard, make_leaderboard
-from whet.suites.result import Result, _mean_f1, make_result, metric_of
+from whet.suites.result import BenchmarkResult, _mean_f1, make_result, metric_of
 from whet.suites.suite import Benchmark
 from whet.testing.fakes import sum_problem
 from whet.types import Author, Group, Rollout, Score, Verdict
@@ -70,18 +70,18 @@ def test_the_mean_f1_is_the_harmonic_mean_of_the_halves() -> None:
     assert found.high - found.low == pytest.approx(2 * 0.0891, abs=0.003)
 
 
-def make(model: str, values: dict[str, float]) -> Result:
+def make(model: str, values: dict[str, float]) -> BenchmarkResult:
     mean = sum(values.values()) / len(values)
     estimate = Estimate(mean=mean, low=mean - 0.1, high=mean + 0.1, count=len(values))
     zero = Estimate(mean=0.0, low=0.0, high=0.1, count=len(values))
-    return Result(
+    return BenchmarkResult(
         model=model, benchmark="b", metric="avg@1", score=estimate, values=values, by_task={}, by_source={},
         by_level={}, feasible=None, hallucinated=None, f1={}, tokens=zero, unfinished=zero, no_answer=zero,
         num_answers=len(values), num_unscored=0, num_failed=0, num_too_long=0, max_tokens=8,
     )  # fmt: skip
 
 
-def lead(results: list[Result]) -> Leaderboard:
+def lead(results: list[BenchmarkResult]) -> Leaderboard:
     return make_leaderboard(results, suite="s", about="", form="all", locations={})
 
 

@@ -17,8 +17,8 @@ from small import whet, write
 
 from whet.errors import DataError
 from whet.store.run import RunStore
-from whet.suites.answering import read_run_result
-from whet.suites.exams import open_exams
+from whet.suites.benchmark_run import read_run_result
+from whet.suites.benchmarks import load_benchmarks
 from whet.suites.leaderboard import Leaderboard
 from whet.suites.run_suite import SuiteRequest, run_suite
 from whet.suites.suite import Benchmark, list_suites, load_suite
@@ -42,7 +42,7 @@ def stored_keys(out: Path) -> dict[str, Counter[tuple[str, int]]]:
 
 KILLED = """import os, sys
 from whet.cli import main
-from whet.store.answer_ledger import ResponseLedger
+from whet.store.response_ledger import ResponseLedger
 
 add, left = ResponseLedger.add, [int(sys.argv[1])]
 
@@ -171,8 +171,8 @@ def test_csv_and_latex_have_every_score(finished: tuple[Path, Leaderboard]) -> N
 def test_the_fast_form_has_fewer_problems_and_leaves_out_benchmarks(contest: Contest) -> None:
     _, fast = load_suite(str(contest.suite), "fast")
     assert list(fast) == ["countdown", "arithmetic", "mis"]
-    exams = open_exams(fast, Path("data"))
-    assert [len(exam.problems) for exam in exams] == [6, 10, 5]
+    loaded_benchmarks = load_benchmarks(fast, Path("data"))
+    assert [len(loaded.problems) for loaded in loaded_benchmarks] == [6, 10, 5]
 
 
 def test_a_model_behind_an_address_is_asked_with_the_settings_of_the_benchmark(
@@ -245,11 +245,11 @@ def test_problems_of_a_file_are_graded_by_the_tasks_that_they_name(tmp_path: Pat
     said = whet("data", "make", "countdown", "--out", tmp_path / "own.jsonl", "-n", 5)
     assert said.code == 0, said.err
     both = write(tmp_path / "both.jsonl", (tmp_path / "own.jsonl").read_text() * 2)
-    (exam,) = open_exams({"own": Benchmark(problems=str(both))}, tmp_path)
-    assert exam.task.name == "countdown"
-    assert len(exam.problems) == exam.num_repeats == 5
+    (loaded,) = load_benchmarks({"own": Benchmark(problems=str(both))}, tmp_path)
+    assert loaded.task.name == "countdown"
+    assert len(loaded.problems) == loaded.num_repeats == 5
     with pytest.raises(DataError, match="no problem that it takes"):
-        open_exams({"own": Benchmark(problems=str(both), tasks=("mis",))}, tmp_path)
+        load_benchmarks({"own": Benchmark(problems=str(both), tasks=("mis",))}, tmp_path)
 
 
 def test_every_named_suite_has_a_fast_form_and_sources_that_are_known() -> None:

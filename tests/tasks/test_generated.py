@@ -126,7 +126,7 @@ def test_huge_texts_are_graded_quickly(task: Task) -> None:
         start = time.process_time()
         assert task.score(problem, text).verdict is not Verdict.CORRECT
         assert task.score(problem, f"<answer>{text}</answer>").verdict is not Verdict.CORRECT
-        task.notes(problem, text)
+        task.comment(problem, text)
         assert time.process_time() - start < 1.5
 
 

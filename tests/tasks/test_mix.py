@@ -34,7 +34,7 @@ def test_each_part_answers_for_its_own_problems() -> None:
 
     assert task.vary(hand, 1).id == hand.id and task.vary(text, 1) == text
     assert task.solve(text, 0) == build_task(read_task_config("reverse")).solve(text, 0)
-    assert [note.ok for note in task.notes(hand, "1 + 1 = 3")] == [False]
+    assert [note.is_right for note in task.comment(hand, "1 + 1 = 3")] == [False]
     asked = task.parse_question("4 6 8 1")
     assert asked is not None and asked.task == "game24"
 

@@ -165,7 +165,7 @@ def test_training_begins_with_the_prompt_that_is_sampled() -> None:
         for text, verdict in (("5", Verdict.CORRECT), ("6", Verdict.WRONG))
     ]
     pairs = make_preference_pairs(
-        answers, chat, ["correct"], notes=lambda *_: (), max_tokens=64, per_problem=1, seed=0
+        answers, chat, ["correct"], comment=lambda *_: (), max_tokens=64, per_problem=1, seed=0
     ).pairs
     example = make_sft_examples(answers[:1], chat, 64).examples[0]
     for item in (example, pairs[0].chosen, pairs[0].rejected):

@@ -19,10 +19,10 @@ from whet.models.source import ModelSource, merge_adapters, open_model, torch_de
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
-from whet.train.checkpoint import load_training_state, save_training
-from whet.train.learner import LocalLearner, compute_logprobs, set_loss_weights
+from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy, make_reference
+from whet.train.training_state import load_training_state, save_training_state
 
 LORA = LoraConfig(rank=4, alpha=8.0)
 CFG = TrainConfig(lr=1e-2, micro_batch_tokens=256)
@@ -65,7 +65,7 @@ def trained(policy: Policy, steps: int = 3) -> LocalLearner:
 
 def logprobs(policy: Policy) -> np.ndarray:
     return np.concatenate(
-        compute_logprobs(policy.model, [example(length=20, seed=s) for s in (70, 71)], 256)
+        compute_logprobs_locally(policy.model, [example(length=20, seed=s) for s in (70, 71)], 256)
     )
 
 
@@ -98,7 +98,7 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
         return (
             answer.tokens.tolist(),
             answer.logprobs,
-            compute_logprobs(policy.model, [item], 256)[0],
+            compute_logprobs_locally(policy.model, [item], 256)[0],
         )
 
     first, engine, learner = sampled()
@@ -114,7 +114,9 @@ def test_the_reference_is_the_model_with_its_adapters_off_over_the_same_memory(b
     reference = make_reference(policy.model, TrainConfig(micro_batch_tokens=256)).model
     trained(policy)
     items = [example(length=20, seed=s) for s in (70, 71)]
-    assert np.array_equal(np.concatenate(compute_logprobs(reference, items, 256)), logprobs(plain))
+    assert np.array_equal(
+        np.concatenate(compute_logprobs_locally(reference, items, 256)), logprobs(plain)
+    )
     assert not np.array_equal(logprobs(policy), logprobs(plain))
     assert reference.embed.weight is policy.model.embed.weight
     assert not any(weight.requires_grad for weight in reference.parameters())
@@ -162,7 +164,7 @@ def test_adapters_that_go_on_are_compared_with_where_they_started(
     reference = make_reference(again.model, TrainConfig(micro_batch_tokens=256)).model
     trained(again)
     items = [example(length=20, seed=s) for s in (70, 71)]
-    assert np.array_equal(np.concatenate(compute_logprobs(reference, items, 256)), start)
+    assert np.array_equal(np.concatenate(compute_logprobs_locally(reference, items, 256)), start)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -171,7 +173,7 @@ def test_a_checkpoint_of_adapters_comes_back_bit_for_bit(
 ) -> None:
     policy, other = opened(base, dtype=dtype), opened(base, seed=1, dtype=dtype)
     learner = trained(policy)
-    save_training(tmp_path / "checkpoint", policy, learner, {})
+    save_training_state(tmp_path / "checkpoint", policy, learner, {})
     resumed = trained(other, 1)
     load_training_state(tmp_path / "checkpoint", other, resumed)
     items = set_loss_weights([example(length=12, seed=50 + i) for i in range(4)], token_mean)

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from whet.errors import DataError
 from whet.models.load import defer_writes, write_tensors
-from whet.store.checkpoints import Checkpoints
-from whet.train.checkpoint import BackgroundWriter
+from whet.store.checkpoint_folders import Checkpoints
+from whet.train.training_state import BackgroundWriter
 
 
 def test_training_goes_on_during_a_write(tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ SAVER = """
 import sys
 from pathlib import Path
 from threading import Event
-from whet.store.checkpoints import Checkpoints
-from whet.train.checkpoint import BackgroundWriter
+from whet.store.checkpoint_folders import Checkpoints
+from whet.train.training_state import BackgroundWriter
 
 def save(step, text, is_half=False):
     with checkpoints.start(step) as folder:

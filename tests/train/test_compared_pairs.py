@@ -13,7 +13,7 @@ from whet.data.examples import Example, PreferencePair, pack, to_batch
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
-from whet.train.learner import LocalLearner, compute_logprobs, forward_logprobs
+from whet.train.learner import LocalLearner, compute_logprobs_locally, forward_logprobs
 from whet.train.optim import TrainConfig
 from whet.train.policy import FrozenModel, add_pair_ref_logprobs, set_pair_loss_weights
 
@@ -128,7 +128,7 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
     for pair in pairs:
         now = [
             float(logprobs.sum())
-            for logprobs in compute_logprobs(model, [pair.chosen, pair.rejected], 10**6)
+            for logprobs in compute_logprobs_locally(model, [pair.chosen, pair.rejected], 10**6)
         ]
         before = [float(item.ref_logprob_M.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
         margins.append((now[0] - before[0]) - (now[1] - before[1]))
@@ -177,14 +177,14 @@ def test_an_answer_of_several_pairs_is_scored_once_and_the_same_for_all() -> Non
     )
 
     assert pairs[0].chosen is pairs[1].chosen
-    [expected] = compute_logprobs(model, [shared], 100)
+    [expected] = compute_logprobs_locally(model, [shared], 100)
     assert pairs[0].chosen.ref_logprob_M is not None
     assert pairs[0].chosen.ref_logprob_M.tolist() == pytest.approx(expected.tolist(), abs=1e-5)
 
 
 def test_half_a_pair_is_refused() -> None:
     [chosen, _, other, _] = set_pair_loss_weights(_pairs()[:2])
-    with pytest.raises(AssertionError, match="both answers of a pair"):
+    with pytest.raises(AssertionError, match="both responses of a pair"):
         to_batch([chosen, other], CPU)
-    with pytest.raises(AssertionError, match="both answers of a pair"):
+    with pytest.raises(AssertionError, match="both responses of a pair"):
         to_batch([*set_pair_loss_weights(_pairs()[:1]), replace(chosen, pair=None)], CPU)

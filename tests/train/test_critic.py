@@ -294,7 +294,7 @@ def test_without_a_rewarded_group_a_step_with_a_critic_is_empty(warmup_steps: in
 
     result = trainer.step([], temperature=1.0, seed=0)
 
-    assert result.is_empty and result.update == {}
+    assert result.is_empty and result.learner_metrics == {}
     assert trainer.critic is not None
     assert (trainer.learner.num_steps, trainer.critic.learner.num_steps) == (0, 0)
     assert trainer.critic.num_updates == 0

@@ -27,7 +27,7 @@ from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model
 from whet.train.learner import (
     LocalLearner,
-    compute_logprobs,
+    compute_logprobs_locally,
     forward_logprobs,
     micro_batches,
     set_loss_weights,
@@ -418,7 +418,7 @@ def test_scores_come_in_the_order_of_the_examples(micro_batch_tokens: int) -> No
             logprobs, _textbook_logprobs(model, item).detach().numpy(), rtol=0, atol=bound
         )
         assert logprobs.dtype == np.float32
-    assert compute_logprobs(model, [], 10) == []
+    assert compute_logprobs_locally(model, [], 10) == []
     assert all(weight.grad is None for weight in model.parameters())
 
 

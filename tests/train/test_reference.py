@@ -10,7 +10,7 @@ from whet.data.examples import Example
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
-from whet.train.learner import compute_logprobs
+from whet.train.learner import compute_logprobs_locally
 from whet.train.optim import TrainConfig
 from whet.train.policy import FrozenModel, make_reference
 
@@ -20,7 +20,7 @@ EXAMPLES = [example(length=length, seed=length) for length in (12, 20, 9)]
 @pytest.mark.parametrize("offload", [False, True])
 def test_a_reference_says_what_its_model_said_at_the_start(offload: bool) -> None:
     model = tiny_model()
-    expected = np.concatenate(compute_logprobs(model, EXAMPLES, 64))
+    expected = np.concatenate(compute_logprobs_locally(model, EXAMPLES, 64))
     reference = make_reference(model, TrainConfig(micro_batch_tokens=64, offload_reference=offload))
     with torch.no_grad():
         for weight in model.parameters():
@@ -87,5 +87,5 @@ def test_a_model_as_it_is_can_be_a_reference() -> None:
     model = tiny_model()
     found = FrozenModel(model, 64).compute_logprobs(EXAMPLES)
     assert np.array_equal(
-        np.concatenate(found), np.concatenate(compute_logprobs(model, EXAMPLES, 64))
+        np.concatenate(found), np.concatenate(compute_logprobs_locally(model, EXAMPLES, 64))
     )

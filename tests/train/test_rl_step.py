@@ -1,4 +1,4 @@
-"""One step on rewarded groups: group weights multiply advantages, and judged steps count only where
+"""One step on rewarded groups: factors multiply advantages, and judged steps count only where
 they are asked for."""
 
 from dataclasses import replace
@@ -31,36 +31,36 @@ def group(number: int, rewards: tuple[float, float]) -> Group:
 
 
 GROUPS = [group(1, (1.0, 0.0)), group(2, (0.0, 1.0))]
-NAMES = [groups[0].group_id for groups in GROUPS]
+GROUP_IDS = [groups[0].group_id for groups in GROUPS]
 
 
 def step(
-    weights: dict[str, float] | None, groups: list[Group] = GROUPS, algo: AlgoConfig = ALGO
+    factors: dict[str, float] | None, groups: list[Group] = GROUPS, algo: AlgoConfig = ALGO
 ) -> Metrics:
     result = trainer(algo).step(
-        groups, temperature=1.0, seed=0, advantage_factors=weights, has_step_credit=False
+        groups, temperature=1.0, seed=0, advantage_factors=factors, has_step_credit=False
     )
     return result.metrics
 
 
-def norm(weights: dict[str, float] | None) -> float:
-    return step(weights)["train/grad_norm"]
+def norm(factors: dict[str, float] | None) -> float:
+    return step(factors)["train/grad_norm"]
 
 
-def test_group_weights_scale_what_a_group_teaches() -> None:
+def test_group_factors_scale_what_a_group_teaches() -> None:
     plain = norm(None)
 
-    assert norm(dict.fromkeys(NAMES, 1.0)) == pytest.approx(plain)
-    assert norm(dict.fromkeys(NAMES, 2.0)) == pytest.approx(2 * plain, rel=1e-4)
-    one, other = (norm({NAMES[0]: weight, NAMES[1]: 1.0 - weight}) for weight in (1.0, 0.0))
+    assert norm(dict.fromkeys(GROUP_IDS, 1.0)) == pytest.approx(plain)
+    assert norm(dict.fromkeys(GROUP_IDS, 2.0)) == pytest.approx(2 * plain, rel=1e-4)
+    one, other = (norm({GROUP_IDS[0]: factor, GROUP_IDS[1]: 1.0 - factor}) for factor in (1.0, 0.0))
     assert one != pytest.approx(other, rel=1e-3)
-    assert step(dict.fromkeys(NAMES, 0.0)) == {"step/empty": 1.0}
+    assert step(dict.fromkeys(GROUP_IDS, 0.0)) == {"step/empty": 1.0}
 
 
-def test_weights_leave_the_kl_alone() -> None:
+def test_factors_leave_the_kl_alone() -> None:
     """At the start the KL is 0 and has no gradient, so that only its presence among the metrics
     shows it."""
-    metrics = step(dict.fromkeys(NAMES, 0.0), algo=AlgoConfig(name="tango_grpo", kl_coef=0.1))
+    metrics = step(dict.fromkeys(GROUP_IDS, 0.0), algo=AlgoConfig(name="tango_grpo", kl_coef=0.1))
 
     assert metrics["step/empty"] == 0.0 and metrics["policy/kl"] == pytest.approx(0.0, abs=1e-6)
 

@@ -19,7 +19,12 @@ from whet.store.run import RunStore
 from whet.testing.contracts import check_learners
 from whet.train.learner import Learner
 from whet.train.optim import TrainConfig
-from whet.train.policy import LEARNERS, LOCAL, LocalLearnerFactory, build_learners
+from whet.train.policy import (
+    LEARNER_FACTORIES,
+    LOCAL_FACTORY,
+    LocalLearnerFactory,
+    choose_learner_factory,
+)
 from whet.types import Floats, Metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add_a_learner.md").read_text()
@@ -85,7 +90,7 @@ def test_the_learner_of_the_page_passes_the_test_of_the_page(tmp_path: Path) -> 
 
 
 def test_learners_of_one_device_keep_the_contract(tmp_path: Path) -> None:
-    check_learners(LOCAL, tmp_path)
+    check_learners(LOCAL_FACTORY, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -119,12 +124,12 @@ def test_a_file_names_a_factory_of_ones_own(tmp_path: Path) -> None:
     file.write_text(
         "from whet.train.policy import LocalLearnerFactory\n\nclass Mine(LocalLearnerFactory): ...\nother = 3\n"
     )
-    made = build_learners(TrainConfig(learner=f"{file}:Mine"))
+    made = choose_learner_factory(TrainConfig(learner=f"{file}:Mine"))
     assert isinstance(made, LocalLearnerFactory) and type(made).__name__ == "Mine"
     with pytest.raises(ConfigError, match="should name a class that inherits from LearnerFactory"):
-        build_learners(TrainConfig(learner=f"{file}:other"))
+        choose_learner_factory(TrainConfig(learner=f"{file}:other"))
     with pytest.raises(ConfigError, match="should be one of auto, local, fsdp"):
-        build_learners(TrainConfig(learner="remote"))
+        choose_learner_factory(TrainConfig(learner="remote"))
 
 
 def test_a_method_that_a_factory_or_its_learner_lacks_is_one_sentence(tmp_path: Path) -> None:
@@ -137,14 +142,14 @@ def test_a_method_that_a_factory_or_its_learner_lacks_is_one_sentence(tmp_path: 
     with pytest.raises(
         ConfigError, match=r'mine\.py:Half" lacks make_frozen_model, make_learner; '
     ):
-        build_learners(TrainConfig(learner=f"{file}:Half"))
+        choose_learner_factory(TrainConfig(learner=f"{file}:Half"))
 
     whole = BLOCKS["python"].replace("    def zero_grad(", "    def clear_grad(")
     (tmp_path / "turns.py").write_text(whole)
     with pytest.raises(
         ConfigError, match=r"TurnsLearner lacks zero_grad; whet/train/learner\.py describes each"
     ):
-        build_learners(TrainConfig(learner=f"{tmp_path / 'turns.py'}:TurnsLearners"))
+        choose_learner_factory(TrainConfig(learner=f"{tmp_path / 'turns.py'}:TurnsLearnerFactory"))
 
 
 class Counting(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
@@ -158,7 +163,7 @@ class Counting(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
         return metrics
 
 
-LEARNERS["counting"] = Making(Counting)
+LEARNER_FACTORIES["counting"] = Making(Counting)
 
 
 def test_rl_by_a_learner_of_two_ranks_ends_with_the_weights_of_one_device(

@@ -13,7 +13,7 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.server import Asked, CannedReply, serve_replies
 from whet.testing.tiny import tiny_model
-from whet.train.learner import compute_logprobs
+from whet.train.learner import compute_logprobs_locally
 from whet.train.optim import TrainConfig
 from whet.train.policy import make_reference
 from whet.train.served_model import ServedModel
@@ -31,7 +31,7 @@ def serve_model(model: Transformer) -> Callable[[Asked], CannedReply]:
     def answer(asked: Asked) -> CannedReply:
         tokens = np.array(asked.body["token_ids"], dtype=np.int32)
         whole = Example(tokens=tokens, response_start=1, group_id="", rollout_id="")
-        (logprobs,) = compute_logprobs(model, [whole], 4096)
+        (logprobs,) = compute_logprobs_locally(model, [whole], 4096)
         pairs = zip(tokens[1:].tolist(), logprobs.tolist(), strict=True)
         rows = [None, *({str(token): {"logprob": value}} for token, value in pairs)]
         return CannedReply(body=json.dumps({"prompt_logprobs": rows}).encode())
@@ -48,7 +48,7 @@ def test_log_probabilities_of_responses_are_those_of_the_model() -> None:
     with serve_replies(serve_model(teacher)) as server:
         found = ask(server.url, EXAMPLES)
 
-    expected = compute_logprobs(teacher, EXAMPLES, 4096)
+    expected = compute_logprobs_locally(teacher, EXAMPLES, 4096)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
 

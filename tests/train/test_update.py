@@ -25,7 +25,7 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import UNIT, logprob_bound, rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_model
-from whet.train.learner import LocalLearner, compute_logprobs, set_loss_weights
+from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import FrozenModel, add_ref_logprobs
 from whet.train.rl_step import add_old_logprobs, update_policy
@@ -242,14 +242,14 @@ def test_the_seed_decides_the_mini_batches() -> None:
 
 def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
     examples, policy, reference = _examples(), tiny_model(), tiny_model(seed=9)
-    expected = compute_logprobs(reference, examples, 4096)
+    expected = compute_logprobs_locally(reference, examples, 4096)
 
     noted = add_old_logprobs(
         add_ref_logprobs(examples, FrozenModel(reference, 64)), LocalLearner(policy, CFG, steps=1)
     )
 
     for item, theirs, own in zip(
-        noted, expected, compute_logprobs(policy, examples, 4096), strict=True
+        noted, expected, compute_logprobs_locally(policy, examples, 4096), strict=True
     ):
         assert item.ref_logprob_M is not None and item.old_logprob_M is not None
         np.testing.assert_allclose(
@@ -272,7 +272,7 @@ def _stale(seed: int = 5) -> list[Example]:
     near their own."""
     noise = np.random.default_rng(seed)
     examples = _examples()
-    own = compute_logprobs(tiny_model(), examples, 4096)
+    own = compute_logprobs_locally(tiny_model(), examples, 4096)
 
     def near(logprobs: np.ndarray) -> np.ndarray:
         return (logprobs + noise.normal(0, 0.2, len(logprobs))).astype(np.float32)

@@ -9,7 +9,7 @@ from whet.results.compare_runs import comparison_to_json
 from whet.store.files import write_json
 from whet.study.results import Contrast, RoundResult, StudyArm
 from whet.suites.leaderboard import make_leaderboard
-from whet.suites.result import Result
+from whet.suites.result import BenchmarkResult
 
 QUARTER = {str(number): float(number % 4 == 0) for number in range(200)}
 HALF = {str(number): float(number % 2 == 0) for number in range(200)}
@@ -72,9 +72,9 @@ def write_results(folder: Path) -> None:
     )
 
 
-def _result(model: str, values: dict[str, float], score: Estimate) -> Result:
+def _result(model: str, values: dict[str, float], score: Estimate) -> BenchmarkResult:
     zero = Estimate(mean=0.0, low=0.0, high=0.02, count=len(values))
-    return Result(
+    return BenchmarkResult(
         model=model,
         benchmark="sums",
         metric="avg@1",

@@ -11,9 +11,8 @@ from statistics import fmean, pstdev, stdev
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whet.types import Floats, all_equal
+from whet.types import Doubles, Floats, all_equal
 
 Rewards = Sequence[Sequence[float]]
 Baseline = dict[str, float]
@@ -21,7 +20,6 @@ Baseline = dict[str, float]
 Advantage = Callable[[Rewards, Baseline], tuple[list[list[float]], Baseline]]
 GroupRule = Callable[[Sequence[float]], list[float]]
 """Rewards of one group -> their advantages."""
-FloatArray = NDArray[np.float64]
 
 EPSILON = 1e-6
 MOMENTUM_EPSILON = 1e-4
@@ -106,7 +104,7 @@ def momentum(max_momentum: float) -> Advantage:
     return advantage
 
 
-TokenAdvantage = Callable[[FloatArray, FloatArray | None], tuple[FloatArray, FloatArray | None]]
+TokenAdvantage = Callable[[Doubles, Doubles | None], tuple[Doubles, Doubles | None]]
 """Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -120,7 +118,7 @@ def uses_critic(function: F) -> F:
     return function
 
 
-def rewards_to_go(reward: FloatArray, *, gamma: float = 1.0) -> FloatArray:
+def rewards_to_go(reward: Doubles, *, gamma: float = 1.0) -> Doubles:
     """Sum the rewards from each token to the end, its own included.
 
     >>> rewards_to_go(np.array([0.0, 0.5, 1.0])).tolist()
@@ -135,8 +133,8 @@ def rewards_to_go(reward: FloatArray, *, gamma: float = 1.0) -> FloatArray:
 
 
 def gae(
-    reward: FloatArray, value: FloatArray, *, gamma: float = 1.0, decay: float = 1.0
-) -> tuple[FloatArray, FloatArray]:
+    reward: Doubles, value: Doubles, *, gamma: float = 1.0, decay: float = 1.0
+) -> tuple[Doubles, Doubles]:
     """Generalised advantage estimation (Schulman et al. 2016, eq. 16), and value targets.
 
     A sequence ends with its last token: the value after it is 0.
@@ -144,18 +142,16 @@ def gae(
     >>> [array.tolist() for array in gae(np.array([0.0, 1.0]), np.array([0.25, 0.5]))]
     [[0.75, 0.5], [1.0, 1.0]]
     """
-    following = np.append(value[1:], 0.0)
-    surprise = reward + gamma * following - value
-    advantage = rewards_to_go(surprise, gamma=gamma * decay)
+    next_value = np.append(value[1:], 0.0)
+    td_error = reward + gamma * next_value - value
+    advantage = rewards_to_go(td_error, gamma=gamma * decay)
     return advantage, advantage + value
 
 
 def to_go_advantage(*, gamma: float) -> TokenAdvantage:
     """Use rewards to go as advantages, without values."""
 
-    def advantage(
-        reward: FloatArray, value: FloatArray | None
-    ) -> tuple[FloatArray, FloatArray | None]:
+    def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
         return rewards_to_go(reward, gamma=gamma), None
 
     return advantage
@@ -164,30 +160,28 @@ def to_go_advantage(*, gamma: float) -> TokenAdvantage:
 def gae_advantage(*, gamma: float, decay: float) -> TokenAdvantage:
     """Use GAE with a critic's values."""
 
-    def advantage(
-        reward: FloatArray, value: FloatArray | None
-    ) -> tuple[FloatArray, FloatArray | None]:
+    def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
         assert value is not None, "GAE needs the values of a critic"
         return gae(reward, value, gamma=gamma, decay=decay)
 
     return advantage
 
 
-def whiten(sequences: Sequence[FloatArray], is_live: Sequence[bool]) -> list[FloatArray]:
-    """Bring the tokens of all live sequences to mean 0 and deviation 1 (REINFORCE++, RLinf).
+def whiten(sequences: Sequence[Doubles], has_signal: Sequence[bool]) -> list[Doubles]:
+    """Bring the tokens of all sequences with a signal to mean 0, deviation 1 (REINFORCE++, RLinf).
 
     The others are left out and become zero: responses of equal reward carry no signal, and shifting
     them by the mean of the rest would give them one.
     """
-    live = [array for array, alive in zip(sequences, is_live, strict=True) if alive]
-    tokens = np.concatenate([*live, np.zeros(0)])
+    informative = [array for array, is_used in zip(sequences, has_signal, strict=True) if is_used]
+    tokens = np.concatenate([*informative, np.zeros(0)])
     if len(tokens) == 0 or tokens.max() == tokens.min():
         return [np.zeros(len(array)) for array in sequences]
     mean = tokens.mean()
     spread = tokens.std() + EPSILON
     return [
-        (array - mean) / spread if alive else np.zeros(len(array))
-        for array, alive in zip(sequences, is_live, strict=True)
+        (array - mean) / spread if is_used else np.zeros(len(array))
+        for array, is_used in zip(sequences, has_signal, strict=True)
     ]
 
 

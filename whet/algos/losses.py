@@ -60,8 +60,8 @@ def segment_sum(value_M: Tensor, segment_M: Tensor) -> Tensor:
     [3.0, 3.0, 5.0]
     """
     # There are at most M sequences, and asking a GPU for their number would make it wait.
-    sum_S = torch.zeros_like(value_M).index_add(0, segment_M, value_M)
-    return sum_S[segment_M]
+    sum_M = torch.zeros_like(value_M).index_add(0, segment_M, value_M)
+    return sum_M[segment_M]
 
 
 def segment_mean(value_M: Tensor, segment_M: Tensor) -> Tensor:

@@ -12,15 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.algos.advantages import (
-    Advantage,
-    Baseline,
-    FloatArray,
-    Rewards,
-    TokenAdvantage,
-)
+from whet.algos.advantages import Advantage, Baseline, Rewards, TokenAdvantage
 from whet.algos.losses import LossInputs, Surrogate
 from whet.errors import ConfigError
+from whet.types import Doubles
 from whet.user_code import load_from_file, load_function
 
 ADVANTAGE = "algo.advantage"
@@ -89,9 +84,7 @@ def load_token_advantage(code_path: str) -> TokenAdvantage:
     label = f"{ADVANTAGE} = {code_path!r}"
     call = _load_function(code_path, ADVANTAGE, ("rewards", "values"))
 
-    def advantage(
-        reward: FloatArray, value: FloatArray | None
-    ) -> tuple[FloatArray, FloatArray | None]:
+    def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
         result = call(reward, value)
         if not isinstance(result, tuple) or len(result) != 2:
             raise ConfigError(

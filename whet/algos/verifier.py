@@ -16,7 +16,6 @@ from pydantic import Field, model_validator
 
 from whet.algos.advantages import (
     EPSILON,
-    FloatArray,
     GroupRule,
     leave_one_out,
     rewards_to_go,
@@ -24,12 +23,12 @@ from whet.algos.advantages import (
     zscore,
 )
 from whet.config import Config
-from whet.types import Step
+from whet.types import Doubles, Metrics, Step
 
 StepRule = Literal["zscore", "leave_one_out", "whiten"]
 JudgedResponse = tuple[Sequence[Step], int]
 """The judged steps of a response, and its number of tokens."""
-StepCredit = Callable[[Sequence[Sequence[JudgedResponse]]], list[list[FloatArray]]]
+StepCredit = Callable[[Sequence[Sequence[JudgedResponse]]], list[list[Doubles]]]
 
 LEAVE_ONE_OUT_SCALE = 10.0
 """Tango's factor for step credit that is centred but not divided by a deviation."""
@@ -71,7 +70,7 @@ def step_credit_fraction_at(first: float, cfg: StepCreditConfig, progress: float
     return cfg.final_alpha + (first - cfg.final_alpha) * left
 
 
-def blend_advantages(outcome: FloatArray, step: FloatArray, alpha: float) -> FloatArray:
+def blend_advantages(outcome: Doubles, step: Doubles, alpha: float) -> Doubles:
     """Mix outcome and step advantages, each normalised separately before."""
     return (1 - alpha) * outcome + alpha * step
 
@@ -83,7 +82,7 @@ def step_credit(rule: StepRule) -> StepCredit:
     return _pool_groups(zscore) if rule == "zscore" else _pool_groups(_scaled_leave_one_out)
 
 
-def spread_over_tokens(response: JudgedResponse, rewards: Sequence[float]) -> FloatArray:
+def spread_over_tokens(response: JudgedResponse, rewards: Sequence[float]) -> Doubles:
     """Give each token the rewards of the steps that end with it or after it.
 
     >>> steps = [Step(start=0, end=2, reward=0), Step(start=2, end=3, reward=0)]
@@ -101,13 +100,13 @@ def spread_over_tokens(response: JudgedResponse, rewards: Sequence[float]) -> Fl
 
 
 def _pool_groups(rule: GroupRule) -> StepCredit:
-    def credit(groups: Sequence[Sequence[JudgedResponse]]) -> list[list[FloatArray]]:
+    def credit(groups: Sequence[Sequence[JudgedResponse]]) -> list[list[Doubles]]:
         return [_credit_group(group, rule) for group in groups]
 
     return credit
 
 
-def _credit_group(group: Sequence[JudgedResponse], rule: GroupRule) -> list[FloatArray]:
+def _credit_group(group: Sequence[JudgedResponse], rule: GroupRule) -> list[Doubles]:
     pool = [step.reward for steps, _ in group for step in steps]
     credits = iter(rule(pool) if len(pool) > 1 else [0.0] * len(pool))
     return [
@@ -115,7 +114,7 @@ def _credit_group(group: Sequence[JudgedResponse], rule: GroupRule) -> list[Floa
     ]
 
 
-def _whiten_steps(groups: Sequence[Sequence[JudgedResponse]]) -> list[list[FloatArray]]:
+def _whiten_steps(groups: Sequence[Sequence[JudgedResponse]]) -> list[list[Doubles]]:
     responses = [response for group in groups for response in group]
     raw = [
         spread_over_tokens(response, [step.reward for step in response[0]])
@@ -211,7 +210,7 @@ def count_agreement(pairs: Iterable[tuple[bool, bool | None]]) -> Agreement:
     return Agreement(counts=Counter(pairs))
 
 
-def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
+def verifier_metrics(outcome: Agreement, steps: Agreement) -> Metrics:
     """Name the figures of final verdicts, and of steps whose labels are known.
 
     Precision, recall and F1 of final verdicts are those of CORRECT, as in RL-Tango; of steps, those
@@ -236,7 +235,7 @@ def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
 BalanceRule = Literal["sqrt_inverse", "inverse"]
 ClassCounts = dict[str, float]
 """Running counts of `correct` and `wrong` solutions; empty before the first batch."""
-DECAY = 0.8
+_DECAY = 0.8
 
 
 def class_weights(
@@ -253,7 +252,7 @@ def class_weights(
         return [], running
     counts = {"correct": float(sum(is_correct)), "wrong": float(len(is_correct) - sum(is_correct))}
     running = {
-        name: DECAY * running.get(name, count) + (1 - DECAY) * count
+        name: _DECAY * running.get(name, count) + (1 - _DECAY) * count
         for name, count in counts.items()
     }
     power = 0.5 if rule == "sqrt_inverse" else 1.0

@@ -131,14 +131,14 @@ def show_data(
     """Print problems, or responses to them, in readable form; with `--model`, as that model sees
     them. `--prompt.system TEXT` and other settings of `prompt` change what it sees."""
     if model is not None or settings is not None:
-        from whet.commands.show_answers import show_prompts
+        from whet.commands.show_responses import show_prompts
 
         tables = _read_prompt(settings) if settings is not None else {}
         tables |= {} if model is None else {"model": {"path": model}}
         show_prompts(file, n, tables, ctx.args)
         return
     from whet.commands.problem_files import show_problems
-    from whet.commands.show_answers import has_rollouts, show_rollouts
+    from whet.commands.show_responses import has_rollouts, show_rollouts
 
     if ctx.args:
         raise ConfigError(f"{ctx.args[0]} changes the prompt of a model: add --model")

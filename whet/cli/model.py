@@ -29,7 +29,7 @@ def try_(
     seed: Annotated[int, typer.Option(help="Determines the sampled responses.")] = 0,
 ) -> None:
     """Ask a trained model a question."""
-    from whet.commands.show_answers import ask_model
+    from whet.commands.show_responses import ask_model
 
     ask_model(location, question, samples=samples, max_tokens=max_tokens, seed=seed)
 

@@ -46,7 +46,7 @@ def whet(
 def init(
     model: Annotated[str | None, typer.Option(help="A model folder or hub id.")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="A folder of problems, or a file of answers.")
+        Path | None, typer.Option(help="A folder of problems, or a file of responses.")
     ] = None,
     kind: Annotated[str | None, typer.Option(help="rl, sft or run.")] = None,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("experiment.toml"),

@@ -102,14 +102,14 @@ def teach(
 
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
     from whet.config import load_settings
-    from whet.pipeline.pipeline import KINDS, run_stage
+    from whet.pipeline.pipeline import STAGE_KINDS, run_stage
     from whet.pipeline.report import write_stage_report
     from whet.preflight.preflight import check_before_run
     from whet.store.follow import open_run
     from whet.world import get_world
 
     _expect(file, kind)
-    loaded = load_settings(KINDS[kind], file, args)
+    loaded = load_settings(STAGE_KINDS[kind], file, args)
     chosen = out or Path("runs") / file.stem
     folder = loaded.config.run_folder(chosen)
     with cluster_jobs.join_ranks([loaded.config]):

@@ -173,14 +173,14 @@ def gather_reports(
 def _hear(link: socket.socket) -> NodeReport:
     with link.makefile("rw") as stream:
         node = NodeReport(**json.loads(stream.readline(1_000_000)))
-        answers = []
+        samples = []
         for _ in range(NUM_PINGS):
             before = time.time()
             print("?", file=stream, flush=True)
             remote = float(stream.readline(100))
             after = time.time()
-            answers.append((after - before, remote - (before + after) / 2))
-    return replace(node, clock=min(answers)[1])  # the fastest reply gives the most accurate time
+            samples.append((after - before, remote - (before + after) / 2))
+    return replace(node, clock=min(samples)[1])  # the fastest reply gives the most accurate time
 
 
 def find_faults(nodes: Sequence[NodeReport], expected: Sequence[str]) -> list[str]:
@@ -226,16 +226,16 @@ def check_cluster(nodes: str | None, environ: Mapping[str, str] = os.environ) ->
             (folder / "address").write_text(f"{socket.getfqdn()}:{server.getsockname()[1]}")
             (folder / "token").write_text(report[-1])
             children += [_start(name, report, is_remote=nodes is not None) for name in names]
-            answers = gather_reports(server, children, count)
+            reports = gather_reports(server, children, count)
         finally:
             for child in children:
                 child.kill()
                 child.wait()
             shutil.rmtree(folder)
-    faults = find_faults(answers, names)
-    if is_step and len(answers) < count:
-        faults.append(f"{count - len(answers)} of {count} nodes did not report")
-    print_nodes(answers, faults)
+    faults = find_faults(reports, names)
+    if is_step and len(reports) < count:
+        faults.append(f"{count - len(reports)} of {count} nodes did not report")
+    print_nodes(reports, faults)
     return not faults
 
 

@@ -14,7 +14,7 @@ from whet.errors import ConfigError, DataError, EngineError, WhetError, visible
 
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 """Where a rank writes its last error, in torch's format; set by the agent that started it."""
-LAST_LINES = 20
+_LAST_LINES = 20
 TAIL_BYTES = 64_000
 MAX_OTHERS = 8
 """How many further ranks are named besides the one that failed first."""
@@ -110,7 +110,7 @@ def _guess_reason(code: int, log: Path) -> str:
     return f"ended with status {code}" + (f" after {lines[-1].strip()!r}" if lines else "")
 
 
-def read_tail(log: Path, count: int = LAST_LINES) -> list[str]:
+def read_tail(log: Path, count: int = _LAST_LINES) -> list[str]:
     """Read the last lines of a file of any size."""
     try:
         with log.open("rb") as file:

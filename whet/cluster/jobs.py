@@ -20,7 +20,7 @@ from whet.track.progress import printer, say
 
 RATE_STEPS = 20
 """Steps whose mean time predicts the rest."""
-LAST_LINES = 3
+_LAST_LINES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def _last_lines(folder: Path) -> tuple[str, ...]:
         logs = sorted(home.glob("logs/*/start-*-rank-0000.log"), key=lambda p: p.stat().st_mtime)
         if logs:
             lines = [line for line in read_tail(logs[-1]) if line.strip()]
-            return tuple(lines[-LAST_LINES:])
+            return tuple(lines[-_LAST_LINES:])
     return ()
 
 

@@ -13,7 +13,7 @@ from whet.cluster.launch import FIRST_PORT, NUM_PORTS, parse_nodes
 from whet.errors import ConfigError
 from whet.store.files import write_atomic
 
-MARK = "# Written by `whet slurm`; write it again rather than edit it."
+_MARK = "# Written by `whet slurm`; write it again rather than edit it."
 LEAD_SECONDS = 600
 """The checkpoint may take this long at the end of the job's time, or a quarter of that time."""
 MAX_REQUEUES = 100
@@ -74,7 +74,7 @@ def write_script(job: Job) -> str:
     ]
     words = ["-m", "whet", job.command, str(job.file), *job.settings, "--resume"]
     words += ["--gpus", str(job.gpus), "--nodes", job.nodes]
-    lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), MARK, "set -u"]
+    lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), _MARK, "set -u"]
     lines.append(f"cd -- {shlex.quote(str(job.folder))} || exit 2")
     if job.conda is not None:
         lines.append('source "$(conda info --base)/etc/profile.d/conda.sh"')
@@ -178,7 +178,7 @@ def _sbatch_option(option: str) -> str:
 
 def save_script(text: str, path: Path) -> None:
     """Write the script and have bash check it, and sbatch too if it is installed."""
-    if path.exists() and MARK not in path.read_text(errors="replace"):
+    if path.exists() and _MARK not in path.read_text(errors="replace"):
         raise ConfigError(f"{path} exists and was not written by whet: choose another with --out")
     write_atomic(path, text)
     run_tool(["bash", "-n", str(path)])

@@ -10,7 +10,7 @@ from functools import partial
 
 import typer
 
-from whet.commands.show_answers import open_policy
+from whet.commands.show_responses import open_policy
 from whet.errors import visible
 from whet.models.source import torch_device, torch_dtype
 from whet.proofs import learner_proofs, policy_proofs
@@ -31,7 +31,7 @@ PROOFS = (
     ),
     Proof(
         name="rewards",
-        claim="a reward stays with its rollout, whatever order answers come in",
+        claim="a reward stays with its rollout, whatever order responses come in",
         fault="shifted rewards",
         remedy=(
             "look for a changed order in whet/rollout/collect.py, whet/rewards/spec.py and "
@@ -48,7 +48,7 @@ PROOFS = (
     ),
     Proof(
         name="stop token",
-        claim="an answer keeps the stop token of its chat format, token for token",
+        claim="a response keeps the stop token of its chat format, token for token",
         fault="dropped stop token",
         remedy=(
             "a model trained this way never ends its turn: look at whet/text/chat.py, and at what "
@@ -131,8 +131,8 @@ PROOFS = (
         claim="a step after loading a checkpoint equals the step of an uninterrupted run",
         fault="resumed run diverges",
         remedy=(
-            "look for state that whet/train/checkpoint.py does not write; on a GPU, for sums in "
-            "no fixed order"
+            "look for state that whet/train/training_state.py does not write; on a GPU, for sums "
+            "in no fixed order"
         ),
         measure=policy_proofs.measure_resume,
     ),

@@ -12,7 +12,7 @@ from whet.config import Config, load_settings
 from whet.errors import ConfigError, DataError, visible
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
-from whet.rewards.spec import RewardSpec, load_spec, summarise_parts, take_apart
+from whet.rewards.spec import RewardSpec, break_down, load_spec, summarise_parts
 from whet.store.files import check_target, to_finite, write_rows
 from whet.store.run import RolloutSet, RunStore, stage_folders
 from whet.tasks.task_config import TaskConfig, build_task
@@ -168,8 +168,8 @@ def _grade(
         Grader([build_task(task)], limits, num_responses=len(chosen)) as grader,
         progress_bar("grading", len(chosen)) as advance,
     ):
-        answers = ((number, item.problem, item.text) for number, (_, _, item) in enumerate(chosen))
-        for number, score in grader.grade(answers):
+        to_grade = ((number, item.problem, item.text) for number, (_, _, item) in enumerate(chosen))
+        for number, score in grader.grade(to_grade):
             scores[number] = score
             advance(1)
     results = []
@@ -239,7 +239,7 @@ def _describe_changes(changed: Sequence[Regraded], other_scores: int) -> str:
 
 def _print_one(result: Regraded, spec: RewardSpec | None, *, as_json: bool) -> None:
     is_rewarded = spec is not None and _verdict(result.now) != Verdict.UNSCORED
-    parts = take_apart(spec, result.now) if spec is not None and is_rewarded else []
+    parts = break_down(spec, result.now) if spec is not None and is_rewarded else []
     if as_json:
         _print_json(result.to_json() | {"contributions": [part.to_json() for part in parts]})
         return
@@ -251,7 +251,7 @@ def _print_one(result: Regraded, spec: RewardSpec | None, *, as_json: bool) -> N
     lines += [score.note] if score.note else []
     if parts:
         cells = [
-            [part.name, *map(format_metric, (part.weight, part.value, part.amount))]
+            [part.name, *map(format_metric, (part.weight, part.value, part.contribution))]
             for part in parts
         ]
         total = ["reward", "", "", format_metric(result.now.reward)]

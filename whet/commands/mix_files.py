@@ -11,8 +11,8 @@ from whet.commands.clean_files import check_out
 from whet.data.import_rows import rollout_file
 from whet.data.levels import LevelColumn
 from whet.data.mix import (
-    FIELDS,
     ORDERS,
+    STRATUM_FIELDS,
     MixPlan,
     Strata,
     Stratum,
@@ -22,7 +22,7 @@ from whet.data.mix import (
     write_mix,
 )
 from whet.data.problem_lines import ProblemLines
-from whet.data.problems import ask_text, problem_file
+from whet.data.problems import normalised_question, problem_file
 from whet.data.sources import list_sources, load_source
 from whet.data.sources.prepare import (
     LEFT_OUT,
@@ -39,8 +39,8 @@ from whet.types import SPLITS, Split
 
 MAX_STRATA = 40
 """Strata that are listed on the screen."""
-DATA = Path("data")
-RAW = DATA / "raw"
+_DATA = Path("data")
+RAW = _DATA / "raw"
 MAX_REASONS = 10
 """How many reasons for leaving rows out are printed; the folder has all."""
 
@@ -79,7 +79,7 @@ def split_problems(
         for chunk in lines.scan(advance):
             for line in chunk:
                 problem = lines.parse(row, line)
-                split = split_by_hash(ask_text(problem), by_split, seed)
+                split = split_by_hash(normalised_question(problem), by_split, seed)
                 opened[split].write(to_line(replace(problem, split=split).to_json()))
                 counts[split] += 1
                 row += 1
@@ -162,9 +162,11 @@ def _make_plan(options: MixOptions, weights: tuple[float, ...] | None) -> MixPla
     if options.n is not None and options.n < 1:
         raise ConfigError(f"-n {options.n} should be at least 1")
     names = [name.strip() for name in options.by.split(",")] if options.by else []
-    by = tuple(field for name in names for field in FIELDS if field == name)
+    by = tuple(field for name in names for field in STRATUM_FIELDS if field == name)
     if len(by) < len(names) or len(set(by)) < len(by):
-        raise ConfigError(f"--by {options.by} should name some of {', '.join(FIELDS)}, each once")
+        raise ConfigError(
+            f"--by {options.by} should name some of {', '.join(STRATUM_FIELDS)}, each once"
+        )
     order = next((known for known in ORDERS if known == options.order), None)
     if order is None:
         raise ConfigError(f"--order {options.order} should be one of {', '.join(ORDERS)}")
@@ -216,7 +218,7 @@ def prepare_problems(
         raise ConfigError(f"--limit {limit} should be at least 1")
     source, definition = load_source(name)
     own = definition.stem
-    folder = out if out is not None else DATA / own
+    folder = out if out is not None else _DATA / own
     if folder.exists():
         check_replaceable(folder)
         if not force:
@@ -245,10 +247,10 @@ def _print_counts(counts: PrepareCounts, folder: Path) -> None:
         file = problem_file(folder, split)
         if counts.problems[split]:
             say(f"{counts.problems[split]:>9,} problems in {file}")
-        if counts.answers[split]:
-            say(f"{counts.answers[split]:>9,} answers in {rollout_file(file)}")
+        if counts.responses[split]:
+            say(f"{counts.responses[split]:>9,} responses in {rollout_file(file)}")
     if counts.num_added:
-        say(f"{counts.num_added:>9,} rows add answers to the problems of earlier rows")
+        say(f"{counts.num_added:>9,} rows add responses to the problems of earlier rows")
     if not counts.left_out:
         return
     listed = f"; {counts.num_listed:,} are listed in {folder / LEFT_OUT}" * bool(counts.num_listed)

@@ -26,7 +26,7 @@ from whet.models.save import DTYPES, convert_weights, save_model
 from whet.models.sizes import new_config
 from whet.models.source import merge_adapters
 from whet.models.transformer import Transformer, init_weights
-from whet.store.checkpoints import check_model
+from whet.store.checkpoint_folders import check_model
 from whet.store.files import sha256, write_errors
 from whet.store.rollouts import read_rollouts
 from whet.store.run import model_folder

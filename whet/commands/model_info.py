@@ -28,13 +28,13 @@ from whet.types import Json
 
 STYLES = {"ok": "green", "note": "yellow", "fault": "bold red"}
 JINJA = "chat_template.jinja"
-QUESTION, ANSWER, MORE, LATER = "whetquestion", "whetanswer", "whetmore", "whetlater"
+_QUESTION, _ANSWER, MORE, LATER = "whetquestion", "whetanswer", "whetmore", "whetlater"
 THOUGHT = "whetthought"
-THINKING = f"<think>\n{THOUGHT}\n</think>\n\n{ANSWER}"
+THINKING = f"<think>\n{THOUGHT}\n</think>\n\n{_ANSWER}"
 _MARKUP = re.compile(r"<\|[\w-]+\|>|</?s>|\[/?INST\]")
 """Texts that look like special tokens."""
 Mark = Literal["ok", "note", "fault"]
-MILLION = 1e6
+_MILLION = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,31 +149,31 @@ class _Linter:
         return self.template.render({**self.tokenizer.named, **fixed})
 
     def check_roles(self) -> Iterator[tuple[Mark, str]]:
-        text = self.render(("user", QUESTION), opens=True)
-        if QUESTION not in text:
+        text = self.render(("user", _QUESTION), opens=True)
+        if _QUESTION not in text:
             yield "fault", "the user's message is not in the prompt"
         try:
-            if MORE not in self.render(("system", MORE), ("user", QUESTION), opens=True):
+            if MORE not in self.render(("system", MORE), ("user", _QUESTION), opens=True):
                 yield "note", "system messages are dropped"
         except DataError:
             yield "note", "system messages are refused"
         yield "ok", "a user's message is in the prompt"
 
     def check_generation_prompt(self) -> Iterator[tuple[Mark, str]]:
-        before = self.render(("user", QUESTION), opens=True)
-        whole = self.render(("user", QUESTION), ("assistant", ANSWER))
+        before = self.render(("user", _QUESTION), opens=True)
+        whole = self.render(("user", _QUESTION), ("assistant", _ANSWER))
         if whole.startswith(before):
             yield "ok", "a finished conversation begins with the prompt that was answered"
             return
-        start, _, _ = whole.partition(ANSWER)
+        start, _, _ = whole.partition(_ANSWER)
         yield (
             "note",
-            f"a prompt ends in {_tail(before)!r}, but in a finished conversation the answer "
-            f"follows {_tail(start)!r}; whet trains on the answer after the prompt",
+            f"a prompt ends in {_tail(before)!r}, but in a finished conversation the response "
+            f"follows {_tail(start)!r}; whet trains on the response after the prompt",
         )
 
     def check_prefix(self) -> Iterator[tuple[Mark, str]]:
-        turns = (("user", QUESTION), ("assistant", ANSWER))
+        turns = (("user", _QUESTION), ("assistant", _ANSWER))
         longer = self.render(*turns, ("user", MORE), ("assistant", LATER))
         if longer.startswith(self.render(*turns)):
             yield "ok", "a longer conversation begins with the shorter one"
@@ -181,7 +181,7 @@ class _Linter:
             yield "note", "a longer conversation rewrites earlier turns"
 
     def check_stop(self) -> Iterator[tuple[Mark, str]]:
-        rest = self.render(("user", QUESTION), ("assistant", ANSWER)).rpartition(ANSWER)[2]
+        rest = self.render(("user", _QUESTION), ("assistant", _ANSWER)).rpartition(_ANSWER)[2]
         specials = [text for text in self.tokenizer.special_texts if text in rest]
         eos = self.tokenizer.eos_tokens
         if not specials:
@@ -203,7 +203,7 @@ class _Linter:
             )
 
     def check_thoughts(self) -> Iterator[tuple[Mark, str]]:
-        turns = (("user", QUESTION), ("assistant", THINKING))
+        turns = (("user", _QUESTION), ("assistant", THINKING))
         last = THOUGHT in self.render(*turns)
         earlier = THOUGHT in self.render(*turns, ("user", MORE), ("assistant", LATER))
         words = {True: "kept", False: "dropped"}
@@ -215,7 +215,7 @@ class _Linter:
 
     def check_bos(self) -> Iterator[tuple[Mark, str]]:
         bos = self.tokenizer.named.get("bos_token")
-        text = self.render(("user", QUESTION), opens=True)
+        text = self.render(("user", _QUESTION), opens=True)
         if bos is None:
             yield "ok", "the tokenizer has no bos_token"
         elif text.startswith(bos * 2):
@@ -230,7 +230,7 @@ class _Linter:
             yield "ok", f"a prompt has {bos} {'once' if text.startswith(bos) else 'nowhere'}"
 
     def check_special(self) -> Iterator[tuple[Mark, str]]:
-        text = self.render(("user", QUESTION), ("assistant", ANSWER), ("user", MORE), opens=True)
+        text = self.render(("user", _QUESTION), ("assistant", _ANSWER), ("user", MORE), opens=True)
         known = self.tokenizer.vocabulary
         missing = sorted({markup for markup in _MARKUP.findall(text) if markup not in known})
         if missing:
@@ -265,7 +265,7 @@ def _describe_shape(shape: ModelConfig, tokenizer: Tokenizer) -> dict[str, str]:
     heads = f"{shape.num_heads} heads on {shape.num_kv_heads} key-value heads of {shape.head_dim}"
     features = ", ".join(sorted(shape.features)) or "none"
     return {
-        "parameters": f"{Cost(cfg=shape).parameters / MILLION:,.4g} million",
+        "parameters": f"{Cost(cfg=shape).parameters / _MILLION:,.4g} million",
         "layers": f"{shape.num_layers} of {shape.hidden_size}, {heads}",
         "features": features,
         "context": f"{shape.max_positions:,} tokens",
@@ -327,4 +327,4 @@ def _fits(size: float) -> str:
 
 
 def _gb(size: float) -> str:
-    return f"{size / GB:.3g} GB" if size >= GB else f"{size / MILLION:.3g} MB"
+    return f"{size / GB:.3g} GB" if size >= GB else f"{size / _MILLION:.3g} MB"

@@ -38,8 +38,8 @@ from whet.tasks.code.sandbox import describe_isolation
 from whet.tasks.generated import Generator
 from whet.tasks.registry import TASKS, make_task
 from whet.tasks.user_task import load_user_task
-from whet.track.progress import Advance, printer, progress_bar, say
-from whet.types import SPLITS, Json, Problem, level_band
+from whet.track.progress import printer, progress_bar, say
+from whet.types import SPLITS, Advance, Json, Problem, level_band
 from whet.user_code import is_code_path
 
 MAX_TEXT = 4000
@@ -116,7 +116,7 @@ def format_payload_value(value: Json) -> str:
 
 MAX_REASONS = 10
 """How many reasons for leaving rows out are printed; the file lists all."""
-LEVELS = 5
+_LEVELS = 5
 MAX_DRAWS = 50
 """Draws for each problem asked for; a level with fewer different problems than that is said to be
 too small."""
@@ -195,7 +195,7 @@ def _print_counts(counts: ImportCounts, out: Path) -> None:
     by_task = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.tasks.items()))
     say(f"{counts.num_problems:>7,} problems in {out} ({by_task})")
     if counts.num_rollouts:
-        say(f"{counts.num_rollouts:>7,} answers in {rollout_file(out)}")
+        say(f"{counts.num_rollouts:>7,} responses in {rollout_file(out)}")
     if counts.num_repeats:
         say(
             f"{counts.num_repeats:>7,} of them ask what an earlier row asks "
@@ -244,9 +244,9 @@ def _parse_level(level: float) -> float:
     """Read 1 to 5 as the middle of a fifth, and a fraction below 1 as a difficulty."""
     if 0 <= level < 1:
         return level
-    if level not in range(1, LEVELS + 1):
+    if level not in range(1, _LEVELS + 1):
         raise ConfigError(f"--level {level:g} should be 1, 2, 3, 4 or 5, or a fraction from 0 to 1")
-    return (level - 0.5) / LEVELS
+    return (level - 0.5) / _LEVELS
 
 
 def _draw(

@@ -32,7 +32,7 @@ from whet.text.tokenizer import Tokenizer
 from whet.track.progress import printer, progress_bar, say
 from whet.types import Json, Problem
 
-FRACTIONS = (0.0, 0.5, 0.9, 0.99, 1.0)
+_FRACTIONS = (0.0, 0.5, 0.9, 0.99, 1.0)
 MAX_NAMES = 12
 """Tasks or sources that the terminal lists."""
 BAR = 40
@@ -40,7 +40,7 @@ BAR = 40
 BARS = "▁▂▃▄▅▆▇█"
 NUM_HARDEST = 5
 """Problems listed one by one."""
-UNKNOWN = "unknown"
+_UNKNOWN = "unknown"
 """The tokens of responses that came as text, as a server sends them."""
 _NONE = PassCount(num_answers=0, num_correct=0, num_tokens=0, last_seen="")
 
@@ -98,7 +98,7 @@ def print_stats(stats: ProblemStats) -> None:
 
 def list_facts(stats: ProblemStats) -> list[tuple[str, str]]:
     """List what the problems are, a name and a sentence each."""
-    shortest, median, ninth, last, longest = (f"{n:,}" for n in stats.quantiles(FRACTIONS))
+    shortest, median, ninth, last, longest = (f"{n:,}" for n in stats.quantiles(_FRACTIONS))
     facts = [
         ("tasks", _join(stats.tasks.most_common())),
         ("sources", _join(stats.sources.most_common())),
@@ -189,7 +189,7 @@ def show_map(map: Path) -> None:
             f"{total.rate:.1%}",
             f"{never:,}",
             f"{always:,}",
-            f"{total.num_tokens / total.num_answers:,.0f}" if total.num_tokens else UNKNOWN,
+            f"{total.num_tokens / total.num_answers:,.0f}" if total.num_tokens else _UNKNOWN,
             draw_histogram(histogram(counts)),
         )
     console = Console(highlight=False)
@@ -207,7 +207,7 @@ def _list_hardest(records: Sequence[ProblemRecord]) -> Table:
             visible(id),
             f"{count.rate:.1%} \\[{low:.1%}, {high:.1%}]",
             f"{count.num_answers:,}",
-            f"{count.num_tokens:,}" if count.num_tokens else UNKNOWN,
+            f"{count.num_tokens:,}" if count.num_tokens else _UNKNOWN,
             count.last_seen,
         )
     return table

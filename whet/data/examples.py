@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from whet.errors import DataError
-from whet.types import Floats, TokenFields, Tokens
+from whet.types import Floats, Indices, TokenFields, Tokens
 
-Indices = NDArray[np.int64]
 _ROW_MULTIPLE = 8
 """Grid rows have a multiple of this many cells, which torch's attention runs faster."""
 
@@ -175,7 +174,7 @@ def _find_pairs(examples: list[Example]) -> list[tuple[int, int]]:
     chosen = indices[True]
     rejected = indices[False]
     is_whole = chosen.keys() == rejected.keys() and 2 * len(chosen) in (0, len(examples))
-    assert is_whole, "both answers of a pair lie in one batch, and a batch holds pairs only or none"
+    assert is_whole, "both responses of a pair lie in one batch, and a batch has only pairs or none"
     return [(index, rejected[pair]) for pair, index in chosen.items()]
 
 
@@ -189,7 +188,7 @@ def split_minibatches(
     return [order[index::count] for index in range(min(count, len(order)))]
 
 
-Unit = list[int]
+ExampleUnit = list[int]
 """Positions of examples that stay together: one example, or the two of a pair."""
 
 
@@ -237,9 +236,9 @@ def pack(
     return groups + [[] for _ in range(-len(groups) % ranks)]
 
 
-def _list_units(examples: Sequence[Example]) -> list[Unit]:
-    units: list[Unit] = []
-    pairs: dict[int, Unit] = {}
+def _list_units(examples: Sequence[Example]) -> list[ExampleUnit]:
+    units: list[ExampleUnit] = []
+    pairs: dict[int, ExampleUnit] = {}
     for index, item in enumerate(examples):
         if item.pair in pairs:
             pairs[item.pair].append(index)
@@ -250,24 +249,26 @@ def _list_units(examples: Sequence[Example]) -> list[Unit]:
     return units
 
 
-def _max_length(unit: Unit, lengths: Sequence[int]) -> int:
+def _max_length(unit: ExampleUnit, lengths: Sequence[int]) -> int:
     return max(lengths[index] for index in unit)
 
 
-def _max_grid(units: Sequence[Unit], lengths: Sequence[int]) -> int:
+def _max_grid(units: Sequence[ExampleUnit], lengths: Sequence[int]) -> int:
     return max((len(unit) * _max_length(unit, lengths) for unit in units), default=0)
 
 
-def _sort_by_prompt(units: Sequence[Unit], examples: Sequence[Example]) -> list[Unit]:
+def _sort_by_prompt(units: Sequence[ExampleUnit], examples: Sequence[Example]) -> list[ExampleUnit]:
     """Move units of the same prompt next to the first of them."""
-    by_prompt: dict[bytes, list[Unit]] = {}
+    by_prompt: dict[bytes, list[ExampleUnit]] = {}
     for unit in units:
         first = examples[unit[0]]
         by_prompt.setdefault(first.tokens[: first.response_start].tobytes(), []).append(unit)
     return [unit for same in by_prompt.values() for unit in same]
 
 
-def _pack_grid(units: Sequence[Unit], lengths: Sequence[int], budget: int) -> list[list[int]]:
+def _pack_grid(
+    units: Sequence[ExampleUnit], lengths: Sequence[int], budget: int
+) -> list[list[int]]:
     groups: list[list[int]] = []
     width = 0
     for unit in units:
@@ -282,7 +283,7 @@ def _pack_grid(units: Sequence[Unit], lengths: Sequence[int], budget: int) -> li
 
 
 def _pack_tokens(
-    units: Sequence[Unit], lengths: Sequence[int], budget: int, ranks: int
+    units: Sequence[ExampleUnit], lengths: Sequence[int], budget: int, ranks: int
 ) -> list[list[int]]:
     """Add each unit to the emptiest group, of as few groups as could hold them all."""
     min_groups = -(-sum(lengths) // budget)

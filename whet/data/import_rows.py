@@ -10,19 +10,19 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from whet.data.importers.base import Fields, ImportedAnswer, ParsedRow
+from whet.data.importers.base import Fields, ImportedResponse, ParsedRow
 from whet.data.importers.mapped import Mapped
 from whet.data.levels import LevelColumn
-from whet.data.row_files import Advance, Row, SourceRow, iterate_rows
+from whet.data.row_files import SourceRow, iterate_rows
 from whet.errors import ConfigError, DataError
-from whet.store.files import atomic_path, write_rows
+from whet.store.files import Row, atomic_path, write_rows
 from whet.store.rollouts import stream_rollouts
 from whet.tasks.registry import TASKS, make_task
-from whet.types import Problem, Rollout, Score, Split, Verdict
+from whet.types import Advance, Problem, Rollout, Score, Split, Verdict
 from whet.user_code import is_code_path
 
-PROMPTS = ("prompt", "system", "id", "model")
-RESPONSES = ("response", "responses", "completion")
+_PROMPTS = ("prompt", "system", "id", "model")
+_RESPONSES = ("response", "responses", "completion")
 FORMS = "messages, or prompt and response"
 
 
@@ -76,7 +76,7 @@ def import_rows(
     """
     counts = ImportCounts()
     seen = dict[str, str]()
-    answered = AnsweredProblems()
+    answered = ResponseCounter()
     with atomic_path(out) as new:
         with new.open("wb") as lines, stream_rollouts(rollout_file(out)) as add_rollouts:
             for row in iterate_rows(file, advance=advance):
@@ -96,8 +96,8 @@ def import_rows(
                 if not (parsed.has_replies and problem.id in answered):
                     lines.write(line)
                     _count(counts, problem, row.location, seen)
-                if parsed.answers:
-                    add_rollouts(answered.add(problem, parsed.answers))
+                if parsed.responses:
+                    add_rollouts(answered.add(problem, parsed.responses))
             if not counts.num_problems:
                 raise DataError(_explain_empty(file, counts))
         if counts.unsupported:
@@ -156,8 +156,8 @@ def parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, Pa
         if parsed.unsupported is not None:
             return problem, parsed, b""
         check_gradable(problem)
-        for answer in parsed.answers:
-            f"{answer.text}{answer.note}{answer.model}".encode()
+        for response in parsed.responses:
+            f"{response.text}{response.note}{response.model}".encode()
         row_json = problem.to_json()
         text = json.dumps(row_json, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return problem, parsed, text.encode() + b"\n"
@@ -191,7 +191,7 @@ def _explain_empty(file: Path, counts: ImportCounts) -> str:
     return f"{file}{where} {first.place}: {first.reason}"
 
 
-class AnsweredProblems:
+class ResponseCounter:
     """Numbers the responses to each problem; those of later rows belong to the first row's problem.
 
     Only what can differ between rows of one problem is kept in memory.
@@ -208,31 +208,31 @@ class AnsweredProblems:
     def num_responses(self) -> int:
         return self._counts.total()
 
-    def add(self, problem: Problem, answers: Sequence[ImportedAnswer]) -> list[Rollout]:
+    def add(self, problem: Problem, responses: Sequence[ImportedResponse]) -> list[Rollout]:
         """Make rollouts of responses to a problem."""
         fields = (problem.source_id, problem.level, problem.split)
         source_id, level, split = self._firsts.setdefault(problem.id, fields)
         problem = replace(problem, source_id=source_id, level=level, split=split)
         first = self._counts[problem.id]
-        self._counts[problem.id] += len(answers)
-        return to_rollouts(problem, answers, first=first)
+        self._counts[problem.id] += len(responses)
+        return to_rollouts(problem, responses, first=first)
 
 
 def to_rollouts(
-    problem: Problem, answers: Sequence[ImportedAnswer], *, first: int = 0
+    problem: Problem, responses: Sequence[ImportedResponse], *, first: int = 0
 ) -> list[Rollout]:
     """Make rollouts of responses to a problem, numbered from `first`."""
-    return [_to_rollout(problem, answer, n) for n, answer in enumerate(answers, start=first)]
+    return [_to_rollout(problem, response, n) for n, response in enumerate(responses, start=first)]
 
 
-def _to_rollout(problem: Problem, answer: ImportedAnswer, number: int) -> Rollout:
+def _to_rollout(problem: Problem, response: ImportedResponse, number: int) -> Rollout:
     score = None
-    if answer.is_good is not None:
-        verdict = Verdict.CORRECT if answer.is_good else Verdict.WRONG
-        parts = {"correct": float(answer.is_good)}
-        score = Score(verdict=verdict, parts=parts, note=answer.note)
-    model = answer.model or problem.source
-    return Rollout.from_text(problem, answer.text, model=model, number=number, score=score)
+    if response.is_good is not None:
+        verdict = Verdict.CORRECT if response.is_good else Verdict.WRONG
+        parts = {"correct": float(response.is_good)}
+        score = Score(verdict=verdict, parts=parts, note=response.note)
+    model = response.model or problem.source
+    return Rollout.from_text(problem, response.text, model=model, number=number, score=score)
 
 
 def stream_problems(file: Path) -> Iterator[Problem]:
@@ -254,10 +254,10 @@ def add_levels(plan: ImportPlan, levels: LevelColumn, file: Path) -> ImportPlan:
     return replace(plan, read=read)
 
 
-def read_answer_rows(file: Path) -> list[Rollout]:
+def read_response_rows(file: Path) -> list[Rollout]:
     """Read every row as responses to one prompt; a row that cannot be read is named by its line."""
     rollouts: list[Rollout] = []
-    answered = AnsweredProblems()
+    answered = ResponseCounter()
     for row in iterate_rows(file):
         try:
             parsed = _parse(row)
@@ -266,21 +266,21 @@ def read_answer_rows(file: Path) -> list[Rollout]:
             )
         except DataError as error:
             raise DataError(f"{file} {row.location} {error}") from error
-        rollouts += answered.add(problem, parsed.answers)
+        rollouts += answered.add(problem, parsed.responses)
     if not rollouts:
         raise DataError(f"{file} has no rows: give a file with rows of {FORMS}")
     return rollouts
 
 
-def is_answer_file(columns: list[str]) -> bool:
+def is_response_file(columns: list[str]) -> bool:
     """Tell rows of responses from a file of rollouts, by the names of its columns."""
-    return "messages" in columns or ("prompt" in columns and bool({*RESPONSES} & {*columns}))
+    return "messages" in columns or ("prompt" in columns and bool({*_RESPONSES} & {*columns}))
 
 
 def _parse(row: SourceRow) -> ParsedRow:
     fields = Fields(row.fields)
-    response = next((name for name in RESPONSES if fields.get(name) is not None), None)
-    names = [name for name in PROMPTS if fields.get(name) is not None]
+    response = next((name for name in _RESPONSES if fields.get(name) is not None), None)
+    names = [name for name in _PROMPTS if fields.get(name) is not None]
     columns = {name: name for name in names}
     if fields.get("messages") is not None:
         columns = {name: name for name in ("messages", *names) if name != "prompt"}
@@ -290,7 +290,7 @@ def _parse(row: SourceRow) -> ParsedRow:
         columns["responses" if response == "responses" else "response"] = response
     parsed = Mapped(columns=columns, task=None).parse(fields)
     is_good = _read_verdict(fields)
-    return replace(parsed, answers=tuple(replace(a, is_good=is_good) for a in parsed.answers))
+    return replace(parsed, responses=tuple(replace(a, is_good=is_good) for a in parsed.responses))
 
 
 def _read_verdict(fields: Fields) -> bool | None:

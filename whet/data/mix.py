@@ -12,16 +12,15 @@ from typing import Literal
 
 from whet.data.import_rows import stream_problems
 from whet.data.levels import LevelColumn
-from whet.data.problem_counts import name_level
+from whet.data.problem_counts import NO_LEVEL
 from whet.data.problem_lines import ProblemLines
-from whet.data.row_files import Advance
 from whet.errors import ConfigError, DataError
 from whet.rng import derive
 from whet.store.files import atomic_path, to_line
-from whet.types import Problem
+from whet.types import Advance, Problem, level_label
 
 By = Literal["task", "level", "source", "split"]
-FIELDS: tuple[By, ...] = ("task", "level", "source", "split")
+STRATUM_FIELDS: tuple[By, ...] = ("task", "level", "source", "split")
 Order = Literal["shuffle", "level"]
 ORDERS: tuple[Order, ...] = ("shuffle", "level")
 Stratum = tuple[str, ...]
@@ -99,7 +98,7 @@ def set_level(problem: Problem, levels: LevelColumn | None, place: str) -> Probl
 def _find_stratum(problem: Problem, plan: MixPlan, file: int) -> Stratum:
     values = {
         "task": problem.task,
-        "level": name_level(problem.level),
+        "level": level_label(problem.level, unknown=NO_LEVEL),
         "source": problem.source,
         "split": problem.split,
     }

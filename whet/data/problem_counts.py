@@ -8,7 +8,7 @@ from math import ceil
 
 import numpy as np
 
-from whet.types import NUM_LEVELS, Problem, level_band
+from whet.types import NUM_LEVELS, Problem, level_label
 
 NUM_BINS = 20
 NO_LEVEL = "none"
@@ -37,7 +37,7 @@ class ProblemStats:
         self.tasks[problem.task] += 1
         self.sources[problem.source or "unknown"] += 1
         self.splits[problem.split] += 1
-        self.levels[name_level(problem.level)] += 1
+        self.levels[level_label(problem.level, unknown=NO_LEVEL)] += 1
         self.lengths.append(length)
 
     def level_counts(self) -> list[tuple[str, int]]:
@@ -61,15 +61,6 @@ class ProblemStats:
         if width == 1:
             names = [f"{index:,}" for index in range(num_bins)]
         return list(zip([*names, f"{num_bins * width:,} or more"], counts, strict=False))
-
-
-def name_level(level: float | None) -> str:
-    """Name the fifth of a difficulty.
-
-    >>> name_level(0.25), name_level(None)
-    ('2', 'none')
-    """
-    return NO_LEVEL if level is None else str(level_band(level) + 1)
 
 
 def _round_up(width: int) -> int:

@@ -9,10 +9,10 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from whet.data.row_files import MAX_ROW_BYTES, Advance, parse_constant
+from whet.data.row_files import MAX_ROW_BYTES, parse_constant
 from whet.errors import ConfigError, DataError
 from whet.store.files import parse_finite
-from whet.types import Json, Problem
+from whet.types import Advance, Json, Problem
 
 CHUNK_BYTES = 1 << 20
 """About how much text is worked on at a time."""

@@ -14,7 +14,7 @@ from whet.config import Config
 from whet.data.difficulty import read_pass_rates
 from whet.errors import DataError
 from whet.rng import stream
-from whet.types import Group, Json, Problem, Verdict, read_integer, read_number
+from whet.types import Group, Json, Metrics, Problem, Verdict, read_integer, read_number
 
 
 class EpochSampler:
@@ -94,7 +94,7 @@ class Curriculum(Config):
         """Whether to ask an unwanted problem after all, at turn `rests` since its responses."""
         return True
 
-    def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
+    def metrics(self, step: int, steps: int, num_passed_over: int) -> Metrics:
         """Report the state of the curriculum."""
         return {}
 
@@ -209,7 +209,7 @@ class StagedCurriculum(Curriculum):
     def limits(self, step: int, steps: int) -> CurriculumStage:
         return NO_LIMITS if self.shuffled else self.stages[self.stage_at(step, steps)]
 
-    def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
+    def metrics(self, step: int, steps: int, num_passed_over: int) -> Metrics:
         return {"curriculum/stage": float(self.stage_at(step, steps) + 1)}
 
 
@@ -260,7 +260,7 @@ class PassRateCurriculum(Curriculum):
     def is_rest_over(self, rests: int) -> bool:
         return rests > self.rest
 
-    def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
+    def metrics(self, step: int, steps: int, num_passed_over: int) -> Metrics:
         return {"curriculum/passed_over": float(num_passed_over)}
 
 
@@ -269,7 +269,7 @@ CurriculumConfig = Annotated[
 ]
 
 
-DECAY = 0.5
+_DECAY = 0.5
 """Fraction of earlier groups in a problem's pass rate."""
 
 
@@ -322,10 +322,10 @@ class ProblemSampler:
             if graded:
                 id = group[0].problem.id
                 rate = graded.count(Verdict.CORRECT) / len(graded)
-                self._rates[id] = DECAY * self._rates.get(id, rate) + (1 - DECAY) * rate
+                self._rates[id] = _DECAY * self._rates.get(id, rate) + (1 - _DECAY) * rate
                 self._rests[id] = 0
 
-    def metrics(self, step: int) -> dict[str, float]:
+    def metrics(self, step: int) -> Metrics:
         """Report the state of the curriculum; nothing if all problems are mixed."""
         return self.curriculum.metrics(step, self.steps, self._num_passed_over)
 

@@ -46,11 +46,11 @@ def load_split(task: Task, folder: str | None, split: Split) -> list[Problem]:
 
 
 def load_problems(
-    task: Task, folder: str | None, split: Split, *, unsolvable: bool = False
+    task: Task, folder: str | None, split: Split, *, include_unsolvable: bool = False
 ) -> list[Problem]:
     """Take the solvable problems of a split, or all; raise if there are none."""
     problems = load_split(task, folder, split)
-    kept = problems if unsolvable else keep_solvable(problems)
+    kept = problems if include_unsolvable else keep_solvable(problems)
     if kept:
         return kept
     if folder is None and not problems:
@@ -86,7 +86,9 @@ def choose_held_out(problems: Sequence[Problem], folder: str) -> list[Problem]:
     """Choose problems to validate on by the hash of what they ask: added rows move few of them."""
     fraction = min(HELD_OUT_FRACTION, MAX_HELD_OUT / max(len(problems), 1))
     fractions: dict[Split, float] = {"rl": 1 - fraction, "dev": fraction}
-    held_out = [p for p in problems if split_by_hash(ask_text(p), fractions, seed=0) == "dev"]
+    held_out = [
+        p for p in problems if split_by_hash(normalised_question(p), fractions, seed=0) == "dev"
+    ]
     if not held_out:
         raise DataError(
             f"validation.every needs problems to validate on, and {folder} has too few to hold "
@@ -95,7 +97,7 @@ def choose_held_out(problems: Sequence[Problem], folder: str) -> list[Problem]:
     return held_out
 
 
-def ask_text(problem: Problem) -> str:
+def normalised_question(problem: Problem) -> str:
     """Return the text by which problems are split: what is asked, without case and spaces."""
     return normalise(to_question(problem))
 

@@ -16,13 +16,13 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from whet.data.examples import Example, PreferencePair
-from whet.data.import_rows import is_answer_file, read_answer_rows
+from whet.data.import_rows import is_response_file, read_response_rows
 from whet.data.row_files import file_ending
 from whet.errors import DataError
 from whet.rng import derive, stream
 from whet.store.rollouts import list_columns, read_rollouts
 from whet.store.run import RunStore
-from whet.tasks.base import StepNote
+from whet.tasks.base import LineNote
 from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
 from whet.types import FinishReason, Problem, Rollout, Verdict
 
@@ -43,9 +43,9 @@ def read_data(location: str) -> list[Rollout]:
         return rollouts
     if not path.is_file():
         raise DataError(f"data = {location!r} is neither a file nor a run folder")
-    if file_ending(path) == ".parquet" and not is_answer_file(list_columns(path)):
+    if file_ending(path) == ".parquet" and not is_response_file(list_columns(path)):
         return read_rollouts(path)
-    return read_answer_rows(path)
+    return read_response_rows(path)
 
 
 def take_batch(examples: list[T], count: int, step: int, seed: int) -> list[T]:
@@ -117,8 +117,8 @@ def split_off_responses(
     train = [rollout for rollout in rollouts if rollout.problem.id not in held_out]
     if not train:
         raise DataError(
-            f"held_out = {count:,} leaves nothing to train on: there are {len(rollouts):,} answers "
-            f"to {len(by_problem):,} problems"
+            f"held_out = {count:,} leaves nothing to train on: there are {len(rollouts):,} "
+            f"responses to {len(by_problem):,} problems"
         )
     return train, [rollout for rollout in rollouts if rollout.problem.id in held_out]
 
@@ -130,12 +130,12 @@ def list_texts(rollouts: Sequence[Rollout], prompt: PromptConfig = NO_PROMPT) ->
 
 
 PairRule = Literal["correct", "short", "first_wrong"]
-"""correct: a right answer against a wrong one. short: of two right ones, the shorter. first_wrong:
-after a beginning that both share, the step of a right answer against the first wrong step."""
-Fault = Literal["unscored", "repeated", "cut", "too_long"]
+"""correct: a right response against a wrong one. short: the shorter of two right ones.
+first_wrong: after a shared beginning, a right step against the first wrong one."""
+LeftOutReason = Literal["unscored", "repeated", "cut", "too_long"]
 """Why a response is left out: no verdict; the same text as another to the same prompt; cut at the
 length limit by another model, so that its end is unknown; longer than the context."""
-Notes = Callable[[Problem, str], Sequence[StepNote]]
+CommentLines = Callable[[Problem, str], Sequence[LineNote]]
 MAX_SHORT_FRACTION = 0.8
 """A short response has at most this fraction of the long one's tokens."""
 
@@ -167,7 +167,7 @@ class PreferencePairs:
 
     pairs: list[PreferencePair]
     rules: dict[PairRule, RuleCount]
-    faults: Counter[Fault]
+    faults: Counter[LeftOutReason]
     num_responses: int
     num_problems: int
 
@@ -177,14 +177,14 @@ def make_preference_pairs(
     chat: ChatFormat,
     rules: Sequence[PairRule],
     *,
-    notes: Notes,
+    comment: CommentLines,
     max_tokens: int,
     per_problem: int,
     seed: int,
 ) -> PreferencePairs:
     """Form pairs by each rule, at most `per_problem` of a problem by each, drawn by the seed."""
     problems: dict[str, dict[str, dict[str, ScoredResponse]]] = {}
-    faults: Counter[Fault] = Counter()
+    faults: Counter[LeftOutReason] = Counter()
     num_responses = 0
     for rollout in rollouts:
         num_responses += 1
@@ -201,7 +201,7 @@ def make_preference_pairs(
     counts: dict[PairRule, RuleCount] = {}
     for rule in dict.fromkeys(rules):
         drawn = [
-            _draw_pairs(rule, id, prompts.values(), chat, notes, seed)
+            _draw_pairs(rule, id, prompts.values(), chat, comment, seed)
             for id, prompts in problems.items()
         ]
         kept = [pair for some in drawn for pair in some[:per_problem]]
@@ -221,7 +221,7 @@ def make_preference_pairs(
 
 def _to_scored_response(
     rollout: Rollout, known: dict[str, ScoredResponse], chat: ChatFormat, max_tokens: int
-) -> ScoredResponse | Fault:
+) -> ScoredResponse | LeftOutReason:
     if rollout.score is None or rollout.score.verdict is Verdict.UNSCORED:
         return "unscored"
     if rollout.text in known:
@@ -267,7 +267,7 @@ def _draw_pairs(
     id: str,
     prompts: Iterable[dict[str, ScoredResponse]],
     chat: ChatFormat,
-    notes: Notes,
+    comment: CommentLines,
     seed: int,
 ) -> list[PreferencePair]:
     """List all pairs of a problem in random order, so that the first few are a fair sample."""
@@ -280,7 +280,7 @@ def _draw_pairs(
         elif rule == "short":
             pairs += _pair_short_with_long(responses)
         else:
-            pairs += _pair_first_wrong(responses, chat, notes, rng)
+            pairs += _pair_first_wrong(responses, chat, comment, rng)
     rng.shuffle(pairs)
     return pairs
 
@@ -303,7 +303,7 @@ def _pair_right_with_wrong(
 
 
 def _pair_short_with_long(responses: Sequence[ScoredResponse]) -> list[PreferencePair]:
-    """Pair the shortest right answer with the longest, the second with the next, and so on."""
+    """Pair the shortest right response with the longest, the second with the next, and so on."""
     right = sorted(
         (item.example for item in _by_verdict(responses)[0]), key=lambda item: item.num_targets
     )
@@ -316,19 +316,19 @@ def _pair_short_with_long(responses: Sequence[ScoredResponse]) -> list[Preferenc
 
 
 def _pair_first_wrong(
-    responses: Sequence[ScoredResponse], chat: ChatFormat, notes: Notes, rng: Random
+    responses: Sequence[ScoredResponse], chat: ChatFormat, comment: CommentLines, rng: Random
 ) -> list[PreferencePair]:
-    """Pair each first wrong step with a right answer's step there (Step-DPO, Lai et al. 2024).
+    """Pair each first wrong step with a right response's step there (Step-DPO, Lai et al. 2024).
 
     Both end with the step. The steps they share before it are context, since the two losses would
     cancel there.
     """
     right, wrong = _by_verdict(responses)
-    steps = [(item, _steps(item, chat, notes)) for item in right]
+    steps = [(item, _steps(item, chat, comment)) for item in right]
     pairs = []
     for item in wrong:
-        wrong_steps = _steps(item, chat, notes)
-        index = next((index for index, step in enumerate(wrong_steps) if step.ok is False), None)
+        wrong_steps = _steps(item, chat, comment)
+        index = next((i for i, step in enumerate(wrong_steps) if step.is_right is False), None)
         if index is None:
             continue
         before = item.rollout.text[: wrong_steps[index].start]
@@ -336,7 +336,7 @@ def _pair_first_wrong(
             (other, others[index])
             for other, others in steps
             if len(others) > index
-            and others[index].ok
+            and others[index].is_right
             and other.rollout.text[: others[index].start] == before
         ]
         if candidates:
@@ -349,16 +349,16 @@ def _pair_first_wrong(
 class _NotedStep:
     start: int
     end: int
-    ok: bool | None
+    is_right: bool | None
 
 
-def _steps(response: ScoredResponse, chat: ChatFormat, notes: Notes) -> list[_NotedStep]:
+def _steps(response: ScoredResponse, chat: ChatFormat, comment: CommentLines) -> list[_NotedStep]:
     """Find each noted line in the text, up to the next; a line cut at the limit is not a step."""
     text, example = response.rollout.text, response.example
     if chat.decode_message(example.tokens[example.response_start :]) != text:
         return []  # the template rewrites the response: characters cannot be mapped to tokens
     starts: list[int] = []
-    noted = list(notes(response.rollout.problem, text))
+    noted = list(comment(response.rollout.problem, text))
     for note in noted:
         start = text.find(note.line, starts[-1] + 1 if starts else 0)
         if start < 0:
@@ -366,7 +366,7 @@ def _steps(response: ScoredResponse, chat: ChatFormat, notes: Notes) -> list[_No
         starts.append(start)
     spans = pairwise([*starts, len(text)])
     steps = [
-        _NotedStep(start=start, end=end, ok=note.ok)
+        _NotedStep(start=start, end=end, is_right=note.is_right)
         for (start, end), note in zip(spans, noted, strict=True)
     ]
     return steps if response.rollout.completion.finish_reason is FinishReason.STOP else steps[:-1]

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from whet.errors import DataError
-from whet.store.files import parse_finite
-from whet.types import Json
+from whet.store.files import Row, parse_finite
+from whet.types import Advance, Json
 
 MAX_ROW_BYTES = 1 << 28
 """Bytes or characters of a row. A longer one is refused: a broken file must not fill the memory."""
@@ -34,9 +34,6 @@ BATCH_BYTES = 1 << 24
 MAX_BATCH = 1024
 """Rows at a time: repeated text is small in the file and large in memory."""
 _NUMBERED = re.compile(rb'\{\s*"[0-9]+"\s*:\s*\{')
-Row = dict[str, Json]
-Advance = Callable[[int], None]
-"""Called with the number of bytes of the file that were just read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import torch
 
-Key = tuple[int, int, bool]
+GraphKey = tuple[int, int, bool]
 _MIN_LENGTH = 1024
 _ALIVE: WeakSet["DecodeGraphs"] = WeakSet()
 
@@ -20,8 +20,8 @@ class DecodeGraphs:
     """Graphs by size, all in one memory pool. A size first runs eagerly, to compile its kernels."""
 
     def __init__(self) -> None:
-        self._graphs: dict[Key, torch.cuda.CUDAGraph] = {}
-        self._seen: set[Key] = set()
+        self._graphs: dict[GraphKey, torch.cuda.CUDAGraph] = {}
+        self._seen: set[GraphKey] = set()
         self.num_bytes = 0
         """Device memory that the graphs reserve."""
         self._pool = torch.cuda.graph_pool_handle()
@@ -31,7 +31,7 @@ class DecodeGraphs:
     def __len__(self) -> int:
         return len(self._graphs)
 
-    def run(self, key: Key, step: Callable[[], None]) -> None:
+    def run(self, key: GraphKey, step: Callable[[], None]) -> None:
         """Run a size eagerly the first time, capture it the second, and replay it from then on."""
         if key in self._graphs:
             self._graphs[key].replay()

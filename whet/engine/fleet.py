@@ -5,7 +5,7 @@ between two calls, or under the requests of a stream, and a canary prompt shows 
 has them; every completion carries the version of its oldest token. A worker that dies, stops
 responding or has the wrong weights is reported, its requests go to others, and it is restarted with
 the newest weights. What a native worker answers follows from the request and the weights alone, so
-faults change no answer of a call.
+faults change no response of a call.
 
 One thread reads reports: the one that reads `generate` or `stream`, or `load_weights` outside of
 calls. Other threads reach a stream by messages in the same queue.
@@ -26,18 +26,18 @@ from torch import Tensor
 
 from whet.engine.base import EngineStats, Request, check_prompt_tokens
 from whet.engine.fleet_member import (
-    Event,
+    FleetEvent,
     Member,
+    MemberState,
     Prepared,
     Push,
     RequestQueue,
     Running,
-    State,
     StreamEnd,
     Submission,
 )
 from whet.engine.weight_files import Weights, make_scratch, store_weights
-from whet.engine.worker import CANARY, Answer, Refusal, Worker, WorkerError
+from whet.engine.worker import CANARY, FinishedRequest, Refusal, Worker, WorkerError
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.track.progress import say
@@ -79,7 +79,7 @@ class Fleet:
         self.canary_gap = 0.0
         """Largest of the latest push, in nats."""
         self._members = [Member(worker) for worker in workers]
-        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._events: SimpleQueue[FleetEvent] = SimpleQueue()
         self._weights: Weights | None = None
         self._call = CANARY
         self._is_running = False
@@ -175,7 +175,7 @@ class Fleet:
     def sleep(self) -> None:
         """Free the workers' memory, where they share the learner's devices."""
         for member in self._members:
-            if self.is_collocated and member.state is State.READY:
+            if self.is_collocated and member.state is MemberState.READY:
                 with suppress(WorkerError):
                     member.worker.sleep()
 
@@ -198,9 +198,9 @@ class Fleet:
             if not self._queue.has_lost and not any(member.running for member in self._members):
                 return
             event = self._next_event()
-            answer = self._handle(event) if event is not None else None
-            if answer is not None:
-                yield answer.id, answer.completion
+            finished = self._handle(event) if event is not None else None
+            if finished is not None:
+                yield finished.id, finished.completion
 
     def _serve_stream(self) -> Iterator[tuple[str, Completion]]:
         """Serve until the stream ends. While all workers take weights, what they run goes on."""
@@ -209,9 +209,9 @@ class Fleet:
                 self._check_left()
                 self._deal()
                 event = self._next_event()
-                answer = self._handle(event) if event is not None else None
-                if answer is not None:
-                    yield answer.id, answer.completion
+                finished = self._handle(event) if event is not None else None
+                if finished is not None:
+                    yield finished.id, finished.completion
         except EngineError as error:
             self._failure = error
             raise
@@ -249,9 +249,9 @@ class Fleet:
         assert self._weights is not None, "requests run only with weights"
         return self._weights.version
 
-    def _next_event(self) -> Event | None:
+    def _next_event(self) -> FleetEvent | None:
         """Wait for a report; None if workers have been silent for too long."""
-        busy = [m for m in self._members if m.state is State.READY and m.running]
+        busy = [m for m in self._members if m.state is MemberState.READY and m.running]
         deadline = min((member.heard + self.wait for member in busy), default=None)
         try:
             if deadline is None:
@@ -263,7 +263,7 @@ class Fleet:
                     self._lose(member, f"has not answered for {self.wait:g} s")
             return None
 
-    def _handle(self, event: Event) -> Answer | None:
+    def _handle(self, event: FleetEvent) -> FinishedRequest | None:
         """Handle a report or a message; return a completion that counts."""
         match event:
             case Submission():
@@ -277,8 +277,8 @@ class Fleet:
         return None
 
     def _handle_report(
-        self, member: Member, life: int, report: Answer | Refusal | WorkerError | Prepared
-    ) -> Answer | None:
+        self, member: Member, life: int, report: FinishedRequest | Refusal | WorkerError | Prepared
+    ) -> FinishedRequest | None:
         if life != member.life:
             return None
         if isinstance(report, Prepared):
@@ -293,12 +293,12 @@ class Fleet:
             return self._accept(member, report)
         return None
 
-    def _accept(self, member: Member, answer: Answer) -> Answer | None:
+    def _accept(self, member: Member, finished: FinishedRequest) -> FinishedRequest | None:
         member.heard = time.monotonic()
-        version = answer.completion.policy_version
-        if answer.id not in member.running:
+        version = finished.completion.policy_version
+        if finished.id not in member.running:
             return None
-        given = member.running[answer.id].version
+        given = member.running[finished.id].version
         if not given <= version <= self._version:
             right = f"{given}" if given == self._version else f"{given} to {self._version}"
             with suppress(WorkerError):
@@ -307,13 +307,13 @@ class Fleet:
             self._lose(member, reason, start=False)
             return None
         member.num_starts = 0
-        request = member.running.pop(answer.id).request
-        self._queue.end(request, len(answer.completion.tokens))
-        member.stats = answer.stats
-        tokens = self.stats.tokens + len(answer.completion.tokens)
+        request = member.running.pop(finished.id).request
+        self._queue.end(request, len(finished.completion.tokens))
+        member.stats = finished.stats
+        tokens = self.stats.tokens + len(finished.completion.tokens)
         total = sum((m.stats for m in self._members), EngineStats())
         self.stats = replace(total, tokens=tokens, lost_workers=self.stats.lost_workers)
-        return answer
+        return finished
 
     def _admit(self, member: Member, prepared: Prepared) -> None:
         assert self._weights is not None, "workers are prepared with weights"
@@ -322,7 +322,7 @@ class Fleet:
             self._prepare(member, start=False)
             return
         self.canary_gap = max(self.canary_gap, prepared.canary_gap)
-        member.state = State.READY
+        member.state = MemberState.READY
         member.heard = time.monotonic()
         self._note_push()
         if member.is_lost:
@@ -347,7 +347,7 @@ class Fleet:
         member.running.clear()
         member.num_starts += 1
         if member.num_starts > MAX_STARTS:
-            member.state = State.OUT
+            member.state = MemberState.OUT
             member.life += 1
         else:
             self._prepare(member, start=start)
@@ -355,30 +355,32 @@ class Fleet:
 
     def _await_any(self) -> None:
         """Wait while no worker is ready but one may still become ready."""
-        while not any(member.state is State.READY for member in self._members):
+        while not any(member.state is MemberState.READY for member in self._members):
             self._check_left()
             self._handle(self._events.get())
 
     def _check_left(self) -> None:
-        if all(member.state is State.OUT for member in self._members):
+        if all(member.state is MemberState.OUT for member in self._members):
             reasons = "; ".join(f"{m.worker.name} {m.reason}" for m in self._members)
             raise EngineError(f"no worker of the fleet is left: {reasons}")
 
     def _begin_push(self, push: Push) -> None:
-        push.waited = [m for m in self._members if m.state is State.READY or push.before is None]
+        push.waited = [
+            m for m in self._members if m.state is MemberState.READY or push.before is None
+        ]
         self._push = push
         self._weights = push.weights
         self.canary_gap = 0.0
         for member in self._members:
-            if member.state is not State.PREPARING:
+            if member.state is not MemberState.PREPARING:
                 member.num_starts = 0
-                self._prepare(member, start=member.state is State.OUT)
+                self._prepare(member, start=member.state is MemberState.OUT)
         self._note_push()
 
     def _note_push(self) -> None:
         """End the push once no worker it waits for is still preparing."""
         push = self._push
-        if push is None or any(member.state is State.PREPARING for member in push.waited):
+        if push is None or any(member.state is MemberState.PREPARING for member in push.waited):
             return
         self._check_left()
         self._push = None
@@ -391,7 +393,7 @@ class Fleet:
         assert self._weights is not None, "workers are prepared with weights"
         if start:
             member.life += 1
-        member.state = State.PREPARING
+        member.state = MemberState.PREPARING
         start = start and not self._is_closed
         args = self._weights, self._events, self.wait, member.life, start
         threading.Thread(target=member.prepare, args=args, daemon=True).start()

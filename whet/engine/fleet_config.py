@@ -28,8 +28,8 @@ class FleetSettings(EngineConfig):
     """Where workers run: on their own devices, so that `lag` overlaps sampling and training; or on
     the learner's, by turns with it."""
     wait: float = Field(default=600.0, gt=0)
-    """Seconds without an answer after which a worker counts as lost; more than the longest answer
-    takes."""
+    """Seconds without a response after which a worker counts as lost; more than the longest
+    response takes."""
     scratch: str | None = None
     """Folder through which workers get weights; servers on other machines need one that they see
     too; none is this machine's memory."""

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from whet.engine.base import LOOK_AHEAD, EngineStats, ExpectedLengths, Request, longest_first
 from whet.engine.weight_files import Weights
-from whet.engine.worker import CANARY, Answer, Refusal, Worker, WorkerError
+from whet.engine.worker import CANARY, FinishedRequest, Refusal, Worker, WorkerError
 from whet.errors import EngineError
 from whet.track.progress import say
 from whet.types import Completion
@@ -23,7 +23,7 @@ MAX_LOSSES = 5
 """How many workers may be lost while running a request before the request is blamed."""
 
 
-class State(Enum):
+class MemberState(Enum):
     """Whether a worker takes requests, is being made ready, or has been left out."""
 
     READY = "ready"
@@ -61,8 +61,11 @@ class Push:
     is_done: threading.Event = field(default_factory=threading.Event)
 
 
-Event: TypeAlias = (
-    tuple["Member", int, Answer | Refusal | WorkerError | Prepared] | Submission | StreamEnd | Push
+FleetEvent: TypeAlias = (
+    tuple["Member", int, FinishedRequest | Refusal | WorkerError | Prepared]
+    | Submission
+    | StreamEnd
+    | Push
 )
 """A report of a member, with the number of its start; or a message to a stream."""
 
@@ -80,13 +83,13 @@ class Member:
     """A worker of a fleet, and what the fleet knows of it."""
 
     worker: Worker
-    state: State = State.OUT
+    state: MemberState = MemberState.OUT
     reason: str = "has not been started"
     is_lost: bool = False
     running: dict[str, Running] = field(default_factory=dict)
     heard: float = 0.0
     num_starts: int = 0
-    """Starts since its last answer."""
+    """Starts since its last response."""
     life: int = 0
     """Number of the current start; reports of earlier starts are ignored."""
     stats: EngineStats = field(default_factory=EngineStats)
@@ -97,10 +100,10 @@ class Member:
         """Slots that are free, and a few requests that wait at the worker for the next ones."""
         slots = self.worker.num_slots
         free = slots + max(1, slots // 8) - len(self.running)
-        return free if self.state is State.READY else 0
+        return free if self.state is MemberState.READY else 0
 
     def prepare(
-        self, weights: Weights, events: SimpleQueue[Event], wait: float, life: int, start: bool
+        self, weights: Weights, events: SimpleQueue[FleetEvent], wait: float, life: int, start: bool
     ) -> None:
         """Start the worker where needed, push weights and check them; report how it went."""
         if start:
@@ -131,27 +134,28 @@ class Member:
             canaries.get()
         self.worker.submit(CANARY, [weights.canary.request])
         try:
-            answer = canaries.get(timeout=wait)
+            completion = canaries.get(timeout=wait)
         except Empty:
             raise WorkerError(f"has not answered for {wait:g} s") from None
-        if isinstance(answer, WorkerError):
-            raise answer
-        if answer.policy_version != weights.version:
+        if isinstance(completion, WorkerError):
+            raise completion
+        if completion.policy_version != weights.version:
             raise WorkerError(
-                f"answered with weights of version {answer.policy_version}, not {weights.version}"
+                f"answered with weights of version {completion.policy_version}, not "
+                f"{weights.version}"
             )
-        return weights.canary.gap(answer)
+        return weights.canary.gap(completion)
 
     def _put(
         self,
-        events: SimpleQueue[Event],
+        events: SimpleQueue[FleetEvent],
         canaries: SimpleQueue[Completion | WorkerError],
         life: int,
-        report: Answer | Refusal | WorkerError | Prepared,
+        report: FinishedRequest | Refusal | WorkerError | Prepared,
     ) -> None:
         """Pass a report on; a canary's goes to the thread that waits for it, and a death to
         both."""
-        if isinstance(report, Answer) and report.call == CANARY:
+        if isinstance(report, FinishedRequest) and report.call == CANARY:
             canaries.put(report.completion)
             return
         if isinstance(report, Refusal) and report.call == CANARY:
@@ -217,6 +221,6 @@ class RequestQueue:
             self._again.appendleft(request)
 
     def end(self, request: Request, length: int) -> None:
-        """Note how long an answer was, for the order of later ones."""
+        """Note how long a response was, for the order of later ones."""
         self._num_losses.pop(request.id, None)
         self._lengths.add(request, length)

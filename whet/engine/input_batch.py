@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from whet.engine.base import EngineStats, Request
-from whet.engine.scheduler import Indices, WindowOutput
+from whet.engine.scheduler import WindowOutput
 from whet.kernels.lm_head import row_logprobs, sample_rows
 from whet.models.transformer import Attend, Transformer
+from whet.types import Indices
 
 _ALIGNED = 16
 

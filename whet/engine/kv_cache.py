@@ -3,8 +3,9 @@
 from typing import Protocol
 
 from whet.engine.input_batch import HostTransfer, InputBatch
-from whet.engine.scheduler import CacheAllocator, Indices, PrefillPass
+from whet.engine.scheduler import CacheAllocator, PrefillPass
 from whet.models.transformer import Attend, Transformer
+from whet.types import Indices
 
 
 class KVCache(Protocol):

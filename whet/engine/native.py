@@ -45,7 +45,7 @@ from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.types import Completion, FinishReason, Tokens
 
-Result = tuple[str, Completion]
+EngineResult = tuple[str, Completion]
 
 PREFILL_TOKENS = 16_384
 """Most tokens of one prefill: enough to fill a GPU, few enough that activations stay small."""
@@ -142,7 +142,7 @@ class NativeEngine:
     def close(self) -> None:
         self.sleep()
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Result]:
+    def generate(self, requests: Iterable[Request]) -> Iterator[EngineResult]:
         """Sample every request; yield each with its id when it ends, in no promised order."""
         if self._is_running:
             raise EngineError(
@@ -162,7 +162,7 @@ class NativeEngine:
             self._is_running = False
 
     @torch.no_grad()
-    def _serve(self, requests: Iterable[Request]) -> Iterator[list[Result]]:
+    def _serve(self, requests: Iterable[Request]) -> Iterator[list[EngineResult]]:
         if self._core is None:
             self._core = EngineCore(
                 self.model,
@@ -242,7 +242,7 @@ class EngineCore:
 
     def serve(
         self, requests: Iterable[Request], version: int, *, is_ordered: bool = False
-    ) -> Iterator[list[Result]]:
+    ) -> Iterator[list[EngineResult]]:
         """Serve every request; completions that end in the same window are yielded together."""
         self.scheduler.start(requests, is_ordered=is_ordered)
         self.batch.clear()
@@ -257,7 +257,7 @@ class EngineCore:
         self.scheduler.free_cached_prompt()
         self.version = version
 
-    def _serve_sync(self) -> Iterator[list[Result]]:
+    def _serve_sync(self) -> Iterator[list[EngineResult]]:
         while True:
             self._admit()
             if not self.scheduler.num_rows:
@@ -266,7 +266,7 @@ class EngineCore:
             self._free_rows(self._ended_rows)
             self._decode()
 
-    def _serve_async(self) -> Iterator[list[Result]]:
+    def _serve_async(self) -> Iterator[list[EngineResult]]:
         while True:
             output = self._fetch_output() if self.scheduler.num_rows else None
             self._free_rows([*self._ended_rows, *self.scheduler.rows_at_limit()])
@@ -353,7 +353,7 @@ class EngineCore:
             self.batch.deactivate(slice(self.scheduler.num_rows, before))
         self._ended_rows = []
 
-    def _process_output(self, output: WindowOutput) -> list[Result]:
+    def _process_output(self, output: WindowOutput) -> list[EngineResult]:
         """Store new tokens; return the completions that ended, and note their rows."""
         ends = {
             sequence: int(self.sequences.count_S[sequence])
@@ -372,7 +372,7 @@ class EngineCore:
         self.transfer.stats.preemptions = self.scheduler.num_preempted
         return results
 
-    def _finish(self, sequence: int, length: int, is_stopped: bool) -> Result:
+    def _finish(self, sequence: int, length: int, is_stopped: bool) -> EngineResult:
         tokens = self.sequences.tokens_SC[sequence, :length].copy()
         logprobs = self.sequences.logprobs_SC[sequence, :length].copy()
         is_stopped = is_stopped or int(tokens[-1]) in self.stop_tokens

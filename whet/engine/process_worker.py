@@ -25,13 +25,13 @@ from whet.engine.worker import (
     EngineSpec,
     Load,
     Loaded,
-    Order,
     Report,
-    Result,
     Sleep,
     Submit,
     WorkerError,
     WorkerHost,
+    WorkerOrder,
+    WorkerReport,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -100,7 +100,7 @@ class ProcessWorker:
             self._log.close()
             self._log = None
 
-    def _send(self, order: Order) -> None:
+    def _send(self, order: WorkerOrder) -> None:
         self._send_bytes(pickle.dumps(order))
 
     def _send_bytes(self, message: bytes) -> None:
@@ -129,7 +129,7 @@ class ProcessWorker:
         """Pass on results until the pipe ends; an unexpected end is a fault."""
         with suppress(EOFError, OSError):
             while True:
-                result: Result = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our own process
+                result: WorkerReport = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our process
                 if isinstance(result, Loaded | WorkerError):
                     loaded.put(result)
                 else:
@@ -154,11 +154,11 @@ class _PipeInbox:
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
 
-    def get(self, *, wait: bool) -> Order | None:
+    def get(self, *, wait: bool) -> WorkerOrder | None:
         if not wait and not self.pipe.poll():
             return None
         try:
-            order: Order = pickle.loads(self.pipe.recv_bytes())  # noqa: S301 - our own process
+            order: WorkerOrder = pickle.loads(self.pipe.recv_bytes())  # noqa: S301 - our process
         except EOFError:
             return None
         return order
@@ -167,10 +167,10 @@ class _PipeInbox:
 def main() -> None:
     """Serve an engine at the other end of a pipe."""
     pipe = Connection(int(sys.argv[1]))
-    spec: EngineSpec = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our own process
+    spec: EngineSpec = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our process
     engine = spec.build()
 
-    def send(result: Result) -> None:
+    def send(result: WorkerReport) -> None:
         pipe.send_bytes(pickle.dumps(result))
 
     send(Loaded(version=-1))

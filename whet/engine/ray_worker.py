@@ -21,20 +21,20 @@ from whet.engine.worker import (
     EngineSpec,
     Load,
     Loaded,
-    Order,
     Report,
-    Result,
     Sleep,
     Submit,
     WorkerError,
     WorkerHost,
+    WorkerOrder,
+    WorkerReport,
 )
 from whet.errors import ConfigError
 
 LISTEN_SECONDS = 1.0
 """How long an actor waits for results before it returns an empty list."""
 MAX_RESULTS = 256
-ORDERS, RESULTS = "orders", "results"
+WORKER_ORDERS, RESULTS = "orders", "results"
 """Calls of an actor: those of one kind run one after the other, in the order they were made."""
 _PUTS = threading.Lock()
 
@@ -59,7 +59,7 @@ class EngineActor:
 
     def __init__(self, spec: EngineSpec) -> None:
         self._inbox = _QueueInbox()
-        self._results: SimpleQueue[Result] = SimpleQueue()
+        self._results: SimpleQueue[WorkerReport] = SimpleQueue()
         host = WorkerHost(
             spec.build(),
             self._inbox,
@@ -72,7 +72,7 @@ class EngineActor:
         """Return its process, once it has started."""
         return os.getpid()
 
-    def tell(self, order: Order) -> None:
+    def tell(self, order: WorkerOrder) -> None:
         """Pass an order to the thread that serves the engine."""
         self._inbox.put(order)
 
@@ -80,7 +80,7 @@ class EngineActor:
         """Take weights from Ray's object store."""
         self._inbox.put(Load(version=version, weights=weights))
 
-    def listen(self) -> list[Result]:
+    def listen(self) -> list[WorkerReport]:
         """Return results as soon as there are some; none after a while."""
         try:
             results = [self._results.get(timeout=LISTEN_SECONDS)]
@@ -111,14 +111,14 @@ class RayWorker:
             num_cpus=1,
             num_gpus=num_gpus,
             scheduling_strategy="SPREAD",
-            concurrency_groups={ORDERS: 1, RESULTS: 1},
+            concurrency_groups={WORKER_ORDERS: 1, RESULTS: 1},
         )(EngineActor)
         actor = make.remote(self._spec)
         self._actor = actor
         self._loaded = SimpleQueue()
         try:
             self.pid = ray.get(
-                actor.get_pid.options(concurrency_group=ORDERS).remote(), timeout=self._wait
+                actor.get_pid.options(concurrency_group=WORKER_ORDERS).remote(), timeout=self._wait
             )
         except GetTimeoutError:
             raise WorkerError(
@@ -133,7 +133,7 @@ class RayWorker:
         reference = _put_weights(weights.file)
         if self._actor is None:
             raise WorkerError("is not running")
-        load = self._actor.load.options(concurrency_group=ORDERS)
+        load = self._actor.load.options(concurrency_group=WORKER_ORDERS)
         load.remote(weights.version, reference)
         try:
             result = self._loaded.get(timeout=self._wait)
@@ -156,11 +156,11 @@ class RayWorker:
         if actor is not None and ray.is_initialized():
             ray.kill(actor)
 
-    def _tell(self, order: Order) -> None:
+    def _tell(self, order: WorkerOrder) -> None:
         """Send an order; it is not waited for, since orders of one caller arrive in order."""
         if self._actor is None:
             raise WorkerError("is not running")
-        self._actor.tell.options(concurrency_group=ORDERS).remote(order)
+        self._actor.tell.options(concurrency_group=WORKER_ORDERS).remote(order)
 
     def _listen(
         self,
@@ -172,7 +172,7 @@ class RayWorker:
         listen = actor.listen.options(concurrency_group=RESULTS)
         while self._actor is actor:
             try:
-                results: list[Result] = ray.get(listen.remote())
+                results: list[WorkerReport] = ray.get(listen.remote())
             except RayError as error:
                 if self._actor is actor:
                     failure = WorkerError(f"has died: {_explain(error)}")
@@ -188,12 +188,12 @@ class RayWorker:
 
 class _QueueInbox:
     def __init__(self) -> None:
-        self._orders: SimpleQueue[Order] = SimpleQueue()
+        self._orders: SimpleQueue[WorkerOrder] = SimpleQueue()
 
-    def put(self, order: Order) -> None:
+    def put(self, order: WorkerOrder) -> None:
         self._orders.put(order)
 
-    def get(self, *, wait: bool) -> Order | None:
+    def get(self, *, wait: bool) -> WorkerOrder | None:
         try:
             return self._orders.get(block=wait)
         except Empty:

@@ -20,9 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.engine.base import LOOK_AHEAD, Request, longest_first
-from whet.types import Floats, Tokens
-
-Indices = NDArray[np.int64]
+from whet.types import Floats, Indices, Tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

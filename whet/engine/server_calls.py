@@ -15,9 +15,9 @@ from whet.engine.base import Request, SamplingParams
 from whet.engine.worker import WorkerError
 from whet.types import Completion, FinishReason, Json
 
-SEEDS = 1 << 31
+_SEEDS = 1 << 31
 """Servers take seeds below this."""
-GREEDY = SamplingParams(temperature=0.0, max_tokens=1)
+GREEDY_SAMPLING = SamplingParams(temperature=0.0, max_tokens=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,12 +55,12 @@ class Dialect:
     sleep: Call
     wake: Call
     states_all_versions: bool = False
-    """Whether an answer names every version that sampled a part of it, not only the last."""
+    """Whether a response names every version that sampled a part of it, not only the last."""
 
     @property
     def endpoints(self) -> set[str]:
         """All that a server must have; those of sleeping only where it shares a GPU."""
-        request = Request(id="", prompt=np.zeros(1, np.int32), sampling=GREEDY, seed=0)
+        request = Request(id="", prompt=np.zeros(1, np.int32), sampling=GREEDY_SAMPLING, seed=0)
         calls = [self.generate(request, (), ""), *self.push(Path(), 0)]
         return {call.endpoint for call in calls}
 
@@ -89,7 +89,7 @@ def _vllm_params(request: Request, stops: Collection[int]) -> dict[str, Json]:
     params: dict[str, Json] = {
         "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
-        "seed": request.seed % SEEDS,
+        "seed": request.seed % _SEEDS,
         "logprobs": 0,
         "stop_token_ids": [*sorted(stops)],
         "ignore_eos": True,
@@ -132,7 +132,7 @@ def _vllm_reload(folder: Path, version: int) -> list[Call]:
     return [
         Call(path="/pause?mode=keep", body={}),
         Call(path="/collective_rpc", body={"method": "reload_weights", "kwargs": arguments}),
-        # Without the flag, nothing is reset as long as a request runs: later answers would begin
+        # Without the flag, nothing is reset as long as a request runs: later responses would begin
         # with the old weights' prompts.
         Call(path="/reset_prefix_cache?reset_running_requests=true", body={}),
         Call(path="/resume", body={}),
@@ -150,7 +150,7 @@ def _sglang_generate(request: Request, stops: Collection[int], model: str) -> Ca
     params: dict[str, Json] = {
         "max_new_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
-        "sampling_seed": request.seed % SEEDS,
+        "sampling_seed": request.seed % _SEEDS,
         "stop_token_ids": [*sorted(stops)],
         "ignore_eos": True,
         "no_stop_trim": True,
@@ -196,7 +196,7 @@ def read_prompt_logprobs(reply: Json, tokens: list[int]) -> list[float]:
 
 def _completion(tokens: Json, logprobs: list[Json], finish: Json) -> Completion:
     numbers = [_number(value) for value in logprobs]
-    ids = [token for token in _list(tokens) if isinstance(token, int) and 0 <= token < SEEDS]
+    ids = [token for token in _list(tokens) if isinstance(token, int) and 0 <= token < _SEEDS]
     if not ids or len(ids) != len(numbers):
         raise WorkerError(f"sent {len(ids)} tokens with {len(numbers)} log-probabilities")
     return Completion(

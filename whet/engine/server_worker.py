@@ -16,9 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from whet.engine.base import Detokenize, EngineStats, Request, SamplingParams
-from whet.engine.server_calls import GREEDY, Call, Dialect, choose_dialect
+from whet.engine.server_calls import GREEDY_SAMPLING, Call, Dialect, choose_dialect
 from whet.engine.weight_files import Weights
-from whet.engine.worker import Answer, Refusal, Report, WorkerError
+from whet.engine.worker import FinishedRequest, Refusal, Report, WorkerError
 from whet.serving.http import HttpError, HttpReply, Origin
 from whet.track.progress import say
 from whet.types import Completion, FinishReason, Json
@@ -31,7 +31,7 @@ RETRY_SECONDS = 1.0
 START_SECONDS = 5.0
 """Seconds after which a message names the server that is waited for."""
 PROBE_PROMPT = np.ones(2, dtype=np.int32)
-PROBE = SamplingParams(temperature=0.5, top_k=1, max_tokens=1)
+_PROBE = SamplingParams(temperature=0.5, top_k=1, max_tokens=1)
 
 
 class ServerWorker:
@@ -154,10 +154,10 @@ class ServerWorker:
 
     def _learn_logprobs(self) -> None:
         """Find out whether log-probabilities are before temperature, or after truncation."""
-        request = Request(id="probe", prompt=PROBE_PROMPT, sampling=GREEDY, seed=0)
+        request = Request(id="probe", prompt=PROBE_PROMPT, sampling=GREEDY_SAMPLING, seed=0)
         plain, probed = (
             float(self._sample(replace(request, sampling=sampling)).logprobs[0])
-            for sampling in (GREEDY, PROBE)
+            for sampling in (GREEDY_SAMPLING, _PROBE)
         )
         self._is_before_temperature = abs(plain - probed) < 1e-3
         self._is_after_truncation = not self._is_before_temperature and probed > -1e-6
@@ -192,7 +192,9 @@ class ServerWorker:
         else:
             completion = self._cut_at_stop(request, completion)
             self._report(
-                Answer(call=call, id=request.id, completion=completion, stats=EngineStats())
+                FinishedRequest(
+                    call=call, id=request.id, completion=completion, stats=EngineStats()
+                )
             )
 
     def _sample(self, request: Request) -> Completion:
@@ -212,21 +214,21 @@ class ServerWorker:
         return replace(sampled.completion, policy_version=version)
 
     def _find_oldest(self, stated: Sequence[str], first: int) -> int:
-        """Find the version of an answer's oldest token; it was asked for when that was `first`.
+        """Find the version of a response's oldest token; it was asked for when that was `first`.
 
         A server that does not state the version of each token may have begun with `first`.
         """
         versions = {int(name) if name.isdecimal() else -1 for name in stated}
         if len(versions) > 1 and not versions <= set(range(first, self._newest + 1)):
             names = ", ".join(sorted(set(stated)))
-            raise WorkerError(f"changed its weights in the middle of an answer: versions {names}")
+            raise WorkerError(f"changed its weights in the middle of a response: versions {names}")
         if not versions:
             return first
         is_whole = self._dialect.states_all_versions or first == self._newest
         return min(versions) if is_whole else min(first, *versions)
 
     def _cut_at_stop(self, request: Request, completion: Completion) -> Completion:
-        """End an answer with the token that completes a stop string: servers need not know the
+        """End a response with the token that completes a stop string: servers need not know the
         tokenizer."""
         if not request.sampling.stop:
             return completion

@@ -28,7 +28,7 @@ from whet.types import Completion, Floats, Tokens
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - folders in it are made by mkdtemp
 PREFIX = "whet-fleet-"
 PROMPT_TOKENS = 8
-NEW_TOKENS = 8
+_NEW_TOKENS = 8
 TOLERANCES: Mapping[torch.dtype, float] = MappingProxyType(
     {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
 )
@@ -110,8 +110,8 @@ def store_weights(
 @torch.no_grad()
 def make_canary(model: Transformer, context: int) -> Canary:
     """Let the learner's model complete the prompt, which takes a few short forward passes."""
-    num_prompt = max(1, min(PROMPT_TOKENS, context - NEW_TOKENS))
-    num_new = min(NEW_TOKENS, context - num_prompt)
+    num_prompt = max(1, min(PROMPT_TOKENS, context - _NEW_TOKENS))
+    num_new = min(_NEW_TOKENS, context - num_prompt)
     prompt = numpy_stream(0, "canary").integers(0, model.cfg.vocab_size, num_prompt)
     sequence = prompt.tolist()
     logprobs = []

@@ -33,7 +33,7 @@ class WorkerError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
+class FinishedRequest:
     """A completion, and what the worker has counted since the call began."""
 
     call: int
@@ -50,7 +50,7 @@ class Refusal:
     reason: str
 
 
-Report = Callable[[Answer | Refusal | WorkerError], None]
+Report = Callable[[FinishedRequest | Refusal | WorkerError], None]
 
 
 class Worker(Protocol):
@@ -125,15 +125,15 @@ class Loaded:
     version: int
 
 
-Order = Load | Submit | Cancel | Sleep
-Result = Answer | Refusal | Loaded | WorkerError
+WorkerOrder = Load | Submit | Cancel | Sleep
+WorkerReport = FinishedRequest | Refusal | Loaded | WorkerError
 
 
 class Inbox(Protocol):
     """Orders as they arrive; None if the sender is gone, or, with `wait=False`, nothing is
     there."""
 
-    def get(self, *, wait: bool) -> Order | None: ...
+    def get(self, *, wait: bool) -> WorkerOrder | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -166,7 +166,7 @@ class WorkerHost:
     """
 
     def __init__(
-        self, engine: Engine, inbox: Inbox, send: Callable[[Result], None], *, num_slots: int
+        self, engine: Engine, inbox: Inbox, send: Callable[[WorkerReport], None], *, num_slots: int
     ) -> None:
         self.engine = engine
         self.inbox = inbox
@@ -177,13 +177,13 @@ class WorkerHost:
 
     def run(self) -> None:
         """Execute orders until the sender is gone."""
-        following: deque[Order] = deque()
+        following: deque[WorkerOrder] = deque()
         while (
             order := following.popleft() if following else self.inbox.get(wait=True)
         ) is not None:
             following.extend(self._follow(order))
 
-    def _follow(self, order: Order) -> Sequence[Order]:
+    def _follow(self, order: WorkerOrder) -> Sequence[WorkerOrder]:
         """Execute an order; return those that arrived meanwhile and are still to be done."""
         match order:
             case Load():
@@ -204,7 +204,7 @@ class WorkerHost:
         else:
             self.send(Loaded(version=order.version))
 
-    def _generate(self, order: Submit) -> Sequence[Order]:
+    def _generate(self, order: Submit) -> Sequence[WorkerOrder]:
         arriving = _ArrivingRequests(order, self.inbox, self._load, num_slots=self.num_slots)
         # A call whose requests come late is several of the engine.
         before = self._counted if order.call == self._call else EngineStats()
@@ -215,7 +215,9 @@ class WorkerHost:
                 if arriving.is_cancelled:
                     break
                 call = arriving.end(id)
-                self.send(Answer(call=call, id=id, completion=completion, stats=self._counted))
+                self.send(
+                    FinishedRequest(call=call, id=id, completion=completion, stats=self._counted)
+                )
         except WhetError as error:
             self.send(Refusal(call=order.call, reason=str(error)))
         return arriving.left
@@ -237,7 +239,7 @@ class _ArrivingRequests(OpenRequests):
         self._canaries: deque[Request] = deque()
         self._running: dict[str, int] = {}
         """The call of each request that runs."""
-        self._next_order: Order | None = None
+        self._next_order: WorkerOrder | None = None
         """An order still to be executed; no other is read before it."""
 
     @property
@@ -246,7 +248,7 @@ class _ArrivingRequests(OpenRequests):
         return self._next_order is not None and not isinstance(self._next_order, Load)
 
     @property
-    def left(self) -> list[Order]:
+    def left(self) -> list[WorkerOrder]:
         """The order to execute once the engine has ended."""
         if self._next_order is None:
             return []

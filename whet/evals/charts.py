@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whet.evals.formatting import MINUS, SPACE, number, percent, significant
 from whet.evals.page import build_environment
 from whet.evals.report_data import Curve, Unit
 from whet.evals.stats import Estimate
+from whet.types import Doubles
 
 MAX_POINTS = 300
 SMOOTH_FROM = 40
@@ -26,8 +26,6 @@ NUM_TONES = 6
 CHARACTER_WIDTH = 6.4
 """Of a label, in the units of a plot; it decides the room to the left of the axis."""
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-Values = NDArray[np.float64]
 
 
 def draw_curves(title: str, curves: Sequence[Curve]) -> str | None:
@@ -152,11 +150,11 @@ def average_seeds(curves: Sequence[Curve], name: str) -> Curve | None:
 class Series:
     """The points of one curve. `smooth` is as long as `values`, or empty without smoothing."""
 
-    steps: Values
-    values: Values
-    low: Values
-    high: Values
-    smooth: Values
+    steps: Doubles
+    values: Doubles
+    low: Doubles
+    high: Doubles
+    smooth: Doubles
     span: tuple[float, float]
     """First and last step, before neighbours are averaged."""
     num_dropped: int
@@ -171,7 +169,7 @@ class Series:
         return len(self.low) > 0
 
     @property
-    def trend(self) -> Values:
+    def trend(self) -> Doubles:
         """The line to read: the running mean if there is one."""
         return self.smooth if self.window else self.values
 
@@ -251,14 +249,14 @@ def _reduction(count: int) -> tuple[int, int]:
     return bin_size, max(3, left // 20) if left >= SMOOTH_FROM else 1
 
 
-def _average_bins(column: Values, size: int) -> Values:
+def _average_bins(column: Doubles, size: int) -> Doubles:
     if size <= 1 or len(column) == 0:
         return column
     starts = np.arange(0, len(column), size)
     return np.add.reduceat(column, starts) / np.diff(np.append(starts, len(column)))
 
 
-def _running_mean(values: Values, window: int) -> Values:
+def _running_mean(values: Doubles, window: int) -> Doubles:
     """Average each point with its neighbours, fewer near the ends."""
     if window <= 1:
         return values
@@ -267,7 +265,7 @@ def _running_mean(values: Values, window: int) -> Values:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Line:
+class ChartLine:
     """A curve, its points, and the class of its tone."""
 
     curve: Curve
@@ -281,7 +279,7 @@ class Plot:
     width, height = 360, 190
     right, top, bottom = 350, 10, 166
 
-    def __init__(self, name: str, lines: Sequence[Line]) -> None:
+    def __init__(self, name: str, lines: Sequence[ChartLine]) -> None:
         self.name = name
         self.lines = lines
         self.unit = lines[0].curve.unit
@@ -334,7 +332,7 @@ class Plot:
         fraction = (value - self.y_ticks[0]) / (self.y_ticks[-1] - self.y_ticks[0])
         return round(self.bottom - fraction * (self.bottom - self.top), 1)
 
-    def coordinates(self, points: Series, values: Values) -> list[tuple[float, float]]:
+    def coordinates(self, points: Series, values: Doubles) -> list[tuple[float, float]]:
         """Return the coordinates of the points of a line."""
         pairs = zip(points.steps.tolist(), values.tolist(), strict=True)
         return [(self.x(step), self.y(value)) for step, value in pairs]
@@ -354,14 +352,14 @@ class Plot:
 def make_plot(name: str, curves: Sequence[Curve]) -> Plot | None:
     """Lay curves out over the same axes; None if none has a finite value."""
     lines = [
-        Line(curve=curve, points=points, tone=tone(index))
+        ChartLine(curve=curve, points=points, tone=tone(index))
         for index, curve in enumerate(curves)
         if (points := make_series(curve)) is not None
     ]
     return Plot(name, lines) if lines else None
 
 
-def _caption(line: Line) -> list[str]:
+def _caption(line: ChartLine) -> list[str]:
     curve, points = line.curve, line.points
     parts = []
     if points.window:

@@ -16,11 +16,10 @@ from whet.evals.stats import (
     CONFIDENCE,
     Estimate,
     Reals,
-    Values,
     binomial_interval,
     wilson_interval,
 )
-from whet.types import Json
+from whet.types import Doubles, Json
 
 POWER = 0.8
 Rates = Mapping[str, float]
@@ -110,7 +109,7 @@ def estimate_over_seeds(rates: Sequence[Rates]) -> Estimate:
     return Estimate(mean=float(mean), low=low, high=high, count=len(common))
 
 
-def squared_half_width(rates_SP: Values) -> Values:
+def squared_half_width(rates_SP: Doubles) -> Doubles:
     """Find the squared half width of a 95 % interval of the mean of rates [..., seeds, problems].
 
     Crossed random effects: the variances of the seeds' means and of the problems' means, each
@@ -125,7 +124,7 @@ def squared_half_width(rates_SP: Values) -> Values:
     return sum((stdtrit(df, quantile) ** 2 * part for part, df in parts if df), 0.0 * problems)
 
 
-def spread_over_seeds(rates_SP: Values) -> Spread:
+def spread_over_seeds(rates_SP: Doubles) -> Spread:
     """Find the variance of the mean of rates [..., seeds, problems], with Satterthwaite's df."""
     S, P = rates_SP.shape[-2:]
     seeds, problems, residual = _variances(rates_SP)
@@ -135,7 +134,7 @@ def spread_over_seeds(rates_SP: Values) -> Spread:
     return Spread(mean=rates_SP.mean(axis=(-2, -1)), variance=variance, df=df)
 
 
-def spread_of_difference(before_SP: Values, after_SP: Values) -> Spread:
+def spread_of_difference(before_SP: Doubles, after_SP: Doubles) -> Spread:
     """Find the variance of the difference of two arms on the same problems.
 
     The spread of the problems' own differences has everything but what a seed does to all
@@ -160,7 +159,7 @@ def spread_of_difference(before_SP: Values, after_SP: Values) -> Spread:
     )
 
 
-def _variances(rates_SP: Values) -> tuple[Values, Values, Values]:
+def _variances(rates_SP: Doubles) -> tuple[Doubles, Doubles, Doubles]:
     """Split the variance of the mean by seeds, problems, and the residual that is in both."""
     S, P = rates_SP.shape[-2:]
     by_seed = rates_SP.mean(axis=-1, keepdims=True)
@@ -217,7 +216,7 @@ def _common(rates: Sequence[Rates]) -> list[str]:
     return common
 
 
-def _matrix(rates: Sequence[Rates], ids: Sequence[str]) -> Values:
+def _matrix(rates: Sequence[Rates], ids: Sequence[str]) -> Doubles:
     matrix = np.array([[seed[key] for key in ids] for seed in rates], dtype=np.float64)
     if not np.isfinite(matrix).all():
         raise ValueError("rates must be finite")

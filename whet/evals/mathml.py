@@ -30,7 +30,7 @@ def _read_pairs(text: str) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-GREEK = _read_pairs(
+_GREEK = _read_pairs(
     """
     alpha α beta β gamma γ delta δ epsilon ϵ varepsilon ε zeta ζ eta η theta θ vartheta ϑ
     iota ι kappa κ lambda λ mu μ nu ν xi ξ pi π rho ρ sigma σ tau τ upsilon υ phi ϕ varphi φ
@@ -38,7 +38,7 @@ GREEK = _read_pairs(
     Psi Ψ Omega Ω
     """
 )
-LETTERS = {**GREEK, "infty": "∞", "emptyset": "∅", "varnothing": "∅", "ell": "ℓ", "partial": "∂"}
+_LETTERS = {**_GREEK, "infty": "∞", "emptyset": "∅", "varnothing": "∅", "ell": "ℓ", "partial": "∂"}
 OPERATORS = _read_pairs(
     """
     cdot ⋅ times × div ÷ pm ± mp ∓ ast ∗ circ ∘ le ≤ leq ≤ ge ≥ geq ≥ ne ≠ neq ≠ lt < gt >
@@ -50,7 +50,7 @@ OPERATORS = _read_pairs(
     star ⋆ bmod mod degree °
     """
 )
-FUNCTIONS = frozenset(
+_FUNCTIONS = frozenset(
     re.findall(
         r"\w+",
         """
@@ -200,11 +200,11 @@ class _Parser:
         return f"<{tag}>{_escape('−' if sign == '-' else sign)}</{tag}>"
 
     def _command(self, name: str) -> str:
-        if name in LETTERS:
-            return f"<mi>{LETTERS[name]}</mi>"
+        if name in _LETTERS:
+            return f"<mi>{_LETTERS[name]}</mi>"
         if name in OPERATORS:
             return f"<mo>{escape(OPERATORS[name])}</mo>"
-        if name in FUNCTIONS:
+        if name in _FUNCTIONS:
             return f"<mi>{name}</mi>"
         if name in SPACES:
             return '<mspace width="0.3em"></mspace>' if "quad" in name else ""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from whet.evals.stats import Estimate
-from whet.evals.summary import UNKNOWN, EvalSummary, level_fifth
+from whet.evals.summary import EvalSummary
 from whet.rng import stream
 from whet.tasks.base import is_solvable
-from whet.types import FinishReason, Group, Problem, Rollout, Verdict
+from whet.types import NUM_LEVELS, FinishReason, Group, Problem, Rollout, Verdict, level_label
 
 NUM_SAMPLES = 12
 
@@ -60,10 +60,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseLine:
-    """A line of a response and the grader's remark; `ok` is None if there is none."""
+    """A line of a response and the grader's remark; `is_right` is None if there is none."""
 
     text: str
-    ok: bool | None = None
+    is_right: bool | None = None
     note: str = ""
 
 
@@ -92,7 +92,7 @@ class ResponseView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class ReportSample:
     """One problem with a response from before and one from after; either may be missing."""
 
     problem: str
@@ -105,8 +105,8 @@ class Sample:
     @property
     def is_missed(self) -> bool:
         """Whether a response that is shown is not right."""
-        answers = [answer for answer in (self.before, self.after) if answer is not None]
-        return any(answer.verdict is not Verdict.CORRECT for answer in answers)
+        responses = [view for view in (self.before, self.after) if view is not None]
+        return any(view.verdict is not Verdict.CORRECT for view in responses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class ReportData:
     evals: tuple[NamedEval, ...] = ()
     """In order of training: the first is drawn as before, the last as after."""
     curves: tuple[Curve, ...] = ()
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[ReportSample, ...] = ()
     titles: tuple[str, str] | None = None
     """Headings of the responses before and after; None takes the first and last name."""
     stages: tuple[StageTime, ...] = ()
@@ -137,20 +137,20 @@ class ReportData:
 def pick_samples(
     before: Sequence[Group],
     after: Sequence[Group],
-    notes: Callable[[Rollout], Sequence[ResponseLine]],
+    comment: Callable[[Rollout], Sequence[ResponseLine]],
     *,
     reference: Callable[[Problem], str] = lambda problem: problem.answer or "",
     count: int = NUM_SAMPLES,
     seed: int = 0,
-) -> tuple[Sample, ...]:
+) -> tuple[ReportSample, ...]:
     """Pick problems evenly over difficulty, whatever their responses, with the first of them.
 
-    Either side may be empty; if both have groups, only problems in both are picked. `notes`
+    Either side may be empty; if both have groups, only problems in both are picked. `comment`
     returns a response's lines with the grader's remarks, `reference` a problem's right answer.
     """
 
     def view(rollout: Rollout | None) -> ResponseView | None:
-        return None if rollout is None else ResponseView.from_rollout(rollout, notes(rollout))
+        return None if rollout is None else ResponseView.from_rollout(rollout, comment(rollout))
 
     old = _first_responses(before)
     new = _first_responses(after)
@@ -158,7 +158,7 @@ def pick_samples(
     stream(seed, "samples").shuffle(common)
     problems = [(new.get(key) or old[key]).problem for key in common]
     return tuple(
-        Sample(
+        ReportSample(
             problem=_question(problem),
             label=_label(problem),
             reference=reference(problem),
@@ -192,5 +192,5 @@ def _question(problem: Problem) -> str:
 def _label(problem: Problem) -> str:
     if not is_solvable(problem):
         return "unsolvable"
-    fifth = level_fifth(problem.level)
-    return "" if fifth == UNKNOWN else f"level {fifth} of 5"
+    label = level_label(problem.level, unknown="")
+    return f"level {label} of {NUM_LEVELS}" if label else ""

@@ -28,7 +28,7 @@ from whet.store.files import write_atomic
 from whet.types import Verdict
 
 MAX_LINES = 300
-VERDICTS = {
+_VERDICTS = {
     Verdict.CORRECT: ("good", "✓", "right"),
     Verdict.WRONG: ("bad", "✗", "wrong"),
     Verdict.NO_ANSWER: ("bad", "✗", "no answer"),
@@ -43,7 +43,7 @@ TIME_PHASES = {
     "update": "forward, backward and optimizer",
     "rest": "all else",
 }
-MARK = "<!-- whet compare -->"
+_MARK = "<!-- whet compare -->"
 """A mark in the page: a later comparison may replace a file that has it, and no other."""
 
 
@@ -77,7 +77,7 @@ def render_report(data: ReportData) -> str:
             titles=data.titles
             or ((names[0], names[-1]) if len(names) > 1 else ("before", "after")),
             settings=_settings(data.settings),
-            verdicts=VERDICTS,
+            verdicts=_VERDICTS,
             marks=MARKS,
             max_lines=MAX_LINES,
             phases=TIME_PHASES,
@@ -207,7 +207,7 @@ class ComparisonPage:
 
 def write_comparison(page: ComparisonPage, path: Path) -> None:
     """Write the page atomically; a file that is not a comparison is not replaced."""
-    if path.is_file() and MARK.encode() not in path.read_bytes()[:200]:
+    if path.is_file() and _MARK.encode() not in path.read_bytes()[:200]:
         raise DataError(f"{path} already exists and is not a comparison: choose another --out")
     write_atomic(path, render_comparison(page).encode("utf-8", "replace"))
 

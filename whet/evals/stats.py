@@ -1,6 +1,6 @@
 """pass@k, maj@k, and 95 % intervals over problems; `comparison` has several seeds and two models.
 
-A problem is the sampling unit: its answers are averaged before anything is resampled. avg@n is
+A problem is the sampling unit: its responses are averaged before anything is resampled. avg@n is
 pass@1 of n responses, so it has no its own function.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
 from whet.rng import numpy_stream
-from whet.types import Json
+from whet.types import Doubles, Json
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
@@ -26,7 +26,6 @@ MAX_VOTE_PRODUCTS = 3_000_000
 """Products for an exact maj@k of one problem; beyond it, VOTE_DRAWS subsets are drawn."""
 VOTE_DRAWS = 10_000
 
-Values = NDArray[np.float64]
 Reals = np.float64 | NDArray[np.float64]
 
 
@@ -100,18 +99,18 @@ def wilson_interval(mean: Reals, half_squared: Reals) -> tuple[Reals, Reals]:
     return middle - half, middle + half
 
 
-def _to_array(values: Sequence[float]) -> Values:
+def _to_array(values: Sequence[float]) -> Doubles:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or len(array) == 0 or not np.isfinite(array).all():
         raise ValueError("an estimate needs at least one problem, and finite values")
     return array
 
 
-def _is_constant(values: Values) -> bool:
+def _is_constant(values: Doubles) -> bool:
     return bool(values.min() == values.max())
 
 
-def _bootstrap(values: Values, seed: int) -> Estimate:
+def _bootstrap(values: Doubles, seed: int) -> Estimate:
     """Bootstrap the mean with BCa percentiles (Efron 1987), the jackknife in closed form."""
     mean = float(values.mean())
     means = _resampled_means(values, seed)
@@ -125,7 +124,7 @@ def _bootstrap(values: Values, seed: int) -> Estimate:
     return Estimate(mean=mean, low=float(low), high=float(high), count=len(values))
 
 
-def _resampled_means(values: Values, seed: int) -> Values:
+def _resampled_means(values: Doubles, seed: int) -> Doubles:
     rng = numpy_stream(seed, "bootstrap")
     count = len(values)
     rows = max(1, MAX_INDICES // count)

@@ -9,8 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from whet.errors import DataError
 from whet.evals.stats import Estimate, fraction_estimate, mean_estimate, pass_at_k
-from whet.tasks.base import f1_half, is_solvable
-from whet.types import FinishReason, Group, Json, Rollout, Verdict, level_band
+from whet.tasks.base import is_solvable, read_f1_half
+from whet.types import FinishReason, Group, Json, Rollout, Verdict, level_label
 
 KS = (1, 4, 8, 16, 32, 64)
 """The k of pass@k that are reported, as far as there are samples."""
@@ -69,7 +69,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS) -> EvalSummary:
     unsolvable = [siblings for siblings in by_problem if not is_solvable(siblings[0].problem)]
     if not rollouts:
         raise DataError(
-            "an evaluation needs solvable problems with answers; "
+            "an evaluation needs solvable problems with responses; "
             f"these {len(groups)} groups have none"
         )
 
@@ -105,15 +105,6 @@ def pass_rates(groups: Sequence[Group], k: int = 1) -> dict[str, float]:
     return rates
 
 
-def level_fifth(level: float | None) -> str:
-    """Name the fifth of difficulty of a level in [0, 1].
-
-    >>> level_fifth(0.0), level_fifth(0.2), level_fifth(1.0), level_fifth(None)
-    ('1', '2', '5', 'unknown')
-    """
-    return UNKNOWN if level is None else str(max(level_band(level), 0) + 1)
-
-
 def _by_problem(groups: Sequence[Group]) -> dict[str, list[Rollout]]:
     by_problem: dict[str, list[Rollout]] = {}
     for group in groups:
@@ -147,7 +138,9 @@ def _pass_at(problems: Sequence[Sequence[Rollout]], ks: Sequence[int]) -> dict[i
 def _by_level(problems: Sequence[Sequence[Rollout]]) -> dict[str, Estimate]:
     levels: dict[str, list[Sequence[Rollout]]] = {}
     for rollouts in problems:
-        levels.setdefault(level_fifth(rollouts[0].problem.level), []).append(rollouts)
+        levels.setdefault(level_label(rollouts[0].problem.level, unknown=UNKNOWN), []).append(
+            rollouts
+        )
     passes = {level: _pass_at(levels[level], [1]) for level in sorted(levels)}
     return {level: estimates[1] for level, estimates in passes.items() if estimates}
 
@@ -155,7 +148,7 @@ def _by_level(problems: Sequence[Sequence[Rollout]]) -> dict[str, Estimate]:
 def _f1(problems: Sequence[Sequence[Rollout]]) -> dict[str, F1]:
     subsets: dict[str, dict[str, list[Sequence[Rollout]]]] = {}
     for rollouts in problems:
-        if (declared := f1_half(rollouts[0].problem)) is not None:
+        if (declared := read_f1_half(rollouts[0].problem)) is not None:
             subset, half = declared
             subsets.setdefault(subset, {}).setdefault(half, []).append(rollouts)
     scores = {}

@@ -22,7 +22,7 @@ from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import LATE, GradingConfig
 from whet.rng import stream
-from whet.tasks.base import Task, explain_user_errors, no_score
+from whet.tasks.base import Task, explain_user_errors, make_unscored
 from whet.types import Problem, Score, Verdict
 from whet.world import get_world
 
@@ -149,8 +149,8 @@ def check_grader(
         def grade(trials: Sequence[_Trial]) -> list[_Result]:
             nonlocal num_late
             scores: dict[int, Score] = {}
-            answers = ((i, problems[trial.row], trial.text) for i, trial in enumerate(trials))
-            for index, score in grader.grade(answers if num_late < MAX_LATE else ()):
+            to_grade = ((i, problems[trial.row], trial.text) for i, trial in enumerate(trials))
+            for index, score in grader.grade(to_grade if num_late < MAX_LATE else ()):
                 scores[index] = score
                 if progress is not None:
                     progress(1)
@@ -231,7 +231,7 @@ def _write_golds(
                 text = task.solve(problem, seed)
         except DataError as error:
             trial = _Trial(row=row, variant=Variant.GOLD, text="")
-            broken.append((trial, no_score(str(error))))
+            broken.append((trial, make_unscored(str(error))))
             continue
         if text is not None:
             golds[row] = _Trial(row=row, variant=Variant.GOLD, text=text)

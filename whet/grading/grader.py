@@ -20,7 +20,7 @@ from typing import TypeVar
 from whet.errors import DataError, TrainError
 from whet.grading.limits import GradingConfig, extend_wall_limit
 from whet.grading.worker_pool import BatchGraded, WorkerDied, WorkerPool, WorkerState, encode_batch
-from whet.tasks.base import Task, grade_safely, no_score, score_failure
+from whet.tasks.base import Task, grade_safely, make_unscored, score_failure
 from whet.types import Problem, Score, Verdict
 
 K = TypeVar("K", bound=Hashable)
@@ -221,7 +221,7 @@ class Grader:
             blamed = next(at_fault, None)
         if blamed in in_flight:
             problem = in_flight.pop(blamed).problem
-            score = no_score(event.why)
+            score = make_unscored(event.why)
             if event.by_response:
                 score = score_failure(self._task_of(problem), problem, event.why)
             self._finished.append((blamed, score))

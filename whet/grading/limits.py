@@ -31,7 +31,7 @@ class GradingConfig(Config):
     memory: int = Field(default=1 << 30, ge=1 << 24, json_schema_extra=CONSTANT)
     """Bytes a response may take beyond the worker's own at its start."""
     silence: float = Field(default=8.0, gt=0, json_schema_extra=CONSTANT)
-    """Seconds a worker may be silent beyond an answer's time; then it is stuck, and is killed."""
+    """Seconds a worker may be silent beyond a response's time; then it is stuck, and is killed."""
     unscored_fraction: float = Field(default=0.2, ge=0, le=1)
     """Stop if more than this fraction of the responses could not be scored; 1 never stops."""
     unscored_count: int = Field(default=32, ge=1, json_schema_extra=CONSTANT)

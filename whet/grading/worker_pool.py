@@ -46,7 +46,7 @@ class WorkerState(StrEnum):
 
     MORE = "more"
     READY = "ready"
-    EXITING = "leaving"
+    EXITING = "exiting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,13 +333,13 @@ def encode_batch(responses: list[tuple[int, Problem, str]]) -> bytes:
             indices[id(problem)] = len(problems)
             problems.append(problem.to_json())
         rows.append([number, indices[id(problem)], text])
-    return json.dumps({"problems": problems, "answers": rows}).encode() + b"\n"
+    return json.dumps({"problems": problems, "responses": rows}).encode() + b"\n"
 
 
 def _decode_batch(line: bytes) -> list[tuple[int, Problem, str]]:
     batch = json.loads(line)
     problems = [Problem.from_json(row) for row in batch["problems"]]
-    return [(number, problems[index], text) for number, index, text in batch["answers"]]
+    return [(number, problems[index], text) for number, index, text in batch["responses"]]
 
 
 def _send(channel: socket.socket, rows: list[Json], seconds: float, state: WorkerState) -> None:

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 4096
+_BLOCK = 4096
 WIDE = {"num_warps": 8, "enable_fp_fusion": False}
 NARROW = {"num_warps": 1, "enable_fp_fusion": False}
 
@@ -23,7 +23,7 @@ def logit_stats(
     lse_Q = torch.empty_like(logprob_Q)
     if rows:
         parts = _block_stats(logits_QV, temperature_Q, has_entropy)
-        blocks = triton.cdiv(width, BLOCK)
+        blocks = triton.cdiv(width, _BLOCK)
         inputs = logits_QV, label_Q, temperature_Q, *parts
         sizes = width, blocks, has_entropy, triton.next_power_of_2(blocks)
         _combine_blocks[(rows,)](*inputs, logprob_Q, entropy_Q, lse_Q, *sizes, **NARROW)
@@ -37,7 +37,7 @@ def sample_tokens_triton(
     token_Q = torch.empty(rows, dtype=torch.int64, device=logits_QV.device)
     logprob_Q = torch.empty(rows, dtype=torch.float32, device=logits_QV.device)
     max_QK, sums_QK, _ = _block_stats(logits_QV, temperature_Q, False)
-    blocks = triton.cdiv(width, BLOCK)
+    blocks = triton.cdiv(width, _BLOCK)
     lanes = triton.next_power_of_2(blocks)
     lse_Q = torch.empty_like(logprob_Q)
     chosen_Q = torch.empty_like(token_Q)
@@ -55,7 +55,7 @@ def sample_tokens_triton(
         **NARROW,
     )
     inputs = logits_QV, max_QK, temperature_Q, chosen_Q, target_Q, lse_Q
-    _pick_token[(rows,)](*inputs, token_Q, logprob_Q, width, blocks, BLOCK, **WIDE)
+    _pick_token[(rows,)](*inputs, token_Q, logprob_Q, width, blocks, _BLOCK, **WIDE)
     return token_Q, logprob_Q
 
 
@@ -75,8 +75,8 @@ def logits_grad(
         d_entropy = d_logprob_Q if d_entropy_Q is None else d_entropy_Q
         inputs = logits_QV, label_Q, temperature_Q, *stats
         grads = d_logprob_Q.contiguous(), d_entropy.contiguous()
-        sizes = width, d_entropy_Q is not None, BLOCK
-        _logits_grad[(rows, triton.cdiv(width, BLOCK))](*inputs, *grads, grad_QV, *sizes, **WIDE)
+        sizes = width, d_entropy_Q is not None, _BLOCK
+        _logits_grad[(rows, triton.cdiv(width, _BLOCK))](*inputs, *grads, grad_QV, *sizes, **WIDE)
     return grad_QV
 
 
@@ -87,13 +87,13 @@ def _block_stats(
         "logits are float32, row after row"
     )
     rows, width = logits_QV.shape
-    blocks = triton.cdiv(width, BLOCK)
+    blocks = triton.cdiv(width, _BLOCK)
     max_QK = torch.empty(rows, blocks, dtype=torch.float32, device=logits_QV.device)
     sums_QK = torch.empty_like(max_QK)
     weighted_QK = torch.empty_like(max_QK) if has_entropy else sums_QK
     if rows:
         tensors = logits_QV, temperature_Q, max_QK, sums_QK, weighted_QK
-        _block_stats_kernel[(rows, blocks)](*tensors, width, blocks, has_entropy, BLOCK, **WIDE)
+        _block_stats_kernel[(rows, blocks)](*tensors, width, blocks, has_entropy, _BLOCK, **WIDE)
     return max_QK, sums_QK, weighted_QK
 
 
@@ -122,12 +122,12 @@ def _block_stats_kernel(
     width,
     blocks,
     HAS_ENTROPY: tl.constexpr,
-    BLOCK: tl.constexpr,
+    _BLOCK: tl.constexpr,
 ):
     """Compute for a block: maximum m, sum of exp(z - m), and of (z - m) exp(z - m) for entropy."""
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
-    column = block * BLOCK + tl.arange(0, BLOCK)
+    column = block * _BLOCK + tl.arange(0, _BLOCK)
     logit = tl.load(logits + row * width + column, mask=column < width, other=float("-inf"))
     logit = _scale(logit, tl.load(temperatures + row))
     block_max = tl.max(logit, 0)
@@ -215,12 +215,12 @@ def _pick_token(
     logprobs,
     width,
     blocks,
-    BLOCK: tl.constexpr,
+    _BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     block = tl.load(chosen + row)
-    offset = tl.arange(0, BLOCK)
-    column = block * BLOCK + offset
+    offset = tl.arange(0, _BLOCK)
+    column = block * _BLOCK + offset
     logit = tl.load(logits + row * width + column, mask=column < width, other=float("-inf"))
     temperature = tl.load(temperatures + row)
     logit = _scale(logit, temperature)
@@ -231,7 +231,7 @@ def _pick_token(
     # probability.
     inner = tl.minimum(inner, tl.max(tl.where(power > 0.0, offset, 0), 0))
     inner = tl.where(temperature == 0.0, tl.argmax(logit, 0), inner)
-    tl.store(tokens + row, block * BLOCK + inner)
+    tl.store(tokens + row, block * _BLOCK + inner)
     chosen_logit = tl.sum(tl.where(offset == inner, logit, 0.0), 0)
     tl.store(logprobs + row, chosen_logit - tl.load(lses + row))
 
@@ -248,10 +248,10 @@ def _logits_grad(
     grads,
     width,
     HAS_ENTROPY: tl.constexpr,
-    BLOCK: tl.constexpr,
+    _BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    column = tl.program_id(1) * _BLOCK + tl.arange(0, _BLOCK)
     is_real = column < width
     temperature = tl.load(temperatures + row)
     logit = tl.load(logits + row * width + column, mask=is_real, other=float("-inf"))

@@ -130,7 +130,7 @@ def _unreadable(file: Path, error: Exception) -> DataError:
     return DataError(f"{str(file)!r} is not a readable safetensors file: {error}")
 
 
-class Rows(NamedTuple):
+class TensorRows(NamedTuple):
     """The rows of a tensor that `view` takes, which begin at `start` of `num_rows`."""
 
     view: Tensor
@@ -140,7 +140,7 @@ class Rows(NamedTuple):
 
 def load_weights(model: Transformer, folder: Path) -> None:
     """Load weights from a folder of the same shape in place, also for whoever shares the memory."""
-    wanted = {name: Rows(view, 0, len(view)) for name, view in model.named_views()}
+    wanted = {name: TensorRows(view, 0, len(view)) for name, view in model.named_views()}
     load_rows(wanted, folder, ignored=_TIED if model.cfg.tied else _ROPE)
 
 
@@ -172,16 +172,16 @@ def load_shards(cfg: ModelConfig, shards: Mapping[str, tuple[Tensor, int]], fold
 
     `shards` has the rows and the number of the first one by the name of the parameter.
     """
-    wanted: dict[str, Rows] = {}
+    wanted: dict[str, TensorRows] = {}
     for name, (parameter, first, shape) in locate_tensors(cfg).items():
         held, start = shards[parameter]
         begin = max(first, start)
         end = max(begin, min(first + shape[0], start + len(held)))
-        wanted[name] = Rows(held[begin - start : end - start], begin - first, shape[0])
+        wanted[name] = TensorRows(held[begin - start : end - start], begin - first, shape[0])
     load_rows(wanted, folder, ignored=_TIED if cfg.tied else _ROPE)
 
 
-def load_rows(wanted: dict[str, Rows], folder: Path, *, ignored: re.Pattern[str]) -> None:
+def load_rows(wanted: dict[str, TensorRows], folder: Path, *, ignored: re.Pattern[str]) -> None:
     """Load rows by name from the file of a folder, or from all the files that it is split into."""
     files = weight_files(folder)
     if not files:
@@ -287,7 +287,7 @@ def weight_files(folder: Path, file: str = WEIGHTS) -> list[Path]:
 
 
 def fill_rows(
-    file: Path, wanted: dict[str, Rows], *, ignored: re.Pattern[str] | None = None
+    file: Path, wanted: dict[str, TensorRows], *, ignored: re.Pattern[str] | None = None
 ) -> None:
     """Copy a file's tensors into the views that await them, taking each off the list."""
     for name, shape in read_shapes(file).items():

@@ -23,7 +23,7 @@ from whet.errors import DataError
 from whet.models.config import ModelConfig
 from whet.models.load import (
     ADAPTER_CONFIG,
-    Rows,
+    TensorRows,
     check_finite,
     fill_rows,
     load_weights,
@@ -213,7 +213,7 @@ def _init_lora_A(lora_A: Tensor, rng: torch.Generator) -> None:
     lora_A.copy_(drawn * lora_A.shape[1] ** -0.5)
 
 
-WEIGHTS = "adapter_model.safetensors"
+_WEIGHTS = "adapter_model.safetensors"
 FIXED_OPTIONS: dict[str, Json] = {
     "bias": "none",
     **dict.fromkeys(("fan_in_fan_out", "use_rslora", "use_dora", "lora_bias"), False),
@@ -255,7 +255,7 @@ def read_adapter(folder: Path) -> tuple[str, LoraConfig]:
             f"targets are {', '.join(TARGETS)}"
         ) from error
     # Before memory is taken for adapters of that rank.
-    weights = folder / WEIGHTS
+    weights = folder / _WEIGHTS
     for name, shape in read_shapes(weights).items():
         if ".lora_A." in name and shape[:1] != [lora.rank]:
             raise DataError(
@@ -284,16 +284,16 @@ def save_adapters(model: LoraTransformer, folder: Path) -> None:
         "revision": None,
         **FIXED_OPTIONS,
     }
-    write_tensors(folder / WEIGHTS, tensors)
+    write_tensors(folder / _WEIGHTS, tensors)
     write_json(folder / ADAPTER_CONFIG, config)
 
 
 def load_adapters(model: LoraTransformer, folder: Path) -> None:
     """Fill the adapters in place; every tensor must be there, in its shape, and no other."""
-    wanted = {name: Rows(view, 0, len(view)) for name, view in _named_adapters(model)}
-    fill_rows(folder / WEIGHTS, wanted)
+    wanted = {name: TensorRows(view, 0, len(view)) for name, view in _named_adapters(model)}
+    fill_rows(folder / _WEIGHTS, wanted)
     if wanted:
-        raise DataError(f"{str(folder / WEIGHTS)!r} lacks the tensor {min(wanted)}")
+        raise DataError(f"{str(folder / _WEIGHTS)!r} lacks the tensor {min(wanted)}")
 
 
 def save_trained(

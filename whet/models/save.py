@@ -25,7 +25,7 @@ from whet.world import get_world
 MAX_FILE_BYTES = 5 * 10**9
 """A larger model is written as several files, as transformers does."""
 GENERATION = "generation_config.json"
-IDS = ("bos_token_id", "eos_token_id")
+_IDS = ("bos_token_id", "eos_token_id")
 """Settings of generation that `config.json` has too. With a padding token there, transformers would
 train all embeddings but that one."""
 _LAYER = re.compile(r"\blayers\.(\d+)\.")
@@ -76,7 +76,7 @@ def write_config(
         **to_hf_config(cfg),
         "torch_dtype": str(dtype).removeprefix("torch."),
     }
-    ids = {key: generation[key] for key in IDS if key in generation}
+    ids = {key: generation[key] for key in _IDS if key in generation}
     write_json(folder / CONFIG, config | ids)
 
 

@@ -17,7 +17,7 @@ from whet.models.save import save_model
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, init_weights, rope_table
 from whet.rng import derive
-from whet.store.checkpoints import check_model
+from whet.store.checkpoint_folders import check_model
 from whet.store.run import RunStore, find_run, model_folder
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Pieces, Tokenizer, train_tokenizer

@@ -16,7 +16,7 @@ from whet.tasks.base import Task, is_builtin
 from whet.tasks.task_config import build_task
 from whet.types import SPLITS
 
-MILLION = 1e6
+_MILLION = 1e6
 
 
 def describe_run(stages: Mapping[str, StageConfig], folders: Mapping[str, Path]) -> dict[str, str]:
@@ -72,7 +72,7 @@ def _describe_size(stages: Mapping[str, StageConfig], folders: Mapping[str, Path
             except WhetError:
                 continue
             if shape is not None:
-                parameters = f"{Cost(cfg=shape).parameters / MILLION:,.3g} million parameters"
+                parameters = f"{Cost(cfg=shape).parameters / _MILLION:,.3g} million parameters"
                 return f"{parameters}, {shape.num_layers} layers of {shape.hidden_size}"
     return ""
 
@@ -107,6 +107,6 @@ def _count_responses(folder: Path) -> str:
     run = RunStore(folder, lock=None)
     files = [folder] if folder.is_file() else run.rollout_files("train")
     try:
-        return f"{sum(map(count_rows, files)):,} answers" if files else ""
+        return f"{sum(map(count_rows, files)):,} responses" if files else ""
     except WhetError:
         return ""

@@ -15,7 +15,7 @@ from whet.data.rollout_datasets import read_data
 from whet.data.row_files import READERS, file_ending, iterate_rows
 from whet.errors import ConfigError, DataError, SettingsError
 from whet.models.source import ModelSource, read_tokenizer
-from whet.pipeline.pipeline import KINDS, PipelineConfig, load_settings_file, load_stages
+from whet.pipeline.pipeline import STAGE_KINDS, PipelineConfig, load_settings_file, load_stages
 from whet.preflight.findings import Finding, Level, print_findings
 from whet.preflight.preflight import inspect
 from whet.store.files import stream_rows, write_atomic
@@ -89,7 +89,7 @@ def _read_task(data: Path) -> str:
 
 def _ask_for_import(data: Path) -> str:
     if not data.exists() or file_ending(data) not in READERS:
-        return f"--data {data} is neither a folder of problems nor a file of rows or answers"
+        return f"--data {data} is neither a folder of problems nor a file of rows or responses"
     first = next(iterate_rows(data), None)
     if first is None:
         raise DataError(f"{data} has no rows")
@@ -126,7 +126,7 @@ def _write_rl(model: str | None, data: StarterData) -> Iterator[str]:
 
 def _write_sft(model: str | None, data: StarterData) -> Iterator[str]:
     if data.responses is None:
-        raise ConfigError("--kind sft needs --data, a file or run folder with answers to imitate")
+        raise ConfigError("--kind sft needs --data, a file or run folder with responses to imitate")
     start = _start_from(model) if model else {"model.new": "tiny"}
     settings: Settings = {
         "task": data.task,
@@ -145,7 +145,7 @@ def _write_sft(model: str | None, data: StarterData) -> Iterator[str]:
 def _write_run(model: str | None, data: StarterData) -> Iterator[str]:
     """Measure a model, train it, measure again; without a model, make one on the 24 game first."""
     if data.responses is not None:
-        raise ConfigError("--kind run needs problems in --data; answers are for --kind sft")
+        raise ConfigError("--kind run needs problems in --data; responses are for --kind sft")
     yield from ["", *_write_settings("rl", _source(data))]
     if model is None:
         yield from _write_stage("traces", "teach", {"per_problem": 8})
@@ -190,7 +190,7 @@ def _write_settings(kind: str, settings: Settings) -> Iterator[str]:
 
 def explain_setting(kind: str, path: Sequence[str]) -> str:
     """Return what a setting of a stage means, as its docstring says."""
-    models: list[type[BaseModel]] = [KINDS[kind]]
+    models: list[type[BaseModel]] = [STAGE_KINDS[kind]]
     meaning = ""
     for name in path:
         fields = [model.model_fields[name] for model in models if name in model.model_fields]

@@ -36,14 +36,14 @@ from whet.types import Json
 from whet.user_code import is_code_path, load_user_class, or_user_class
 from whet.world import get_world
 
-KINDS: Mapping[str, type[StageConfig]] = {
+STAGE_KINDS: Mapping[str, type[StageConfig]] = {
     name: pkgutil.resolve_name(kind.path) for name, kind in STAGES.items()
 }
 if TYPE_CHECKING:
     AnyStage = StageConfig
 else:
     AnyStage = Annotated[
-        Union[tuple(KINDS.values())],  # noqa: UP007
+        Union[tuple(STAGE_KINDS.values())],  # noqa: UP007
         Field(discriminator="kind"),
         or_user_class(StageConfig, "kind"),
     ]
@@ -53,7 +53,7 @@ OUT_OF_HOST_MEMORY = (
     "Storage size calculation overflowed",
 )
 """Phrases of torch's errors when host memory runs out."""
-SHARED = {key for kind in KINDS.values() for key in kind.model_fields} - {"kind"}
+SHARED = {key for kind in STAGE_KINDS.values() for key in kind.model_fields} - {"kind"}
 """Settings of stages that a pipeline may also set for all of them."""
 
 
@@ -145,7 +145,9 @@ def load_settings_file(
         raise ConfigError(f"{file} is a study: `whet study {file} --plan` checks it")
     kind = find_kind(name)
     if kind is None:
-        raise ConfigError(f"{file} says kind = {name!r}; known kinds: run, {', '.join(KINDS)}")
+        raise ConfigError(
+            f"{file} says kind = {name!r}; known kinds: run, {', '.join(STAGE_KINDS)}"
+        )
     return load_settings(kind, file, overrides)
 
 
@@ -153,7 +155,7 @@ def find_kind(name: Json) -> type[StageConfig] | None:
     """Find the settings of a kind by its name, or by a file of the user's and a class in it."""
     if isinstance(name, str) and is_code_path(name):
         return load_user_class(name, "kind", StageConfig)  # type: ignore[type-abstract]
-    return KINDS.get(str(name))
+    return STAGE_KINDS.get(str(name))
 
 
 def run_file(
@@ -183,10 +185,12 @@ def run_pipeline(loaded: LoadedSettings[PipelineConfig], folder: Path, *, resume
     settings = ""
     with one_writer(folder):
         for name, stage in cfg.stages.items():
-            made = [folders[other] for other in list_earlier_stages(stage)]
-            get_world().run_on_rank_zero(partial(_check_made, made), f"the inputs of {name}")
+            inputs = [folders[other] for other in list_earlier_stages(stage)]
+            get_world().run_on_rank_zero(
+                partial(_check_inputs_intact, inputs), f"the inputs of {name}"
+            )
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
-            resolved = _resolve(stage, folders)
+            resolved = _resolve_references(stage, folders)
             _run_or_skip(resolved, origin, folders[name], keys[name], resume=resume)
             settings += f"[{name}]\n{show_settings(LoadedSettings(config=stage, origin=origin))}\n"
         if get_world().is_rank_zero:
@@ -199,7 +203,7 @@ class _Attempt:
     """An attempt at a stage: whether it may start or continue without `--resume`, when it started,
     and the seconds of earlier attempts."""
 
-    may_go_on: bool
+    may_continue: bool
     began: float
     spent: float
 
@@ -214,7 +218,7 @@ def _run_or_skip(
 ) -> None:
     key = stage_key.now
     attempt = get_world().run_on_rank_zero(
-        partial(_prepare, folder, stage_key), f"the stage {folder.name}"
+        partial(_plan_attempt, folder, stage_key), f"the stage {folder.name}"
     )
     if attempt is None:
         return
@@ -222,9 +226,11 @@ def _run_or_skip(
     # The key covers what the stage reads; the folders may be written in another way, or have moved.
     ignore = (*stage.ignored, *stage.inputs)
     origins = {key: origin.get(key, "default") for key in flatten(to_table(stage))}
-    with open_run(folder, stage, origins, resume=resume or attempt.may_go_on, ignore=ignore) as run:
+    with open_run(
+        folder, stage, origins, resume=resume or attempt.may_continue, ignore=ignore
+    ) as run:
         began: dict[str, Json] = {"key": key, "spent": attempt.spent, "began": attempt.began}
-        _note(run, began)
+        _write_stage_file(run, began)
         # The first rank may finish a short stage before another rank checks.
         is_done = get_world().run_on_rank_zero(
             lambda: run.is_finished, f"whether {folder.name} is done"
@@ -235,15 +241,15 @@ def _run_or_skip(
         finally:
             spent = attempt.spent + time.monotonic() - clock
             done: dict[str, Json] = {"key": key, "spent": spent}
-            _note(run, done | ({"seconds": spent} if run.is_finished else {}))
+            _write_stage_file(run, done | ({"seconds": spent} if run.is_finished else {}))
 
 
-def _note(run: RunStore, facts: Mapping[str, Json]) -> None:
+def _write_stage_file(run: RunStore, facts: Mapping[str, Json]) -> None:
     if get_world().is_rank_zero:
         write_json(run.stage_file, dict(facts))
 
 
-def _prepare(folder: Path, key: StageKey) -> _Attempt | None:
+def _plan_attempt(folder: Path, key: StageKey) -> _Attempt | None:
     """Move an outdated result of a stage aside; None if there is one that is up to date.
 
     A stage whose only change is more steps continues.
@@ -268,15 +274,17 @@ def _prepare(folder: Path, key: StageKey) -> _Attempt | None:
         return None
     console.print(f"[bold]{folder.name}[/]")
     spent = _sum_earlier_seconds(before, earlier.metrics_file)
-    may_go_on = not folder.exists() or is_finished
-    return _Attempt(may_go_on=may_go_on, began=time.time(), spent=spent)
+    may_continue = not folder.exists() or is_finished
+    return _Attempt(may_continue=may_continue, began=time.time(), spent=spent)
 
 
 def run_stage(cfg: StageConfig, run: RunStore) -> None:
     """Run the recipe that the settings belong to; running out of memory is one sentence."""
     world = get_world()
     recipe = partial(cfg.run_in, run)
-    world.run_on_rank_zero(lambda: check_same_prompt(cfg, partial(_find_maker, {})), "the prompt")
+    world.run_on_rank_zero(
+        lambda: check_same_prompt(cfg, partial(_find_producing_stage, {})), "the prompt"
+    )
     if run.steps_before is not None and isinstance(cfg, TrainingConfig):
         say(cfg.describe_more_steps(run.steps_before))
     world.run_on_rank_zero(lambda: run.pin_inputs(hash_inputs(cfg)), "the hashes of the inputs")
@@ -306,7 +314,7 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
         ) from None
 
 
-def _check_made(folders: Sequence[Path]) -> None:
+def _check_inputs_intact(folders: Sequence[Path]) -> None:
     """Compare the files that finished runs made with the hashes in their summaries, if they have
     some."""
     for folder in folders:
@@ -365,10 +373,10 @@ def check_stage_names(stages: Mapping[str, StageConfig]) -> None:
                     f"ones: {known}"
                 )
         earlier.append(name)
-        check_same_prompt(stage, partial(_find_maker, stages))
+        check_same_prompt(stage, partial(_find_producing_stage, stages))
 
 
-def _find_maker(stages: Mapping[str, StageConfig], location: str) -> StageConfig | None:
+def _find_producing_stage(stages: Mapping[str, StageConfig], location: str) -> StageConfig | None:
     """Find the settings of the stage or run that made a model or responses; None if there is none,
     or if another version of whet wrote them."""
     if location.startswith("@"):
@@ -384,7 +392,7 @@ def _find_maker(stages: Mapping[str, StageConfig], location: str) -> StageConfig
         return None
 
 
-def _resolve(stage: StageConfig, folders: Mapping[str, Path]) -> StageConfig:
+def _resolve_references(stage: StageConfig, folders: Mapping[str, Path]) -> StageConfig:
     """Replace `@name` by the folder of that stage, which is also where its model is."""
     names = {key: name[1:] for key, name in stage.inputs.items() if name.startswith("@")}
     return stage.with_inputs({key: str(folders[name]) for key, name in names.items()})

@@ -24,8 +24,8 @@ from whet.evals.report_data import (
     Curve,
     NamedEval,
     ReportData,
+    ReportSample,
     ResponseLine,
-    Sample,
     StageTime,
     Unit,
     pick_samples,
@@ -47,7 +47,7 @@ from whet.types import Group, Json, Problem, Rollout
 
 ACRONYMS = ("rl", "sft", "dpo")
 """Names of stages that sentences write in capitals."""
-CURVES: Mapping[str, tuple[str, Unit]] = {
+_CURVES: Mapping[str, tuple[str, Unit]] = {
     "score/correct": ("Solved while sampling", Unit.FRACTION),
     "validation/pass@1": ("Solved on dev problems", Unit.FRACTION),
     "reward/mean": ("Reward", Unit.NUMBER),
@@ -279,39 +279,39 @@ def list_warnings(
         cut = by_name[last].summary.unfinished.mean
         if cut >= MUCH_CUT_OFF:
             yield (
-                f"{percent(cut)} of the answers of {by_name[last].name} were cut off at the length "
-                "limit, and count as they stand: raise sampling.max_tokens."
+                f"{percent(cut)} of the responses of {by_name[last].name} were cut off at the "
+                "length limit, and count as they stand: raise sampling.max_tokens."
             )
 
 
 def _describe_fall(name: str, k: int, fall: Estimate) -> str:
     clearly = "" if fall.high < 0 else ", which may be chance"
     return (
-        f"{name} solves more problems with one answer, but fewer with {k}: pass@{k} changed by "
-        f"{points(fall)}{clearly}. Its answers have become more alike."
+        f"{name} solves more problems with one response, but fewer with {k}: pass@{k} changed by "
+        f"{points(fall)}{clearly}. Its responses have become more alike."
     )
 
 
 def _samples(
     stage: StageConfig, before: list[Group], after: list[Group], count: int
-) -> tuple[Sample, ...]:
+) -> tuple[ReportSample, ...]:
     task = build_task(stage.task)
 
-    def notes(rollout: Rollout) -> list[ResponseLine]:
+    def comment(rollout: Rollout) -> list[ResponseLine]:
         with explain_user_errors(task):
             return [
-                ResponseLine(text=note.line, ok=note.ok, note=note.note)
-                for note in task.notes(rollout.problem, rollout.text)
+                ResponseLine(text=note.line, is_right=note.is_right, note=note.note)
+                for note in task.comment(rollout.problem, rollout.text)
             ]
 
     def reference(problem: Problem) -> str:
         subtask = next((other for other in task.subtasks if other.name == problem.task), task)
-        if not subtask.has_worked_answers or not is_solvable(problem):
+        if not subtask.has_worked_solutions or not is_solvable(problem):
             return problem.answer or ""
         with explain_user_errors(subtask):
             return subtask.solve(problem, 0) or problem.answer or ""
 
-    return pick_samples(before, after, notes, reference=reference, count=count)
+    return pick_samples(before, after, comment, reference=reference, count=count)
 
 
 def read_curves(stage: str, of_kind: Mapping[str, tuple[str, Unit]], run: RunStore) -> list[Curve]:
@@ -319,7 +319,7 @@ def read_curves(stage: str, of_kind: Mapping[str, tuple[str, Unit]], run: RunSto
     kind."""
     rows = run.metrics()
     curves = []
-    for key, (title, unit) in {**CURVES, **of_kind}.items():
+    for key, (title, unit) in {**_CURVES, **of_kind}.items():
         points = [(row["step"], row[key]) for row in rows if key in row]
         if len(points) > 1:
             steps, values = zip(*points, strict=True)

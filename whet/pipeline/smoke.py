@@ -65,11 +65,11 @@ REPLACED: Mapping[str, Json] = {
 NUM_PROBLEMS = 2
 """Problems per split in place of all problems of a task; more if a curriculum or a mix needs
 them."""
-POSITIONS = 8192
+_POSITIONS = 8192
 """The longest prompts, of graphs with names, have 7,000 characters; a token is about a word or
 three characters."""
-RESPONSES = "answers.parquet"
-SEEDS = {"model": 0, "teacher": 1, "verifier": 2}
+_RESPONSES = "answers.parquet"
+_SEEDS = {"model": 0, "teacher": 1, "verifier": 2}
 """Seeds of random weights by the setting of the model: a student cannot learn from a teacher with
 the same weights."""
 ARITHMETIC = Arithmetic()
@@ -106,11 +106,11 @@ def write_smoke_inputs(stages: Mapping[str, StageConfig], folder: Path) -> None:
         shutil.rmtree(target, ignore_errors=True)
         for split, problems in rows.items():
             write_problems(target, split, problems)
-        write_rollouts(target / RESPONSES, responses)
+        write_rollouts(target / _RESPONSES, responses)
         for stand_in in used:
             role, _, family = stand_in.name.partition("-")
             if role in stage.models and family:
-                _write_model(stand_in, texts, family, seed=SEEDS.get(role, len(SEEDS)))
+                _write_model(stand_in, texts, family, seed=_SEEDS.get(role, len(_SEEDS)))
 
 
 def guess_family(model: str) -> str:
@@ -158,11 +158,11 @@ def _changes(stage: StageConfig, target: Path) -> Iterator[tuple[str, Json]]:
         key for key in values if re.fullmatch(r"curriculum\.stages\.\d+\.min_level", key)
     ]:
         yield "steps", len(levels)
-    for key in stage.rewards:
+    for key in stage.reward_specs:
         terms = look_up(table, [key, "terms"])
         assert isinstance(terms, list), "a reward spec has terms"
         yield f"{key}.terms", [*terms, RANDOM]
-    for key, file in (("problems", ""), ("data", RESPONSES)):
+    for key, file in (("problems", ""), ("data", _RESPONSES)):
         if _is_outside(values.get(key, "@")):
             yield key, str(target / file)
     for key, source in stage.models.items():
@@ -204,8 +204,8 @@ def _make_sum(seed: int, level: float) -> Problem:
 
 
 def _make_responses(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
-    """Write worked answers; where responses are compared, also those to the next problem, which are
-    wrong."""
+    """Write worked solutions; where responses are compared, also those to the next problem, which
+    are wrong."""
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
     if not stage.compares_responses:
         return right
@@ -221,13 +221,13 @@ def _make_responses(stage: StageConfig, problems: Sequence[Problem]) -> list[Gro
 
 def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> None:
     """Write a tiny model of random weights, with a tokenizer that knows the texts."""
-    source = ModelSource(new="tiny", positions=POSITIONS, max_pieces=4096)
+    source = ModelSource(new="tiny", positions=_POSITIONS, max_pieces=4096)
     patterns = (r"\s?\S+", r"\s?\S{1,3}")
     pieces = [p for text in texts for pattern in patterns for p in re.findall(pattern, text)]
     drawn, tokenizer = open_model(
         source, dtype=torch_dtype("float32"), device=torch_device(), texts=pieces, seed=0
     )
-    model = Transformer(new_config("tiny", drawn.cfg.vocab_size, POSITIONS, family))
+    model = Transformer(new_config("tiny", drawn.cfg.vocab_size, _POSITIONS, family))
     init_weights(model, seed)
     save_model(model, folder, eos_tokens=tokenizer.eos_tokens)
     tokenizer.save(folder)

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-Group = Sequence[int]
-"""Tokens of the answers to one problem."""
+GroupLengths = Sequence[int]
+"""Tokens of the responses to one problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,22 +26,22 @@ class Engines:
     def slots(self) -> int:
         return len(self.by_rows) - 1
 
-    def answer_seconds(self, length: int) -> float:
-        """Time one answer that an engine decodes alone."""
+    def response_seconds(self, length: int) -> float:
+        """Time one response that an engine decodes alone."""
         context = self.prompt + length / 2
         return length * (self.by_rows[1] + self.per_token * context)
 
-    def full_seconds(self, batch: Sequence[Group]) -> float:
+    def full_seconds(self, batch: Sequence[GroupLengths]) -> float:
         """Time a batch as if every slot were always taken."""
         tokens = sum(map(sum, batch))
-        # Long answers are met more often: a row is on average half way through one of these.
+        # Long responses are met more often: a row is on average half way through one of these.
         context = self.prompt + sum(length**2 for group in batch for length in group) / tokens / 2
         step = self.by_rows[self.slots] + self.per_token * self.slots * context
         return tokens * step / (self.slots * self.count)
 
 
-def sampling_seconds(engines: Engines, batch: Sequence[Group]) -> float:
-    """Time a batch, from the first request to the last answer."""
+def sampling_seconds(engines: Engines, batch: Sequence[GroupLengths]) -> float:
+    """Time a batch, from the first request to the last response."""
     fleet = SimulatedFleet(engines)
     for number, group in enumerate(batch):
         fleet.ask(number, group)
@@ -67,7 +67,7 @@ class SimulatedFleet:
         self._free = [(-engine.num_free, number) for number, engine in enumerate(self._engines)]
         self._ends: list[tuple[float, int]] = []
 
-    def ask(self, number: int, group: Group) -> None:
+    def ask(self, number: int, group: GroupLengths) -> None:
         """Queue the requests of a group."""
         self._queue.extend((length, number) for length in group)
 
@@ -87,7 +87,7 @@ class SimulatedFleet:
             heapq.heappush(self._ends, (self._engines[number].end_seconds(), number))
 
     def next_end(self) -> float:
-        """When the next answer ends; infinity if none runs."""
+        """When the next response ends; infinity if none runs."""
         while self._ends:
             seconds, number = self._ends[0]
             engine = self._engines[number]
@@ -97,7 +97,7 @@ class SimulatedFleet:
         return math.inf
 
     def finish_next(self) -> int:
-        """Let the answer end that `next_end` has found, and return its group."""
+        """Let the response end that `next_end` has found, and return its group."""
         seconds, number = heapq.heappop(self._ends)
         engine = self._engines[number]
         group = engine.finish()

@@ -1,4 +1,4 @@
-"""Lengths of answers for a simulation: log-normal by default, or those that a run has stored."""
+"""Lengths of responses for a simulation: log-normal by default, or those that a run has stored."""
 
 import math
 from collections import defaultdict
@@ -10,20 +10,20 @@ from statistics import NormalDist, fmean
 from typing import Protocol
 
 from whet.errors import DataError
-from whet.plan.fleet_events import Group
+from whet.plan.fleet_events import GroupLengths
 from whet.store.run import RunStore
 
 SIGMA = 0.9
 """Standard deviation of the logarithm of a length. An assumption: published runs state only means
 and limits."""
 LAST_STEPS = 8
-"""Steps of a stored run whose answers are read: lengths change while a policy learns."""
+"""Steps of a stored run whose responses are read: lengths change while a policy learns."""
 
 
 class Lengths(Protocol):
     """Where the lengths of a group come from."""
 
-    def draw(self, samples: int, rng: Random) -> Group: ...
+    def draw(self, samples: int, rng: Random) -> GroupLengths: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,12 @@ class LogNormal:
 
     def __str__(self) -> str:
         if self.mean >= self.limit:
-            return f"every answer of {self.limit:,} tokens, the limit (--tokens or --like set them)"
-        return f"log-normal answers of {self.mean:,} tokens on average, at most {self.limit:,}"
+            return (
+                f"every response of {self.limit:,} tokens, the limit (--tokens or --like set them)"
+            )
+        return f"log-normal responses of {self.mean:,} tokens on average, at most {self.limit:,}"
 
-    def draw(self, samples: int, rng: Random) -> Group:
+    def draw(self, samples: int, rng: Random) -> GroupLengths:
         if self.mean >= self.limit:
             return [self.limit] * samples
         median = find_median(self.mean, self.limit)
@@ -48,20 +50,20 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLengths:
-    """Lengths of the answers of a run, by problem, and the mean tokens of its prompts."""
+    """Lengths of the responses of a run, by problem, and the mean tokens of its prompts."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[GroupLengths, ...]
     prompt: int
     limit: int
 
     def __str__(self) -> str:
-        return f"stored answers of {self.mean:,} tokens on average, at most {self.limit:,}"
+        return f"stored responses of {self.mean:,} tokens on average, at most {self.limit:,}"
 
     @property
     def mean(self) -> int:
         return round(fmean(length for group in self.groups for length in group))
 
-    def draw(self, samples: int, rng: Random) -> Group:
+    def draw(self, samples: int, rng: Random) -> GroupLengths:
         group = rng.choice(self.groups)
         lengths = group if len(group) == samples else rng.choices(group, k=samples)
         return [min(self.limit, length) for length in lengths]
@@ -89,12 +91,12 @@ def _cut_mean(mu: float, limit: int) -> float:
 
 
 def read_lengths(folder: Path) -> StoredLengths:
-    """Read the lengths of the answers that a run has trained on, or evaluated, last."""
+    """Read the lengths of the responses that a run has trained on, or evaluated, last."""
     run = RunStore.view(folder)
     stored = [entry for entry in run.list_rollouts() if entry[0] in ("train", "eval")]
     latest = [entry for entry in stored if entry[0] == stored[0][0]][-LAST_STEPS:]
     if not latest:
-        raise DataError(f"{folder} stores no answers: --like needs a run of rl, tango or eval")
+        raise DataError(f"{folder} stores no responses: --like needs a run of rl, tango or eval")
     lengths: dict[tuple[int, str], list[int]] = defaultdict(list)
     prompts = []
     for name, step in latest:

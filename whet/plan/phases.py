@@ -293,7 +293,7 @@ def _sampling(
             job.cost, card, mean=job.new, longest=longest, **batch
         )
         alone = longest * estimate.step_seconds(job.cost, card, 1, job.prompt + longest / 2)
-        bound = "the longest answer" if alone > seconds / 2 else "decoding"
+        bound = "the longest response" if alone > seconds / 2 else "decoding"
     return StepPhase(
         name="sample",
         held=job.state | sampling,

@@ -48,8 +48,8 @@ DEFAULT_PROMPT = 64
 """Tokens of a prompt."""
 COLUMNS = ("stage", "phase", "holds", "GB", "seconds", "times", "minutes")
 NOT_COUNTED = (
-    "validation, grading, the start, refills, a critic's updates, greedy answers of eval, answers "
-    f"that dpo asks for; eval and verifications are as if of {EVAL_PROBLEMS} problems"
+    "validation, grading, the start, refills, a critic's updates, greedy responses of eval, "
+    f"responses that dpo asks for; eval and verifications are as if of {EVAL_PROBLEMS} problems"
 )
 
 
@@ -64,7 +64,7 @@ def print_plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> 
 
 
 def predict_seconds(stages: Stages, name: str, gpu: str) -> float:
-    """Predict how long one stage takes, with answers as long as they may be."""
+    """Predict how long one stage takes, with responses as long as they may be."""
     card = find_card(gpu)
     planned = jobs(name, stages, DEFAULT_PROMPT, None)
     return sum(phase.seconds * phase.times for job in planned for phase in phases(job, card))
@@ -89,7 +89,7 @@ def print_phases(
             kind = job.engine.kind
             notes.append(f"{stage}, sample: not counted, engine.kind = {kind!r} predicts nothing")
         if not job.steps:
-            notes.append(f"{stage}: time not counted, its epochs are of answers not there yet")
+            notes.append(f"{stage}: time not counted, its epochs are of responses not there yet")
         for phase in phases(job, card):
             held = {part: size / GB for part, size in phase.held.items() if size >= 0.05 * GB}
             parts = ", ".join(f"{part} {size:.1f}" for part, size in held.items())

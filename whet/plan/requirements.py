@@ -21,7 +21,7 @@ from whet.models.source import torch_device
 from whet.recipes.stage import ModelStageConfig, StageConfig, Stages
 from whet.store.run import model_folder
 
-CARD = "h100"
+_CARD = "h100"
 """The card in which missing memory is counted."""
 
 
@@ -35,8 +35,8 @@ def find_missing_memory(stages: Stages, ranks: int = 1) -> tuple[str, str] | Non
     name = max(needs, key=lambda name: needs[name])
     if needs[name] <= have:
         return None
-    cards = math.ceil(needs[name] / GPUS[CARD].memory)
-    hint = f"{cards} × {CARD.upper()} at least" if ranks == 1 else "on each rank"
+    cards = math.ceil(needs[name] / GPUS[_CARD].memory)
+    hint = f"{cards} × {_CARD.upper()} at least" if ranks == 1 else "on each rank"
     device = "the one device that whet uses here" if ranks == 1 else f"each of {ranks} ranks"
     return name, (
         f"it holds about {needs[name] / GB:,.0f} GB of weights, gradients and optimizer ({hint}), "

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from whet.plan.fleet_events import Engines, Group, SimulatedFleet, sampling_seconds
+from whet.plan.fleet_events import Engines, GroupLengths, SimulatedFleet, sampling_seconds
 
-Batch = Sequence[Group]
+SimulatedBatch = Sequence[GroupLengths]
 
 
 class Bound(StrEnum):
     """What takes most of a step."""
 
     DECODING = "decoding"
-    LONGEST = "the longest answer"
+    LONGEST = "the longest response"
     UPDATE = "the update"
     PUSH = "the push of weights"
 
@@ -37,7 +37,7 @@ class SimulatedLearner:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedStep:
     """The mean step of a run; `oldest` counts the updates between the first token of the oldest
-    answer and its own."""
+    response and its own."""
 
     seconds: float
     oldest: int
@@ -47,7 +47,7 @@ class SimulatedStep:
 
 
 def simulate_collocated(
-    engines: Engines, learner: SimulatedLearner, batches: Sequence[Batch]
+    engines: Engines, learner: SimulatedLearner, batches: Sequence[SimulatedBatch]
 ) -> SimulatedStep:
     """Simulate ranks that sample equal shares of a batch, then train on it together."""
     sampling = [_time_shares(engines, batch) for batch in batches]
@@ -55,7 +55,7 @@ def simulate_collocated(
 
 
 def simulate_in_turn(
-    engines: Engines, learner: SimulatedLearner, batches: Sequence[Batch]
+    engines: Engines, learner: SimulatedLearner, batches: Sequence[SimulatedBatch]
 ) -> SimulatedStep:
     """Simulate a fleet that samples while the learner waits, and waits while it trains."""
     sampling = [sampling_seconds(engines, batch) for batch in batches]
@@ -63,7 +63,7 @@ def simulate_in_turn(
 
 
 def simulate_ahead(
-    engines: Engines, learner: SimulatedLearner, batches: Sequence[Batch], *, lag: int
+    engines: Engines, learner: SimulatedLearner, batches: Sequence[SimulatedBatch], *, lag: int
 ) -> SimulatedStep:
     """Simulate a fleet that samples a batch while the learner trains on the one `lag` steps before;
     weights are pushed when both have ended."""
@@ -76,7 +76,7 @@ def simulate_ahead(
 def simulate_streamed(
     engines: Engines,
     learner: SimulatedLearner,
-    draw: Callable[[], Group],
+    draw: Callable[[], GroupLengths],
     *,
     problems: int,
     lag: int,
@@ -85,7 +85,7 @@ def simulate_streamed(
     `problems` groups of those that have ended, as `whet/rollout/stream.py` does.
 
     Problems are asked `lag` steps ahead. A group that ends when it is older is dropped and asked
-    again, and then waited for. Weights change while answers are being sampled. The first lag + 1
+    again, and then waited for. Weights change while responses are being sampled. The first lag + 1
     steps, in which the queue fills, do not count.
     """
     stream = _Stream(engines, draw, problems=problems, lag=lag)
@@ -104,17 +104,17 @@ def simulate_streamed(
 
 
 def find_bound(
-    engines: Engines, learner: SimulatedLearner, batch: Batch, *, lag: int | None = None
+    engines: Engines, learner: SimulatedLearner, batch: SimulatedBatch, *, lag: int | None = None
 ) -> tuple[float, Bound]:
     """Find what a step takes at least, and why: its update, its tokens on engines that are always
-    full, or its longest answer.
+    full, or its longest response.
 
     Engines and learner pause during a push. Only in a stream, which has a `lag`, do they continue,
-    and an answer and its update may take that many steps more than one.
+    and a response and its update may take that many steps more than one.
     """
     train = learner.update + learner.push
     full = engines.full_seconds(batch)
-    longest = engines.answer_seconds(max(map(max, batch)))
+    longest = engines.response_seconds(max(map(max, batch)))
     return max(
         (train, Bound.UPDATE if learner.update > learner.push else Bound.PUSH),
         (full + (learner.push if lag is None else learner.pause), Bound.DECODING),
@@ -122,7 +122,7 @@ def find_bound(
     )
 
 
-def _time_shares(engines: Engines, batch: Batch) -> float:
+def _time_shares(engines: Engines, batch: SimulatedBatch) -> float:
     """Time a batch of which each engine has an equal share from the start, as ranks do."""
     lengths = [length for group in batch for length in group]
     borders = [len(lengths) * number // engines.count for number in range(engines.count + 1)]
@@ -131,7 +131,10 @@ def _time_shares(engines: Engines, batch: Batch) -> float:
 
 
 def _take_turns(
-    engines: Engines, learner: SimulatedLearner, batches: Sequence[Batch], sampling: Sequence[float]
+    engines: Engines,
+    learner: SimulatedLearner,
+    batches: Sequence[SimulatedBatch],
+    sampling: Sequence[float],
 ) -> SimulatedStep:
     seconds = sum(sampling) / len(sampling) + learner.push + learner.update
     bound = _explain(engines, learner, batches[0], sampling)
@@ -139,7 +142,7 @@ def _take_turns(
 
 
 def _explain(
-    engines: Engines, learner: SimulatedLearner, batch: Batch, sampling: Sequence[float]
+    engines: Engines, learner: SimulatedLearner, batch: SimulatedBatch, sampling: Sequence[float]
 ) -> Bound:
     """Name the largest part of a step, and what takes most of sampling."""
     sampling_bound = find_bound(engines, SimulatedLearner(update=0.0), batch)[1]
@@ -154,7 +157,7 @@ class _Stream:
     """A fleet and its learner. Engines have their own clock, which stops in pauses."""
 
     def __init__(
-        self, engines: Engines, draw: Callable[[], Group], *, problems: int, lag: int
+        self, engines: Engines, draw: Callable[[], GroupLengths], *, problems: int, lag: int
     ) -> None:
         self.seconds = 0.0
         self.num_dropped = 0
@@ -166,7 +169,7 @@ class _Stream:
         self._num_asked = 0
         self._paused = 0.0
         self._left: dict[int, int] = {}
-        """Answers that groups still lack."""
+        """Responses that groups still lack."""
         self._ended: set[int] = set()
         self._anew: dict[int, int] = {}
         """Groups that were dropped and have not ended since, with the version they were asked
@@ -174,7 +177,7 @@ class _Stream:
         self._ask(self._num_first)
 
     def train_step(self, learner: SimulatedLearner) -> int:
-        """Simulate a step, and return the age of its oldest answer."""
+        """Simulate a step, and return the age of its oldest response."""
         version = self._fleet.version
         begun = self._fleet.begun
         self._drop_old(self._ended)
@@ -214,19 +217,19 @@ class _Stream:
 
     def _ask(self, count: int) -> None:
         for number in range(self._num_asked, self._num_asked + count):
-            # A long run forgets that its first answers began together. Here they are shorter, as if
-            # they had begun one after the other.
+            # A long run forgets that its first responses began together. Here they are shorter, as
+            # if they had begun one after the other.
             fraction = min(1.0, (number + 1) / self._num_first)
             self._submit(number, [math.ceil(fraction * length) for length in self._draw()])
         self._num_asked += count
         self._fleet.deal(self.seconds - self._paused)
 
-    def _submit(self, number: int, group: Group) -> None:
+    def _submit(self, number: int, group: GroupLengths) -> None:
         self._left[number] = len(group)
         self._fleet.ask(number, group)
 
     def _finish_next(self) -> tuple[int, ...]:
-        """Let an answer end, and return its group if it was the last of it."""
+        """Let a response end, and return its group if it was the last of it."""
         self.seconds = max(self.seconds, self._fleet.next_end() + self._paused)
         group = self._fleet.finish_next()
         self._left[group] -= 1

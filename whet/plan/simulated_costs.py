@@ -8,7 +8,7 @@ from whet.models import cost as estimate
 from whet.models.cost import GPU
 from whet.plan.fleet_events import Engines
 from whet.plan.phases import ModelJob, phases
-from whet.plan.simulate import Batch, SimulatedLearner
+from whet.plan.simulate import SimulatedBatch, SimulatedLearner
 
 PUSH_RATE = 1.5e9
 """Bytes a second from the learner through host memory into all engines. An assumption."""
@@ -19,7 +19,7 @@ PAUSED = 0.3
 def build_engines(
     job: ModelJob, card: GPU, *, gpus: int, tensor_parallel: int = 1, held: float | None = None
 ) -> Engines | None:
-    """Build the engines of these GPUs; None if the longest answer does not fit. `held` are the
+    """Build the engines of these GPUs; None if the longest response does not fit. `held` are the
     bytes that a GPU has in use, an engine's weights if left out."""
     assert job.engine is not None, "engines sample"
     cost = job.cost
@@ -46,7 +46,7 @@ def build_engines(
 
 
 def build_learner(
-    job: ModelJob, card: GPU, batch: Batch, *, is_collocated: bool
+    job: ModelJob, card: GPU, batch: SimulatedBatch, *, is_collocated: bool
 ) -> SimulatedLearner:
     """Build the learner of a job on its ranks; collocated, a push is the gathering of shards."""
     size = float(job.cost.width * job.cost.parameters)
@@ -59,8 +59,8 @@ def build_learner(
 
 
 def _time_update(job: ModelJob, card: GPU, lengths: Sequence[int]) -> float:
-    """Time a pass of the reference and an update by the phases of the plan, in which answers are
-    of equal length: here the rank with most to do decides, longest answers dealt out first."""
+    """Time a pass of the reference and an update by the phases of the plan, in which responses are
+    of equal length: here the rank with most to do decides, longest responses dealt out first."""
     seconds = sum(phase.seconds for phase in phases(job, card) if phase.name in ("read", "update"))
     even = job.num_updated * job.cost.update_flops(job.prompt + job.new, job.new)
     num_parts = job.layout.ranks // job.layout.sequence

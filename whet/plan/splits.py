@@ -10,12 +10,12 @@ from rich.table import Table
 
 from whet.errors import ConfigError
 from whet.plan.cluster import Cluster, choose_layout
-from whet.plan.fleet_events import Engines, Group
+from whet.plan.fleet_events import Engines, GroupLengths
 from whet.plan.lengths import Lengths, LogNormal, StoredLengths
 from whet.plan.phases import ModelJob, fits
 from whet.plan.predict import find_card, jobs
 from whet.plan.simulate import (
-    Batch,
+    SimulatedBatch,
     SimulatedLearner,
     SimulatedStep,
     find_bound,
@@ -29,8 +29,8 @@ from whet.rng import stream
 from whet.track.progress import printer
 
 DEFAULT_LAG = 4
-"""Steps that an answer may be old in a stream, where the file sets no lag."""
-FRACTIONS = 16
+"""Steps that a response may be old in a stream, where the file sets no lag."""
+_FRACTIONS = 16
 """Parts of all GPUs that learners may have."""
 TRIALS = {"one step ahead": 6, "streamed": 2}
 """How many of the most promising splits are simulated for each engine size."""
@@ -42,7 +42,7 @@ COLUMNS = ("stage", "mode", "sample", "train", "seconds", "oldest", "dropped", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitWork:
-    """A model's part in each step of a stage, and the lengths of its answers."""
+    """A model's part in each step of a stage, and the lengths of its responses."""
 
     job: ModelJob
     lengths: Lengths
@@ -53,17 +53,17 @@ class SplitWork:
     def problems(self) -> int:
         return self.job.sequences // self.job.samples
 
-    def draw_groups(self, name: str) -> Callable[[], Group]:
+    def draw_groups(self, name: str) -> Callable[[], GroupLengths]:
         """Return a function that draws the lengths of one group after the other."""
         return partial(self.lengths.draw, self.job.samples, stream(0, "simulate", name))
 
-    def draw_batches(self) -> list[Batch]:
+    def draw_batches(self) -> list[SimulatedBatch]:
         draw = self.draw_groups("batches")
         return [[draw() for _ in range(self.problems)] for _ in range(NUM_BATCHES)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class GPUSplit:
     """How GPUs are used, and the step that they take; collocated ones sample and train by turns."""
 
     mode: str
@@ -128,7 +128,7 @@ def list_works(
 
 def find_splits(
     works: Sequence[SplitWork], cluster: Cluster, *, engine_gpus: int | None = None
-) -> list[Split]:
+) -> list[GPUSplit]:
     """Find the step of all GPUs by turns, and the best splits for a lag and for a stream; those
     that do not fit are left out."""
     if not works:
@@ -152,7 +152,7 @@ def find_splits(
     return [split for split in splits if split is not None]
 
 
-def _write_cells(split: Split) -> tuple[str, ...]:
+def _write_cells(split: GPUSplit) -> tuple[str, ...]:
     engines = f"{split.engine_gpus:,}"
     if split.tensor_parallel > 1:
         engines += f", TP {split.tensor_parallel}"
@@ -161,7 +161,7 @@ def _write_cells(split: Split) -> tuple[str, ...]:
     return engines, f"{split.learner_gpus:,}", f"{step.seconds:,.0f}", *age, step.bound
 
 
-def _collocate(works: Sequence[SplitWork], cluster: Cluster) -> Split | None:
+def _collocate(works: Sequence[SplitWork], cluster: Cluster) -> GPUSplit | None:
     """Simulate ranks that sample and train by turns; two models do so one after the other."""
     card = find_card(cluster.gpu)
     layout = choose_layout([("", work.job) for work in works], card, cluster)
@@ -178,7 +178,7 @@ def _collocate(works: Sequence[SplitWork], cluster: Cluster) -> Split | None:
         step = simulate_collocated(engines, learner, batches)
         steps.append(replace(step, seconds=step.seconds * work.job.steps / longest))
     slowest = max(steps, key=lambda step: step.seconds)
-    return Split(
+    return GPUSplit(
         mode=COLLOCATED,
         engine_gpus=cluster.gpus,
         learner_gpus=cluster.gpus,
@@ -201,17 +201,17 @@ def _find_best(
     mode: str,
     simulate: Callable[[Engines, SimulatedLearner], SimulatedStep],
     candidates: Sequence[_Candidate],
-    batch: Batch,
+    batch: SimulatedBatch,
     *,
     lag: int | None = None,
-) -> Split | None:
+) -> GPUSplit | None:
     """Simulate the splits that may be fastest, and return the one that is."""
     least = [
         (find_bound(each.engines, each.learner, batch, lag=lag)[0], each) for each in candidates
     ]
     least.sort(key=lambda pair: (pair[0], pair[1].engines.full_seconds(batch)))
     num_trials = Counter[int]()
-    best: Split | None = None
+    best: GPUSplit | None = None
     for seconds, candidate in least:
         num_trials[candidate.tensor_parallel] += 1
         is_hopeless = best is not None and seconds >= best.step.seconds
@@ -219,7 +219,7 @@ def _find_best(
             continue
         step = simulate(candidate.engines, candidate.learner)
         if best is None or step.seconds < best.step.seconds:
-            best = Split(
+            best = GPUSplit(
                 mode=mode,
                 engine_gpus=candidate.engine_gpus,
                 learner_gpus=candidate.learner_gpus,
@@ -230,7 +230,7 @@ def _find_best(
 
 
 def _list_candidates(
-    work: SplitWork, batch: Batch, cluster: Cluster, engine_gpus: int | None
+    work: SplitWork, batch: SimulatedBatch, cluster: Cluster, engine_gpus: int | None
 ) -> Iterator[_Candidate]:
     card = find_card(cluster.gpu)
     job = replace(work.job, engine=None)
@@ -257,7 +257,7 @@ def _list_learner_counts(cluster: Cluster, engine_gpus: int | None) -> list[int]
     """List how many GPUs may train: parts of a node, or whole nodes."""
     node = cluster.node
     if engine_gpus is None:
-        counts = {cluster.gpus * part // FRACTIONS for part in range(1, FRACTIONS)} - {0}
+        counts = {cluster.gpus * part // _FRACTIONS for part in range(1, _FRACTIONS)} - {0}
         return sorted(count for count in counts if count <= node or count % node == 0)
     count = cluster.gpus - engine_gpus
     if count < 1 or (count > node and count % node):

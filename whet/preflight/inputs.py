@@ -36,7 +36,7 @@ SECONDS = {False: 5.0, True: 25.0}
 """Total seconds spent on reading rows, before a run and by `whet check`."""
 NUM_GRADED = 4
 """Rows of a task that its grader is tried on."""
-NO_ANSWERS = ("qwx vrrk tpl", "")
+NO_RESPONSES = ("qwx vrrk tpl", "")
 """A text that no grader should accept."""
 RATIO_PARTS = {"feasible", "value", "optimum"}
 """Parts that the shaping term `quality` reads."""
@@ -194,7 +194,7 @@ def grade_rows(
 ) -> tuple[Graded, int]:
     """Grade the reference of each row, a nonsense text and an empty one. Returns also how many rows
     have a reference."""
-    texts = [(problem, text) for problem in problems for text in NO_ANSWERS]
+    texts = [(problem, text) for problem in problems for text in NO_RESPONSES]
     with explain_user_errors(task):
         golds = [(problem, task.solve(problem, 0)) for problem in problems]
     texts += [(problem, gold) for problem, gold in golds if gold is not None]
@@ -203,7 +203,7 @@ def grade_rows(
         responses = ((index, *pair) for index, pair in enumerate(texts))
         scores = dict(grader.grade(responses))
     graded = [(problem, text, scores[index]) for index, (problem, text) in enumerate(texts)]
-    return graded, len(texts) - len(NO_ANSWERS) * len(problems)
+    return graded, len(texts) - len(NO_RESPONSES) * len(problems)
 
 
 def find_fault(task: Task, graded: Graded) -> str | None:
@@ -215,15 +215,15 @@ def find_fault(task: Task, graded: Graded) -> str | None:
         fails = f"the grader of {name} fails on its own data: {text[:80]!r}"
         if score.verdict is Verdict.UNSCORED:
             return (
-                f"the grader of {name} cannot grade an answer to {problem.id}{note}: "
+                f"the grader of {name} cannot grade a response to {problem.id}{note}: "
                 "`whet tasks check` tries it on its own problems"
             )
-        if text not in NO_ANSWERS and not is_right:
+        if text not in NO_RESPONSES and not is_right:
             return (
                 f"{fails}, the reference of {problem.id}, is graded {score.verdict}{note}: fix "
                 "the row's answer, or choose another task"
             )
-        if text in NO_ANSWERS and is_right:
+        if text in NO_RESPONSES and is_right:
             return f"{fails} is graded correct for {problem.id}{note}: fix the grader"
     return None
 

@@ -84,7 +84,7 @@ def check_disk(findings: Findings, stages: Stages, folder: Path) -> None:
             "",
             "disk",
             Level.NOTE,
-            f"{words} and {rollouts / GB:,.1f} GB of rollouts, if every answer is as long as "
+            f"{words} and {rollouts / GB:,.1f} GB of rollouts, if every response is as long as "
             f"sampling.max_tokens, do not fit into the {free / GB:,.1f} GB free in {there}",
         )
     else:

@@ -20,7 +20,7 @@ from whet.models.source import ModelSource
 from whet.plan.requirements import explain_missing
 from whet.preflight.findings import Finding, Findings, Level
 from whet.preflight.inputs import (
-    NO_ANSWERS,
+    NO_RESPONSES,
     Graded,
     InputReader,
     ModelText,
@@ -33,7 +33,13 @@ from whet.preflight.inputs import (
     grade_rows,
 )
 from whet.preflight.machine import check_disk, check_memory
-from whet.recipes.stage import ModelStageConfig, OnPolicyConfig, StageConfig, Stages, TrainingConfig
+from whet.recipes.stage import (
+    ModelStageConfig,
+    OnPolicyConfig,
+    StageConfig,
+    Stages,
+    TrainingConfig,
+)
 from whet.rewards.shaping import UserTerm
 from whet.rewards.spec import RewardSpec
 from whet.serving.client import Client, EndpointConfig, check_reachable
@@ -42,7 +48,7 @@ from whet.store.run import RunStore, model_folder
 from whet.tasks.base import Task, is_builtin
 from whet.text.chat import NO_PROMPT, PROBE, ChatFormat, PromptConfig
 from whet.track.progress import say
-from whet.train.policy import build_learners
+from whet.train.policy import choose_learner_factory
 from whet.types import Message, Problem, Split
 from whet.world import get_world
 
@@ -163,7 +169,7 @@ class StageCheck:
             if not _ends_turns(text.chat):
                 self._note(
                     "model",
-                    f"the chat template of {key} writes no special token after an answer, so that "
+                    f"the chat template of {key} writes no special token after a response, so that "
                     "only the end-of-sequence token ends one",
                 )
         return text
@@ -262,8 +268,8 @@ class StageCheck:
         if tight:
             self._note(
                 "prompts",
-                f"{tight:,} {of} leave less than sampling.max_tokens = {limit:,} tokens for an "
-                f"answer in a context of {context:,}: lower it, or raise engine.max_model_len",
+                f"{tight:,} {of} leave less than sampling.max_tokens = {limit:,} tokens for a "
+                f"response in a context of {context:,}: lower it, or raise engine.max_model_len",
             )
         if isinstance(stage, OnPolicyConfig) and split == "rl":
             fitting = max(length for length, _ in lengths if length < context)
@@ -293,7 +299,7 @@ class StageCheck:
         else:
             gold = f"{num_gold} references are right" if num_gold else "the task has no references"
             self._pass("grader", f"{len(graded)} texts graded; {gold}")
-        for key, (spec, judge) in stage.rewards.items():
+        for key, (spec, judge) in stage.reward_specs.items():
             with self.findings.catch(self.name, "reward"):
                 check_reward(spec, graded if judge is None else _judge(judge, chosen[0]), key)
                 if judge is None:
@@ -303,7 +309,7 @@ class StageCheck:
 def check_libraries(stage: StageConfig) -> None:
     """Load what settings name and no other check has loaded: a learner, packages of trackers."""
     if isinstance(stage, TrainingConfig):
-        build_learners(stage.train)
+        choose_learner_factory(stage.train)
         for sink in stage.track.sinks:
             if find_spec(sink) is None:
                 raise ConfigError(
@@ -328,7 +334,7 @@ def _describe_reward(graded: Graded, spec: RewardSpec) -> str:
 
 
 def _judge(judge: Task, problem: Problem) -> Graded:
-    text = NO_ANSWERS[0]
+    text = NO_RESPONSES[0]
     return [(replace(problem, task=judge.name), text, judge.score(problem, text))]
 
 
@@ -337,7 +343,7 @@ def _check_micro_batch_tokens(stage: TrainingConfig, longest: int) -> None:
     if longest > micro_batch_tokens:
         raise DataError(
             f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the tokens of "
-            "the longest prompt with an answer of sampling.max_tokens = "
+            "the longest prompt with a response of sampling.max_tokens = "
             f"{stage.sampling.max_tokens}: raise the first or lower the second"
         )
 

@@ -20,7 +20,7 @@ from whet.text.tokenizer import Tokenizer, train_tokenizer
 from whet.train.policy import Policy, build_policy
 from whet.types import Completion, FinishReason, Message, Problem, Tokens
 
-POSITIONS = 64
+_POSITIONS = 64
 SHAPES = ((2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4), (5, 2), (40, 1), (33, 20), (12, 5))
 """Length of each example, and where its response starts: single targets, equal lengths, one far
 longer."""
@@ -32,7 +32,7 @@ def make_tokenizer() -> Tokenizer:
 
 def make_model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
     """Make a two-layer decoder with norms off one and a sharp head, so that faults show."""
-    model = Transformer(new_config("tiny", make_tokenizer().vocab_size, POSITIONS))
+    model = Transformer(new_config("tiny", make_tokenizer().vocab_size, _POSITIONS))
     init_sharp_weights(model, seed)
     return model.to(device=torch_device(), dtype=dtype or torch_dtype("auto"))
 

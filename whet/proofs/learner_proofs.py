@@ -31,7 +31,7 @@ from whet.types import Author, Group, Rollout
 
 LENGTHS = tuple(length - start for length, start in fixtures.SHAPES)
 DIVISOR = 50
-MICRO_TOKENS = (40, 60, 85, 100, 10_000)
+_MICRO_TOKENS = (40, 60, 85, 100, 10_000)
 """Sizes of micro-batches: the longest example alone, several, all at once."""
 
 
@@ -65,7 +65,7 @@ def measure_targets() -> Measurement:
     model = fixtures.make_model(dtype=torch.float32)
     examples = fixtures.make_random_examples()
     missed = 0
-    for tokens in MICRO_TOKENS:
+    for tokens in _MICRO_TOKENS:
         seen: list[int] = []
 
         def loss(inputs: LossInputs, seen: list[int] = seen) -> TokenLoss:
@@ -76,7 +76,7 @@ def measure_targets() -> Measurement:
         learner.accumulate(examples, Objective(loss=loss))
         num_logprobs = sum(len(logprobs) for logprobs in learner.compute_logprobs(examples))
         missed = max(missed, abs(total - sum(seen)), abs(total - num_logprobs))
-    sizes = f"micro-batches of {MICRO_TOKENS[0]} to {MICRO_TOKENS[-1]:,} tokens"
+    sizes = f"micro-batches of {_MICRO_TOKENS[0]} to {_MICRO_TOKENS[-1]:,} tokens"
     text = f"{missed} of {total} targets are missed or seen twice, {sizes}"
     return Measurement(gap=missed, limit=0, text=text)
 
@@ -93,7 +93,7 @@ def measure_pass_at_k() -> Measurement:
             draws = [comb(n, c) * chance**c * (1 - chance) ** (n - c) for c in range(n + 1)]
             mean = sum(draw * stats.pass_at_k(n, c, k) for c, draw in enumerate(draws))
             gaps.append(abs(mean - (1 - (1 - chance) ** k)))
-    text = f"off by {max(gaps):.1e} from enumeration, up to {n} answers"
+    text = f"off by {max(gaps):.1e} from enumeration, up to {n} responses"
     return Measurement(gap=max(gaps), limit=1e-9, text=text)
 
 
@@ -218,8 +218,8 @@ def _gradient(
     return gradients
 
 
-LOGITS = (0.3, -1.1, 0.8, 0.0, -0.4)
-REFERENCE = (-0.5, 0.4, 0.2, -0.9, 0.6)
+_LOGITS = (0.3, -1.1, 0.8, 0.0, -0.4)
+_REFERENCE = (-0.5, 0.4, 0.2, -0.9, 0.6)
 BETA = 0.3
 ESTIMATORS: tuple[KlEstimator, ...] = ("k1", "k2", "k3")
 KL_PLACES: tuple[KlPlace, ...] = ("loss", "reward")
@@ -227,8 +227,8 @@ KL_PLACES: tuple[KlPlace, ...] = ("loss", "reward")
 
 def measure_kl() -> Measurement:
     """Compare KL estimators with the exact KL; expectations are sums over a small vocabulary."""
-    theta_V = torch.tensor(LOGITS, dtype=torch.float64, requires_grad=True)
-    reference_V = torch.tensor(REFERENCE, dtype=torch.float64).log_softmax(0)
+    theta_V = torch.tensor(_LOGITS, dtype=torch.float64, requires_grad=True)
+    reference_V = torch.tensor(_REFERENCE, dtype=torch.float64).log_softmax(0)
     logprob_V = theta_V.log_softmax(0)
     exact = (logprob_V.exp() * (logprob_V - reference_V)).sum()
     forward = (reference_V.exp() * (reference_V - logprob_V)).sum()

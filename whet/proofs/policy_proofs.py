@@ -32,7 +32,7 @@ from whet.rollout import collect
 from whet.tasks.base import Task
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer
-from whet.train import checkpoint, rl_step
+from whet.train import rl_step, training_state
 from whet.train.learner import Learner, LocalLearner
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
@@ -50,8 +50,8 @@ from whet.types import (
     Verdict,
 )
 
-QUESTION = Message(role="user", content="2+3 <|im_end|>?")
-ANSWER = Message(role="assistant", content="so 5")
+_QUESTION = Message(role="user", content="2+3 <|im_end|>?")
+_ANSWER = Message(role="assistant", content="so 5")
 """Text in a question that looks like a special token must stay text."""
 
 _TURNS = (
@@ -132,7 +132,7 @@ def measure_rewards() -> Measurement:
         row = IS_RIGHT[first if first < len(IS_RIGHT) else 90 - first]
         expected = float(row[number]) - row.count("1") / samples
         wrong += abs(float(np.mean(example.advantage)) - expected) > 1e-6
-    count = f"{wrong} of {len(IS_RIGHT) * samples} answers, drawn out of order,"
+    count = f"{wrong} of {len(IS_RIGHT) * samples} responses, drawn out of order,"
     return Measurement(gap=wrong, limit=0, text=f"{count} have another's reward or advantage")
 
 
@@ -196,7 +196,7 @@ def _limit(policy: Policy) -> float:
     return FLOAT32_LIMIT if policy.model.dtype == torch.float32 else BF16_LIMIT
 
 
-STEPS = 4
+_STEPS = 4
 ALGO = build_algorithm(AlgoConfig(name="grpo", num_minibatches=2), max_tokens=16)
 
 
@@ -206,13 +206,13 @@ def measure_resume() -> Measurement:
     stopped = fixtures.make_policy(seed=1)
     cfg = TrainConfig(lr=1e-3, lr_schedule="linear", warmup_steps=1)
     first, second = (
-        LocalLearner(policy.model, cfg, steps=2 * STEPS) for policy in (straight, stopped)
+        LocalLearner(policy.model, cfg, steps=2 * _STEPS) for policy in (straight, stopped)
     )
     for step in range(2):
         _step(straight, first, step)
     with tempfile.TemporaryDirectory(prefix="whet-doctor-") as folder:
-        checkpoint.save_training(Path(folder), straight, first, {})
-        checkpoint.load_training_state(Path(folder), stopped, second)
+        training_state.save_training_state(Path(folder), straight, first, {})
+        training_state.load_training_state(Path(folder), stopped, second)
     for policy, learner in ((straight, first), (stopped, second)):
         _step(policy, learner, 2)
     pairs = [
@@ -256,7 +256,7 @@ class Family:
 
 
 _CHATML = "<|im_start|>user\nQUESTION<|im_end|>\n<|im_start|>assistant\n"
-FAMILIES = {
+TEMPLATE_FAMILIES = {
     "plain": Family(
         template=PLAIN_TEMPLATE,
         eos="<eos>",
@@ -291,35 +291,37 @@ FAMILIES = {
 
 def measure_stop_tokens() -> Measurement:
     """Compare each family's chat format with tokens by hand, and sample up to a stop."""
-    differences = {name: _count_differences(family) for name, family in FAMILIES.items()}
+    differences = {name: _count_differences(family) for name, family in TEMPLATE_FAMILIES.items()}
     differences["the engine"] = _count_wrong_ends()
     worst, most = find_worst(differences)
     text = (
         f"{sum(differences.values())} differences from tokens laid out by hand, chat formats "
-        f"{', '.join(FAMILIES)}"
+        f"{', '.join(TEMPLATE_FAMILIES)}"
     )
     return Measurement(gap=most, limit=0, text=text + (f"; most in {worst}" if most else ""))
 
 
 def measure_model_stops(chat: ChatFormat) -> Measurement:
     """Look for the stop token in the output of a model's own template."""
-    written = chat.tokenizer.encode(chat.render([QUESTION, ANSWER], False), special=True)
-    tokens, is_response = chat.conversation([QUESTION, ANSWER])
+    written = chat.tokenizer.encode(chat.render([_QUESTION, _ANSWER], False), special=True)
+    tokens, is_response = chat.conversation([_QUESTION, _ANSWER])
     response = tokens[is_response]
     stops = sorted(chat.stop_tokens)
     is_stop = np.isin(response, stops)
     faults = {
-        "the template writes no stop token after an answer": np.isin(written[-4:], stops).any(),
-        "an answer to learn from does not end with its stop token": is_stop[-1]
+        "the template writes no stop token after a response": np.isin(written[-4:], stops).any(),
+        "a response to learn from does not end with its stop token": is_stop[-1]
         and is_stop.sum() == 1,
         "the prompt of SFT is not that of sampling": np.array_equal(
-            tokens[~is_response], chat.encode_prompt([QUESTION])
+            tokens[~is_response], chat.encode_prompt([_QUESTION])
         ),
-        "an answer is read back otherwise": chat.decode_message(response).endswith(ANSWER.content),
+        "a response is read back otherwise": chat.decode_message(response).endswith(
+            _ANSWER.content
+        ),
     }
     broken = [name for name, holds in faults.items() if not holds]
     names = ", ".join(repr(chat.tokenizer.decode([stop], keep_special=True)) for stop in stops)
-    text = "; ".join(broken) or f"answers end with one of {names}, and keep it"
+    text = "; ".join(broken) or f"responses end with one of {names}, and keep it"
     return Measurement(gap=len(broken), limit=0, text=text)
 
 
@@ -329,10 +331,10 @@ def _count_differences(family: Family) -> int:
     stop = tokenizer.id(family.stop)
     prompt = _encode_by_hand(tokenizer, family, family.prompt)
     response = [*_encode_by_hand(tokenizer, family, family.response), stop]
-    text = family.response.replace("ANSWER", ANSWER.content)
-    tokens, is_response = chat.conversation([QUESTION, ANSWER])
+    text = family.response.replace("ANSWER", _ANSWER.content)
+    tokens, is_response = chat.conversation([_QUESTION, _ANSWER])
     differs: list[bool] = [
-        chat.encode_prompt([QUESTION]).tolist() != prompt,
+        chat.encode_prompt([_QUESTION]).tolist() != prompt,
         tokens[~is_response].tolist() != prompt,
         tokens[is_response].tolist() != response,
         chat.stop_tokens != {stop, tokenizer.id(family.eos)},
@@ -361,13 +363,15 @@ def _tokenizer(family: Family) -> Tokenizer:
     core = Core(BPE({letter: index for index, letter in enumerate(alphabet)}, []))
     core.pre_tokenizer = ByteLevel(add_prefix_space=False)
     core.decoder = ByteLevelDecoder()
-    core.add_special_tokens(sorted(set().union(*(one.special for one in FAMILIES.values()))))
+    core.add_special_tokens(
+        sorted(set().union(*(one.special for one in TEMPLATE_FAMILIES.values())))
+    )
     settings = {"bos_token": "<|begin_of_text|>", "eos_token": family.eos}
     return Tokenizer(core, dict(settings), family.template)
 
 
 def _encode_by_hand(tokenizer: Tokenizer, family: Family, text: str) -> list[int]:
-    contents = {"QUESTION": QUESTION.content, "ANSWER": ANSWER.content}
+    contents = {"QUESTION": _QUESTION.content, "ANSWER": _ANSWER.content}
     tokens: list[int] = []
     for piece in re.split(r"(<\|\w+\|>|QUESTION|ANSWER)", text):
         if piece in family.special:

@@ -12,7 +12,7 @@ from whet.data.rollout_datasets import take_batch
 from whet.evals.report_data import Unit
 from whet.models.source import ModelSource
 from whet.recipes.held_out import load_training_problems
-from whet.recipes.rl import vary_all
+from whet.recipes.rl import vary_problems
 from whet.recipes.stage import NEEDS_TRAINED_MODEL, ModelWork, OnPolicyConfig
 from whet.recipes.training import (
     Session,
@@ -28,7 +28,7 @@ from whet.track.metrics import measure_rollouts
 from whet.train.learner import set_loss_weights
 from whet.train.policy import add_ref_logprobs, open_teacher
 from whet.train.rl_step import to_example
-from whet.types import Group, Problem
+from whet.types import Group, Metrics, Problem
 
 COLUMNS = {
     "distill/kl": "kl",
@@ -99,7 +99,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     with session.grader, open_loop(session, manager, COLUMNS) as loop:
         for step in loop:
             policy.publish(step)
-            groups = sample_responses(cfg, session, problems, step)
+            groups = sample_responses(session, problems, step)
             rollouts = [rollout for group in groups for rollout in group]
             examples = [to_example(rollout, cfg.sampling.temperature) for rollout in rollouts]
             learner.reserve_memory(examples)
@@ -113,15 +113,16 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
 
 
 def sample_responses(
-    cfg: DistillConfig, session: Session, problems: list[Problem], step: int
+    session: Session[DistillConfig], problems: list[Problem], step: int
 ) -> list[Group]:
     """Take and vary the problems of a step, and sample responses of the policy."""
-    # "feed" seeds the order; another name would draw other problems.
-    batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
+    cfg = session.cfg
+    seed = derive(cfg.seed, "feed")  # another name would draw other problems
+    batch = take_batch(problems, cfg.problems_per_step, step, seed)
     return collect(
         session.policy.chat_engine,
         session.grader,
-        vary_all(session, batch, step),
+        vary_problems(session, batch, step),
         cfg.sampling,
         samples=cfg.samples,
         seed=derive(cfg.seed, "rollout", step),
@@ -129,7 +130,7 @@ def sample_responses(
     )
 
 
-def measure_unrewarded(groups: list[Group]) -> dict[str, float]:
+def measure_unrewarded(groups: list[Group]) -> Metrics:
     """Measure responses that have no reward."""
     metrics = measure_rollouts(groups)
     return {name: metrics[name] for name in metrics if name.startswith(("score/", "length/"))}

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.config import Config
 from whet.data.rollout_datasets import (
-    Fault,
+    LeftOutReason,
     PairRule,
     PreferencePairs,
     make_preference_pairs,
@@ -44,7 +44,7 @@ COLUMNS = {
     "preference/rejected": "rejected",
     "train/grad_norm": "gradient",
 }
-LEFT_OUT: dict[Fault, str] = {
+_LEFT_OUT: dict[LeftOutReason, str] = {
     "unscored": "without a verdict",
     "repeated": "repeated",
     "cut": "cut at the length limit",
@@ -115,7 +115,7 @@ class DPOConfig(TrainingConfig):
 
     def without_effect(self) -> dict[str, str]:
         unused = super().without_effect()
-        return unused if self.data is None else unused | {"own": "data names the answers"}
+        return unused if self.data is None else unused | {"own": "data names the responses"}
 
 
 def dpo(cfg: DPOConfig, run: RunStore) -> None:
@@ -130,12 +130,12 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         learner, guard=CollapseGuard(cfg.guard, run, learner, cfg.validation)
     )
     with session.grader:
-        rollouts = read_compared_responses(cfg, session)
+        rollouts = read_compared_responses(session)
         view = make_preference_pairs(
             rollouts,
             policy.chat,
             cfg.pairs.rules,
-            notes=session.task.notes,
+            comment=session.task.comment,
             max_tokens=policy.engine.max_model_len,
             per_problem=cfg.pairs.per_problem,
             seed=derive(cfg.seed, "pairs"),
@@ -154,8 +154,9 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     finish(run, manager)
 
 
-def read_compared_responses(cfg: DPOConfig, session: Session) -> list[Rollout]:
+def read_compared_responses(session: Session[DPOConfig]) -> list[Rollout]:
     """Read the responses to compare; without `data`, sample them from the starting model."""
+    cfg = session.cfg
     run = session.run
     if cfg.data is not None:
         return leave_out_held(read_data(cfg.data), cfg, session.task)
@@ -177,10 +178,12 @@ def read_compared_responses(cfg: DPOConfig, session: Session) -> list[Rollout]:
 def check_pairs(view: PreferencePairs) -> None:
     """Print the number of pairs and of rollouts left out; stop if there is no pair."""
     left_out = [
-        f"{view.faults[fault]:,} {words}" for fault, words in LEFT_OUT.items() if view.faults[fault]
+        f"{view.faults[fault]:,} {words}"
+        for fault, words in _LEFT_OUT.items()
+        if view.faults[fault]
     ]
     console.print(
-        f"{view.num_responses:,} answers to {view.num_problems:,} problems; "
+        f"{view.num_responses:,} responses to {view.num_problems:,} problems; "
         f"left out: {', '.join(left_out) or 'none'}"
     )
     for rule, count in view.rules.items():
@@ -190,6 +193,6 @@ def check_pairs(view: PreferencePairs) -> None:
         )
     if not view.pairs:
         raise DataError(
-            f"no two of the {view.num_responses:,} answers make a pair by {', '.join(view.rules)}: "
-            "give more answers per problem, or other pairs.rules"
+            f"no two of the {view.num_responses:,} responses make a pair by "
+            f"{', '.join(view.rules)}: give more responses per problem, or other pairs.rules"
         )

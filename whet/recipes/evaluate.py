@@ -57,7 +57,7 @@ class EvalConfig(ModelStageConfig):
 def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     """Answer every problem by sampling and greedily; write the responses and their summaries."""
     task = build_task(cfg.task)
-    problems = load_problems(task, cfg.problems, cfg.split, unsolvable=True)
+    problems = load_problems(task, cfg.problems, cfg.split, include_unsolvable=True)
     model, tokenizer = open_model(
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
     )

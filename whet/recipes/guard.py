@@ -13,7 +13,7 @@ from whet.recipes.validation import ValidationConfig
 from whet.store.run import RunStore
 from whet.track.progress import console
 from whet.train.learner import Learner
-from whet.types import Json
+from whet.types import Json, Metrics
 
 
 class GuardConfig(Config):
@@ -64,14 +64,14 @@ class CollapseGuard:
 
     def watch(
         self, step: int, now: Estimate, best: int, restore_best: Callable[[], bool]
-    ) -> dict[str, float]:
+    ) -> Metrics:
         """Check the validation after `step`; after a collapse, restore that of step `best`."""
         if not self.is_on:
             return {}
         if (
             self.num_restores < self.cfg.restores
             and best >= 0
-            and is_fall(self._pass_at_1(best), now)
+            and is_collapse(self._pass_at_1(best), now)
             and restore_best()
         ):
             rate = self._slow_down(self.num_restores + 1)
@@ -110,13 +110,13 @@ class CollapseGuard:
         return self.learner.scale_lr(self.cfg.lr_factor**num_restores)
 
 
-def is_fall(best: Estimate, now: Estimate) -> bool:
+def is_collapse(best: Estimate, now: Estimate) -> bool:
     """Whether two validations differ by more than noise: their intervals do not overlap.
 
     >>> best = Estimate(mean=0.5, low=0.4, high=0.6, count=100)
-    >>> is_fall(best, Estimate(mean=0.3, low=0.2, high=0.41, count=100))
+    >>> is_collapse(best, Estimate(mean=0.3, low=0.2, high=0.41, count=100))
     False
-    >>> is_fall(best, Estimate(mean=0.2, low=0.1, high=0.3, count=100))
+    >>> is_collapse(best, Estimate(mean=0.2, low=0.1, high=0.3, count=100))
     True
     """
     return now.high < best.low

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from whet.data.problems import ask_text, load_problems, load_validation
+from whet.data.problems import load_problems, load_validation, normalised_question
 from whet.errors import DataError
 from whet.recipes.stage import TrainingConfig
 from whet.tasks.base import Task
@@ -37,8 +37,8 @@ def _leave_out(
         f"{cfg.problems} has no problems-{cfg.validation.split}.jsonl: {len(held_out):,} of its "
         "problems are held out of training, to validate on"
     )
-    texts = {ask_text(problem) for problem in held_out}
-    kept = [item for item in items if ask_text(problem_of(item)) not in texts]
+    texts = {normalised_question(problem) for problem in held_out}
+    kept = [item for item in items if normalised_question(problem_of(item)) not in texts]
     if not kept:
         raise DataError(f"{cfg.problems} has too few problems to train and to validate on")
     return kept

@@ -1,6 +1,6 @@
 """Reinforcement learning on verifiable problems: sample, score, reward, credit, update, publish."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -12,17 +12,11 @@ from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.problem_sampler import CurriculumConfig, MixedCurriculum, ProblemSampler
 from whet.engine.base import SamplingParams
 from whet.grading.check_task import precheck
-from whet.recipes.checkpointing import EmptyStepLimit
+from whet.recipes.checkpoint_manager import EmptyStepLimit
 from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.held_out import load_training_problems
-from whet.recipes.stage import ModelWork, OnPolicyConfig, check_served_reference
-from whet.recipes.training import (
-    Session,
-    check_exactness,
-    finish,
-    open_loop,
-    open_session,
-)
+from whet.recipes.stage import ModelWork, OnPolicyConfig, TrainingConfig, check_served_reference
+from whet.recipes.training import Session, check_exactness, finish, open_loop, open_session
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import (
@@ -42,7 +36,7 @@ from whet.tasks.task_config import build_task
 from whet.track.metrics import Clock, measure_rollouts
 from whet.train.critic import CriticConfig
 from whet.train.rl_step import RLTrainer
-from whet.types import Group, Json, Problem
+from whet.types import Group, Json, Metrics, Problem
 
 COLUMNS = {
     "reward/mean": "reward",
@@ -104,7 +98,7 @@ class RLConfig(OnPolicyConfig):
         ):
             who = f'algo.name = "{name}"' if is_compared else "dynamic_sampling.max_extra_problems"
             raise ValueError(
-                f"group_size = 1 leaves nothing to compare, and {who} compares the answers to a "
+                f"group_size = 1 leaves nothing to compare, and {who} compares the responses to a "
                 "problem: set it to 2 or more"
             )
         self.guard.refuse_without(self.validation)
@@ -112,18 +106,18 @@ class RLConfig(OnPolicyConfig):
             check_served_reference("train", self.train, temperature)
         if self.sampling.temperature == 0:
             raise ValueError(
-                "sampling.temperature = 0 gives all answers to a problem the same tokens, so there "
-                "is nothing to compare: set it above 0"
+                "sampling.temperature = 0 gives all responses to a problem the same tokens, so "
+                "there is nothing to compare: set it above 0"
             )
         if resolve_algorithm(self.algo).step_rule is not None:
             raise ValueError(
                 f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
             )
         if self.stream:
-            self._refuse_plans()
+            self._refuse_whole_step_settings()
         return self
 
-    def _refuse_plans(self) -> None:
+    def _refuse_whole_step_settings(self) -> None:
         """Refuse settings that decide on a whole step: with `stream`, a step trains groups planned
         for several."""
         sampling = self.dynamic_sampling
@@ -149,7 +143,7 @@ class RLConfig(OnPolicyConfig):
         return self.group_size
 
     @property
-    def rewards(self) -> dict[str, tuple[RewardSpec, Task | None]]:
+    def reward_specs(self) -> dict[str, tuple[RewardSpec, Task | None]]:
         return {"reward": (self.reward, None)}
 
     @property
@@ -176,7 +170,7 @@ class RLConfig(OnPolicyConfig):
         if needs_critic(resolve_algorithm(self.algo)):
             del unused["critic"]
         if self.lag == 0:
-            unused["stream"] = "lag = 0 trains only on answers of the current weights"
+            unused["stream"] = "lag = 0 trains only on responses of the current weights"
         elif not self.engine.can_overlap:
             unused["stream"] = (
                 "the engine does not have its own weights and devices to sample with while the "
@@ -204,13 +198,13 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         steps=cfg.steps,
         critic=cfg.critic,
     )
-    queue = build_queue(cfg, session, problem_sampler)
+    queue = build_queue(session, problem_sampler)
     guard = CollapseGuard(cfg.guard, run, trainer.learner, cfg.validation, on_restore=queue.drop)
     empty_limit = EmptyStepLimit()
     manager = session.build_manager(
         trainer.learner,
         stateful={
-            "feed": problem_sampler,
+            "feed": problem_sampler,  # the key in stored checkpoints
             "batches": queue,
             "empty_steps": empty_limit,
             "baseline": trainer,
@@ -239,31 +233,33 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
 
 
 def build_queue(
-    cfg: RLConfig, session: Session, problem_sampler: ProblemSampler
+    session: Session[RLConfig], problem_sampler: ProblemSampler
 ) -> RolloutQueue | StreamQueue:
     """Build the queue of batches; with a lag, an engine with its own weights fills it while the
     learner trains, batch by batch or as a stream of groups."""
+    cfg = session.cfg
     if cfg.stream:
-        return build_stream(cfg, session, problem_sampler)
-    sampling = session
+        return build_stream(session, problem_sampler)
+    sampling_session = session
     if cfg.lag > 0 and cfg.engine.can_overlap:
-        sampling = replace(session, clock=Clock())
+        sampling_session = replace(session, clock=Clock())
 
     def sample(step: int) -> list[Group]:
-        return sample_step(cfg, sampling, problem_sampler, step)
+        return sample_step(sampling_session, problem_sampler, step)
 
-    if sampling is session:
+    if sampling_session is session:
         return RolloutQueue(sample, steps=cfg.steps, lag=cfg.lag)
-    clocks = {"clock": session.clock, "background": sampling.clock}
+    clocks = {"clock": session.clock, "background": sampling_session.clock}
     return OverlappedQueue(sample, steps=cfg.steps, lag=cfg.lag, **clocks)
 
 
-def build_stream(cfg: RLConfig, session: Session, problem_sampler: ProblemSampler) -> StreamQueue:
+def build_stream(session: Session[RLConfig], problem_sampler: ProblemSampler) -> StreamQueue:
     """Build the stream of groups; their number in the plan is the index of their request."""
+    cfg = session.cfg
     per_step = cfg.problems_per_step
 
     def request(number: int, problem: Problem) -> GroupRequest:
-        return make_request(cfg, partial(vary, session), number // per_step, number, problem)
+        return build_request(session, number // per_step, number, problem)
 
     plan = StreamPlan(
         steps=cfg.steps,
@@ -305,35 +301,34 @@ def build_problem_sampler(cfg: RLConfig, problems: Sequence[Problem]) -> Problem
     return ProblemSampler(
         problems,
         cfg.curriculum,
-        seed=derive(cfg.seed, "feed"),
+        seed=derive(cfg.seed, "feed"),  # another name would draw other problems
         steps=cfg.steps,
         per_step=cfg.problems_per_step,
     )
 
 
 def sample_step(
-    cfg: RLConfig, session: Session, problem_sampler: ProblemSampler, step: int
+    session: Session[RLConfig], problem_sampler: ProblemSampler, step: int
 ) -> list[Group]:
     """Sample a step: take and vary problems, sample responses, score and reward them.
 
     `cfg.dynamic_sampling` says how many more problems to take, and which groups get more responses.
     """
+    cfg = session.cfg
     groups: list[Group] = []
     while count := cfg.dynamic_sampling.num_problems_needed(groups, cfg.problems_per_step):
         requests = [
-            make_request(cfg, partial(vary, session), step, index, problem)
+            build_request(session, step, index, problem)
             for index, problem in enumerate(problem_sampler.take(count, step), start=len(groups))
         ]
-        first = sample_groups(cfg, session, step, cfg.dynamic_sampling.first_requests(requests))
-        later = sample_groups(
-            cfg, session, step, cfg.dynamic_sampling.later_requests(requests, first)
-        )
+        first = sample_groups(session, step, cfg.dynamic_sampling.first_requests(requests))
+        later = sample_groups(session, step, cfg.dynamic_sampling.later_requests(requests, first))
         groups += join_groups(first, later)
     return groups
 
 
 def sample_groups(
-    cfg: RLConfig, session: Session, step: int, requests: Sequence[GroupRequest]
+    session: Session[RLConfig], step: int, requests: Sequence[GroupRequest]
 ) -> list[Group]:
     """Sample, score and reward the responses that are requested."""
     if not requests:
@@ -342,19 +337,19 @@ def sample_groups(
         session.policy.chat_engine,
         session.grader,
         requests,
-        seed=derive(cfg.seed, "rollout", step),
+        seed=derive(session.cfg.seed, "rollout", step),
         clock=session.clock,
     )
-    return cfg.reward.apply(groups)
+    return session.cfg.reward.apply(groups)
 
 
-def step_metrics(cfg: RLConfig, groups: list[Group], step: int) -> dict[str, float]:
+def step_metrics(cfg: RLConfig, groups: list[Group], step: int) -> Metrics:
     """Measure the responses of a step, and how they were sampled."""
     gathered = cfg.dynamic_sampling.metrics(
         groups, step, problems=cfg.problems_per_step, samples=cfg.group_size
     )
     temperature = sampling_at(cfg, step).temperature
-    measured = measure_rollouts(cfg.dynamic_sampling.first_answers(groups))
+    measured = measure_rollouts(cfg.dynamic_sampling.first_responses(groups))
     return measured | gathered | {"sampling/temperature": temperature}
 
 
@@ -366,25 +361,28 @@ def sampling_at(cfg: RLConfig, step: int) -> SamplingParams:
     return cfg.sampling.model_copy(update={"temperature": temperature})
 
 
-def make_request(
-    cfg: RLConfig, vary: Callable[[Problem, int], Problem], step: int, index: int, problem: Problem
+def build_request(
+    session: Session[RLConfig], step: int, index: int, problem: Problem
 ) -> GroupRequest:
-    """Make the request for a problem: its wording, temperature and token limit."""
+    """Build the request for a problem: its wording, temperature and token limit."""
+    cfg = session.cfg
     limit = cfg.curriculum.max_tokens(problem, step, cfg.steps, cfg.sampling.max_tokens)
     sampling = sampling_at(cfg, step).model_copy(update={"max_tokens": limit})
-    varied = vary(problem, derive(cfg.seed, "vary", step, index))
+    varied = vary_problem(session, problem, derive(cfg.seed, "vary", step, index))
     return GroupRequest(
         index=index, problem=varied, sampling=sampling, sample_ids=range(cfg.group_size)
     )
 
 
-def vary_all(session: Session, problems: Sequence[Problem], step: int) -> list[Problem]:
+def vary_problems(
+    session: Session[TrainingConfig], problems: Sequence[Problem], step: int
+) -> list[Problem]:
     """Rephrase the problems of a step."""
     seeds = [derive(session.cfg.seed, "vary", step, index) for index in range(len(problems))]
-    return [vary(session, *pair) for pair in zip(problems, seeds, strict=True)]
+    return [vary_problem(session, *pair) for pair in zip(problems, seeds, strict=True)]
 
 
-def vary(session: Session, problem: Problem, seed: int) -> Problem:
+def vary_problem(session: Session[TrainingConfig], problem: Problem, seed: int) -> Problem:
     """Rephrase a problem, unless the new wording is too long for the policy."""
     with explain_user_errors(session.task):
         varied = session.task.vary(problem, seed)

@@ -163,7 +163,7 @@ def read_responses(cfg: SFTConfig) -> list[Rollout]:
     kept, num_left_out, counts = keep_right(cfg, rollouts)
     if num_left_out:
         console.print(
-            f"{num_left_out:,} of {len(rollouts):,} answers left out as not right: {counts}"
+            f"{num_left_out:,} of {len(rollouts):,} responses left out as not right: {counts}"
         )
     return kept
 
@@ -176,7 +176,7 @@ def keep_right(cfg: SFTConfig, rollouts: Sequence[Rollout]) -> tuple[list[Rollou
     )
     if not kept:
         raise DataError(
-            f"data = {cfg.data!r} has no right answer among {len(rollouts):,} ({counts}): "
+            f"data = {cfg.data!r} has no right response among {len(rollouts):,} ({counts}): "
             'give others, or set keep = "all" to imitate these'
         )
     return kept, left_out.total(), counts

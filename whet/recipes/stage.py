@@ -21,7 +21,7 @@ from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.evals.report_data import Unit
 from whet.grading.limits import GradingConfig
 from whet.models.source import ModelSource
-from whet.recipes.checkpointing import SaveConfig
+from whet.recipes.checkpoint_manager import SaveConfig
 from whet.recipes.validation import ValidationConfig
 from whet.rewards.spec import RewardSpec
 from whet.serving.client import EndpointConfig, check_url
@@ -125,7 +125,7 @@ class StageConfig(Config):
         return False
 
     @property
-    def rewards(self) -> dict[str, tuple[RewardSpec, Task | None]]:
+    def reward_specs(self) -> dict[str, tuple[RewardSpec, Task | None]]:
         """Reward specs by their setting, each with the task that grades for it; None is the
         stage's."""
         return {}

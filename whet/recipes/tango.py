@@ -27,9 +27,9 @@ from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
 from whet.grading.check_task import precheck
 from whet.models.source import ModelSource, open_model, torch_dtype
-from whet.recipes.checkpointing import EmptyStepLimit, Stateful
+from whet.recipes.checkpoint_manager import EmptyStepLimit, Stateful
 from whet.recipes.held_out import load_training_problems
-from whet.recipes.rl import vary_all
+from whet.recipes.rl import vary_problems
 from whet.recipes.stage import (
     NEEDS_TRAINED_MODEL,
     ModelWork,
@@ -38,8 +38,8 @@ from whet.recipes.stage import (
     unused_reference_settings,
 )
 from whet.recipes.training import (
+    CheckpointedValue,
     Session,
-    StoredValue,
     check_exactness,
     finish,
     open_loop,
@@ -59,13 +59,13 @@ from whet.rollout.verification import (
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import build_task
-from whet.tasks.verify import WORDS, Verify, VerifyConfig
+from whet.tasks.verify import VERDICT_WORDS, Verify, VerifyConfig
 from whet.track.metrics import measure_rollouts
 from whet.track.progress import say
-from whet.train.checkpoint import read_numbers
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_learners, build_policy
+from whet.train.policy import Policy, build_policy, choose_learner_factory
 from whet.train.rl_step import RLTrainer, StepResult
+from whet.train.training_state import read_numbers
 from whet.types import Group, Json, Metrics
 
 COLUMNS = {
@@ -170,7 +170,7 @@ class TangoConfig(OnPolicyConfig):
         return self.group_size
 
     @property
-    def rewards(self) -> dict[str, tuple[RewardSpec, Task | None]]:
+    def reward_specs(self) -> dict[str, tuple[RewardSpec, Task | None]]:
         judge = Verify(self.verify)
         return {"reward": (self.reward, None), "verifier_reward": (self.verifier_reward, judge)}
 
@@ -218,16 +218,18 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     pair = open_pair(cfg, run)
     session, generator, verifier = pair.session, pair.generator, pair.verifier
     empty_limits = {side: EmptyStepLimit() for side in Side}
-    stateful: dict[str, Stateful] = {  # these names are used in checkpoints
-        "feed": pair.problem_sampler,
+    stateful: dict[str, Stateful] = {
+        "feed": pair.problem_sampler,  # the key in stored checkpoints
         "baseline": generator,
         "verifier_baseline": verifier,
         "counts": pair.class_counts,
-        "is_guarded": pair.is_step_credit_off,
+        "is_guarded": pair.is_step_credit_off,  # the key in stored checkpoints
     }
     stateful |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
-    others = {"verifier": (verifier.policy, verifier.learner)}
-    manager = session.build_manager(generator.learner, others=others, stateful=stateful)
+    other_policies = {"verifier": (verifier.policy, verifier.learner)}
+    manager = session.build_manager(
+        generator.learner, other_policies=other_policies, stateful=stateful
+    )
     with session.grader, open_loop(session, manager, COLUMNS) as loop:
         for step in loop:
             generator.policy.publish(step)
@@ -256,25 +258,24 @@ class Turn:
 class TangoPair:
     """Both trainers, with their session, problems and shared state."""
 
-    cfg: TangoConfig
-    session: Session
+    session: Session[TangoConfig]
     verifier_task: Verify
     problem_sampler: ProblemSampler
     generator: RLTrainer[Policy]
     verifier: RLTrainer[Policy]
-    class_counts: StoredValue
+    class_counts: CheckpointedValue
     """Running counts of right and wrong solutions that the verifier trained on."""
-    is_step_credit_off: StoredValue
+    is_step_credit_off: CheckpointedValue
     """Whether step credit was switched off in the generator's last step."""
 
     def solve(self, step: int, samples: int) -> list[Group]:
         """Sample solutions of the next problems."""
-        cfg = self.cfg
+        cfg = self.session.cfg
         taken = self.problem_sampler.take(cfg.problems_per_step, step)
         return collect(
             self.generator.policy.chat_engine,
             self.session.grader,
-            vary_all(self.session, taken, step),
+            vary_problems(self.session, taken, step),
             cfg.sampling,
             samples=samples,
             seed=derive(cfg.seed, "rollout", step),
@@ -283,7 +284,7 @@ class TangoPair:
 
     def verify(self, step: int, solved: Sequence[Group], samples: int) -> list[Group]:
         """Sample verifications of every solution that can be judged."""
-        cfg = self.cfg
+        cfg = self.session.cfg
         policy = self.verifier.policy
         room = policy.engine.max_model_len - cfg.verifier_sampling.max_tokens
         judged = collect(
@@ -332,7 +333,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         cfg.verifier_engine,
         name=f"{run.folder.name}-verifier",
         prompt=cfg.prompt,
-        learners=build_learners(cfg.verifier_train),
+        learner_factory=choose_learner_factory(cfg.verifier_train),
         memory=session.policy.memory,
     )
     verifier = RLTrainer(
@@ -349,21 +350,20 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         micro_batch_tokens=cfg.verifier_train.micro_batch_tokens,
     )
     return TangoPair(
-        cfg=cfg,
         session=session,
         verifier_task=verifier_task,
         problem_sampler=problem_sampler,
         generator=generator,
         verifier=verifier,
-        class_counts=StoredValue({}),
-        is_step_credit_off=StoredValue(False),
+        class_counts=CheckpointedValue({}),
+        is_step_credit_off=CheckpointedValue(False),
     )
 
 
 def train_generator(pair: TangoPair, step: int) -> Turn:
     """Credit outcome and judged steps; steps get no credit while the verifier always says the
     same."""
-    cfg = pair.cfg
+    cfg = pair.session.cfg
     solved = pair.solve(step, cfg.group_size)
     judged = pair.verify(step, solved, cfg.judgements)
     solved = cfg.reward.apply(
@@ -401,12 +401,12 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
 
 def train_verifier(pair: TangoPair, step: int) -> Turn:
     """Reward agreement with the truth and the format; solutions of the rarer kind weigh more."""
-    cfg = pair.cfg
+    cfg = pair.session.cfg
     solved = pair.solve(step, 1)
     judged = cfg.verifier_reward.apply(pair.verify(step, solved, cfg.verifier_group_size))
     if not judged:
         return Turn(groups=solved, metrics={"step/empty": 1.0}, is_stuck=True)
-    is_right = [group[0].problem.answer == WORDS[True] for group in judged]
+    is_right = [group[0].problem.answer == VERDICT_WORDS[True] for group in judged]
     counts = read_numbers(pair.class_counts.value)
     weights, counts = class_weights(is_right, counts, rule=cfg.balance)
     pair.class_counts.value = {**counts}

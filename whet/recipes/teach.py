@@ -1,6 +1,6 @@
 """Write teacher rollouts: several responses to each problem of a split, for SFT to imitate.
 
-The task writes them, or a model here or behind a server is asked (`whet/recipes/lesson.py`).
+The task writes them, or a model here or behind a server is asked (`whet/recipes/teach_job.py`).
 """
 
 import multiprocessing
@@ -19,16 +19,16 @@ from whet.data.problems import load_problems
 from whet.errors import ConfigError, DataError
 from whet.grading.limits import GradingConfig
 from whet.recipes.keep import KeepConfig
-from whet.recipes.lesson import (
-    Lesson,
+from whet.recipes.stage import StageConfig
+from whet.recipes.teach_job import (
     Shard,
+    TeachJob,
     check_count,
     check_no_shards,
     collect_responses,
     find_solutions,
     gather_shards,
 )
-from whet.recipes.stage import StageConfig
 from whet.recipes.teachers import (
     TRANSPORT,
     AnyTeacher,
@@ -50,7 +50,7 @@ from whet.toml import Table
 from whet.track.progress import console, progress_bar, say
 from whet.types import Group, Json, Problem, Rollout, Split, Verdict
 
-CHUNK = 16
+_CHUNK = 16
 ASKED_PER_PROBLEM = 4
 """Responses asked of a model by default; they cost more than the task's own."""
 
@@ -107,7 +107,7 @@ class TeachConfig(StageConfig):
     def without_effect(self) -> dict[str, str]:
         if isinstance(self.teacher, TaskTeacher):
             return {"solutions": 'it is for other teachers; see kind = "data"'}
-        reasons = {"workers": "the task writes no answers here"}
+        reasons = {"workers": "the task writes no responses here"}
         if isinstance(self.teacher, DataTeacher):
             reason = 'the teacher is "data", and nobody is asked'
             reasons |= {"per_problem": reason, "solutions": reason}
@@ -174,7 +174,7 @@ class TeachConfig(StageConfig):
 def teach(cfg: TeachConfig, run: RunStore) -> None:
     """Write or ask for the responses to every problem, and keep those that the rule accepts."""
     task = build_task(cfg.task)
-    problems = load_problems(task, cfg.problems, cfg.split, unsolvable=cfg.unsolvable)
+    problems = load_problems(task, cfg.problems, cfg.split, include_unsolvable=cfg.unsolvable)
     shard = None if cfg.shard is None else Shard.parse(cfg.shard)
     if shard is not None and run.folder.name != shard.name:
         raise ConfigError("shard is for `whet teach` by itself; a pipeline answers all problems")
@@ -218,7 +218,7 @@ def _ask_teacher(cfg: TeachConfig, task: Task, listed: list[Problem], run: RunSt
     elif isinstance(cfg.teacher, ServerTeacher):
         ask = open_server_teacher(cfg.teacher, cfg.prompt)
         prices = (cfg.teacher.price_in, cfg.teacher.price_out)
-    lesson = Lesson(
+    job = TeachJob(
         task=task,
         problems=problems,
         per_problem=cfg.per_problem,
@@ -229,7 +229,7 @@ def _ask_teacher(cfg: TeachConfig, task: Task, listed: list[Problem], run: RunSt
         price_in=prices[0],
         price_out=prices[1],
     )
-    collect_responses(lesson, solutions, run)
+    collect_responses(job, solutions, run)
 
 
 def _write_own(cfg: TeachConfig, task: Task, problems: Sequence[Problem], run: RunStore) -> None:
@@ -251,7 +251,7 @@ def _write_own(cfg: TeachConfig, task: Task, problems: Sequence[Problem], run: R
 
 def _refuse_bare(cfg: TeachConfig, task: Task, problems: Sequence[Problem]) -> None:
     """Refuse to train on bare references, from which a model would learn not to reason."""
-    bare = {subtask.name for subtask in task.subtasks if not subtask.has_worked_answers}
+    bare = {subtask.name for subtask in task.subtasks if not subtask.has_worked_solutions}
     bare_tasks = {problem.task for problem in problems} & bare
     if not bare_tasks or not isinstance(cfg.teacher, TaskTeacher) or cfg.teacher.bare:
         return
@@ -267,7 +267,7 @@ def _refuse_bare(cfg: TeachConfig, task: Task, problems: Sequence[Problem]) -> N
 
 
 def _write_all(cfg: TeachConfig, problems: Sequence[Problem]) -> Iterator[Group]:
-    chunks = [problems[start : start + CHUNK] for start in range(0, len(problems), CHUNK)]
+    chunks = [problems[start : start + _CHUNK] for start in range(0, len(problems), _CHUNK)]
     if cfg.workers == 1:
         for chunk in chunks:
             yield from write_groups(cfg, chunk)
@@ -313,7 +313,7 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
                 text = task.solve(varied, seed)
             if text is None:
                 raise DataError(
-                    f"{problem.task} has no worked answer for {problem.id}; choose another split"
+                    f"{problem.task} has no worked solution for {problem.id}; choose another split"
                 )
             rows.setdefault(
                 (varied.prompt[-1].content, text),
@@ -328,7 +328,7 @@ def _grade(task: Task, row: Rollout) -> Rollout:
         score = task.score(row.problem, row.text)
     if score.verdict is not Verdict.CORRECT:
         raise DataError(
-            f"the task's own answer to {row.problem.id} is graded {score.verdict} ({score.note}): "
-            f"fix {task.name}'s solve or score"
+            f"the task's own response to {row.problem.id} is graded {score.verdict} "
+            f"({score.note}): fix {task.name}'s solve or score"
         )
     return replace(row, score=score)

@@ -18,7 +18,7 @@ from whet.rollout.collect import ChatEngine
 from whet.serving.client import Client, EndpointConfig, Reply, check_reachable, make_body
 from whet.serving.http import HttpError
 from whet.serving.stream import allow_open_files, stream_replies
-from whet.store.answer_ledger import Key, StoredResponse
+from whet.store.response_ledger import ResponseKey, StoredResponse
 from whet.store.run import RunStore
 from whet.text.chat import PromptConfig
 from whet.train.policy import build_policy
@@ -37,7 +37,7 @@ TRANSPORT = (
     "price_in",
     "price_out",
 )
-"""Settings of a server that change no answer, and may differ when a run is resumed."""
+"""Settings of a server that change no response, and may differ when a run is resumed."""
 MAX_FAILURES = 16
 """Requests that fail one after the other before the run stops."""
 
@@ -95,7 +95,7 @@ class WantedResponse:
     seed: int
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ResponseKey:
         return self.problem.id, self.sample
 
 
@@ -188,7 +188,7 @@ def _ask_server(
     store: Store,
 ) -> Iterator[tuple[WantedResponse, StoredResponse]]:
     failures = 0
-    answers: dict[Key, StoredResponse] = {}
+    responses: dict[ResponseKey, StoredResponse] = {}
 
     def requests() -> Iterator[tuple[WantedResponse, dict[str, Json]]]:
         for question in questions:
@@ -208,9 +208,9 @@ def _ask_server(
         nonlocal failures
         if reply.status in LASTING:
             raise ConfigError(f"{reply.fault} (teacher.url = {client.cfg.url!r})")
-        answer = _to_stored(question, reply, client.cfg.model)
-        store(answer)
-        answers[question.key] = answer
+        response = _to_stored(question, reply, client.cfg.model)
+        store(response)
+        responses[question.key] = response
         failures = 0 if reply.text is not None else failures + 1
         if failures == MAX_FAILURES:
             raise DataError(
@@ -220,7 +220,7 @@ def _ask_server(
 
     with closing(stream_replies(client, requests(), receive)) as replies:
         for question, _ in replies:
-            yield question, answers.pop(question.key)
+            yield question, responses.pop(question.key)
 
 
 def _to_stored(question: WantedResponse, reply: Reply, model: str) -> StoredResponse:

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from whet.algos.settings import AlgoConfig
 from whet.data.problems import load_validation
 from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
 from whet.models.source import open_model, torch_device, torch_dtype
-from whet.recipes.checkpointing import CheckpointManager, Stateful, TrainingLoop
+from whet.recipes.checkpoint_manager import CheckpointManager, Stateful, TrainingLoop
 from whet.recipes.guard import CollapseGuard
 from whet.recipes.stage import TrainingConfig
 from whet.recipes.validation import Validator
@@ -21,12 +22,12 @@ from whet.tasks.task_config import build_task
 from whet.track.metrics import Clock
 from whet.track.progress import get_console, progress_bar, say
 from whet.track.sinks import open_trackers
-from whet.train.checkpoint import Others
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.memory import peak_counter
-from whet.train.policy import Policy, build_learners, build_policy, set_determinism
+from whet.train.policy import Policy, build_policy, choose_learner_factory, set_determinism
 from whet.train.selftest import Exactness, check_exact
+from whet.train.training_state import OtherPolicies
 from whet.types import Json, Problem
 from whet.world import get_world
 
@@ -36,12 +37,15 @@ NUM_NAMED = 5
 STEPS_PER_LINE = 20
 """Steps between two lines on the screen where steps are short; every step is in the metrics."""
 
+Settings = TypeVar("Settings", bound=TrainingConfig)
+Settings_co = TypeVar("Settings_co", bound=TrainingConfig, covariant=True)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Session:
+class Session(Generic[Settings_co]):
     """The open parts of a training run that its recipe uses."""
 
-    cfg: TrainingConfig
+    cfg: Settings_co
     run: RunStore
     task: Task
     policy: Policy
@@ -66,7 +70,7 @@ class Session:
             if longest > micro_batch_tokens:
                 raise ConfigError(
                     f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the "
-                    "tokens of the longest prompt with an answer of sampling.max_tokens = "
+                    "tokens of the longest prompt with a response of sampling.max_tokens = "
                     f"{self.cfg.sampling.max_tokens}: raise the first or lower the second"
                 )
         return kept
@@ -75,7 +79,7 @@ class Session:
         self,
         learner: Learner,
         *,
-        others: Others | None = None,
+        other_policies: OtherPolicies | None = None,
         stateful: Mapping[str, Stateful] | None = None,
         guard: CollapseGuard | None = None,
         critic: Critic | None = None,
@@ -94,7 +98,7 @@ class Session:
             learner,
             validator,
             steps=cfg.steps,
-            others=others,
+            other_policies=other_policies,
             stateful=stateful,
             guard=guard,
             critic=critic,
@@ -104,7 +108,11 @@ class Session:
 
 @contextmanager
 def open_loop(
-    session: Session, manager: CheckpointManager, columns: Mapping[str, str], *, every: int = 1
+    session: Session[TrainingConfig],
+    manager: CheckpointManager,
+    columns: Mapping[str, str],
+    *,
+    every: int = 1,
 ) -> Iterator[TrainingLoop]:
     """Load the newest checkpoint, open the trackers, validate, and continue from there.
 
@@ -132,7 +140,7 @@ def open_loop(
         )
 
 
-class StoredValue:
+class CheckpointedValue:
     """A JSON value that checkpoints keep."""
 
     def __init__(self, value: Json) -> None:
@@ -146,14 +154,14 @@ class StoredValue:
 
 
 def open_session(
-    cfg: TrainingConfig,
+    cfg: Settings,
     run: RunStore,
     *,
     task: Task | None = None,
     verifier_task: Task | None = None,
     texts: Sequence[str] = (),
     model_seed: int | None = None,
-) -> Session:
+) -> Session[Settings]:
     """Load the model as a policy, and make the grader of its responses.
 
     A recipe that reads problems before the weights are loaded passes its task; `verifier_task`
@@ -174,7 +182,7 @@ def open_session(
         cfg.engine,
         name=run.folder.name,
         prompt=cfg.prompt,
-        learners=build_learners(cfg.train),
+        learner_factory=choose_learner_factory(cfg.train),
     )
     task = build_task(cfg.task) if task is None else task
     return Session(
@@ -244,7 +252,7 @@ def record_exactness(
         model=name,
         exact=exactness.is_exact,
         tokens=exactness.num_tokens,
-        equal_share=exactness.equal_fraction,  # the name in stored events
+        equal_share=exactness.equal_fraction,  # the key in stored events
         largest_gap=exactness.largest_gap,
         said=sentence,
     )

@@ -12,8 +12,8 @@ from whet.grading.grader import Grader
 from whet.rng import derive
 from whet.rollout.collect import ChatEngine, collect
 from whet.tasks.base import keep_solvable
-from whet.track.metrics import split_by_origin
-from whet.types import Group, Problem, Split
+from whet.track.metrics import split_by_task_and_source
+from whet.types import Group, Metrics, Problem, Split
 
 
 class ValidationConfig(Config):
@@ -47,7 +47,7 @@ class Validator:
     ) -> None:
         self.cfg = cfg
         self.grader = grader
-        self.seed = derive(seed, "exam")
+        self.seed = derive(seed, "exam")  # another name would sample other responses
         self.sampling = sampling.model_copy(update={"temperature": cfg.temperature})
         self.problems = keep_solvable(problems)
 
@@ -76,13 +76,13 @@ class Validator:
         return summarise(groups, ks=(1, self.cfg.samples)), groups
 
 
-def by_origin(groups: Sequence[Group]) -> dict[str, float]:
+def metrics_by_task_and_source(groups: Sequence[Group]) -> Metrics:
     """Compute the results of a validation for each task and source, if there are several."""
     metrics = {}
-    for label, of_origin in split_by_origin(groups).items():
-        rates = pass_rates(of_origin)
+    for label, subset in split_by_task_and_source(groups).items():
+        rates = pass_rates(subset)
         if rates:
             metrics[f"validation/pass@1/{label}"] = fmean(rates.values())
-        lengths = [len(rollout.completion.tokens) for group in of_origin for rollout in group]
+        lengths = [len(rollout.completion.tokens) for group in subset for rollout in group]
         metrics[f"validation/tokens/{label}"] = fmean(lengths)
     return metrics

@@ -21,7 +21,7 @@ from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
-from whet.tasks.verify import WORDS, Verify, VerifyConfig
+from whet.tasks.verify import VERDICT_WORDS, Verify, VerifyConfig
 from whet.track.progress import console
 from whet.train.policy import build_policy
 from whet.types import Dtype, Problem, Rollout, Split
@@ -99,7 +99,7 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
             text = verifier_task.solve(problem, derive(cfg.seed, problem.id))
         rows[problem.id] = _row(verifier_task, problem, text)
     run.write_rollouts("train", 0, [(row,) for row in rows.values()])
-    num_right = sum(row.problem.answer == WORDS[True] for row in rows.values())
+    num_right = sum(row.problem.answer == VERDICT_WORDS[True] for row in rows.values())
     console.print(
         f"{len(rows):>7,} verifications, {num_right:,} of them of right solutions, repeats left out"
     )

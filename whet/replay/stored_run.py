@@ -13,7 +13,7 @@ from whet.errors import ConfigError, DataError
 from whet.recipes.rl import RLConfig
 from whet.recipes.training import EXACTNESS_EVENT
 from whet.rollout.collect import group_rollouts
-from whet.store.checkpoints import check_checkpoint, list_checkpoints
+from whet.store.checkpoint_folders import check_checkpoint, list_checkpoints
 from whet.store.run import RunStore, stage_folders
 from whet.track.progress import say
 from whet.train.selftest import Exactness

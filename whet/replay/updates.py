@@ -24,8 +24,6 @@ from whet.recipes.rl import RLConfig, sampling_at
 from whet.replay.stored_run import Start, StoredRun
 from whet.rng import derive
 from whet.store.files import read_object
-from whet.track.progress import Advance
-from whet.train.checkpoint import STATE, load_training_state, save_training
 from whet.train.learner import (
     Learner,
     LocalLearner,
@@ -36,9 +34,10 @@ from whet.train.learner import (
 )
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import TrainConfig
-from whet.train.policy import LOCAL, LearnerFactory, Trainable, set_determinism
+from whet.train.policy import LOCAL_FACTORY, LearnerFactory, Trainable, set_determinism
 from whet.train.rl_step import RLTrainer, StepResult
-from whet.types import Floats, Group, Json, Metrics, rewards_of
+from whet.train.training_state import STATE, load_training_state, save_training_state
+from whet.types import Advance, Floats, Group, Json, Metrics, rewards_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,7 +84,7 @@ class RecordingLearner(LocalLearner):
         return super().optim_step()
 
 
-class RecordingLearners(LearnerFactory):
+class RecordingLearnerFactory(LearnerFactory):
     """Makes learners of one device: of policies those that can record, of critics plain ones."""
 
     def make_learner(
@@ -102,7 +101,7 @@ class RecordingLearners(LearnerFactory):
     def make_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> LogprobModel:
-        return LOCAL.make_frozen_model(model, cfg, offloaded=offloaded)
+        return LOCAL_FACTORY.make_frozen_model(model, cfg, offloaded=offloaded)
 
 
 class TrainedModel(Trainable):
@@ -110,7 +109,7 @@ class TrainedModel(Trainable):
 
     def __init__(self, model: Transformer) -> None:
         self.model = model
-        self.learners = RecordingLearners()
+        self.learner_factory = RecordingLearnerFactory()
         self.memory = device_memory(model.device)
         self.learner = None
 
@@ -162,7 +161,7 @@ def _save_trainer(trainer: Trainer, folder: Path, before: Path | None) -> None:
         state["critic"] = trainer.critic.save(folder)
     if before is not None:
         state["guard"] = read_object(before / STATE).get("guard")
-    save_training(folder, trainer.policy, trainer.learner, state)
+    save_training_state(folder, trainer.policy, trainer.learner, state)
 
 
 def step_trainer(trainer: Trainer, cfg: RLConfig, step: int, groups: Sequence[Group]) -> StepResult:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from whet.config import explain_settings, load_settings
 from whet.errors import ConfigError, DataError
-from whet.pipeline.pipeline import KINDS
+from whet.pipeline.pipeline import STAGE_KINDS
 from whet.recipes.stage import StageConfig
 from whet.recipes.teach import TeachConfig
 from whet.store.run import RunStore, find_run, stage_folders
@@ -26,7 +26,7 @@ MAX_ORIGIN_DEPTH = 16
 """How many runs back the starting model of a run is followed."""
 MAX_NAME = 32
 """Characters of an arm's name."""
-UNSET = "not set"
+_UNSET = "not set"
 THERE = "there"
 
 
@@ -94,7 +94,7 @@ def open_folder(location: Path) -> RunFolder:
 def load_stage(store: RunStore) -> StageConfig | None:
     """Load the settings of a stage; None if another version of whet wrote them."""
     try:
-        kind = KINDS[str(read(store.config_file).get("kind"))]
+        kind = STAGE_KINDS[str(read(store.config_file).get("kind"))]
         return load_settings(kind, store.config_file, []).config
     except (ConfigError, KeyError):
         return None
@@ -164,7 +164,7 @@ def _list_changes(
     settings: Sequence[Mapping[str, _Value]], runs: Sequence[RunFolder]
 ) -> list[Change]:
     keys = dict.fromkeys(key for values in settings for key in values)
-    unset = _Value(shown=UNSET, compared=UNSET)
+    unset = _Value(shown=_UNSET, compared=_UNSET)
     changes = []
     meanings: dict[str, str] = {}
     for run in runs:
@@ -186,8 +186,8 @@ def _list_stages_lacking(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]
     if not all(run.is_pipeline for run in runs):
         return {}
     names = dict.fromkeys(name for run in runs for name in run.stages)
-    stages = {name: tuple(THERE if name in r.stages else UNSET for r in runs) for name in names}
-    return {name: values for name, values in stages.items() if UNSET in values}
+    stages = {name: tuple(THERE if name in r.stages else _UNSET for r in runs) for name in names}
+    return {name: values for name, values in stages.items() if _UNSET in values}
 
 
 def _explain(run: RunFolder) -> dict[str, str]:
@@ -221,7 +221,7 @@ def _name_arms(groups: Sequence[Sequence[RunFolder]], changes: Sequence[Change])
 
 
 def _name_value(key: str, value: str) -> str:
-    if value == UNSET:
+    if value == _UNSET:
         return f"no {key}"
     text = value.strip('"')
     text = Path(text).name if key in ("path", "problems", "data") else text

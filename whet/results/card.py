@@ -2,7 +2,7 @@
 
 Every number is read from the run folder; `verify_card.py` computes a sample of them again.
 Deviations are what a reader would not expect of a clean run: other code, interruptions, lost
-answers.
+responses.
 """
 
 import json
@@ -67,7 +67,7 @@ class StageCard:
     """The name of the GPU, cpu, or not recorded."""
     processes: int
     steps: int
-    answers: int
+    answers: int  # the key in the JSON of a card
     """Stored responses, of training and evaluation."""
     tokens: int
     """Of these responses."""
@@ -174,8 +174,8 @@ def _build_stage(name: str, store: RunStore) -> StageCard:
 
 def _hash_results(store: RunStore) -> dict[str, str]:
     manifests = [folder / "manifest.json" for folder in store.checkpoint_folders().values()]
-    answers = [store.rollout_file(kind, step) for kind, step in store.list_rollouts()]
-    shown = [*manifests, *answers[-1:], store.metrics_file, store.summary_file]
+    rollout_files = [store.rollout_file(kind, step) for kind, step in store.list_rollouts()]
+    shown = [*manifests, *rollout_files[-1:], store.metrics_file, store.summary_file]
     return {str(f.relative_to(store.folder)): sha256(f) for f in shown if f.is_file()}
 
 
@@ -229,7 +229,7 @@ def render_card(card: RunCard) -> str:
     cost = "" if card.dollars is None else f", {number(card.dollars, 2)} dollars"
     lines += [
         "",
-        f"Together {duration(card.seconds)}, {card.tokens:,} tokens of answers, "
+        f"Together {duration(card.seconds)}, {card.tokens:,} tokens of responses, "
         f"{card.gpu_hours:.2f} GPU hours{cost}.",
     ]
     lines += ["", "## Code", ""]
@@ -320,17 +320,17 @@ def _list_missing_responses(store: RunStore) -> Iterator[str]:
     stored = set(store.rollout_steps("train"))
     trained = read(store.config_file).get("kind") in ("rl", "distill", "tango")
     if trained and (missing := set(steps) - stored - {0}):
-        yield f"the answers of {len(missing):,} of {max(steps):,} steps are not stored."
+        yield f"the responses of {len(missing):,} of {max(steps):,} steps are not stored."
     cut = [row["length/unfinished"] for row in store.metrics() if "length/unfinished" in row]
     if cut and cut[-1] >= MUCH_CUT_OFF:
-        yield f"{percent(cut[-1])} of the answers of the last step were cut off at the limit."
+        yield f"{percent(cut[-1])} of the responses of the last step were cut off at the limit."
     unscored = sum(row.get("score/unscored", 0.0) for row in store.metrics())
     if unscored:
-        yield f"{unscored:,.0f} answers could not be graded and were not trained on."
+        yield f"{unscored:,.0f} responses could not be graded and were not trained on."
     for step, row in store.evals().items():
         summary = EvalSummary.from_json(row)
         if summary.unfinished.mean >= MUCH_CUT_OFF:
             fraction = percent(summary.unfinished.mean)
-            yield f"{fraction} of the answers of evaluation {step} were cut off at the limit."
+            yield f"{fraction} of the responses of evaluation {step} were cut off at the limit."
         if summary.num_unscored:
-            yield f"{summary.num_unscored:,} answers of evaluation {step} could not be graded."
+            yield f"{summary.num_unscored:,} responses of evaluation {step} could not be graded."

@@ -23,7 +23,7 @@ from whet.evals.report_pages import (
 )
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary, pass_rates
-from whet.pipeline.pipeline import KINDS
+from whet.pipeline.pipeline import STAGE_KINDS
 from whet.pipeline.report import read_curves
 from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.results.arms import Arm, RunFolder, group_arms
@@ -33,7 +33,7 @@ from whet.toml import read
 from whet.track.progress import printer, say
 from whet.types import Json
 
-EVAL = "eval"
+_EVAL = "eval"
 LAST_VALIDATION = "last validation"
 SEEDS_ONLY = "interval over seeds alone"
 NOT_PAIRED = "not paired: no problem in common"
@@ -154,7 +154,7 @@ def _find_eval(run: RunFolder, name: str) -> RunStore | None:
 
 
 def _is_eval(store: RunStore) -> bool:
-    return read(store.config_file).get("kind") == EVAL
+    return read(store.config_file).get("kind") == _EVAL
 
 
 def _read_rates(store: RunStore | None) -> dict[str, dict[str, float]]:
@@ -253,7 +253,7 @@ def _curves_by_name(run: RunFolder) -> dict[tuple[str, str], Curve]:
 
 def _list_curves(store: RunStore) -> Mapping[str, tuple[str, Unit]]:
     """List the metrics that only the run's kind of stage draws."""
-    kind = KINDS.get(str(read(store.config_file).get("kind")))
+    kind = STAGE_KINDS.get(str(read(store.config_file).get("kind")))
     return {} if kind is None else kind.curves
 
 

@@ -23,7 +23,7 @@ from whet.recipes.stage import ModelStageConfig, StageConfig
 from whet.results.arms import RunFolder, load_stage, open_folder
 from whet.rng import stream
 from whet.rollout.collect import group_rollouts
-from whet.store.checkpoints import check_checkpoint
+from whet.store.checkpoint_folders import check_checkpoint
 from whet.store.files import find_damage, read_object
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
@@ -144,7 +144,7 @@ def _check_metrics(store: RunStore, stage: StageConfig | None) -> Iterator[tuple
     for step in sorted({steps[0], steps[len(steps) // 2], steps[-1]}) if steps else []:
         groups = group_rollouts(store.rollouts("train", step))
         if isinstance(stage, RLConfig):
-            groups = stage.dynamic_sampling.first_answers(groups)
+            groups = stage.dynamic_sampling.first_responses(groups)
         now = measure_rollouts(groups)
         shared = {key: rows[step][key] for key in now if key in rows[step]}
         wrong = _list_differences(dict(shared), {key: now[key] for key in shared})
@@ -196,7 +196,7 @@ def _check_grading(store: RunStore, stage: StageConfig | None) -> Iterator[tuple
         yield None, "another version of whet wrote the settings, so its task is not known"
         return
     if any(rollout.problem.task == "judge" for rollout in rollouts):
-        yield None, "a judge graded the answers, and is not asked again"
+        yield None, "a judge graded the responses, and is not asked again"
         return
     task = build_task(stage.task)
     limits = stage.grading if isinstance(stage, ModelStageConfig) else GradingConfig()
@@ -213,7 +213,7 @@ def _check_grading(store: RunStore, stage: StageConfig | None) -> Iterator[tuple
             reason = "; ".join(parts) or f"{before.verdict} is stored"
             wrong.append(f"{rollout.id}: {now.verdict} now, {reason}")
     sentence = f"{len(wrong)} of {len(rollouts)} differ: {wrong[0]}" if wrong else ""
-    yield not wrong, sentence or f"{len(rollouts)} answers have the same verdicts and parts"
+    yield not wrong, sentence or f"{len(rollouts)} responses have the same verdicts and parts"
 
 
 def _draw_rollouts(store: RunStore) -> list[Rollout]:

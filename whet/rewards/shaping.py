@@ -175,15 +175,15 @@ class Cosine(Shaping):
 
     kind: Literal["cosine"]
     max_tokens: int = Field(ge=1)
-    """Length from which on an answer counts as long."""
+    """Length from which on a response counts as long."""
     correct_short: Weight = 1.0
-    """Value of a right answer of no length."""
+    """Value of a right response of no length."""
     correct_long: Weight = 0.5
-    """Value of a right answer at the limit."""
+    """Value of a right response at the limit."""
     wrong_short: Weight = -1.0
-    """Value of a wrong answer of no length."""
+    """Value of a wrong response of no length."""
     wrong_long: Weight = -0.5
-    """Value of a wrong answer at the limit."""
+    """Value of a wrong response at the limit."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
         is_right = score.verdict is Verdict.CORRECT
@@ -240,7 +240,7 @@ class UserTerm(Shaping):
 
     @model_validator(mode="after")
     def _load_now(self) -> Self:
-        """Fail on a mistake in the file now, not after the first answers are sampled."""
+        """Fail on a mistake in the file now, not after the first responses are sampled."""
         assert self._function is not None, "it is loaded"
         return self
 

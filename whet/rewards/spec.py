@@ -4,10 +4,11 @@ The same stored rollouts can be rewarded again under another spec. `whet/rewards
 by name. A setting `reward = "dapo"` or `reward = "my/spec.toml"` uses one unchanged, and `reward =
 "my_reward.py:name"` takes the user's own function of a rollout and its score.
 
-A reward can be broken down: the amounts of all parts and terms of a rollout add up to it. A part's
-share of the variance is its covariance with the reward over the variance of the reward, so that all
-shares add up to 1; a negative share works against the others. Within groups, only differences
-between answers to the same problem count, which is what a group-relative advantage sees.
+A reward can be broken down: the contributions of all parts and terms of a rollout add up to it. A
+part's share of the variance is its covariance with the reward over the variance of the reward, so
+that all shares add up to 1; a negative share works against the others. Within groups, only
+differences between responses to the same problem count, which is what a group-relative advantage
+sees.
 """
 
 from collections import Counter
@@ -24,11 +25,10 @@ from whet import config, toml
 from whet.config import Config
 from whet.errors import ConfigError
 from whet.rewards.shaping import TOKEN_KINDS, Term, UserTerm, Weight
-from whet.types import Group, Json, Rollout, Score, Step, Verdict
+from whet.types import Doubles, Group, Json, Rollout, Score, Step, Verdict
 from whet.user_code import is_code_path
 
 SPECS_FOLDER = Path(__file__).parent / "specs"
-Values = NDArray[np.float64]
 
 
 class RewardSpec(Config):
@@ -128,7 +128,7 @@ def _suggest(name: str, known: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class RewardPart:
     """One part or term of a rollout's reward."""
 
     name: str
@@ -138,7 +138,7 @@ class Part:
     """None for a term that does not count for the verdict."""
 
     @property
-    def amount(self) -> float:
+    def contribution(self) -> float:
         """What it adds to the reward."""
         return 0.0 if self.value is None else self.weight * self.value
 
@@ -147,7 +147,7 @@ class Part:
             "part": self.name,
             "weight": self.weight,
             "value": self.value,
-            "contribution": self.amount,
+            "contribution": self.contribution,
         }
 
 
@@ -179,17 +179,17 @@ class PartSummary:
             "contribution": self.contribution,
             "right": self.right,
             "wrong": self.wrong,
-            "variance_share": self.variance_fraction,
-            "variance_share_within_groups": self.variance_fraction_within,
+            "variance_share": self.variance_fraction,  # the key in printed JSON
+            "variance_share_within_groups": self.variance_fraction_within,  # the same
         }
 
 
-def take_apart(spec: RewardSpec, rollout: Rollout) -> list[Part]:
+def break_down(spec: RewardSpec, rollout: Rollout) -> list[RewardPart]:
     """List what each part and term adds to the reward of a scored rollout."""
     score = rollout.score
     assert score is not None, "a rollout is scored before it is rewarded"
     parts = [
-        Part(name=name, weight=weight, value=score.parts[name])
+        RewardPart(name=name, weight=weight, value=score.parts[name])
         for name, weight in spec.weights.items()
     ]
     counts: Counter[str] = Counter()
@@ -198,23 +198,25 @@ def take_apart(spec: RewardSpec, rollout: Rollout) -> list[Part]:
         counts[kind] += 1
         name = f"{kind} (term)" if counts[kind] == 1 else f"{kind} (term {counts[kind]})"
         value = term.value(rollout, score) if term.applies_to(score.verdict) else None
-        parts.append(Part(name=name, weight=term.weight, value=value))
+        parts.append(RewardPart(name=name, weight=term.weight, value=value))
     others = {name: value for name, value in score.parts.items() if name not in spec.weights}
-    return parts + [Part(name=name, weight=0.0, value=value) for name, value in others.items()]
+    return parts + [
+        RewardPart(name=name, weight=0.0, value=value) for name, value in others.items()
+    ]
 
 
 def summarise_parts(spec: RewardSpec, groups: Sequence[Group]) -> list[PartSummary]:
     """Measure each part over rollouts that have a score, and last the whole reward."""
     graded = [
-        (number, rollout, {part.name: part for part in take_apart(spec, rollout)})
+        (number, rollout, {part.name: part for part in break_down(spec, rollout)})
         for number, group in enumerate(groups)
         for rollout in group
         if rollout.score is not None and rollout.score.verdict is not Verdict.UNSCORED
     ]
     if not graded:
         return []
-    group_R = np.array([number for number, _, _ in graded])
-    is_right_R = np.array(
+    group_S = np.array([number for number, _, _ in graded])
+    is_right_S = np.array(
         [
             rollout.score is not None and rollout.score.verdict is Verdict.CORRECT
             for _, rollout, _ in graded
@@ -223,51 +225,55 @@ def summarise_parts(spec: RewardSpec, groups: Sequence[Group]) -> list[PartSumma
     weights: dict[str, float] = {}
     for _, _, parts in graded:
         weights |= {name: part.weight for name, part in parts.items()}
-    amounts = {name: _amounts([parts for _, _, parts in graded], name) for name in weights}
-    reward_R = np.sum(list(amounts.values()), axis=0)
+    contributions = {
+        name: _contributions([parts for _, _, parts in graded], name) for name in weights
+    }
+    reward_S = np.sum(list(contributions.values()), axis=0)
 
     def summarise(
-        name: str, amount_R: Values, weight: float | None, mean: float | None
+        name: str, contribution_S: Doubles, weight: float | None, mean: float | None
     ) -> PartSummary:
         return PartSummary(
             name=name,
             weight=weight,
             mean=mean,
-            contribution=float(amount_R.mean()),
-            right=_mean(amount_R[is_right_R]),
-            wrong=_mean(amount_R[~is_right_R]),
-            variance_fraction=_fraction_of_variance(amount_R, reward_R, np.zeros_like(group_R)),
-            variance_fraction_within=_fraction_of_variance(amount_R, reward_R, group_R),
+            contribution=float(contribution_S.mean()),
+            right=_mean(contribution_S[is_right_S]),
+            wrong=_mean(contribution_S[~is_right_S]),
+            variance_fraction=_fraction_of_variance(
+                contribution_S, reward_S, np.zeros_like(group_S)
+            ),
+            variance_fraction_within=_fraction_of_variance(contribution_S, reward_S, group_S),
         )
 
     rows = []
     for name, weight in weights.items():
         values = [parts[name].value for _, _, parts in graded if name in parts]
         given = np.array([value for value in values if value is not None])
-        rows.append(summarise(name, amounts[name], weight, _mean(given)))
-    return [*rows, summarise("reward", reward_R, None, None)]
+        rows.append(summarise(name, contributions[name], weight, _mean(given)))
+    return [*rows, summarise("reward", reward_S, None, None)]
 
 
-def _amounts(rows: Sequence[Mapping[str, Part]], name: str) -> Values:
-    return np.array([row[name].amount if name in row else 0.0 for row in rows])
+def _contributions(rows: Sequence[Mapping[str, RewardPart]], name: str) -> Doubles:
+    return np.array([row[name].contribution if name in row else 0.0 for row in rows])
 
 
-def _mean(values: Values) -> float | None:
+def _mean(values: Doubles) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
 def _fraction_of_variance(
-    amount_R: Values, reward_R: Values, group_R: NDArray[np.int64]
+    contribution_S: Doubles, reward_S: Doubles, group_S: NDArray[np.int64]
 ) -> float | None:
     """Divide the covariance with the reward by the variance of the reward, within groups."""
-    amount_R, reward_R = (_center(values, group_R) for values in (amount_R, reward_R))
-    variance = float(reward_R @ reward_R)
+    contribution_S, reward_S = (_center(values, group_S) for values in (contribution_S, reward_S))
+    variance = float(reward_S @ reward_S)
     # Rewards that are equal but for rounding have no variance to share.
-    return float(amount_R @ reward_R) / variance if variance > 1e-18 * len(reward_R) else None
+    return float(contribution_S @ reward_S) / variance if variance > 1e-18 * len(reward_S) else None
 
 
-def _center(values: Values, group_R: NDArray[np.int64]) -> Values:
-    counts = np.bincount(group_R)
-    means = np.bincount(group_R, weights=values) / np.maximum(counts, 1)
-    centered: Values = values - means[group_R]
+def _center(values: Doubles, group_S: NDArray[np.int64]) -> Doubles:
+    counts = np.bincount(group_S)
+    means = np.bincount(group_S, weights=values) / np.maximum(counts, 1)
+    centered: Doubles = values - means[group_S]
     return centered

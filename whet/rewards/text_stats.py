@@ -19,7 +19,7 @@ _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9]
 _SHIFT = np.uint64(29)
 
 Codes = NDArray[np.uint32]
-Hashes = NDArray[np.uint64]
+_Hashes = NDArray[np.uint64]
 
 
 def repeated_fraction(
@@ -197,16 +197,16 @@ def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
     return runs
 
 
-def _double_blocks(hashes: Hashes, length: int) -> Hashes:
+def _double_blocks(hashes: _Hashes, length: int) -> _Hashes:
     """Hash blocks of 2n characters from their halves, not linearly, so that nothing cancels out."""
-    mixed: Hashes = hashes[:-length] * _FACTORS[0] + hashes[length:] * _FACTORS[1]
+    mixed: _Hashes = hashes[:-length] * _FACTORS[0] + hashes[length:] * _FACTORS[1]
     mixed ^= mixed >> _SHIFT
     mixed *= _FACTORS[2]
     mixed ^= mixed >> _SHIFT
     return mixed
 
 
-def _propose_runs(hashes: Hashes, scale: int) -> list[tuple[int, int]]:
+def _propose_runs(hashes: _Hashes, scale: int) -> list[tuple[int, int]]:
     rows = len(hashes) // scale
     table = hashes[: rows * scale].reshape(rows, scale)
     same = table[1:] == table[:-1, :1]

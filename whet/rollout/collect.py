@@ -31,6 +31,7 @@ from whet.types import (
     FinishReason,
     Group,
     Json,
+    Metrics,
     Problem,
     Rollout,
     Tokens,
@@ -53,7 +54,7 @@ class ChatEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRequest:
-    """A problem to be answered: its index in the step, and which answers are wanted."""
+    """A problem to be answered: its index in the step, and which responses are wanted."""
 
     index: int
     problem: Problem
@@ -97,15 +98,15 @@ def collect_groups(
     """Sample the requested responses; each is graded while others are still being sampled.
 
     A response depends only on the seed, its problem, index and sample, and the weights: not on the
-    order in which answers finish, nor on the other requests or the rank that samples it. `progress`
-    is called with the number of rollouts just graded. A clock adds up the engine's work, and counts
-    as grading the seconds from its last response to the last score.
+    order in which responses finish, nor on the other requests or the rank that samples it.
+    `progress` is called with the number of rollouts just graded. A clock adds up the engine's work,
+    and counts as grading the seconds from its last response to the last score.
     """
     clock = clock or Clock()
     world = get_world()
     sampler = _Sampler(chat_engine, _own_requests(requests, world, chat_engine.is_central))
     rollout_by_id: dict[str, Rollout] = {}
-    tag = f"answers to {len(requests)} problems (checksum {_checksum(requests):08x}), seed {seed}"
+    tag = f"responses to {len(requests)} problems (checksum {_checksum(requests):08x}), seed {seed}"
     with clock.measure("sample"):
         with ExitStack() as after_sampling:
             for id, score in grader.grade(sampler.sample(seed, clock, after_sampling)):
@@ -255,7 +256,8 @@ class DynamicSamplingConfig(Config):
     def later_requests(
         self, requests: Sequence[GroupRequest], groups: Sequence[Group]
     ) -> list[GroupRequest]:
-        """Return the requests for the others of a group, where its first answers call for them."""
+        """Return the requests for the others of a group, where its first responses call for
+        them."""
         if self.first_samples is None:
             return []
         return [
@@ -279,14 +281,14 @@ class DynamicSamplingConfig(Config):
             if self.mask_unfinished and r.completion.finish_reason is FinishReason.LENGTH
         }
 
-    def first_answers(self, groups: Sequence[Group]) -> list[Group]:
+    def first_responses(self, groups: Sequence[Group]) -> list[Group]:
         """Cut all groups to the first responses, so that groups of both phases do not bias
         metrics."""
         return [group[: self.first_samples] for group in groups]
 
     def metrics(
         self, groups: Sequence[Group], step: int, *, problems: int, samples: int
-    ) -> dict[str, float]:
+    ) -> Metrics:
         """Count the effects of the active settings on a step."""
         trained = self.choose_groups(groups)
         metrics = {
@@ -313,14 +315,14 @@ def join_groups(groups: Sequence[Group], later: Sequence[Group]) -> list[Group]:
     return [group + by_name.get(group[0].group_id, ()) for group in groups]
 
 
-Sample = Callable[[int], list[Group]]
+SampleStep = Callable[[int], list[Group]]
 """Step -> its groups, sampled with the current weights."""
 
 
 class RolloutQueue:
     """Batches of rollouts, each sampled `lag` steps early; checkpoints hold the queue."""
 
-    def __init__(self, sample: Sample, *, steps: int, lag: int) -> None:
+    def __init__(self, sample: SampleStep, *, steps: int, lag: int) -> None:
         self.sample = sample
         self.steps = steps
         self.lag = lag
@@ -335,7 +337,7 @@ class RolloutQueue:
     def join(self) -> None:
         """Wait until sampling has ended, so that weights may change; here it always has."""
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Metrics:
         """Measure what was sampled in the background since the last call."""
         return {}
 

@@ -2,9 +2,9 @@
 
 import threading
 
-from whet.rollout.collect import RolloutQueue, Sample
+from whet.rollout.collect import RolloutQueue, SampleStep
 from whet.track.metrics import Clock
-from whet.types import Group
+from whet.types import Group, Metrics
 from whet.world import get_world, world_of_thread
 
 
@@ -18,7 +18,7 @@ class OverlappedQueue(RolloutQueue):
     """
 
     def __init__(
-        self, sample: Sample, *, steps: int, lag: int, clock: Clock, background: Clock
+        self, sample: SampleStep, *, steps: int, lag: int, clock: Clock, background: Clock
     ) -> None:
         super().__init__(sample, steps=steps, lag=lag)
         self._clock = clock
@@ -33,7 +33,7 @@ class OverlappedQueue(RolloutQueue):
             with self._clock.measure("sample"):
                 self._waiting.append(self.sample(step))
         batch = self._waiting.popleft()
-        # A second Ctrl-C ends the run without waiting for answers.
+        # A second Ctrl-C ends the run without waiting for responses.
         self._thread = threading.Thread(target=self._fill, args=(step + 1,), daemon=True)
         self._thread.start()
         return batch
@@ -47,7 +47,7 @@ class OverlappedQueue(RolloutQueue):
         if self._error is not None:
             raise self._error
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Metrics:
         metrics = self._background.lap()
         seconds = metrics["time/sample"] + metrics["time/grade"]
         engine = {name: value for name, value in metrics.items() if name.startswith("engine/")}

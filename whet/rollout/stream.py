@@ -10,8 +10,8 @@ Groups of two to `lag` + 1 steps are in flight: one step more after the learner 
 less after the engine ran out of work, since groups that finish early only get old.
 
 Problems are asked and groups chosen only in `take`, so a checkpoint between two steps has them all:
-what is finished is stored, and what is not is asked again after a resume. Two threads read answers
-and grade them in between.
+what is finished is stored, and what is not is asked again after a resume. Two threads read
+responses and grade them in between.
 """
 
 import threading
@@ -35,10 +35,10 @@ from whet.rollout.collect import (
     waiting_file,
 )
 from whet.rollout.stream_ledger import StreamRow
-from whet.rollout.stream_plan import StreamPlan, Ticket
+from whet.rollout.stream_plan import PlannedGroup, StreamPlan
 from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.track.metrics import Clock
-from whet.types import Completion, Group, Json, Rollout, read_integer
+from whet.types import Completion, Group, Json, Metrics, Rollout, read_integer
 from whet.world import get_world
 
 MIN_DEPTH = 2
@@ -71,15 +71,15 @@ class StreamQueue:
         self.log = log
         self._num_asked = 0
         self._depth = MIN_DEPTH
-        self._tickets: dict[int, Ticket] = {}
+        self._planned_groups: dict[int, PlannedGroup] = {}
         """Groups on their way, by number; the first rank's."""
         self._changed = threading.Condition()
-        """Protects tickets, notes and the error, and is notified of new ones."""
+        """Protects the planned groups, the record and the error, and is notified of new ones."""
         self._error: BaseException | None = None
         self._threads: list[threading.Thread] = []
-        self._answers: SimpleQueue[Rollout | None] = SimpleQueue()
-        self._notes = _StepNotes()
-        self._joined = _StepNotes()
+        self._responses: SimpleQueue[Rollout | None] = SimpleQueue()
+        self._record = _StepRecord()
+        self._joined_record = _StepRecord()
         self._busy = _BusySeconds()
         self._stats = EngineStats()
 
@@ -98,16 +98,16 @@ class StreamQueue:
         """Write the ledger; before a pause, wait until nothing runs, and release the engine."""
         if not get_world().is_rank_zero:
             return
-        if self.plan.is_pause(self._notes.step + 1):
+        if self.plan.is_pause(self._record.step + 1):
             with self.clock.measure("sample"):
                 self._pause()
         with self._changed:
-            self._joined, self._notes = self._notes, _StepNotes()
-        self.log(self._joined.to_row())
+            self._joined_record, self._record = self._record, _StepRecord()
+        self.log(self._joined_record.to_row())
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Metrics:
         """Measure the last joined step."""
-        notes = self._joined
+        record = self._joined_record
         with self._changed:
             seconds = self._busy.lap()
         stats = self.engine.stats
@@ -116,15 +116,15 @@ class StreamQueue:
         useful -= self._stats.tokens - self._stats.first_tokens
         self._stats = replace(stats)
         metrics = {
-            "stream/age": fmean(notes.ages or [0]),
-            "stream/oldest": float(max(notes.ages, default=0)),
-            "stream/dropped": float(len(notes.dropped)),
-            "stream/waiting": float(notes.num_waiting),
-            "stream/overlap": max(0.0, 1 - notes.waited / seconds) if seconds else 0.0,
+            "stream/age": fmean(record.ages or [0]),
+            "stream/oldest": float(max(record.ages, default=0)),
+            "stream/dropped": float(len(record.dropped)),
+            "stream/waiting": float(record.num_waiting),
+            "stream/overlap": max(0.0, 1 - record.waited / seconds) if seconds else 0.0,
             "engine/sample_s": seconds,
         }
         if seconds:
-            metrics["engine/tokens_per_s"] = notes.tokens / seconds
+            metrics["engine/tokens_per_s"] = record.tokens / seconds
         if row_steps > 0:
             metrics["engine/slots_busy"] = min(1.0, max(0, useful) / row_steps)
         return metrics
@@ -132,17 +132,19 @@ class StreamQueue:
     def drop(self) -> None:
         """Ask everything again, once the weights that sampled it have been replaced."""
         with self._changed:
-            for ticket in self._tickets.values():
-                self._drop(ticket, "its weights were given up")
+            for planned in self._planned_groups.values():
+                self._drop(planned, "its weights were given up")
 
     def save(self, folder: Path) -> Json:
         with self._changed:
-            tickets = list(self._tickets.values())
-            groups = [ticket.group for ticket in tickets if ticket.group is not None]
+            planned_groups = list(self._planned_groups.values())
+            groups = [planned.group for planned in planned_groups if planned.group is not None]
         if groups:
             write_rollouts(waiting_file(folder, 0), groups)
-        rows: list[Json] = [[t.number, t.problem.id, t.num_drops] for t in tickets]
-        return {"asked": self._num_asked, "tickets": rows}
+        rows: list[Json] = [
+            [planned.number, planned.problem.id, planned.num_drops] for planned in planned_groups
+        ]
+        return {"asked": self._num_asked, "tickets": rows}  # the keys in stored checkpoints
 
     def load(self, folder: Path, state: Json) -> None:
         match state:
@@ -163,29 +165,29 @@ class StreamQueue:
             number, id, num_drops = row
             if str(id) not in self.plan.problems:
                 raise DataError(f"checkpoint {folder} has problem {id}, which is not in `problems`")
-            ticket = Ticket(
+            planned = PlannedGroup(
                 number=read_integer(number),
                 problem=self.plan.problems[str(id)],
                 num_drops=read_integer(num_drops),
             )
-            ticket.group = group_by_number.get(ticket.number)
-            self._tickets[ticket.number] = ticket
+            planned.group = group_by_number.get(planned.number)
+            self._planned_groups[planned.number] = planned
 
-    def _take_problems(self, num_asked: int) -> list[Ticket]:
+    def _take_problems(self, num_asked: int) -> list[PlannedGroup]:
         """Take the problems of the plan up to a number, on every rank alike."""
-        tickets: list[Ticket] = []
+        planned_groups: list[PlannedGroup] = []
         while self._num_asked < num_asked:
             for problem in self.plan.take(self._num_asked // self.plan.per_step):
-                tickets.append(Ticket(number=self._num_asked, problem=problem))
+                planned_groups.append(PlannedGroup(number=self._num_asked, problem=problem))
                 self._num_asked += 1
-        return tickets
+        return planned_groups
 
     def _take(self, step: int) -> tuple[list[Group], int]:
         with self._changed:
-            self._notes.step = step
+            self._record.step = step
             self._adapt_depth()
-            fresh = self._take_problems(self.plan.num_asked(step, self._depth))
-            self._tickets |= {ticket.number: ticket for ticket in fresh}
+            new_groups = self._take_problems(self.plan.num_asked(step, self._depth))
+            self._planned_groups |= {planned.number: planned for planned in new_groups}
         self._start()
         began = time.perf_counter()
         with self.clock.measure("sample"), self._changed:
@@ -195,60 +197,68 @@ class StreamQueue:
                 if chosen is not None:
                     break
                 self._await_change()
-            for ticket in chosen:
-                del self._tickets[ticket.number]
-            notes = self._notes
-            notes.trained = [ticket.number for ticket in chosen]
-            notes.ages = [step - ticket.version for ticket in chosen]
-            notes.num_waiting = sum(t.group is not None for t in self._tickets.values())
-            notes.waited = time.perf_counter() - began
-        groups = [ticket.group for ticket in chosen if ticket.group is not None]
+            for planned in chosen:
+                del self._planned_groups[planned.number]
+            record = self._record
+            record.trained = [planned.number for planned in chosen]
+            record.ages = [step - planned.version for planned in chosen]
+            record.num_waiting = sum(
+                planned.group is not None for planned in self._planned_groups.values()
+            )
+            record.waited = time.perf_counter() - began
+        groups = [planned.group for planned in chosen if planned.group is not None]
         return groups, self._num_asked
 
     def _adapt_depth(self) -> None:
         """Ask further ahead if the learner has to wait, and less far if the engine is idle."""
-        num_finished = sum(ticket.group is not None for ticket in self._tickets.values())
-        if self._tickets and num_finished < self.plan.per_step:
+        num_finished = sum(planned.group is not None for planned in self._planned_groups.values())
+        if self._planned_groups and num_finished < self.plan.per_step:
             self._depth += 1
-        elif num_finished == len(self._tickets):
+        elif num_finished == len(self._planned_groups):
             self._depth -= 1
         self._depth = min(max(self._depth, MIN_DEPTH), self.plan.lag + 1)
 
     def _ask(self, step: int) -> None:
         """Drop groups that have become too old, and request those that are due."""
-        for ticket in self._tickets.values():
-            if ticket.group is not None and step - ticket.version > self.plan.lag:
-                self._drop(ticket, f"{step - ticket.version} steps old")
-        due = [t for t in self._tickets.values() if t.asked_at is None and t.group is None]
-        for ticket in due:
-            ticket.asked_at = step
-            ticket.request = self.plan.request(ticket.number, ticket.problem)
-            ticket.prompt = self.chat_engine.chat.encode_problem(ticket.request.problem)
-            seed = derive(self.plan.seed, ticket.num_drops)
-            self.engine.submit(list(engine_requests(ticket.request, ticket.prompt, seed)))
-        self._notes.asked += [ticket.number for ticket in due]
-        self._note_busy()
+        for planned in self._planned_groups.values():
+            if planned.group is not None and step - planned.version > self.plan.lag:
+                self._drop(planned, f"{step - planned.version} steps old")
+        due = [
+            planned
+            for planned in self._planned_groups.values()
+            if planned.asked_at is None and planned.group is None
+        ]
+        for planned in due:
+            planned.asked_at = step
+            planned.request = self.plan.request(planned.number, planned.problem)
+            planned.prompt = self.chat_engine.chat.encode_problem(planned.request.problem)
+            seed = derive(self.plan.seed, planned.num_drops)
+            self.engine.submit(list(engine_requests(planned.request, planned.prompt, seed)))
+        self._record.asked += [planned.number for planned in due]
+        self._update_busy()
 
-    def _choose(self, step: int) -> list[Ticket] | None:
+    def _choose(self, step: int) -> list[PlannedGroup] | None:
         """Choose the oldest finished groups; None while there are too few, or one that was asked
         again would get too old by waiting."""
-        finished = [t for t in self._tickets.values() if t.group is not None]
+        finished = [
+            planned for planned in self._planned_groups.values() if planned.group is not None
+        ]
         is_missed = any(
-            ticket.num_drops > 0
-            and ticket.group is None
-            and ticket.asked_at is not None
-            and ticket.asked_at + self.plan.lag <= step
-            for ticket in self._tickets.values()
+            planned.num_drops > 0
+            and planned.group is None
+            and planned.asked_at is not None
+            and planned.asked_at + self.plan.lag <= step
+            for planned in self._planned_groups.values()
         )
         if len(finished) < self.plan.per_step or is_missed:
             return None
-        finished.sort(key=lambda ticket: (ticket.version, ticket.number))
+        finished.sort(key=lambda planned: (planned.version, planned.number))
         return finished[: self.plan.per_step]
 
-    def _drop(self, ticket: Ticket, reason: str) -> None:
-        ticket.num_drops += 1
-        ticket.reset()
-        self._notes.dropped[ticket.number] = reason
+    def _drop(self, planned: PlannedGroup, reason: str) -> None:
+        planned.num_drops += 1
+        planned.reset()
+        self._record.dropped[planned.number] = reason
 
     def _await_change(self) -> None:
         if self._error is None:
@@ -260,10 +270,10 @@ class StreamQueue:
         if self._threads:
             return
         self._stats = EngineStats()
-        answers = self.engine.stream()
+        completions = self.engine.stream()
         self._threads = [
             threading.Thread(target=self._guard, args=(work,), daemon=True)
-            for work in (partial(self._read, answers), self._grade)
+            for work in (partial(self._read, completions), self._grade)
         ]
         for thread in self._threads:
             thread.start()
@@ -271,7 +281,10 @@ class StreamQueue:
     def _pause(self) -> None:
         """Wait until all that was asked is finished, and end the stream."""
         with self._changed:
-            while any(t.asked_at is not None and t.group is None for t in self._tickets.values()):
+            while any(
+                planned.asked_at is not None and planned.group is None
+                for planned in self._planned_groups.values()
+            ):
                 self._await_change()
         self.engine.end_stream()
         for thread in self._threads:
@@ -287,52 +300,54 @@ class StreamQueue:
                 self._error = self._error or error
                 self._changed.notify_all()
 
-    def _read(self, answers: Iterator[tuple[str, Completion]]) -> None:
-        """Pass answers on to the grader as they end."""
+    def _read(self, completions: Iterator[tuple[str, Completion]]) -> None:
+        """Pass responses on to the grader as they end."""
         try:
-            for id, completion in answers:
-                ticket = self._tickets[int(id.partition("/")[0])]
-                assert ticket.request is not None and ticket.prompt is not None, "it was asked"
-                self._answers.put(
-                    make_rollout(self.chat_engine, ticket.request, ticket.prompt, id, completion)
+            for id, completion in completions:
+                planned = self._planned_groups[int(id.partition("/")[0])]
+                assert planned.request is not None and planned.prompt is not None, "it was asked"
+                self._responses.put(
+                    make_rollout(self.chat_engine, planned.request, planned.prompt, id, completion)
                 )
         finally:
-            self._answers.put(None)
+            self._responses.put(None)
 
     def _grade(self) -> None:
         """Grade the completed responses; the grader gets them all in one call, since it returns
         only after the last of its input."""
         is_open = True
         while is_open:
-            batch = [self._answers.get()]
-            while not self._answers.empty():
-                batch.append(self._answers.get())
+            batch = [self._responses.get()]
+            while not self._responses.empty():
+                batch.append(self._responses.get())
             is_open = None not in batch
             rollouts = {rollout.id: rollout for rollout in batch if rollout is not None}
-            answers = ((one.id, one.problem, one.text) for one in rollouts.values())
-            for id, score in self.grader.grade(answers):
+            to_grade = (
+                (rollout.id, rollout.problem, rollout.text) for rollout in rollouts.values()
+            )
+            for id, score in self.grader.grade(to_grade):
                 self._add(replace(rollouts[id], score=score))
 
     def _add(self, rollout: Rollout) -> None:
         with self._changed:
-            ticket = self._tickets[_number((rollout,))]
-            ticket.graded[rollout.id] = rollout
-            self._notes.tokens += len(rollout.completion.tokens)
-            assert ticket.request is not None, "it was asked"
-            if len(ticket.graded) < len(ticket.request.sample_ids):
+            planned = self._planned_groups[_number((rollout,))]
+            planned.graded[rollout.id] = rollout
+            self._record.tokens += len(rollout.completion.tokens)
+            assert planned.request is not None, "it was asked"
+            if len(planned.graded) < len(planned.request.sample_ids):
                 return
-            ids = sorted(ticket.graded, key=lambda id: int(id.rpartition("/")[2]))
-            ticket.group = self.plan.reward(tuple(ticket.graded[id] for id in ids))
-            self._notes.answered.append(ticket.number)
-            self._note_busy()
+            ids = sorted(planned.graded, key=lambda id: int(id.rpartition("/")[2]))
+            planned.group = self.plan.reward(tuple(planned.graded[id] for id in ids))
+            self._record.answered.append(planned.number)
+            self._update_busy()
             self._changed.notify_all()
 
-    def _note_busy(self) -> None:
-        self._busy.note(any(t.group is None for t in self._tickets.values()))
+    def _update_busy(self) -> None:
+        self._busy.set_busy(any(planned.group is None for planned in self._planned_groups.values()))
 
 
 @dataclass(slots=True, kw_only=True)
-class _StepNotes:
+class _StepRecord:
     """What happened from the end of one step to the end of the next."""
 
     step: int = -1
@@ -362,7 +377,7 @@ class _BusySeconds:
         self._seconds = 0.0
         self._since: float | None = None
 
-    def note(self, is_busy: bool) -> None:
+    def set_busy(self, is_busy: bool) -> None:
         now = time.perf_counter()
         if self._since is not None:
             self._seconds += now - self._since
@@ -370,7 +385,7 @@ class _BusySeconds:
 
     def lap(self) -> float:
         """Return the seconds since the last lap."""
-        self.note(self._since is not None)
+        self.set_busy(self._since is not None)
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 

@@ -32,7 +32,7 @@ class StreamPlan:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Ticket:
+class PlannedGroup:
     """One group of the plan in flight."""
 
     number: int
@@ -52,7 +52,7 @@ class Ticket:
         return min(rollout.completion.policy_version for rollout in self.group)
 
     def reset(self) -> None:
-        """Forget the answers; the problem is to be asked again."""
+        """Forget the responses; the problem is to be asked again."""
         self.asked_at = None
         self.graded = {}
         self.group = None

@@ -7,12 +7,12 @@ from statistics import fmean
 from whet.errors import ConfigError
 from whet.rollout.collect import ChatEngine
 from whet.tasks.base import Task
-from whet.tasks.verify import WORDS, Verify
+from whet.tasks.verify import VERDICT_WORDS, Verify
 from whet.text.chat import ChatFormat
 from whet.text.steps import token_ranges
 from whet.types import Author, Group, Problem, Rollout, Step
 
-Pairs = Iterator[tuple[bool, bool | None]]
+VerdictPairs = Iterator[tuple[bool, bool | None]]
 
 
 def check_verifier_room(
@@ -70,15 +70,15 @@ def with_steps(
     ]
 
 
-def outcome_pairs(judged: Sequence[Group], verifier_task: Verify) -> Pairs:
+def outcome_pairs(judged: Sequence[Group], verifier_task: Verify) -> VerdictPairs:
     """Pair the truth about each solution with each final verdict on it."""
     for rollout in (rollout for group in judged for rollout in group):
-        yield rollout.problem.answer == WORDS[True], verifier_task.read(rollout.text).final
+        yield rollout.problem.answer == VERDICT_WORDS[True], verifier_task.read(rollout.text).final
 
 
 def step_pairs(
     solved: Sequence[Group], judged: Sequence[Group], verifier_task: Verify, task: Task
-) -> Pairs:
+) -> VerdictPairs:
     """Pair each step's label with each verdict on it; unlabelled steps are left out."""
     solutions = {rollout.id: rollout for group in solved for rollout in group}
     for group in judged:

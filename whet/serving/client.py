@@ -47,7 +47,7 @@ class EndpointConfig(Config):
     key_env: str | None = None
     """The environment variable that holds the key, which is never a setting; none sends no key."""
     api: Literal["chat", "completions"] = "chat"
-    """What to request: an answer to messages, or a continuation of their text."""
+    """What to request: a response to messages, or a continuation of their text."""
     in_flight: int = Field(default=256, ge=1, le=20_000)
     """Largest number of requests in flight."""
     timeout: float = Field(default=600.0, gt=0)
@@ -57,11 +57,11 @@ class EndpointConfig(Config):
     requests_per_minute: int | None = Field(default=None, ge=1)
     """Requests started per minute; none has no limit."""
     tokens_per_minute: int | None = Field(default=None, ge=1)
-    """Tokens per minute, of prompts and answers; none has no limit."""
+    """Tokens per minute, of prompts and responses; none has no limit."""
     price_in: float = Field(default=0.0, ge=0)
     """Price of a million tokens of prompts, in any currency."""
     price_out: float = Field(default=0.0, ge=0)
-    """Price of a million tokens of answers."""
+    """Price of a million tokens of responses."""
     extra: dict[str, JsonValue] = Field(default={})
     """Further fields of every request, as the server names them, such as `reasoning_effort`."""
 
@@ -93,7 +93,7 @@ def read_key(key_env: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A server's answer, or why there is none."""
+    """A server's response, or why there is none."""
 
     text: str | None = None
     finish: FinishReason = FinishReason.STOP
@@ -278,8 +278,8 @@ def read_reply(body: bytes, name: str = "the server") -> Reply:
     text = _field(choice, "text") if message is None else _field(message, "content")
     thought = _field(message, "reasoning_content") or _field(message, "reasoning")
     if isinstance(thought, str) and thought.strip():
-        answer = text if isinstance(text, str) else ""
-        text = f"<think>\n{thought.strip()}\n</think>\n\n{answer.strip()}"
+        reply_text = text if isinstance(text, str) else ""
+        text = f"<think>\n{thought.strip()}\n</think>\n\n{reply_text.strip()}"
     if not isinstance(text, str):
         return Reply(fault=f"{name}'s reply is not a completion", may_pass=True)
     usage = _field(value, "usage")

@@ -84,7 +84,7 @@ def read_rollouts(path: Path, limit: int | None = None) -> list[Rollout]:
     except (KeyError, TypeError, ValueError, DataError) as error:
         raise DataError(
             f"{path} is not a rollout file ({error}); teach, eval and rl write such files, and "
-            "`whet data import` makes them of answers"
+            "`whet data import` makes them of responses"
         ) from error
 
 
@@ -215,7 +215,7 @@ def _open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
         reason = str(error).splitlines()[0] if str(error) else "it cannot be read"
         raise DataError(
             f"{path} is not a whole Parquet file ({reason}); teach, eval and rl write rollouts as "
-            "such, and `whet data import` makes them of answers in other files"
+            "such, and `whet data import` makes them of responses in other files"
         ) from error
 
 

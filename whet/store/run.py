@@ -27,13 +27,13 @@ from whet.store.files import Row, read_object, to_finite, write_atomic, write_er
 from whet.store.lock import Lock
 from whet.store.provenance import collect_provenance, utc_now
 from whet.store.rollouts import check_parquet, read_rollouts, write_rollouts
-from whet.types import Group, Json, Rollout, read_integer
+from whet.types import Group, Json, Metrics, Rollout, read_integer
 
 RolloutSet = Literal["train", "eval", "rejected"]
 """rejected: responses of a teacher that its rule does not keep."""
 RUN_FOLDERS = ("checkpoints", "rollouts", "evals", "answers", "logs")
 """Folders in a run folder; `shards` is not one of them, since each shard is itself a run folder."""
-EVAL = r"(\d+)\.json"
+_EVAL = r"(\d+)\.json"
 ORIGINS = "# Where each value came from:"
 FIRST_FILES = {
     ".lock",
@@ -60,7 +60,7 @@ class RunStore:
         self.stage_file = folder / "stage.json"
         self.metrics_file = folder / "metrics.jsonl"
         self.summary_file = folder / "summary.json"
-        self.answer_folder = folder / "answers"
+        self.response_folder = folder / "answers"  # the name in run folders
         self.shard_folder = folder / "shards"
         self.steps_before: int | None = None
         """The number of steps of the run, if it now continues to more."""
@@ -158,7 +158,7 @@ class RunStore:
         row = {name: to_finite(float(value)) for name, value in metrics.items()}
         files.append_row(self.metrics_file, {"step": step, **row})
 
-    def metrics(self) -> list[dict[str, float]]:
+    def metrics(self) -> list[Metrics]:
         """Read all rows in order, each with its "step"."""
         rows = [row for row in _read_own_rows(self.metrics_file) if _has_step(row)]
         return [{k: float(v) for k, v in row.items() if isinstance(v, int | float)} for row in rows]
@@ -195,7 +195,7 @@ class RunStore:
 
     def evals(self) -> dict[int, Row]:
         """Read every evaluation by its step, in order."""
-        return {step: read_object(path) for step, path in _find_steps(self.folder / "evals", EVAL)}
+        return {step: read_object(path) for step, path in _find_steps(self.folder / "evals", _EVAL)}
 
     def list_lost_results(self, step: int) -> list[str]:
         """Describe missing or unreadable results up to `step`; nothing depends on them.
@@ -223,7 +223,7 @@ class RunStore:
     def _list_files(self) -> list[tuple[int, Path]]:
         """List rollouts and evaluations, each with its step."""
         rollouts = _find_steps(self.folder / "rollouts", r"\w+-(\d+)\.parquet")
-        return rollouts + _find_steps(self.folder / "evals", EVAL)
+        return rollouts + _find_steps(self.folder / "evals", _EVAL)
 
     def finish(self, summary: Mapping[str, Json]) -> None:
         """Write the summary, which marks the run as finished."""

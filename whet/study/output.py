@@ -30,10 +30,10 @@ from whet.toml import write
 from whet.track.progress import printer
 from whet.types import Json
 
-CURVES: tuple[tuple[str, str, Unit], ...] = (
+_CURVES: tuple[tuple[str, str, Unit], ...] = (
     ("score/correct", "Solved while sampling", Unit.FRACTION),
     ("validation/pass@1", "Solved on dev problems", Unit.FRACTION),
-    ("length/mean", "Answer length", Unit.TOKENS),
+    ("length/mean", "Response length", Unit.TOKENS),
 )
 """Metrics of the last training stage that the page draws for each level."""
 
@@ -163,7 +163,7 @@ def _view_round(result: RoundResult) -> RoundView:
 def _draw_panels(arms: Sequence[StudyArm]) -> list[str]:
     """Draw the curves of the last training stage: the mean of an arm's seeds, and their range."""
     panels = []
-    for key, name, unit in CURVES:
+    for key, name, unit in _CURVES:
         lines = []
         for arm in arms:
             seeds = [_read_curve(run, key, name, unit) for run in arm.runs if run.is_done]

@@ -151,8 +151,8 @@ def read_rates(run: StudyRun) -> dict[str, float]:
         if not values:
             raise DataError(f"the stage {measured.stage} of {run.name} logs no {measured.metric}")
         return {"run": fmean(values[-ceil(LAST_PART * len(values)) :])}
-    answers, _, k = measured.metric.partition("@")
-    rollouts = store.rollouts("eval", GREEDY if answers == "greedy" else SAMPLED)
+    name, _, k = measured.metric.partition("@")
+    rollouts = store.rollouts("eval", GREEDY if name == "greedy" else SAMPLED)
     return pass_rates([tuple(rollouts)], int(k or 1))
 
 

@@ -20,7 +20,7 @@ from whet.study.study_file import Levels, Measure, RoundConfig, Study
 from whet.toml import Table, flatten
 from whet.types import content_id
 
-STAGES = "stages"
+STAGES_KEY = "stages"
 SMOKE_SEEDS = 2
 """Seeds of a smoke form; two are enough for every branch of a report."""
 
@@ -93,7 +93,7 @@ class StudyRun:
         for link, stage in links.items():
             stage.folder.mkdir(parents=True, exist_ok=True)
             if not link.is_symlink():
-                link.symlink_to(Path("..") / STAGES / stage.folder.name)
+                link.symlink_to(Path("..") / STAGES_KEY / stage.folder.name)
         write_atomic(self.file, to_toml(self.pipeline))
 
 
@@ -120,7 +120,7 @@ class RunPlanner:
         if self.is_smoke:
             pipeline = self._shrink(pipeline)
         stages = tuple(
-            Stage(name=name, key=key.now, folder=self.folder / STAGES / f"{name}-{key.now}")
+            Stage(name=name, key=key.now, folder=self.folder / STAGES_KEY / f"{name}-{key.now}")
             for name, key in hash_stages(pipeline.stages).items()
         )
         return StudyRun(

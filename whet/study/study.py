@@ -19,7 +19,7 @@ from whet.study.runs import RunPlanner, StudyRun
 from whet.study.study_file import open_study
 from whet.track.progress import printer, say
 
-CARD = "h200"
+_CARD = "h200"
 
 
 def run_study(
@@ -141,7 +141,7 @@ def _describe_time(work: Work, machine: Machine) -> list[str]:
         lines.append(f"{len(known)} of them take about {format_seconds(seconds)}, as others did")
     if hours := sum(seconds for seconds in predicted if seconds is not None):
         count = sum(seconds is not None for seconds in predicted)
-        card = f"on one {CARD.upper()}, as `whet plan` counts"
+        card = f"on one {_CARD.upper()}, as `whet plan` counts"
         lines.append(f"{count} of them take about {format_seconds(hours)} {card}")
     if None in predicted:
         names = ", ".join(
@@ -165,6 +165,6 @@ def _predict(run: StudyRun, name: str) -> float | None:
     if is_new or not isinstance(stages[name], ModelStageConfig):
         return None
     try:
-        return predict_seconds(stages, name, CARD)
+        return predict_seconds(stages, name, _CARD)
     except WhetError:
         return None

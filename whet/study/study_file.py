@@ -162,11 +162,11 @@ class Study:
             )
         name = asked or known[-1]
         stage = pipeline.stages[name]
-        answers, _, k = metric.partition("@")
+        name, _, k = metric.partition("@")
         samples = stage.list_work()[0].samples if stage.measures_model else 0
-        if answers == "pass" and stage.measures_model and int(k) > samples:
+        if name == "pass" and stage.measures_model and int(k) > samples:
             raise ConfigError(
-                f"{self.file}: metric = {metric!r} needs that many answers per problem, and "
+                f"{self.file}: metric = {metric!r} needs that many responses per problem, and "
                 f"{name} has samples = {samples}"
             )
         return Measure(stage=name, metric=metric)

@@ -11,7 +11,7 @@ from whet.evals.comparison import PairedComparison, compare_paired
 from whet.evals.formatting import number, p_value, percent, points
 from whet.evals.stats import Estimate
 from whet.evals.summary import MUCH_CUT_OFF
-from whet.suites.result import Result
+from whet.suites.result import BenchmarkResult
 from whet.types import Json
 
 
@@ -43,7 +43,7 @@ class Leaderboard:
     form: str
     models: Sequence[str]
     benchmarks: Sequence[str]
-    results: Sequence[Result]
+    results: Sequence[BenchmarkResult]
     means: Mapping[str, Estimate]
     """By model, the mean over the benchmarks, each of which counts the same."""
     differences: Sequence[ModelDifference]
@@ -55,7 +55,7 @@ class Leaderboard:
         row: dict[str, Json] = TypeAdapter(Leaderboard).dump_python(self, mode="json")
         return row
 
-    def result(self, model: str, benchmark: str) -> Result:
+    def result(self, model: str, benchmark: str) -> BenchmarkResult:
         """Look up one result."""
         return next(r for r in self.results if (r.model, r.benchmark) == (model, benchmark))
 
@@ -82,7 +82,12 @@ class Leaderboard:
 
 
 def make_leaderboard(
-    results: Sequence[Result], *, suite: str, about: str, form: str, locations: Mapping[str, str]
+    results: Sequence[BenchmarkResult],
+    *,
+    suite: str,
+    about: str,
+    form: str,
+    locations: Mapping[str, str],
 ) -> Leaderboard:
     """Compare every model with the first on every benchmark, and note what to be wary of."""
     models = list(dict.fromkeys(result.model for result in results))
@@ -135,23 +140,25 @@ def _mean(scores: Sequence[Estimate]) -> Estimate:
     )
 
 
-def _cut_off(results: Sequence[Result]) -> list[str]:
+def _cut_off(results: Sequence[BenchmarkResult]) -> list[str]:
     many = [result for result in results if result.unfinished.mean > MUCH_CUT_OFF]
     if not many:
         return []
     fractions = ", ".join(f"{percent(result.unfinished.mean)} of {result.model}" for result in many)
     return [
-        f"{many[0].benchmark}: answers were cut off at {many[0].max_tokens:,} tokens or at the end "
-        f"of the context, {fractions}; a higher limit may score higher"
+        f"{many[0].benchmark}: responses were cut off at {many[0].max_tokens:,} tokens or at the "
+        f"end of the context, {fractions}; a higher limit may score higher"
     ]
 
 
-def _list_faults(result: Result) -> list[str]:
+def _list_faults(result: BenchmarkResult) -> list[str]:
     where = f"{result.benchmark}, {result.model}"
     faults = []
     total = result.num_answers + result.num_failed
     if result.num_unscored:
-        faults.append(f"{where}: {result.num_unscored:,} of {total:,} answers could not be graded")
+        faults.append(
+            f"{where}: {result.num_unscored:,} of {total:,} responses could not be graded"
+        )
     if result.num_failed:
         faults.append(
             f"{where}: the server did not answer {result.num_failed:,} of {total:,} requests"

@@ -15,10 +15,10 @@ from whet.evals.stats import Estimate
 from whet.evals.summary import UNKNOWN
 from whet.store.files import write_atomic
 from whet.suites.leaderboard import Leaderboard
-from whet.suites.result import Result
+from whet.suites.result import BenchmarkResult
 
 COLUMNS = ("model", "benchmark", "metric", "figure", "group", "mean", "low", "high", "count")
-SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 TONES = ("before", "after", "middle", "part-score", "part-update")
 """Colours of the models, in their order; they repeat beyond the last."""
 
@@ -41,7 +41,7 @@ def to_leaderboard_table(board: Leaderboard) -> Table:
     return table
 
 
-def _cell(result: Result) -> str:
+def _cell(result: BenchmarkResult) -> str:
     lines = [_percent(result.score)]
     if result.feasible is not None and result.hallucinated is not None:
         lines.append(f"feasible {100 * result.feasible.mean:.0f} %")
@@ -70,7 +70,7 @@ def to_csv(board: Leaderboard) -> str:
     return text.getvalue()
 
 
-def _figures(result: Result) -> Iterator[tuple[str, str, Estimate]]:
+def _figures(result: BenchmarkResult) -> Iterator[tuple[str, str, Estimate]]:
     yield "score", "", result.score
     named: Mapping[str, Mapping[str, Estimate]] = {
         "task": result.by_task,
@@ -117,7 +117,7 @@ def _tex_cell(estimate: Estimate) -> str:
 
 
 def _tex(text: str) -> str:
-    signs = (SPECIAL.get(sign, f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in text)
+    signs = (_SPECIAL.get(sign, f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in text)
     return visible("".join(signs))
 
 
@@ -160,7 +160,9 @@ def _bar_row(
     return BarRow(label=label, note=note, bars=bars)
 
 
-def _list_parts(results: Mapping[str, Result], tones: Mapping[str, str]) -> Iterator[BarRow]:
+def _list_parts(
+    results: Mapping[str, BenchmarkResult], tones: Mapping[str, str]
+) -> Iterator[BarRow]:
     """List the groups of a benchmark that tell more than its whole, and how rules were kept."""
     kinds: Mapping[str, Mapping[str, Mapping[str, Estimate]]] = {
         "Task": {model: result.by_task for model, result in results.items()},

@@ -16,18 +16,18 @@ from whet.evals.stats import (
     pass_at_k,
     wilson_interval,
 )
-from whet.evals.summary import F1, EvalSummary, level_fifth
-from whet.store.answer_ledger import StoredResponse
+from whet.evals.summary import F1, UNKNOWN, EvalSummary
+from whet.store.response_ledger import StoredResponse
 from whet.suites.suite import Benchmark
 from whet.tasks.base import is_solvable
-from whet.types import Group, Json, Problem, Rollout, Verdict
+from whet.types import Group, Json, Problem, Rollout, Verdict, level_label
 
 FEASIBLE = "feasible"
 """The part of a score that says whether a graph response keeps the rules of its problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class BenchmarkResult:
     """A model on a benchmark. Problems without a solution are left out of every figure here."""
 
     model: str
@@ -59,13 +59,13 @@ class Result:
     max_tokens: int
 
     def to_json(self) -> dict[str, Json]:
-        row: dict[str, Json] = TypeAdapter(Result).dump_python(self, mode="json")
+        row: dict[str, Json] = TypeAdapter(BenchmarkResult).dump_python(self, mode="json")
         return row
 
     @staticmethod
-    def from_json(row: Json) -> "Result":
+    def from_json(row: Json) -> "BenchmarkResult":
         try:
-            return TypeAdapter(Result).validate_python(row)
+            return TypeAdapter(BenchmarkResult).validate_python(row)
         except ValidationError as error:
             raise DataError(f"not the result of a benchmark: {str(row)[:200]}") from error
 
@@ -79,7 +79,7 @@ def make_result(
     benchmark: Benchmark,
     num_failed: int,
     num_too_long: int,
-) -> Result:
+) -> BenchmarkResult:
     """Work out the metric of every problem, and its means."""
     solvable = [group for group in groups if group and is_solvable(group[0].problem)]
     values = {}
@@ -94,7 +94,7 @@ def make_result(
     problems = {group[0].problem.id: group[0].problem for group in solvable}
     feasible, hallucinated = _feasibility(solvable)
     is_f1 = benchmark.metric == "f1"
-    return Result(
+    return BenchmarkResult(
         model=model,
         benchmark=name,
         metric=benchmark.label,
@@ -102,7 +102,7 @@ def make_result(
         values=values,
         by_task=_by(values, problems, lambda problem: problem.task),
         by_source=_by(values, problems, lambda problem: problem.source or "unknown"),
-        by_level=_by(values, problems, lambda problem: level_fifth(problem.level)),
+        by_level=_by(values, problems, lambda problem: level_label(problem.level, unknown=UNKNOWN)),
         feasible=feasible,
         hallucinated=hallucinated,
         f1=summary.f1,
@@ -118,7 +118,7 @@ def make_result(
 
 
 def metric_of(group: Group, benchmark: Benchmark) -> float | None:
-    """Work out the metric of one problem; None if too few of its answers could be graded."""
+    """Work out the metric of one problem; None if too few of its responses could be graded."""
     graded = [r for r in group if r.score is not None and r.score.verdict is not Verdict.UNSCORED]
     right = [r.score is not None and r.score.verdict is Verdict.CORRECT for r in graded]
     if len(graded) < benchmark.k:
@@ -130,10 +130,12 @@ def metric_of(group: Group, benchmark: Benchmark) -> float | None:
 
 
 def with_token_counts(
-    summary: EvalSummary, answers: Sequence[Sequence[StoredResponse]]
+    summary: EvalSummary, responses: Sequence[Sequence[StoredResponse]]
 ) -> EvalSummary:
     """Fill in the lengths from the ledger: its rollouts are texts without tokens."""
-    lengths = [fmean(answer.tokens for answer in siblings) for siblings in answers if siblings]
+    lengths = [
+        fmean(response.tokens for response in siblings) for siblings in responses if siblings
+    ]
     return replace(summary, tokens=mean_estimate(lengths))
 
 

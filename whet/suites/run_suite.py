@@ -1,7 +1,7 @@
 """Evaluate several models on the benchmarks of a suite, and write one leaderboard.
 
 Every pair of a model and a benchmark is a run folder. Finished ones are not asked again, and one
-that was killed resumes after its last answer.
+that was killed resumes after its last response.
 """
 
 import time
@@ -12,15 +12,15 @@ from pathlib import Path
 from whet.evals.formatting import duration
 from whet.store.files import write_atomic, write_json
 from whet.store.run import RunStore
-from whet.suites.answering import (
+from whet.suites.benchmark_run import (
     BenchmarkRun,
-    Contestant,
-    Open,
-    answer_exam,
+    EvaluatedModel,
+    OpenBenchmark,
     find_models,
     read_run_result,
+    run_benchmark,
 )
-from whet.suites.exams import Exam, open_exams
+from whet.suites.benchmarks import LoadedBenchmark, load_benchmarks
 from whet.suites.leaderboard import Leaderboard, make_leaderboard
 from whet.suites.leaderboard_files import (
     to_csv,
@@ -28,8 +28,8 @@ from whet.suites.leaderboard_files import (
     to_leaderboard_table,
     write_leaderboard_page,
 )
-from whet.suites.result import Result
-from whet.suites.suite import Form, load_suite
+from whet.suites.result import BenchmarkResult
+from whet.suites.suite import SuiteForm, load_suite
 from whet.track.progress import printer, say
 
 DATA = Path("data")
@@ -40,7 +40,7 @@ class SuiteRequest:
     """The options of the command line."""
 
     suite: str
-    form: Form = "fast"
+    form: SuiteForm = "fast"
     models: Sequence[str]
     only: Sequence[str] = ()
     """Benchmarks by name; empty takes all of the form."""
@@ -55,7 +55,7 @@ class SuiteRequest:
 
 
 @dataclass(slots=True)
-class _Tally:
+class _SuiteProgress:
     """The progress of the whole command."""
 
     wanted: int
@@ -63,13 +63,13 @@ class _Tally:
     made: int = 0
     started: float = field(default_factory=time.monotonic)
 
-    def count(self, answers: int) -> None:
-        self.made += answers
+    def count(self, responses: int) -> None:
+        self.made += responses
 
     def describe(self) -> str:
         left = self.wanted - self.done - self.made
         seconds = time.monotonic() - self.started
-        words = f"{self.done + self.made:,} of {self.wanted:,} answers"
+        words = f"{self.done + self.made:,} of {self.wanted:,} responses"
         if not left or not self.made:
             return words
         return f"{words}, about {duration(left * seconds / self.made)} left"
@@ -87,20 +87,27 @@ def run_suite(request: SuiteRequest, out: Path, *, resume: bool) -> Leaderboard:
             sampling = benchmark.sampling.model_copy(update={"max_tokens": request.max_tokens})
             changes["sampling"] = sampling
         benchmarks[name] = benchmark.model_copy(update=changes)
-    exams = open_exams(benchmarks, request.data)
+    loaded_benchmarks = load_benchmarks(benchmarks, request.data)
     models = find_models(request.models, request.key_env)
-    tally = _Tally(wanted=len(models) * sum(exam.num_responses for exam in exams))
-    say(
-        f"{Path(request.suite).stem}, {request.form}: {len(models)} models on {len(exams)} "
-        f"benchmarks, {tally.wanted:,} answers; results in {out}"
+    progress = _SuiteProgress(
+        wanted=len(models) * sum(loaded.num_responses for loaded in loaded_benchmarks)
     )
-    for exam in exams:
-        if exam.num_repeats:
-            say(f"{exam.name}: {exam.num_repeats:,} problems are repeats of others, and left out")
+    say(
+        f"{Path(request.suite).stem}, {request.form}: {len(models)} models on "
+        f"{len(loaded_benchmarks)} benchmarks, {progress.wanted:,} responses; results in {out}"
+    )
+    for loaded in loaded_benchmarks:
+        if loaded.num_repeats:
+            say(
+                f"{loaded.name}: {loaded.num_repeats:,} problems are repeats of others, "
+                "and left out"
+            )
     results = [
         result
         for model in models
-        for result in _run_model(model, exams, out, request.seed, tally, resume=resume)
+        for result in _run_model(
+            model, loaded_benchmarks, out, request.seed, progress, resume=resume
+        )
     ]
     name = Path(request.suite).stem
     board = make_leaderboard(
@@ -133,35 +140,41 @@ def write_leaderboard(board: Leaderboard, out: Path) -> None:
 
 
 def _run_model(
-    model: Contestant, exams: Sequence[Exam], out: Path, seed: int, tally: _Tally, *, resume: bool
-) -> list[Result]:
+    model: EvaluatedModel,
+    loaded_benchmarks: Sequence[LoadedBenchmark],
+    out: Path,
+    seed: int,
+    progress: _SuiteProgress,
+    *,
+    resume: bool,
+) -> list[BenchmarkResult]:
     """Run the benchmarks of one model; it is loaded for the first that is not finished."""
     results = []
-    opened: Open | None = None
-    for exam in exams:
+    opened: OpenBenchmark | None = None
+    for loaded in loaded_benchmarks:
         cfg = BenchmarkRun(
             seed=seed,
             model=model.location,
             weights=model.weights,
-            name=exam.name,
-            benchmark=exam.benchmark,
-            prompt=model.prompt(exam.benchmark),
+            name=loaded.name,
+            benchmark=loaded.benchmark,
+            prompt=model.prompt(loaded.benchmark),
         )
-        folder = out / model.slug / exam.name
+        folder = out / model.slug / loaded.name
         with RunStore.open(folder, cfg, {}, resume=resume) as run:
             if run.is_finished:
-                say(f"{model.location} on {exam.name}: finished before")
-                tally.done += exam.num_responses
+                say(f"{model.location} on {loaded.name}: finished before")
+                progress.done += loaded.num_responses
                 results.append(replace(read_run_result(run), model=model.label))
                 continue
-            run.pin_inputs(exam.files)
+            run.pin_inputs(loaded.files)
             if opened is None:
                 opened = model.open()
-            say(f"{model.location} on {exam.name}; {tally.describe()}")
-            ask, problems = opened(exam.benchmark, cfg.prompt, run, exam.problems)
-            fitting = replace(exam, problems=problems)
-            made = tally.made
-            result = answer_exam(cfg, fitting, ask, run, tally.count)
+            say(f"{model.location} on {loaded.name}; {progress.describe()}")
+            ask, problems = opened(loaded.benchmark, cfg.prompt, run, loaded.problems)
+            fitting = replace(loaded, problems=problems)
+            made = progress.made
+            result = run_benchmark(cfg, fitting, ask, run, progress.count)
             results.append(replace(result, model=model.label))
-            tally.done += exam.num_responses - (tally.made - made)
+            progress.done += loaded.num_responses - (progress.made - made)
     return results

@@ -19,10 +19,10 @@ from whet.tasks.task_config import TaskConfig
 from whet.text.chat import NO_PROMPT, PromptConfig
 from whet.types import Split
 
-FOLDER = Path(str(files("whet.suites"))) / "named"
+_FOLDER = Path(str(files("whet.suites"))) / "named"
 METRIC = re.compile(r"avg|f1|(?:pass|maj)@([1-9][0-9]{0,5})")
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
-Form = Literal["fast", "all"]
+SuiteForm = Literal["fast", "all"]
 
 
 class FastForm(Config):
@@ -92,7 +92,7 @@ class Benchmark(Config):
         """The metric in full, such as avg@32."""
         return f"avg@{self.samples}" if self.metric == "avg" else self.metric
 
-    def in_form(self, form: Form) -> Self | None:
+    def in_form(self, form: SuiteForm) -> Self | None:
         """Return the benchmark as a form asks it; None if it is not in that form."""
         if form == "fast" and self.fast is None:
             return None
@@ -123,11 +123,11 @@ class Suite(Config):
 
 
 def load_suite(
-    name: str, form: Form, only: Sequence[str] = ()
+    name: str, form: SuiteForm, only: Sequence[str] = ()
 ) -> tuple[Suite, Mapping[str, Benchmark]]:
     """Load a suite by its name or file, and its benchmarks in a form, or `only` some of them."""
     listing = f"there are {', '.join(list_suites())}"
-    path = toml.find_file(name, FOLDER, "suite", listing=listing)
+    path = toml.find_file(name, _FOLDER, "suite", listing=listing)
     suite = load_settings(Suite, path, ()).config
     for wanted in only:
         if wanted not in suite.benchmarks:
@@ -148,4 +148,4 @@ def load_suite(
 
 def list_suites() -> list[str]:
     """List the names of the suites that come with whet."""
-    return toml.list_names(FOLDER)
+    return toml.list_names(_FOLDER)

@@ -20,11 +20,11 @@ MAX_NOTE_CHARS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepNote:
-    """The grader's comment on one line of a response; `ok` is None if it has none."""
+class LineNote:
+    """The grader's comment on one line of a response; `is_right` is None if it has none."""
 
     line: str
-    ok: bool | None
+    is_right: bool | None
     note: str
 
 
@@ -36,7 +36,7 @@ class Task(ABC):
     """Grading any text takes little time and memory, so that it needs no process to be killed."""
     has_one_answer: bool = True
     """Two different answers are never both right; False for a set, a route, a program."""
-    has_worked_answers: bool = True
+    has_worked_solutions: bool = True
     """`solve` writes what a model should imitate; False if it writes the bare reference."""
 
     def __repr__(self) -> str:
@@ -81,9 +81,9 @@ class Task(ABC):
         """Load what grading needs; called once, before workers are forked."""
         return
 
-    def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
+    def comment(self, problem: Problem, text: str) -> Sequence[LineNote]:
         """Comment on each line of a response, for people to read."""
-        return [StepNote(line=line, ok=None, note="") for line in text.splitlines()]
+        return [LineNote(line=line, is_right=None, note="") for line in text.splitlines()]
 
 
 class ConfiguredTask(Task):
@@ -103,7 +103,7 @@ class ConfiguredTask(Task):
 class FileTask(ConfiguredTask):
     """A task whose problems come from files."""
 
-    has_worked_answers = False
+    has_worked_solutions = False
 
     def problems(self, split: Split) -> Iterable[Problem]:
         check_split(split)
@@ -143,7 +143,7 @@ def explain_user_errors(task: Task) -> Iterator[None]:
         raise explain_exception(label, error, files) from error
 
 
-def no_score(note: str) -> Score:
+def make_unscored(note: str) -> Score:
     """Make an UNSCORED score with the reason as its note."""
     return Score(verdict=Verdict.UNSCORED, parts={}, note=note)
 
@@ -153,7 +153,7 @@ def grade_safely(task: Task, problem: Problem, text: str) -> Score:
     try:
         return _check_score(task.score(problem, text))
     except DataError as error:
-        return no_score(f"{UNGRADABLE}{error}")
+        return make_unscored(f"{UNGRADABLE}{error}")
     except MemoryError:
         reason = NO_MEMORY
     except (Exception, SystemExit) as error:
@@ -171,11 +171,11 @@ def score_failure(task: Task, problem: Problem, reason: str) -> Score:
     problem; otherwise a policy could learn to avoid a verdict. A user's task that fails is
     UNSCORED."""
     if not is_builtin(task):
-        return no_score(reason)
+        return make_unscored(reason)
     try:
         usual = _check_score(task.score(problem, task.solve(problem, 0) or ""))
     except (Exception, SystemExit):
-        return no_score(reason)
+        return make_unscored(reason)
     if usual.verdict is Verdict.UNSCORED:
         return usual
     parts = dict.fromkeys(usual.parts, 0.0)
@@ -227,7 +227,7 @@ def is_solvable(problem: Problem) -> bool:
     return problem.payload.get("solvable") is not False
 
 
-def f1_half(problem: Problem) -> tuple[str, str] | None:
+def read_f1_half(problem: Problem) -> tuple[str, str] | None:
     """Read which half of which subset a problem is in, where the subset's F1 is to be reported.
 
     The payload declares it as `{"f1": {"subset": NAME, "half": NAME}}`, with two halves a subset.

@@ -5,7 +5,7 @@ from importlib import import_module
 from itertools import zip_longest
 
 from whet.errors import ConfigError, DataError
-from whet.tasks.base import StepNote, Task, list_problems, settings_class
+from whet.tasks.base import LineNote, Task, list_problems, settings_class
 from whet.tasks.user_task import load_user_task
 from whet.types import Problem, Score, Split
 from whet.user_code import is_code_path
@@ -36,7 +36,7 @@ TASKS = {
     "code_function": "whet.tasks.code.code_tests:CodeFunction",
     "code_stdin": "whet.tasks.code.code_stdin:CodeStdin",
     "code_pytest": "whet.tasks.code.code_tests:CodePytest",
-    "table": "whet.tasks.qa.table:Table",
+    "table": "whet.tasks.qa.table:TableTask",
     "choice": "whet.tasks.qa.choice:Choice",
     "yes_no": "whet.tasks.qa.choice:YesNo",
     "process_bench": "whet.tasks.qa.process_bench:ProcessBench",
@@ -105,8 +105,8 @@ class Mix(Task):
     def vary(self, problem: Problem, seed: int) -> Problem:
         return self._of(problem).vary(problem, seed)
 
-    def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
-        return self._of(problem).notes(problem, text)
+    def comment(self, problem: Problem, text: str) -> Sequence[LineNote]:
+        return self._of(problem).comment(problem, text)
 
     def _of(self, problem: Problem) -> Task:
         if problem.task not in self._subtasks:

@@ -30,7 +30,7 @@ from whet.types import Message, Problem, Rollout, Score, Split, Verdict, content
 
 MAX_CHARS = 1 << 16
 """Longer verifications are not read."""
-WORDS = {True: "CORRECT", False: "INCORRECT"}
+VERDICT_WORDS = {True: "CORRECT", False: "INCORRECT"}
 _RULES = (
     "You check solutions step by step. You are given a problem and a solution that someone else "
     "wrote. Every line of them stands behind a mark: | for the problem, 1| for the beginning of "
@@ -87,7 +87,7 @@ class Verify(ConfiguredTask):
             id=content_id(self.name, content),
             task=self.name,
             prompt=(Message(role="system", content=_RULES), Message(role="user", content=content)),
-            answer=WORDS[rollout.score.verdict is Verdict.CORRECT],
+            answer=VERDICT_WORDS[rollout.score.verdict is Verdict.CORRECT],
             payload={"num_steps": len(steps)},
             level=rollout.problem.level,
             split=rollout.problem.split,
@@ -110,7 +110,7 @@ class Verify(ConfiguredTask):
             "consistent": float(marks is not None and all(marks) == final),
         }
         note = f"the solution is {problem.answer}"
-        return to_score(WORDS[final] == problem.answer, parts, WORDS[final], note)
+        return to_score(VERDICT_WORDS[final] == problem.answer, parts, VERDICT_WORDS[final], note)
 
     def solve(self, problem: Problem, seed: int) -> str:
         """Write a verification with the true final verdict, for a model to learn the layout from.
@@ -118,13 +118,13 @@ class Verify(ConfiguredTask):
         Nothing is known of single steps: in a wrong solution a random one is called wrong.
         """
         marks = [True] * _num_steps(problem)
-        if problem.answer != WORDS[True]:
+        if problem.answer != VERDICT_WORDS[True]:
             marks[stream(seed, "verify", problem.id).randrange(len(marks))] = False
         return self.write(problem, marks)
 
     def write(self, problem: Problem, marks: Iterable[bool]) -> str:
         """Write a verification with these verdicts on steps and the true final one."""
-        steps = "".join(f"<step>\\boxed{{{WORDS[mark]}}}</step>\n" for mark in marks)
+        steps = "".join(f"<step>\\boxed{{{VERDICT_WORDS[mark]}}}</step>\n" for mark in marks)
         final = f"<final_verification>\\boxed{{{problem.answer}}}</final_verification>"
         return f"<step_verification>\n{steps}</step_verification>\n{final}"
 
@@ -141,14 +141,14 @@ class Verify(ConfiguredTask):
 
     def labels(self, task: Task, rollout: Rollout) -> list[bool | None]:
         """Look up what the solution's own task says of each step, where it can tell."""
-        notes = list(task.notes(rollout.problem, rollout.text))
+        notes = list(task.comment(rollout.problem, rollout.text))
         lines = [re.sub("</?step>", "", note.line).strip() for note in notes]
         labels: list[bool | None] = []
         start = 0
         for step in self.steps(rollout):
             if step.text in lines[start:]:
                 start = lines.index(step.text, start) + 1
-                labels.append(notes[start - 1].ok)
+                labels.append(notes[start - 1].is_right)
             else:
                 labels.append(None)
         return labels

@@ -29,7 +29,7 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.learner import Learner, ValueModel
 from whet.train.optim import TrainConfig
-from whet.train.policy import LOCAL, LearnerFactory
+from whet.train.policy import LOCAL_FACTORY, LearnerFactory
 from whet.types import (
     SPLITS,
     Completion,
@@ -78,7 +78,7 @@ def check_engine(
             f"request {id} has other tokens after sleep(), in another order: they follow from "
             "weights, prompt, sampling and seed alone"
         )
-    assert list(engine.generate([])) == [], "no request, no answer"
+    assert list(engine.generate([])) == [], "no request, no completion"
     assert engine.stats.tokens == 0, "stats are those of the latest call, also of an empty one"
     _check_seeds(prompts, first)
     greedy = _check_greedy(engine, prompts, first, max_tokens)
@@ -92,31 +92,33 @@ def check_engine(
     engine.close()
 
 
-def check_learners(learners: LearnerFactory, folder: Path) -> None:
+def check_learners(learner_factory: LearnerFactory, folder: Path) -> None:
     """Check every promise of `LearnerFactory`, `Learner` and `LogprobModel`, by comparing with
     those of one device; `folder` is for checkpoints."""
     examples = [
         example(length=5 + seed, start=2, loss_weight=0.05 * seed, advantage=seed - 2.5, seed=seed)
         for seed in range(1, 6)
     ]
-    _check_training(learners, examples, policy_objective(AlgoConfig()), folder / "policy")
+    _check_training(learner_factory, examples, policy_objective(AlgoConfig()), folder / "policy")
     pairs = [
         replace(
             item, pair=index // 2, is_chosen=index % 2 == 0, ref_logprob_M=item.sampling_logprob_M
         )
         for index, item in enumerate(examples[:4])
     ]
-    _check_training(learners, pairs, preference_objective(PreferenceConfig()), folder / "pairs")
+    _check_training(
+        learner_factory, pairs, preference_objective(PreferenceConfig()), folder / "pairs"
+    )
     ones = np.ones(20, dtype=np.float32)
     valued = [
         replace(item, value_M=ones[: item.num_targets], value_target_M=ones[: item.num_targets])
         for item in examples
     ]
-    _check_training(learners, valued, ValueObjective(clip=None), folder / "critic")
-    frozen = learners.make_frozen_model(tiny_model().requires_grad_(False), TrainConfig())
+    _check_training(learner_factory, valued, ValueObjective(clip=None), folder / "critic")
+    frozen = learner_factory.make_frozen_model(tiny_model().requires_grad_(False), TrainConfig())
     _check_arrays(
         frozen.compute_logprobs(examples),
-        _learner(LOCAL)[1].compute_logprobs(examples),
+        _learner(LOCAL_FACTORY)[1].compute_logprobs(examples),
         "a frozen model's",
     )
 
@@ -139,23 +141,23 @@ def check_task(task: Task, *, problems_per_split: int = 25, seed: int = 0) -> No
         task.parse_question(text)
 
 
-SEEDS = 3
+_SEEDS = 3
 
 
 def _requests(prompts: Sequence[Tokens], sampling: SamplingParams) -> list[Request]:
     return [
         Request(id=f"{index}/{number}", prompt=prompt, sampling=sampling, seed=10 * index + number)
         for index, prompt in enumerate(prompts)
-        for number in range(SEEDS)
+        for number in range(_SEEDS)
     ]
 
 
 def _generate(engine: Engine, requests: Sequence[Request]) -> dict[str, Completion]:
-    answers = list(engine.generate(iter(requests)))
-    assert sorted(id for id, _ in answers) == sorted(request.id for request in requests), (
+    completions = list(engine.generate(iter(requests)))
+    assert sorted(id for id, _ in completions) == sorted(request.id for request in requests), (
         "every request is answered once, under its id"
     )
-    return dict(answers)
+    return dict(completions)
 
 
 def _check_completion(id: str, completion: Completion, max_tokens: int) -> None:
@@ -177,7 +179,7 @@ def _check_completion(id: str, completion: Completion, max_tokens: int) -> None:
 def _check_seeds(prompts: Sequence[Tokens], first: Mapping[str, Completion]) -> None:
     """Check that another seed draws other tokens, unless every token is certain."""
     for index in range(len(prompts)):
-        samples = [first[f"{index}/{number}"] for number in range(SEEDS)]
+        samples = [first[f"{index}/{number}"] for number in range(_SEEDS)]
         is_certain = all((sample.logprobs == 0).all() for sample in samples)
         if is_certain or len({tuple(sample.tokens.tolist()) for sample in samples}) > 1:
             return
@@ -258,10 +260,10 @@ def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) 
             )
         raise AssertionError("requests are pulled as slots fall free; 100,000 were read at once")
 
-    answers = iter(engine.generate(endless()))
-    next(answers)
-    next(answers)
-    del answers
+    completions = iter(engine.generate(endless()))
+    next(completions)
+    next(completions)
+    del completions
 
 
 def _check_context(engine: Engine, prompt: Tokens) -> None:
@@ -315,7 +317,7 @@ def _check_problem(task: Task, problem: Problem, garbage: list[str], seed: int) 
         assert task.score(problem, text).verdict != Verdict.CORRECT, (
             f"{text!r} is right for {problem.id}"
         )
-        task.notes(problem, text)
+        task.comment(problem, text)
 
 
 def _garbage(rng: random.Random) -> Iterator[str]:
@@ -325,15 +327,15 @@ def _garbage(rng: random.Random) -> Iterator[str]:
 
 
 def _check_training(
-    learners: LearnerFactory,
+    learner_factory: LearnerFactory,
     examples: Sequence[Example],
     objective: Objective | ValueObjective,
     folder: Path,
 ) -> None:
     """Take two steps with a checkpoint in between, and compare every result with one device's."""
     is_value = isinstance(objective, ValueObjective)
-    model, learner = _learner(learners, is_value=is_value)
-    local_model, local = _learner(LOCAL, is_value=is_value)
+    model, learner = _learner(learner_factory, is_value=is_value)
+    local_model, local = _learner(LOCAL_FACTORY, is_value=is_value)
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(2):
         if is_value:
@@ -356,7 +358,7 @@ def _check_training(
         assert learner.num_steps == local.num_steps == number + 1, "num_steps counts optim_step"
         learner.save(folder)
         if is_value:
-            _, learner = _learner(learners, is_value=True)
+            _, learner = _learner(learner_factory, is_value=True)
         else:  # an engine samples from it
             learner.sync_model()
             for weight, other in zip(model.parameters(), local_model.parameters(), strict=True):
@@ -364,16 +366,16 @@ def _check_training(
                     "after sync_model the model that the learner was made for has its weights"
                 )
             weights = copy.deepcopy(model.state_dict())
-            model, learner = _learner(learners)
+            model, learner = _learner(learner_factory)
             model.load_state_dict(weights)
         learner.load(folder, number + 1)
 
 
 def _learner(
-    learners: LearnerFactory, *, is_value: bool = False
+    learner_factory: LearnerFactory, *, is_value: bool = False
 ) -> tuple[Transformer | ValueModel, Learner]:
     model = ValueModel(tiny_model()) if is_value else tiny_model()
-    return model, learners.make_learner(
+    return model, learner_factory.make_learner(
         model, TrainConfig(lr=LR, warmup_steps=0), steps=4, memory=None
     )
 

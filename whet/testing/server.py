@@ -1,4 +1,4 @@
-"""An OpenAI-style server on the loopback, on its own thread, whose answers a test decides.
+"""An OpenAI-style server on the loopback, on its own thread, whose responses a test decides.
 
 It can reply late, stall in the middle, send byte by byte, close connections and send anything. A
 GET, which only looks whether a server is there, has a fixed reply and is not counted.
@@ -195,7 +195,7 @@ class FakeServer:
 
 @contextmanager
 def serve_replies(reply: Decide, gets: Mapping[str, bytes] | None = None) -> Iterator[FakeServer]:
-    """Serve answers to requests until the block ends; `gets` has those to GETs by address."""
+    """Serve responses to requests until the block ends; `gets` has those to GETs by address."""
     server = FakeServer(reply, gets or {})
     try:
         yield server
@@ -203,10 +203,10 @@ def serve_replies(reply: Decide, gets: Mapping[str, bytes] | None = None) -> Ite
         server.close()
 
 
-Fault = Callable[["InferenceServer", Asked], str | None]
+ServerFault = Callable[["InferenceServer", Asked], str | None]
 """What goes wrong with a call: `hang`, `die`, `stale` weights, an old `version`, a push in the
-`middle` of an answer, `error`; None is nothing. `hold` answers after the next push, which sampled
-the last tokens."""
+`middle` of a response, `error`; None is nothing. `hold` answers after the next push, which
+sampled the last tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -218,10 +218,11 @@ class Place:
 
 
 class InferenceServer:
-    """The answers of a server: its own model, the version of its weights, and what it was asked."""
+    """The responses of a server: its own model, the version of its weights, and what it was
+    asked."""
 
     def __init__(
-        self, model: Transformer, dialect: Dialect, *, stops: frozenset[int], fault: Fault
+        self, model: Transformer, dialect: Dialect, *, stops: frozenset[int], fault: ServerFault
     ) -> None:
         own = copy.deepcopy(model).requires_grad_(False)
         if model.cfg.tied:
@@ -323,7 +324,7 @@ def serve_inference(
     dialect: Dialect = VLLM,
     *,
     stops: frozenset[int] = frozenset(),
-    fault: Fault = no_fault,
+    fault: ServerFault = no_fault,
 ) -> Iterator[Place]:
     """Serve a copy of a model until the block ends."""
     server = InferenceServer(model, dialect, stops=stops, fault=fault)

@@ -12,21 +12,21 @@ from whet.engine.base import Detokenize, Engine, Request
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.engine.weight_files import Weights
 from whet.engine.worker import (
-    Answer,
     Cancel,
+    FinishedRequest,
     Load,
     Loaded,
-    Order,
     Report,
-    Result,
     Submit,
     WorkerError,
     WorkerHost,
+    WorkerOrder,
+    WorkerReport,
 )
 from whet.models.transformer import Transformer
 from whet.types import Completion
 
-Fault = Callable[["ThreadWorker", Result], Result | None]
+Fault = Callable[["ThreadWorker", WorkerReport], WorkerReport | None]
 """A test's change to a result before it is passed on; None drops the result."""
 
 
@@ -46,7 +46,7 @@ class ThreadWorker:
         self.build = build
         self.fault = fault
         self.num_starts = 0
-        self.num_answers = 0
+        self.num_finished = 0
         self.versions: list[int] = []
         """Weights that it was given."""
         self._file = Path()
@@ -57,7 +57,7 @@ class ThreadWorker:
         self.num_starts += 1
         self._report = report
         self._inbox = _QueueInbox()
-        self._loaded: SimpleQueue[Result] = SimpleQueue()
+        self._loaded: SimpleQueue[WorkerReport] = SimpleQueue()
         host = WorkerHost(self.build(), self._inbox, self._pass_on, num_slots=self.num_slots)
         threading.Thread(target=host.run, daemon=True).start()
 
@@ -91,32 +91,32 @@ class ThreadWorker:
         self.close()
         self._report(WorkerError("has died by signal 9"))
 
-    def _pass_on(self, result: Result) -> None:
+    def _pass_on(self, result: WorkerReport) -> None:
         if isinstance(result, Loaded | WorkerError):
             self._loaded.put(result)
             return
-        if isinstance(result, Answer) and result.call:
-            self.num_answers += 1
+        if isinstance(result, FinishedRequest) and result.call:
+            self.num_finished += 1
         changed = self.fault(self, result)
         if changed is not None:
             assert not isinstance(changed, Loaded), "loads are not passed on"
             self._report(changed)
 
 
-def with_version(result: Result, version: int) -> Result:
-    """Stamp an answer with another version."""
-    assert isinstance(result, Answer), "only answers have a version"
+def with_version(result: WorkerReport, version: int) -> WorkerReport:
+    """Stamp a response with another version."""
+    assert isinstance(result, FinishedRequest), "only responses have a version"
     return replace(result, completion=replace(result.completion, policy_version=version))
 
 
 class _QueueInbox:
     def __init__(self) -> None:
-        self._orders: SimpleQueue[Order | None] = SimpleQueue()
+        self._orders: SimpleQueue[WorkerOrder | None] = SimpleQueue()
 
-    def put(self, order: Order | None) -> None:
+    def put(self, order: WorkerOrder | None) -> None:
         self._orders.put(order)
 
-    def get(self, *, wait: bool) -> Order | None:
+    def get(self, *, wait: bool) -> WorkerOrder | None:
         try:
             return self._orders.get(block=wait)
         except Empty:
@@ -124,11 +124,11 @@ class _QueueInbox:
 
 
 class SlowConfig(NativeConfig):
-    """A native engine that takes a known time for each answer, or for each token of its rows."""
+    """A native engine that takes a known time for each response, or for each token of its rows."""
 
     kind: Literal["native"] = "native"
     delay: float = 0.0
-    """Seconds after each answer."""
+    """Seconds after each response."""
     step_delay: float = 0.0
     """Seconds of a step, in which all rows get a token."""
 

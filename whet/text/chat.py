@@ -219,8 +219,8 @@ class ChatFormat:
 
     def encode_response(self, problem: Problem, text: str) -> tuple[Tokens, NDArray[np.bool_]]:
         """Encode a problem as `encode_problem` does and a response to it, with a mask of that."""
-        answer = Message(role="assistant", content=text)
-        return self.conversation([*self.prompt.apply(problem), answer])
+        response = Message(role="assistant", content=text)
+        return self.conversation([*self.prompt.apply(problem), response])
 
     def encode_prompt(self, messages: Sequence[Message], **kwargs: Json) -> Tokens:
         """Encode messages and the opening of the assistant's turn, for an engine to continue."""
@@ -252,9 +252,9 @@ class ChatFormat:
             opening, rest = _continue_turn(before, messages[-1])
             response = opening + self._fence_specials([rest], fence)[0].content
         prompt = self._encode(before, fence)
-        answer = self._cut_at_stop(self._encode(response, fence))
-        is_response = np.repeat([False, True], [len(prompt), len(answer)])
-        return np.concatenate([prompt, answer]), is_response
+        completion = self._cut_at_stop(self._encode(response, fence))
+        is_response = np.repeat([False, True], [len(prompt), len(completion)])
+        return np.concatenate([prompt, completion]), is_response
 
     def decode_message(self, tokens: Tokens) -> str:
         """Decode a response, without the stop token it ended with."""

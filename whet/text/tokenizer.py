@@ -32,23 +32,23 @@ WRITTEN = ("bos_token", "pad_token")
 """Named tokens whose ids are written with a model; those that stop are the chat format's."""
 PAD = "<pad>"
 EOS = "<eos>"
-UNKNOWN = "<unk>"
+_UNKNOWN = "<unk>"
 PLAIN_TEMPLATE = (
     "{% for message in messages %}"
     "{% if message.role == 'user' %}{{ message.content + '\\n' }}"
     "{% elif message.role == 'assistant' %}{{ message.content + eos_token }}{% endif %}"
     "{% endfor %}"
 )
-"""A user's text and a newline, then the answer and <eos>; system messages are dropped."""
+"""A user's text and a newline, then the response and <eos>; system messages are dropped."""
 
-NUMBER = r" ?-?[0-9]+(?:/[0-9]+)?"
+_NUMBER = r" ?-?[0-9]+(?:/[0-9]+)?"
 WORD = r" ?[A-Za-z]+"
 Pieces = Literal["phrases", "words"]
 MAX_LEN = 64
 """Characters of the longest piece: greedy matching of an unknown run costs its length cubed."""
 # Besides numbers, characters without a token are split off, so that only they are lost, and so is
 # the "<" of a special token's name in plain text, so that the name is never matched as a whole.
-_ISOLATED = rf"{NUMBER}|[^\t-\r -~]|<(?=(?:pad|eos|unk)>)"
+_ISOLATED = rf"{_NUMBER}|[^\t-\r -~]|<(?=(?:pad|eos|unk)>)"
 _SPLIT = re.compile(f"({_ISOLATED})")
 _WORDS = re.compile(rf"{WORD}|[\s\S]")
 _RUN = re.compile(r"[^\n]*\n|[^\n]+")
@@ -292,7 +292,7 @@ def train_tokenizer(
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(split_words(text) if pieces == "words" else split_pieces(text))
-    singles = [UNKNOWN, *string.printable]
+    singles = [_UNKNOWN, *string.printable]
     ranked = sorted(counts, key=lambda piece: (-counts[piece], piece))
     if pieces == "words":
         frequent = [piece for piece in ranked if piece not in singles][:max_pieces]
@@ -301,7 +301,7 @@ def train_tokenizer(
     vocabulary = {piece: index for index, piece in enumerate([*singles, *frequent])}
     model = WordPiece(
         vocabulary,
-        unk_token=UNKNOWN,
+        unk_token=_UNKNOWN,
         max_input_chars_per_word=MAX_LEN,
         continuing_subword_prefix="",
     )
@@ -312,11 +312,11 @@ def train_tokenizer(
     cut = Split(Regex(rf"[\s\S]{{1,{MAX_LEN}}}"), "isolated")
     core.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([*splits, cut])
     core.decoder = Fuse()
-    core.add_special_tokens([PAD, EOS, UNKNOWN])
+    core.add_special_tokens([PAD, EOS, _UNKNOWN])
     settings: dict[str, Json] = {
         "pad_token": PAD,
         "eos_token": EOS,
-        "unk_token": UNKNOWN,
+        "unk_token": _UNKNOWN,
         "clean_up_tokenization_spaces": False,
     }
     return Tokenizer(core, settings, chat_template)

@@ -116,7 +116,7 @@ class Clock:
         self._row_steps += row_steps
         self._useful += useful
 
-    def lap(self) -> dict[str, float]:
+    def lap(self) -> Metrics:
         """Return the metrics of the step that ends here, and start the next one."""
         self._add_time()
         metrics = {name: self._seconds[part] for part, name in TIMES.items()}
@@ -146,7 +146,7 @@ def _peak_resident_bytes() -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # Linux counts in KiB
 
 
-def measure_rollouts(groups: Sequence[Group]) -> dict[str, float]:
+def measure_rollouts(groups: Sequence[Group]) -> Metrics:
     """Average rewards, scores and lengths over all rollouts, and count groups without a signal.
 
     Where a step has problems of several tasks or sources, the main figures are also given for each
@@ -166,12 +166,12 @@ def measure_rollouts(groups: Sequence[Group]) -> dict[str, float]:
     }
     for name in sorted({name for score in graded for name in score.parts}):
         metrics[f"score/{name}"] = fmean(score.parts.get(name, 0.0) for score in graded)
-    for label, part in split_by_origin(groups).items():
+    for label, part in split_by_task_and_source(groups).items():
         metrics |= _main_figures([rollout for group in part for rollout in group], label)
     return metrics
 
 
-def split_by_origin(groups: Sequence[Group]) -> dict[str, list[Group]]:
+def split_by_task_and_source(groups: Sequence[Group]) -> dict[str, list[Group]]:
     """Split groups by `<task>` and by `source/<source>`, if there are several of them."""
     by_task = _split(groups, lambda problem: problem.task)
     return by_task | _split(groups, lambda problem: f"source/{problem.source}")
@@ -184,7 +184,7 @@ def _split(groups: Sequence[Group], key: Callable[[Problem], str]) -> dict[str, 
     return dict(parts) if len(parts) > 1 else {}
 
 
-def _main_figures(rollouts: Sequence[Rollout], label: str) -> dict[str, float]:
+def _main_figures(rollouts: Sequence[Rollout], label: str) -> Metrics:
     rewards = rewards_of(rollouts)
     figures = {f"length/mean/{label}": fmean(len(r.completion.tokens) for r in rollouts)}
     if rewards:

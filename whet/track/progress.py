@@ -30,8 +30,6 @@ printer = Console(highlight=False, soft_wrap=True)
 QUIET_SECONDS = 10.0
 """Without a terminal, a line of progress is printed this often."""
 
-Advance = Callable[[int], None]
-
 
 class RateColumn(ProgressColumn):
     """The rate per second, over the last half minute."""
@@ -54,7 +52,7 @@ def get_console() -> Console | None:
 @contextmanager
 def progress_bar(
     label: str, total: int, *, done: int = 0, note: Callable[[], str] | None = None
-) -> Iterator[Advance]:
+) -> Iterator[Callable[[int], None]]:
     """Show the progress of work; call the yielded function with the amount just done.
 
     `note` returns a short text to add, such as the cost so far.
@@ -75,7 +73,9 @@ def progress_bar(
         yield _plain_progress(label, total, done, note)
 
 
-def _plain_progress(label: str, total: int, done: int, note: Callable[[], str] | None) -> Advance:
+def _plain_progress(
+    label: str, total: int, done: int, note: Callable[[], str] | None
+) -> Callable[[int], None]:
     start = last = time.monotonic()
     first = done
 

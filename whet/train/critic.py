@@ -22,7 +22,7 @@ from whet.train.optim import TrainConfig
 from whet.train.policy import Trainable
 from whet.types import Json, Metrics
 
-FOLDER = "critic"
+_FOLDER = "critic"
 
 
 class CriticConfig(Config):
@@ -72,7 +72,7 @@ class Critic:
 
     def save(self, folder: Path) -> Json:
         """Write model and optimizer to a folder in a checkpoint; return its counters."""
-        self.learner.save(folder / FOLDER)
+        self.learner.save(folder / _FOLDER)
         return {"steps": self.learner.num_steps, "updates": self.num_updates}
 
     def load(self, folder: Path, state: Json) -> None:
@@ -80,7 +80,7 @@ class Critic:
         try:
             match state:
                 case {"steps": int(steps), "updates": int(updates)}:
-                    self.learner.load(folder / FOLDER, steps)
+                    self.learner.load(folder / _FOLDER, steps)
                     self.num_updates = updates
                 case _:
                     raise ValueError("its state does not count the critic's steps")

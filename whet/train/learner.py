@@ -134,13 +134,13 @@ class ValueModel(nn.Module):
 class ForwardPass:
     """Runs a model over packed batches on one device, with a gradient."""
 
-    def compute_logprobs(
+    def token_logprobs(
         self, model: Transformer, batch: Batch, *, entropy_gradient: bool
     ) -> tuple[Tensor, Tensor]:
         """Compute log-probability and entropy at each target."""
         return forward_logprobs(model, batch, entropy_gradient=entropy_gradient)
 
-    def compute_values(self, model: ValueModel, batch: Batch) -> Tensor:
+    def token_values(self, model: ValueModel, batch: Batch) -> Tensor:
         """Compute the value at each target."""
         value_M: Tensor = model(batch)
         return value_M
@@ -225,10 +225,10 @@ class LocalLearner(Learner):
                 "a critic learns from valued and credited examples"
             )
             assert self.value_model is not None, "values are those of a value model"
-            values = self.forward.compute_values(self.value_model, batch)
+            values = self.forward.token_values(self.value_model, batch)
             token_loss = objective.loss(values, batch.value_M, batch.value_target_M)
         else:
-            out = self.forward.compute_logprobs(
+            out = self.forward.token_logprobs(
                 self.model, batch, entropy_gradient=objective.needs_entropy_gradient
             )
             token_loss = objective.loss(to_loss_inputs(batch, *out))
@@ -254,7 +254,7 @@ class LocalLearner(Learner):
         self.optimizer.close()
 
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
-        return compute_logprobs(self.model, examples, self.cfg.micro_batch_tokens)
+        return compute_logprobs_locally(self.model, examples, self.cfg.micro_batch_tokens)
 
     def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
         assert self.value_model is not None, "values are those of a value model"
@@ -342,7 +342,7 @@ def _compute_hidden(model: Transformer, batch: Batch) -> Tensor:
     return hidden_UH.index_select(0, node_T[batch.predictor_M])
 
 
-def compute_logprobs(
+def compute_logprobs_locally(
     model: Transformer, examples: Sequence[Example], micro_batch_tokens: int
 ) -> list[Floats]:
     """Compute the log-probabilities of each example's response tokens, in the order given."""

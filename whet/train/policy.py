@@ -24,7 +24,13 @@ from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
 from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
 from whet.text.tokenizer import Tokenizer
-from whet.train.learner import Learner, LocalLearner, LogprobModel, ValueModel, compute_logprobs
+from whet.train.learner import (
+    Learner,
+    LocalLearner,
+    LogprobModel,
+    ValueModel,
+    compute_logprobs_locally,
+)
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.offload import OffloadedWeights
 from whet.train.optim import TrainConfig
@@ -122,24 +128,27 @@ class FSDPLearnerFactory(LearnerFactory):
         return FrozenShardedModel(model, cfg, offloaded=offloaded)
 
 
-LOCAL = LocalLearnerFactory()
-LEARNERS: dict[str, LearnerFactory] = {"local": LOCAL, "fsdp": FSDPLearnerFactory()}
+LOCAL_FACTORY = LocalLearnerFactory()
+LEARNER_FACTORIES: dict[str, LearnerFactory] = {
+    "local": LOCAL_FACTORY,
+    "fsdp": FSDPLearnerFactory(),
+}
 """Learner factories by the name in `TrainConfig.learner`: the only list of them."""
 
 
-def build_learners(cfg: TrainConfig) -> LearnerFactory:
+def choose_learner_factory(cfg: TrainConfig) -> LearnerFactory:
     """Return the factory of all learners and frozen models of a policy.
 
-    Another kind is one more entry of `LEARNERS`, or the user's own class; see
+    Another kind is one more entry of `LEARNER_FACTORIES`, or the user's own class; see
     docs/add_a_learner.md.
     """
     name = cfg.learner
     if name == "auto":
         name = "local" if get_world().size == 1 else "fsdp"
-    if name in LEARNERS:
-        return LEARNERS[name]
+    if name in LEARNER_FACTORIES:
+        return LEARNER_FACTORIES[name]
     if ":" not in name:
-        known = ", ".join(LEARNERS)
+        known = ", ".join(LEARNER_FACTORIES)
         raise ConfigError(
             f'train.learner = "{name}" should be one of auto, {known}, or my_learner.py:Factory'
         )
@@ -167,7 +176,7 @@ class Trainable(ABC):
     """A model, and what makes its learner, its critic and its reference."""
 
     model: Transformer
-    learners: LearnerFactory
+    learner_factory: LearnerFactory
     memory: DeviceMemory | None
     learner: Learner | None
 
@@ -179,16 +188,20 @@ class Trainable(ABC):
         if self.learner is not None:
             self.learner.sync_model()
             self.learner.close()
-        self.learner = self.learners.make_learner(self.model, cfg, steps=steps, memory=self.memory)
+        self.learner = self.learner_factory.make_learner(
+            self.model, cfg, steps=steps, memory=self.memory
+        )
         return self.learner
 
     def make_value_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of a critic that starts from a copy of the weights."""
-        return self.learners.make_value_learner(self.model, cfg, steps=steps, memory=self.memory)
+        return self.learner_factory.make_value_learner(
+            self.model, cfg, steps=steps, memory=self.memory
+        )
 
     def make_reference(self, cfg: TrainConfig) -> LogprobModel:
         """Make a frozen model that keeps the present weights."""
-        return make_reference(self.model, cfg, self.learners)
+        return make_reference(self.model, cfg, self.learner_factory)
 
     @abstractmethod
     def save(self, folder: str | Path) -> None:
@@ -213,7 +226,7 @@ class Policy(Trainable):
         engine: Engine,
         name: str,
         prompt: PromptConfig = NO_PROMPT,
-        learners: LearnerFactory = LOCAL,
+        learner_factory: LearnerFactory = LOCAL_FACTORY,
         memory: DeviceMemory | None = None,
         is_central: bool = False,
     ) -> None:
@@ -221,7 +234,7 @@ class Policy(Trainable):
         self.tokenizer = tokenizer
         self.chat = ChatFormat(tokenizer, prompt)
         self.engine = engine
-        self.learners = learners
+        self.learner_factory = learner_factory
         self.memory = memory or device_memory(model.device)
         if self.memory is not None:
             self.memory.add(engine)
@@ -265,7 +278,7 @@ def build_policy(
     *,
     name: str,
     prompt: PromptConfig = NO_PROMPT,
-    learners: LearnerFactory = LOCAL,
+    learner_factory: LearnerFactory = LOCAL_FACTORY,
     memory: DeviceMemory | None = None,
 ) -> Policy:
     """Build the engine that the settings name, hand it the weights, and make a policy of both."""
@@ -277,7 +290,7 @@ def build_policy(
         engine=built,
         name=name,
         prompt=prompt,
-        learners=learners,
+        learner_factory=learner_factory,
         memory=memory,
         is_central=engine.is_central,
     )
@@ -309,11 +322,11 @@ class FrozenModel(LogprobModel):
 
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         with self.offloaded.on_device() if self.offloaded else nullcontext():
-            return compute_logprobs(self.model, examples, self.micro_batch_tokens)
+            return compute_logprobs_locally(self.model, examples, self.micro_batch_tokens)
 
 
 def make_reference(
-    model: Transformer, cfg: TrainConfig, learners: LearnerFactory = LOCAL
+    model: Transformer, cfg: TrainConfig, learner_factory: LearnerFactory = LOCAL_FACTORY
 ) -> LogprobModel:
     """Copy the starting policy: weights that train are copied and frozen, the others shared; or
     take the one that a server has."""
@@ -322,7 +335,7 @@ def make_reference(
     copied = copy_trainable(model).requires_grad_(False)
     shared = {id(weight) for weight in model.parameters()}
     copies = [weight for weight in copied.parameters() if id(weight) not in shared]
-    return learners.make_frozen_model(
+    return learner_factory.make_frozen_model(
         copied, cfg, offloaded=copies if cfg.offload_reference else ()
     )
 
@@ -347,7 +360,7 @@ def open_teacher(
     _check_teacher(source, tokenizer, teacher.cfg.max_positions, policy)
     teacher.requires_grad_(False)
     offloaded = [*teacher.parameters()] if cfg.offload_reference else ()
-    return policy.learners.make_frozen_model(teacher, cfg, offloaded=offloaded)
+    return policy.learner_factory.make_frozen_model(teacher, cfg, offloaded=offloaded)
 
 
 def _check_teacher(source: ModelSource, tokenizer: Tokenizer, longest: int, policy: Policy) -> None:

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import torch
 
-from whet.algos.advantages import Baseline, FloatArray, whiten
+from whet.algos.advantages import Baseline, whiten
 from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import exceeds_limit, kl
 from whet.algos.settings import AlgoConfig
@@ -22,12 +22,20 @@ from whet.errors import ConfigError
 from whet.rng import stream
 from whet.rollout.collect import DynamicSamplingConfig
 from whet.track.metrics import Clock
-from whet.train.checkpoint import read_numbers
 from whet.train.critic import CriticConfig, add_values, build_critic, count_policy_steps
 from whet.train.learner import Learner, average_metrics, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import Trainable, add_ref_logprobs
-from whet.types import Group, Json, Metrics, Rollout, all_equal, rewards_of
+from whet.train.training_state import read_numbers
+from whet.types import (
+    Doubles,
+    Group,
+    Json,
+    Metrics,
+    Rollout,
+    all_equal,
+    rewards_of,
+)
 
 P = TypeVar("P", bound=Trainable)
 
@@ -36,7 +44,7 @@ P = TypeVar("P", bound=Trainable)
 class StepResult:
     """The result of a step. Recipes act on its fields; metrics are only logged."""
 
-    update: Metrics
+    learner_metrics: Metrics
     """Metrics of the learner, and of the critic if there is one."""
     is_empty: bool = False
     """Whether no rollout had a gradient, so that no optimizer step was taken."""
@@ -44,7 +52,7 @@ class StepResult:
     @property
     def metrics(self) -> Metrics:
         """The metrics to log: those of the update, and whether the step was empty."""
-        return self.update | {"step/empty": float(self.is_empty)}
+        return self.learner_metrics | {"step/empty": float(self.is_empty)}
 
 
 class RLTrainer(Generic[P]):
@@ -90,7 +98,7 @@ class RLTrainer(Generic[P]):
         """Take one update on rewarded groups.
 
         `progress`, from 0 to 1, is how much of the run is done. `advantage_factors` multiply
-        advantages, by the name of the group.
+        advantages, by group id.
         """
         clock = clock or Clock()
         algo = self.algo if has_step_credit else replace(self.algo, step_credit=None)
@@ -114,12 +122,12 @@ class RLTrainer(Generic[P]):
             if self.critic is None:
                 return update_policy(self.learner, examples, algo, seed=seed)
             if not examples:
-                return StepResult(update={}, is_empty=True)
+                return StepResult(learner_metrics={}, is_empty=True)
             metrics = self.critic.update(examples, seed=seed)
             if self.critic.is_warming_up:
-                return StepResult(update=metrics)
+                return StepResult(learner_metrics=metrics)
             result = update_policy(self.learner, examples, algo, seed=seed)
-            return replace(result, update=metrics | result.update)
+            return replace(result, learner_metrics=metrics | result.learner_metrics)
 
     def save(self, folder: Path) -> Json:
         return {**self.baseline}
@@ -133,7 +141,7 @@ class Selection:
     """The rollouts of a step that training uses, all of them rewarded."""
 
     groups: list[Group]
-    masked: frozenset[str] = frozenset()
+    masked_ids: frozenset[str] = frozenset()
     """Ids of those whose reward counts for their group, and which have no loss themselves."""
 
     @property
@@ -151,13 +159,13 @@ def select_rollouts(
     `assign_advantages` drops masked rollouts, and `update_policy` those without a gradient.
     """
     dynamic_sampling = dynamic_sampling or DynamicSamplingConfig()
-    fewest = 2 if algo.compares_responses else 1
+    min_group_size = 2 if algo.compares_responses else 1
     rewarded = [
         tuple(rollout for rollout in group if rollout.reward is not None)
         for group in dynamic_sampling.choose_groups(groups)
     ]
-    usable = [group for group in rewarded if len(group) >= fewest]
-    return Selection(groups=usable, masked=frozenset(dynamic_sampling.masked_ids(usable)))
+    usable = [group for group in rewarded if len(group) >= min_group_size]
+    return Selection(groups=usable, masked_ids=frozenset(dynamic_sampling.masked_ids(usable)))
 
 
 def to_examples(selection: Selection, *, temperature: float) -> list[Example]:
@@ -194,24 +202,24 @@ def assign_advantages(
     assert [item.rollout_id for item in examples] == [item.id for item in selection.rollouts], (
         "examples belong to the rollouts of their groups, in order"
     )
-    credited, is_live, baseline = _credit_outcome(selection.groups, examples, algo, baseline)
+    credited, has_signal, baseline = _credit_outcome(selection.groups, examples, algo, baseline)
     if algo.whitens:
-        white = whiten([_per_token(item) for item in credited], is_live)
+        whitened = whiten([_per_token(item) for item in credited], has_signal)
         credited = [
-            _with_advantage(item, array) for item, array in zip(credited, white, strict=True)
+            _with_advantage(item, array) for item, array in zip(credited, whitened, strict=True)
         ]
     if algo.step_credit is not None:
-        judged = [
+        judged_steps = [
             [(rollout.judged_steps, len(rollout.completion.tokens)) for rollout in group]
             for group in selection.groups
         ]
-        steps = [array for group in algo.step_credit(judged) for array in group]
+        steps = [array for group in algo.step_credit(judged_steps) for array in group]
         alpha = algo.step_credit_fraction(progress)
         credited = [
             _with_advantage(item, blend_advantages(_per_token(item), step, alpha))
             for item, step in zip(credited, steps, strict=True)
         ]
-    return [item for item in credited if item.rollout_id not in selection.masked], baseline
+    return [item for item in credited if item.rollout_id not in selection.masked_ids], baseline
 
 
 def _credit_outcome(
@@ -238,9 +246,7 @@ def _credit_outcome(
     return credited, [not all_equal(group) for group in totals for _ in group], baseline
 
 
-def _credit_tokens(
-    example: Example, reward: float, penalty: FloatArray, algo: Algorithm
-) -> Example:
+def _credit_tokens(example: Example, reward: float, penalty: Doubles, algo: Algorithm) -> Example:
     """Spread the reward, which belongs to the last token, over the tokens before it."""
     assert algo.token_advantage is not None, "tokens are credited by a token advantage"
     if algo.needs_values and example.value_M is None:
@@ -248,17 +254,17 @@ def _credit_tokens(
             "this algorithm needs a critic, and there is none: set algo.name to another, "
             'such as "grpo"'
         )
-    at_tokens = -penalty
-    at_tokens[-1] += reward
+    token_rewards = -penalty
+    token_rewards[-1] += reward
     value = None if example.value_M is None else example.value_M.astype(np.float64)
-    advantage, target = algo.token_advantage(at_tokens, value)
+    advantage, target = algo.token_advantage(token_rewards, value)
     return replace(
         _with_advantage(example, advantage),
         value_target_M=None if target is None else target.astype(np.float32),
     )
 
 
-def _kl_penalty(example: Example, algo: Algorithm) -> FloatArray:
+def _kl_penalty(example: Example, algo: Algorithm) -> Doubles:
     """Compute the KL to the reference that is subtracted from the reward of each token."""
     if algo.kl_in_reward == 0:
         return np.zeros(example.num_targets)
@@ -272,11 +278,11 @@ def _kl_penalty(example: Example, algo: Algorithm) -> FloatArray:
     return algo.kl_in_reward * kl(policy, reference, algo.kl_estimator).numpy()
 
 
-def _per_token(example: Example) -> FloatArray:
+def _per_token(example: Example) -> Doubles:
     return np.broadcast_to(np.asarray(example.advantage, dtype=np.float64), (example.num_targets,))
 
 
-def _with_advantage(example: Example, advantage: FloatArray) -> Example:
+def _with_advantage(example: Example, advantage: Doubles) -> Example:
     return replace(example, advantage=advantage.astype(np.float32))
 
 
@@ -290,29 +296,30 @@ def update_policy(
     """
     if algo.needs_old_logprobs:
         examples = add_old_logprobs(examples, learner)
-    collected: list[Metrics] = []
-    # "num_minibatches" seeds the shuffle; another name would deal other mini-batches.
-    rng = stream(seed, "num_minibatches") if algo.num_minibatches > 1 else None
+    minibatch_metrics: list[Metrics] = []
+    rng = None
+    if algo.num_minibatches > 1:
+        rng = stream(seed, "num_minibatches")  # another name would deal other mini-batches
     batches = split_minibatches(examples, algo.num_minibatches, rng)
     num_skipped = 0
     for index, batch in enumerate(batches):
-        live = [
+        trainable = [
             example
             for example in set_loss_weights(batch, algo.loss_weights)
             if np.any(example.advantage) or algo.trains_on_zero_advantage
         ]
-        if not live:
+        if not trainable:
             continue
-        metrics, is_skipped = _step_minibatch(learner, live, algo)
-        collected.append(metrics)
+        metrics, is_skipped = _step_minibatch(learner, trainable, algo)
+        minibatch_metrics.append(metrics)
         num_skipped += is_skipped
         if is_skipped and algo.early_stop.action == "stop":
             num_skipped += len(batches) - index - 1
             break
-    if not collected:
-        return StepResult(update={}, is_empty=True)
+    if not minibatch_metrics:
+        return StepResult(learner_metrics={}, is_empty=True)
     skipped = {"step/skipped": float(num_skipped)} if algo.early_stop.limit is not None else {}
-    return StepResult(update=average_metrics(collected) | skipped)
+    return StepResult(learner_metrics=average_metrics(minibatch_metrics) | skipped)
 
 
 def add_old_logprobs(examples: Sequence[Example], learner: Learner) -> list[Example]:
@@ -324,11 +331,15 @@ def _step_minibatch(
     learner: Learner, examples: Sequence[Example], algo: Algorithm
 ) -> tuple[Metrics, bool]:
     """Take the optimizer step of a mini-batch, unless the early stop skips it; tell if it does."""
-    sums = learner.accumulate(examples, algo.objective)
-    stop = algo.early_stop
-    signal = sums.mean_stop_signal
-    if signal is None or stop.scope == "micro_batch" or not exceeds_limit(signal, stop):
-        return sums.means | learner.optim_step(), False
+    loss_sums = learner.accumulate(examples, algo.objective)
+    early_stop = algo.early_stop
+    stop_signal = loss_sums.mean_stop_signal
+    if (
+        stop_signal is None
+        or early_stop.scope == "micro_batch"
+        or not exceeds_limit(stop_signal, early_stop)
+    ):
+        return loss_sums.means | learner.optim_step(), False
     learner.zero_grad()
-    moved = learner.optim_step() if stop.action == "zero" else {}
-    return sums.means | moved, True
+    step_metrics = learner.optim_step() if early_stop.action == "zero" else {}
+    return loss_sums.means | step_metrics, True

@@ -13,10 +13,10 @@ from whet.rng import derive, numpy_stream
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 
-PROMPTS = 8
-NEW_TOKENS = 16
+_PROMPTS = 8
+_NEW_TOKENS = 16
 LONGEST_PROMPT = 640
-MICRO_TOKENS = 4096
+_MICRO_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +73,12 @@ def check_exact(policy: Policy) -> Exactness:
     It takes about a second.
     """
     size = policy.model.cfg.vocab_size
-    room = max(1, min(LONGEST_PROMPT, policy.engine.max_model_len - NEW_TOKENS))
+    room = max(1, min(LONGEST_PROMPT, policy.engine.max_model_len - _NEW_TOKENS))
     requests = []
-    for index in range(PROMPTS):
+    for index in range(_PROMPTS):
         rng = numpy_stream(0, "exactness", index)
-        prompt = rng.integers(0, size, 1 + (room - 1) * (index + 1) // PROMPTS).astype(np.int32)
-        sampling = SamplingParams(max_tokens=NEW_TOKENS)
+        prompt = rng.integers(0, size, 1 + (room - 1) * (index + 1) // _PROMPTS).astype(np.int32)
+        sampling = SamplingParams(max_tokens=_NEW_TOKENS)
         requests.append(
             Request(
                 id=str(index), prompt=prompt, sampling=sampling, seed=derive(0, "exactness", index)
@@ -100,8 +100,8 @@ def compare_logprobs(policy: Policy, requests: Sequence[Request]) -> Exactness:
         )
         for request in requests
     ]
-    frozen = policy.learners.make_frozen_model(
-        policy.model, TrainConfig(micro_batch_tokens=MICRO_TOKENS)
+    frozen = policy.learner_factory.make_frozen_model(
+        policy.model, TrainConfig(micro_batch_tokens=_MICRO_TOKENS)
     )
     ours = np.concatenate(frozen.compute_logprobs(examples))
     theirs = np.concatenate([done[request.id].logprobs for request in requests])

@@ -45,12 +45,12 @@ class UlyssesForwardPass(ForwardPass):
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.group = group
 
-    def compute_logprobs(
+    def token_logprobs(
         self, model: Transformer, batch: Batch, *, entropy_gradient: bool
     ) -> tuple[Tensor, Tensor]:
         return forward_split_logprobs(model, batch, self.group, entropy_gradient=entropy_gradient)
 
-    def compute_values(self, model: ValueModel, batch: Batch) -> Tensor:
+    def token_values(self, model: ValueModel, batch: Batch) -> Tensor:
         def apply_head(hidden_MH: Tensor, _: Tensor) -> Tensor:
             return F.linear(hidden_MH.float(), model.head.weight, model.head.bias)[:, 0]
 

@@ -31,7 +31,7 @@ from whet.viewer.rollout_sources import (
     foreign_parts,
     read_wandb_rows,
 )
-from whet.viewer.run_folders import Root, Run, read_run_settings
+from whet.viewer.run_folders import ListedRun, Root, read_run_settings
 
 MAX_TOKENS = 20_000
 """Tokens of a response that are sent."""
@@ -73,7 +73,7 @@ class RolloutFiles:
         """Read numbers per token that `whet replay --tokens` computed of one rollout."""
         return read_token_columns(self._cache, self.root.open_path(source.path), rollout_id)
 
-    def tokenizer(self, run: Run) -> Tokenizer:
+    def tokenizer(self, run: ListedRun) -> Tokenizer:
         """Load the tokenizer of a run: of its checkpoints, or of its model where that is here."""
         for folder in self._model_folders(run):
             file = self.root.open_path(folder / "tokenizer.json")
@@ -83,7 +83,7 @@ class RolloutFiles:
                 return self._tokenizers[file]
         raise DataError("there is no tokenizer in the folder that is shown")
 
-    def _model_folders(self, run: Run) -> list[Path]:
+    def _model_folders(self, run: ListedRun) -> list[Path]:
         """List the folders that may have the tokenizer: checkpoints, and the model trained from."""
         model = read_run_settings(self.root, run).get("model")
         path = Path(str(model.get("path"))) if isinstance(model, dict) else run.folder
@@ -94,7 +94,7 @@ class RolloutFiles:
         return [*checkpoints, *start]
 
 
-def find_source(root: Root, run: Run, name: str) -> RolloutFile:
+def find_source(root: Root, run: ListedRun, name: str) -> RolloutFile:
     """Find a file of a run's rollouts by its name, which is never used as a path."""
     for source in find_rollout_files(root, run):
         if source.name == name:
@@ -104,7 +104,7 @@ def find_source(root: Root, run: Run, name: str) -> RolloutFile:
 
 def read_rollout(
     files: RolloutFiles,
-    run: Run,
+    run: ListedRun,
     source: RolloutFile,
     row: int,
     *,
@@ -173,7 +173,9 @@ def _describe_score(score: Score | None) -> Json:
     }
 
 
-def _cut_pieces(files: RolloutFiles, run: Run, rollout: Rollout) -> tuple[list[str] | None, str]:
+def _cut_pieces(
+    files: RolloutFiles, run: ListedRun, rollout: Rollout
+) -> tuple[list[str] | None, str]:
     tokens = rollout.completion.tokens
     if not len(tokens):
         return None, "this text was not sampled: it has no tokens"
@@ -184,7 +186,7 @@ def _cut_pieces(files: RolloutFiles, run: Run, rollout: Rollout) -> tuple[list[s
     return pieces, ""
 
 
-def _decode_prompt(files: RolloutFiles, run: Run, rollout: Rollout) -> str | None:
+def _decode_prompt(files: RolloutFiles, run: ListedRun, rollout: Rollout) -> str | None:
     try:
         return files.tokenizer(run).decode(rollout.prompt_tokens, keep_special=True)
     except (WhetError, OverflowError):
@@ -211,7 +213,7 @@ def _token_columns(table: pa.Table, rollout: Rollout) -> dict[str, Json]:
 
 
 def _explain_missing(
-    run: Run, source: RolloutFile, settings: Mapping[str, Json], *, is_computed: bool
+    run: ListedRun, source: RolloutFile, settings: Mapping[str, Json], *, is_computed: bool
 ) -> str:
     """Say why token quantities of an update are missing, and what would compute them."""
     if is_computed:

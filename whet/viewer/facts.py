@@ -10,9 +10,9 @@ from pathlib import Path
 from whet.errors import DataError
 from whet.store.files import read_object, write_json
 from whet.types import Json
-from whet.viewer.run_folders import Root, Run, read_run_settings
+from whet.viewer.run_folders import ListedRun, Root, read_run_settings
 
-PROGRAM = "whet.viewer.package_facts"
+_PROGRAM = "whet.viewer.package_facts"
 PACKAGE = Path(__file__).parents[1]
 
 
@@ -38,7 +38,7 @@ class Facts:
 
     def _run_program(self) -> None:
         done = subprocess.run(  # noqa: S603
-            [sys.executable, "-m", PROGRAM], capture_output=True, text=True, check=False
+            [sys.executable, "-m", _PROGRAM], capture_output=True, text=True, check=False
         )
         if done.returncode == 0:
             facts = json.loads(done.stdout)
@@ -52,7 +52,7 @@ class Facts:
         words = of_kind.get(key) if isinstance(of_kind, dict) else None
         return words if isinstance(words, str) else ""
 
-    def advantage_rule(self, root: Root, run: Run) -> str | None:
+    def advantage_rule(self, root: Root, run: ListedRun) -> str | None:
         """Name how a run compares rewards; None if it has no algorithm."""
         algo = read_run_settings(root, run).get("algo")
         if not isinstance(algo, dict):

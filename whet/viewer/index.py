@@ -21,7 +21,7 @@ from whet.store.files import write_errors
 from whet.types import Json
 from whet.viewer.columns import Columns
 from whet.viewer.rollout_sources import SCHEMA, RolloutFile, find_rollout_files, read_source
-from whet.viewer.run_folders import Root, Run
+from whet.viewer.run_folders import ListedRun, Root
 
 SEGMENT_ROWS = 25_000
 """Rows after which a segment is written, so the most that a stop can lose."""
@@ -55,7 +55,7 @@ class _Segment:
 class RolloutIndex:
     """The index of one run. `refresh` starts to read what is new, `columns` is what is ready."""
 
-    def __init__(self, root: Root, run: Run, cache: Path) -> None:
+    def __init__(self, root: Root, run: ListedRun, cache: Path) -> None:
         self._root = root
         self._run = run
         key = hashlib.sha256(str(run.folder).encode()).hexdigest()[:24]

@@ -18,8 +18,8 @@ from whet.types import Json
 from whet.viewer.facts import Facts
 from whet.viewer.rollout_sources import find_rollout_files
 from whet.viewer.run_folders import (
+    ListedRun,
     Root,
-    Run,
     find_state,
     read_events,
     read_origins,
@@ -163,7 +163,7 @@ class Overview:
         self._metrics: dict[str, MetricsFile] = {}
         self._lock = threading.Lock()
 
-    def metrics(self, run: Run) -> MetricsFile:
+    def metrics(self, run: ListedRun) -> MetricsFile:
         path = self._root.open_path(run.folder / "metrics.jsonl")
         with self._lock:
             file = self._metrics.setdefault(run.id, MetricsFile(path))
@@ -180,7 +180,7 @@ class Overview:
                 rows.append({"id": run.id, "state": "unreadable", "problem": str(error)})
         return list(rows)
 
-    def describe(self, run: Run) -> dict[str, Json]:
+    def describe(self, run: ListedRun) -> dict[str, Json]:
         settings = read_run_settings(self._root, run)
         provenance = read_table(self._root, run.folder / "provenance.json")
         metrics = self.metrics(run)
@@ -211,14 +211,14 @@ class Overview:
             "has_rollouts": any(True for _ in find_rollout_files(self._root, run)),
         }
 
-    def _result(self, run: Run) -> Json:
+    def _result(self, run: ListedRun) -> Json:
         """Give the first evaluation's pass@1 with its interval, of runs that only evaluate."""
         table = read_table(self._root, run.folder / "evals" / "000000.json")
         passes = table.get("pass_at")
         is_eval = not (run.folder / "metrics.jsonl").exists()
         return passes.get("1") if is_eval and isinstance(passes, dict) else None
 
-    def read_run(self, run: Run) -> dict[str, Json]:
+    def read_run(self, run: ListedRun) -> dict[str, Json]:
         """Give what one run's page shows."""
         folder = run.folder
         evals: list[Json] = []
@@ -239,7 +239,7 @@ class Overview:
             "sets": list(dict.fromkeys(s.set for s in find_rollout_files(self._root, run))),
         }
 
-    def list_settings(self, run: Run) -> list[Json]:
+    def list_settings(self, run: ListedRun) -> list[Json]:
         settings = read_run_settings(self._root, run)
         origins = read_origins(self._root, run)
         kind = str(settings.get("kind"))
@@ -253,7 +253,7 @@ class Overview:
             for key, value in toml.flatten(settings).items()
         ]
 
-    def compare(self, first: Run, second: Run) -> dict[str, Json]:
+    def compare(self, first: ListedRun, second: ListedRun) -> dict[str, Json]:
         """List the settings that differ, each with a sentence and its meaning."""
         tables = [read_run_settings(self._root, run) for run in (first, second)]
         old, new = (toml.flatten(table) for table in tables)

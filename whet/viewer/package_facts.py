@@ -10,7 +10,7 @@ from typing import Annotated, Union, get_args, get_origin
 
 from whet.algos.presets import PRESETS
 from whet.config import Config
-from whet.pipeline.pipeline import KINDS
+from whet.pipeline.pipeline import STAGE_KINDS
 
 
 def list_meanings(settings: type[Config], prefix: str = "") -> dict[str, str]:
@@ -35,7 +35,7 @@ def list_configs(annotation: object) -> list[type[Config]]:
 
 
 def main() -> None:
-    meanings = {kind: list_meanings(settings) for kind, settings in KINDS.items()}
+    meanings = {kind: list_meanings(settings) for kind, settings in STAGE_KINDS.items()}
     advantages = {name: preset.advantage for name, preset in PRESETS.items()}
     print(json.dumps({"meanings": meanings, "advantages": advantages}))
 

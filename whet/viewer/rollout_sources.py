@@ -20,7 +20,7 @@ from whet.errors import DataError
 from whet.store.files import read_json, stream_rows
 from whet.store.rollouts import read_columns
 from whet.types import Json, Verdict, content_id
-from whet.viewer.run_folders import VERL_DUMP, WANDB_TABLE, Root, Run
+from whet.viewer.run_folders import VERL_DUMP, WANDB_TABLE, ListedRun, Root
 
 PARQUET = re.compile(r"([a-z]+)-(\d+)\.parquet")
 MAX_CELL = 400
@@ -70,7 +70,7 @@ class RolloutFile:
         return f"{self.name}:{self.size}:{self.changed}"
 
 
-def find_rollout_files(root: Root, run: Run) -> list[RolloutFile]:
+def find_rollout_files(root: Root, run: ListedRun) -> list[RolloutFile]:
     """List the files of a run's rollouts in order of their steps."""
     folder = run.folder / "rollouts" if run.origin == "whet" else run.folder
     sources = []
@@ -95,7 +95,7 @@ def find_rollout_files(root: Root, run: Run) -> list[RolloutFile]:
     return sorted(sources, key=lambda source: (source.set, source.step, source.name))
 
 
-def _place(run: Run, name: str) -> tuple[str, int] | None:
+def _place(run: ListedRun, name: str) -> tuple[str, int] | None:
     """Tell the set and step of a file from its name; None if it holds no rollouts."""
     if run.origin == "whet":
         match = PARQUET.fullmatch(name)
@@ -254,7 +254,7 @@ def read_wandb_rows(path: Path) -> Iterator[Mapping[str, Json]]:
 
 
 _PROMPTS = ("input", "prompt", "question", "inputs")
-_ANSWERS = ("output", "completion", "response", "outputs", "answer_text")
+_RESPONSES = ("output", "completion", "response", "outputs", "answer_text")
 _SCORES = ("score", "reward", "rewards", "acc")
 _GOLDS = ("gts", "gt", "ground_truth", "label", "answer", "reference")
 
@@ -285,7 +285,7 @@ def _verdict(reward: float, row: Mapping[str, Json]) -> str:
 
 def foreign_parts(row: Mapping[str, Json]) -> dict[str, float]:
     """Take the other numbers of a row as parts of its score."""
-    known = {*_PROMPTS, *_ANSWERS, *_GOLDS, "step", "score", "reward"}
+    known = {*_PROMPTS, *_RESPONSES, *_GOLDS, "step", "score", "reward"}
     numbers = {name: _as_number(value) for name, value in row.items() if name not in known}
     return {name: value for name, value in numbers.items() if not np.isnan(value)}
 
@@ -295,7 +295,7 @@ def _from_rows(
 ) -> pa.Table:
     samples = list(rows)
     questions = [_as_text(_first(row, _PROMPTS)) for row in samples]
-    texts = [_as_text(_first(row, _ANSWERS)) for row in samples]
+    texts = [_as_text(_first(row, _RESPONSES)) for row in samples]
     rewards = [_as_number(_first(row, _SCORES)) for row in samples]
     steps = [_as_number(row.get("step")) for row in samples]
     problems = [content_id(source.set, question) for question in questions]

@@ -33,7 +33,7 @@ SKIPPED = {*RUN_FOLDERS, "node_modules", "__pycache__"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ListedRun:
     """A run folder of whet, or a folder with rollouts of another system."""
 
     id: str
@@ -50,7 +50,7 @@ class Root:
         if not folder.is_dir():
             raise DataError(f"{folder} is not a folder; `whet view` takes a folder with runs in it")
         self.folder = folder.resolve()
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, ListedRun] = {}
         self._files: dict[str, Path] = {}
         self._scanned = 0.0
 
@@ -61,12 +61,12 @@ class Root:
             raise DataError(f"{path.name} leads out of the folder that is shown")
         return real
 
-    def runs(self) -> dict[str, Run]:
+    def runs(self) -> dict[str, ListedRun]:
         """Find all runs by id, at most once in two seconds."""
         self._scan()
         return self._runs
 
-    def run(self, name: str) -> Run:
+    def run(self, name: str) -> ListedRun:
         """Look a run up by its id; an id is never used as a path."""
         run = self.runs().get(name)
         if run is None:
@@ -81,13 +81,13 @@ class Root:
     def _scan(self) -> None:
         if time.monotonic() - self._scanned < SCAN_SECONDS:
             return
-        runs: dict[str, Run] = {}
+        runs: dict[str, ListedRun] = {}
         files: dict[str, Path] = {}
         for folder, names in self._walk(self.folder, 0):
             name = folder.relative_to(self.folder).as_posix()
             origin = _find_origin(names)
             if origin is not None and len(runs) < MAX_RUNS:
-                runs[name] = Run(id=name, folder=folder, origin=origin)
+                runs[name] = ListedRun(id=name, folder=folder, origin=origin)
             for file in names:
                 if file.endswith((".jsonl", ".json")) and not file.startswith("."):
                     path = folder / file
@@ -138,12 +138,12 @@ def read_table(root: Root, path: Path) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
-def read_events(root: Root, run: Run) -> list[dict[str, Json]]:
+def read_events(root: Root, run: ListedRun) -> list[dict[str, Json]]:
     path = root.open_path(run.folder / "ledger.jsonl")
     return read_rows(path, repair=True) if path.is_file() else []
 
 
-def read_run_settings(root: Root, run: Run) -> dict[str, Json]:
+def read_run_settings(root: Root, run: ListedRun) -> dict[str, Json]:
     """Read the settings of a run as nested tables; empty if they cannot be read."""
     path = run.folder / "config.toml"
     if run.origin != "whet" or not path.is_file():
@@ -154,7 +154,7 @@ def read_run_settings(root: Root, run: Run) -> dict[str, Json]:
         return {}
 
 
-def read_origins(root: Root, run: Run) -> dict[str, str]:
+def read_origins(root: Root, run: ListedRun) -> dict[str, str]:
     """Read where each setting came from, which the comments in config.toml say."""
     path = run.folder / "config.toml"
     if run.origin != "whet":
@@ -164,7 +164,7 @@ def read_origins(root: Root, run: Run) -> dict[str, str]:
     return dict(rows)
 
 
-def find_state(root: Root, run: Run) -> str:
+def find_state(root: Root, run: ListedRun) -> str:
     """Tell finished, running, failed or stopped, without touching the run's lock."""
     if run.origin != "whet":
         return "imported"

@@ -2,8 +2,8 @@
 
 Only GET requests of bounded size are answered, and only from the viewer's own pages. Text of models
 is shown, so nothing but the viewer's own script and style may run in the page (the content security
-policy), and no other site may ask (host names, fetch metadata, a token). An answer of the API has a
-tag: a page that asks again for what has not changed gets an empty 304.
+policy), and no other site may ask (host names, fetch metadata, a token). A response of the API has
+a tag: a page that asks again for what has not changed gets an empty 304.
 """
 
 import hashlib
@@ -185,8 +185,8 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *fields]
             await send(message)
 
-        answer = self._refuse(scope) or self._take_token(scope) or self._app
-        await answer(scope, receive, send_with_headers)
+        respond = self._refuse(scope) or self._take_token(scope) or self._app
+        await respond(scope, receive, send_with_headers)
 
     def _refuse(self, scope: Scope) -> Response | None:
         """Say what is wrong with a request; None if nothing is."""
@@ -218,9 +218,9 @@ class Guard:
             return None
         pairs = parse_qsl(scope["query_string"].decode("latin-1"))
         rest = urlencode([pair for pair in pairs if pair[0] != "token"])
-        answer = RedirectResponse(f"/?{rest}" if rest else "/", status_code=303)
-        answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
-        return answer
+        redirect = RedirectResponse(f"/?{rest}" if rest else "/", status_code=303)
+        redirect.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
+        return redirect
 
     def _is_token(self, text: str) -> bool:
         return self._token is not None and hmac.compare_digest(text.encode(), self._token.encode())

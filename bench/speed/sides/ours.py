@@ -23,7 +23,7 @@ from whet.engine.base import Request, SamplingParams  # noqa: E402
 from whet.engine.native import NativeConfig, NativeEngine  # noqa: E402
 from whet.models.load import load_decoder  # noqa: E402
 from whet.models.transformer import Transformer  # noqa: E402
-from whet.train.learner import LocalLearner, compute_logprobs  # noqa: E402
+from whet.train.learner import LocalLearner, compute_logprobs_locally  # noqa: E402
 from whet.train.memory import DeviceMemory  # noqa: E402
 from whet.train.optim import TrainConfig  # noqa: E402
 from whet.train.rl_step import update_policy  # noqa: E402
@@ -193,7 +193,7 @@ def checked(
     """How far the engine's log-probabilities are from those of a packed forward pass over the same
     tokens."""
     examples = [example_of(request, done[request.id]) for request in requests[:NUM_CHECKED]]
-    again = compute_logprobs(model, examples, 16 * spec.work.context)
+    again = compute_logprobs_locally(model, examples, 16 * spec.work.context)
     gaps = [
         np.abs(new - e.sampling_logprob_M).max()
         for new, e in zip(again, examples, strict=True)

@@ -195,10 +195,10 @@ def test_an_absolute_error_is_kept_where_a_row_allows_one() -> None:
 
 def test_labelled_answers_come_along() -> None:
     first = draft("qwen_math_outputs", 0)
-    assert len(first.answers) == 8 and first.answers[0].is_good is True
-    assert draft("gsm8k_model_solutions", 0).answers[0].model == "6b_finetuning"
-    assert draft("game24_search_outputs", 0).answers[0].is_good is True
-    assert [draft("bigbench_mistake", number).answers[0].is_good for number in (0, 400)] == [
+    assert len(first.responses) == 8 and first.responses[0].is_good is True
+    assert draft("gsm8k_model_solutions", 0).responses[0].model == "6b_finetuning"
+    assert draft("game24_search_outputs", 0).responses[0].is_good is True
+    assert [draft("bigbench_mistake", number).responses[0].is_good for number in (0, 400)] == [
         False,
         True,
     ]

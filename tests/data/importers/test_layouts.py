@@ -106,7 +106,7 @@ def test_hands_come_as_lists_traces_or_table_lines() -> None:
     line = FORMATS["game24"].parse({"Rank": "5", "Puzzles": "4 9 10 13"})
     assert listed.id == traced.id == line.id
     assert listed.prompt[0].content == "13 9 10 4"
-    assert (traced.answers[0].text, line.source_id) == ("reach 24!", "5")
+    assert (traced.responses[0].text, line.source_id) == ("reach 24!", "5")
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_prompt_may_be_a_list_of_messages_and_a_task_may_be_in_the_row() -> No
 def test_the_last_message_of_a_chat_is_an_answer_to_imitate() -> None:
     found = draft(["messages=chat", "model=who"], {"chat": CHAT, "who": "gpt-x"}, task=None)
     assert [m.role for m in found.prompt] == ["system", "user"]
-    assert [(a.text, a.model, a.is_good) for a in found.answers] == [("4", "gpt-x", None)]
+    assert [(a.text, a.model, a.is_good) for a in found.responses] == [("4", "gpt-x", None)]
     assert found.task == "judge"
 
 
@@ -82,14 +82,14 @@ def test_chats_may_be_written_with_from_and_value_or_in_parts_of_text() -> None:
         {"from": "gpt", "value": [{"type": "text", "text": "Hello"}]},
     ]
     found = draft(["messages=conversations"], {"conversations": chat})
-    assert (found.prompt[0].role, found.answers[0].text) == ("user", "Hello")
+    assert (found.prompt[0].role, found.responses[0].text) == ("user", "Hello")
 
 
 def test_a_pair_is_two_answers_one_good_and_one_bad() -> None:
     found = draft(
         ["prompt=p", "chosen=c", "rejected=r"], {"p": "2 + 2?", "c": "4", "r": "5"}, task=None
     )
-    assert [(a.text, a.is_good, a.note) for a in found.answers] == [
+    assert [(a.text, a.is_good, a.note) for a in found.responses] == [
         ("4", True, "chosen"),
         ("5", False, "rejected"),
     ]
@@ -101,19 +101,19 @@ def test_a_pair_of_chats_brings_its_own_prompt() -> None:
         {"chosen": list[Json](CHAT), "rejected": list[Json](worse)}
     )
     assert [m.content for m in found.prompt] == ["Be brief.", "2 + 2?"]
-    assert [a.text for a in found.answers] == ["4", "5"]
+    assert [a.text for a in found.responses] == ["4", "5"]
 
 
 def test_responses_are_answers_to_imitate() -> None:
     found = draft(
         ["prompt=p", "responses=all", "response=one"], {"p": "x", "all": ["a", "b"], "one": "c"}
     )
-    assert [a.text for a in found.answers] == ["a", "b", "c"]
+    assert [a.text for a in found.responses] == ["a", "b", "c"]
 
 
 def test_messages_is_a_format_of_its_own() -> None:
     found = FORMATS["messages"].parse({"messages": CHAT, "id": 3, "source": "web"})
-    assert (found.source_id, found.answers[0].text) == ("3", "4")
+    assert (found.source_id, found.responses[0].text) == ("3", "4")
 
 
 @pytest.mark.parametrize(

@@ -205,9 +205,9 @@ def test_result_files_of_llm4game24_are_hands_with_answers(tmp_path: Path) -> No
     assert again == parsed
 
     assert parsed.prompt[0].content == "13 2 2 2"
-    assert parsed.answers[0].text.startswith("(2) / (2) = 1")
-    assert parsed.answers[0].text.endswith("expression: (2 * (13 - (2 / 2)))")
-    assert parsed.answers[0].is_good is None
+    assert parsed.responses[0].text.startswith("(2) / (2) = 1")
+    assert parsed.responses[0].text.endswith("expression: (2 * (13 - (2 / 2)))")
+    assert parsed.responses[0].is_good is None
 
 
 CODEIO = """You are given a question that requires some input and output variables as follows:

@@ -168,7 +168,7 @@ def test_worked_solutions_are_answers_that_their_grader_accepts() -> None:
     }
     for name, row, count in (("numina", numina, 1), ("deepmath", deepmath, 3), ("aqua", aqua, 1)):
         parsed = parse(name, row)
-        assert [grade(parsed, answer.text) for answer in parsed.answers] == [
+        assert [grade(parsed, answer.text) for answer in parsed.responses] == [
             Verdict.CORRECT
         ] * count
-        assert all(answer.is_worked for answer in parsed.answers)
+        assert all(answer.is_worked for answer in parsed.responses)

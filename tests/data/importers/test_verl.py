@@ -308,7 +308,7 @@ def test_a_raw_prompt_and_stored_responses_are_taken() -> None:
     }
     draft = FORMATS["verl"].parse(given)
     assert draft.prompt[0].content == "User: 1?"
-    assert [answer.text for answer in draft.answers] == ["one"]
+    assert [answer.text for answer in draft.responses] == ["one"]
 
 
 @pytest.mark.parametrize(

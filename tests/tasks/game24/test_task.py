@@ -104,8 +104,8 @@ def test_a_score_states_its_parts():
 
 def test_steps_carry_the_graders_word_on_each_line():
     task = Game24()
-    notes = task.notes(task.problem((1, 6, 8, 13)), "13 - 1 = 12\n12 - 8 = 5")
-    assert [(note.line, note.ok, note.note) for note in notes] == [
+    notes = task.comment(task.problem((1, 6, 8, 13)), "13 - 1 = 12\n12 - 8 = 5")
+    assert [(note.line, note.is_right, note.note) for note in notes] == [
         ("13 - 1 = 12", True, "right"),
         ("12 - 8 = 5", False, "false arithmetic: 12 - 8 is 4, not 5"),
     ]
@@ -130,7 +130,7 @@ def test_the_instructions_show_lines_the_grader_takes():
             if line.startswith(("13 - 1", "(13) - (1)"))
         ]
         assert len(shown) == 1
-        assert task.notes(problem, shown[0])[0].ok
+        assert task.comment(problem, shown[0])[0].is_right
 
 
 def test_problems_without_numbers_are_refused_in_one_sentence():

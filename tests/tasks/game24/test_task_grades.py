@@ -19,7 +19,7 @@ def graded(text: str, hand=HAND, is_solvable=True) -> Grade:
 
 
 def faults(text: str, hand=HAND) -> list[str]:
-    return [step.note for step in graded(text, hand).steps if not step.ok]
+    return [step.note for step in graded(text, hand).steps if not step.is_right]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_roll_backs_must_return_to_an_earlier_state_of_the_path():
 
 def test_what_rests_on_a_wrong_line_is_wrong_until_a_roll_back_to_known_numbers():
     text = "13 - 1 = 24, left: 24 8 6\n24 - 8 = 16, left: 16 6\nback, left: 13 8 6 1\n13 - 1 = 12, left: 12 8 6"
-    assert [step.ok for step in graded(text).steps] == [False, False, True, True]
+    assert [step.is_right for step in graded(text).steps] == [False, False, True, True]
 
 
 def test_repeating_a_step_from_the_same_numbers_is_a_fault():

@@ -44,7 +44,7 @@ def test_every_trace_is_right_in_every_line(hand, format, budget, depth, seed):
     text = trace(numbers, rng, format=format, budget=budget, depth=depth)
     found = grade_hand(hand, text, is_solvable=bool(winning_plays()[hand]))
     assert found.verdict is Verdict.CORRECT, text
-    assert found.process == 1.0, [step for step in found.steps if not step.ok]
+    assert found.process == 1.0, [step for step in found.steps if not step.is_right]
 
 
 def test_formats_write_the_same_moves_in_their_own_words():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from graph_cases import asked, task
 
-from whet.data.importers.graphs import KINDS, graph_in
+from whet.data.importers.graphs import GRAPH_KINDS, graph_in
 from whet.tasks.graphs.numbered import BENCHMARKS
 from whet.types import Message, Problem, Verdict
 
@@ -97,7 +97,7 @@ def test_gold_is_right_the_next_gold_is_not_and_our_own_solution_agrees(name, te
     problems = []
     for row in rows(name):
         prompt = (Message(role="user", content=row[text]),)
-        problem = asked(name, graph_in(KINDS[row["task"]], row[text]), gold_of(row))
+        problem = asked(name, graph_in(GRAPH_KINDS[row["task"]], row[text]), gold_of(row))
         problems.append(
             Problem(**{**problem_fields(problem), "prompt": prompt, "source_id": row["id"]})
         )
@@ -124,7 +124,7 @@ def test_graph_wiz_rationales_are_read_to_their_end():
     for row in rows("graphwiz"):
         if row["rationale"]:
             problem = asked(
-                "graphwiz", graph_in(KINDS[row["task"]], row["input_prompt"]), gold_of(row)
+                "graphwiz", graph_in(GRAPH_KINDS[row["task"]], row["input_prompt"]), gold_of(row)
             )
             text = f"{row['rationale']}\n{row['answer']}"
             assert task("graphwiz").score(problem, text).verdict == Verdict.CORRECT, row["id"]

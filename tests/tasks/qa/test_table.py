@@ -8,11 +8,11 @@ import pytest
 from qa_rows import Row, fuzz, needs_data, problem, read
 
 from whet.errors import DataError
-from whet.tasks.qa.table import Table, TableConfig
+from whet.tasks.qa.table import TableConfig, TableTask
 from whet.tasks.qa.table_values import quantity, split_list
 from whet.types import Json, Message, Verdict
 
-TASK = Table()
+TASK = TableTask()
 
 
 def _is_right(gold: str, text: str, **payload: Json) -> bool:
@@ -135,7 +135,7 @@ def test_the_order_of_a_list_is_free_where_the_payload_says_so() -> None:
 
 
 def test_the_percent_sign_may_be_required() -> None:
-    strict = Table(TableConfig(percent_sign="required"))
+    strict = TableTask(TableConfig(percent_sign="required"))
 
     assert strict.score(problem("table", "37.64%"), "37.64").verdict == Verdict.WRONG
     assert strict.score(problem("table", "37.64%"), "37.64 percent").verdict == Verdict.CORRECT

@@ -61,15 +61,15 @@ def test_made_expressions_come_to_their_answer_and_so_does_every_step() -> None:
         expression = parse_expression(str(made.payload["expression"]))
         assert expression is not None and expression.value == (int(made.answer or ""), 1)
         gold = task.solve(made, 0) or ""
-        assert [note.ok for note in task.notes(made, gold)][-1] is None
-        assert all(note.ok for note in task.notes(made, gold)[:-1])
+        assert [note.is_right for note in task.comment(made, gold)][-1] is None
+        assert all(note.is_right for note in task.comment(made, gold)[:-1])
         assert task.score(made, gold).parts == {"correct": 1.0, "steps": 1.0}
 
 
 def test_false_steps_are_found() -> None:
     told = "3 * 4 = 12\n12 - 15 = 3\nthinking\n2 * (-3) = -6\nAnswer: 1"
-    notes = Arithmetic().notes(asked("arithmetic", "1"), told)
-    assert [note.ok for note in notes] == [True, False, None, True, None]
+    notes = Arithmetic().comment(asked("arithmetic", "1"), told)
+    assert [note.is_right for note in notes] == [True, False, None, True, None]
 
 
 @pytest.mark.parametrize(

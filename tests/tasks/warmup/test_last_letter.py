@@ -54,14 +54,14 @@ def test_other_letters_are_not_right(response: str, verdict: Verdict) -> None:
 def test_gold_steps_are_right_and_every_one_counts() -> None:
     gold = TASK.solve(ADA, 0)
     assert gold.splitlines() == [*STEPS, "Answer: anr"]
-    assert [note.ok for note in TASK.notes(ADA, gold)] == [True, True, True, None]
+    assert [note.is_right for note in TASK.comment(ADA, gold)] == [True, True, True, None]
     assert TASK.score(ADA, gold).parts == {"correct": 1.0, "steps": 1.0}
 
 
 def test_wrong_steps_are_found_whatever_the_answer_is() -> None:
     told = '1. The last letter of "Ada" is "d".\n- the last letter of Ivan is n\nThe last letter of "Bo" is "o".\nanr'
-    notes = TASK.notes(ADA, told)
-    assert [note.ok for note in notes] == [False, True, False, None]
+    notes = TASK.comment(ADA, told)
+    assert [note.is_right for note in notes] == [False, True, False, None]
     assert (
         notes[0].note == "the last letter of Ada is a" and "not one of the words" in notes[2].note
     )

@@ -17,17 +17,16 @@ from numpy.typing import NDArray
 from whet.data.clean.contamination import NGRAM, EvalIndex, build_index, hash_text, list_eval_files
 from whet.data.clean.near import choose_band_size, find_near_duplicates, pair_candidates
 from whet.data.clean.scan import MIN_SHARED_BYTES, ChunkScan, ScanPlan, hash_answer, scan_chunks
-from whet.data.clean.word_hashes import Hashes, Indices, Words, hash_words, list_words, normalise
+from whet.data.clean.word_hashes import Hashes, Words, hash_words, list_words, normalise
 from whet.data.problem_lines import ProblemLines, to_question
-from whet.data.row_files import Advance
 from whet.errors import DataError
 from whet.store.files import atomic_path, to_line
-from whet.types import Json, Problem
+from whet.types import Advance, Indices, Json, Problem
 
 COMMON_ROWS = 10
 COMMON_FRACTION = 0.01
 """N-grams in more than 10 rows and 1 % of all may belong to a prompt's frame."""
-BATCH = 1000
+_BATCH = 1000
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
 """Opens a progress bar by its label and total."""
 OnKept = Callable[[Problem, int], None] | None
@@ -204,8 +203,8 @@ def _leave_out_overlap(
         return
     is_common = _find_frames(index, counts, len(outcome.lines))
     with progress("compare", len(suspects)) as advance:
-        for start in range(0, len(suspects), BATCH):
-            rows = suspects[start : start + BATCH]
+        for start in range(0, len(suspects), _BATCH):
+            rows = suspects[start : start + _BATCH]
             _compare_batch(outcome, index, rows, is_common)
             advance(len(rows))
 

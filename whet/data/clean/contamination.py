@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from whet.data.clean.word_hashes import Hashes, Indices, Words, hash_ngrams, hash_words, normalise
+from whet.data.clean.word_hashes import Hashes, Words, hash_ngrams, hash_words, normalise
 from whet.data.importers.base import IDS
 from whet.data.problem_lines import to_question
-from whet.data.row_files import READERS, Advance, Row, file_ending, iterate_rows
+from whet.data.row_files import READERS, file_ending, iterate_rows
 from whet.errors import ConfigError, DataError
-from whet.types import Json, Problem
+from whet.store.files import Row
+from whet.types import Advance, Indices, Json, Problem
 
 NGRAM = 13
 """Words of an n-gram, as for GPT-3 (Brown et al. 2020, appendix C)."""
@@ -28,7 +29,7 @@ COLUMNS = re.compile(
     re.IGNORECASE,
 )
 """Columns of other systems' files that hold what is asked. Without one, every text counts."""
-BATCH = 1000
+_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +161,7 @@ def _list_ngrams(texts: Sequence[str], keys: Hashes, n: int) -> tuple[Hashes, In
 
 
 def _batch(pairs: Iterator[tuple[str, EvalText]]) -> Iterator[list[tuple[str, EvalText]]]:
-    while batch := list(islice(pairs, BATCH)):
+    while batch := list(islice(pairs, _BATCH)):
         yield batch
 
 

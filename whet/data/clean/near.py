@@ -10,8 +10,9 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.data.clean.word_hashes import Hashes, Indices, Words, hash_ngrams, mix_hashes
+from whet.data.clean.word_hashes import Hashes, Words, hash_ngrams, mix_hashes
 from whet.rng import numpy_stream
+from whet.types import Indices
 
 SHINGLE = 3
 """Words of a shingle. Questions are short: one changed word of thirty leaves a similarity of 0.81,
@@ -20,7 +21,7 @@ NUM_HASHES = 120
 MIN_RECALL = 0.99
 """Of pairs exactly at the threshold, the fraction that MinHash should find."""
 MIN_THRESHOLD = 0.5
-BLOCK = 2000
+_BLOCK = 2000
 """Pairs compared at a time."""
 ReadWords = Callable[[Sequence[int]], Words]
 """Reads rows by their numbers and hashes their words."""
@@ -88,8 +89,8 @@ def find_near_duplicates(
 ) -> dict[int, tuple[int, float]]:
     """Return the rows to leave out, each with the row kept in its place and their similarity."""
     replaced: dict[int, tuple[int, float]] = {}
-    for start in range(0, len(pairs), BLOCK):
-        block = pairs[start : start + BLOCK]
+    for start in range(0, len(pairs), _BLOCK):
+        block = pairs[start : start + _BLOCK]
         similar = [
             (later, earlier, value)
             for (earlier, later), value in zip(

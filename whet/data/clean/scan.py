@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from whet.data.clean.contamination import EvalIndex, hash_text
 from whet.data.clean.near import hash_bands
-from whet.data.clean.word_hashes import Hashes, Indices, hash_words, normalise
+from whet.data.clean.word_hashes import Hashes, hash_words, normalise
 from whet.data.problem_lines import parse_problem, to_question
 from whet.errors import DataError
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
-from whet.types import Problem, compact
+from whet.types import Indices, Problem, compact
 
 MIN_SHARED_BYTES = 1 << 26
 """Smaller inputs are read by this process alone, before others would have started."""

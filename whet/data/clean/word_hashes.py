@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.rng import numpy_stream
+from whet.types import Indices
 
 Hashes = NDArray[np.uint64]
-Indices = NDArray[np.int64]
 MAX_CHARACTERS = 1 << 20
 """Longer texts are compared by their beginning."""
 _SIGNS = b"+-/=<>^"

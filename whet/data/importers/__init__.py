@@ -7,13 +7,13 @@ A user's own is a function of a row's `Fields`, by file and name: `--format my_r
 from importlib.resources import files
 
 from whet.data.importers import code, graphs, logic, mapped, math, outputs, qa, tables, verl
-from whet.data.importers.base import Fields, Format, ParsedRow, Reader
+from whet.data.importers.base import Fields, ParsedRow, Reader, RowFormat
 from whet.data.importers.mapped import parse_split
 from whet.errors import ConfigError, DataError
 from whet.user_code import is_code_path, load_function
 
 
-def _read_table() -> dict[str, Format]:
+def _read_table() -> dict[str, RowFormat]:
     families = (math, qa, tables, logic, graphs, code, outputs, verl, mapped)
     readers = {name: read for family in families for name, read in family.READERS.items()}
     formats = {}
@@ -21,7 +21,7 @@ def _read_table() -> dict[str, Format]:
     for line in lines[2:]:
         name, split, about, fields = line.strip("| ").split(" | ")
         required, _, optional = fields.removesuffix("]").partition("[")
-        formats[name] = Format(
+        formats[name] = RowFormat(
             about=about,
             required=tuple(required.strip().split(", ")) if required else (),
             optional=None if optional == "*" else tuple(optional.split(", ")) if optional else (),
@@ -34,10 +34,10 @@ def _read_table() -> dict[str, Format]:
 FORMATS = _read_table()
 
 
-def find_format(name: str) -> Format:
+def find_format(name: str) -> RowFormat:
     """Find a format, or load a user's; an unknown name is refused with the known ones."""
     if is_code_path(name):
-        return Format(about="", required=(), optional=None, split="rl", read=_load_reader(name))
+        return RowFormat(about="", required=(), optional=None, split="rl", read=_load_reader(name))
     if name not in FORMATS:
         raise ConfigError(
             f"there is no format {name!r}; known formats: {', '.join(sorted(FORMATS))}, or your "

@@ -124,13 +124,13 @@ def _mismatch(name: str, wanted: str, value: Json) -> DataError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedAnswer:
-    """An answer that came with the row, and the row's verdict on it."""
+class ImportedResponse:
+    """A response that came with the row, and the row's verdict on it."""
 
     text: str
     model: str | None = None
     is_good: bool | None = None
-    """True for a chosen or correct answer, False for a rejected or wrong one, None if unknown."""
+    """True for a chosen or correct response, False for a rejected or wrong one, None if unknown."""
     note: str = ""
     is_worked: bool = False
     """Whether it is the solution that a dataset gives for its own problem."""
@@ -138,7 +138,7 @@ class ImportedAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRow:
-    """The content of a row: a problem without id, source and split yet, and its answers."""
+    """The content of a row: a problem without id, source and split yet, and its responses."""
 
     task: str
     prompt: tuple[Message, ...]
@@ -151,14 +151,15 @@ class ParsedRow:
     """The row's own id; None takes the file and line."""
     id: str | None = None
     """Set if the task itself names the problem; None hashes prompt, answer and payload."""
-    answers: tuple[ImportedAnswer, ...] = ()
+    responses: tuple[ImportedResponse, ...] = ()
     unsupported: str | None = None
     """Why the row cannot be graded here; such rows are left out and listed."""
 
     @property
     def has_replies(self) -> bool:
-        """Whether the row is about its answers, so that another row may answer the same problem."""
-        return any(not answer.is_worked for answer in self.answers)
+        """Whether the row is about its responses, so that another row may answer the same
+        problem."""
+        return any(not response.is_worked for response in self.responses)
 
     def to_problem(
         self, *, split: Split, override: Split | None, source: str, location: str
@@ -182,7 +183,7 @@ Reader = Callable[[Fields], ParsedRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class RowFormat:
     """A row of the table in formats.md, with the function that reads such rows."""
 
     about: str
@@ -220,15 +221,15 @@ def user(*parts: str) -> tuple[Message, ...]:
     return (Message(role="user", content="\n\n".join(paragraphs)),)
 
 
-def worked_answer(solution: str, gold: str) -> ImportedAnswer:
-    r"""Keep a worked solution as an answer to imitate, in the form that the prompt asks for.
+def worked_response(solution: str, gold: str) -> ImportedResponse:
+    r"""Keep a worked solution as a response to imitate, in the form that the prompt asks for.
 
-    >>> worked_answer("1 + 1 is 2.", "2").text
+    >>> worked_response("1 + 1 is 2.", "2").text
     '1 + 1 is 2.\n\n\\boxed{2}'
     """
     text = solution.strip()
     ended = text if "\\boxed" in text else f"{text}\n\n\\boxed{{{gold}}}"
-    return ImportedAnswer(text=ended, is_worked=True)
+    return ImportedResponse(text=ended, is_worked=True)
 
 
 def split_last(chat: tuple[Message, ...], name: str) -> tuple[tuple[Message, ...], str]:

@@ -26,7 +26,7 @@ from whet.tasks.code.prediction import Direction
 from whet.types import Json, Message, Problem
 
 FUNCTION = "Write the function in Python, in one fenced code block, with the imports it needs."
-PROGRAM = (
+_PROGRAM = (
     "Write a Python program that reads standard input and writes standard output, "
     "in one fenced code block."
 )
@@ -204,7 +204,7 @@ def stdin_problem(question: str, pairs: list[tuple[Json, Json]]) -> ParsedRow:
     cases: list[Json] = [{"input": _join_lines(a), "output": _join_lines(b)} for a, b in pairs]
     payload: dict[str, Json] = {"cases": cases, **code_stdin.policies(question)}
     parsed = ParsedRow(
-        task="code_stdin", prompt=user(question, PROGRAM), answer=None, payload=payload
+        task="code_stdin", prompt=user(question, _PROGRAM), answer=None, payload=payload
     )
     return replace(parsed, unsupported=code_stdin.unsupported_reason(question, as_problem(parsed)))
 

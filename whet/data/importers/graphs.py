@@ -25,8 +25,8 @@ from whet.tasks.graphs.task import GraphTask
 from whet.tasks.registry import make_task
 from whet.types import Json, read_integer
 
-YES_NO = {"yes": True, "true": True, "no": False, "false": False}
-TASKS = {
+_YES_NO = {"yes": True, "true": True, "no": False, "false": False}
+GRAPH_ARENA_TASKS = {
     "TSP": "tsp",
     "GED": "ged",
     "MCP": "mcp",
@@ -39,7 +39,7 @@ TASKS = {
     "Component": "connected",
     "Diameter": "diameter",
 }
-SIZES: dict[str, Sizes] = {
+SIZES_BY_TASK: dict[str, Sizes] = {
     "tsp": TOUR_SIZES,
     "ged": MOLECULE_SIZES,
     "mcs": MOLECULE_SIZES,
@@ -64,9 +64,9 @@ LEADS = {
 }
 _FIRST = ("connectivity", "cycle", "bipartite", "shortest", "topology", "triplet")
 _NEXT = ("flow", "hamilton", "substructure", "matching")
-KINDS = {kind: kind for kind in _FIRST + _NEXT} | {"shortest_path": "shortest", "GNN": "gnn"}
+GRAPH_KINDS = {kind: kind for kind in _FIRST + _NEXT} | {"shortest_path": "shortest", "GNN": "gnn"}
 """The tasks of GraphWiz and NLGraph, by their names in the payload."""
-WORDS = {
+GRAPH_WORDS = {
     "gnn": r"embedding",
     "matching": r"applicant",
     "substructure": r"numbered from a to",
@@ -94,13 +94,13 @@ _LAST = re.compile(r"numbered from 0 to (\d+)")
 _PAIR = re.compile(r"(?:between|from) node (\d+) (?:and|to) node (\d+)")
 _EMBEDDING = re.compile(r"node (\d+): \[(\d+),\s*(\d+)\]")
 _STEPS = re.compile(r"after (\w+) layers?")
-LEVELS = {"easy": 0.1, "medium": 0.5, "hard": 0.9}
+_LEVELS = {"easy": 0.1, "medium": 0.5, "hard": 0.9}
 _LEG = re.compile(r"^\W*(\S+) to (\S+): ([0-9]+)\W*$", re.MULTILINE)
 
 
 def grapharena(row: Fields) -> ParsedRow:
     """Read a problem; a worked example has a statement that ends with the answer, which is cut."""
-    task = TASKS[check_name("graph task", row.text("task"), TASKS)]
+    task = GRAPH_ARENA_TASKS[check_name("graph task", row.text("task"), GRAPH_ARENA_TASKS)]
     if "problem_text" in row:
         return read_node_link(task, row)
     graph = row.table("graph")
@@ -145,9 +145,9 @@ def graphwiz(row: Fields) -> ParsedRow:
 
 
 def nlgraph(row: Fields) -> ParsedRow:
-    difficulty = check_name("difficulty", row.text("difficulty"), LEVELS)
+    difficulty = check_name("difficulty", row.text("difficulty"), _LEVELS)
     parsed = _numbered_graph("nlgraph", row.text("question"), row, row.text("answer"))
-    return replace(parsed, level=LEVELS[difficulty])
+    return replace(parsed, level=_LEVELS[difficulty])
 
 
 def node_link(task: str, extra: Fields) -> dict[str, Json]:
@@ -199,8 +199,8 @@ def pair_in(problem: str, names: list[str]) -> list[str]:
 
 
 def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> ParsedRow:
-    named = check_name(f"{task} task", row.text("task"), KINDS) if "task" in row else ""
-    kind = KINDS[named] if named else kind_in(question)
+    named = check_name(f"{task} task", row.text("task"), GRAPH_KINDS) if "task" in row else ""
+    kind = GRAPH_KINDS[named] if named else kind_in(question)
     payload = graph_in(kind, question)
     return ParsedRow(
         task=task,
@@ -213,10 +213,12 @@ def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> Parse
 
 def kind_in(question: str) -> str:
     """Return a question's kind, by the words that only questions of this kind have."""
-    for kind, words in WORDS.items():
+    for kind, words in GRAPH_WORDS.items():
         if re.search(words, question, re.IGNORECASE):
             return kind
-    raise DataError(f"the question should ask for one of {', '.join(WORDS)}, not {show(question)}")
+    raise DataError(
+        f"the question should ask for one of {', '.join(GRAPH_WORDS)}, not {show(question)}"
+    )
 
 
 def _molecule(value: Json, *, has_labels: bool) -> Json:
@@ -259,7 +261,7 @@ def level(task: str, graph: Mapping[str, Json]) -> float:
         size = len(fields.entries("nodes"))
     else:
         size = max(_num_atoms(fields.table("A")), _num_atoms(fields.table("B")))
-    return SIZES.get(task, GRAPH_SIZES).level(size)
+    return SIZES_BY_TASK.get(task, GRAPH_SIZES).level(size)
 
 
 def _num_atoms(molecule: Fields) -> int:
@@ -357,7 +359,7 @@ def node_classification(row: Fields) -> ParsedRow:
 def link_prediction(row: Fields) -> ParsedRow:
     """Read G1's rows: whether two nodes are linked, yes or no."""
     answer = row.text("answer").strip().lower()
-    return qa.yes_no(row.text("prompt"), YES_NO[check_name("answer", answer, YES_NO)])
+    return qa.yes_no(row.text("prompt"), _YES_NO[check_name("answer", answer, _YES_NO)])
 
 
 READERS: dict[str, Reader] = {

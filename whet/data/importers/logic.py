@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from whet.data.importers.base import (
     Fields,
-    ImportedAnswer,
+    ImportedResponse,
     ParsedRow,
     Reader,
     parse_json,
@@ -18,7 +18,7 @@ from whet.tasks.game24 import Game24
 from whet.tasks.literals import Tree, parse_literal
 from whet.types import Json
 
-PEOPLE = (
+_PEOPLE = (
     "End with everyone between answer tags, one a line: "
     "<answer>(1) NAME is a knight or knave\n(2) ...</answer>"
 )
@@ -60,7 +60,7 @@ def knights(row: Fields) -> ParsedRow:
         )
     return ParsedRow(
         task="knights",
-        prompt=user(row.text("quiz"), PEOPLE),
+        prompt=user(row.text("quiz"), _PEOPLE),
         answer=row.text("solution_text_format"),
         payload={"names": list[Json](names), "statements": _statement(statements)},
         level=_level(len(names), (2, 3, 5, 7)),
@@ -211,7 +211,7 @@ def game24(row: Fields) -> ParsedRow:
         split=problem.split,
         source_id=row.row_id("Rank"),
         id=problem.id,
-        answers=(ImportedAnswer(text=row.text("output")),) if output is not None else (),
+        responses=(ImportedResponse(text=row.text("output")),) if output is not None else (),
     )
 
 

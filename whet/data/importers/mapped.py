@@ -9,7 +9,7 @@ from math import isnan
 
 from whet.data.importers.base import (
     Fields,
-    ImportedAnswer,
+    ImportedResponse,
     ParsedRow,
     Reader,
     check_name,
@@ -21,7 +21,7 @@ from whet.errors import ConfigError, DataError
 from whet.types import SPLITS, Json, Message, Split
 from whet.user_code import is_code_path
 
-FIELDS = {
+MAPPED_FIELDS = {
     "prompt": "the question: a text, or a list of messages",
     "system": "a system message to put before it",
     "answer": "the reference answer",
@@ -64,7 +64,7 @@ class Mapped:
             for name, value in fields.items()
             if name.startswith("payload.")
         }
-        prompt, answers = _read_chat(fields)
+        prompt, responses = _read_chat(fields)
         references = [Fields(answers=item).scalar("answers") for item in _list(fields, "answers")]
         if references:
             payload["answers"] = list[Json](references)
@@ -84,7 +84,7 @@ class Mapped:
             level=_level(fields),
             split=parse_split(fields.scalar("split")) if fields.get("split") is not None else None,
             source_id=fields.row_id("id"),
-            answers=answers,
+            responses=responses,
         )
 
 
@@ -97,10 +97,10 @@ def parse_mapping(pairs: Sequence[str], task: str | None) -> Mapped:
             raise ConfigError(
                 f"--map {pair!r} should have the form field=column, such as prompt=question"
             )
-        if name not in FIELDS and not (name.startswith("payload.") and name != "payload."):
+        if name not in MAPPED_FIELDS and not (name.startswith("payload.") and name != "payload."):
             raise ConfigError(
                 f"--map {pair!r}: there is no field {name!r}; "
-                f"fields are {', '.join(FIELDS)}, payload.NAME"
+                f"fields are {', '.join(MAPPED_FIELDS)}, payload.NAME"
             )
         if name in columns:
             raise ConfigError(f"--map gives {name!r} twice, as {columns[name]!r} and {column!r}")
@@ -111,8 +111,8 @@ def parse_mapping(pairs: Sequence[str], task: str | None) -> Mapped:
         )
     if ("chosen" in columns) != ("rejected" in columns):
         raise ConfigError("--map needs both chosen=COLUMN and rejected=COLUMN, or neither")
-    has_answers = columns.keys() & {"messages", "chosen", "response", "responses"}
-    if task is None and "task" not in columns and not has_answers:
+    has_responses = columns.keys() & {"messages", "chosen", "response", "responses"}
+    if task is None and "task" not in columns and not has_responses:
         raise ConfigError("rows to be graded need a task: --task NAME, or --map task=COLUMN")
     return Mapped(columns=columns, task=task)
 
@@ -122,28 +122,30 @@ def parse_split(name: str) -> Split:
     return SPLIT_NAMES[check_name("split", name.lower(), SPLIT_NAMES)]
 
 
-def _read_chat(fields: Fields) -> tuple[tuple[Message, ...], tuple[ImportedAnswer, ...]]:
-    """Read the prompt and the answers of a row, in whichever form it holds them."""
+def _read_chat(fields: Fields) -> tuple[tuple[Message, ...], tuple[ImportedResponse, ...]]:
+    """Read the prompt and the responses of a row, in whichever form it holds them."""
     model = fields.scalar("model") if fields.get("model") is not None else None
-    answers: list[ImportedAnswer] = []
+    responses: list[ImportedResponse] = []
     prompt = _prompt(fields)
     if "messages" in fields:
         prompt, last = split_last(fields.messages("messages"), "messages")
-        answers.append(ImportedAnswer(text=last, model=model))
+        responses.append(ImportedResponse(text=last, model=model))
     for name, is_good in (("chosen", True), ("rejected", False)):
         if name in fields:
             before, last = _read_reply(fields, name)
             if before and prompt and before != prompt:
                 raise DataError(f"the chat in {name!r} does not begin with the prompt")
             prompt = prompt or before
-            answers.append(ImportedAnswer(text=last, model=model, is_good=is_good, note=name))
+            responses.append(ImportedResponse(text=last, model=model, is_good=is_good, note=name))
     texts = [Fields(responses=item).text("responses") for item in _list(fields, "responses")]
     if "response" in fields:
         texts.append(fields.text("response"))
-    answers += [ImportedAnswer(text=text, model=model) for text in texts]
+    responses += [ImportedResponse(text=text, model=model) for text in texts]
     if not prompt:
-        raise DataError("has no prompt: the chats hold only the answer; map prompt=COLUMN as well")
-    return prompt, tuple(answers)
+        raise DataError(
+            "has no prompt: the chats hold only the response; map prompt=COLUMN as well"
+        )
+    return prompt, tuple(responses)
 
 
 def _prompt(fields: Fields) -> tuple[Message, ...]:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from whet.data.importers.base import (
     BOXED,
     Fields,
-    ImportedAnswer,
+    ImportedResponse,
     ParsedRow,
     Reader,
     to_level,
     user,
-    worked_answer,
+    worked_response,
 )
 from whet.errors import DataError
 from whet.text.final_answer import match_braces
@@ -133,13 +133,13 @@ def math_problem(
         payload={**several, **(payload or {})},
         level=level,
         source_id=id,
-        answers=_list_worked(solutions, golds[0]),
+        responses=_list_worked(solutions, golds[0]),
     )
 
 
-def _list_worked(solutions: Sequence[Json], gold: str) -> tuple[ImportedAnswer, ...]:
+def _list_worked(solutions: Sequence[Json], gold: str) -> tuple[ImportedResponse, ...]:
     texts = [text for text in solutions if isinstance(text, str) and text.strip()]
-    return tuple(worked_answer(text, gold) for text in texts if gold)
+    return tuple(worked_response(text, gold) for text in texts if gold)
 
 
 def _read_grade(row: Fields, name: str, grades: int) -> float:

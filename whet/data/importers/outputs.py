@@ -8,7 +8,7 @@ from dataclasses import replace
 from whet.data.importers.base import (
     BOXED,
     Fields,
-    ImportedAnswer,
+    ImportedResponse,
     ParsedRow,
     Reader,
     check_name,
@@ -26,72 +26,74 @@ LISTED = "End with a list of texts in quotes, in order, between answer tags: <an
 
 def gsm8k_model_solutions(row: Fields) -> ParsedRow:
     gold = row.text("ground_truth").rpartition("A:")[2]
-    answer = ImportedAnswer(
+    response = ImportedResponse(
         text=row.text("solution"), model=row.text("model"), is_good=row.flag("is_correct")
     )
-    return _math(row, gold, answer)
+    return _math(row, gold, response)
 
 
 def qwen_math_outputs(row: Fields) -> ParsedRow:
     """Read eight samples per problem, each with the label of the upstream grader."""
     samples = [Fields(sample) for sample in row.entries("samples") if isinstance(sample, dict)]
-    answers = [ImportedAnswer(text=s.text("response"), is_good=s.flag("correct")) for s in samples]
-    return _math(row, row.scalar("gt"), *answers, system=row.optional_text("system"))
+    responses = [
+        ImportedResponse(text=s.text("response"), is_good=s.flag("correct")) for s in samples
+    ]
+    return _math(row, row.scalar("gt"), *responses, system=row.optional_text("system"))
 
 
 def tora_gsm8k_outputs(row: Fields) -> ParsedRow:
     """Read traces with programs and their output, without labels."""
-    answers = [ImportedAnswer(text=text, model="tora-70b") for text in row.texts("code")]
-    return _math(row, row.scalar("gt"), *answers)
+    responses = [ImportedResponse(text=text, model="tora-70b") for text in row.texts("code")]
+    return _math(row, row.scalar("gt"), *responses)
 
 
 def step_errors_math(row: Fields) -> ParsedRow:
     """Read the label of the final answer, which is right even where the solution is not."""
     good = row.text("model_output_answer_correctness") == "correct"
-    answer = ImportedAnswer(
+    response = ImportedResponse(
         text=row.text("model_output"), model=row.text("generator"), is_good=good
     )
-    return _math(row, row.scalar("ground_truth_answer"), answer)
+    return _math(row, row.scalar("ground_truth_answer"), response)
 
 
 def step_labels_prm800k(row: Fields) -> ParsedRow:
     """Read steps, which are lists of one text, without their labels."""
     steps = [Fields(step=step).texts("step")[0] for step in row.entries("model_output_step_format")]
-    answer = ImportedAnswer(text="\n".join(steps), model=row.text("generator"))
-    return _math(row, row.scalar("ground_truth_answer"), answer)
+    response = ImportedResponse(text="\n".join(steps), model=row.text("generator"))
+    return _math(row, row.scalar("ground_truth_answer"), response)
 
 
 def game24_outputs(row: Fields) -> ParsedRow:
     hand = game24(Fields(input=row.text("puzzle")))
-    answer = ImportedAnswer(
+    response = ImportedResponse(
         text=row.text("output"),
         model=row.text("method"),
         is_good=row.number("checked_reward") == 1,
     )
-    return replace(hand, answers=(answer,))
+    return replace(hand, responses=(response,))
 
 
 def game24_search_outputs(row: Fields) -> ParsedRow:
     hand = game24(Fields(values=row.entries("hand")))
-    answer = ImportedAnswer(
+    response = ImportedResponse(
         text=row.text("output"), model=row.text("run"), is_good=row.flag("final_correct")
     )
-    return replace(hand, answers=(answer,))
+    return replace(hand, responses=(response,))
 
 
 def game24_results(row: Fields) -> ParsedRow:
-    """Read a result of LLM4Game24, the decoded chat as one text; the answer has no label."""
+    """Read a result of LLM4Game24, the decoded chat as one text; the response has no label."""
     match = _CHAT.fullmatch(row.text("text"))
     if match is None:
         raise DataError(
             "a result should be the text of a chat: system, user with a hand, assistant"
         )
-    return replace(game24(Fields(input=match[1])), answers=(ImportedAnswer(text=match[2]),))
+    return replace(game24(Fields(input=match[1])), responses=(ImportedResponse(text=match[2]),))
 
 
 def tablebench_outputs(row: Fields) -> ParsedRow:
-    answer = ImportedAnswer(text=row.text("prediction"), model=row.text("model_name"))
-    return replace(tablebench(row), answers=(answer,))
+    response = ImportedResponse(text=row.text("prediction"), model=row.text("model_name"))
+    return replace(tablebench(row), responses=(response,))
 
 
 def bigbench_mistake(row: Fields) -> ParsedRow:
@@ -111,8 +113,8 @@ def bigbench_mistake(row: Fields) -> ParsedRow:
         ),
     }
     is_good = row.optional_text("answer").strip().rstrip(".") == target
-    answer = ImportedAnswer(text="\n".join(row.texts("steps")), is_good=is_good)
-    return replace(known[check_name("task", kind, known)](), answers=(answer,))
+    response = ImportedResponse(text="\n".join(row.texts("steps")), is_good=is_good)
+    return replace(known[check_name("task", kind, known)](), responses=(response,))
 
 
 def _sequence(question: str, target: str) -> ParsedRow:
@@ -124,13 +126,13 @@ def _sequence(question: str, target: str) -> ParsedRow:
     )
 
 
-def _math(row: Fields, gold: str, *answers: ImportedAnswer, system: str = "") -> ParsedRow:
+def _math(row: Fields, gold: str, *responses: ImportedResponse, system: str = "") -> ParsedRow:
     before = (Message(role="system", content=system),) if system else ()
     return ParsedRow(
         task="math",
         prompt=(*before, *user(row.text("question"), "" if system else BOXED)),
         answer=gold.strip(),
-        answers=answers,
+        responses=responses,
     )
 
 

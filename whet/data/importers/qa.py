@@ -11,7 +11,7 @@ from whet.data.importers.base import (
     check_name,
     show,
     user,
-    worked_answer,
+    worked_response,
 )
 from whet.errors import DataError
 from whet.rng import stream
@@ -20,7 +20,7 @@ from whet.tasks.qa import livebench as exact
 from whet.types import Json
 
 LETTER = "Reason step by step and end with the letter of the right option in \\boxed{}."
-YES_NO = "Reason step by step and end with yes or no in \\boxed{}."
+_YES_NO = "Reason step by step and end with yes or no in \\boxed{}."
 FIRST_ERROR = (
     "Find the first paragraph with an error and end with its index in \\boxed{}, "
     "or with -1 if there is no error."
@@ -37,7 +37,7 @@ LIVEBENCH: dict[str, exact.Kind] = {
     "typos": "text",
     "plot_unscrambling": "order",
 }
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _LABEL = re.compile(r"\s*\(?([A-Z])\s*[).:．]\s*")
 TRUTH = "Answer with True, False, or Uncertain, in \\boxed{}."
@@ -49,14 +49,14 @@ def aqua(row: Fields) -> ParsedRow:
     letter = row.text("correct")
     parsed = choice(row.text("question"), _split_labels(row.texts("options")), letter)
     rationale = row.optional_text("rationale")
-    return replace(parsed, answers=(worked_answer(rationale, letter),) if rationale else ())
+    return replace(parsed, responses=(worked_response(rationale, letter),) if rationale else ())
 
 
 def sat_math(row: Fields) -> ParsedRow:
     """Read options that are one text, `A) 2 B) 3` or `A. 2 B. 3`."""
     options = row.text("options")
     labels: list[re.Match[str]] = []
-    for letter in LETTERS:
+    for letter in _LETTERS:
         label = re.compile(rf"(?:^|\s){letter}[).]\s")
         match = label.search(options, labels[-1].end() - 1 if labels else 0)
         if match is None:
@@ -77,7 +77,7 @@ def mmlu(row: Fields) -> ParsedRow:
         raise DataError(
             f"field 'answer' should be an index below {len(options)}, not {row['answer']}"
         )
-    return choice(row.text("question"), options, LETTERS[int(index)])
+    return choice(row.text("question"), options, _LETTERS[int(index)])
 
 
 def gpqa(row: Fields) -> ParsedRow:
@@ -86,7 +86,7 @@ def gpqa(row: Fields) -> ParsedRow:
     options = [right, *(row.text(f"Incorrect Answer {number}").strip() for number in (1, 2, 3))]
     question = row.text("Question").strip()
     stream(0, "gpqa", question).shuffle(options)
-    return choice(question, by_letter(options), LETTERS[options.index(right)])
+    return choice(question, by_letter(options), _LETTERS[options.index(right)])
 
 
 def supergpqa(row: Fields) -> ParsedRow:
@@ -220,12 +220,14 @@ def choice(question: str, options: dict[str, str], answer: str) -> ParsedRow:
 
 
 def yes_no(question: str, answer: bool) -> ParsedRow:
-    return ParsedRow(task="yes_no", prompt=user(question, YES_NO), answer="yes" if answer else "no")
+    return ParsedRow(
+        task="yes_no", prompt=user(question, _YES_NO), answer="yes" if answer else "no"
+    )
 
 
 def by_letter(options: list[str]) -> dict[str, str]:
     """Label options A, B, C and so on."""
-    return dict(zip(LETTERS, options, strict=False))
+    return dict(zip(_LETTERS, options, strict=False))
 
 
 def _split_labels(options: list[str]) -> dict[str, str]:

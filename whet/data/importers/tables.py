@@ -9,14 +9,14 @@ from whet.data.importers.base import (
     Reader,
     to_level,
     user,
-    worked_answer,
+    worked_response,
     write_number,
 )
 from whet.errors import DataError
 from whet.types import Json
 
 SEVERAL = "If there are several answers, box them together, with | between them."
-TOLERANCE = 1e-3
+_TOLERANCE = 1e-3
 """FinQA's answers are results of a calculation, rounded in the data."""
 MAX_CELLS = 10_000
 CHART = "the answer is a chart, which a program would have to draw"
@@ -53,7 +53,7 @@ def finqa(row: Fields) -> ParsedRow:
         task="table",
         prompt=user(pages[0], grid, pages[1], row.text("question"), BOXED),
         answer=row.scalar("answer"),
-        payload={"tolerance": TOLERANCE},
+        payload={"tolerance": _TOLERANCE},
     )
 
 
@@ -87,7 +87,7 @@ def tabmwp(row: Fields) -> ParsedRow:
         ),
         answer=gold,
         payload=payload,
-        answers=(worked_answer(solution, gold),) if solution else (),
+        responses=(worked_response(solution, gold),) if solution else (),
         level=to_level(row.number("grade"), 8) if row.get("grade") is not None else None,
     )
 

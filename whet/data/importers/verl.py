@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from whet.data.importers import code, graphs, qa
 from whet.data.importers.base import (
     Fields,
-    ImportedAnswer,
+    ImportedResponse,
     ParsedRow,
     Reader,
     check_name,
@@ -40,7 +40,7 @@ SUBJECTS = (
 )
 """NPG-Muse validates on MATH under the names of its subjects."""
 METRICS = ("default", "prime_math", "math_llm_judge")
-YES_NO = {"true": "yes", "yes": "yes", "false": "no", "no": "no"}
+_YES_NO = {"true": "yes", "yes": "yes", "false": "no", "no": "no"}
 
 _ASKED_INPUT = re.compile(r"assert f\(\?\?\) == (.+)")
 _ASKED_OUTPUT = re.compile(r"assert f\((.*)\) == \?\?")
@@ -96,7 +96,7 @@ def by_source(builders: Mapping[str, Build]) -> Reader:
         split = extra.get("split")
         responses = row.get("responses")
         texts = responses if isinstance(responses, list) else []
-        answers = (ImportedAnswer(text=t) for t in texts if isinstance(t, str) and t.strip())
+        imported = (ImportedResponse(text=t) for t in texts if isinstance(t, str) and t.strip())
         return replace(
             parsed,
             prompt=prompt,
@@ -104,7 +104,7 @@ def by_source(builders: Mapping[str, Build]) -> Reader:
             level=parsed.level if parsed.level is not None else _level(row),
             split=parse_split(split) if isinstance(split, str) else None,
             source_id=extra.row_id("index", "idx", "id"),
-            answers=tuple(answers),
+            responses=tuple(imported),
         )
 
     return read
@@ -272,7 +272,7 @@ def read_letter(row: VerlRow) -> ParsedRow:
 
 
 def read_yes_or_no(row: VerlRow) -> ParsedRow:
-    answer = YES_NO.get(str(row.value).strip().lower())
+    answer = _YES_NO.get(str(row.value).strip().lower())
     if answer is None:
         raise DataError(f"ground_truth should be true or false, yes or no, not {show(row.value)}")
     return _to_row("yes_no", answer)
@@ -300,7 +300,7 @@ def read_ungraded(row: VerlRow) -> ParsedRow:
 
 def read_graph(row: VerlRow) -> ParsedRow:
     """Read NPG-Muse's source `Task[_easy|_hard]_reward`; whet's settings choose the reward."""
-    return graphs.read_node_link(graphs.TASKS[row.source.split("_")[0]], row.extra)
+    return graphs.read_node_link(graphs.GRAPH_ARENA_TASKS[row.source.split("_")[0]], row.extra)
 
 
 def _to_row(task: str, answer: str | None, payload: Mapping[str, Json] | None = None) -> ParsedRow:
@@ -380,7 +380,7 @@ GURU = _by_name(
     }
 )
 NPG: dict[str, Build] = {
-    **{f"{name}{ending}": read_graph for name in graphs.TASKS for ending in ("", "_*")},
+    **{f"{name}{ending}": read_graph for name in graphs.GRAPH_ARENA_TASKS for ending in ("", "_*")},
     **{f"{subject}*": read_mathematics for subject in SUBJECTS},
 }
 

@@ -18,17 +18,17 @@ from whet.config import Config, load_settings
 from whet.data.importers import find_format
 from whet.data.importers.base import show
 from whet.data.importers.mapped import parse_mapping, read_column
-from whet.data.row_files import Row
 from whet.data.splits import split_by_hash
 from whet.errors import ConfigError
+from whet.store.files import Row
 from whet.tasks.registry import TASKS
 from whet.types import Json, Split
 from whet.user_code import is_code_path
 
-Value = str | bool | int | float
+_Value = str | bool | int | float
 MAX_SEARCHED = 100_000
 """Characters of a value that patterns are searched in."""
-FOLDER = Path(str(files(__name__)))
+_FOLDER = Path(str(files(__name__)))
 
 
 class ColumnRule(Config):
@@ -36,11 +36,11 @@ class ColumnRule(Config):
 
     column: str
     """Its name, or a path such as `extra_info.index`. A row without it cannot be read."""
-    equals: Value | None = None
+    equals: _Value | None = None
     """The value it must have."""
-    one_of: tuple[Value, ...] = ()
+    one_of: tuple[_Value, ...] = ()
     """Values of which it must be one."""
-    none_of: tuple[Value, ...] = ()
+    none_of: tuple[_Value, ...] = ()
     """Values that it must not have."""
     min: float | None = None
     """The smallest number, such as a pass rate; text that is a number counts as one."""
@@ -110,7 +110,7 @@ class ColumnRule(Config):
 _compile = cache(re.compile)
 
 
-def _is_same(value: Json, wanted: Value) -> bool:
+def _is_same(value: Json, wanted: _Value) -> bool:
     """Compare with true and 1 apart."""
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
@@ -206,7 +206,7 @@ class Source(Config):
 def load_source(name: str) -> tuple[Source, Path]:
     """Load a source by its name, or a user's own by the path of its file."""
     listing = "`whet data prepare --list` lists them"
-    path = toml.find_file(name, FOLDER, "source", listing=listing)
+    path = toml.find_file(name, _FOLDER, "source", listing=listing)
     try:
         source = load_settings(Source, path, ()).config
         _check(source)
@@ -217,7 +217,7 @@ def load_source(name: str) -> tuple[Source, Path]:
 
 def list_sources() -> list[str]:
     """List the names of the sources that come with whet."""
-    return toml.list_names(FOLDER)
+    return toml.list_names(_FOLDER)
 
 
 def _check(source: Source) -> None:

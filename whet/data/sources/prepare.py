@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from whet.data.import_rows import (
-    AnsweredProblems,
     ImportPlan,
+    ResponseCounter,
     locate_row,
     parse_row,
     rollout_file,
@@ -26,15 +26,23 @@ from whet.data.importers import find_format
 from whet.data.importers.base import Fields, ParsedRow
 from whet.data.importers.mapped import parse_mapping
 from whet.data.problems import problem_file
-from whet.data.row_files import Advance, Row, SourceRow, iterate_rows
+from whet.data.row_files import SourceRow, iterate_rows
 from whet.data.sources import Source, SourceFile, SourcePrompt
 from whet.data.sources.raw_files import RawFile
 from whet.data.splits import split_by_hash
 from whet.errors import ConfigError, DataError
 from whet.rng import derive
-from whet.store.files import atomic_folder, hash_file, read_json, sha256, to_line, write_json
+from whet.store.files import (
+    Row,
+    atomic_folder,
+    hash_file,
+    read_json,
+    sha256,
+    to_line,
+    write_json,
+)
 from whet.store.rollouts import stream_rollouts
-from whet.types import Json, Message, Problem, Rollout, Split
+from whet.types import Advance, Json, Message, Problem, Rollout, Split
 
 PROVENANCE = "source.json"
 LEFT_OUT = "left_out.jsonl"
@@ -57,7 +65,7 @@ class PrepareCounts:
     rows: int = 0
     problems: Counter[Split] = field(default_factory=Counter)
     tasks: Counter[str] = field(default_factory=Counter)
-    answers: Counter[Split] = field(default_factory=Counter)
+    responses: Counter[Split] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     firsts: dict[str, str] = field(default_factory=dict)
     """The first row that was left out for a reason."""
@@ -134,7 +142,7 @@ class _Run:
         self._listed = stack.enter_context((folder / LEFT_OUT).open("wb"))
         self._writers: dict[Split, SplitWriter] = {}
         self._splits: dict[str, Split] = {}
-        self._answered = AnsweredProblems()
+        self._answered = ResponseCounter()
 
     def read_all(self, raws: list[RawFile], limit: int | None, advance: Advance | None) -> None:
         """Write the problems of files that are read alike; refuse them if no row can be read.
@@ -172,7 +180,7 @@ class _Run:
         for split, writer in self._writers.items():
             writer.finish()
             self._counts.problems[split] = writer.num_problems
-            self._counts.answers[split] = writer.num_responses
+            self._counts.responses[split] = writer.num_responses
             self._counts.tasks += writer.tasks
             if writer.num_beyond:
                 reason = f"is beyond the sample of {writer.size:,} of the split {split}"
@@ -197,9 +205,9 @@ class _Run:
             self._counts.leave_out(REPEAT, place)
             return False
         if parsed.has_replies:
-            rollouts = self._answered.add(problem, parsed.answers)
+            rollouts = self._answered.add(problem, parsed.responses)
         else:
-            rollouts = to_rollouts(problem, parsed.answers)
+            rollouts = to_rollouts(problem, parsed.responses)
         return self._write(problem, line, rollouts)
 
     def _write(self, problem: Problem, line: bytes, rollouts: list[Rollout]) -> bool:
@@ -302,7 +310,9 @@ def _describe(
         "raw_files": facts,
         "rows": counts.rows,
         "problems": {str(split): count for split, count in counts.problems.items()},
-        "answers": {str(split): count for split, count in counts.answers.items() if count},
+        "answers": {  # the key in stored files
+            str(split): count for split, count in counts.responses.items() if count
+        },
         "tasks": dict(counts.tasks),
         "rows_with_more_answers": counts.num_added,
         "left_out": dict(counts.left_out.most_common()),

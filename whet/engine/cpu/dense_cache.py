@@ -16,14 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from whet.engine.input_batch import HostTransfer, InputBatch
-from whet.engine.scheduler import Indices, PrefillPass
+from whet.engine.scheduler import PrefillPass
 from whet.kernels import AttentionSpec
 from whet.kernels.layer_ops import split_heads
 from whet.models.transformer import PackedAttention, Transformer
+from whet.types import Indices
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling", "sliding_window"})
 """The `ModelConfig.features` that its attention supports."""
-BLOCK = 16
+CACHE_BLOCK = 16
 """Consecutive tokens of a row in a block; the tokens of the next row follow."""
 
 
@@ -138,7 +139,7 @@ class DenseCache:
         self.blocks: list[Tensor] = []
         self._num_used = 0
         self._block = torch.zeros((), dtype=model.dtype).expand(
-            cfg.num_layers, 2, slots, cfg.num_kv_heads, BLOCK, cfg.head_dim
+            cfg.num_layers, 2, slots, cfg.num_kv_heads, CACHE_BLOCK, cfg.head_dim
         )
 
     def refresh_weights(self) -> None:
@@ -226,8 +227,8 @@ class DenseDecode:
         self.prompt_length = int(by_prompt.prompt_length_B.max())
         used = int(column_B.max()) + 1
         # Blocks are read whole: skipping what no row has filled yet takes longer.
-        self.num_blocks = -(-used // BLOCK)
-        self.total = self.prompt_length + self.num_blocks * BLOCK
+        self.num_blocks = -(-used // CACHE_BLOCK)
+        self.total = self.prompt_length + self.num_blocks * CACHE_BLOCK
         self.end = self.prompt_length + used
         self.cell_B = None if by_prompt.is_full else torch.from_numpy(by_prompt.cell_B)
         self.writes = self._list_writes(column_B)
@@ -237,12 +238,12 @@ class DenseDecode:
     def _list_writes(self, column_B: Tensor) -> list[tuple[int, Tensor, Tensor]]:
         """List, for each block that gets new tokens, their rows and their cells, head by head."""
         group_G = torch.arange(self.cache.prompts.shape[3])
-        block_B = column_B // BLOCK
+        block_B = column_B // CACHE_BLOCK
         writes = []
         for number in sorted(set(block_B.tolist())):
             row_Q = (block_B == number).nonzero()[:, 0]
             head_QG = row_Q[:, None] * len(group_G) + group_G
-            cell_QG = head_QG * BLOCK + column_B[row_Q, None] % BLOCK
+            cell_QG = head_QG * CACHE_BLOCK + column_B[row_Q, None] % CACHE_BLOCK
             writes.append((int(number), row_Q, cell_QG.flatten()))
         return writes
 
@@ -266,7 +267,7 @@ class DenseDecode:
         if all_equal and window is None:
             return None
         prompt_C = torch.arange(self.prompt_length)
-        added_C = torch.arange(self.num_blocks * BLOCK)
+        added_C = torch.arange(self.num_blocks * CACHE_BLOCK)
         masks_prompt_BC = prompt_C >= prompt_length_B1
         masks_added_BC = added_C > column_B1
         if window is not None:
@@ -321,9 +322,9 @@ class DenseDecode:
         """List keys (0) or values (1) that rows have added by block, and their score columns."""
         blocks = []
         for number in range(self.num_blocks):
-            column = self.prompt_length + number * BLOCK
+            column = self.prompt_length + number * CACHE_BLOCK
             cached_ZCD = self.cache.blocks[number][layer, which, :rows].flatten(0, 1)
-            blocks.append((cached_ZCD, slice(column, column + BLOCK)))
+            blocks.append((cached_ZCD, slice(column, column + CACHE_BLOCK)))
         return blocks
 
     def _prompt_cache(self, layer: int, which: int) -> Tensor:

@@ -34,8 +34,8 @@ _PIECE = re.compile(
 _CLOSING = {"[": "]", "(": ")"}
 _SIZES = ((4, 4), (5, 7), (8, 10), (11, 13), (14, 16))
 """Smallest and largest input in each fifth of difficulty."""
-Value = int | float | Sequence["Value"]
-Draw = Callable[[Random, int], dict[str, Value]]
+_Value = int | float | Sequence["_Value"]
+Draw = Callable[[Random, int], dict[str, _Value]]
 """Draw the inputs of an algorithm by the names they are printed with, in its order."""
 
 
@@ -47,7 +47,7 @@ class ClrsAlgorithm(NamedTuple):
 
     output: str
     inputs: Draw
-    run: Callable[..., Value]
+    run: Callable[..., _Value]
     size: int | None = None
     """The size of the inputs, if they have only one."""
 
@@ -63,7 +63,7 @@ class ClrsAlgorithm(NamedTuple):
         return f"{shown}, initial_trace: {start}", ", ".join(trace) + " | ", last
 
 
-def format_input(value: Value) -> str:
+def format_input(value: _Value) -> str:
     """Print a number, an array, a matrix, or several of them in a tuple.
 
     >>> format_input([[0.5, 1], [2, 3]]), format_input(([0, 1], 2))
@@ -77,30 +77,30 @@ def format_input(value: Value) -> str:
     return f"[{(' ' if isinstance(value[0], int | float) else ', ').join(parts)}]"
 
 
-def _draw_keys(rng: Random, size: int, *, names: str = "key") -> dict[str, Value]:
+def _draw_keys(rng: Random, size: int, *, names: str = "key") -> dict[str, _Value]:
     return {name: keys(rng, size) for name in names.split()}
 
 
-def _draw_search(rng: Random, size: int) -> dict[str, Value]:
+def _draw_search(rng: Random, size: int) -> dict[str, _Value]:
     return {"key": sorted(keys(rng, size)), "target": rng.randrange(1, 1000) / 1000}
 
 
-def _draw_signed_keys(rng: Random, size: int) -> dict[str, Value]:
+def _draw_signed_keys(rng: Random, size: int) -> dict[str, _Value]:
     return {"key": [rng.randrange(-999, 1000) / 1000 for _ in range(size)]}
 
 
-def _draw_activities(rng: Random, size: int) -> dict[str, Value]:
+def _draw_activities(rng: Random, size: int) -> dict[str, _Value]:
     times = [sorted(rng.sample(range(1, 1000), 2)) for _ in range(size)]
     return {"s": [time[0] / 1000 for time in times], "f": [time[1] / 1000 for time in times]}
 
 
-def _draw_strings(rng: Random, size: int, length: int) -> dict[str, Value]:
+def _draw_strings(rng: Random, size: int, length: int) -> dict[str, _Value]:
     """Draw the keys of two strings, the second of a length."""
     marks = [0] * (size - length) + [1] * length
     return {"string": marks, "key": [rng.randrange(4) for _ in range(size)]}
 
 
-def _draw_weights(rng: Random, size: int) -> dict[str, Value]:
+def _draw_weights(rng: Random, size: int) -> dict[str, _Value]:
     """Cut a thousand into the weights of keys and gaps."""
     cuts = [0, *sorted(rng.sample(range(1, 1000), 2 * size)), 1000]
     parts = [(end - start) / 1000 for start, end in pairwise(cuts)]
@@ -112,11 +112,11 @@ def _best_search_tree(p: Array, q: Array) -> list[list[int]]:
     return textbook.optimal_search_tree(*([round(1000 * w) for w in part] for part in (p, q)))
 
 
-def _draw_tasks(rng: Random, size: int) -> dict[str, Value]:
+def _draw_tasks(rng: Random, size: int) -> dict[str, _Value]:
     return {"d": [rng.randint(1, size) for _ in range(size)], "w": keys(rng, size)}
 
 
-def _draw_points(rng: Random, size: int) -> dict[str, Value]:
+def _draw_points(rng: Random, size: int) -> dict[str, _Value]:
     """Draw points of which no three are on a line."""
     while True:
         x, y = ([rng.randrange(-1999, 2000) / 1000 for _ in range(size)] for _ in range(2))
@@ -132,7 +132,7 @@ def _graph(
 ) -> Draw:
     """Draw a graph, with a source or whole; if asked, without two shortest paths to a node."""
 
-    def draw(rng: Random, size: int) -> dict[str, Value]:
+    def draw(rng: Random, size: int) -> dict[str, _Value]:
         sources = [rng.randrange(size)] if has_source else range(size)
         while True:
             matrix = draw_matrix(rng, size)

@@ -21,7 +21,7 @@ from whet.tasks.code.sandbox import (
 )
 from whet.types import Problem, Score, Verdict
 
-Arguments = tuple[Sequence[object], Mapping[str, object]]
+CallArguments = tuple[Sequence[object], Mapping[str, object]]
 """The arguments of a call, by position and by name."""
 
 
@@ -46,7 +46,7 @@ class CodeConfig(Config):
 class CodeTask(FileTask):
     """A task that runs programs: its problems come from files, and many programs are right."""
 
-    has_worked_answers = True
+    has_worked_solutions = True
     has_one_answer = False
     config: CodeConfig
 
@@ -115,7 +115,7 @@ def text_of(problem: Problem, key: str, default: str = "") -> str:
 
 
 def check_call(
-    config: CodeConfig, job: dict[str, str], args: Arguments, is_right: Callable[[object], bool]
+    config: CodeConfig, job: dict[str, str], args: CallArguments, is_right: Callable[[object], bool]
 ) -> str:
     """Call the entry of a program and judge what it returns; what is not plain data is wrong."""
     data = plain.encode_value(args)

@@ -27,7 +27,7 @@ from whet.tasks.answers import read_final
 from whet.tasks.base import data_error
 from whet.tasks.code import plain, program, tests_text
 from whet.tasks.code.code_task import (
-    Arguments,
+    CallArguments,
     CodeConfig,
     CodeTask,
     WrongError,
@@ -226,7 +226,7 @@ def read_output(text: str) -> Claim | None:
     return None if value is None else (value[0], call)
 
 
-def read_arguments(text: str) -> Arguments | None:
+def read_arguments(text: str) -> CallArguments | None:
     """Read the literals that `f` is called with, in an assertion, a call, or alone."""
     node = _expression(text)
     if _is_equation(node):

@@ -31,7 +31,7 @@ from whet.errors import ConfigError
 from whet.tasks.code import frames
 
 Mode = Literal["namespaces", "bubblewrap", "none"]
-Side = Literal["program", "referee"]
+_Side = Literal["program", "referee"]
 
 _PACKAGES = ("sortedcontainers", "numpy")
 """What programs may import beside the standard library, where the grader has it, as the judges of
@@ -86,7 +86,7 @@ class LostError(Exception):
 
 
 def open_process(
-    mode: Mode, side: Side, limits: ProgramLimits
+    mode: Mode, side: _Side, limits: ProgramLimits
 ) -> contextlib.AbstractContextManager["Process"]:
     """Start a process that takes messages, and kill it on the way out."""
     return contextlib.closing(launcher_for(choose_mode(mode)).spawn(side, limits))
@@ -205,7 +205,7 @@ class Launcher:
         atexit.register(self.stop)
 
     def spawn(
-        self, side: Side, limits: ProgramLimits, streams: tuple[int, int] | None = None
+        self, side: _Side, limits: ProgramLimits, streams: tuple[int, int] | None = None
     ) -> Process:
         """Start a process; `streams` are its standard input and output, empty without them."""
         mine, theirs = frames.open_channel()

@@ -16,7 +16,7 @@ from pydantic import Field
 from whet.config import Config
 from whet.errors import DataError
 from whet.rng import stream
-from whet.tasks.base import ConfiguredTask, StepNote, check_split, data_error
+from whet.tasks.base import ConfiguredTask, LineNote, check_split, data_error
 from whet.tasks.game24 import traces
 from whet.tasks.game24.hands import HIGHEST_CARD, Hand, rated_hands, winning_plays
 from whet.tasks.game24.lines import (
@@ -36,7 +36,7 @@ from whet.tasks.game24.lines import (
     read_line,
     write_value,
 )
-from whet.tasks.game24.traces import NO_SOLUTION, Format, Length
+from whet.tasks.game24.traces import NO_SOLUTION, Length, TraceFormat
 from whet.text.doubt import cut_remarks, is_denied
 from whet.text.final_answer import decided_text, find_thought_end
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
@@ -51,7 +51,7 @@ _RULES = (
 )
 _SEARCH = "When a branch cannot work, go back to earlier numbers with the line"
 _CLOSING = "End with the line `reach 24! expression: (6 * ((13 - 1) - 8))`."
-_WORDS: dict[Format, str] = {
+_WORDS: dict[TraceFormat, str] = {
     "v0": "For 13 8 6 1 the three lines are `13 - 1 = 12`, `12 - 8 = 4` and `6 * 4 = 24`.",
     "v0l": "List the numbers left after each step. For 13 8 6 1 the first line may be "
     "`13 - 1 = 12, left: 12 8 6` and the third is `6 * 4 = 24, left: 24`.",
@@ -68,7 +68,7 @@ _WORDS: dict[Format, str] = {
 
 class Game24Config(Config):
     name: Literal["game24"] = "game24"
-    format: Format = "v0"
+    format: TraceFormat = "v0"
     """How gold responses are written, and what instructions ask for; every format is graded."""
     unsolvable: bool = False
     """Also ask hands that cannot make 24; the right answer is `no solution`."""
@@ -158,7 +158,7 @@ class Game24(ConfiguredTask):
         }
         return Score(verdict=graded.verdict, parts=parts, answer=graded.answer, note=graded.note)
 
-    def notes(self, problem: Problem, text: str) -> list[StepNote]:
+    def comment(self, problem: Problem, text: str) -> list[LineNote]:
         """Comment on every line of a response."""
         return list(self._grade(problem, text).steps)
 
@@ -207,13 +207,13 @@ class Grade:
     verdict: Verdict
     answer: str | None
     note: str
-    steps: tuple[StepNote, ...]
+    steps: tuple[LineNote, ...]
     progress: float = 0.0
 
     @property
     def process(self) -> float:
         """The fraction of lines that are right; 0 for an empty response."""
-        return sum(step.ok is True for step in self.steps) / max(len(self.steps), 1)
+        return sum(step.is_right is True for step in self.steps) / max(len(self.steps), 1)
 
     @property
     def brevity(self) -> float:
@@ -242,32 +242,32 @@ def grade_hand(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
     contents = [read_line(line) for line in lines]
     has_roll_back = any(isinstance(content, RollBackLine) for content in contents)
     board = Board(hand, may_jump=not has_roll_back)
-    steps: list[StepNote] = []
+    steps: list[LineNote] = []
     for line, content in zip(lines[:-1], contents[:-1], strict=True):
         if isinstance(content, AnswerLine):
-            steps.append(StepNote(line=line, ok=False, note="an answer before the last line"))
+            steps.append(LineNote(line=line, is_right=False, note="an answer before the last line"))
         else:
             steps.append(_play(board, line, content))
     graded = _grade_last(board, is_solvable, lines[-1], contents[-1], steps)
     return replace(graded, progress=board.progress)
 
 
-def _no_answer(note: str, steps: tuple[StepNote, ...] = ()) -> Grade:
+def _no_answer(note: str, steps: tuple[LineNote, ...] = ()) -> Grade:
     return Grade(verdict=Verdict.NO_ANSWER, answer=None, note=note, steps=steps)
 
 
-def _play(board: "Board", line: str, content: StepLine | RollBackLine | None) -> StepNote:
+def _play(board: "Board", line: str, content: StepLine | RollBackLine | None) -> LineNote:
     if content is None:
         fault = "neither a step nor a roll back nor an answer"
     elif isinstance(content, StepLine):
         fault = board.step(content)
     else:
         fault = board.roll_back(content.left)
-    return StepNote(line=line, ok=not fault, note=fault or "right")
+    return LineNote(line=line, is_right=not fault, note=fault or "right")
 
 
 def _grade_last(
-    board: "Board", is_solvable: bool, line: str, content: Line, steps: list[StepNote]
+    board: "Board", is_solvable: bool, line: str, content: Line, steps: list[LineNote]
 ) -> Grade:
     if isinstance(content, AnswerLine):
         return _grade_answer(content, board.hand, is_solvable, line, steps)
@@ -288,10 +288,10 @@ def _grade_last(
 
 
 def _grade_answer(
-    answer: AnswerLine, hand: tuple[int, ...], is_solvable: bool, line: str, steps: list[StepNote]
+    answer: AnswerLine, hand: tuple[int, ...], is_solvable: bool, line: str, steps: list[LineNote]
 ) -> Grade:
     is_right, note = _judge_answer(answer, hand, is_solvable)
-    last = StepNote(line=line, ok=is_right, note=note)
+    last = LineNote(line=line, is_right=is_right, note=note)
     verdict = Verdict.CORRECT if is_right else Verdict.WRONG
     return Grade(verdict=verdict, answer=answer.text, note=note, steps=(*steps, last))
 

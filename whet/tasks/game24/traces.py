@@ -29,7 +29,7 @@ from typing import Literal, NamedTuple
 from whet.tasks.game24.hands import OPERATIONS, Hand, Plays, decode_move
 from whet.tasks.game24.lines import TARGET, State, Value, combine, join, write_value
 
-Format = Literal["v0", "v0l", "v1", "v2", "v3", "v4"]
+TraceFormat = Literal["v0", "v0l", "v1", "v2", "v3", "v4"]
 
 NO_SOLUTION = "no solution"
 Length = Literal["short", "medium", "long"]
@@ -86,7 +86,7 @@ def trace(
     plays: Plays,
     rng: Random,
     *,
-    format: Format,
+    format: TraceFormat,
     budget: int = 9,
     depth: int = 3,
 ) -> str:
@@ -223,7 +223,7 @@ def _is_live(state: State) -> bool:
 
 
 def write_moves(
-    numbers: Sequence[int], moves: Iterable[Move | None], format: Format, *, is_solved: bool
+    numbers: Sequence[int], moves: Iterable[Move | None], format: TraceFormat, *, is_solved: bool
 ) -> str:
     """Write moves on the numbers in their order; None among the moves is a roll back."""
     path = [_order([_Item((number, 1), str(number), True) for number in numbers], format)]
@@ -244,7 +244,7 @@ def write_moves(
     return "\n".join(lines)
 
 
-def _order(items: Sequence[_Item], format: Format) -> tuple[_Item, ...]:
+def _order(items: Sequence[_Item], format: TraceFormat) -> tuple[_Item, ...]:
     return tuple(sorted(items, key=lambda item: item.value) if format == "v4" else items)
 
 
@@ -263,7 +263,7 @@ def _result(move: Move) -> Value:
     return value
 
 
-def _step_line(move: Move, items: tuple[_Item, ...], format: Format) -> str:
+def _step_line(move: Move, items: tuple[_Item, ...], format: TraceFormat) -> str:
     a = write_value(move.a)
     b = write_value(move.b)
     if format in ("v1", "v2", "v3"):
@@ -273,7 +273,7 @@ def _step_line(move: Move, items: tuple[_Item, ...], format: Format) -> str:
     return equation if format == "v0" else f"{equation}, left: {_list_rest(items, format)}"
 
 
-def _list_rest(items: tuple[_Item, ...], format: Format) -> str:
+def _list_rest(items: tuple[_Item, ...], format: TraceFormat) -> str:
     values = [write_value(item.value) for item in items]
     if format in ("v0l", "v4") or len(items) == 4:
         return " ".join(values)

@@ -13,7 +13,7 @@ from whet.errors import DataError
 from whet.tasks.graphs.paths import bitsets
 from whet.types import Json
 
-Span = tuple[int, int]
+IntPair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Graph:
 
     names: tuple[str, ...]
     neighbours: tuple[int, ...]
-    edges: tuple[Span, ...]
+    edges: tuple[IntPair, ...]
     values: tuple[Json, ...]
     """The third part of every edge, None if it has none."""
     asked: Json
@@ -58,7 +58,7 @@ class Graph:
         )
 
     @property
-    def pair(self) -> Span:
+    def pair(self) -> IntPair:
         """The two nodes asked about."""
         names = self.asked if isinstance(self.asked, list) else []
         numbers = [self.names.index(str(name)) for name in names if str(name) in self.names]
@@ -75,9 +75,9 @@ class Graph:
 class Sizes:
     """How many nodes a problem has: one span for each fifth of the level, and GraphArena's two."""
 
-    levels: tuple[Span, Span, Span, Span, Span]
-    easy: Span
-    hard: Span
+    levels: tuple[IntPair, IntPair, IntPair, IntPair, IntPair]
+    easy: IntPair
+    hard: IntPair
 
     def at(self, level: float) -> int:
         """Turn a level from 0 to 1 into a number of nodes.

@@ -18,29 +18,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import DataError
-from whet.tasks.graphs.instance import MOLECULE_SIZES, Span
+from whet.tasks.graphs.instance import MOLECULE_SIZES, IntPair
 from whet.tasks.graphs.node_lists import read_final_list, read_two
 from whet.tasks.graphs.paths import NODE_LIMIT, Solution, bitsets, members
-from whet.tasks.graphs.problems import CLOSING, GraphProblem, Nodes, Value
+from whet.tasks.graphs.problems import CLOSING, GraphProblem, GraphValue, Nodes
 from whet.tasks.graphs.sources import Payload
 from whet.tasks.graphs.subgraphs import are_isomorphic, induce, max_common_subgraph
 from whet.types import Json
 
-Matrix = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 
 class Molecule(NamedTuple):
     """The label of every atom, the bonds, and the neighbours of every atom as a bitset."""
 
     labels: Sequence[str]
-    bonds: Sequence[Span]
+    bonds: Sequence[IntPair]
     neighbours: Sequence[int]
 
 
 Molecules = tuple[Molecule, Molecule]
 
 
-def make_molecule(labels: Sequence[str], bonds: Sequence[Span]) -> Molecule:
+def make_molecule(labels: Sequence[str], bonds: Sequence[IntPair]) -> Molecule:
     return Molecule(labels, bonds, bitsets(len(labels), bonds))
 
 
@@ -62,7 +62,7 @@ def min_edit(a: Molecule, b: Molecule, *, limit: int = NODE_LIMIT) -> Solution:
     nodes = 0
 
     def visit(
-        chosen: list[int], cost: int, free: Matrix, fixed: Matrix, ends_a: Matrix, ends_b: Matrix
+        chosen: list[int], cost: int, free: Ints, fixed: Ints, ends_a: Ints, ends_b: Ints
     ) -> None:
         """Try the partners of the next atom of A.
 
@@ -112,7 +112,7 @@ def edit_cost(pairing: Sequence[int], a: Molecule, b: Molecule) -> int:
     return cost + ends // 2
 
 
-def _matrix(masks: Sequence[int]) -> Matrix:
+def _matrix(masks: Sequence[int]) -> Ints:
     n = len(masks)
     rows = [[mask >> k & 1 for k in range(n)] for mask in masks]
     return np.array(rows, dtype=np.int64).reshape(n, n)
@@ -152,11 +152,11 @@ _ELEMENTS = {
 """Bonds an atom can have, and how often it is drawn, of a hundred."""
 
 
-def draw_molecule(rng: Random, size: int) -> tuple[list[str], list[Span]]:
+def draw_molecule(rng: Random, size: int) -> tuple[list[str], list[IntPair]]:
     """Draw atoms and bonds: a tree within the valences, then some rings, numbered at random."""
     kinds = list(_ELEMENTS)
     odds = [often for _, often in _ELEMENTS.values()]
-    bonds: list[Span] = []
+    bonds: list[IntPair] = []
     labels = ["C"]
     free = [3]
     while len(labels) < size:
@@ -218,7 +218,7 @@ def _find_pairing(pair: Molecules) -> Solution:
     return min_edit(*pair)
 
 
-def _value_pairing(pair: Molecules, pairing: Nodes) -> Value:
+def _value_pairing(pair: Molecules, pairing: Nodes) -> GraphValue:
     """Value a pairing by its cost; smaller is better."""
     _check_same_size(pair)
     n = len(pair[0].labels)
@@ -233,7 +233,7 @@ def _check_same_size(pair: Molecules) -> None:
         raise DataError(f"the two molecules should be of one size, not {a} and {b} atoms")
 
 
-def _value_common_subgraph(pair: Molecules, *lists: Nodes) -> Value:
+def _value_common_subgraph(pair: Molecules, *lists: Nodes) -> GraphValue:
     """Count the atoms of a common subgraph.
 
     Elements do not count and the atoms need not be connected, as in GraphArena; missing bonds count

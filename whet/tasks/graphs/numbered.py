@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from whet.errors import ConfigError, DataError
 from whet.tasks.graphs.instance import Sizes
 from whet.tasks.graphs.node_lists import final_part
-from whet.tasks.graphs.numbered_answers import Form, compare_with_gold
+from whet.tasks.graphs.numbered_answers import AnswerForm, compare_with_gold
 from whet.tasks.graphs.questions import SPANS, GraphQuestion, draw_question, solve_question
 from whet.tasks.graphs.sources import Payload
 from whet.tasks.graphs.task import DrawnConfig, DrawnTask
@@ -29,7 +29,7 @@ class NumberedConfig(DrawnConfig):
 
 
 class NumberedKind(NamedTuple):
-    form: Form
+    form: AnswerForm
     question: str
 
 
@@ -94,7 +94,7 @@ class NumberedTask(DrawnTask):
         answer = shorten_solution(self._kinds[question.kind].form, answer)
         return self._ask(question), answer, {"nodes_searched": visited}
 
-    def _parse(self, problem: Problem) -> tuple[GraphQuestion, Form]:
+    def _parse(self, problem: Problem) -> tuple[GraphQuestion, AnswerForm]:
         question = GraphQuestion.from_payload(problem.payload)
         if question.kind not in self._kinds:
             known = f"one of {', '.join(self._kinds)}"
@@ -102,7 +102,7 @@ class NumberedTask(DrawnTask):
         return question, self._kinds[question.kind].form
 
 
-def shorten_solution(form: Form, answer: str) -> str:
+def shorten_solution(form: AnswerForm, answer: str) -> str:
     """Keep of a solution what the form asks: no path where a yes or a weight is enough.
 
     >>> shorten_solution("yes_no", "Yes, [1, 0, 2]")

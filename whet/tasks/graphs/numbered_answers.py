@@ -24,7 +24,7 @@ from whet.tasks.graphs.questions import (
 from whet.text.doubt import cut_remarks, is_denied, strip_lead
 from whet.text.final_answer import last_box, make_span
 
-Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
+AnswerForm = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
 
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 _LEADING = re.compile(r"(?i)[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>$*\\-]*")
@@ -75,7 +75,7 @@ _QUOTES = dict.fromkeys(map(ord, '"“”`'))
 _SHORT = 240
 
 
-def compare_with_gold(form: Form, question: GraphQuestion, gold: str, text: str) -> Judgement:
+def compare_with_gold(form: AnswerForm, question: GraphQuestion, gold: str, text: str) -> Judgement:
     """Compare a response with the gold answer, or with the graph where several are right."""
     plain = strip_text_commands(cut_remarks(text)).translate(_QUOTES)
     plain = _FENCE.sub("", plain.replace("**", "").replace("__", ""))
@@ -199,7 +199,7 @@ def _is_walk(question: GraphQuestion, nodes: Sequence[int]) -> bool:
     return all(frozenset(step) in joined for step in pairwise(nodes))
 
 
-_JUDGES: dict[Form, Callable[[GraphQuestion, str, str], Judgement]] = {
+_JUDGES: dict[AnswerForm, Callable[[GraphQuestion, str, str], Judgement]] = {
     "yes_no": _judge_yes_no,
     "shown": _judge_yes_no_and_walk,
     "number": _judge_number,

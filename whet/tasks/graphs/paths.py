@@ -210,7 +210,7 @@ MAX_CITIES = 20
 
 _CACHED_CITIES = 14
 
-Layer = tuple[NDArray[np.int32], NDArray[np.int32]]
+_Layer = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
 def shortest_tour(distances: Sequence[Sequence[float]]) -> Solution:
@@ -255,7 +255,7 @@ def _fill_table(distances: NDArray[np.float64]) -> tuple[list[int], int]:
     return [*tour, 0], states
 
 
-def _make_layer(others: int, size: int) -> Layer:
+def _make_layer(others: int, size: int) -> _Layer:
     """List the (set, last city) pairs of one set size."""
     sets = np.arange(1 << others, dtype=np.int32)
     sets = sets[np.bitwise_count(sets) == size]

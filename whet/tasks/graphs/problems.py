@@ -32,9 +32,9 @@ from whet.types import Json
 T = TypeVar("T")
 Goal = Literal["max", "min"]
 Nodes = tuple[int, ...]
-Value = float | str
+GraphValue = float | str
 """What an answer is worth, or in one line why it is none."""
-ValueOf = Callable[[Graph, Nodes], Value]
+ValueOf = Callable[[Graph, Nodes], GraphValue]
 Given = Mapping[str, Json]
 """The payload of a problem, drawn or from a file."""
 
@@ -60,7 +60,7 @@ class GraphProblem(Generic[T]):
     read: Callable[[T, str], NodeListReply | None]
     write: Callable[[T, Solution], str]
     """Write a solution as answers are written."""
-    value: Callable[..., Value]
+    value: Callable[..., GraphValue]
     """Value the lists of an answer, which follow the parsed payload."""
 
 
@@ -112,7 +112,7 @@ def _fill_pair(task: str, graph: Graph) -> str:
 def _value_each(is_wrong: Callable[[Graph, int, int], object], fault: str) -> ValueOf:
     """Count the nodes of a list unless one of them is wrong beside the others, a bitset."""
 
-    def value(graph: Graph, nodes: Nodes) -> Value:
+    def value(graph: Graph, nodes: Nodes) -> GraphValue:
         group = _mask(nodes)
         for node in nodes:
             if is_wrong(graph, node, group):
@@ -122,7 +122,7 @@ def _value_each(is_wrong: Callable[[Graph, int, int], object], fault: str) -> Va
     return value
 
 
-def _value_cover(graph: Graph, nodes: Nodes) -> Value:
+def _value_cover(graph: Graph, nodes: Nodes) -> GraphValue:
     group = set(nodes)
     for a, b in graph.edges:
         if a not in group and b not in group:
@@ -137,7 +137,7 @@ def _find_circles(graph: Graph) -> Solution:
     return Solution(lists=(nodes,), value=len(circles), nodes=visited, is_proven=True)
 
 
-def _value_circles(graph: Graph, nodes: Nodes) -> Value:
+def _value_circles(graph: Graph, nodes: Nodes) -> GraphValue:
     group = _mask(nodes)
     for circle in components(graph.neighbours):
         both = members(circle & group)[:2]
@@ -186,14 +186,14 @@ def _find_path(graph: Graph) -> Solution:
     return path
 
 
-def _value_path(graph: Graph, nodes: Nodes) -> Value:
+def _value_path(graph: Graph, nodes: Nodes) -> GraphValue:
     a, b = graph.pair
     if (nodes[0], nodes[-1]) != (a, b):
         return f"the path does not lead from {graph.names[a]} to {graph.names[b]}"
     return _break_in_path(graph, nodes) or len(nodes) - 1
 
 
-def _value_diameter(graph: Graph, nodes: Nodes) -> Value:
+def _value_diameter(graph: Graph, nodes: Nodes) -> GraphValue:
     fault = _break_in_path(graph, nodes)
     if fault:
         return fault
@@ -218,7 +218,7 @@ def _ask_tour(graph: Graph) -> str:
     )
 
 
-def _value_tour(graph: Graph, nodes: Nodes) -> Value:
+def _value_tour(graph: Graph, nodes: Nodes) -> GraphValue:
     if nodes[0] != nodes[-1]:
         return "the tour does not return to its first airport"
     missing = set(range(len(graph.names))) - set(nodes)

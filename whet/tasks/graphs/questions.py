@@ -15,7 +15,7 @@ from random import Random
 from typing import NamedTuple
 
 from whet.errors import DataError
-from whet.tasks.graphs.instance import Span
+from whet.tasks.graphs.instance import IntPair
 from whet.tasks.graphs.paths import (
     bitsets,
     hamiltonian_path,
@@ -28,7 +28,7 @@ from whet.types import Json, Score, Verdict
 
 MAX_NODES = 10_000
 
-SPANS: dict[str, tuple[Span, Span, Span, Span, Span]] = {
+SPANS: dict[str, tuple[IntPair, IntPair, IntPair, IntPair, IntPair]] = {
     "wide": ((4, 9), (10, 19), (20, 39), (40, 69), (70, 100)),
     "flow": ((4, 7), (8, 14), (15, 24), (25, 36), (37, 50)),
     "topology": ((4, 7), (8, 14), (15, 24), (25, 36), (37, 50)),
@@ -201,7 +201,7 @@ def _draw_between_two(rng: Random, kind: str, size: int) -> Payload:
     return {"edges": [[*edge, rng.randint(1, 10)] for edge in edges], "pair": pair}
 
 
-def _draw_forest(rng: Random, size: int, *, extra: int | None = None) -> list[Span]:
+def _draw_forest(rng: Random, size: int, *, extra: int | None = None) -> list[IntPair]:
     """Draw a tree less one edge, and up to two random ones; with `extra`, all of it and as many."""
     order = rng.sample(range(size), size)
     edges = {_order_ends(order[rng.randrange(k)], order[k]) for k in range(1, size)}
@@ -213,7 +213,7 @@ def _draw_forest(rng: Random, size: int, *, extra: int | None = None) -> list[Sp
     return _shuffle(rng, edges)
 
 
-def _draw_two_sides(rng: Random, size: int) -> list[Span]:
+def _draw_two_sides(rng: Random, size: int) -> list[IntPair]:
     """Draw edges between two sides; half of the time one edge within a side too."""
     order = rng.sample(range(size), size)
     pairs = [(k - 1 - 2 * rng.randrange((k + 1) // 2), k) for k in range(1, size)]
@@ -227,16 +227,16 @@ def _draw_two_sides(rng: Random, size: int) -> list[Span]:
     return _shuffle(rng, edges)
 
 
-def _draw_forward(rng: Random, size: int) -> list[Span]:
+def _draw_forward(rng: Random, size: int) -> list[IntPair]:
     order = rng.sample(range(size), size)
     pairs = [sorted(rng.sample(range(size), 2)) for _ in range(2 * size)]
     return _shuffle(rng, {(order[a], order[b]) for a, b in pairs})
 
 
-def _draw_loose(rng: Random, size: int) -> list[Span]:
+def _draw_loose(rng: Random, size: int) -> list[IntPair]:
     """Draw edges at random, 1.1 to 2 per node, where there is room for them."""
     wanted = min(int(size * rng.uniform(1.1, 2.0)), size * (size - 1) // 2)
-    edges: set[Span] = set()
+    edges: set[IntPair] = set()
     while len(edges) < wanted:
         a, b = rng.sample(range(size), 2)
         edges.add(_order_ends(a, b))
@@ -252,19 +252,19 @@ def _draw_substructure(rng: Random, size: int) -> Payload:
     return {"edges": _to_rows(edges), "pattern": shape}
 
 
-def _turn(rng: Random, edge: Span) -> Span:
+def _turn(rng: Random, edge: IntPair) -> IntPair:
     return edge if rng.random() < 0.8 else edge[::-1]
 
 
-def _to_rows(edges: Iterable[Span]) -> list[Json]:
+def _to_rows(edges: Iterable[IntPair]) -> list[Json]:
     return [list(edge) for edge in edges]
 
 
-def _order_ends(a: int, b: int) -> Span:
+def _order_ends(a: int, b: int) -> IntPair:
     return (a, b) if a < b else (b, a)
 
 
-def _shuffle(rng: Random, edges: set[Span]) -> list[Span]:
+def _shuffle(rng: Random, edges: set[IntPair]) -> list[IntPair]:
     return rng.sample(sorted(edges), len(edges))
 
 

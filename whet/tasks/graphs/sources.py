@@ -9,7 +9,7 @@ from itertools import combinations
 from math import asin, cos, radians, sin, sqrt
 from random import Random
 
-from whet.tasks.graphs.instance import Span
+from whet.tasks.graphs.instance import IntPair
 from whet.types import Json
 
 Payload = dict[str, Json]
@@ -19,7 +19,7 @@ _EARTH_KM = 6371.0
 
 def friends(rng: Random, size: int, *, components: int = 1) -> Payload:
     """Draw a social network: everyone meets someone from before, then friends of friends."""
-    edges: set[Span] = set()
+    edges: set[IntPair] = set()
     starts = {0, *rng.sample(range(1, size), components - 1)}
     groups: list[list[int]] = []
     for node in range(size):
@@ -41,7 +41,7 @@ def authors(rng: Random, size: int, *, density: float = 0.0) -> Payload:
 
     Random pairs are added up to the density, so that cliques are hard to tell from chance.
     """
-    edges: set[Span] = set()
+    edges: set[IntPair] = set()
     writers = [0]
     while len(writers) < size or rng.random() < 0.7:
         team = {rng.choice(writers)}
@@ -69,7 +69,7 @@ def flights(rng: Random, size: int) -> Payload:
 
 def facts(rng: Random, size: int) -> Payload:
     """Draw a connected graph of entities, with hubs and chains, and a relation on every edge."""
-    edges: set[Span] = set()
+    edges: set[IntPair] = set()
     hubs = rng.uniform(0.0, 0.8)
     for node in range(1, size):
         if rng.random() < hubs:
@@ -106,7 +106,7 @@ def kilometres(a: str, b: str) -> int:
     return round(2 * _EARTH_KM * asin(sqrt(chord)))
 
 
-def _new_friends(rng: Random, group: list[int], edges: set[Span]) -> Span:
+def _new_friends(rng: Random, group: list[int], edges: set[IntPair]) -> IntPair:
     a = rng.choice(group)
     around = [y if x == a else x for x, y in edges if a in (x, y)]
     b = rng.choice(around)
@@ -117,12 +117,12 @@ def _new_friends(rng: Random, group: list[int], edges: set[Span]) -> Span:
     return min(a, c), max(a, c)
 
 
-def _to_payload(rng: Random, names: list[str], edges: set[Span]) -> Payload:
+def _to_payload(rng: Random, names: list[str], edges: set[IntPair]) -> Payload:
     rows = _shuffle_edges(rng, names, edges)
     return {"nodes": list[Json](names), "edges": [[a, b] for a, b in rows]}
 
 
-def _shuffle_edges(rng: Random, names: list[str], edges: set[Span]) -> list[tuple[str, str]]:
+def _shuffle_edges(rng: Random, names: list[str], edges: set[IntPair]) -> list[tuple[str, str]]:
     """Give the nodes names in a random order, so that the order says nothing; list the edges."""
     order = list(range(len(names)))
     rng.shuffle(order)

@@ -18,7 +18,7 @@ from whet.tasks.literals import Tree, parse_literal
 from whet.types import Json, Problem, Score, Split, level_band
 
 Grid = tuple[tuple[int, ...], ...]
-Move = Callable[[Grid], Grid]
+_Move = Callable[[Grid], Grid]
 
 MAX_SIDE = 30
 
@@ -146,14 +146,14 @@ def paint(grid: Grid) -> Grid:
     return tuple(tuple(colour if cell else 0 for cell in row) for row in grid)
 
 
-TURNS: dict[str, Move] = {
+TURNS: dict[str, _Move] = {
     "flip": lambda grid: tuple(row[::-1] for row in grid),
     "upend": lambda grid: grid[::-1],
     "transpose": lambda grid: tuple(zip(*grid, strict=True)),
     "rotate clockwise": lambda grid: tuple(zip(*grid[::-1], strict=True)),
     "rotate half": lambda grid: tuple(row[::-1] for row in grid[::-1]),
 }
-MOVES: dict[str, Move] = TURNS | {
+MOVES: dict[str, _Move] = TURNS | {
     "crop": crop,
     "drop": lambda grid: TURNS["transpose"](push(TURNS["transpose"](grid))),
     "push": push,

@@ -18,7 +18,7 @@ from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_ans
 from whet.tasks.logic.vocabulary import PEOPLE, invent_adjectives
 from whet.types import Json, Problem, Score, Split, level_band
 
-Edge = tuple[str, str]
+_Edge = tuple[str, str]
 
 _SHAPES: tuple[tuple[int, int, int], ...] = (
     (2, 2, 1),
@@ -75,7 +75,7 @@ def word_of(text: str) -> str | None:
     return word if word.isalpha() and len(word) <= 40 else None
 
 
-def next_steps(edges: Sequence[Edge], start: str, goal: str) -> list[str]:
+def next_steps(edges: Sequence[_Edge], start: str, goal: str) -> list[str]:
     """List what follows from the start in one step and leads on to the goal."""
     back: dict[str, list[str]] = {}
     for a, b in edges:
@@ -96,7 +96,7 @@ def _compare(word: str, gold: str) -> tuple[dict[str, float], str]:
 
 def _draw_edges(
     start: str, chains: Sequence[Sequence[str]], strays: Sequence[str], rng: Random
-) -> list[Edge]:
+) -> list[_Edge]:
     """Lay the chains, and join each stray word to two words of them, all from it or all to it.
 
     No walk passes through a stray word, so no chain reaches another, and one step is right. The

@@ -19,7 +19,7 @@ from whet.tasks.math.tree import Node
 from whet.tasks.math.value_at_point import (
     CONTEXT,
     DIGITS,
-    SCALES,
+    POINT_SCALES,
     STEPS,
     TOLERANCE,
     NoValueError,
@@ -203,7 +203,7 @@ def same_value(a: Node, b: Node) -> bool | None:
     has_unknowns = bool(tree.symbols(a) | tree.symbols(b))
     has_one_abs = tree.has_call(a, "abs") != tree.has_call(b, "abs")
     is_stepped = has_unknowns and (_has_jumps(a) or _has_jumps(b))
-    points = STEPS if is_stepped else range(len(SCALES))
+    points = STEPS if is_stepped else range(len(POINT_SCALES))
     num_needed = len(points) if has_one_abs or is_stepped else NUM_POINTS
     for point in points:
         try:
@@ -305,7 +305,7 @@ def _is_unequal(a: Node, b: Node) -> bool:
 def ratio_sign(a: Node, b: Node) -> int:
     """Give the sign of the constant that a is times b; 0 if there is none or it has no sign."""
     ratios = []
-    for point in range(len(SCALES)):
+    for point in range(len(POINT_SCALES)):
         try:
             with CONTEXT.workdps(_num_digits(point, a, b)):
                 left = value(a, point)

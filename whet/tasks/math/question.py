@@ -14,7 +14,7 @@ from whet.tasks.math.lexer import wording
 from whet.tasks.math.parser import CURRENCIES, Reading, readings
 from whet.tasks.math.words import DIMENSIONS, UNIT_NAMES, UNIT_WORDS
 
-Unit = tuple[str, ...]
+QuantityUnit = tuple[str, ...]
 """The parts of a unit in one spelling and order: `("/h", "km")`, `("^2", "cm")`."""
 
 _CHINESE_POWER = re.compile("平方|立方")
@@ -56,7 +56,7 @@ _BASED = re.compile(r"\$?\s?([0-9A-Z]+)\s?_\s?\{?\(?([0-9]{1,2})\)?\}?\s?\$?")
 class Question(NamedTuple):
     """What a prompt asks for."""
 
-    asked: frozenset[Unit]
+    asked: frozenset[QuantityUnit]
     """The units asked for, without what they are counted per."""
     named: frozenset[str]
     """The units that it uses anywhere."""
@@ -92,7 +92,7 @@ def _names(prompt: str) -> set[str]:
     return names & DIMENSIONS.keys()
 
 
-def spell_unit(words: tuple[str, ...]) -> Unit:
+def spell_unit(words: tuple[str, ...]) -> QuantityUnit:
     """Spell a unit one way: square centimeters is cm ^2, and km per hour is km /h."""
     parts: list[str] = []
     below = ""
@@ -132,7 +132,7 @@ def has_wrong_unit(answer: str, gold: str, prompt: str) -> bool:
     return any(_is_foreign(part.removeprefix("/"), question.named) for part in unit)
 
 
-def _unit_of(reading: Reading) -> Unit:
+def _unit_of(reading: Reading) -> QuantityUnit:
     """Spell the unit of a reading, signs of percent and degrees among them."""
     signs = [name for name in ("percent", "degree") if tree.has_call(reading.node, name)]
     if signs == ["degree"] and "π" in tree.names(reading.node):
@@ -140,7 +140,7 @@ def _unit_of(reading: Reading) -> Unit:
     return spell_unit((*reading.units, *signs))
 
 
-def _counted(unit: Unit) -> Unit:
+def _counted(unit: QuantityUnit) -> QuantityUnit:
     return tuple(part for part in unit if part[0] != "/")
 
 

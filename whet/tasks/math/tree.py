@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import Literal, NamedTuple
 
-Kind = Literal["number", "symbol", "add", "mul", "pow", "call", "seq", "relation"]
+_Kind = Literal["number", "symbol", "add", "mul", "pow", "call", "seq", "relation"]
 
 MAX_BITS = 12_000
 """Whole numbers longer than this are not written out; the power or factorial stays as it is."""
@@ -30,7 +30,7 @@ class Node(NamedTuple):
     the significant digits of a number written with a decimal point, and is 0 for one that is exact.
     """
 
-    kind: Kind
+    kind: _Kind
     args: tuple["Node", ...] = ()
     name: str = ""
     value: Fraction = Fraction(0)

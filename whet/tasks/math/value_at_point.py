@@ -17,7 +17,7 @@ from mpmath import mp
 from whet.rng import derive
 from whet.tasks.math.tree import Node
 
-SCALES = (1, 7, 30, 1, 7, -1, 2, 1)
+POINT_SCALES = (1, 7, 30, 1, 7, -1, 2, 1)
 """How far from zero the unknowns are at each point: large so that floors differ, small for narrow
 domains."""
 STEPS = range(100, 161)
@@ -80,7 +80,7 @@ def _at_random(name: str, point: int) -> Number:
         step = 1 + derive(0, "math", name) % (len(STEPS) - 1)
         return CONTEXT.mpf(1 + point * step % len(STEPS))
     fraction = CONTEXT.mpf(derive(point, "math", name) % (1 << 60)) / (1 << 59)
-    scale = SCALES[point % len(SCALES)]
+    scale = POINT_SCALES[point % len(POINT_SCALES)]
     return scale * (CONTEXT.mpf(1) / 3 + fraction)
 
 

@@ -24,8 +24,8 @@ from whet.text.doubt import CHOICE, TURN, any_of, is_denied, strip_lead
 from whet.text.final_answer import decided_text
 from whet.types import Problem, Score
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_USUAL = LETTERS[:10]
+OPTION_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_USUAL = OPTION_LETTERS[:10]
 
 _LEAD = re.compile(
     r"(?:(?:(?:therefore|thus|so|hence|clearly|indeed|probably|likely|most likely|simply|"
@@ -196,9 +196,11 @@ def options_of(problem: Problem) -> dict[str, str]:
     given = problem.payload.get("options")
     if given is None:
         return dict.fromkeys(_USUAL, "")
-    if isinstance(given, list) and len(given) <= len(LETTERS):
-        given = dict(zip(LETTERS, given, strict=False))
-    if not isinstance(given, dict) or not all(len(key) == 1 and key in LETTERS for key in given):
+    if isinstance(given, list) and len(given) <= len(OPTION_LETTERS):
+        given = dict(zip(OPTION_LETTERS, given, strict=False))
+    if not isinstance(given, dict) or not all(
+        len(key) == 1 and key in OPTION_LETTERS for key in given
+    ):
         raise data_error(problem, "options by letter, or as a list", given)
     return {key: str(text) for key, text in given.items()}
 
@@ -214,7 +216,7 @@ def _is_in_list(text: str, line: Statement) -> bool:
     """See that the last line is one of a list of options: the line before it is labelled too."""
     lines = text[-4 * len(line.text) - (1 << 14) :].rstrip().splitlines()[:-1]
     before = next((other for other in reversed(lines) if other.strip()), "").strip().lstrip("(")
-    return len(before) > 2 and before[0] in LETTERS and before[1] in ").:．、"
+    return len(before) > 2 and before[0] in OPTION_LETTERS and before[1] in ").:．、"
 
 
 def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picked | None:

@@ -65,7 +65,7 @@ class IFEvalConfig(Config):
 class IFEval(FileTask):
     """Grades whether a response follows instructions; its problems come from files."""
 
-    has_worked_answers = True
+    has_worked_solutions = True
     name = "ifeval"
     has_one_answer = False
     config: IFEvalConfig
@@ -100,7 +100,7 @@ class IFEval(FileTask):
         return problem.answer
 
 
-class Arguments(dict[str, Json]):
+class InstructionArguments(dict[str, Json]):
     """The arguments of an instruction, read by kind."""
 
     def count(self, name: str) -> int:
@@ -120,7 +120,7 @@ class Arguments(dict[str, Json]):
         values = self.get(name)
         if not isinstance(values, list) or not values:
             raise DataError(f"{name!r} should be a list of texts, not {values!r:.60}")
-        return [Arguments({name: value}).text(name) for value in values]
+        return [InstructionArguments({name: value}).text(name) for value in values]
 
     def compare(self, count: int, name: str, relation: str = "relation") -> bool:
         """Compare a count with an argument: less than it, or at least as many."""
@@ -137,7 +137,7 @@ class Arguments(dict[str, Json]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
     id: str
-    arguments: Arguments
+    arguments: InstructionArguments
 
     def holds(self, response: str) -> bool:
         return CHECKS[self.id](response, self.arguments)
@@ -152,7 +152,7 @@ def parse_instructions(rows: Sequence[Json]) -> list[Instruction]:
             raise DataError(
                 f"instruction {id!r:.60} is unknown; known instructions: {', '.join(CHECKS)}"
             )
-        instruction = Instruction(id=id, arguments=Arguments(row))
+        instruction = Instruction(id=id, arguments=InstructionArguments(row))
         try:
             instruction.holds("a")
         except DataError as error:
@@ -212,28 +212,28 @@ def _is_echo(problem: Problem, response: str) -> bool:
     return len(given) > len(asked) / 2 and given in asked
 
 
-def _has_keywords(response: str, given: Arguments) -> bool:
+def _has_keywords(response: str, given: InstructionArguments) -> bool:
     return all(word.casefold() in response.casefold() for word in given.texts("keywords"))
 
 
-def _has_keyword_often(response: str, given: Arguments) -> bool:
+def _has_keyword_often(response: str, given: InstructionArguments) -> bool:
     count = response.casefold().count(given.text("keyword").casefold())
     return given.compare(count, "frequency")
 
 
-def _has_no_forbidden_word(response: str, given: Arguments) -> bool:
+def _has_no_forbidden_word(response: str, given: InstructionArguments) -> bool:
     words = "|".join(re.escape(word) for word in given.texts("forbidden_words"))
     return re.search(rf"(?<!\w)(?:{words})(?!\w)", response, re.IGNORECASE) is None
 
 
-def _has_letter_often(response: str, given: Arguments) -> bool:
+def _has_letter_often(response: str, given: InstructionArguments) -> bool:
     letter = given.text("letter")
     if len(letter) != 1:
         raise DataError(f"'letter' should be one character, not {letter!r:.60}")
     return given.compare(response.lower().count(letter.lower()), "let_frequency", "let_relation")
 
 
-def _is_in_language(response: str, given: Arguments) -> bool:
+def _is_in_language(response: str, given: InstructionArguments) -> bool:
     language = given.text("language")
     if language not in SCRIPTS:
         raise DataError(f"'language' should be one of {', '.join(SCRIPTS)}, not {language!r:.60}")
@@ -253,11 +253,11 @@ def _is_in_script(response: str, script: str) -> bool:
     return num_own > 2 * num_others
 
 
-def _has_sentences(response: str, given: Arguments) -> bool:
+def _has_sentences(response: str, given: InstructionArguments) -> bool:
     return given.compare(count_sentences(response), "num_sentences")
 
 
-def _has_paragraphs(response: str, given: Arguments) -> bool:
+def _has_paragraphs(response: str, given: InstructionArguments) -> bool:
     first, *inner = _DIVIDER.split(response)
     last = inner.pop() if inner else ""
     num_paragraphs = len(inner) + bool(first.strip()) + bool(last.strip())
@@ -265,11 +265,11 @@ def _has_paragraphs(response: str, given: Arguments) -> bool:
     return num_paragraphs == given.count("num_paragraphs") and is_whole
 
 
-def _has_words(response: str, given: Arguments) -> bool:
+def _has_words(response: str, given: InstructionArguments) -> bool:
     return given.compare(sum(1 for _ in _WORD.finditer(response)), "num_words")
 
 
-def _starts_paragraph(response: str, given: Arguments) -> bool:
+def _starts_paragraph(response: str, given: InstructionArguments) -> bool:
     wanted = given.text("first_word").lower()
     nth = given.count("nth_paragraph")
     num_wanted = given.count("num_paragraphs")
@@ -280,17 +280,17 @@ def _starts_paragraph(response: str, given: Arguments) -> bool:
     return match is not None and match[1].lower() == wanted
 
 
-def _has_placeholders(response: str, given: Arguments) -> bool:
+def _has_placeholders(response: str, given: InstructionArguments) -> bool:
     return len(_PLACEHOLDER.findall(response)) >= given.count("num_placeholders")
 
 
-def _has_postscript(response: str, given: Arguments) -> bool:
+def _has_postscript(response: str, given: InstructionArguments) -> bool:
     marker = given.text("postscript_marker")
     pattern = _POSTSCRIPTS.get(marker) or re.compile(re.escape(marker.lower()))
     return pattern.search(response.lower()) is not None
 
 
-def _has_bullets(response: str, given: Arguments) -> bool:
+def _has_bullets(response: str, given: InstructionArguments) -> bool:
     lines = [line.strip() for line in response.split("\n")]
     num_bullets = sum(
         line.startswith("-") or (line.startswith("*") and not line.startswith("**"))
@@ -299,21 +299,21 @@ def _has_bullets(response: str, given: Arguments) -> bool:
     return num_bullets == given.count("num_bullets")
 
 
-def _is_constrained(response: str, given: Arguments) -> bool:
+def _is_constrained(response: str, given: InstructionArguments) -> bool:
     return any(option in response for option in OPTIONS)
 
 
-def _has_highlights(response: str, given: Arguments) -> bool:
+def _has_highlights(response: str, given: InstructionArguments) -> bool:
     spans = _HIGHLIGHT.findall(response)
     return sum(bool(span.strip("* \t")) for span in spans) >= given.count("num_highlights")
 
 
-def _has_sections(response: str, given: Arguments) -> bool:
+def _has_sections(response: str, given: InstructionArguments) -> bool:
     mark = re.escape(given.text("section_spliter"))
     return len(re.findall(rf"{mark}\s?\d", response)) >= given.count("num_sections")
 
 
-def _is_json(response: str, given: Arguments) -> bool:
+def _is_json(response: str, given: InstructionArguments) -> bool:
     try:
         json.loads(_FENCE.sub("", response.strip()).strip())
     except (ValueError, RecursionError):
@@ -321,7 +321,7 @@ def _is_json(response: str, given: Arguments) -> bool:
     return True
 
 
-def _has_title(response: str, given: Arguments) -> bool:
+def _has_title(response: str, given: InstructionArguments) -> bool:
     for line in response.split("\n"):
         start = line.find("<<")
         if start >= 0 and line[start : line.rfind(">>") + 2].strip("<> \t\r"):
@@ -329,46 +329,46 @@ def _has_title(response: str, given: Arguments) -> bool:
     return False
 
 
-def _has_two_responses(response: str, given: Arguments) -> bool:
+def _has_two_responses(response: str, given: InstructionArguments) -> bool:
     pieces = [piece.strip() for piece in response.split("******")]
     inner = pieces[1:-1] if len(pieces) > 2 else []
     filled = [piece for piece in pieces if piece]
     return all(inner) and len(filled) == 2 and filled[0] != filled[1]
 
 
-def _repeats_prompt(response: str, given: Arguments) -> bool:
+def _repeats_prompt(response: str, given: InstructionArguments) -> bool:
     prompt = given.text("prompt_to_repeat").lower()
     bare = response.strip().lower()
     return bare.startswith(prompt) and _WORD.search(bare[len(prompt) :]) is not None
 
 
-def _ends_with(response: str, given: Arguments) -> bool:
+def _ends_with(response: str, given: InstructionArguments) -> bool:
     return response.strip().strip('"').lower().endswith(given.text("end_phrase").lower())
 
 
-def _is_quoted(response: str, given: Arguments) -> bool:
+def _is_quoted(response: str, given: InstructionArguments) -> bool:
     bare = response.strip()
     return len(bare) > 1 and bare[0] == bare[-1] == '"'
 
 
-def _has_capital_words(response: str, given: Arguments) -> bool:
+def _has_capital_words(response: str, given: InstructionArguments) -> bool:
     num_words = sum(match[0].isupper() for match in _CAPITALS.finditer(response))
     return given.compare(num_words, "capital_frequency", "capital_relation")
 
 
-def _is_upper(response: str, given: Arguments) -> bool:
+def _is_upper(response: str, given: InstructionArguments) -> bool:
     return response.isupper() and _is_in_script(response, "LATIN")
 
 
-def _is_lower(response: str, given: Arguments) -> bool:
+def _is_lower(response: str, given: InstructionArguments) -> bool:
     return response.islower() and _is_in_script(response, "LATIN")
 
 
-def _has_no_comma(response: str, given: Arguments) -> bool:
+def _has_no_comma(response: str, given: InstructionArguments) -> bool:
     return "," not in response
 
 
-CHECKS: Mapping[str, Callable[[str, Arguments], bool]] = {
+CHECKS: Mapping[str, Callable[[str, InstructionArguments], bool]] = {
     "keywords:existence": _has_keywords,
     "keywords:frequency": _has_keyword_often,
     "keywords:forbidden_words": _has_no_forbidden_word,

@@ -67,10 +67,10 @@ _CONCLUSION = re.compile(
 _WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|bf|rm|textrm)\s?\{([^{}]*)\}")
 _NOISE = re.compile(r"[*`$]|_{2,}|\\[()\[\]!,;]|\\(?:quad|left|right)(?![a-z])")
 
-Form = Literal["tag", "box", "marker", "conclusion", "line"]
+StatedForm = Literal["tag", "box", "marker", "conclusion", "line"]
 LOOSE = ("conclusion", "line")
 """Only a bare answer counts in these, since they may hold any sentence."""
-_PATTERNS: tuple[tuple[re.Pattern[str], Form], ...] = (
+_PATTERNS: tuple[tuple[re.Pattern[str], StatedForm], ...] = (
     (_MARKER, "marker"),
     (_PICK, "marker"),
     (_CONCLUSION, "conclusion"),
@@ -82,7 +82,7 @@ class Statement:
     """One answer that the response states, and where; a tag or box is one whatever it holds."""
 
     start: int
-    form: Form
+    form: StatedForm
     text: str
 
     @property

@@ -67,7 +67,7 @@ class TableConfig(Config):
     """Whether 69.75 is right for 69.75 %; never is 69.75 % right for 69.75, nor 5000 for 50."""
 
 
-class Table(FileTask):
+class TableTask(FileTask):
     """Grades numbers, texts and lists; its problems come from files."""
 
     name = "table"

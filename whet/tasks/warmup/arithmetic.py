@@ -14,7 +14,7 @@ from random import Random
 from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.base import StepNote
+from whet.tasks.base import LineNote
 from whet.tasks.game24.lines import SIGNS, combine, parse_expression, read_value
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, read_gold
 from whet.types import Json, Problem, Score, Split, level_band
@@ -60,7 +60,7 @@ class Arithmetic(GeneratedTask):
         in any order it allows; false, idle and repeated ones count against it.
         """
         gold = read_gold(problem, _whole, "a whole number")
-        steps = _fraction_done(problem.payload.get("expression"), self.notes(problem, text))
+        steps = _fraction_done(problem.payload.get("expression"), self.comment(problem, text))
         answer = read_final(text, _whole)
         if answer is None:
             return replace(no_answer(), parts={"correct": 0.0, "steps": steps})
@@ -72,7 +72,7 @@ class Arithmetic(GeneratedTask):
         lines = [str(step) for step in steps] if isinstance(steps, list) else []
         return problem.answer and "\n".join((*lines, f"Answer: {problem.answer}"))
 
-    def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
+    def comment(self, problem: Problem, text: str) -> Sequence[LineNote]:
         """Judge every line that states an operation; other lines have no comment."""
         return [_note(line) for line in text[: 1 << 16].splitlines() if line.strip()]
 
@@ -126,23 +126,23 @@ def _tree(rng: Random, num_leaves: int, highest: int, symbols: str) -> Expressio
     return ExpressionNode(value, symbol, (left, right)) if abs(value) < _HIGHEST else None
 
 
-def _note(line: str) -> StepNote:
+def _note(line: str) -> LineNote:
     match = _STEP.fullmatch(line.strip()) if len(line) < 100 else None
     a, b, c = (read_value(match[group]) for group in (1, 3, 4)) if match else (None, None, None)
     if not match or a is None or b is None:
-        return StepNote(line=line, ok=None, note="")
+        return LineNote(line=line, is_right=None, note="")
     is_right = combine(a, match[2], b) == c
-    return StepNote(line=line, ok=is_right, note="right" if is_right else "false arithmetic")
+    return LineNote(line=line, is_right=is_right, note="right" if is_right else "false arithmetic")
 
 
-def _fraction_done(expression: Json, notes: Sequence[StepNote]) -> float:
+def _fraction_done(expression: Json, notes: Sequence[LineNote]) -> float:
     """Work the expression off by the true lines, and count those that did a part of it."""
     rest = _to_reducible(expression)
     needed = _num_numbers(rest) - 1
-    stated = [note for note in notes if note.ok is not None]
+    stated = [note for note in notes if note.is_right is not None]
     num_done = 0
     for note in stated:
-        match = _STEP.fullmatch(note.line.strip()) if note.ok else None
+        match = _STEP.fullmatch(note.line.strip()) if note.is_right else None
         after = _work_off(rest, int(match[1]), match[2], int(match[3])) if match else None
         if after is not None:
             rest = after

@@ -18,7 +18,7 @@ from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.types import Json, Problem, Score, Split, level_band
 
 Use = Literal["all", "some"]
-Term = tuple[Value, str]
+_Term = tuple[Value, str]
 """An available number and the expression that made it."""
 
 _SHAPES = ((3, 3, 9, 40), (4, 4, 12, 100), (4, 5, 25, 300), (5, 5, 50, 600), (6, 6, 100, 999))
@@ -102,7 +102,7 @@ class Countdown(GeneratedTask):
 def search(numbers: Sequence[int], target: int, use: Use) -> tuple[str | None, int]:
     """Find an expression by trying every join of two numbers; count the joins, up to a limit."""
     seen: set[tuple[Value, ...]] = set()
-    stack: list[list[Term]] = [[((number, 1), str(number)) for number in numbers]]
+    stack: list[list[_Term]] = [[((number, 1), str(number)) for number in numbers]]
     num_tried = 0
     while stack and num_tried < _MAX_SEARCH:
         terms = stack.pop()
@@ -121,7 +121,7 @@ def search(numbers: Sequence[int], target: int, use: Use) -> tuple[str | None, i
     return None, num_tried
 
 
-def _joins(a: Term, b: Term) -> Iterator[Term]:
+def _joins(a: _Term, b: _Term) -> Iterator[_Term]:
     for symbol in "+*-/":
         for (left, one), (right, other) in ((a, b), (b, a))[: 1 if symbol in "+*" else 2]:
             value = combine(left, symbol, right)
@@ -140,9 +140,9 @@ def _parse(span: str, target: int) -> Expression | None:
     return parse_expression(body.strip())
 
 
-def _join_all(numbers: Sequence[int], rng: Random) -> Term | None:
+def _join_all(numbers: Sequence[int], rng: Random) -> _Term | None:
     """Join numbers at random, in whole steps only; None if a draw does not allow it."""
-    terms: list[Term] = [((number, 1), str(number)) for number in numbers]
+    terms: list[_Term] = [((number, 1), str(number)) for number in numbers]
     while len(terms) > 1:
         a, a_text = terms.pop(rng.randrange(len(terms)))
         b, b_text = terms.pop(rng.randrange(len(terms)))

@@ -17,14 +17,14 @@ from random import Random
 from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.base import StepNote, data_error
+from whet.tasks.base import LineNote, data_error
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
 from whet.text.doubt import strip_lead
 from whet.text.sentences import text_after_verb
 from whet.types import Json, Problem, Score, Split, level_band
 
-Unit = Literal["letters", "words"]
+_Unit = Literal["letters", "words"]
 
 _POOL = sorted({*PEOPLE, *(value for values in VALUES.values() for value in values)})
 
@@ -79,7 +79,7 @@ class LastLetter(GeneratedTask):
         tagged = "\n".join(f"<step>{step}</step>" for step in steps)
         return f"<think>\n{tagged}\n</think>\n<answer>\\boxed{{{letters}}}</answer>"
 
-    def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
+    def comment(self, problem: Problem, text: str) -> Sequence[LineNote]:
         """Judge every line that states a last letter; other lines have no comment."""
         words = {word.casefold() for word in _words(problem)}
         return [_note(line, words) for line in _lines(text)]
@@ -112,16 +112,16 @@ def _read_step(line: str) -> tuple[str, str] | None:
     return (match[1], match[2].casefold()) if match else None
 
 
-def _note(line: str, words: set[str]) -> StepNote:
+def _note(line: str, words: set[str]) -> LineNote:
     step = _read_step(line)
     if step is None:
-        return StepNote(line=line, ok=None, note="")
+        return LineNote(line=line, is_right=None, note="")
     word, letter = step
     last = word.casefold()[-1]
     if word.casefold() not in words:
-        return StepNote(line=line, ok=False, note=f"{word} is not one of the words")
+        return LineNote(line=line, is_right=False, note=f"{word} is not one of the words")
     note = "right" if letter == last else f"the last letter of {word} is {last}"
-    return StepNote(line=line, ok=letter == last, note=note)
+    return LineNote(line=line, is_right=letter == last, note=note)
 
 
 def _steps_right(words: Sequence[str], text: str) -> float:
@@ -146,12 +146,12 @@ def _words(problem: Problem) -> list[str]:
     raise data_error(problem, "a list of words in payload.words", words)
 
 
-_LENGTHS: dict[Unit, tuple[tuple[int, int], ...]] = {
+_LENGTHS: dict[_Unit, tuple[tuple[int, int], ...]] = {
     "letters": ((3, 5), (6, 10), (11, 18), (19, 30), (31, 50)),
     "words": ((2, 2), (3, 4), (5, 8), (9, 14), (15, 24)),
 }
 """Shortest and longest text in each fifth of difficulty, in its units."""
-_ASK_REVERSED: dict[Unit, str] = {
+_ASK_REVERSED: dict[_Unit, str] = {
     "letters": "Write this text backwards, letter by letter: {text}\n",
     "words": "Write the words of this text in reverse order: {text}\n",
 }
@@ -168,7 +168,7 @@ _SENTENCE = re.compile(
 
 class ReverseConfig(GeneratedConfig):
     name: Literal["reverse"] = "reverse"
-    unit: Unit = "letters"
+    unit: _Unit = "letters"
     """What is reversed: the letters, spaces included, or the order of the words."""
 
 
@@ -211,7 +211,7 @@ class Reverse(GeneratedTask):
         return self.make_problem(asked, answer, payload, level, core=text)
 
 
-def _draw_text(rng: Random, length: int, unit: Unit) -> str:
+def _draw_text(rng: Random, length: int, unit: _Unit) -> str:
     if unit == "words":
         return " ".join(rng.choice(_POOL) for _ in range(length))
     text = ""

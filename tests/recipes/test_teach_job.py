@@ -13,7 +13,7 @@ from whet.errors import ConfigError, DataError
 from whet.pipeline.pipeline import load_pipeline
 from whet.recipes.keep import KeepConfig
 from whet.recipes.teach import TeachConfig, teach
-from whet.store.answer_ledger import ResponseLedger, StoredResponse
+from whet.store.response_ledger import ResponseLedger, StoredResponse
 from whet.store.rollouts import write_rollouts
 from whet.store.run import RunStore
 from whet.store.teach_progress import read_teach_progress
@@ -105,7 +105,7 @@ def test_the_prompt_of_the_stage_is_put_to_the_server(tmp_path: Path, problems: 
 def test_many_problems_are_written_in_parts(
     tmp_path: Path, problems: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("whet.recipes.lesson.PART_PROBLEMS", 4)
+    monkeypatch.setattr("whet.recipes.teach_job.PART_PROBLEMS", 4)
     with serve_replies(add) as server:
         run = run_teacher(config(server.url, problems), tmp_path / "run")
 
@@ -170,7 +170,7 @@ def test_an_answer_that_was_stored_and_not_graded_is_graded_on_resume(
         cfg = config(server.url, problems, per_problem=1)
         folder = tmp_path / "run"
         with RunStore.open(folder, cfg, {}, resume=True) as run:
-            with ResponseLedger(run.answer_folder) as ledger:
+            with ResponseLedger(run.response_folder) as ledger:
                 id = sum_problem(0, 1).id
                 ledger.add(StoredResponse(problem=id, sample=0, text="1", model="big"))
             teach(cfg, run)
@@ -227,7 +227,7 @@ def test_what_failed_is_asked_for_once_more_and_then_given_up(
 
     with serve_replies(fail_threes) as server:
         cfg = config(server.url, problems, per_problem=1)
-        with pytest.raises(DataError, match=r"1 of 6 answers are missing.* 500; .*--resume"):
+        with pytest.raises(DataError, match=r"1 of 6 responses are missing.* 500; .*--resume"):
             run_teacher(cfg, tmp_path / "run")
         run = run_teacher(cfg, tmp_path / "run")
 

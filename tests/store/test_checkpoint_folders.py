@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from whet.errors import DataError
-from whet.store.checkpoints import Checkpoints
+from whet.store.checkpoint_folders import Checkpoints
 
 SAVER = """
 import sys
 from pathlib import Path
-from whet.store.checkpoints import Checkpoints
+from whet.store.checkpoint_folders import Checkpoints
 saved = Checkpoints(Path(sys.argv[1]))
 found = saved.latest()
 step = found[0] if found else 0

@@ -1,6 +1,6 @@
 """Models that answer a benchmark: folders, runs and hub ids here, or names behind an address.
 
-Each is asked every problem as often as the benchmark says. An answer is in the ledger of its run
+Each is asked every problem as often as the benchmark says. A response is in the ledger of its run
 folder before anything else happens to it, so that a kill costs only the requests that were in
 flight.
 """
@@ -39,10 +39,10 @@ from whet.recipes.training import leave_out_long
 from whet.rng import derive
 from whet.serving.client import Client, check_reachable
 from whet.serving.http import HttpError
-from whet.store.answer_ledger import Key, ResponseLedger
+from whet.store.response_ledger import ResponseKey, ResponseLedger
 from whet.store.run import RunStore, model_folder
-from whet.suites.exams import Exam
-from whet.suites.result import Result, make_result, with_token_counts
+from whet.suites.benchmarks import LoadedBenchmark
+from whet.suites.result import BenchmarkResult, make_result, with_token_counts
 from whet.suites.suite import Benchmark
 from whet.text.chat import NO_PROMPT, PromptConfig
 from whet.track.progress import progress_bar
@@ -50,16 +50,18 @@ from whet.train.policy import build_policy
 from whet.types import Author, Group, Json, Problem, Rollout
 from whet.user_code import validate_settings
 
-Open = Callable[[Benchmark, PromptConfig, RunStore, Sequence[Problem]], tuple[Ask, list[Problem]]]
+OpenBenchmark = Callable[
+    [Benchmark, PromptConfig, RunStore, Sequence[Problem]], tuple[Ask, list[Problem]]
+]
 """Makes ready to answer a benchmark; returns also the problems whose prompts fit."""
 ENDS = 1 << 20
 """Bytes at either end of a file of weights that are hashed."""
-EVAL = 0
+_EVAL_NUMBER = 0
 """The number of the one evaluation in a run folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Contestant:
+class EvaluatedModel:
     """A model that is evaluated: as the user named it, in short, and as a folder name."""
 
     location: str
@@ -74,7 +76,7 @@ class Contestant:
         trained = PromptConfig() if self.server is not None else _own_prompt(self.location)
         return benchmark.prompt if trained.is_same(NO_PROMPT) else trained
 
-    def open(self) -> Open:
+    def open(self) -> OpenBenchmark:
         """Load the model once for all its benchmarks."""
         if self.server is not None:
             return partial(_open_server, self.server)
@@ -98,9 +100,9 @@ class Contestant:
         return open_benchmark
 
 
-def find_models(locations: Sequence[str], key_env: str | None) -> list[Contestant]:
+def find_models(locations: Sequence[str], key_env: str | None) -> list[EvaluatedModel]:
     """Check every model before anything runs: its files exist, or its server replies."""
-    contestants = []
+    models = []
     slugs: set[str] = set()
     shorts = [_shorten(location) for location in locations]
     for location, short in zip(locations, shorts, strict=True):
@@ -111,15 +113,15 @@ def find_models(locations: Sequence[str], key_env: str | None) -> list[Contestan
             slug += "_"
         slugs.add(slug)
         label = short if shorts.count(short) == 1 else location
-        contestants.append(_find(location, label, slug, key_env))
-    return contestants
+        models.append(_find(location, label, slug, key_env))
+    return models
 
 
-def _find(location: str, label: str, slug: str, key_env: str | None) -> Contestant:
+def _find(location: str, label: str, slug: str, key_env: str | None) -> EvaluatedModel:
     if not location.startswith(("http://", "https://")):
         read_tokenizer(ModelSource(path=location))
         weights = _fingerprint(resolve(str(model_folder(location))))
-        return Contestant(location=location, label=label, slug=slug, weights=weights)
+        return EvaluatedModel(location=location, label=label, slug=slug, weights=weights)
     url, _, name = location.partition("#")
     if not name:
         raise ConfigError(
@@ -130,7 +132,7 @@ def _find(location: str, label: str, slug: str, key_env: str | None) -> Contesta
         check_reachable(Client(server))
     except HttpError as error:
         raise ConfigError(f"{url} cannot be reached: {error}") from error
-    return Contestant(location=location, label=label, slug=slug, server=server)
+    return EvaluatedModel(location=location, label=label, slug=slug, server=server)
 
 
 def _open_server(
@@ -203,57 +205,61 @@ class BenchmarkRun(Config):
     says."""
 
 
-def answer_exam(
-    cfg: BenchmarkRun, exam: Exam, ask: Ask, run: RunStore, on_answer: Callable[[int], None]
-) -> Result:
+def run_benchmark(
+    cfg: BenchmarkRun,
+    loaded: LoadedBenchmark,
+    ask: Ask,
+    run: RunStore,
+    on_response: Callable[[int], None],
+) -> BenchmarkResult:
     """Collect and grade the responses that are not stored yet; write rollouts and the result."""
-    with ResponseLedger(run.answer_folder) as ledger:
-        total = exam.num_responses
+    with ResponseLedger(run.response_folder) as ledger:
+        total = loaded.num_responses
         done = ledger.num_responses + ledger.num_failed
         with (
-            Grader(exam.task, GradingConfig()) as grader,
-            progress_bar(exam.name, total, done=done, note=_token_counter(ledger)) as advance,
+            Grader(loaded.task, GradingConfig()) as grader,
+            progress_bar(loaded.name, total, done=done, note=_token_counter(ledger)) as advance,
         ):
-            for key, score in grader.grade(_collect_responses(cfg, exam, ask, ledger)):
+            for key, score in grader.grade(_collect_responses(cfg, loaded, ask, ledger)):
                 ledger.add_score(key, score)
                 advance(1)
-                on_answer(1)
+                on_response(1)
         if missing := total - ledger.num_responses - ledger.num_failed:
             raise DataError(
-                f"{missing:,} of {total:,} answers are missing, the last because "
+                f"{missing:,} of {total:,} responses are missing, the last because "
                 f"{ledger.last_fault}; the same command with --resume asks for them again"
             )
-        groups = [_read_group(ledger, problem) for problem in exam.problems]
-        stored = [ledger.responses(problem.id) for problem in exam.problems]
+        groups = [_read_group(ledger, problem) for problem in loaded.problems]
+        stored = [ledger.responses(problem.id) for problem in loaded.problems]
         num_failed = ledger.num_failed
-    samples = exam.benchmark.samples
-    summary = summarise(groups, ks=sorted({k for k in KS if k <= samples} | {exam.benchmark.k}))
+    samples = loaded.benchmark.samples
+    summary = summarise(groups, ks=sorted({k for k in KS if k <= samples} | {loaded.benchmark.k}))
     summary = with_token_counts(summary, stored)
     result = make_result(
         summary,
         groups,
         model=cfg.model,
         name=cfg.name,
-        benchmark=exam.benchmark,
+        benchmark=loaded.benchmark,
         num_failed=num_failed,
         num_too_long=_count_too_long(run),
     )
-    run.write_rollouts("eval", EVAL, groups)
-    run.write_eval(EVAL, summary.to_json())
+    run.write_rollouts("eval", _EVAL_NUMBER, groups)
+    run.write_eval(_EVAL_NUMBER, summary.to_json())
     run.finish({"result": result.to_json()})
     return result
 
 
-def read_run_result(run: RunStore) -> Result:
+def read_run_result(run: RunStore) -> BenchmarkResult:
     """Read the result of a finished run."""
-    return Result.from_json(run.summary().get("result"))
+    return BenchmarkResult.from_json(run.summary().get("result"))
 
 
 def _collect_responses(
-    cfg: BenchmarkRun, exam: Exam, ask: Ask, ledger: ResponseLedger
-) -> Iterator[tuple[Key, Problem, str]]:
+    cfg: BenchmarkRun, loaded: LoadedBenchmark, ask: Ask, ledger: ResponseLedger
+) -> Iterator[tuple[ResponseKey, Problem, str]]:
     """Yield what is to be graded: responses of an earlier attempt, then new ones as they come."""
-    by_id = {problem.id: problem for problem in exam.problems}
+    by_id = {problem.id: problem for problem in loaded.problems}
     for response in ledger.ungraded():
         if response.text is not None and response.problem in by_id:
             yield response.key, by_id[response.problem], response.text
@@ -261,8 +267,8 @@ def _collect_responses(
         WantedResponse(
             problem=problem, sample=sample, seed=derive(cfg.seed, "benchmark", problem.id, sample)
         )
-        for problem in exam.problems
-        for sample in range(exam.benchmark.samples)
+        for problem in loaded.problems
+        for sample in range(loaded.benchmark.samples)
         if (problem.id, sample) not in ledger
     )
     for question, response in ask(wanted, ledger.add):

@@ -15,16 +15,21 @@ from whet.errors import ConfigError, DataError, TrainError
 from whet.evals.summary import EvalSummary
 from whet.models.load import defer_writes
 from whet.recipes.guard import CollapseGuard
-from whet.recipes.validation import Validator, by_origin
-from whet.store.checkpoints import Checkpoints
+from whet.recipes.validation import Validator, metrics_by_task_and_source
+from whet.store.checkpoint_folders import Checkpoints
 from whet.store.run import RunStore
 from whet.track.metrics import Clock, Tracker
-from whet.track.progress import Advance, console, on_stop, say
-from whet.train.checkpoint import BackgroundWriter, Others, load_training_state, save_training
+from whet.track.progress import console, on_stop, say
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.policy import Policy
-from whet.types import Json, read_integer, read_number
+from whet.train.training_state import (
+    BackgroundWriter,
+    OtherPolicies,
+    load_training_state,
+    save_training_state,
+)
+from whet.types import Advance, Json, read_integer, read_number
 from whet.world import get_world
 
 MAX_EMPTY_STEPS = 10
@@ -69,7 +74,7 @@ class EmptyStepLimit:
         self.num_empty = self.num_empty + 1 if is_empty else 0
         if self.num_empty >= MAX_EMPTY_STEPS:
             raise TrainError(
-                f"{self.num_empty} steps in a row had no group with answers of different reward, "
+                f"{self.num_empty} steps in a row had no group with responses of different reward, "
                 "so nothing is learned: start from a better model, or change reward.weights, "
                 "group_size or sampling.temperature"
             )
@@ -89,9 +94,9 @@ class EmptyStepLimit:
 class CheckpointManager:
     """Resumes, validates, saves. A checkpoint holds everything that later steps depend on.
 
-    `others` are policies that train beside the first, with their learners; `stateful` is everything
-    else with a state, by name. Guard and critic are two of them; when the guard restores a policy,
-    it restores the critic too.
+    `other_policies` are policies that train beside the first, with their learners; `stateful` is
+    everything else with a state, by name. Guard and critic are two of them; when the guard restores
+    a policy, it restores the critic too.
     """
 
     def __init__(
@@ -103,7 +108,7 @@ class CheckpointManager:
         validator: Validator,
         *,
         steps: int,
-        others: Others | None = None,
+        other_policies: OtherPolicies | None = None,
         stateful: Mapping[str, Stateful] | None = None,
         guard: CollapseGuard | None = None,
         critic: Critic | None = None,
@@ -116,7 +121,7 @@ class CheckpointManager:
         self.validator = validator
         self.validation_steps = validator.steps_due(steps)
         self.steps = steps
-        self.others = others or {}
+        self.other_policies = other_policies or {}
         self.guard = guard
         self.critic = critic
         optional = {"guard": guard, "critic": critic}
@@ -142,7 +147,7 @@ class CheckpointManager:
             self.run.rewind(-1)
             return 0
         step, folder = latest
-        state = load_training_state(folder, self.policy, self.learner, self.others)
+        state = load_training_state(folder, self.policy, self.learner, self.other_policies)
         best = state["best"]
         assert isinstance(best, list), "a checkpoint holds the best step and its value"
         self.best = BestValidation(step=read_integer(best[0]), value=read_number(best[1]))
@@ -182,7 +187,7 @@ class CheckpointManager:
         try:
             yield
         finally:
-            for policy in (self.policy, *(policy for policy, _ in self.others.values())):
+            for policy in (self.policy, *(policy for policy, _ in self.other_policies.values())):
                 policy.engine.close()
 
     def validate_first(self, step: int, tracker: Tracker) -> None:
@@ -201,7 +206,7 @@ class CheckpointManager:
         """Validate and save after a step, when due."""
         is_due = step in self.validation_steps
         if is_due:
-            for policy in (self.policy, *(policy for policy, _ in self.others.values())):
+            for policy in (self.policy, *(policy for policy, _ in self.other_policies.values())):
                 policy.check_finite()
             self._validate(step, tracker)
         # A signal may reach one rank before another, or one alone. One that comes during the
@@ -238,7 +243,7 @@ class CheckpointManager:
             f"{self.validator.cfg.split} solved{mark}"
         )
         metrics = {"validation/pass@1": value, "validation/tokens": summary.tokens.mean}
-        metrics |= by_origin(groups)
+        metrics |= metrics_by_task_and_source(groups)
         if self.guard is not None:
             metrics |= self.guard.watch(
                 step, summary.pass_at[1], self.best.step, self._restore_best
@@ -258,11 +263,11 @@ class CheckpointManager:
         if best is None:
             return False
         folder = best[1]
-        learners = [self.learner, *(learner for _, learner in self.others.values())]
+        learners = [self.learner, *(learner for _, learner in self.other_policies.values())]
         if self.critic is not None:
             learners.append(self.critic.learner)
         num_steps = [learner.num_steps for learner in learners]
-        state = load_training_state(folder, self.policy, self.learner, self.others)
+        state = load_training_state(folder, self.policy, self.learner, self.other_policies)
         if self.critic is not None:
             self.critic.load(folder, state.get("critic"))
         for learner, num in zip(learners, num_steps, strict=True):
@@ -273,7 +278,7 @@ class CheckpointManager:
         def write(folder: Path) -> None:
             state: dict[str, Json] = {"best": [self.best.step, self.best.value]}
             state |= {name: item.save(folder) for name, item in self.stateful.items()}
-            save_training(folder, self.policy, self.learner, state, self.others)
+            save_training_state(folder, self.policy, self.learner, state, self.other_policies)
 
         is_best = self.best.step == step
 

@@ -3,7 +3,7 @@ rule.
 
 Every response is in the ledger before anything else happens to it: after a kill only the requests
 that were in flight are repeated. Seeds come from the problem and the number of the response. A
-shard of a lesson answers every n-th problem in its own run folder, on any machine; the last to
+shard of a teach run answers every n-th problem in its own run folder, on any machine; the last to
 finish gathers all responses in the parent folder.
 """
 
@@ -24,8 +24,8 @@ from whet.grading.limits import GradingConfig
 from whet.recipes.keep import KeepConfig
 from whet.recipes.teachers import TRANSPORT, Ask, WantedResponse
 from whet.rng import derive
-from whet.store.answer_ledger import Key, ResponseLedger, StoredResponse
 from whet.store.files import atomic_path
+from whet.store.response_ledger import ResponseKey, ResponseLedger, StoredResponse
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RolloutSet, RunStore
 from whet.store.teach_progress import TeachProgress, beat, write_progress
@@ -41,7 +41,7 @@ TOTALS = ("problems", "answers", "traces", "failed", "prompt_tokens", "tokens", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Lesson:
+class TeachJob:
     """The problems, the teacher that answers them, and which responses are kept."""
 
     task: Task
@@ -80,23 +80,25 @@ def find_solutions(folder: str | None, split: Split, problems: Sequence[Problem]
     return known
 
 
-def collect_responses(lesson: Lesson, solutions: Sequence[Rollout], run: RunStore) -> None:
+def collect_responses(job: TeachJob, solutions: Sequence[Rollout], run: RunStore) -> None:
     """Ask, grade and store until every response is there, and write those that are kept."""
-    with ResponseLedger(run.answer_folder) as ledger:
+    with ResponseLedger(run.response_folder) as ledger:
         _add_solutions(ledger, solutions)
-        tally = _Tally(lesson=lesson, ledger=ledger)
+        counter = _ProgressCounter(job=job, ledger=ledger)
         with (
-            Grader(lesson.task, lesson.grading) as grader,
-            beat(run.folder, tally.progress),
-            progress_bar("teach", tally.wanted, done=tally.done, note=tally.describe) as advance,
+            Grader(job.task, job.grading) as grader,
+            beat(run.folder, counter.progress),
+            progress_bar(
+                "teach", counter.wanted, done=counter.done, note=counter.describe
+            ) as advance,
         ):
-            by_id = {problem.id: problem for problem in lesson.problems}
-            for key, score in grader.grade(_collect_responses(lesson, ledger, by_id)):
+            by_id = {problem.id: problem for problem in job.problems}
+            for key, score in grader.grade(_collect_responses(job, ledger, by_id)):
                 ledger.add_score(key, score)
-                tally.count(key, score)
+                counter.count(key, score)
                 advance(key[1] >= 0)
-        _refuse_missing(tally)
-        _finish(lesson, ledger, tally, run)
+        _refuse_missing(counter)
+        _finish(job, ledger, counter, run)
 
 
 def _add_solutions(ledger: ResponseLedger, solutions: Sequence[Rollout]) -> None:
@@ -118,31 +120,31 @@ def _add_solutions(ledger: ResponseLedger, solutions: Sequence[Rollout]) -> None
 
 
 def _collect_responses(
-    lesson: Lesson, ledger: ResponseLedger, by_id: dict[str, Problem]
-) -> Iterator[tuple[Key, Problem, str]]:
+    job: TeachJob, ledger: ResponseLedger, by_id: dict[str, Problem]
+) -> Iterator[tuple[ResponseKey, Problem, str]]:
     """Yield what is to be graded: responses of an earlier attempt, then new ones as they come."""
     for response in ledger.ungraded():
         if response.problem in by_id and response.text is not None:
-            question = lesson.question(by_id[response.problem], response.sample)
+            question = job.question(by_id[response.problem], response.sample)
             yield response.key, question.problem, response.text
-    if lesson.ask is None:
+    if job.ask is None:
         return
     wanted = (
-        lesson.question(problem, sample)
-        for problem in lesson.problems
-        for sample in range(lesson.per_problem)
+        job.question(problem, sample)
+        for problem in job.problems
+        for sample in range(job.per_problem)
         if (problem.id, sample) not in ledger
     )
-    for question, response in lesson.ask(wanted, ledger.add):
+    for question, response in job.ask(wanted, ledger.add):
         if response.text is not None:
             yield response.key, question.problem, response.text
 
 
 @dataclass(slots=True, eq=False)
-class _Tally:
+class _ProgressCounter:
     """What is done so far, for the progress line and the progress file."""
 
-    lesson: Lesson
+    job: TeachJob
     ledger: ResponseLedger
     graded: int = 0
     kept: int = 0
@@ -159,24 +161,24 @@ class _Tally:
 
     @property
     def wanted(self) -> int:
-        is_asked = self.lesson.ask is not None
-        return len(self.lesson.problems) * self.lesson.per_problem if is_asked else 0
+        is_asked = self.job.ask is not None
+        return len(self.job.problems) * self.job.per_problem if is_asked else 0
 
     @property
     def done(self) -> int:
         return self.ledger.num_responses + self.ledger.num_failed
 
-    def count(self, key: Key, score: Score) -> None:
+    def count(self, key: ResponseKey, score: Score) -> None:
         self.graded += 1
-        most = self.lesson.keep.most
-        if self.lesson.keep.accepts(score):
+        most = self.job.keep.most
+        if self.job.keep.accepts(score):
             self._kept_by_problem[key[0]] += 1
             self.kept += most is None or self._kept_by_problem[key[0]] <= most
 
     def progress(self) -> TeachProgress:
         ledger = self.ledger
         seconds = max(time.monotonic() - self.started, 1e-9)
-        price_in, price_out = self.lesson.price_in, self.lesson.price_out
+        price_in, price_out = self.job.price_in, self.job.price_out
         cost = (price_in * ledger.num_prompt_tokens + price_out * ledger.num_tokens) / 1e6
         return TeachProgress(
             wanted=self.wanted,
@@ -197,22 +199,24 @@ class _Tally:
         return f"{now.kept:,} kept, {now.token_rate:,.0f} tokens/s{cost}"
 
 
-def _refuse_missing(tally: _Tally) -> None:
+def _refuse_missing(counter: _ProgressCounter) -> None:
     """Stop if requests have failed that may succeed later; the second time they are given up."""
-    if missing := tally.wanted - tally.done:
+    if missing := counter.wanted - counter.done:
         raise DataError(
-            f"{missing:,} of {tally.wanted:,} answers are missing, the last because "
-            f"{tally.ledger.last_fault}; the same command with --resume asks for them again"
+            f"{missing:,} of {counter.wanted:,} responses are missing, the last because "
+            f"{counter.ledger.last_fault}; the same command with --resume asks for them again"
         )
 
 
-def _finish(lesson: Lesson, ledger: ResponseLedger, tally: _Tally, run: RunStore) -> None:
+def _finish(
+    job: TeachJob, ledger: ResponseLedger, counter: _ProgressCounter, run: RunStore
+) -> None:
     """Write the kept responses and the others as rollouts, and the summary."""
     kept = 0
-    for number, start in enumerate(range(0, len(lesson.problems), PART_PROBLEMS)):
-        problems = lesson.problems[start : start + PART_PROBLEMS]
-        groups = [_read_group(lesson, ledger, problem) for problem in problems]
-        chosen = [tuple(lesson.keep.choose(group)) for group in groups]
+    for number, start in enumerate(range(0, len(job.problems), PART_PROBLEMS)):
+        problems = job.problems[start : start + PART_PROBLEMS]
+        groups = [_read_group(job, ledger, problem) for problem in problems]
+        chosen = [tuple(job.keep.choose(group)) for group in groups]
         ids = {row.id for group in chosen for row in group}
         others = [tuple(row for row in group if row.id not in ids) for group in groups]
         if any(chosen):
@@ -220,13 +224,13 @@ def _finish(lesson: Lesson, ledger: ResponseLedger, tally: _Tally, run: RunStore
         if any(others):
             run.write_rollouts("rejected", number, others)
         kept += len(ids)
-    tally.kept = kept
-    progress = tally.progress().model_copy(update={"state": "finished"})
-    _report(lesson, progress)
+    counter.kept = kept
+    progress = counter.progress().model_copy(update={"state": "finished"})
+    _report(job, progress)
     write_progress(run.folder, progress)
     run.finish(
         {
-            "problems": len(lesson.problems),
+            "problems": len(job.problems),
             "answers": progress.done,
             "traces": kept,
             "failed": progress.failed,
@@ -237,12 +241,12 @@ def _finish(lesson: Lesson, ledger: ResponseLedger, tally: _Tally, run: RunStore
     )
 
 
-def _read_group(lesson: Lesson, ledger: ResponseLedger, problem: Problem) -> Group:
+def _read_group(job: TeachJob, ledger: ResponseLedger, problem: Problem) -> Group:
     rows = []
     for response in ledger.responses(problem.id):
         if response.text is None:
             continue
-        question = lesson.question(problem, response.sample)
+        question = job.question(problem, response.sample)
         made = Rollout.from_text(
             question.problem,
             response.text,
@@ -256,15 +260,15 @@ def _read_group(lesson: Lesson, ledger: ResponseLedger, problem: Problem) -> Gro
     return tuple(rows)
 
 
-def _report(lesson: Lesson, progress: TeachProgress) -> None:
-    rule = " and ".join(lesson.keep.parts) or "graded"
-    asked = f"{progress.graded:,} answers to {len(lesson.problems):,} problems"
+def _report(job: TeachJob, progress: TeachProgress) -> None:
+    rule = " and ".join(job.keep.parts) or "graded"
+    asked = f"{progress.graded:,} responses to {len(job.problems):,} problems"
     cost = f", cost {progress.cost:,.2f}" if progress.cost else ""
     say(f"{progress.kept:>7,} of {asked} kept ({rule}); {progress.tokens:,} tokens{cost}")
     if progress.failed:
         say(f"{progress.failed:,} requests failed permanently; answers.jsonl says why")
     if not progress.kept:
-        say("no answer was kept: look at the rejected ones, or change keep.parts or the teacher")
+        say("no response was kept: look at the rejected ones, or change keep.parts or the teacher")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,4 +365,4 @@ def gather_shards(folder: Path, config: Config, shard: Shard) -> None:
             for key in TOTALS
         }
         run.finish(totals | {"shards": len(shards)})
-        say(f"all {shard.count} shards are finished; their answers are in {folder}")
+        say(f"all {shard.count} shards are finished; their responses are in {folder}")

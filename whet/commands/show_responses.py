@@ -1,5 +1,5 @@
-"""Print answers: stored rollouts with their author and their grader's verdict, and the answers of a
-trained model to a question."""
+"""Print responses: stored rollouts with their author and their grader's verdict, and the responses
+of a trained model to a question."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ from whet.train.policy import Policy, build_policy
 from whet.types import FinishReason, Message, Problem, Rollout, Tokens, Verdict
 from whet.user_code import validate_settings
 
-SPECIAL = "bold reverse magenta"
+_SPECIAL = "bold reverse magenta"
 RESPONSE = "green"
 STYLES = {
     Verdict.CORRECT: "bold green",
@@ -154,7 +154,7 @@ def render_tokens(shown: Shown, tokenizer: Tokenizer) -> Text:
     text = Text()
     for (is_special, is_response), run in runs:
         part = visible(tokenizer.decode([token for token, _ in run], keep_special=True))
-        text.append(part, style=SPECIAL if is_special else RESPONSE if is_response else "")
+        text.append(part, style=_SPECIAL if is_special else RESPONSE if is_response else "")
     return text
 
 
@@ -170,7 +170,7 @@ def _read(file: Path, n: int, chat: ChatFormat) -> Iterator[Shown]:
 
 
 def ask_model(location: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
-    """Print the model's answers to a question, the first one greedy, each with its verdict where
+    """Print the model's responses to a question, the first one greedy, each with its verdict where
     the model's run names a task."""
     if any("\ud800" <= letter <= "\udfff" for letter in question):
         raise ConfigError(f"the question {question!r} is not text in UTF-8")
@@ -240,7 +240,7 @@ def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
             )
     if num_tokens >= policy.engine.max_model_len:
         raise ConfigError(
-            f"the question is a prompt of {num_tokens} tokens, which leaves no room for an answer "
+            f"the question is a prompt of {num_tokens} tokens, which leaves no room for a response "
             f"in the model's context of {policy.engine.max_model_len}; ask something shorter"
         )
 

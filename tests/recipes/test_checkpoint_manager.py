@@ -15,7 +15,7 @@ from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource, open_model, torch_device
-from whet.recipes.checkpointing import CheckpointManager, EmptyStepLimit, SaveConfig
+from whet.recipes.checkpoint_manager import CheckpointManager, EmptyStepLimit, SaveConfig
 from whet.recipes.evaluate import SAMPLED
 from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.validation import ValidationConfig, Validator

@@ -17,10 +17,10 @@ from whet.models.load import load_decoder
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_policy
 from whet.text.tokenizer import Tokenizer
-from whet.train.checkpoint import load_training_state, save_training
 from whet.train.learner import LocalLearner, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
+from whet.train.training_state import load_training_state, save_training_state
 
 CFG = TrainConfig(
     lr=1e-3, warmup_steps=3, lr_schedule="cosine", weight_decay=0.1, micro_batch_tokens=64
@@ -53,7 +53,7 @@ def _assert_identical(found: dict[str, Tensor], expected: dict[str, Tensor]) -> 
 
 def test_weights_optimizer_and_state_come_back_bit_for_bit(tmp_path: Path) -> None:
     policy, learner = _trained(3)
-    save_training(tmp_path, policy, learner, {"baseline": {"mean": 0.1}, "best": [-1, -1.0]})
+    save_training_state(tmp_path, policy, learner, {"baseline": {"mean": 0.1}, "best": [-1, -1.0]})
     other = tiny_policy(seed=2)
     addresses = [weight.data_ptr() for weight in other.model.parameters()]
     resumed = other.make_learner(CFG, steps=10)
@@ -69,7 +69,7 @@ def test_weights_optimizer_and_state_come_back_bit_for_bit(tmp_path: Path) -> No
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_the_step_after_a_load_is_the_step_without_it(tmp_path: Path, steps: int) -> None:
     policy, learner = _trained(steps)
-    save_training(tmp_path, policy, learner, {})
+    save_training_state(tmp_path, policy, learner, {})
     other = tiny_policy(seed=2)
     resumed = other.make_learner(CFG, steps=10)
     load_training_state(tmp_path, other, resumed)
@@ -82,7 +82,7 @@ def test_the_step_after_a_load_is_the_step_without_it(tmp_path: Path, steps: int
 
 def test_loading_into_a_learner_that_went_on_takes_it_back(tmp_path: Path) -> None:
     policy, learner = _trained(2)
-    save_training(tmp_path, policy, learner, {})
+    save_training_state(tmp_path, policy, learner, {})
     before = _state(learner)
     _step(learner, 9)
 
@@ -93,7 +93,7 @@ def test_loading_into_a_learner_that_went_on_takes_it_back(tmp_path: Path) -> No
 
 def test_the_folder_is_a_model_for_others_too(tmp_path: Path) -> None:
     policy, learner = _trained(1)
-    save_training(tmp_path, policy, learner, {})
+    save_training_state(tmp_path, policy, learner, {})
 
     own = load_decoder(tmp_path, dtype=torch.float32, device="cpu")
     foreign = AutoModelForCausalLM.from_pretrained(tmp_path)
@@ -145,7 +145,7 @@ def _spoil(folder: Path, kind: str) -> None:
 )
 def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path, kind: str) -> None:
     policy, learner = _trained(1)
-    save_training(tmp_path, policy, learner, {})
+    save_training_state(tmp_path, policy, learner, {})
     _spoil(tmp_path, kind)
 
     with pytest.raises(DataError, match="cannot be read"):
@@ -164,7 +164,7 @@ def test_engine_and_learner_share_their_weights(tmp_path: Path) -> None:
 
 def test_another_policy_comes_back_with_the_first(tmp_path: Path) -> None:
     (policy, learner), (second, its) = _trained(1), _trained(3)
-    save_training(tmp_path, policy, learner, {"told": 1}, {"second": (second, its)})
+    save_training_state(tmp_path, policy, learner, {"told": 1}, {"second": (second, its)})
     other, another = tiny_policy(seed=2), tiny_policy(seed=3)
     resumed, its_resumed = other.make_learner(CFG, steps=10), another.make_learner(CFG, steps=10)
 

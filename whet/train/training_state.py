@@ -16,7 +16,7 @@ from whet.types import Json, read_integer, read_number
 from whet.world import get_world
 
 STATE, OTHERS = "state.json", "others"
-Others = Mapping[str, tuple[Policy, Learner]]
+OtherPolicies = Mapping[str, tuple[Policy, Learner]]
 """Policies that train beside the first, by name, with their learners."""
 
 
@@ -26,12 +26,12 @@ def read_numbers(state: Json) -> dict[str, float]:
     return {name: read_number(value) for name, value in rows}
 
 
-def save_training(
+def save_training_state(
     folder: Path,
     policy: Trainable,
     learner: Learner,
     state: dict[str, Json],
-    others: Others | None = None,
+    other_policies: OtherPolicies | None = None,
 ) -> None:
     """Write the whole training state; random state follows from seed and step.
 
@@ -42,14 +42,14 @@ def save_training(
     learner.save(folder)
     if get_world().is_rank_zero:
         (folder / STATE).write_text(json.dumps(state | {"optimizer_steps": learner.num_steps}))
-    for name, (other_policy, other_learner) in (others or {}).items():
+    for name, (other_policy, other_learner) in (other_policies or {}).items():
         other_folder = folder / OTHERS / name
         other_folder.mkdir(parents=True, exist_ok=True)
-        save_training(other_folder, other_policy, other_learner, {})
+        save_training_state(other_folder, other_policy, other_learner, {})
 
 
 def load_training_state(
-    folder: Path, policy: Trainable, learner: Learner, others: Others | None = None
+    folder: Path, policy: Trainable, learner: Learner, other_policies: OtherPolicies | None = None
 ) -> dict[str, Json]:
     """Load weights and optimizer in place; return the state."""
     policy.load(folder)
@@ -60,7 +60,7 @@ def load_training_state(
         raise DataError(
             f"checkpoint {folder} cannot be read ({error}); delete it to use the one before"
         ) from error
-    for name, (other_policy, other_learner) in (others or {}).items():
+    for name, (other_policy, other_learner) in (other_policies or {}).items():
         load_training_state(folder / OTHERS / name, other_policy, other_learner)
     return state
 

@@ -18,7 +18,7 @@ from whet.types import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Exam:
+class LoadedBenchmark:
     """The problems of a benchmark, without repeats, and the task that grades them."""
 
     name: str
@@ -36,22 +36,22 @@ class Exam:
         return len(self.problems) * self.benchmark.samples
 
 
-def open_exams(benchmarks: Mapping[str, Benchmark], data: Path) -> list[Exam]:
+def load_benchmarks(benchmarks: Mapping[str, Benchmark], data: Path) -> list[LoadedBenchmark]:
     """Read the problems of every benchmark; everything that is missing is reported at once."""
-    exams = []
+    loaded_benchmarks = []
     missing = []
     for name, benchmark in benchmarks.items():
         file = find_problem_file(benchmark, data)
         if file is not None and not file.is_file():
             missing.append(f"{name}: {_how_to_get(benchmark, file, data)}")
         elif not missing:
-            exams.append(_open(name, benchmark, file))
+            loaded_benchmarks.append(_open(name, benchmark, file))
     if missing:
         raise DataError(
             f"{len(missing)} of {len(benchmarks)} benchmarks have no problems yet; nothing has "
             "run. " + "; ".join(missing) + ". `--only NAME` evaluates on one that is there"
         )
-    return exams
+    return loaded_benchmarks
 
 
 def find_problem_file(benchmark: Benchmark, data: Path) -> Path | None:
@@ -76,7 +76,7 @@ def _how_to_get(benchmark: Benchmark, file: Path, data: Path) -> str:
     return f"`{command}`"
 
 
-def _open(name: str, benchmark: Benchmark, file: Path | None) -> Exam:
+def _open(name: str, benchmark: Benchmark, file: Path | None) -> LoadedBenchmark:
     listed = _list_problems(benchmark, file)
     kept = {p.id: p for p in listed if not benchmark.tasks or p.task in benchmark.tasks}
     if not kept:
@@ -91,7 +91,7 @@ def _open(name: str, benchmark: Benchmark, file: Path | None) -> Exam:
             f"benchmark {name}: its problems are of the task {min(others)}, and task is {task.name}"
         )
     num_taken = sum(not benchmark.tasks or p.task in benchmark.tasks for p in listed)
-    return Exam(
+    return LoadedBenchmark(
         name=name,
         benchmark=benchmark,
         task=task,

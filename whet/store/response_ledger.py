@@ -1,4 +1,4 @@
-"""The ledger of a teacher's answers: append-only JSON lines, so that a kill loses none.
+"""The ledger of a teacher's responses: append-only JSON lines, so that a kill loses none.
 
 A response is written once it has arrived and a score once it is known, each in one write. A line
 that a kill cut short is removed when the ledger is opened again. Texts stay on disk: memory holds
@@ -17,7 +17,7 @@ from whet.errors import DataError
 from whet.store.files import Row, to_line, write_errors
 from whet.types import FinishReason, Json, Score, Verdict
 
-Key = tuple[str, int]
+ResponseKey = tuple[str, int]
 """A problem's id and the number of the response."""
 
 
@@ -38,7 +38,7 @@ class StoredResponse:
     """Whether a later attempt asks again."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ResponseKey:
         return self.problem, self.sample
 
 
@@ -51,8 +51,8 @@ class ResponseLedger:
         self._responses = _Lines(folder / "answers.jsonl")
         self._scores = _Lines(folder / "scores.jsonl")
         self._samples: dict[str, dict[int, int]] = defaultdict(dict)
-        self._scored: dict[Key, int] = {}
-        self._failed_once: set[Key] = set()
+        self._scored: dict[ResponseKey, int] = {}
+        self._failed_once: set[ResponseKey] = set()
         self.num_responses = 0
         """Responses with a text, without those that came with the data."""
         self.num_failed = 0
@@ -73,13 +73,13 @@ class ResponseLedger:
         self._responses.close()
         self._scores.close()
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: ResponseKey) -> bool:
         """Whether there is a response that need not be asked for again."""
         return key[1] in self._samples.get(key[0], ())
 
     def add(self, response: StoredResponse) -> None:
         """Store a response; a request that has failed twice has failed for good."""
-        assert response.key not in self, f"the answer {response.key} is stored already"
+        assert response.key not in self, f"the response {response.key} is stored already"
         if response.key in self._failed_once:
             response = replace(response, may_pass=False)
         row: Row = {"problem": response.problem, "sample": response.sample, "model": response.model}
@@ -89,7 +89,7 @@ class ResponseLedger:
             row |= {"fault": response.fault, "may_pass": response.may_pass}
         self._note(response, self._responses.append(row))
 
-    def add_score(self, key: Key, score: Score) -> None:
+    def add_score(self, key: ResponseKey, score: Score) -> None:
         row: Row = {"problem": key[0], "sample": key[1], "verdict": score.verdict}
         row |= {"parts": dict(score.parts), "answer": score.answer, "note": score.note}
         self._scored[key] = self._scores.append(row)
@@ -108,12 +108,12 @@ class ResponseLedger:
                     if response.text is not None and response.key not in self._scored:
                         yield response
 
-    def scores(self) -> Iterator[tuple[Key, Score]]:
+    def scores(self) -> Iterator[tuple[ResponseKey, Score]]:
         """Read every score in the order in which they were stored."""
         for _, row in self._scores.read():
             yield _to_key(row, self._scores.path), _to_score(row, self._scores.path)
 
-    def score(self, key: Key) -> Score | None:
+    def score(self, key: ResponseKey) -> Score | None:
         """Read the score of a response; None if it has none yet."""
         if key not in self._scored:
             return None
@@ -206,7 +206,7 @@ class _Lines:
         os.close(self._descriptor)
 
 
-def _to_key(row: Row, path: Path) -> Key:
+def _to_key(row: Row, path: Path) -> ResponseKey:
     problem = row.get("problem")
     sample = row.get("sample")
     if not isinstance(problem, str) or not isinstance(sample, int):
