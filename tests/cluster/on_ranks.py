@@ -226,7 +226,7 @@ def load_critic(folder: Path) -> Json:
     """The checksum of that critic in new processes, which hold nothing that could be used again; by
     how much making and loading it raises the peak of memory; the bytes of a shard and a layer."""
     model = tiny_model()
-    FSDPLearnerFactory().make_value_learner(model, CFG, steps=2, memory=None)  # imports much
+    FSDPLearnerFactory().build_value_learner(model, CFG, steps=2, memory=None)  # imports much
     policy = make_large_policy()
     learners: list[FSDPLearner] = []
     peaks = [
@@ -245,7 +245,7 @@ def make_large_policy() -> Transformer:
 
 
 def make_large_critic(policy: Transformer | None = None) -> FSDPLearner:
-    learner = FSDPLearnerFactory().make_value_learner(
+    learner = FSDPLearnerFactory().build_value_learner(
         policy or make_large_policy(), TrainConfig(lr=1e-3), steps=2, memory=None
     )
     assert isinstance(learner, FSDPLearner)

@@ -64,7 +64,7 @@ class Curriculum(Config):
     needs_pass_rates: ClassVar[bool] = False
     """Whether the sampler keeps pass rates, which `is_wanted` then decides by."""
 
-    def make_samplers(
+    def build_samplers(
         self, problems: Sequence[Problem], *, seed: int, steps: int, per_step: int
     ) -> list[EpochSampler]:
         """Make a sampler for each stage."""
@@ -158,7 +158,7 @@ class StagedCurriculum(Curriculum):
                 )
         return self
 
-    def make_samplers(
+    def build_samplers(
         self, problems: Sequence[Problem], *, seed: int, steps: int, per_step: int
     ) -> list[EpochSampler]:
         samplers = [EpochSampler(pool, seed) for pool in self._pools(problems)]
@@ -292,7 +292,7 @@ class ProblemSampler:
         self.problems = tuple(problems)
         self.steps = steps
         self.curriculum = MixedCurriculum() if curriculum is None else curriculum
-        self._samplers = self.curriculum.make_samplers(
+        self._samplers = self.curriculum.build_samplers(
             self.problems, seed=seed, steps=steps, per_step=per_step
         )
         self._positions = [0] * len(self._samplers)

@@ -159,7 +159,7 @@ def measure_publish() -> Measurement:
     """Move the weights far, publish, and sample: engine and learner must agree."""
     policy = fixtures.make_policy()
     before = fixtures.sample_examples(policy)
-    learner = policy.make_learner(TrainConfig(lr=0.05), steps=1)
+    learner = policy.build_learner(TrainConfig(lr=0.05), steps=1)
     update_policy(learner, before, build_algorithm(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
     change = np.concatenate(learner.compute_logprobs(before)) - _engine_logprobs(before)
     moved = float(np.abs(change).mean())

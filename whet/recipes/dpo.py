@@ -124,9 +124,9 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     session = open_session(cfg, run)
     policy = session.policy
     clock = session.clock
-    learner = policy.make_learner(cfg.train, steps=cfg.steps)
+    learner = policy.build_learner(cfg.train, steps=cfg.steps)
     objective = preference_objective(cfg.loss)
-    manager = session.build_manager(
+    manager = session.build_checkpoint_manager(
         learner, guard=CollapseGuard(cfg.guard, run, learner, cfg.validation)
     )
     with session.grader:

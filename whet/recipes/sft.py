@@ -103,8 +103,8 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         console.print(
             f"{cfg.epochs:g} epochs of {len(examples):,} examples are {cfg.steps:,} steps"
         )
-    learner = policy.make_learner(cfg.train, steps=cfg.steps)
-    manager = session.build_manager(learner)
+    learner = policy.build_learner(cfg.train, steps=cfg.steps)
+    manager = session.build_checkpoint_manager(learner)
     objective = sft_objective()
     with session.grader, open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
         for step in loop:

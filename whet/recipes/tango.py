@@ -26,7 +26,7 @@ from whet.engine.base import SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
 from whet.grading.check_task import precheck
-from whet.models.source import ModelSource, open_model, torch_dtype
+from whet.models.source import ModelSource, load_model, torch_dtype
 from whet.recipes.checkpoint_manager import EmptyStepLimit, Stateful
 from whet.recipes.held_out import load_training_problems
 from whet.recipes.rl import vary_problems
@@ -227,7 +227,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     }
     stateful |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
     other_policies = {"verifier": (verifier.policy, verifier.learner)}
-    manager = session.build_manager(
+    manager = session.build_checkpoint_manager(
         generator.learner, other_policies=other_policies, stateful=stateful
     )
     with session.grader, open_loop(session, manager, COLUMNS) as loop:
@@ -320,7 +320,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         max_tokens=cfg.sampling.max_tokens,
         steps=num_steps(cfg, Side.GENERATOR, cfg.steps),
     )
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         cfg.verifier,
         dtype=torch_dtype(cfg.verifier_train.dtype),
         device=session.policy.model.device,

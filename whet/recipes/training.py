@@ -10,7 +10,7 @@ from whet.algos.settings import AlgoConfig
 from whet.data.problems import load_validation
 from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
-from whet.models.source import open_model, torch_device, torch_dtype
+from whet.models.source import load_model, torch_device, torch_dtype
 from whet.recipes.checkpoint_manager import CheckpointManager, Stateful, TrainingLoop
 from whet.recipes.guard import CollapseGuard
 from whet.recipes.stage import TrainingConfig
@@ -54,7 +54,7 @@ class Session(Generic[Settings_co]):
 
     def filter_fitting(self, problems: Sequence[Problem]) -> list[Problem]:
         """Leave out the problems whose prompts are too long for the policy."""
-        return leave_out_long(problems, self.policy.chat_engine, self.run)
+        return drop_long_prompts(problems, self.policy.chat_engine, self.run)
 
     def filter_trainable(self, problems: Sequence[Problem]) -> list[Problem]:
         """Leave out long prompts, and refuse micro-batches that cannot hold the longest response.
@@ -75,7 +75,7 @@ class Session(Generic[Settings_co]):
                 )
         return kept
 
-    def build_manager(
+    def build_checkpoint_manager(
         self,
         learner: Learner,
         *,
@@ -169,7 +169,7 @@ def open_session(
     weights.
     """
     set_determinism(cfg.is_deterministic)
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         cfg.model,
         dtype=torch_dtype(cfg.train.dtype),
         device=torch_device(),
@@ -195,7 +195,7 @@ def open_session(
     )
 
 
-def leave_out_long(
+def drop_long_prompts(
     problems: Sequence[Problem], chat_engine: ChatEngine, run: RunStore
 ) -> list[Problem]:
     """Leave out problems whose prompts fill the context, and name them on screen and in the ledger.

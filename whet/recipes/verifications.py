@@ -14,9 +14,9 @@ from pydantic import Field
 from whet.data.problems import load_problems
 from whet.errors import DataError
 from whet.grading.grader import Grader
-from whet.models.source import open_model, torch_device, torch_dtype
+from whet.models.source import load_model, torch_device, torch_dtype
 from whet.recipes.stage import ModelStageConfig, ModelWork
-from whet.recipes.training import leave_out_long
+from whet.recipes.training import drop_long_prompts
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
@@ -64,7 +64,7 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     task = build_task(cfg.task)
     verifier_task = Verify(cfg.verify)
     problems = load_problems(task, cfg.problems, cfg.split)
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
     )
     policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name, prompt=cfg.prompt)
@@ -73,7 +73,7 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
         solved = collect(
             chat_engine,
             grader,
-            leave_out_long(problems, chat_engine, run),
+            drop_long_prompts(problems, chat_engine, run),
             cfg.sampling,
             samples=cfg.samples,
             seed=derive(cfg.seed, "verifications"),

@@ -115,7 +115,7 @@ def check_learners(learner_factory: LearnerFactory, folder: Path) -> None:
         for item in examples
     ]
     _check_training(learner_factory, valued, ValueObjective(clip=None), folder / "critic")
-    frozen = learner_factory.make_frozen_model(tiny_model().requires_grad_(False), TrainConfig())
+    frozen = learner_factory.build_frozen_model(tiny_model().requires_grad_(False), TrainConfig())
     _check_arrays(
         frozen.compute_logprobs(examples),
         _learner(LOCAL_FACTORY)[1].compute_logprobs(examples),
@@ -371,7 +371,7 @@ def _learner(
     learner_factory: LearnerFactory, *, is_value: bool = False
 ) -> tuple[Transformer | ValueModel, Learner]:
     model = ValueModel(tiny_model()) if is_value else tiny_model()
-    return model, learner_factory.make_learner(
+    return model, learner_factory.build_learner(
         model, TrainConfig(lr=LR, warmup_steps=0), steps=4, memory=None
     )
 

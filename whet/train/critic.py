@@ -110,7 +110,7 @@ def build_critic(
             f"critic.warmup_steps = {cfg.warmup_steps} leaves the policy none of {steps} steps; "
             "lower it"
         )
-    learner = policy.make_value_learner(
+    learner = policy.build_value_learner(
         train.model_copy(update={"lr": cfg.lr}), steps=steps * algo.num_minibatches
     )
     return Critic(learner, cfg, num_minibatches=algo.num_minibatches)

@@ -76,9 +76,9 @@ class RLTrainer(Generic[P]):
         critic = critic or CriticConfig()
         self.policy = policy
         self.algo = build_algorithm(algo, max_tokens=max_tokens)
-        self.reference = policy.make_reference(train) if self.algo.needs_reference else None
+        self.reference = policy.build_reference(train) if self.algo.needs_reference else None
         self.critic = build_critic(self.algo, policy, critic, train, steps=steps)
-        self.learner = policy.make_learner(
+        self.learner = policy.build_learner(
             train, steps=count_policy_steps(self.algo, critic, steps)
         )
         self.baseline: Baseline = {}

@@ -100,7 +100,7 @@ def compare_logprobs(policy: Policy, requests: Sequence[Request]) -> Exactness:
         )
         for request in requests
     ]
-    frozen = policy.learner_factory.make_frozen_model(
+    frozen = policy.learner_factory.build_frozen_model(
         policy.model, TrainConfig(micro_batch_tokens=_MICRO_TOKENS)
     )
     ours = np.concatenate(frozen.compute_logprobs(examples))
