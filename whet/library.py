@@ -155,14 +155,16 @@ def sample(
     the weights.
     """
     from whet.engine.base import SamplingParams
-    from whet.rollout.collect import collect
+    from whet.rollout.collect import sample_and_grade
 
     if isinstance(problems, Problem):
         raise ConfigError("whet.sample takes a list of problems, not one: pass [problem]")
     problems = list(problems)
     sampling = SamplingParams(temperature=temperature, max_tokens=max_tokens)
     with Grader(task) as grader:
-        return collect(policy.chat_engine, grader, problems, sampling, samples=samples, seed=seed)
+        return sample_and_grade(
+            policy.chat_engine, grader, problems, sampling, samples=samples, seed=seed
+        )
 
 
 def generate(

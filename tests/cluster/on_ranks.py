@@ -30,7 +30,7 @@ from whet.grading.grader import Grader
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, init_weights
-from whet.rollout.collect import collect
+from whet.rollout.collect import sample_and_grade
 from whet.testing.contracts import check_learners
 from whet.testing.fakes import SumTask, example, sum_problem
 from whet.testing.tiny import tiny_model, tiny_policy
@@ -300,7 +300,7 @@ def counts(folder: Path) -> Json:
     """The tokens of all answers, those that the clock counted, and the peak of memory."""
     clock = Clock(peak_bytes=lambda: 10**9 * (get_world().rank + 1))
     problems = [sum_problem(1, other) for other in range(5)]
-    groups = collect(
+    groups = sample_and_grade(
         tiny_policy(slots=2).chat_engine,
         Grader(SumTask()),
         problems,
@@ -322,7 +322,7 @@ def groups(folder: Path) -> Json:
 
     def sample() -> list[list[int]]:
         problems = [sum_problem(1, other) for other in range(2)]
-        made = collect(
+        made = sample_and_grade(
             policy.chat_engine,
             Grader(SumTask()),
             problems,

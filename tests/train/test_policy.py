@@ -2,7 +2,7 @@
 
 from whet.engine.base import SamplingParams
 from whet.grading.grader import Grader
-from whet.rollout.collect import collect
+from whet.rollout.collect import sample_and_grade
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy
 
@@ -11,7 +11,7 @@ def test_rollouts_carry_the_published_version_and_the_policys_name() -> None:
     policy = tiny_policy()
     policy.publish(9)
 
-    [group] = collect(
+    [group] = sample_and_grade(
         policy.chat_engine,
         Grader(SumTask()),
         [sum_problem(1, 2)],

@@ -16,12 +16,12 @@ from whet.recipes.rl import vary_problems
 from whet.recipes.stage import NEEDS_TRAINED_MODEL, ModelWork, OnPolicyConfig
 from whet.recipes.training import (
     Session,
-    finish,
+    finish_training,
     open_loop,
     open_session,
 )
 from whet.rng import derive
-from whet.rollout.collect import collect
+from whet.rollout.collect import sample_and_grade
 from whet.serving.client import check_url
 from whet.store.run import RunStore
 from whet.track.metrics import measure_rollouts
@@ -109,7 +109,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
                 metrics = learner.update(set_loss_weights(examples, token_mean), objective)
             run.write_rollouts("train", step + 1, groups)
             loop.log(step, measure_unrewarded(groups) | metrics)
-    finish(run, manager)
+    finish_training(run, manager)
 
 
 def sample_responses(
@@ -119,7 +119,7 @@ def sample_responses(
     cfg = session.cfg
     seed = derive(cfg.seed, "feed")  # another name would draw other problems
     batch = take_batch(problems, cfg.problems_per_step, step, seed)
-    return collect(
+    return sample_and_grade(
         session.policy.chat_engine,
         session.grader,
         vary_problems(session, batch, step),

@@ -13,7 +13,7 @@ from whet.models.source import load_model, torch_device, torch_dtype
 from whet.recipes.stage import ModelStageConfig, ModelWork
 from whet.recipes.training import drop_long_prompts
 from whet.rng import derive
-from whet.rollout.collect import collect
+from whet.rollout.collect import sample_and_grade
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
 from whet.track.progress import console
@@ -74,7 +74,7 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
             (GREEDY, greedy, 1),
         ):
             seed = derive(cfg.seed, "eval", number)
-            groups = collect(
+            groups = sample_and_grade(
                 chat_engine,
                 grader,
                 problems,

@@ -16,7 +16,7 @@ from whet.recipes.checkpoint_manager import EmptyStepLimit
 from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.held_out import load_training_problems
 from whet.recipes.stage import ModelWork, OnPolicyConfig, TrainingConfig, check_served_reference
-from whet.recipes.training import Session, check_exactness, finish, open_loop, open_session
+from whet.recipes.training import Session, check_exactness, finish_training, open_loop, open_session
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import (
@@ -229,7 +229,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             metrics = step_metrics(cfg, groups, step) | result.metrics | queue.metrics()
             loop.log(step, metrics | problem_sampler.metrics(step))
             empty_limit.check(result.is_empty)
-    finish(run, manager, **count_stream_groups(cfg, run))
+    finish_training(run, manager, **count_stream_groups(cfg, run))
 
 
 def build_queue(

@@ -41,13 +41,13 @@ from whet.recipes.training import (
     CheckpointedValue,
     Session,
     check_exactness,
-    finish,
+    finish_training,
     open_loop,
     open_session,
 )
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
-from whet.rollout.collect import collect
+from whet.rollout.collect import sample_and_grade
 from whet.rollout.verification import (
     check_verifier_room,
     make_verifications,
@@ -241,7 +241,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
             loop.log(step, turn.metrics)
             empty_limits[side].check(turn.is_stuck)
     model = str(manager.result()[1].relative_to(run.folder))
-    finish(run, manager, verifier=f"{model}/others/verifier")
+    finish_training(run, manager, verifier=f"{model}/others/verifier")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +272,7 @@ class TangoPair:
         """Sample solutions of the next problems."""
         cfg = self.session.cfg
         taken = self.problem_sampler.take(cfg.problems_per_step, step)
-        return collect(
+        return sample_and_grade(
             self.generator.policy.chat_engine,
             self.session.grader,
             vary_problems(self.session, taken, step),
@@ -287,7 +287,7 @@ class TangoPair:
         cfg = self.session.cfg
         policy = self.verifier.policy
         room = policy.engine.max_model_len - cfg.verifier_sampling.max_tokens
-        judged = collect(
+        judged = sample_and_grade(
             policy.chat_engine,
             self.session.grader,
             make_verifications(solved, self.verifier_task, policy.chat_engine, room),

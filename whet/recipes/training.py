@@ -26,7 +26,7 @@ from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.memory import peak_counter
 from whet.train.policy import Policy, build_policy, choose_learner_factory, set_determinism
-from whet.train.selftest import Exactness, check_exact
+from whet.train.selftest import Exactness, measure_exactness
 from whet.train.training_state import OtherPolicies
 from whet.types import Json, Problem
 from whet.world import get_world
@@ -234,7 +234,7 @@ def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int
     """
     if policy.model.device.type != "cuda" or policy.chat_engine.is_central:
         return algo
-    everywhere = get_world().all_gather(check_exact(policy), "the test of exactness")
+    everywhere = get_world().all_gather(measure_exactness(policy), "the test of exactness")
     policy.engine.sleep()
     return record_exactness(everywhere, algo, policy.chat_engine.name, run, lag=lag)
 
@@ -245,7 +245,7 @@ def record_exactness(
     """Print the worst result of all ranks, write it to the run's ledger, and return the settings to
     train with."""
     exactness = min(results, key=lambda result: result.equal_fraction)
-    sentence = exactness.sentence(algo, lag=lag)
+    sentence = exactness.describe(algo, lag=lag)
     say(f"{name}: {sentence}")
     run.log_event(
         EXACTNESS_EVENT,
@@ -259,7 +259,7 @@ def record_exactness(
     return exactness.apply(algo, lag=lag)
 
 
-def finish(run: RunStore, manager: CheckpointManager, **more: Json) -> None:
+def finish_training(run: RunStore, manager: CheckpointManager, **more: Json) -> None:
     """Write the summary of a training run, with the checkpoint that is its result."""
     step, folder = manager.result()
     model = str(folder.relative_to(run.folder))

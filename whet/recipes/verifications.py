@@ -18,7 +18,7 @@ from whet.models.source import load_model, torch_device, torch_dtype
 from whet.recipes.stage import ModelStageConfig, ModelWork
 from whet.recipes.training import drop_long_prompts
 from whet.rng import derive
-from whet.rollout.collect import collect
+from whet.rollout.collect import sample_and_grade
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
 from whet.tasks.verify import VERDICT_WORDS, Verify, VerifyConfig
@@ -70,7 +70,7 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name, prompt=cfg.prompt)
     chat_engine = policy.chat_engine
     with closing(policy.engine), Grader(task, cfg.grading) as grader:
-        solved = collect(
+        solved = sample_and_grade(
             chat_engine,
             grader,
             drop_long_prompts(problems, chat_engine, run),

@@ -34,7 +34,7 @@ from whet.train.learner import (
 )
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import TrainConfig
-from whet.train.policy import LOCAL_FACTORY, LearnerFactory, Trainable, set_determinism
+from whet.train.policy import LOCAL_FACTORY, LearnerFactory, TrainableModel, set_determinism
 from whet.train.rl_step import RLTrainer, StepResult
 from whet.train.training_state import STATE, load_training_state, save_training_state
 from whet.types import Advance, Floats, Group, Json, Metrics, rewards_of
@@ -104,7 +104,7 @@ class RecordingLearnerFactory(LearnerFactory):
         return LOCAL_FACTORY.build_frozen_model(model, cfg, offloaded=offloaded)
 
 
-class TrainedModel(Trainable):
+class TrainedModel(TrainableModel):
     """A policy that never samples: it has no engine."""
 
     def __init__(self, model: Transformer) -> None:

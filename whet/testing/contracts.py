@@ -60,7 +60,7 @@ def check_engine(
     the engine was built with. An engine may refuse stop strings, top_k, top_p and min_p by an
     EngineError, but not ignore them.
 
-    `check_exact` in `whet/train/selftest.py` compares its log-probabilities with a learner's.
+    `measure_exactness` in `whet/train/selftest.py` compares its log-probabilities with a learner's.
     """
     engine.load_weights(weights, 0)
     requests = _requests(prompts, SamplingParams(max_tokens=max_tokens))

@@ -172,7 +172,7 @@ def _load_factory(code_path: str) -> LearnerFactory:
     return made
 
 
-class Trainable(ABC):
+class TrainableModel(ABC):
     """A model, and what makes its learner, its critic and its reference."""
 
     model: Transformer
@@ -206,7 +206,7 @@ class Trainable(ABC):
         load_trained(self.model, folder)
 
 
-class Policy(Trainable):
+class Policy(TrainableModel):
     """A model, and the engine that samples from it once its weights are published.
 
     Policies on one device share its `memory`.

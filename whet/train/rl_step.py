@@ -25,7 +25,7 @@ from whet.track.metrics import Clock
 from whet.train.critic import CriticConfig, add_values, build_critic, count_policy_steps
 from whet.train.learner import Learner, average_metrics, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.policy import Trainable, add_ref_logprobs
+from whet.train.policy import TrainableModel, add_ref_logprobs
 from whet.train.training_state import read_numbers
 from whet.types import (
     Doubles,
@@ -37,7 +37,7 @@ from whet.types import (
     rewards_of,
 )
 
-P = TypeVar("P", bound=Trainable)
+P = TypeVar("P", bound=TrainableModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
