@@ -126,10 +126,10 @@ def check_gradable(problem: Problem) -> None:
     if name not in TASKS:
         raise DataError(f"task {name!r} is unknown; known tasks: {', '.join(TASKS)}")
     if problem.answer is not None or problem.payload:
-        _make_task(name).score(problem, "")
+        _cached_task(name).score(problem, "")
 
 
-_make_task = cache(build_default_task)
+_cached_task = cache(build_default_task)
 
 
 def rollout_file(out: Path) -> Path:
