@@ -37,7 +37,7 @@ from whet.plan.phases import ModelJob, StepPhase, phases
 from whet.train.learner import LocalLearner, LogprobModel
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import add_ref_logprobs, make_reference
+from whet.train.policy import add_ref_logprobs, build_reference
 from whet.train.rl_step import update_policy
 
 Settings = dict[str, str | int | float | bool]
@@ -190,7 +190,7 @@ def measure(
     before = left_over(spec.work.device)
     model = drawn(spec.work)
     engine = engine_of(spec, model)
-    reference = make_reference(model, train) if pair.kl else None
+    reference = build_reference(model, train) if pair.kl else None
     memory = DeviceMemory(model.device)
     memory.add(engine)
     learner = LocalLearner(model, train, steps=1000, memory=memory)

@@ -49,12 +49,12 @@ from whet.train.fsdp_learner import FSDPLearner
 from whet.train.learner import (
     ForwardPass,
     LocalLearner,
-    micro_batches,
     set_loss_weights,
+    split_micro_batches,
 )
 from whet.train.optim import TrainConfig
 from whet.train.policy import FSDPLearnerFactory, build_policy, set_determinism
-from whet.train.selftest import check_exact
+from whet.train.selftest import measure_exactness
 from whet.world import ClusterConfig, get_world
 
 
@@ -172,7 +172,7 @@ def measure_host() -> int:
         model = Transformer(shape)
         init_weights(model, 0)
         learners[name] = make(model, cfg, steps=1)
-        assert len(micro_batches(model, examples, cfg.micro_batch_tokens)) == 4
+        assert len(split_micro_batches(model, examples, cfg.micro_batch_tokens)) == 4
     taken: dict[str, list[float]] = {name: [] for name in learners}
     for number in range(8):  # the first meets new shapes
         for name in sorted(learners, reverse=number % 2 == 0):
@@ -248,7 +248,7 @@ def compare(args: argparse.Namespace) -> int:
                     seconds[name].append(taken)
         if policy is not None:
             ranks.sync_model()
-            exact.append(check_exact(policy))
+            exact.append(measure_exactness(policy))
             policy.engine.sleep()
     if args.profile and get_world().size == 1:
         for name, learner in learners.items():

@@ -30,12 +30,12 @@ def main(sft_steps: int = 200, rl_steps: int = 40) -> list[dict[str, float]]:
 
     solutions = whet.solve(task, task.problems("sft"))
     data = make_sft_examples(solutions, policy.chat, policy.engine.max_model_len).examples
-    learner = policy.make_learner(whet.TrainConfig(lr=5e-3), steps=sft_steps)
+    learner = policy.build_learner(whet.TrainConfig(lr=5e-3), steps=sft_steps)
     for _ in range(sft_steps):
         learner.update(set_loss_weights(rng.sample(data, 32), token_mean), sft_objective())
 
     problems = list(task.problems("rl"))
-    learner = policy.make_learner(whet.TrainConfig(lr=2e-3), steps=rl_steps)
+    learner = policy.build_learner(whet.TrainConfig(lr=2e-3), steps=rl_steps)
     grpo = policy_objective(AlgoConfig(name="grpo"))
     history = []
     for step in range(rl_steps):

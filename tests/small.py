@@ -12,7 +12,7 @@ from pathlib import Path
 
 from whet.cli import main
 from whet.store.run import RunStore
-from whet.track.metrics import MACHINE_AREAS, TIMES
+from whet.track.metrics import MACHINE_AREAS, TIME_METRICS
 
 TINY = """kind = "run"
 task.name = "game24"
@@ -146,7 +146,7 @@ def check_clock(folder: Path, *, samples: bool) -> None:
     """Check that each training step of a stage logged where its time went, and validations nothing
     of it."""
     engine = {"engine/tokens_per_s", "engine/slots_busy"} if samples else set()
-    expected = {*TIMES.values(), "time/step", "memory/peak_gb", *engine}
+    expected = {*TIME_METRICS.values(), "time/step", "memory/peak_gb", *engine}
     for row in RunStore.view(folder).metrics():
         measured = {name for name in row if name.startswith(MACHINE_AREAS)}
         if "validation/pass@1" in row:
@@ -154,7 +154,7 @@ def check_clock(folder: Path, *, samples: bool) -> None:
             continue
         assert measured == expected
         assert row["time/update"] > 0
-        assert sum(row[name] for name in TIMES.values()) <= row["time/step"] + 1e-6
+        assert sum(row[name] for name in TIME_METRICS.values()) <= row["time/step"] + 1e-6
         if samples:
             assert row["time/sample"] > 0
             assert row["engine/tokens_per_s"] > 0

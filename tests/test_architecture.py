@@ -72,13 +72,23 @@ LIMIT = re.compile(r"(MAX|MIN|NUM)_.*|.*_(SECONDS|BYTES)")
 
 REPLACED_NAMES: dict[str, str] = {
     r"feed": "sampler",
-    r"(num|stored|scored|judged|sampled|graded)_?answers?": "response",
+    r"(num|first|stored|scored|judged|sampled|graded|imported|running)_?answers?": "response",
+    r"worked_answers?": "worked_solution",
+    r"_?make_(learner|value_learner|frozen_model|reference|task)": "build_",
+    r"_?open_(teacher|model|task)": "load_, build_",
+    r"_?(lesson|exam|contestant|ticket|tally)s?": "teach job, benchmark, model, planned group, counter",
+    r"step_?notes?|take_apart|no_score|is_fall": "line note, break_down, unscored, is_collapse",
+    r"(split_)?by_origin": "by_task_and_source",
+    r"float_?array": "Doubles",
 }
 """Names that a variable, parameter, function or class does not have, and what replaces them."""
 REPLACED_WORDS: dict[str, str] = {
     r"\bfeed\b(?!-forward)": "problem sampler",
     r"\bhead start\b": "warm-up",
-    r"\b(stored|sampled|graded|scored|cut-off) answers?\b": "response",
+    r"\b(stored|sampled|graded|scored|cut-off|running|long|longest|imported) answers?\b": "response",
+    r"\banswers (per problem|to (a|the|each|every|one) problem|finish|are cut)\b": "responses",
+    r"\bworked answers?\b": "worked solution",
+    r"\blessons?\b": "teach run",
 }
 """Words of docstrings that docs/glossary.md replaces."""
 NAMES_IN_FILES = {

@@ -7,7 +7,7 @@ import pytest
 
 from whet.config import Config, kind_of, load_settings
 from whet.pipeline.pipeline import STAGE_KINDS, PipelineConfig
-from whet.study.study_file import StudyConfig, open_study
+from whet.study.study_file import StudyConfig, load_study
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
 CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, "study": StudyConfig, **STAGE_KINDS}
@@ -45,7 +45,7 @@ def test_stages_refer_to_earlier_stages_only(file: Path) -> None:
 
 @pytest.mark.parametrize("file", [file for file in FILES if kind_of(file) == "study"], ids=by_name)
 def test_all_pipelines_of_a_study_load(file: Path) -> None:
-    assert len(open_study(file, []).config.seeds) == 3
+    assert len(load_study(file, []).config.seeds) == 3
 
 
 def _texts(value: object) -> list[str]:

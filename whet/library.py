@@ -27,7 +27,7 @@ from whet.store.files import Row
 from whet.store.rollouts import read_columns
 from whet.store.run import RunStore, stage_folders
 from whet.tasks.base import Task, grade_safely, is_builtin, list_problems
-from whet.tasks.registry import make_task
+from whet.tasks.registry import build_default_task
 from whet.tasks.task_config import TaskConfig, build_task
 from whet.types import Group, Json, Message, Problem, Rollout, Score
 from whet.user_code import validate_settings
@@ -62,7 +62,7 @@ def task(name: str, **settings: Json) -> Task:
     `settings` are keys of `task` in a settings file: `whet.task("countdown", count=50)`.
     """
     if not settings:
-        return make_task(name)
+        return build_default_task(name)
     return build_task(validate_settings(_TaskSettings, {"task": {"name": name, **settings}}).task)
 
 
@@ -71,7 +71,7 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
 
     Training grades in processes that can be killed; use this for texts you trust.
     """
-    grading_task = make_task(task) if isinstance(task, str) else task
+    grading_task = build_default_task(task) if isinstance(task, str) else task
     if not isinstance(problem, Problem):
         raise ConfigError(
             f"whet.grade takes a Problem, not {_kind(problem)}: take one of task.problems(split), "
@@ -111,7 +111,7 @@ def load_policy(
     from whet.engine.native import NativeConfig
     from whet.models.source import (
         ModelSource,
-        open_model,
+        load_model,
         read_run_prompt,
         torch_device,
         torch_dtype,
@@ -132,7 +132,7 @@ def load_policy(
         known_texts = list_texts(
             solve(task, islice(list_problems(task, "sft"), TOKENIZER_PROBLEMS))
         )
-    transformer, tokenizer = open_model(
+    transformer, tokenizer = load_model(
         source, dtype=torch_dtype("auto"), device=torch_device(), texts=known_texts, seed=seed
     )
     prompt = validate_settings(PromptConfig, read_run_prompt(name) if name not in SIZES else {})
@@ -155,14 +155,16 @@ def sample(
     the weights.
     """
     from whet.engine.base import SamplingParams
-    from whet.rollout.collect import collect
+    from whet.rollout.collect import sample_and_grade
 
     if isinstance(problems, Problem):
         raise ConfigError("whet.sample takes a list of problems, not one: pass [problem]")
     problems = list(problems)
     sampling = SamplingParams(temperature=temperature, max_tokens=max_tokens)
     with Grader(task) as grader:
-        return collect(policy.chat_engine, grader, problems, sampling, samples=samples, seed=seed)
+        return sample_and_grade(
+            policy.chat_engine, grader, problems, sampling, samples=samples, seed=seed
+        )
 
 
 def generate(

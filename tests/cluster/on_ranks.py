@@ -30,7 +30,7 @@ from whet.grading.grader import Grader
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, init_weights
-from whet.rollout.collect import collect
+from whet.rollout.collect import sample_and_grade
 from whet.testing.contracts import check_learners
 from whet.testing.fakes import SumTask, example, sum_problem
 from whet.testing.tiny import tiny_model, tiny_policy
@@ -226,7 +226,7 @@ def load_critic(folder: Path) -> Json:
     """The checksum of that critic in new processes, which hold nothing that could be used again; by
     how much making and loading it raises the peak of memory; the bytes of a shard and a layer."""
     model = tiny_model()
-    FSDPLearnerFactory().make_value_learner(model, CFG, steps=2, memory=None)  # imports much
+    FSDPLearnerFactory().build_value_learner(model, CFG, steps=2, memory=None)  # imports much
     policy = make_large_policy()
     learners: list[FSDPLearner] = []
     peaks = [
@@ -245,7 +245,7 @@ def make_large_policy() -> Transformer:
 
 
 def make_large_critic(policy: Transformer | None = None) -> FSDPLearner:
-    learner = FSDPLearnerFactory().make_value_learner(
+    learner = FSDPLearnerFactory().build_value_learner(
         policy or make_large_policy(), TrainConfig(lr=1e-3), steps=2, memory=None
     )
     assert isinstance(learner, FSDPLearner)
@@ -300,7 +300,7 @@ def counts(folder: Path) -> Json:
     """The tokens of all answers, those that the clock counted, and the peak of memory."""
     clock = Clock(peak_bytes=lambda: 10**9 * (get_world().rank + 1))
     problems = [sum_problem(1, other) for other in range(5)]
-    groups = collect(
+    groups = sample_and_grade(
         tiny_policy(slots=2).chat_engine,
         Grader(SumTask()),
         problems,
@@ -322,7 +322,7 @@ def groups(folder: Path) -> Json:
 
     def sample() -> list[list[int]]:
         problems = [sum_problem(1, other) for other in range(2)]
-        made = collect(
+        made = sample_and_grade(
             policy.chat_engine,
             Grader(SumTask()),
             problems,

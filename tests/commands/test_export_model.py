@@ -9,12 +9,12 @@ from safetensors.torch import load_file
 from small import half_written, whet, write
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from whet.commands.show_responses import open_policy
+from whet.commands.show_responses import load_run_policy
 from whet.data.problems import write_problems
 from whet.engine.native import NativeConfig
 from whet.models.lora import LoraConfig
 from whet.models.save import save_model
-from whet.models.source import ModelSource, merge_adapters, open_model
+from whet.models.source import ModelSource, load_model, merge_adapters
 from whet.testing.fakes import sum_problem
 from whet.testing.tiny import tiny_model, tiny_policy, tiny_tokenizer
 from whet.train.policy import build_policy
@@ -49,7 +49,7 @@ def test_an_export_has_the_dtype_that_is_asked_for(model: Path, dtype: str, tmp_
 def test_a_model_keeps_its_generation_settings_through_training_and_export(
     model: Path, tmp_path: Path
 ) -> None:
-    policy = open_policy(str(model), slots=1)
+    policy = load_run_policy(str(model), slots=1)
     policy.save(tmp_path / "trained")
     assert whet("export", tmp_path / "trained", tmp_path / "out").code == 0
     foreign = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
@@ -66,7 +66,7 @@ def test_a_model_keeps_its_generation_settings_through_training_and_export(
 def test_merged_adapters_keep_them_too(model: Path, tmp_path: Path) -> None:
     source = ModelSource(path=str(model), lora=LoraConfig(rank=2, alpha=4.0))
     device = torch.device("cpu")
-    adapted, tokenizer = open_model(source, dtype=torch.float32, device=device, texts=[], seed=0)
+    adapted, tokenizer = load_model(source, dtype=torch.float32, device=device, texts=[], seed=0)
     build_policy(adapted, tokenizer, NativeConfig(max_num_seqs=1), name="a").save(
         tmp_path / "adapters"
     )

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from whet.cli import app
-from whet.commands.grade_file import grade_file, make_judge
+from whet.commands.grade_file import build_judge, grade_file
 from whet.commands.problem_files import check_file, check_grader_of_task
 from whet.data.problems import write_problems
 from whet.errors import ConfigError, DataError
@@ -368,12 +368,12 @@ def test_flags_of_a_judge_that_make_no_judge_are_refused(
     flags: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        make_judge(**flags)
+        build_judge(**flags)
 
 
 def test_a_judge_that_no_row_needs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no row of .* is of the task 'judge'"):
-        run(tmp_path, [{"id": 1, "response": RIGHT, **HAND}], judge=make_judge(url="http://x/v1"))
+        run(tmp_path, [{"id": 1, "response": RIGHT, **HAND}], judge=build_judge(url="http://x/v1"))
 
 
 def test_a_judge_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
@@ -385,4 +385,4 @@ def test_a_judge_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     }
 
     with pytest.raises(ConfigError, match=r"the judge at http://127.0.0.1:9/v1 cannot be reached"):
-        run(tmp_path, [row], judge=make_judge(url="http://127.0.0.1:9/v1"))
+        run(tmp_path, [row], judge=build_judge(url="http://127.0.0.1:9/v1"))

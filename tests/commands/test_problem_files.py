@@ -18,7 +18,7 @@ from whet.data.importers.verl import GURU, NPG, STOCK, TANGO
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError
 from whet.store.rollouts import read_rollouts
-from whet.tasks.registry import make_task
+from whet.tasks.registry import build_default_task
 from whet.types import Author, Json, Verdict
 
 
@@ -61,7 +61,7 @@ def test_worked_solutions_are_kept_as_answers_to_the_prompt_of_rl(tmp_path: Path
     assert rollout.problem == problem
     assert "\\boxed{}" in problem.prompt[-1].content
     assert rollout.text == "Bo has 4/2 = 2.\nTogether 4+2 = 6.\n\n\\boxed{6}"
-    assert make_task("math").score(problem, rollout.text).verdict is Verdict.CORRECT
+    assert build_default_task("math").score(problem, rollout.text).verdict is Verdict.CORRECT
 
 
 def test_a_split_that_is_given_goes_before_that_of_the_format(tmp_path: Path) -> None:

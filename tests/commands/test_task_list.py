@@ -7,7 +7,7 @@ import pytest
 from whet.commands.problem_files import EXAMPLES, check_graders, list_tasks
 from whet.data.problems import read_problems
 from whet.errors import DataError
-from whet.tasks.registry import TASKS, make_task
+from whet.tasks.registry import TASKS, build_default_task
 from whet.types import SPLITS
 
 
@@ -46,7 +46,7 @@ def test_a_task_that_makes_no_problems_is_proved_on_examples(
 
 
 def test_there_are_examples_for_every_task_that_makes_no_problems_but_the_judge() -> None:
-    tasks = [make_task(name) for name in TASKS]
+    tasks = [build_default_task(name) for name in TASKS]
     without = {
         task.name for task in tasks if not any(next(iter(task.problems(s)), None) for s in SPLITS)
     }

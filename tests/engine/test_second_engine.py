@@ -26,7 +26,7 @@ from whet.store.run import RunStore
 from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model, tiny_tokenizer
 from whet.train.policy import build_policy
-from whet.train.selftest import check_exact
+from whet.train.selftest import measure_exactness
 from whet.types import Completion
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add_an_engine.md").read_text()
@@ -84,7 +84,7 @@ def test_the_engine_of_the_page_passes_the_test_of_the_page(
 def test_an_engine_with_weights_of_its_own_has_them_before_the_first_request() -> None:
     model = tiny_model(vocab_size=tiny_tokenizer().vocab_size)
     policy = build_policy(model, tiny_tokenizer(), RemoteConfig(), name="remote")
-    assert check_exact(policy).largest_gap < 1e-4
+    assert measure_exactness(policy).largest_gap < 1e-4
 
 
 def test_the_contract_hands_weights_to_an_engine_that_has_none() -> None:

@@ -19,7 +19,7 @@ FAMILIES = ["qwen2", "qwen3", "llama", "mistral"]
 
 
 def move(model: Transformer, dtype: torch.dtype = torch.bfloat16) -> Transformer:
-    """Bring a model to the device as `open_model` does, its rope table in float32."""
+    """Bring a model to the device as `load_model` does, its rope table in float32."""
     model.to(device=DEVICE, dtype=dtype)
     model.rope_CD = rope_table(model.cfg).to(DEVICE)
     return model

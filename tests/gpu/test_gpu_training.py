@@ -20,7 +20,7 @@ from whet.testing.tiny import tiny_model, tiny_tokenizer
 from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, make_reference, set_determinism
+from whet.train.policy import Policy, build_reference, set_determinism
 from whet.train.training_state import load_training_state, save_training_state
 
 CFG = TrainConfig(lr=1e-2, micro_batch_tokens=256)
@@ -82,7 +82,7 @@ def test_updates_in_bfloat16_lower_the_loss() -> None:
 def test_an_update_is_in_the_engine_at_once_and_bit_for_bit() -> None:
     policy = _policy(small_model())
     before = dict(policy.engine.generate(requests()))
-    policy.make_learner(CFG, steps=1).update(_examples(), sft_objective())
+    policy.build_learner(CFG, steps=1).update(_examples(), sft_objective())
 
     policy.publish(1)
 
@@ -125,8 +125,8 @@ def test_layers_that_run_twice_give_the_same_gradient_bit_for_bit(layers: int) -
 def test_a_reference_in_host_memory_scores_the_same_bits() -> None:
     model = small_model()
     near, far = (
-        make_reference(model, TrainConfig(micro_batch_tokens=256)),
-        make_reference(model, TrainConfig(micro_batch_tokens=256, offload_reference=True)),
+        build_reference(model, TrainConfig(micro_batch_tokens=256)),
+        build_reference(model, TrainConfig(micro_batch_tokens=256, offload_reference=True)),
     )
 
     for mine, other in zip(
@@ -151,7 +151,7 @@ def test_trained_adapters_are_in_the_engine_and_the_weights_below_stay() -> None
     adapted = LoraTransformer(small_model(), LoraConfig(rank=4), base="", seed=0)
     below = {n: w.clone() for n, w in adapted.named_parameters() if ".lora_" not in n}
     policy = _policy(adapted)
-    learner = policy.make_learner(CFG, steps=3)
+    learner = policy.build_learner(CFG, steps=3)
     for seed in range(3):
         learner.update(_examples(seed), sft_objective())
     policy.publish(3)
@@ -176,12 +176,12 @@ def test_trained_adapters_are_in_the_engine_and_the_weights_below_stay() -> None
 @pytest.mark.usefixtures("deterministic")
 def test_a_resumed_run_takes_the_same_steps_bit_for_bit(tmp_path: Path) -> None:
     policy = _policy(_sized())
-    learner = policy.make_learner(CFG, steps=6)
+    learner = policy.build_learner(CFG, steps=6)
     for seed in range(3):
         learner.update(_examples(seed), sft_objective())
     save_training_state(tmp_path, policy, learner, {})
     resumed = _policy(_sized(seed=1))
-    other = resumed.make_learner(CFG, steps=6)
+    other = resumed.build_learner(CFG, steps=6)
     load_training_state(tmp_path, resumed, other)
 
     for seed in range(3, 6):

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from whet.errors import ConfigError, DataError
 from whet.models.save import save_model
-from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
+from whet.models.source import ModelSource, load_model, torch_device, torch_dtype
 from whet.models.transformer import PackedAttention, init_weights
 from whet.testing.tiny import tiny_model, tiny_policy
 from whet.text.chat import ChatFormat
@@ -22,11 +22,11 @@ TEXTS = ["1 + 2", "3", "20 + 22", "42"]
 def test_a_new_model_is_drawn_from_the_seed_with_a_tokenizer_of_the_texts() -> None:
     source = ModelSource(new="tiny", positions=32)
 
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         source, dtype=torch.float32, device=torch_device(), texts=TEXTS, seed=4
     )
-    again, _ = open_model(source, dtype=torch.float32, device=torch_device(), texts=TEXTS, seed=4)
-    other, _ = open_model(source, dtype=torch.float32, device=torch_device(), texts=TEXTS, seed=5)
+    again, _ = load_model(source, dtype=torch.float32, device=torch_device(), texts=TEXTS, seed=4)
+    other, _ = load_model(source, dtype=torch.float32, device=torch_device(), texts=TEXTS, seed=5)
 
     assert (model.cfg.vocab_size, model.cfg.max_positions) == (tokenizer.vocab_size, 32)
     assert len(tokenizer.encode("42")) == 1
@@ -36,14 +36,14 @@ def test_a_new_model_is_drawn_from_the_seed_with_a_tokenizer_of_the_texts() -> N
 
 def test_a_new_model_computes_what_it_computes_once_it_is_loaded(tmp_path: Path) -> None:
     source = ModelSource(new="tiny", positions=32)
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         source, dtype=torch.bfloat16, device=torch_device(), texts=TEXTS, seed=4
     )
     save_model(model, tmp_path)
     tokenizer.save(tmp_path)
 
     stored = ModelSource(path=str(tmp_path))
-    loaded, _ = open_model(stored, dtype=torch.bfloat16, device=torch_device(), texts=[], seed=0)
+    loaded, _ = load_model(stored, dtype=torch.bfloat16, device=torch_device(), texts=[], seed=0)
 
     assert model.rope_CD.dtype == loaded.rope_CD.dtype == torch.float32
     assert torch.equal(model.rope_CD, loaded.rope_CD)
@@ -58,7 +58,7 @@ def test_a_new_model_computes_what_it_computes_once_it_is_loaded(tmp_path: Path)
 
 def opened(folder: Path, **settings: str) -> ChatFormat:
     source = ModelSource(path=str(folder), **settings)
-    _, tokenizer = open_model(source, dtype=torch.float32, device=torch_device(), texts=[], seed=0)
+    _, tokenizer = load_model(source, dtype=torch.float32, device=torch_device(), texts=[], seed=0)
     return ChatFormat(tokenizer)
 
 
@@ -125,7 +125,7 @@ def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:
     policy = tiny_policy()
     policy.save(tmp_path)
 
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         ModelSource(path=str(tmp_path)),
         dtype=torch.float32,
         device=torch_device(),
@@ -139,7 +139,7 @@ def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:
 
 def open_with(folder: Path, template: str | None) -> Tokenizer:
     source = ModelSource(path=str(folder), chat_template=template)
-    _, tokenizer = open_model(source, dtype=torch.float32, device=torch_device(), texts=[], seed=0)
+    _, tokenizer = load_model(source, dtype=torch.float32, device=torch_device(), texts=[], seed=0)
     return tokenizer
 
 
@@ -194,7 +194,7 @@ def test_a_source_that_says_nothing_or_too_much_is_refused(
 
 def test_a_new_model_needs_texts_for_its_tokenizer() -> None:
     with pytest.raises(ConfigError, match="training texts"):
-        open_model(
+        load_model(
             ModelSource(new="tiny"), dtype=torch.float32, device=torch_device(), texts=[], seed=0
         )
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from small import whet, write
 
-from whet.commands.show_responses import open_policy
+from whet.commands.show_responses import load_run_policy
 from whet.data.problems import write_problems
 from whet.library import load_policy
 from whet.store.run import RunStore, find_run
 from whet.tasks.base import list_problems
-from whet.tasks.registry import make_task
+from whet.tasks.registry import build_default_task
 from whet.text.tokenizer import Tokenizer
 from whet.types import SPLITS
 
@@ -46,7 +46,7 @@ samples = 1
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prompts")
-    task = make_task("game24")
+    task = build_default_task("game24")
     for split in SPLITS:
         write_problems(folder / "data", split, list(islice(list_problems(task, split), 4)))
     file = write(folder / "p.toml", FILE.format(problems=folder / "data"))
@@ -77,7 +77,7 @@ def test_the_tokenizer_of_a_new_model_knows_the_template(pipeline: Path) -> None
 
 
 def test_a_question_typed_at_a_trained_model_is_put_by_its_prompt(pipeline: Path) -> None:
-    assert open_policy(str(pipeline), slots=1).chat.prompt.template == "Make 24 of {question}!"
+    assert load_run_policy(str(pipeline), slots=1).chat.prompt.template == "Make 24 of {question}!"
     policy = load_policy(pipeline / "03-rl")
     assert policy.chat.prompt.template == "Make 24 of {question}!"
 

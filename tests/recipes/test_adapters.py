@@ -11,7 +11,7 @@ import torch
 from small import Pipeline, Said, whet, write
 
 from whet.models.lora import LoraConfig
-from whet.models.source import ModelSource, open_model, torch_device
+from whet.models.source import ModelSource, load_model, torch_device
 from whet.store.run import RunStore
 from whet.testing.fakes import example
 from whet.train.learner import compute_logprobs_locally
@@ -87,7 +87,7 @@ def model_of(run: Path) -> Path:
 
 
 def logprobs(place: Path, lora: LoraConfig | None) -> np.ndarray:
-    model, _ = open_model(
+    model, _ = load_model(
         ModelSource(path=str(place), lora=lora),
         dtype=torch.float32,
         device=torch_device(),

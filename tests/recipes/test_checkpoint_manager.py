@@ -14,7 +14,7 @@ from whet.engine.native import NativeConfig
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.grading.grader import Grader
-from whet.models.source import ModelSource, open_model, torch_device
+from whet.models.source import ModelSource, load_model, torch_device
 from whet.recipes.checkpoint_manager import CheckpointManager, EmptyStepLimit, SaveConfig
 from whet.recipes.evaluate import SAMPLED
 from whet.recipes.guard import CollapseGuard, GuardConfig
@@ -77,11 +77,11 @@ def example(tiny: Pipeline) -> EvalSummary:
 
 def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointManager:
     source = ModelSource(path=str(tiny.folder / "03-sft"))
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         source, dtype=torch.float32, device=torch_device(), texts=[], seed=0
     )
     policy = build_policy(model, tokenizer, NativeConfig(), name="tiny")
-    learner = policy.make_learner(TrainConfig(), steps=10)
+    learner = policy.build_learner(TrainConfig(), steps=10)
     stateful = {"empty_steps": EmptyStepLimit()}
     return CheckpointManager(
         SaveConfig(every=3), run, policy, learner, validator, steps=10, stateful=stateful
@@ -226,8 +226,8 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
     with open_run(tmp_path / "run") as run:
         before = manager(tiny, run, Scripted([0.5, 0.5, 0.1], example))
         policy, learner = before.policy, before.learner
-        make_value_learner = policy.make_value_learner(TrainConfig(), steps=10)
-        critic = Critic(make_value_learner, CriticConfig(warmup_steps=1))
+        build_value_learner = policy.build_value_learner(TrainConfig(), steps=10)
+        critic = Critic(build_value_learner, CriticConfig(warmup_steps=1))
         guard = CollapseGuard(GuardConfig(restores=1), run, learner, before.validator.cfg)
         kept = CheckpointManager(
             SaveConfig(),
@@ -240,7 +240,7 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
             critic=critic,
         )
         kept.validate_first(0, Notes())
-        head, norm = make_value_learner.value_model.head.weight, policy.model.norm.weight
+        head, norm = build_value_learner.value_model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)
         critic.learner.num_steps, critic.num_updates = 2, 2
         kept.end_step(2, Notes())

@@ -35,7 +35,7 @@ def test_what_was_found_decides_whose_log_probabilities_are_the_old_ones(
     with opened(tmp_path / "run") as run:
         assert record_exactness([found], ALGO, "05-rl", run, lag=lag).old_logprobs == old
         (event,) = [row for row in run.events() if row["event"] == EXACTNESS_EVENT]
-    sentence = found.sentence(ALGO, lag=lag)
+    sentence = found.describe(ALGO, lag=lag)
     assert event["exact"] is found.is_exact and event["said"] == sentence
     assert (event["model"], event["tokens"], event["largest_gap"]) == (
         "05-rl",

@@ -6,7 +6,7 @@ import pytest
 from small import write
 
 from whet.errors import DataError
-from whet.results.arms import Change, group_arms, open_folder
+from whet.results.arms import Change, group_arms, view_run_folder
 
 
 def stage(folder: Path, *, seed: int, lr: float = 1e-3, **more: str) -> Path:
@@ -89,4 +89,4 @@ def test_a_stage_that_one_pipeline_lacks_is_one_difference(tmp_path: Path) -> No
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no run"):
-        open_folder(tmp_path)
+        view_run_folder(tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from small import Pipeline, whet
 
-from whet.results.arms import open_folder
+from whet.results.arms import view_run_folder
 from whet.results.card import build_card, list_deviations, render_card
 from whet.results.verify_card import check_stage
 from whet.rollout.collect import group_rollouts
@@ -37,7 +37,7 @@ def run(copied: Path, tmp_path: Path) -> Path:
 
 
 def test_a_card_has_the_facts_of_the_run(copied: Path) -> None:
-    card = build_card(open_folder(copied), price=2.0)
+    card = build_card(view_run_folder(copied), price=2.0)
     stages = {stage.name: stage for stage in card.stages}
     rl, rl_eval = stages["rl"], stages["rl_eval"]
     assert (rl.seed, rl.steps, rl.device, rl.processes) == (3, 6, "cpu", 1)
@@ -62,7 +62,7 @@ def test_a_card_has_the_facts_of_the_run(copied: Path) -> None:
 
 
 def test_gpu_hours_count_every_process_and_cost_only_where_there_is_a_price(copied: Path) -> None:
-    card = build_card(open_folder(copied))
+    card = build_card(view_run_folder(copied))
     stage = replace(card.stages[0], device="NVIDIA H200", processes=8, seconds=900.0)
     assert stage.gpu_hours == 2.0
     assert card.dollars is None
@@ -95,7 +95,7 @@ def test_deviations_are_told(run: Path) -> None:
     command = f"whet run {Path(__file__).parents[2] / 'experiments' / 'tango_grpo_1.5b.toml'}"
     for stage in run.glob("0*/provenance.json"):
         stage.write_text(json.dumps(facts | {"changed": True, "commit": None, "command": command}))
-    told = list_deviations(open_folder(run))
+    told = list_deviations(view_run_folder(run))
     assert told[0].startswith(
         "tango_grpo_1.5b.toml says how it differs from its source: 800 steps of SFT"
     )
@@ -175,7 +175,7 @@ def flip_verdicts(run: Path) -> None:
 def test_tampering_is_found(run: Path, tamper: Callable[[Path], None], found: str) -> None:
     tamper(run)
     checks = [
-        c for name, store in open_folder(run).stages.items() for c in check_stage(name, store)
+        c for name, store in view_run_folder(run).stages.items() for c in check_stage(name, store)
     ]
     wrong = [
         f"{check.stage} {check.what}: {check.sentence}" for check in checks if check.agrees is False

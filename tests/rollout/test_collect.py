@@ -9,7 +9,7 @@ import pytest
 from whet.engine.base import Request, SamplingParams
 from whet.grading.grader import Grader
 from whet.proofs.fixtures import ScriptedEngine
-from whet.rollout.collect import ChatEngine, GroupRequest, collect, collect_groups
+from whet.rollout.collect import ChatEngine, GroupRequest, collect_groups, sample_and_grade
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy, tiny_tokenizer
 from whet.text.chat import ChatFormat
@@ -39,7 +39,7 @@ def _say_seed(request: Request) -> Tokens:
 
 def _play(engine: ScriptedEngine, *, samples: int = 2, seed: int = 5) -> list[Group]:
     chat_engine = ChatEngine(engine=engine, chat=CHAT, name="script")
-    return collect(
+    return sample_and_grade(
         chat_engine,
         Grader(SumTask()),
         PROBLEMS,
@@ -141,7 +141,7 @@ def test_a_clock_counts_as_grading_what_is_waited_for_after_the_last_answer() ->
         return _say_42(request)
 
     chat_engine = ChatEngine(engine=ScriptedEngine(say_42_slowly), chat=CHAT, name="script")
-    collect(
+    sample_and_grade(
         chat_engine, LateGrader(watch), PROBLEMS, SamplingParams(), samples=2, seed=0, clock=clock
     )
 
@@ -154,7 +154,7 @@ def test_a_clock_counts_the_tokens_and_row_steps_of_the_engine() -> None:
     chat_engine = tiny_policy(slots=2).chat_engine
     sampling = SamplingParams(max_tokens=4)
 
-    groups = collect(
+    groups = sample_and_grade(
         chat_engine, Grader(SumTask()), PROBLEMS, sampling, samples=2, seed=1, clock=clock
     )
 
@@ -169,8 +169,8 @@ def test_the_native_engine_gives_the_same_rollouts_through_any_number_of_slots(s
     many, few = (tiny_policy(slots=number).chat_engine for number in (32, slots))
     sampling = SamplingParams(max_tokens=10)
 
-    expected = collect(many, Grader(SumTask()), PROBLEMS, sampling, samples=3, seed=1)
-    found = collect(few, Grader(SumTask()), PROBLEMS, sampling, samples=3, seed=1)
+    expected = sample_and_grade(many, Grader(SumTask()), PROBLEMS, sampling, samples=3, seed=1)
+    found = sample_and_grade(few, Grader(SumTask()), PROBLEMS, sampling, samples=3, seed=1)
 
     assert [[r.text for r in group] for group in found] == [
         [r.text for r in group] for group in expected

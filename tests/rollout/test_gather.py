@@ -16,9 +16,9 @@ from whet.rollout.collect import (
     ChatEngine,
     DynamicSamplingConfig,
     GroupRequest,
-    collect,
     collect_groups,
     join_groups,
+    sample_and_grade,
 )
 from whet.testing.fakes import SumTask, group, rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
@@ -170,7 +170,7 @@ def test_a_group_in_two_phases_is_the_group_of_one() -> None:
     problems = [sum_problem(1, n % 3) for n in range(12)]
     reward = RewardSpec()
     whole = reward.apply(
-        collect(chat_engine, grader, problems, SamplingParams(), samples=4, seed=7)
+        sample_and_grade(chat_engine, grader, problems, SamplingParams(), samples=4, seed=7)
     )
 
     def answer(requests: list[GroupRequest]) -> list[Group]:

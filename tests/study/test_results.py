@@ -11,7 +11,7 @@ from whet.store.files import write_json
 from whet.store.run import RunStore
 from whet.study.results import RoundResult, judge_round
 from whet.study.runs import RunPlanner, StudyRun
-from whet.study.study_file import open_study
+from whet.study.study_file import load_study
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Score, Verdict
 
@@ -67,7 +67,7 @@ def judge(
     *flags: str,
     failed: Mapping[str, str] | None = None,
 ) -> RoundResult:
-    study = open_study(write(tmp_path / "s.toml", STUDY), flags)
+    study = load_study(write(tmp_path / "s.toml", STUDY), flags)
     row = study.config.rounds[0]
     runs = RunPlanner(study=study, folder=tmp_path / "run").list_runs(row, study.first_levels)
     for run in runs:

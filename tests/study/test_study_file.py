@@ -8,7 +8,7 @@ from small import whet, write
 from whet.config import to_table
 from whet.errors import ConfigError
 from whet.pipeline.pipeline import load_stages
-from whet.study.study_file import open_study
+from whet.study.study_file import load_study
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 BASE = """
@@ -39,7 +39,7 @@ stages.rl.steps = 9
 
 
 def test_levels_are_laid_over_the_base_in_the_order_of_the_factors(tmp_path: Path) -> None:
-    study = open_study(write(tmp_path / "s.toml", STUDY), ["--stages.rl.group_size=3"])
+    study = load_study(write(tmp_path / "s.toml", STUDY), ["--stages.rl.group_size=3"])
     config = study.load_pipeline({"lr": "high", "steps": "many"}, 7).config
     rl = to_table(config.stages["rl"])
     assert (rl["steps"], rl["seed"], rl["group_size"]) == (9, 7, 3)
@@ -50,7 +50,7 @@ def test_a_round_starts_from_the_levels_that_won_and_a_grid_has_all_combinations
     tmp_path: Path,
 ) -> None:
     text = STUDY.replace('["lr", "steps"]', '["lr", { factors = ["lr", "steps"] }]')
-    study = open_study(write(tmp_path / "s.toml", text), [])
+    study = load_study(write(tmp_path / "s.toml", text), [])
     first, grid = study.config.rounds
     assert study.list_cells(first, {"lr": "low", "steps": "many"}) == [
         {"lr": "low", "steps": "many"},
@@ -83,11 +83,11 @@ def test_a_file_of_another_kind_is_no_base(tmp_path: Path) -> None:
     write(tmp_path / "rl.toml", 'kind = "rl"\ntask = "game24"\nmodel.path = "m"\n')
     text = STUDY.replace(BASE, "").replace("seeds", 'base = "rl.toml"\nseeds', 1)
     with pytest.raises(ConfigError, match=r'rl\.toml should be a file of kind "run"'):
-        open_study(write(tmp_path / "s.toml", text), [])
+        load_study(write(tmp_path / "s.toml", text), [])
 
 
 def test_the_npg_study_trains_as_the_files_of_its_levels() -> None:
-    study = open_study(EXPERIMENTS / "study_npg.toml", [])
+    study = load_study(EXPERIMENTS / "study_npg.toml", [])
     files = {
         ("45k", "mixed", "binary"): "npg_mixed_binary",
         ("60k", "mixed", "binary"): "npg_mixed_binary_60k",
@@ -105,7 +105,7 @@ def test_the_npg_study_trains_as_the_files_of_its_levels() -> None:
 
 
 def test_the_six_models_of_game24_are_those_of_their_files() -> None:
-    study = open_study(EXPERIMENTS / "study_game24_models.toml", [])
+    study = load_study(EXPERIMENTS / "study_game24_models.toml", [])
     for level in study.config.factors["trace"]:
         ours = study.load_pipeline({"trace": level}, 42).config.stages
         theirs = load_stages(EXPERIMENTS / f"game24_sft_{level}.toml", [])

@@ -8,7 +8,7 @@ import pytest
 from small import files, whet, write
 
 from whet.study.runs import RunPlanner
-from whet.study.study_file import open_study
+from whet.study.study_file import load_study
 
 STUDY = """kind = "study"
 seeds = [1]
@@ -70,7 +70,7 @@ def test_a_study_shares_stages_survives_a_failure_and_repeats_nothing(tmp_path: 
 
 
 def test_runs_have_the_keys_of_shared_stages_in_common(tmp_path: Path) -> None:
-    study = open_study(write(tmp_path / "s.toml", STUDY), ["--seeds=[1, 2]"])
+    study = load_study(write(tmp_path / "s.toml", STUDY), ["--seeds=[1, 2]"])
     planner = RunPlanner(study=study, folder=tmp_path / "out")
     runs = planner.list_runs(study.config.rounds[0], study.first_levels)
     keys = {run.name: [stage.key for stage in run.stages] for run in runs}

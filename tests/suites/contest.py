@@ -10,7 +10,7 @@ from whet.models.save import save_model
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, init_weights
 from whet.tasks.base import list_problems
-from whet.tasks.registry import make_task
+from whet.tasks.registry import build_default_task
 from whet.text.tokenizer import train_tokenizer
 
 TASKS = ("countdown", "arithmetic", "mis", "knights")
@@ -55,7 +55,7 @@ class Contest:
 def make_contest(folder: Path) -> Contest:
     texts = []
     for name in TASKS:
-        task = make_task(name)
+        task = build_default_task(name)
         for problem, _ in zip(list_problems(task, "test"), range(4), strict=False):
             texts += [problem.prompt[-1].content, task.solve(problem, 0) or ""]
     tokenizer = train_tokenizer(texts, max_pieces=64)

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from whet.tasks.base import Task
-from whet.tasks.registry import TASKS, make_task
+from whet.tasks.registry import TASKS, build_default_task
 from whet.types import Json, Message, Problem, Verdict
 
 DRESSES = (
@@ -331,7 +331,7 @@ def verdict_of(name: str, text: str) -> Verdict:
 
 @cache
 def load_task(name: str) -> Task:
-    return make_task(name)
+    return build_default_task(name)
 
 
 def test_every_task_has_a_sample() -> None:

@@ -4,13 +4,13 @@ denied, cut, quoted."""
 from collections import Counter
 from pathlib import Path
 
-from whet.tasks.registry import make_task
+from whet.tasks.registry import build_default_task
 from whet.types import Problem, Verdict
 
 
 def test_a_response_is_graded_as_a_person_would(spoken_case: tuple[Problem, str, bool]) -> None:
     problem, response, is_right = spoken_case
-    score = make_task(problem.task).score(problem, response)
+    score = build_default_task(problem.task).score(problem, response)
 
     assert score.verdict in (Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER)
     assert (score.verdict is Verdict.CORRECT) is is_right, score.note

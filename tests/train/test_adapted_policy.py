@@ -15,13 +15,13 @@ from whet.engine.base import Request, SamplingParams
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
-from whet.models.source import ModelSource, merge_adapters, open_model, torch_device
+from whet.models.source import ModelSource, load_model, merge_adapters, torch_device
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
 from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy, make_reference
+from whet.train.policy import Policy, build_policy, build_reference
 from whet.train.training_state import load_training_state, save_training_state
 
 LORA = LoraConfig(rank=4, alpha=8.0)
@@ -41,7 +41,7 @@ def opened(
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> Policy:
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         ModelSource(path=str(place), lora=lora),
         dtype=dtype,
         device=torch_device(),
@@ -52,7 +52,7 @@ def opened(
 
 
 def trained(policy: Policy, steps: int = 3) -> LocalLearner:
-    learner = policy.make_learner(CFG, steps=10)
+    learner = policy.build_learner(CFG, steps=10)
     for seed in range(steps):
         learner.update(
             set_loss_weights(
@@ -111,7 +111,7 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
 
 def test_the_reference_is_the_model_with_its_adapters_off_over_the_same_memory(base: Path) -> None:
     policy, plain = opened(base), opened(base, None)
-    reference = make_reference(policy.model, TrainConfig(micro_batch_tokens=256)).model
+    reference = build_reference(policy.model, TrainConfig(micro_batch_tokens=256)).model
     trained(policy)
     items = [example(length=20, seed=s) for s in (70, 71)]
     assert np.array_equal(
@@ -124,7 +124,7 @@ def test_the_reference_is_the_model_with_its_adapters_off_over_the_same_memory(b
 
 def test_a_reference_of_a_plain_model_is_a_frozen_copy() -> None:
     policy = tiny_policy()
-    reference = make_reference(policy.model, TrainConfig(micro_batch_tokens=256)).model
+    reference = build_reference(policy.model, TrainConfig(micro_batch_tokens=256)).model
     assert torch.equal(reference.embed.weight, policy.model.embed.weight)
     assert reference.embed.weight.data_ptr() != policy.model.embed.weight.data_ptr()
     assert policy.model.embed.weight.requires_grad and not reference.embed.weight.requires_grad
@@ -161,7 +161,7 @@ def test_adapters_that_go_on_are_compared_with_where_they_started(
     policy.save(tmp_path / "adapters")
     start = logprobs(policy)
     again = opened(tmp_path / "adapters")
-    reference = make_reference(again.model, TrainConfig(micro_batch_tokens=256)).model
+    reference = build_reference(again.model, TrainConfig(micro_batch_tokens=256)).model
     trained(again)
     items = [example(length=20, seed=s) for s in (70, 71)]
     assert np.array_equal(np.concatenate(compute_logprobs_locally(reference, items, 256)), start)

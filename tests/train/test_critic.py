@@ -307,7 +307,7 @@ def test_a_policy_step_is_the_same_with_the_critic_beside_it() -> None:
     examples, _ = assign_advantages(selection, valued, PPO, {})
 
     trainer.step(GROUPS, temperature=1.0, seed=0)
-    update_policy(alone.make_learner(TRAIN, steps=8), examples, PPO, seed=0)
+    update_policy(alone.build_learner(TRAIN, steps=8), examples, PPO, seed=0)
 
     assert torch.equal(trainer.policy.model.embed.weight, alone.model.embed.weight)
 

@@ -29,8 +29,8 @@ from whet.train.learner import (
     LocalLearner,
     compute_logprobs_locally,
     forward_logprobs,
-    micro_batches,
     set_loss_weights,
+    split_micro_batches,
 )
 from whet.train.optim import TrainConfig
 from whet.types import TokenFields
@@ -217,9 +217,18 @@ def test_a_cpu_splits_into_small_passes_unless_an_example_is_long() -> None:
         example(length=5000, seed=9),
     )
 
-    assert [len(group) for group in micro_batches(tiny_model(), short, 100_000)] == [4, 4, 1]
-    assert [len(group) for group in micro_batches(tiny_model(), [long, *short], 100_000)] == [2, 8]
-    assert [len(group) for group in micro_batches(tiny_model(), short, 2000)] == [2, 2, 2, 2, 1]
+    assert [len(group) for group in split_micro_batches(tiny_model(), short, 100_000)] == [4, 4, 1]
+    assert [len(group) for group in split_micro_batches(tiny_model(), [long, *short], 100_000)] == [
+        2,
+        8,
+    ]
+    assert [len(group) for group in split_micro_batches(tiny_model(), short, 2000)] == [
+        2,
+        2,
+        2,
+        2,
+        1,
+    ]
 
 
 def _textbook_logprobs(model: Transformer, item: Example) -> Tensor:

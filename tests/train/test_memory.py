@@ -140,7 +140,7 @@ def test_policies_on_one_device_share_its_memory() -> None:
     first, second = tiny_policy(), tiny_policy()
     engines = [awake(policy.model) for policy in (first, second)]
     learners = [
-        Policy(policy.model, policy.tokenizer, engine=engine, name="", memory=memory).make_learner(
+        Policy(policy.model, policy.tokenizer, engine=engine, name="", memory=memory).build_learner(
             CFG, steps=1
         )
         for policy, engine in zip((first, second), engines, strict=True)

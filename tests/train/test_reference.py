@@ -12,7 +12,7 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.learner import compute_logprobs_locally
 from whet.train.optim import TrainConfig
-from whet.train.policy import FrozenModel, make_reference
+from whet.train.policy import FrozenModel, build_reference
 
 EXAMPLES = [example(length=length, seed=length) for length in (12, 20, 9)]
 
@@ -21,7 +21,9 @@ EXAMPLES = [example(length=length, seed=length) for length in (12, 20, 9)]
 def test_a_reference_says_what_its_model_said_at_the_start(offload: bool) -> None:
     model = tiny_model()
     expected = np.concatenate(compute_logprobs_locally(model, EXAMPLES, 64))
-    reference = make_reference(model, TrainConfig(micro_batch_tokens=64, offload_reference=offload))
+    reference = build_reference(
+        model, TrainConfig(micro_batch_tokens=64, offload_reference=offload)
+    )
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(1.3)
@@ -33,7 +35,7 @@ def test_a_reference_says_what_its_model_said_at_the_start(offload: bool) -> Non
 
 
 def test_far_weights_are_elsewhere_during_a_pass_and_at_home_after_it() -> None:
-    reference = make_reference(
+    reference = build_reference(
         tiny_model(), TrainConfig(micro_batch_tokens=64, offload_reference=True)
     )
     homes = [weight.data_ptr() for weight in reference.offloaded.weights]
@@ -54,7 +56,7 @@ def test_far_weights_are_elsewhere_during_a_pass_and_at_home_after_it() -> None:
 
 
 def test_weights_come_home_from_a_pass_that_failed() -> None:
-    reference = make_reference(
+    reference = build_reference(
         tiny_model(), TrainConfig(micro_batch_tokens=64, offload_reference=True)
     )
     homes = [weight.data_ptr() for weight in reference.offloaded.weights]
@@ -72,7 +74,7 @@ def _unknown() -> Example:
 
 def test_only_what_is_its_own_is_sent_away() -> None:
     model = LoraTransformer(tiny_model(), LoraConfig(rank=4), base="", seed=1)
-    reference = make_reference(model, TrainConfig(micro_batch_tokens=64, offload_reference=True))
+    reference = build_reference(model, TrainConfig(micro_batch_tokens=64, offload_reference=True))
 
     assert reference.model.embed.weight is model.embed.weight
     assert {id(weight) for weight in reference.offloaded.weights}.isdisjoint(

@@ -78,8 +78,8 @@ class Making(LocalLearnerFactory):
     def __init__(self, kind: type) -> None:
         self.kind = kind
 
-    def make_learner(self, *args: object, **kwargs: object) -> Learner:
-        made: Learner = self.kind(super().make_learner(*args, **kwargs), 2)  # type: ignore[arg-type]
+    def build_learner(self, *args: object, **kwargs: object) -> Learner:
+        made: Learner = self.kind(super().build_learner(*args, **kwargs), 2)  # type: ignore[arg-type]
         return made
 
 
@@ -140,7 +140,7 @@ def test_a_method_that_a_factory_or_its_learner_lacks_is_one_sentence(tmp_path: 
         "class Half(LearnerFactory):\n    pass\n"
     )
     with pytest.raises(
-        ConfigError, match=r'mine\.py:Half" lacks make_frozen_model, make_learner; '
+        ConfigError, match=r'mine\.py:Half" lacks build_frozen_model, build_learner; '
     ):
         choose_learner_factory(TrainConfig(learner=f"{file}:Half"))
 

@@ -10,7 +10,7 @@ from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.engine.base import Request, SamplingParams
 from whet.testing.tiny import tiny_policy
-from whet.train.selftest import Exactness, check_exact, compare_logprobs
+from whet.train.selftest import Exactness, compare_logprobs, measure_exactness
 
 EXACT = Exactness(num_tokens=128, equal_fraction=1.0, largest_gap=0.0)
 CLOSE = Exactness(num_tokens=128, equal_fraction=0.5, largest_gap=2e-6)
@@ -18,7 +18,7 @@ CLOSE = Exactness(num_tokens=128, equal_fraction=0.5, largest_gap=2e-6)
 
 def test_on_a_cpu_engine_and_learner_are_close() -> None:
     torch.set_num_threads(1)
-    found = check_exact(tiny_policy())
+    found = measure_exactness(tiny_policy())
 
     assert 64 < found.num_tokens <= 128
     assert found.largest_gap < 1e-4
@@ -29,7 +29,7 @@ def test_the_same_policy_gives_the_same_answer_and_stays_as_it_was() -> None:
     policy = tiny_policy()
     before = [weight.clone() for weight in policy.model.parameters()]
 
-    assert check_exact(policy) == check_exact(policy)
+    assert measure_exactness(policy) == measure_exactness(policy)
     assert all(
         torch.equal(old, new) for old, new in zip(before, policy.model.parameters(), strict=True)
     )
@@ -40,7 +40,7 @@ def test_an_engine_with_other_weights_is_not_close() -> None:
     policy = tiny_policy()
     policy.engine.model = tiny_policy(seed=1).model
 
-    found = check_exact(policy)
+    found = measure_exactness(policy)
 
     assert found.largest_gap > 1.0
     assert found.equal_fraction < 0.1
@@ -58,31 +58,31 @@ def test_a_short_context_leaves_room_to_sample() -> None:
     policy = tiny_policy()
     policy.engine.max_model_len = 18
 
-    assert check_exact(policy).num_tokens > 64
+    assert measure_exactness(policy).num_tokens > 64
 
 
 def test_the_sentence_says_what_is_done() -> None:
     several, one = AlgoConfig(num_minibatches=4), AlgoConfig(num_minibatches=1)
     agreed = "exact: engine and learner agree bit for bit on 128 tokens"
     assert (
-        EXACT.sentence(several)
+        EXACT.describe(several)
         == f"{agreed}, so the engine's log-probabilities serve as the old ones"
     )
-    assert EXACT.sentence(one) == f"{agreed}; one mini-batch a step needs no old log-probabilities"
-    assert EXACT.sentence(several, lag=1) == (
+    assert EXACT.describe(one) == f"{agreed}; one mini-batch a step needs no old log-probabilities"
+    assert EXACT.describe(several, lag=1) == (
         f"{agreed}; old log-probabilities are computed all the same, since rollouts lag"
     )
-    assert CLOSE.sentence(several) == (
+    assert CLOSE.describe(several) == (
         "close: 50.0 % of 128 log-probabilities have the same bits, the largest gap is 2.0e-06, "
         "so old log-probabilities are computed again"
     )
-    assert CLOSE.sentence(one).endswith(
+    assert CLOSE.describe(one).endswith(
         "2.0e-06; one mini-batch a step needs no old log-probabilities"
     )
-    assert CLOSE.sentence(AlgoConfig(num_minibatches=4, old_logprobs="engine")).endswith(
+    assert CLOSE.describe(AlgoConfig(num_minibatches=4, old_logprobs="engine")).endswith(
         "are the old ones by algo.old_logprobs"
     )
-    assert replace(CLOSE, equal_fraction=0.9999).sentence(one).startswith("close: 99.9 %")
+    assert replace(CLOSE, equal_fraction=0.9999).describe(one).startswith("close: 99.9 %")
 
 
 @pytest.mark.parametrize("found", [EXACT, CLOSE])
@@ -94,7 +94,7 @@ def test_the_sentence_is_true_of_the_algorithm(
     cfg = AlgoConfig(num_minibatches=num_minibatches)
     needs_old_logprobs, said = (
         build_algorithm(found.apply(cfg, lag=lag), max_tokens=8).needs_old_logprobs,
-        found.sentence(cfg, lag=lag),
+        found.describe(cfg, lag=lag),
     )
 
     assert needs_old_logprobs == ("computed" in said)

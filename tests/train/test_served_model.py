@@ -15,7 +15,7 @@ from whet.testing.server import Asked, CannedReply, serve_replies
 from whet.testing.tiny import tiny_model
 from whet.train.learner import compute_logprobs_locally
 from whet.train.optim import TrainConfig
-from whet.train.policy import make_reference
+from whet.train.policy import build_reference
 from whet.train.served_model import ServedModel
 from whet.types import Floats
 
@@ -65,9 +65,9 @@ def test_a_served_reference_gives_what_a_copy_gives() -> None:
     model = tiny_model()
     with serve_replies(serve_model(model)) as server:
         settings = TrainConfig(reference_url=server.url.removesuffix("/v1"))
-        served = make_reference(model, settings).compute_logprobs(EXAMPLES)
+        served = build_reference(model, settings).compute_logprobs(EXAMPLES)
 
-    copied = make_reference(model, TrainConfig()).compute_logprobs(EXAMPLES)
+    copied = build_reference(model, TrainConfig()).compute_logprobs(EXAMPLES)
     for ours, theirs in zip(served, copied, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
 

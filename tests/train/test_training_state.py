@@ -34,7 +34,7 @@ def _step(learner: LocalLearner, seed: int) -> dict[str, float]:
 
 def _trained(steps: int) -> tuple[Policy, LocalLearner]:
     policy = tiny_policy(seed=1)
-    learner = policy.make_learner(CFG, steps=10)
+    learner = policy.build_learner(CFG, steps=10)
     for seed in range(steps):
         _step(learner, seed)
     return policy, learner
@@ -56,7 +56,7 @@ def test_weights_optimizer_and_state_come_back_bit_for_bit(tmp_path: Path) -> No
     save_training_state(tmp_path, policy, learner, {"baseline": {"mean": 0.1}, "best": [-1, -1.0]})
     other = tiny_policy(seed=2)
     addresses = [weight.data_ptr() for weight in other.model.parameters()]
-    resumed = other.make_learner(CFG, steps=10)
+    resumed = other.build_learner(CFG, steps=10)
 
     state = load_training_state(tmp_path, other, resumed)
 
@@ -71,7 +71,7 @@ def test_the_step_after_a_load_is_the_step_without_it(tmp_path: Path, steps: int
     policy, learner = _trained(steps)
     save_training_state(tmp_path, policy, learner, {})
     other = tiny_policy(seed=2)
-    resumed = other.make_learner(CFG, steps=10)
+    resumed = other.build_learner(CFG, steps=10)
     load_training_state(tmp_path, other, resumed)
 
     for seed in (7, 8):
@@ -166,7 +166,7 @@ def test_another_policy_comes_back_with_the_first(tmp_path: Path) -> None:
     (policy, learner), (second, its) = _trained(1), _trained(3)
     save_training_state(tmp_path, policy, learner, {"told": 1}, {"second": (second, its)})
     other, another = tiny_policy(seed=2), tiny_policy(seed=3)
-    resumed, its_resumed = other.make_learner(CFG, steps=10), another.make_learner(CFG, steps=10)
+    resumed, its_resumed = other.build_learner(CFG, steps=10), another.build_learner(CFG, steps=10)
 
     state = load_training_state(tmp_path, other, resumed, {"second": (another, its_resumed)})
 

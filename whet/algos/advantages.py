@@ -48,8 +48,8 @@ def zscore(group: Sequence[float], *, ddof: int = 1, epsilon: float = EPSILON) -
     """
     if all_equal(group):
         return [0.0] * len(group)
-    spread = stdev(group) if ddof == 1 else pstdev(group)
-    return [centred / (spread + epsilon) for centred in center(group)]
+    deviation = stdev(group) if ddof == 1 else pstdev(group)
+    return [centred / (deviation + epsilon) for centred in center(group)]
 
 
 def leave_one_out(group: Sequence[float]) -> list[float]:
@@ -91,15 +91,17 @@ def momentum(max_momentum: float) -> Advantage:
 
     def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
         mean = baseline.get("mean", 0.0)
-        spread = baseline.get("spread", 0.0)
+        deviation = baseline.get("spread", 0.0)  # the keys in stored checkpoints
         weight = baseline.get("m", 0.0)
-        out = []
+        advantages = []
         for group in rewards:
             mean = weight * mean + (1 - weight) * fmean(group)
-            spread = weight * spread + (1 - weight) * pstdev(group)
-            out.append([(reward - mean) / (spread + MOMENTUM_EPSILON) for reward in group])
+            deviation = weight * deviation + (1 - weight) * pstdev(group)
+            advantages.append(
+                [(reward - mean) / (deviation + MOMENTUM_EPSILON) for reward in group]
+            )
             weight = min(max_momentum, weight + MOMENTUM_STEP)
-        return out, {"mean": mean, "spread": spread, "m": weight}
+        return advantages, {"mean": mean, "spread": deviation, "m": weight}
 
     return advantage
 
@@ -125,10 +127,10 @@ def rewards_to_go(reward: Doubles, *, gamma: float = 1.0) -> Doubles:
     [1.5, 1.5, 1.0]
     """
     returns = np.zeros(len(reward))
-    ahead = 0.0
+    reward_to_go = 0.0
     for index in range(len(reward) - 1, -1, -1):
-        ahead = float(reward[index]) + gamma * ahead
-        returns[index] = ahead
+        reward_to_go = float(reward[index]) + gamma * reward_to_go
+        returns[index] = reward_to_go
     return returns
 
 
@@ -178,9 +180,9 @@ def whiten(sequences: Sequence[Doubles], has_signal: Sequence[bool]) -> list[Dou
     if len(tokens) == 0 or tokens.max() == tokens.min():
         return [np.zeros(len(array)) for array in sequences]
     mean = tokens.mean()
-    spread = tokens.std() + EPSILON
+    deviation = tokens.std() + EPSILON
     return [
-        (array - mean) / spread if is_used else np.zeros(len(array))
+        (array - mean) / deviation if is_used else np.zeros(len(array))
         for array, is_used in zip(sequences, has_signal, strict=True)
     ]
 
@@ -196,5 +198,5 @@ def explained_variance(values: Sequence[Floats], targets: Sequence[Floats]) -> f
     value, target = (
         np.concatenate([np.zeros(0), *arrays]).astype(np.float64) for arrays in (values, targets)
     )
-    spread = float(target.var()) if len(target) else 0.0
-    return 0.0 if spread == 0 else 1 - float((target - value).var()) / spread
+    variance = float(target.var()) if len(target) else 0.0
+    return 0.0 if variance == 0 else 1 - float((target - value).var()) / variance

@@ -112,11 +112,11 @@ def clip(ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float) -> Te
 
 
 def dual_clip(
-    ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float, most: float
+    ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float, cap: float
 ) -> Tensor:
-    """Clip, and cap the cost of a negative advantage at `most` times it (Ye et al. 2020, eq. 5)."""
+    """Clip, and cap the cost of a negative advantage at `cap` times it (Ye et al. 2020, eq. 5)."""
     loss_M = clip(ratio_M, advantage_M, low=low, high=high)
-    return torch.where(advantage_M < 0, torch.minimum(loss_M, -most * advantage_M), loss_M)
+    return torch.where(advantage_M < 0, torch.minimum(loss_M, -cap * advantage_M), loss_M)
 
 
 def cispo(ratio_M: Tensor, advantage_M: Tensor, logprob_M: Tensor, *, high: float) -> Tensor:
@@ -377,5 +377,5 @@ def value_loss(
     loss_M = 0.5 * (value_M - target_M) ** 2
     if clip is None:
         return loss_M
-    held_M = old_value_M + (value_M - old_value_M).clamp(-clip, clip)
-    return torch.maximum(loss_M, 0.5 * (held_M - target_M) ** 2)
+    clipped_value_M = old_value_M + (value_M - old_value_M).clamp(-clip, clip)
+    return torch.maximum(loss_M, 0.5 * (clipped_value_M - target_M) ** 2)

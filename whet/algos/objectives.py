@@ -108,20 +108,20 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
     preset = resolve_algorithm(cfg)
     surrogate = _build_surrogate(preset, cfg)
     estimator = resolve_kl_estimator(cfg)
-    stop = cfg.early_stop
+    early_stop = cfg.early_stop
 
     def loss(inputs: LossInputs) -> TokenLoss:
         if cfg.old_logprobs == "engine":
             inputs = replace(inputs, old_logprob_M=inputs.sampling_logprob_M)
         ratio_M = _ratio(preset, inputs)
-        token_M = losses.token_ratio(inputs)
-        moved_M = token_M if preset.ratio == "off" else ratio_M
+        token_ratio_M = losses.token_ratio(inputs)
+        measured_ratio_M = token_ratio_M if preset.ratio == "off" else ratio_M
         loss_M, metrics = surrogate(ratio_M, inputs)
         metrics |= {
             "policy/entropy": inputs.entropy_M,
             "policy/engine_gap": (inputs.logprob_M - sampling_logprobs(inputs)).abs(),
-            "policy/ratio": moved_M,
-            "policy/step_kl": losses.step_kl(token_M),
+            "policy/ratio": measured_ratio_M,
+            "policy/step_kl": losses.step_kl(token_ratio_M),
         }
         if cfg.importance_correction.rule != "none":
             factor_M, is_outside_M = losses.importance_factors(inputs, cfg.importance_correction)
@@ -134,17 +134,19 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
                     kl_M = losses.kl(inputs.logprob_M, inputs.ref_logprob_M, estimator)
                 else:
                     kl_M = losses.exact_kl(
-                        inputs.logprob_M, inputs.ref_logprob_M, token_M, estimator
+                        inputs.logprob_M, inputs.ref_logprob_M, token_ratio_M, estimator
                     )
                 loss_M = loss_M + cfg.kl_coef * kl_M
         if cfg.entropy_coef:
             loss_M = loss_M - cfg.entropy_coef * inputs.entropy_M
-        if stop.limit is None:
+        if early_stop.limit is None:
             return TokenLoss(loss_M, metrics)
-        signal_M = losses.stop_statistic(token_M if stop.statistic == "kl" else moved_M, stop)
+        signal_M = losses.stop_statistic(
+            token_ratio_M if early_stop.statistic == "kl" else measured_ratio_M, early_stop
+        )
         metrics["policy/stop_signal"] = signal_M
-        if stop.scope == "micro_batch":
-            is_zeroed = losses.exceeds_limit(signal_M.mean(), stop)
+        if early_stop.scope == "micro_batch":
+            is_zeroed = losses.exceeds_limit(signal_M.mean(), early_stop)
             metrics["policy/zeroed"] = torch.full_like(loss_M, float(is_zeroed))
             # Not the loss times 0, which is NaN where the loss is.
             loss_M = inputs.logprob_M * 0.0 if is_zeroed else loss_M
@@ -181,7 +183,7 @@ def _surrogate(
     if cfg.dual_clip is None:
         loss_M = losses.clip(ratio_M, advantage_M, low=low, high=high)
     else:
-        loss_M = losses.dual_clip(ratio_M, advantage_M, low=low, high=high, most=cfg.dual_clip)
+        loss_M = losses.dual_clip(ratio_M, advantage_M, low=low, high=high, cap=cfg.dual_clip)
     return loss_M, {"policy/clip_fraction": (is_above_M | (ratio_M < 1 - low)).float()}
 
 

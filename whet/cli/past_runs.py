@@ -182,7 +182,7 @@ def grade(
     _refuse(source, "a run", {"--step": step, "--rollout": rollout, "--json": as_json or None})
     if out is None:
         raise ConfigError("--out must say where to write the graded rows")
-    from whet.commands.grade_file import grade_file, make_judge
+    from whet.commands.grade_file import build_judge, grade_file
 
     grade_file(
         source,
@@ -191,7 +191,7 @@ def grade(
         workers=workers,
         reward=reward,
         custom=task or (),
-        judge=make_judge(**judge),
+        judge=build_judge(**judge),
     )
 
 

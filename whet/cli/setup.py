@@ -75,9 +75,9 @@ def show(
     """Print every setting of a file and where it came from, and run nothing."""
     from whet.config import kind_of, show_settings
     from whet.pipeline.pipeline import load_settings_file
-    from whet.study.study_file import load_study
+    from whet.study.study_file import load_study_settings
 
-    load = load_study if kind_of(file) == "study" else load_settings_file
+    load = load_study_settings if kind_of(file) == "study" else load_settings_file
     typer.echo(show_settings(load(file, ctx.args), explain=explain), nl=False)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import typer
 
-from whet.commands.show_responses import open_policy
+from whet.commands.show_responses import load_run_policy
 from whet.errors import visible
 from whet.models.source import torch_device, torch_dtype
 from whet.proofs import learner_proofs, policy_proofs
@@ -204,7 +204,7 @@ def run_rank_proofs(*, as_json: bool) -> bool:
 
 def run_proofs(model: str | None, *, as_json: bool) -> bool:
     """Run all proofs, and two more on the user's model; return whether all hold."""
-    own = model_proofs(open_policy(model, slots=8)) if model is not None else ()
+    own = model_proofs(load_run_policy(model, slots=8)) if model is not None else ()
     return _run([*PROOFS, *own], as_json=as_json)
 
 

@@ -22,7 +22,7 @@ from whet.store.files import (
     write_errors,
 )
 from whet.tasks.base import UNGRADABLE, Task
-from whet.tasks.registry import make_task
+from whet.tasks.registry import build_default_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import progress_bar, say
 from whet.types import RAISED, Author, Json, Message, Problem, Rollout, Score, Verdict
@@ -49,7 +49,7 @@ def grade_file(
     reward: str | None = None,
     custom: Sequence[str] = (),
     judge: Task | None = None,
-    make: MakeTask = make_task,
+    make: MakeTask = build_default_task,
 ) -> Counter[Verdict]:
     """Grade the rows of `source` into `out` and count the verdicts; nothing is written where a row
     is broken.
@@ -184,7 +184,7 @@ def _build_problem(row: Mapping[str, Json], source: Path) -> Problem:
 
 
 def make_tasks(
-    named: Iterable[tuple[str, str]], custom: Sequence[str], make: MakeTask = make_task
+    named: Iterable[tuple[str, str]], custom: Sequence[str], make: MakeTask = build_default_task
 ) -> dict[str, Task]:
     """Make the tasks that data names, given as (row, task name), and the user's `custom`.
 
@@ -206,7 +206,7 @@ def make_tasks(
     return tasks
 
 
-def make_judge(**flags: str | None) -> Task | None:
+def build_judge(**flags: str | None) -> Task | None:
     """Make the judge of the flags `--judge-url`, `-model`, `-key-env` and `-prompt`, if any."""
     endpoint: dict[str, Json] = {name: flag for name, flag in flags.items() if flag is not None}
     if not endpoint:

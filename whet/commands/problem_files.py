@@ -36,7 +36,7 @@ from whet.store.files import check_overwrite, write_rows
 from whet.tasks.base import Task, list_problems
 from whet.tasks.code.sandbox import describe_isolation
 from whet.tasks.generated import Generator
-from whet.tasks.registry import TASKS, make_task
+from whet.tasks.registry import TASKS, build_default_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import printer, progress_bar, say
 from whet.types import SPLITS, Advance, Json, Problem, level_band
@@ -171,7 +171,7 @@ def make_problems(
     if n < 1:
         raise ConfigError(f"-n {n} should be at least 1")
     check_overwrite(out, force=force)
-    source = make_task(task)
+    source = build_default_task(task)
     wanted = None if level is None else _parse_level(level)
     with progress_bar("make", n) as advance:
         write_rows(out, (problem.to_json() for problem in _draw(source, n, wanted, seed, advance)))
@@ -293,7 +293,7 @@ def list_tasks() -> None:
         *columns, Column("example", no_wrap=True, overflow="ellipsis"), box=None, pad_edge=False
     )
     for name in TASKS:
-        task = make_task(name)
+        task = build_default_task(name)
         problems = list(_own_problems(task, NUM_LISTED if isinstance(task, Generator) else None))
         levels = sorted(problem.level for problem in problems if problem.level is not None)
         span = f"{levels[0]:.1f} to {levels[-1]:.1f}" if levels else ""
@@ -315,7 +315,7 @@ def check_graders(name: str | None, file: Path | None) -> None:
     if file is not None:
         proofs = check_file(file, task=name)
     else:
-        chosen = [make_task(task) for task in ([name] if name else TASKS)]
+        chosen = [build_default_task(task) for task in ([name] if name else TASKS)]
         proofs = [
             check_grader_of_task(task) for task in chosen if name or _problems_to_try(task, 1)
         ]
@@ -348,7 +348,7 @@ def check_file(
     *,
     task: str | None = None,
     workers: int | None = None,
-    make: MakeTask = make_task,
+    make: MakeTask = build_default_task,
 ) -> list[GraderReport]:
     """Try the graders of a file's problems on them, task by task; `task` leaves out the others."""
     by_task: dict[str, list[Problem]] = {}

@@ -23,7 +23,7 @@ from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError, visible
 from whet.models.source import (
     ModelSource,
-    open_model,
+    load_model,
     read_run_prompt,
     read_tokenizer,
     torch_device,
@@ -174,7 +174,7 @@ def ask_model(location: str, question: str, *, samples: int, max_tokens: int, se
     the model's run names a task."""
     if any("\ud800" <= letter <= "\udfff" for letter in question):
         raise ConfigError(f"the question {question!r} is not text in UTF-8")
-    policy = open_policy(location, slots=samples)
+    policy = load_run_policy(location, slots=samples)
     task = _task(location)
     problem = _parse_question(task, question)
     if problem is None:
@@ -211,9 +211,9 @@ def _parse_question(task: Task | None, question: str) -> Problem | None:
         return task.parse_question(question)
 
 
-def open_policy(location: str, *, slots: int) -> Policy:
+def load_run_policy(location: str, *, slots: int) -> Policy:
     """Load a model from a run folder, with its prompt, a model folder or the hub."""
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         ModelSource(path=location),
         dtype=torch_dtype("auto"),
         device=torch_device(),

@@ -85,47 +85,47 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
         "something must predict the first response token"
     )
     lengths = np.array([len(example.tokens) for example in examples], dtype=np.int64)
-    counts = np.array([example.num_targets for example in examples], dtype=np.int64)
-    starts = np.array([example.response_start for example in examples], dtype=np.int64)
-    firsts = np.cumsum(lengths) - lengths + starts
-    targets = np.repeat(firsts, counts) + _positions(counts)
+    target_counts = np.array([example.num_targets for example in examples], dtype=np.int64)
+    response_starts = np.array([example.response_start for example in examples], dtype=np.int64)
+    first_targets = np.cumsum(lengths) - lengths + response_starts
+    targets = np.repeat(first_targets, target_counts) + _positions(target_counts)
     tokens = np.concatenate([np.zeros(0, np.int32), *(example.tokens for example in examples)])
-    columns = [example.per_token() for example in examples]
+    token_fields = [example.per_token() for example in examples]
     pairs = _find_pairs(examples)
 
-    def longs(values: NDArray[np.integer]) -> Tensor:
+    def to_longs(values: NDArray[np.integer]) -> Tensor:
         return _copy_to(torch.from_numpy(values.astype(np.int64)), device)
 
-    def floats(values: Sequence[float | Floats]) -> Tensor:
-        return _copy_to(torch.from_numpy(_repeat_per_token(values, counts)), device)
+    def to_floats(values: Sequence[float | Floats]) -> Tensor:
+        return _copy_to(torch.from_numpy(_repeat_per_token(values, target_counts)), device)
 
-    def join(name: str) -> Tensor | None:
-        arrays = [column[name] for column in columns]
+    def join_field(name: str) -> Tensor | None:
+        arrays = [fields[name] for fields in token_fields]
         present = [array for array in arrays if array is not None]
         assert len(present) in (0, len(arrays)), (
             "a batch has a per-token quantity for all examples or for none"
         )
-        return floats(present) if present else None
+        return to_floats(present) if present else None
 
     return Batch(
-        tokens_T=longs(tokens),
-        positions_T=longs(_positions(lengths)),
-        lengths_S=longs(lengths),
+        tokens_T=to_longs(tokens),
+        positions_T=to_longs(_positions(lengths)),
+        lengths_S=to_longs(lengths),
         longest=int(lengths.max(initial=0)),
-        predictor_M=longs(targets - 1),
-        label_M=longs(tokens[targets]),
-        segment_M=longs(np.repeat(np.arange(len(examples)), counts)),
-        temperature_M=floats([example.temperature for example in examples]),
-        loss_weight_M=floats([example.loss_weight for example in examples]),
-        advantage_M=floats([example.advantage for example in examples]),
-        chosen_P=longs(np.array([chosen for chosen, _ in pairs])) if pairs else None,
-        rejected_P=longs(np.array([rejected for _, rejected in pairs])) if pairs else None,
+        predictor_M=to_longs(targets - 1),
+        label_M=to_longs(tokens[targets]),
+        segment_M=to_longs(np.repeat(np.arange(len(examples)), target_counts)),
+        temperature_M=to_floats([example.temperature for example in examples]),
+        loss_weight_M=to_floats([example.loss_weight for example in examples]),
+        advantage_M=to_floats([example.advantage for example in examples]),
+        chosen_P=to_longs(np.array([chosen for chosen, _ in pairs])) if pairs else None,
+        rejected_P=to_longs(np.array([rejected for _, rejected in pairs])) if pairs else None,
         loss_weight_P=_copy_to(
             torch.tensor([examples[chosen].loss_weight for chosen, _ in pairs]), device
         )
         if pairs
         else None,
-        **{name: join(name) for name in (columns[0] if columns else ())},
+        **{name: join_field(name) for name in (token_fields[0] if token_fields else ())},
     )
 
 
@@ -202,8 +202,8 @@ def pack(
 
     If attention runs on a padded grid, the budget counts its cells: examples of similar length are
     packed together, longest first, each followed by those of the same prompt, which is then
-    computed once. Otherwise the budget counts tokens, and groups get similar sizes. Ties keep the
-    given order.
+    computed once. Otherwise the budget counts tokens, and micro-batches get similar sizes. Ties
+    keep the given order.
 
     >>> from whet.testing.fakes import example
     >>> examples = [example(length=3), example(length=9), example(length=4)]
@@ -230,10 +230,10 @@ def pack(
         if ranks > 1:  # else one micro-batch may hold everything, and the other ranks nothing
             per_rank = -(-sum(len(unit) * _max_length(unit, lengths) for unit in units) // ranks)
             token_budget = min(token_budget, max(per_rank, _max_grid(units, lengths)))
-        groups = _pack_grid(_sort_by_prompt(longest_first, examples), lengths, token_budget)
+        micro_batches = _pack_grid(_sort_by_prompt(longest_first, examples), lengths, token_budget)
     else:
-        groups = _pack_tokens(longest_first, lengths, token_budget, ranks)
-    return groups + [[] for _ in range(-len(groups) % ranks)]
+        micro_batches = _pack_tokens(longest_first, lengths, token_budget, ranks)
+    return micro_batches + [[] for _ in range(-len(micro_batches) % ranks)]
 
 
 def _list_units(examples: Sequence[Example]) -> list[ExampleUnit]:
@@ -263,43 +263,43 @@ def _sort_by_prompt(units: Sequence[ExampleUnit], examples: Sequence[Example]) -
     for unit in units:
         first = examples[unit[0]]
         by_prompt.setdefault(first.tokens[: first.response_start].tobytes(), []).append(unit)
-    return [unit for same in by_prompt.values() for unit in same]
+    return [unit for group in by_prompt.values() for unit in group]
 
 
 def _pack_grid(
     units: Sequence[ExampleUnit], lengths: Sequence[int], budget: int
 ) -> list[list[int]]:
-    groups: list[list[int]] = []
+    micro_batches: list[list[int]] = []
     width = 0
     for unit in units:
-        widest = max(width, _max_length(unit, lengths))
-        if groups and (len(groups[-1]) + len(unit)) * widest <= budget:
-            groups[-1].extend(unit)
-            width = widest
+        new_width = max(width, _max_length(unit, lengths))
+        if micro_batches and (len(micro_batches[-1]) + len(unit)) * new_width <= budget:
+            micro_batches[-1].extend(unit)
+            width = new_width
         else:
-            groups.append(list(unit))
+            micro_batches.append(list(unit))
             width = _max_length(unit, lengths)
-    return groups
+    return micro_batches
 
 
 def _pack_tokens(
     units: Sequence[ExampleUnit], lengths: Sequence[int], budget: int, ranks: int
 ) -> list[list[int]]:
-    """Add each unit to the emptiest group, of as few groups as could hold them all."""
-    min_groups = -(-sum(lengths) // budget)
-    groups: list[list[int]] = [[] for _ in range(-(-min_groups // ranks) * ranks)]
-    heap = [(0, index) for index in range(len(groups))]
+    """Add each unit to the emptiest micro-batch, of as few as could hold them all."""
+    min_count = -(-sum(lengths) // budget)
+    micro_batches: list[list[int]] = [[] for _ in range(-(-min_count // ranks) * ranks)]
+    heap = [(0, index) for index in range(len(micro_batches))]
     for unit in units:
         num_tokens = sum(lengths[index] for index in unit)
-        filled, index = heapq.heappop(heap)
-        if filled + num_tokens > budget:
-            heapq.heappush(heap, (filled, index))
-            filled = 0
-            index = len(groups)
-            groups.append([])
-        groups[index].extend(unit)
-        heapq.heappush(heap, (filled + num_tokens, index))
-    return groups
+        num_used, index = heapq.heappop(heap)
+        if num_used + num_tokens > budget:
+            heapq.heappush(heap, (num_used, index))
+            num_used = 0
+            index = len(micro_batches)
+            micro_batches.append([])
+        micro_batches[index].extend(unit)
+        heapq.heappush(heap, (num_used + num_tokens, index))
+    return micro_batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -320,29 +320,31 @@ def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> MergedPrefixes:
     """Merge shared prefixes; in sorted order, neighbours share the most."""
     starts_S = np.cumsum(lengths_S) - lengths_S
     counts_S = np.maximum(lengths_S - 1, 1)
-    lines = [
+    rows = [
         tokens_T[start : start + count] for start, count in zip(starts_S, counts_S, strict=True)
     ]
     node_T = np.full(len(tokens_T), -1, dtype=np.int64)
-    longest = -(-int(counts_S.max()) // _ROW_MULTIPLE) * _ROW_MULTIPLE
-    node_SC = np.zeros((len(lines), longest), dtype=np.int64)
+    width = -(-int(counts_S.max()) // _ROW_MULTIPLE) * _ROW_MULTIPLE
+    node_SC = np.zeros((len(rows), width), dtype=np.int64)
     first_U = list[Indices]()
     cell_U = list[Indices]()
-    used = 0
-    before = lines[0][:0]
-    before_nodes = node_T[:0]
-    for index in sorted(range(len(lines)), key=lambda line: lines[line].astype(">i8").tobytes()):
-        line = lines[index]
+    num_nodes = 0
+    previous = rows[0][:0]
+    previous_nodes = node_T[:0]
+    for index in sorted(range(len(rows)), key=lambda index: rows[index].astype(">i8").tobytes()):
+        row = rows[index]
         start = int(starts_S[index])
-        same = _common_prefix_length(before, line)
-        nodes = np.concatenate([before_nodes[:same], np.arange(used, used + len(line) - same)])
-        node_T[start : start + len(line)] = nodes
-        node_SC[index, : len(line)] = nodes
-        node_SC[index, len(line) :] = nodes[-1]
-        first_U.append(np.arange(start + same, start + len(line)))
-        cell_U.append(np.arange(same, len(line)) + index * longest)
-        used += len(line) - same
-        before, before_nodes = line, nodes
+        num_shared = _common_prefix_length(previous, row)
+        nodes = np.concatenate(
+            [previous_nodes[:num_shared], np.arange(num_nodes, num_nodes + len(row) - num_shared)]
+        )
+        node_T[start : start + len(row)] = nodes
+        node_SC[index, : len(row)] = nodes
+        node_SC[index, len(row) :] = nodes[-1]
+        first_U.append(np.arange(start + num_shared, start + len(row)))
+        cell_U.append(np.arange(num_shared, len(row)) + index * width)
+        num_nodes += len(row) - num_shared
+        previous, previous_nodes = row, nodes
     return MergedPrefixes(
         first_U=np.concatenate(first_U),
         node_T=node_T,

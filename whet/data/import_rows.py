@@ -17,7 +17,7 @@ from whet.data.row_files import SourceRow, iterate_rows
 from whet.errors import ConfigError, DataError
 from whet.store.files import Row, atomic_path, write_rows
 from whet.store.rollouts import stream_rollouts
-from whet.tasks.registry import TASKS, make_task
+from whet.tasks.registry import TASKS, build_default_task
 from whet.types import Advance, Problem, Rollout, Score, Split, Verdict
 from whet.user_code import is_code_path
 
@@ -126,10 +126,10 @@ def check_gradable(problem: Problem) -> None:
     if name not in TASKS:
         raise DataError(f"task {name!r} is unknown; known tasks: {', '.join(TASKS)}")
     if problem.answer is not None or problem.payload:
-        _make_task(name).score(problem, "")
+        _cached_task(name).score(problem, "")
 
 
-_make_task = cache(make_task)
+_cached_task = cache(build_default_task)
 
 
 def rollout_file(out: Path) -> Path:

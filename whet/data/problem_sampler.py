@@ -64,7 +64,7 @@ class Curriculum(Config):
     needs_pass_rates: ClassVar[bool] = False
     """Whether the sampler keeps pass rates, which `is_wanted` then decides by."""
 
-    def make_samplers(
+    def build_samplers(
         self, problems: Sequence[Problem], *, seed: int, steps: int, per_step: int
     ) -> list[EpochSampler]:
         """Make a sampler for each stage."""
@@ -78,12 +78,13 @@ class Curriculum(Config):
         """Return the limits of the stage at a step."""
         return NO_LIMITS
 
-    def first_rates(self) -> dict[str, float]:
+    def initial_rates(self) -> dict[str, float]:
         """Return the pass rates that are known before the run, by the id of the problem."""
         return {}
 
-    def first_rest(self, rng: Random) -> int:
-        """Return for how many epochs a problem of `first_rates` has been skipped before the run."""
+    def initial_rest(self, rng: Random) -> int:
+        """Return for how many epochs a problem of `initial_rates` has been skipped before the
+        run."""
         return 0
 
     def is_wanted(self, rate: float) -> bool:
@@ -158,7 +159,7 @@ class StagedCurriculum(Curriculum):
                 )
         return self
 
-    def make_samplers(
+    def build_samplers(
         self, problems: Sequence[Problem], *, seed: int, steps: int, per_step: int
     ) -> list[EpochSampler]:
         samplers = [EpochSampler(pool, seed) for pool in self._pools(problems)]
@@ -244,12 +245,12 @@ class PassRateCurriculum(Curriculum):
     def without_effect(self) -> dict[str, str]:
         return {} if self.difficulty else {"difficulty_model": "there is no difficulty map"}
 
-    def first_rates(self) -> dict[str, float]:
+    def initial_rates(self) -> dict[str, float]:
         if self.difficulty is None:
             return {}
         return read_pass_rates(Path(self.difficulty), self.difficulty_model)
 
-    def first_rest(self, rng: Random) -> int:
+    def initial_rest(self, rng: Random) -> int:
         """Draw it at random, so that problems outside the band do not all come back in one
         epoch."""
         return rng.randint(0, self.rest)
@@ -292,13 +293,13 @@ class ProblemSampler:
         self.problems = tuple(problems)
         self.steps = steps
         self.curriculum = MixedCurriculum() if curriculum is None else curriculum
-        self._samplers = self.curriculum.make_samplers(
+        self._samplers = self.curriculum.build_samplers(
             self.problems, seed=seed, steps=steps, per_step=per_step
         )
         self._positions = [0] * len(self._samplers)
-        self._rates = self.curriculum.first_rates()
+        self._rates = self.curriculum.initial_rates()
         rng = stream(seed, "rests")
-        self._rests = {id: self.curriculum.first_rest(rng) for id in self._rates}
+        self._rests = {id: self.curriculum.initial_rest(rng) for id in self._rates}
         self._num_passed_over = 0
 
     def take(self, count: int, step: int = 0) -> list[Problem]:

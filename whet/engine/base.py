@@ -259,7 +259,7 @@ def longest_first(
     """
     heap: list[tuple[float, int, list[Request]]] = []
     waiting = 0
-    for number, group in enumerate(_groups(requests, most=ahead)):
+    for number, group in enumerate(_group_by_prompt(requests, most=ahead)):
         longest = max(length(request) for request in group)
         heapq.heappush(heap, (-longest, number, group))
         waiting += len(group)
@@ -271,7 +271,7 @@ def longest_first(
         yield from heapq.heappop(heap)[2]
 
 
-def _groups(requests: Iterable[Request], *, most: int) -> Iterator[list[Request]]:
+def _group_by_prompt(requests: Iterable[Request], *, most: int) -> Iterator[list[Request]]:
     """Group consecutive requests of one prompt, at most `most`: the stream may be endless."""
     for _, same in groupby(requests, key=lambda request: request.prompt.tobytes()):
         while group := list(islice(same, most)):

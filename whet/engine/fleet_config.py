@@ -43,7 +43,7 @@ class FleetSettings(EngineConfig):
         return self.placement == "disaggregated"
 
     @abstractmethod
-    def make_workers(
+    def build_workers(
         self, model: Transformer, *, stop_tokens: frozenset[int], detokenize: Detokenize | None
     ) -> Sequence[Worker]:
         """Make the workers; they start with the first weights."""
@@ -57,7 +57,7 @@ class FleetSettings(EngineConfig):
     ) -> Fleet:
         workers: Sequence[Worker] = ()
         if get_world().is_rank_zero:
-            workers = self.make_workers(model, stop_tokens=stop_tokens, detokenize=detokenize)
+            workers = self.build_workers(model, stop_tokens=stop_tokens, detokenize=detokenize)
         return Fleet(
             workers,
             model,
@@ -86,7 +86,7 @@ class FleetConfig(FleetSettings):
         reason = "Ray carries weights from node to node"
         return {} if self.ray is None else {"scratch": reason}
 
-    def make_workers(
+    def build_workers(
         self, model: Transformer, *, stop_tokens: frozenset[int], detokenize: Detokenize | None
     ) -> Sequence[Worker]:
         specs = [
@@ -112,13 +112,13 @@ class FleetConfig(FleetSettings):
         if self.ray is not None:
             try:
                 # Ray is optional, and imported nowhere else.
-                from whet.engine.ray_worker import make_ray_workers  # noqa: PLC0415
+                from whet.engine.ray_worker import build_ray_workers  # noqa: PLC0415
             except ModuleNotFoundError as error:
                 raise ConfigError(
                     "engine.ray needs the package ray, which is not installed: pip install "
                     "'whet[ray]', or leave engine.ray out to start processes on this machine"
                 ) from error
-            return make_ray_workers(self.ray, specs, wait=self.wait)
+            return build_ray_workers(self.ray, specs, wait=self.wait)
         return [
             ProcessWorker(f"worker {number}", spec, wait=self.wait)
             for number, spec in enumerate(specs)
@@ -157,7 +157,7 @@ class VllmConfig(FleetSettings):
             raise ValueError("names a server twice")
         return tuple(check_url(url) for url in urls)
 
-    def make_workers(
+    def build_workers(
         self, model: Transformer, *, stop_tokens: frozenset[int], detokenize: Detokenize | None
     ) -> Sequence[Worker]:
         allow_open_files(self.max_num_seqs * len(self.urls))

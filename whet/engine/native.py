@@ -359,10 +359,10 @@ class EngineCore:
             sequence: int(self.sequences.count_S[sequence])
             for sequence in self.sequences.append_output(output)
         }
-        by_text = self._find_stop_strings(output)
-        ends |= by_text
+        stopped = self._find_stop_strings(output)
+        ends |= stopped
         results = [
-            self._finish(sequence, length, sequence in by_text) for sequence, length in ends.items()
+            self._finish(sequence, length, sequence in stopped) for sequence, length in ends.items()
         ]
         for sequence in ends:
             self.scheduler.drop_waiting(sequence)

@@ -39,7 +39,7 @@ WORKER_ORDERS, RESULTS = "orders", "results"
 _PUTS = threading.Lock()
 
 
-def make_ray_workers(
+def build_ray_workers(
     address: str, specs: Sequence[EngineSpec], *, wait: float
 ) -> list["RayWorker"]:
     """Join the cluster, and make a worker for each engine; it starts with its first weights."""

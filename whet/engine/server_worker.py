@@ -97,7 +97,7 @@ class ServerWorker:
             raise WorkerError("is not connected")
         self._wake()
         for request in requests:
-            work = self._answer(call, request)
+            work = self._serve_request(call, request)
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
             self._running.add(future)
             future.add_done_callback(self._running.discard)
@@ -176,7 +176,7 @@ class ServerWorker:
                 f"before: leave these out, or {mode} raw_logprobs"
             )
 
-    async def _answer(self, call: int, request: Request) -> None:
+    async def _serve_request(self, call: int, request: Request) -> None:
         """Sample a request and report the completion or the error."""
         try:
             self._check(request.sampling)

@@ -157,7 +157,7 @@ def main() -> None:
     try:
         for file in setup["user_files"]:
             load_user_file(Path(file))
-        tasks = [_make_task(**description) for description in setup["tasks"]]
+        tasks = [_build_task(**description) for description in setup["tasks"]]
         for task in tasks:
             task.preload()  # here, so that forked workers find it loaded
     except Exception as error:
@@ -168,7 +168,7 @@ def main() -> None:
     ForkServer(control, {task.name: task for task in tasks}, GradingConfig(**setup["limits"])).run()
 
 
-def _make_task(module: str, name: str, settings: dict[str, Json] | None) -> Task:
+def _build_task(module: str, name: str, settings: dict[str, Json] | None) -> Task:
     task_class = attrgetter(name)(import_module(module))
     config = None if settings is None else settings_class(task_class)
     task: Task = task_class() if config is None else task_class(config.model_validate(settings))

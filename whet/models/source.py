@@ -119,7 +119,7 @@ def torch_dtype(name: Dtype) -> torch.dtype:
     return {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(name, torch.float32)
 
 
-def open_model(
+def load_model(
     source: ModelSource, *, dtype: torch.dtype, device: torch.device, texts: list[str], seed: int
 ) -> tuple[Transformer, Tokenizer]:
     """Load a model and its tokenizer, or make a new model with a tokenizer trained on `texts`."""
@@ -127,7 +127,7 @@ def open_model(
         gc.collect()  # a model of an earlier stage may still hold the GPU's memory
     if source.path is not None:
         _read_template(source.chat_template)  # fails before the weights are loaded
-        model, tokenizer = _open_folder(
+        model, tokenizer = _load_folder(
             source.path, source.lora, dtype=dtype, device=str(device), seed=seed
         )
         return model, with_chat_template(tokenizer, source.chat_template)
@@ -205,13 +205,13 @@ def merge_adapters(adapters: Path, out: Path) -> None:
     base, _ = read_adapter(adapters)
     dtype = stored_dtype(resolve(base))
     source = ModelSource(path=str(adapters))
-    model, tokenizer = open_model(source, dtype=dtype, device=torch_device(), texts=[], seed=0)
+    model, tokenizer = load_model(source, dtype=dtype, device=torch_device(), texts=[], seed=0)
     stops = sorted(ChatFormat(tokenizer).stop_tokens)
     save_model(model, out, eos_tokens=stops, generation=tokenizer.generation)
     tokenizer.save(out)
 
 
-def _open_folder(
+def _load_folder(
     path: str, lora: LoraConfig | None, *, dtype: torch.dtype, device: str, seed: int
 ) -> tuple[Transformer, Tokenizer]:
     """Open a model, with fresh adapters if asked; stored ones are kept, or else merged.
@@ -222,7 +222,7 @@ def _open_folder(
     folder = resolve(str(location))
     check_model(folder.absolute())
     if is_adapter(folder):
-        return _open_adapters(folder, lora, dtype=dtype, device=device)
+        return _load_adapters(folder, lora, dtype=dtype, device=device)
     model = load_decoder(folder, dtype=dtype, device=device)
     if lora is not None:
         base = str(location.absolute()) if location.is_dir() else path
@@ -230,7 +230,7 @@ def _open_folder(
     return model, Tokenizer.load(folder)
 
 
-def _open_adapters(
+def _load_adapters(
     folder: Path, lora: LoraConfig | None, *, dtype: torch.dtype, device: str
 ) -> tuple[Transformer, Tokenizer]:
     base, stored = read_adapter(folder)

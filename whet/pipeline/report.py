@@ -42,7 +42,7 @@ from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
 from whet.tasks.base import explain_user_errors, is_solvable, keep_solvable
 from whet.tasks.task_config import build_task
-from whet.track.metrics import TIMES
+from whet.track.metrics import TIME_METRICS
 from whet.types import Group, Json, Problem, Rollout
 
 ACRONYMS = ("rl", "sft", "dpo")
@@ -329,7 +329,7 @@ def read_curves(stage: str, of_kind: Mapping[str, tuple[str, Unit]], run: RunSto
 
 def _stage_time(name: str, seconds: float, run: RunStore) -> StageTime:
     rows = run.metrics()
-    totals = {phase: sum(row.get(key, 0.0) for row in rows) for phase, key in TIMES.items()}
+    totals = {phase: sum(row.get(key, 0.0) for row in rows) for phase, key in TIME_METRICS.items()}
     phases: dict[str, float] = {phase: total for phase, total in totals.items() if total > 0}
     return StageTime(name=name, seconds=seconds, phases=phases)
 

@@ -19,7 +19,7 @@ from whet.data.problems import write_problems
 from whet.models.config import FAMILIES
 from whet.models.save import save_model
 from whet.models.sizes import new_config
-from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
+from whet.models.source import ModelSource, load_model, torch_device, torch_dtype
 from whet.models.transformer import Transformer, init_weights
 from whet.recipes.stage import StageConfig
 from whet.recipes.teach import TeachConfig, write_groups
@@ -224,7 +224,7 @@ def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> N
     source = ModelSource(new="tiny", positions=_POSITIONS, max_pieces=4096)
     patterns = (r"\s?\S+", r"\s?\S{1,3}")
     pieces = [p for text in texts for pattern in patterns for p in re.findall(pattern, text)]
-    drawn, tokenizer = open_model(
+    drawn, tokenizer = load_model(
         source, dtype=torch_dtype("float32"), device=torch_device(), texts=pieces, seed=0
     )
     model = Transformer(new_config("tiny", drawn.cfg.vocab_size, _POSITIONS, family))

@@ -74,7 +74,7 @@ class InputReader:
         self._rows: dict[tuple[str, str | None, Split], SplitRows] = {}
         self._models: dict[str, ModelText] = {}
 
-    def open_task(self, stage: StageConfig) -> Task:
+    def build_stage_task(self, stage: StageConfig) -> Task:
         """Build the task of a stage; that of the `make` stage which lists its problems, if any."""
         source = self._find_maker(stage) or stage
         key = to_toml(source.task)
@@ -91,7 +91,7 @@ class InputReader:
         folder = self.find_folder(stage)
         if folder is not None and folder.startswith("@"):
             return None
-        task = self.open_task(stage)
+        task = self.build_stage_task(stage)
         key = (f"{task!r}", folder, split)
         if key not in self._rows:
             self._rows[key] = self._take(_list_sources(task, folder, split))

@@ -192,7 +192,7 @@ class StageCheck:
             with self.findings.catch(self.name, "data"):
                 split_rows = self.reader.read_split(self.stage, split)
                 if split_rows is not None:
-                    task = self.reader.open_task(self.stage)
+                    task = self.reader.build_stage_task(self.stage)
                     check_row_tasks(task, split_rows.problems, f"the split {split}")
                     rows[split] = split_rows
         return rows
@@ -208,7 +208,7 @@ class StageCheck:
             else:
                 with self.findings.catch(self.name, "data"):
                     load_problems(
-                        self.reader.open_task(stage), self.reader.find_folder(stage), split
+                        self.reader.build_stage_task(stage), self.reader.find_folder(stage), split
                     )
 
     def _check_responses(self, location: str, model: ModelText | None) -> None:
@@ -282,7 +282,7 @@ class StageCheck:
         split = next((split for split in rows if rows[split].problems), None)
         if split is None:
             return
-        task = self.reader.open_task(stage)
+        task = self.reader.build_stage_task(stage)
         names = {subtask.name for subtask in task.subtasks}
         chosen = choose_rows([row for row in rows[split].problems if row.task in names])
         if not chosen:

@@ -146,7 +146,7 @@ def measure_ratio() -> Measurement:
     """Take the first loss of every algorithm: with ratio 1 a clipped one is -advantage."""
     policy = fixtures.make_policy()
     examples = fixtures.sample_examples(policy)
-    learner = policy.make_learner(TrainConfig(micro_batch_tokens=100), steps=1)
+    learner = policy.build_learner(TrainConfig(micro_batch_tokens=100), steps=1)
     gap_by_name: dict[str, float] = {}
     names = [
         name for name, row in PRESETS.items() if row.step_rule is None and not needs_critic(row)

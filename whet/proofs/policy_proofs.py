@@ -37,7 +37,7 @@ from whet.train.learner import Learner, LocalLearner
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
 from whet.train.rl_step import update_policy
-from whet.train.selftest import check_exact, compare_logprobs
+from whet.train.selftest import compare_logprobs, measure_exactness
 from whet.types import (
     Completion,
     FinishReason,
@@ -115,7 +115,7 @@ def measure_rewards() -> Measurement:
     chat_engine = collect.ChatEngine(engine=_OutOfOrder(answer), chat=chat, name="specimen")
     samples = len(IS_RIGHT[0])
     with Grader(task) as grader:
-        groups = collect.collect(
+        groups = collect.sample_and_grade(
             chat_engine, grader, task.problems("rl"), SamplingParams(), samples=samples, seed=0
         )
     groups = RewardSpec().apply(groups)
@@ -149,7 +149,7 @@ def measure_engine(user_policy: Policy | None = None) -> Measurement:
     """
     policy = user_policy or fixtures.make_policy()
     requests = fixtures.make_requests(policy.model.cfg.vocab_size)
-    exactness = check_exact(policy) if user_policy else compare_logprobs(policy, requests)
+    exactness = measure_exactness(policy) if user_policy else compare_logprobs(policy, requests)
     # The Triton kernels give the same bits; elsewhere products of other shapes round differently.
     limit = 0.0 if policy.model.device.type in TRITON_DEVICES else _limit(policy)
     return Measurement(gap=exactness.largest_gap, limit=limit, text=exactness.summary)
@@ -159,7 +159,7 @@ def measure_publish() -> Measurement:
     """Move the weights far, publish, and sample: engine and learner must agree."""
     policy = fixtures.make_policy()
     before = fixtures.sample_examples(policy)
-    learner = policy.make_learner(TrainConfig(lr=0.05), steps=1)
+    learner = policy.build_learner(TrainConfig(lr=0.05), steps=1)
     update_policy(learner, before, build_algorithm(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
     change = np.concatenate(learner.compute_logprobs(before)) - _engine_logprobs(before)
     moved = float(np.abs(change).mean())

@@ -16,17 +16,17 @@ from whet.recipes.rl import vary_problems
 from whet.recipes.stage import NEEDS_TRAINED_MODEL, ModelWork, OnPolicyConfig
 from whet.recipes.training import (
     Session,
-    finish,
+    finish_training,
     open_loop,
     open_session,
 )
 from whet.rng import derive
-from whet.rollout.collect import collect
+from whet.rollout.collect import sample_and_grade
 from whet.serving.client import check_url
 from whet.store.run import RunStore
 from whet.track.metrics import measure_rollouts
 from whet.train.learner import set_loss_weights
-from whet.train.policy import add_ref_logprobs, open_teacher
+from whet.train.policy import add_ref_logprobs, load_teacher
 from whet.train.rl_step import to_example
 from whet.types import Group, Metrics, Problem
 
@@ -91,11 +91,11 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     """Move a policy towards its teacher on the policy's own responses: sample, score, update."""
     session = open_session(cfg, run)
     policy, clock = session.policy, session.clock
-    teacher = open_teacher(cfg.teacher, policy, cfg.train, url=cfg.teacher_url)
-    learner = policy.make_learner(cfg.train, steps=cfg.steps)
+    teacher = load_teacher(cfg.teacher, policy, cfg.train, url=cfg.teacher_url)
+    learner = policy.build_learner(cfg.train, steps=cfg.steps)
     problems = session.filter_trainable(load_training_problems(cfg, session.task))
     objective = distill_objective()
-    manager = session.build_manager(learner)
+    manager = session.build_checkpoint_manager(learner)
     with session.grader, open_loop(session, manager, COLUMNS) as loop:
         for step in loop:
             policy.publish(step)
@@ -109,7 +109,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
                 metrics = learner.update(set_loss_weights(examples, token_mean), objective)
             run.write_rollouts("train", step + 1, groups)
             loop.log(step, measure_unrewarded(groups) | metrics)
-    finish(run, manager)
+    finish_training(run, manager)
 
 
 def sample_responses(
@@ -119,7 +119,7 @@ def sample_responses(
     cfg = session.cfg
     seed = derive(cfg.seed, "feed")  # another name would draw other problems
     batch = take_batch(problems, cfg.problems_per_step, step, seed)
-    return collect(
+    return sample_and_grade(
         session.policy.chat_engine,
         session.grader,
         vary_problems(session, batch, step),

@@ -25,12 +25,12 @@ from whet.recipes.stage import ModelWork, TrainingConfig
 from whet.recipes.training import (
     STEPS_PER_LINE,
     Session,
-    finish,
+    finish_training,
     open_loop,
     open_session,
 )
 from whet.rng import derive
-from whet.rollout.collect import collect
+from whet.rollout.collect import sample_and_grade
 from whet.store.run import RunStore
 from whet.track.progress import console
 from whet.train.policy import add_pair_ref_logprobs, set_pair_loss_weights
@@ -124,9 +124,9 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     session = open_session(cfg, run)
     policy = session.policy
     clock = session.clock
-    learner = policy.make_learner(cfg.train, steps=cfg.steps)
+    learner = policy.build_learner(cfg.train, steps=cfg.steps)
     objective = preference_objective(cfg.loss)
-    manager = session.build_manager(
+    manager = session.build_checkpoint_manager(
         learner, guard=CollapseGuard(cfg.guard, run, learner, cfg.validation)
     )
     with session.grader:
@@ -151,7 +151,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
                 with clock.measure("update"):
                     metrics = learner.update(batch, objective)
                 loop.log(step, metrics)
-    finish(run, manager)
+    finish_training(run, manager)
 
 
 def read_compared_responses(session: Session[DPOConfig]) -> list[Rollout]:
@@ -163,7 +163,7 @@ def read_compared_responses(session: Session[DPOConfig]) -> list[Rollout]:
     if 0 in run.rollout_steps("train"):
         return run.rollouts("train", 0)
     problems = load_training_problems(cfg, session.task, cfg.own.split)[: cfg.own.problems]
-    groups = collect(
+    groups = sample_and_grade(
         session.policy.chat_engine,
         session.grader,
         session.filter_fitting(problems),

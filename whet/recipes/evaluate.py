@@ -9,11 +9,11 @@ from pydantic import Field
 from whet.data.problems import load_problems
 from whet.evals.summary import KS, EvalSummary, summarise
 from whet.grading.grader import Grader
-from whet.models.source import open_model, torch_device, torch_dtype
+from whet.models.source import load_model, torch_device, torch_dtype
 from whet.recipes.stage import ModelStageConfig, ModelWork
-from whet.recipes.training import leave_out_long
+from whet.recipes.training import drop_long_prompts
 from whet.rng import derive
-from whet.rollout.collect import collect
+from whet.rollout.collect import sample_and_grade
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
 from whet.track.progress import console
@@ -58,14 +58,14 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     """Answer every problem by sampling and greedily; write the responses and their summaries."""
     task = build_task(cfg.task)
     problems = load_problems(task, cfg.problems, cfg.split, include_unsolvable=True)
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
     )
     policy = build_policy(
         model, tokenizer, cfg.engine, name=cfg.model.path or "", prompt=cfg.prompt
     )
     chat_engine = policy.chat_engine
-    problems = leave_out_long(problems, chat_engine, run)
+    problems = drop_long_prompts(problems, chat_engine, run)
     greedy = cfg.sampling.model_copy(update={"temperature": 0.0})
     summaries = {}
     with closing(policy.engine), Grader(task, cfg.grading) as grader:
@@ -74,7 +74,7 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
             (GREEDY, greedy, 1),
         ):
             seed = derive(cfg.seed, "eval", number)
-            groups = collect(
+            groups = sample_and_grade(
                 chat_engine,
                 grader,
                 problems,

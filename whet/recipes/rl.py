@@ -16,7 +16,7 @@ from whet.recipes.checkpoint_manager import EmptyStepLimit
 from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.held_out import load_training_problems
 from whet.recipes.stage import ModelWork, OnPolicyConfig, TrainingConfig, check_served_reference
-from whet.recipes.training import Session, check_exactness, finish, open_loop, open_session
+from whet.recipes.training import Session, check_exactness, finish_training, open_loop, open_session
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import (
@@ -201,7 +201,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     queue = build_queue(session, problem_sampler)
     guard = CollapseGuard(cfg.guard, run, trainer.learner, cfg.validation, on_restore=queue.drop)
     empty_limit = EmptyStepLimit()
-    manager = session.build_manager(
+    manager = session.build_checkpoint_manager(
         trainer.learner,
         stateful={
             "feed": problem_sampler,  # the key in stored checkpoints
@@ -229,7 +229,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             metrics = step_metrics(cfg, groups, step) | result.metrics | queue.metrics()
             loop.log(step, metrics | problem_sampler.metrics(step))
             empty_limit.check(result.is_empty)
-    finish(run, manager, **count_groups(cfg, run))
+    finish_training(run, manager, **count_stream_groups(cfg, run))
 
 
 def build_queue(
@@ -239,7 +239,7 @@ def build_queue(
     learner trains, batch by batch or as a stream of groups."""
     cfg = session.cfg
     if cfg.stream:
-        return build_stream(session, problem_sampler)
+        return build_stream_queue(session, problem_sampler)
     sampling_session = session
     if cfg.lag > 0 and cfg.engine.can_overlap:
         sampling_session = replace(session, clock=Clock())
@@ -253,7 +253,7 @@ def build_queue(
     return OverlappedQueue(sample, steps=cfg.steps, lag=cfg.lag, **clocks)
 
 
-def build_stream(session: Session[RLConfig], problem_sampler: ProblemSampler) -> StreamQueue:
+def build_stream_queue(session: Session[RLConfig], problem_sampler: ProblemSampler) -> StreamQueue:
     """Build the stream of groups; their number in the plan is the index of their request."""
     cfg = session.cfg
     per_step = cfg.problems_per_step
@@ -281,7 +281,7 @@ def build_stream(session: Session[RLConfig], problem_sampler: ProblemSampler) ->
     )
 
 
-def count_groups(cfg: RLConfig, run: RunStore) -> dict[str, Json]:
+def count_stream_groups(cfg: RLConfig, run: RunStore) -> dict[str, Json]:
     """Count the groups of a stream for the summary, by its ledger; nothing without a stream."""
     if not cfg.stream:
         return {}

@@ -24,7 +24,7 @@ from whet.recipes.held_out import leave_out_held
 from whet.recipes.stage import ModelWork, TrainingConfig
 from whet.recipes.training import (
     STEPS_PER_LINE,
-    finish,
+    finish_training,
     open_loop,
     open_session,
 )
@@ -103,8 +103,8 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         console.print(
             f"{cfg.epochs:g} epochs of {len(examples):,} examples are {cfg.steps:,} steps"
         )
-    learner = policy.make_learner(cfg.train, steps=cfg.steps)
-    manager = session.build_manager(learner)
+    learner = policy.build_learner(cfg.train, steps=cfg.steps)
+    manager = session.build_checkpoint_manager(learner)
     objective = sft_objective()
     with session.grader, open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
         for step in loop:
@@ -117,7 +117,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
                 metrics["validation/loss"] = mean_loss(learner, validation)
                 say(f"validation at step {step + 1:,}: loss {metrics['validation/loss']:.4f}")
             loop.log(step, metrics)
-    finish(run, manager)
+    finish_training(run, manager)
 
 
 def count_steps(cfg: SFTConfig, num_examples: int) -> int:

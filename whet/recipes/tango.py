@@ -26,7 +26,7 @@ from whet.engine.base import SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
 from whet.grading.check_task import precheck
-from whet.models.source import ModelSource, open_model, torch_dtype
+from whet.models.source import ModelSource, load_model, torch_dtype
 from whet.recipes.checkpoint_manager import EmptyStepLimit, Stateful
 from whet.recipes.held_out import load_training_problems
 from whet.recipes.rl import vary_problems
@@ -41,13 +41,13 @@ from whet.recipes.training import (
     CheckpointedValue,
     Session,
     check_exactness,
-    finish,
+    finish_training,
     open_loop,
     open_session,
 )
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
-from whet.rollout.collect import collect
+from whet.rollout.collect import sample_and_grade
 from whet.rollout.verification import (
     check_verifier_room,
     make_verifications,
@@ -227,7 +227,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     }
     stateful |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
     other_policies = {"verifier": (verifier.policy, verifier.learner)}
-    manager = session.build_manager(
+    manager = session.build_checkpoint_manager(
         generator.learner, other_policies=other_policies, stateful=stateful
     )
     with session.grader, open_loop(session, manager, COLUMNS) as loop:
@@ -241,7 +241,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
             loop.log(step, turn.metrics)
             empty_limits[side].check(turn.is_stuck)
     model = str(manager.result()[1].relative_to(run.folder))
-    finish(run, manager, verifier=f"{model}/others/verifier")
+    finish_training(run, manager, verifier=f"{model}/others/verifier")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +272,7 @@ class TangoPair:
         """Sample solutions of the next problems."""
         cfg = self.session.cfg
         taken = self.problem_sampler.take(cfg.problems_per_step, step)
-        return collect(
+        return sample_and_grade(
             self.generator.policy.chat_engine,
             self.session.grader,
             vary_problems(self.session, taken, step),
@@ -287,7 +287,7 @@ class TangoPair:
         cfg = self.session.cfg
         policy = self.verifier.policy
         room = policy.engine.max_model_len - cfg.verifier_sampling.max_tokens
-        judged = collect(
+        judged = sample_and_grade(
             policy.chat_engine,
             self.session.grader,
             make_verifications(solved, self.verifier_task, policy.chat_engine, room),
@@ -320,7 +320,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         max_tokens=cfg.sampling.max_tokens,
         steps=num_steps(cfg, Side.GENERATOR, cfg.steps),
     )
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         cfg.verifier,
         dtype=torch_dtype(cfg.verifier_train.dtype),
         device=session.policy.model.device,

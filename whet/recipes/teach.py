@@ -37,8 +37,8 @@ from whet.recipes.teachers import (
     ModelTeacher,
     ServerTeacher,
     TaskTeacher,
-    open_model_teacher,
-    open_server_teacher,
+    build_server_teacher,
+    load_model_teacher,
 )
 from whet.rng import derive
 from whet.serving.client import EndpointConfig
@@ -214,9 +214,9 @@ def _ask_teacher(cfg: TeachConfig, task: Task, listed: list[Problem], run: RunSt
     ask: Ask | None = None
     prices = (0.0, 0.0)
     if isinstance(cfg.teacher, ModelTeacher):
-        ask, problems = open_model_teacher(cfg.teacher, cfg.prompt, run, problems)
+        ask, problems = load_model_teacher(cfg.teacher, cfg.prompt, run, problems)
     elif isinstance(cfg.teacher, ServerTeacher):
-        ask = open_server_teacher(cfg.teacher, cfg.prompt)
+        ask = build_server_teacher(cfg.teacher, cfg.prompt)
         prices = (cfg.teacher.price_in, cfg.teacher.price_out)
     job = TeachJob(
         task=task,

@@ -11,9 +11,9 @@ from whet.config import Config
 from whet.engine.base import Request, SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError, DataError
-from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
+from whet.models.source import ModelSource, load_model, torch_device, torch_dtype
 from whet.recipes.stage import NEEDS_TRAINED_MODEL
-from whet.recipes.training import leave_out_long
+from whet.recipes.training import drop_long_prompts
 from whet.rollout.collect import ChatEngine
 from whet.serving.client import Client, EndpointConfig, Reply, check_reachable, make_body
 from whet.serving.http import HttpError
@@ -104,17 +104,17 @@ Ask = Callable[[Iterator[WantedResponse], Store], Iterator[tuple[WantedResponse,
 """Answers questions as they are pulled, and stores each response before it is yielded."""
 
 
-def open_model_teacher(
+def load_model_teacher(
     cfg: ModelTeacher, prompt: PromptConfig, run: RunStore, problems: list[Problem]
 ) -> tuple[Ask, list[Problem]]:
     """Load a model that answers; return also the problems whose prompts fit its context."""
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=0
     )
     name = cfg.model.path or ""
     policy = build_policy(model, tokenizer, cfg.engine, name=name, prompt=prompt)
     chat_engine = policy.chat_engine
-    kept = leave_out_long(problems, chat_engine, run)
+    kept = drop_long_prompts(problems, chat_engine, run)
 
     def ask(
         questions: Iterator[WantedResponse], store: Store
@@ -164,7 +164,7 @@ def check_server(cfg: ServerTeacher) -> None:
         raise ConfigError(f"teacher.url = {cfg.url!r} cannot be reached: {error}") from error
 
 
-def open_server_teacher(cfg: ServerTeacher, prompt: PromptConfig) -> Ask:
+def build_server_teacher(cfg: ServerTeacher, prompt: PromptConfig) -> Ask:
     """Make sure that the server can be reached, and return a function that asks it."""
     allow_open_files(cfg.in_flight)
     check_server(cfg)

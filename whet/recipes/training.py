@@ -10,7 +10,7 @@ from whet.algos.settings import AlgoConfig
 from whet.data.problems import load_validation
 from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
-from whet.models.source import open_model, torch_device, torch_dtype
+from whet.models.source import load_model, torch_device, torch_dtype
 from whet.recipes.checkpoint_manager import CheckpointManager, Stateful, TrainingLoop
 from whet.recipes.guard import CollapseGuard
 from whet.recipes.stage import TrainingConfig
@@ -26,7 +26,7 @@ from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.memory import peak_counter
 from whet.train.policy import Policy, build_policy, choose_learner_factory, set_determinism
-from whet.train.selftest import Exactness, check_exact
+from whet.train.selftest import Exactness, measure_exactness
 from whet.train.training_state import OtherPolicies
 from whet.types import Json, Problem
 from whet.world import get_world
@@ -54,7 +54,7 @@ class Session(Generic[Settings_co]):
 
     def filter_fitting(self, problems: Sequence[Problem]) -> list[Problem]:
         """Leave out the problems whose prompts are too long for the policy."""
-        return leave_out_long(problems, self.policy.chat_engine, self.run)
+        return drop_long_prompts(problems, self.policy.chat_engine, self.run)
 
     def filter_trainable(self, problems: Sequence[Problem]) -> list[Problem]:
         """Leave out long prompts, and refuse micro-batches that cannot hold the longest response.
@@ -75,7 +75,7 @@ class Session(Generic[Settings_co]):
                 )
         return kept
 
-    def build_manager(
+    def build_checkpoint_manager(
         self,
         learner: Learner,
         *,
@@ -169,7 +169,7 @@ def open_session(
     weights.
     """
     set_determinism(cfg.is_deterministic)
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         cfg.model,
         dtype=torch_dtype(cfg.train.dtype),
         device=torch_device(),
@@ -195,7 +195,7 @@ def open_session(
     )
 
 
-def leave_out_long(
+def drop_long_prompts(
     problems: Sequence[Problem], chat_engine: ChatEngine, run: RunStore
 ) -> list[Problem]:
     """Leave out problems whose prompts fill the context, and name them on screen and in the ledger.
@@ -234,7 +234,7 @@ def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int
     """
     if policy.model.device.type != "cuda" or policy.chat_engine.is_central:
         return algo
-    everywhere = get_world().all_gather(check_exact(policy), "the test of exactness")
+    everywhere = get_world().all_gather(measure_exactness(policy), "the test of exactness")
     policy.engine.sleep()
     return record_exactness(everywhere, algo, policy.chat_engine.name, run, lag=lag)
 
@@ -245,7 +245,7 @@ def record_exactness(
     """Print the worst result of all ranks, write it to the run's ledger, and return the settings to
     train with."""
     exactness = min(results, key=lambda result: result.equal_fraction)
-    sentence = exactness.sentence(algo, lag=lag)
+    sentence = exactness.describe(algo, lag=lag)
     say(f"{name}: {sentence}")
     run.log_event(
         EXACTNESS_EVENT,
@@ -259,7 +259,7 @@ def record_exactness(
     return exactness.apply(algo, lag=lag)
 
 
-def finish(run: RunStore, manager: CheckpointManager, **more: Json) -> None:
+def finish_training(run: RunStore, manager: CheckpointManager, **more: Json) -> None:
     """Write the summary of a training run, with the checkpoint that is its result."""
     step, folder = manager.result()
     model = str(folder.relative_to(run.folder))

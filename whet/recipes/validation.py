@@ -10,7 +10,7 @@ from whet.engine.base import SamplingParams
 from whet.evals.summary import EvalSummary, pass_rates, summarise
 from whet.grading.grader import Grader
 from whet.rng import derive
-from whet.rollout.collect import ChatEngine, collect
+from whet.rollout.collect import ChatEngine, sample_and_grade
 from whet.tasks.base import keep_solvable
 from whet.track.metrics import split_by_task_and_source
 from whet.types import Group, Metrics, Problem, Split
@@ -64,7 +64,7 @@ class Validator:
 
     def validate(self, chat_engine: ChatEngine) -> tuple[EvalSummary, list[Group]]:
         """Sample and grade responses to all problems; return the results and the responses."""
-        groups = collect(
+        groups = sample_and_grade(
             chat_engine,
             self.grader,
             self.problems,

@@ -14,11 +14,11 @@ from pydantic import Field
 from whet.data.problems import load_problems
 from whet.errors import DataError
 from whet.grading.grader import Grader
-from whet.models.source import open_model, torch_device, torch_dtype
+from whet.models.source import load_model, torch_device, torch_dtype
 from whet.recipes.stage import ModelStageConfig, ModelWork
-from whet.recipes.training import leave_out_long
+from whet.recipes.training import drop_long_prompts
 from whet.rng import derive
-from whet.rollout.collect import collect
+from whet.rollout.collect import sample_and_grade
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
 from whet.tasks.verify import VERDICT_WORDS, Verify, VerifyConfig
@@ -64,16 +64,16 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     task = build_task(cfg.task)
     verifier_task = Verify(cfg.verify)
     problems = load_problems(task, cfg.problems, cfg.split)
-    model, tokenizer = open_model(
+    model, tokenizer = load_model(
         cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
     )
     policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name, prompt=cfg.prompt)
     chat_engine = policy.chat_engine
     with closing(policy.engine), Grader(task, cfg.grading) as grader:
-        solved = collect(
+        solved = sample_and_grade(
             chat_engine,
             grader,
-            leave_out_long(problems, chat_engine, run),
+            drop_long_prompts(problems, chat_engine, run),
             cfg.sampling,
             samples=cfg.samples,
             seed=derive(cfg.seed, "verifications"),

@@ -15,7 +15,7 @@ from torch import Tensor
 from whet.errors import visible
 from whet.recipes.rl import RLConfig
 from whet.replay.alternatives import Alternative
-from whet.replay.stored_run import Start, open_stored_run
+from whet.replay.stored_run import Start, load_stored_run
 from whet.replay.updates import LogCheck, Update, state_before, take_update
 from whet.store.files import to_finite
 from whet.track.progress import printer, progress_bar
@@ -75,7 +75,7 @@ class Replay:
 
 def replay(folder: Path, step: int, alternatives: Sequence[Alternative] = ()) -> Replay:
     """Compute an update of a run again, and what it would have been under other settings."""
-    run = open_stored_run(folder)
+    run = load_stored_run(folder)
     start = run.find_start(step)
     cfg = run.settings_at(step)
     others = {alternative.name: alternative.apply(cfg) for alternative in alternatives}

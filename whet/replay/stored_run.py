@@ -137,7 +137,7 @@ class StoredRun:
         return f"steps that can be replayed are {format_ranges(reachable)}"
 
 
-def open_stored_run(folder: Path) -> StoredRun:
+def load_stored_run(folder: Path) -> StoredRun:
     """Open the RL run in a folder, or the one RL stage of a pipeline's folder."""
     stages = [] if (folder / "config.toml").is_file() else stage_folders(folder)
     if stages:

@@ -18,11 +18,11 @@ import numpy as np
 from whet.data.examples import Example
 from whet.errors import DataError
 from whet.models.source import read_tokenizer
-from whet.replay.stored_run import open_stored_run
+from whet.replay.stored_run import load_stored_run
 from whet.replay.updates import (
     LogCheck,
     UpdateRecord,
-    open_trainer,
+    build_trainer,
     resolve_algo,
     start_record,
     state_before,
@@ -91,7 +91,7 @@ def replay_tokens(folder: Path, step: int, rollout_id: str) -> TokenReplay:
 
 def replay_step_tokens(folder: Path, step: int) -> dict[str, TokenReplay]:
     """Replay the update of a step, and return what it saw of each of its rollouts, by id."""
-    run = open_stored_run(folder)
+    run = load_stored_run(folder)
     start = run.find_start(step)
     cfg = run.settings_at(step)
     groups = run.groups(step)
@@ -100,7 +100,7 @@ def replay_step_tokens(folder: Path, step: int) -> dict[str, TokenReplay]:
         progress_bar("replay", step - start.step) as advance,
         state_before(run, start, step, LogCheck(), advance) as state,
     ):
-        trainer = open_trainer(run, cfg, state)
+        trainer = build_trainer(run, cfg, state)
         start_record(trainer, record)
         step_trainer(trainer, cfg, step, groups)
         advance(1)
@@ -122,7 +122,7 @@ def write_step_tokens(folder: Path, step: int) -> Path:
     columns = {
         name: tokens.to_columns() for name, tokens in replay_step_tokens(folder, step).items()
     }
-    rollouts = open_stored_run(folder).store.rollout_file("train", step)
+    rollouts = load_stored_run(folder).store.rollout_file("train", step)
     return write_token_columns(cache_folder(), rollouts, columns)
 
 

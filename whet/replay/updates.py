@@ -18,7 +18,7 @@ from whet.algos.objectives import LossSums, Objective, ValueObjective
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
 from whet.models.lora import save_trained
-from whet.models.source import open_model, torch_device, torch_dtype
+from whet.models.source import load_model, torch_device, torch_dtype
 from whet.models.transformer import Transformer
 from whet.recipes.rl import RLConfig, sampling_at
 from whet.replay.stored_run import Start, StoredRun
@@ -34,7 +34,7 @@ from whet.train.learner import (
 )
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import TrainConfig
-from whet.train.policy import LOCAL_FACTORY, LearnerFactory, Trainable, set_determinism
+from whet.train.policy import LOCAL_FACTORY, LearnerFactory, TrainableModel, set_determinism
 from whet.train.rl_step import RLTrainer, StepResult
 from whet.train.training_state import STATE, load_training_state, save_training_state
 from whet.types import Advance, Floats, Group, Json, Metrics, rewards_of
@@ -87,7 +87,7 @@ class RecordingLearner(LocalLearner):
 class RecordingLearnerFactory(LearnerFactory):
     """Makes learners of one device: of policies those that can record, of critics plain ones."""
 
-    def make_learner(
+    def build_learner(
         self,
         model: Transformer | ValueModel,
         cfg: TrainConfig,
@@ -98,13 +98,13 @@ class RecordingLearnerFactory(LearnerFactory):
         kind = LocalLearner if isinstance(model, ValueModel) else RecordingLearner
         return kind(model, cfg, steps=steps, memory=memory)
 
-    def make_frozen_model(
+    def build_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> LogprobModel:
-        return LOCAL_FACTORY.make_frozen_model(model, cfg, offloaded=offloaded)
+        return LOCAL_FACTORY.build_frozen_model(model, cfg, offloaded=offloaded)
 
 
-class TrainedModel(Trainable):
+class TrainedModel(TrainableModel):
     """A policy that never samples: it has no engine."""
 
     def __init__(self, model: Transformer) -> None:
@@ -120,14 +120,14 @@ class TrainedModel(Trainable):
 Trainer = RLTrainer[TrainedModel]
 
 
-def open_trainer(run: StoredRun, cfg: RLConfig, state: Path | None) -> Trainer:
+def build_trainer(run: StoredRun, cfg: RLConfig, state: Path | None) -> Trainer:
     """Build the trainer of a run, under its own or other settings, with the state of a checkpoint.
 
     None is the state before the first step. The reference is always the starting model.
     """
     set_determinism(cfg.is_deterministic)
     device = torch_device()
-    model, _ = open_model(
+    model, _ = load_model(
         cfg.model, dtype=torch_dtype(cfg.train.dtype), device=device, texts=[], seed=cfg.seed
     )
     trainer = RLTrainer(
@@ -155,7 +155,7 @@ def resolve_algo(run: StoredRun, cfg: RLConfig) -> AlgoConfig:
 
 
 def _save_trainer(trainer: Trainer, folder: Path, before: Path | None) -> None:
-    """Write a state that `open_trainer` reads; no restore lies between it and the one before."""
+    """Write a state that `build_trainer` reads; no restore lies between it and the one before."""
     state: dict[str, Json] = {"baseline": trainer.save(folder)}
     if trainer.critic is not None:
         state["critic"] = trainer.critic.save(folder)
@@ -235,7 +235,7 @@ def _apply_updates(
     advance: Advance,
 ) -> None:
     cfg = run.settings_at(steps[0])
-    trainer = open_trainer(run, cfg, state)
+    trainer = build_trainer(run, cfg, state)
     for step in steps:
         check.compare(run, step, step_trainer(trainer, cfg, step, run.groups(step)).metrics)
         advance(1)
@@ -269,7 +269,7 @@ def take_update(
     run: StoredRun, cfg: RLConfig, state: Path | None, step: int, groups: Sequence[Group]
 ) -> Update:
     """Take the update of a step from the state before it, and record it."""
-    trainer = open_trainer(run, cfg, state)
+    trainer = build_trainer(run, cfg, state)
     record = UpdateRecord()
     masters = start_record(trainer, record).optimizer.masters
     before = {name: master.detach().cpu().clone() for name, master in masters.items()}

@@ -77,7 +77,7 @@ class _Value:
     compared: str
 
 
-def open_folder(location: Path) -> RunFolder:
+def view_run_folder(location: Path) -> RunFolder:
     """Open a run or a pipeline to read."""
     if (location / "config.toml").is_file():
         run = RunStore.view(location)
@@ -109,7 +109,7 @@ def group_arms(locations: Sequence[Path]) -> tuple[list[Arm], list[Change], list
     settings: dict[str, dict[str, _Value]] = {}
     repeats = []
     for location in locations:
-        run = open_folder(location)
+        run = view_run_folder(location)
         values = _read_settings(run)
         digest = _digest(values)
         settings.setdefault(digest, values)
@@ -152,7 +152,7 @@ def _to_value(key: str, item: Json, stage_names: Mapping[Path, str], depth: int)
         return _Value(shown=reference, compared=reference)
     if depth >= MAX_ORIGIN_DEPTH:
         return _Value(shown=shown, compared=shown)
-    return _Value(shown=shown, compared=_digest(_read_settings(open_folder(source), depth + 1)))
+    return _Value(shown=shown, compared=_digest(_read_settings(view_run_folder(source), depth + 1)))
 
 
 def _digest(values: Mapping[str, _Value]) -> str:

@@ -22,7 +22,7 @@ from whet.evals.summary import MUCH_CUT_OFF, EvalSummary
 from whet.pipeline.about import describe_run
 from whet.pipeline.report import measure_seconds
 from whet.recipes.evaluate import GREEDY, SAMPLED
-from whet.results.arms import RunFolder, load_stage, open_folder
+from whet.results.arms import RunFolder, load_stage, view_run_folder
 from whet.store.files import check_target, sha256, write_atomic
 from whet.store.rollouts import count_rows, count_tokens
 from whet.store.run import RunStore
@@ -105,7 +105,7 @@ class RunCard:
 
 def print_card(location: Path, out: Path | None, *, as_json: bool, price: float | None) -> None:
     """Print the card of a run, or write it."""
-    card = build_card(open_folder(location), price=price)
+    card = build_card(view_run_folder(location), price=price)
     text = json.dumps(card_to_json(card), indent=2) if as_json else render_card(card)
     if out is None:
         printer.print(visible(text), markup=False)

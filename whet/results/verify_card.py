@@ -20,7 +20,7 @@ from whet.pipeline.report import summarise_evals
 from whet.recipes.distill import DistillConfig
 from whet.recipes.rl import RLConfig
 from whet.recipes.stage import ModelStageConfig, StageConfig
-from whet.results.arms import RunFolder, load_stage, open_folder
+from whet.results.arms import RunFolder, load_stage, view_run_folder
 from whet.rng import stream
 from whet.rollout.collect import group_rollouts
 from whet.store.checkpoint_folders import check_checkpoint
@@ -50,7 +50,7 @@ class Check:
 
 def verify_card(location: Path, *, as_json: bool) -> bool:
     """Check a run folder, print every check, and return whether none disagrees."""
-    run = open_folder(location)
+    run = view_run_folder(location)
     checks = []
     with progress_bar("verify", len(run.stages)) as advance:
         for name, store in run.stages.items():

@@ -62,7 +62,7 @@ class GroupRequest:
     sample_ids: range
 
 
-def collect(
+def sample_and_grade(
     chat_engine: ChatEngine,
     grader: Grader,
     problems: Sequence[Problem],
@@ -119,7 +119,9 @@ def collect_groups(
         for part in world.all_gather(rollout_by_id, tag):
             rollout_by_id |= part
         return [
-            tuple(rollout_by_id[_id(request, sample_id)] for sample_id in request.sample_ids)
+            tuple(
+                rollout_by_id[_request_id(request, sample_id)] for sample_id in request.sample_ids
+            )
             for request in requests
         ]
 
@@ -159,7 +161,7 @@ class _Sampler:
     ) -> Iterator[tuple[str, Problem, str]]:
         """Yield responses to grade; once the engine is done, time counts as grading."""
         request_by_id = {
-            _id(request, sample_id): request
+            _request_id(request, sample_id): request
             for request in self.requests
             for sample_id in request.sample_ids
         }
@@ -181,7 +183,7 @@ def engine_requests(request: GroupRequest, prompt: Tokens, seed: int) -> Iterato
     """Make the engine's requests for a group, each with its own seed."""
     for sample_id in request.sample_ids:
         yield Request(
-            id=_id(request, sample_id),
+            id=_request_id(request, sample_id),
             prompt=prompt,
             sampling=request.sampling,
             seed=derive(seed, request.problem.id, request.index, sample_id),
@@ -210,7 +212,7 @@ def _checksum(requests: Sequence[GroupRequest]) -> int:
     return crc32(repr(wanted).encode(errors="replace"))
 
 
-def _id(request: GroupRequest, sample_id: int) -> str:
+def _request_id(request: GroupRequest, sample_id: int) -> str:
     return f"{request.index}/{sample_id}"
 
 
@@ -311,8 +313,8 @@ class DynamicSamplingConfig(Config):
 def join_groups(groups: Sequence[Group], later: Sequence[Group]) -> list[Group]:
     """Add later responses to their groups; sampling in two phases gives the same group as in
     one."""
-    by_name = {group[0].group_id: group for group in later}
-    return [group + by_name.get(group[0].group_id, ()) for group in groups]
+    by_group_id = {group[0].group_id: group for group in later}
+    return [group + by_group_id.get(group[0].group_id, ()) for group in groups]
 
 
 SampleStep = Callable[[int], list[Group]]

@@ -16,7 +16,7 @@ from whet.study.execution import BudgetSpentError, Executor, Machine, format_sec
 from whet.study.output import print_results, write_study_results
 from whet.study.results import RoundResult, judge_round
 from whet.study.runs import RunPlanner, StudyRun
-from whet.study.study_file import open_study
+from whet.study.study_file import load_study
 from whet.track.progress import printer, say
 
 _CARD = "h200"
@@ -33,7 +33,7 @@ def run_study(
     gpus_per_run: int,
 ) -> None:
     """Run what is not done yet, or print the plan; results are written after every round."""
-    study = open_study(file, overrides)
+    study = load_study(file, overrides)
     folder = out or Path("runs") / (f"{file.stem}-smoke" if is_smoke else file.stem)
     planner = RunPlanner(study=study, folder=folder, is_smoke=is_smoke)
     machine = Machine.find(jobs, gpus_per_run)

@@ -189,12 +189,12 @@ class Study:
         return [*layers, *([(origin, table)] if table else [])]
 
 
-def load_study(file: Path, overrides: Sequence[str]) -> LoadedSettings[StudyConfig]:
+def load_study_settings(file: Path, overrides: Sequence[str]) -> LoadedSettings[StudyConfig]:
     """Read a study's own settings."""
     return load_settings(StudyConfig, file, _split_flags(overrides)[0])
 
 
-def open_study(file: Path, overrides: Sequence[str]) -> Study:
+def load_study(file: Path, overrides: Sequence[str]) -> Study:
     """Read a study, and check all combinations that its first choices lead to.
 
     Flags that are no settings of a study, such as `--stages.rl.steps 5`, apply to all runs.

@@ -22,7 +22,7 @@ from whet.grading.limits import GradingConfig
 from whet.models.load import resolve
 from whet.models.source import (
     ModelSource,
-    open_model,
+    load_model,
     read_run_prompt,
     read_tokenizer,
     torch_device,
@@ -32,10 +32,10 @@ from whet.recipes.teachers import (
     Ask,
     ServerTeacher,
     WantedResponse,
-    open_server_teacher,
+    build_server_teacher,
     sample_wanted,
 )
-from whet.recipes.training import leave_out_long
+from whet.recipes.training import drop_long_prompts
 from whet.rng import derive
 from whet.serving.client import Client, check_reachable
 from whet.serving.http import HttpError
@@ -79,8 +79,8 @@ class EvaluatedModel:
     def open(self) -> OpenBenchmark:
         """Load the model once for all its benchmarks."""
         if self.server is not None:
-            return partial(_open_server, self.server)
-        model, tokenizer = open_model(
+            return partial(_build_server, self.server)
+        model, tokenizer = load_model(
             ModelSource(path=self.location),
             dtype=torch_dtype("auto"),
             device=torch_device(),
@@ -94,7 +94,7 @@ class EvaluatedModel:
             policy = build_policy(
                 model, tokenizer, DEFAULT_ENGINE, name=self.location, prompt=prompt
             )
-            kept = leave_out_long(problems, policy.chat_engine, run)
+            kept = drop_long_prompts(problems, policy.chat_engine, run)
             return partial(sample_wanted, policy.chat_engine, benchmark.sampling), kept
 
         return open_benchmark
@@ -135,7 +135,7 @@ def _find(location: str, label: str, slug: str, key_env: str | None) -> Evaluate
     return EvaluatedModel(location=location, label=label, slug=slug, server=server)
 
 
-def _open_server(
+def _build_server(
     server: ServerTeacher,
     benchmark: Benchmark,
     prompt: PromptConfig,
@@ -144,7 +144,7 @@ def _open_server(
 ) -> tuple[Ask, list[Problem]]:
     del run
     asked = server.model_copy(update={"sampling": benchmark.sampling})
-    return open_server_teacher(asked, prompt), list(problems)
+    return build_server_teacher(asked, prompt), list(problems)
 
 
 def _own_prompt(location: str) -> PromptConfig:

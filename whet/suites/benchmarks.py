@@ -12,7 +12,7 @@ from whet.rng import derive
 from whet.store.files import sha256
 from whet.suites.suite import Benchmark
 from whet.tasks.base import Task, list_problems
-from whet.tasks.registry import Mix, make_task
+from whet.tasks.registry import Mix, build_default_task
 from whet.tasks.task_config import build_task
 from whet.types import Problem
 
@@ -45,7 +45,7 @@ def load_benchmarks(benchmarks: Mapping[str, Benchmark], data: Path) -> list[Loa
         if file is not None and not file.is_file():
             missing.append(f"{name}: {_how_to_get(benchmark, file, data)}")
         elif not missing:
-            loaded_benchmarks.append(_open(name, benchmark, file))
+            loaded_benchmarks.append(_load_benchmark(name, benchmark, file))
     if missing:
         raise DataError(
             f"{len(missing)} of {len(benchmarks)} benchmarks have no problems yet; nothing has "
@@ -76,7 +76,7 @@ def _how_to_get(benchmark: Benchmark, file: Path, data: Path) -> str:
     return f"`{command}`"
 
 
-def _open(name: str, benchmark: Benchmark, file: Path | None) -> LoadedBenchmark:
+def _load_benchmark(name: str, benchmark: Benchmark, file: Path | None) -> LoadedBenchmark:
     listed = _list_problems(benchmark, file)
     kept = {p.id: p for p in listed if not benchmark.tasks or p.task in benchmark.tasks}
     if not kept:
@@ -84,7 +84,7 @@ def _open(name: str, benchmark: Benchmark, file: Path | None) -> LoadedBenchmark
         raise DataError(f"benchmark {name}: {where} has no problem that it takes")
     problems = _choose(list(kept.values()), benchmark.limit)
     names = list(dict.fromkeys(problem.task for problem in problems))
-    task = _make_task(names) if benchmark.task is None else build_task(benchmark.task)
+    task = _build_task(names) if benchmark.task is None else build_task(benchmark.task)
     known = {subtask.name for subtask in task.subtasks} or {task.name}
     if others := set(names) - known - {task.name}:
         raise ConfigError(
@@ -108,8 +108,8 @@ def _list_problems(benchmark: Benchmark, file: Path | None) -> list[Problem]:
     return list(list_problems(build_task(benchmark.task), benchmark.split))
 
 
-def _make_task(names: Sequence[str]) -> Task:
-    tasks = [make_task(name) for name in names]
+def _build_task(names: Sequence[str]) -> Task:
+    tasks = [build_default_task(name) for name in names]
     return tasks[0] if len(tasks) == 1 else Mix(tasks)
 
 

@@ -54,7 +54,7 @@ def load_task_class(entry: str) -> type[Task]:
     return task_class
 
 
-def make_task(name: str) -> Task:
+def build_default_task(name: str) -> Task:
     """Make a task with its default settings by its name, or by a user's file and class.
 
     Only the task's own module is loaded.

@@ -60,7 +60,7 @@ def check_engine(
     the engine was built with. An engine may refuse stop strings, top_k, top_p and min_p by an
     EngineError, but not ignore them.
 
-    `check_exact` in `whet/train/selftest.py` compares its log-probabilities with a learner's.
+    `measure_exactness` in `whet/train/selftest.py` compares its log-probabilities with a learner's.
     """
     engine.load_weights(weights, 0)
     requests = _requests(prompts, SamplingParams(max_tokens=max_tokens))
@@ -115,7 +115,7 @@ def check_learners(learner_factory: LearnerFactory, folder: Path) -> None:
         for item in examples
     ]
     _check_training(learner_factory, valued, ValueObjective(clip=None), folder / "critic")
-    frozen = learner_factory.make_frozen_model(tiny_model().requires_grad_(False), TrainConfig())
+    frozen = learner_factory.build_frozen_model(tiny_model().requires_grad_(False), TrainConfig())
     _check_arrays(
         frozen.compute_logprobs(examples),
         _learner(LOCAL_FACTORY)[1].compute_logprobs(examples),
@@ -375,7 +375,7 @@ def _learner(
     learner_factory: LearnerFactory, *, is_value: bool = False
 ) -> tuple[Transformer | ValueModel, Learner]:
     model = ValueModel(tiny_model()) if is_value else tiny_model()
-    return model, learner_factory.make_learner(
+    return model, learner_factory.build_learner(
         model, TrainConfig(lr=LR, warmup_steps=0), steps=4, memory=None
     )
 

@@ -33,14 +33,14 @@ from whet.types import (
 )
 from whet.world import get_world
 
-Part = Literal["sample", "grade", "score", "update"]
-TIMES: dict[Part, str] = {
+Phase = Literal["sample", "grade", "score", "update"]
+TIME_METRICS: dict[Phase, str] = {
     "sample": "time/sample",
     "grade": "time/grade",
     "score": "time/score",
     "update": "time/update",
 }
-"""The parts of a step and their metrics."""
+"""The phases of a step and their metrics."""
 MACHINE_AREAS = ("time/", "engine/", "memory/")
 """Metrics of the machine, which differ from run to run."""
 
@@ -74,7 +74,7 @@ class TrackedRun(Protocol):
 
 
 class Clock:
-    """Measure where the time of a step goes. Parts never overlap: an inner one pauses the outer.
+    """Measure where the time of a step goes. Phases never overlap: an inner one pauses the outer.
 
     clock.start()
     with clock.measure("sample"):
@@ -91,7 +91,7 @@ class Clock:
         """Take the peak of memory from `peak_bytes`, such as CUDA's; by default of this process."""
         self._peak_bytes = peak_bytes or _peak_resident_bytes
         self._now = now
-        self._open: list[Part] = []
+        self._open: list[Phase] = []
         self.start()
 
     def start(self) -> None:
@@ -100,10 +100,10 @@ class Clock:
         self._clear()
 
     @contextmanager
-    def measure(self, part: Part) -> Iterator[None]:
-        """Count the seconds of a block as `time/<part>`."""
+    def measure(self, phase: Phase) -> Iterator[None]:
+        """Count the seconds of a block as `time/<phase>`."""
         self._add_time()
-        self._open.append(part)
+        self._open.append(phase)
         try:
             yield
         finally:
@@ -119,7 +119,7 @@ class Clock:
     def lap(self) -> Metrics:
         """Return the metrics of the step that ends here, and start the next one."""
         self._add_time()
-        metrics = {name: self._seconds[part] for part, name in TIMES.items()}
+        metrics = {name: self._seconds[phase] for phase, name in TIME_METRICS.items()}
         metrics["time/step"] = self._last - self._start
         peaks = get_world().all_gather(self._peak_bytes(), "the end of a step's work")
         metrics["memory/peak_gb"] = max(peaks) / 1e9
@@ -132,7 +132,7 @@ class Clock:
 
     def _clear(self) -> None:
         self._start = self._last
-        self._seconds: dict[Part, float] = defaultdict(float)
+        self._seconds: dict[Phase, float] = defaultdict(float)
         self._tokens = self._row_steps = self._useful = 0
 
     def _add_time(self) -> None:
@@ -153,7 +153,7 @@ def measure_rollouts(groups: Sequence[Group]) -> Metrics:
     of them, as `score/correct/<task>` and `score/correct/source/<source>`.
     """
     rollouts = [rollout for group in groups for rollout in group]
-    rewards, graded = rewards_of(rollouts), _grades(rollouts)
+    rewards, graded = rewards_of(rollouts), _list_scores(rollouts)
     ends = [rollout.completion.finish_reason for rollout in rollouts]
     metrics = {
         "reward/mean": fmean(rewards) if rewards else 0.0,
@@ -189,12 +189,12 @@ def _main_figures(rollouts: Sequence[Rollout], label: str) -> Metrics:
     figures = {f"length/mean/{label}": fmean(len(r.completion.tokens) for r in rollouts)}
     if rewards:
         figures[f"reward/mean/{label}"] = fmean(rewards)
-    if graded := _grades(rollouts):
+    if graded := _list_scores(rollouts):
         figures[f"score/correct/{label}"] = fmean(s.parts.get("correct", 0.0) for s in graded)
     return figures
 
 
-def _grades(rollouts: Sequence[Rollout]) -> list[Score]:
+def _list_scores(rollouts: Sequence[Rollout]) -> list[Score]:
     return [r.score for r in rollouts if r.score and r.score.verdict != Verdict.UNSCORED]
 
 

@@ -19,7 +19,7 @@ from whet.errors import ConfigError, DataError
 from whet.rng import stream
 from whet.train.learner import Learner, average_metrics, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.policy import Trainable
+from whet.train.policy import TrainableModel
 from whet.types import Json, Metrics
 
 _FOLDER = "critic"
@@ -100,7 +100,7 @@ class Critic:
 
 
 def build_critic(
-    algo: Algorithm, policy: Trainable, cfg: CriticConfig, train: TrainConfig, *, steps: int
+    algo: Algorithm, policy: TrainableModel, cfg: CriticConfig, train: TrainConfig, *, steps: int
 ) -> Critic | None:
     """Make a critic from the policy's starting model, if the algorithm needs one."""
     if not algo.needs_values:
@@ -110,7 +110,7 @@ def build_critic(
             f"critic.warmup_steps = {cfg.warmup_steps} leaves the policy none of {steps} steps; "
             "lower it"
         )
-    learner = policy.make_value_learner(
+    learner = policy.build_value_learner(
         train.model_copy(update={"lr": cfg.lr}), steps=steps * algo.num_minibatches
     )
     return Critic(learner, cfg, num_minibatches=algo.num_minibatches)

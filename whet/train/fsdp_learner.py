@@ -26,7 +26,7 @@ from whet.train.learner import (
     ValueModel,
     compute_micro_batches,
     forward_logprobs,
-    micro_batches,
+    split_micro_batches,
 )
 from whet.train.memory import DeviceMemory
 from whet.train.offload import OffloadedWeights
@@ -104,13 +104,13 @@ class FSDPLearner(Learner):
         tag = f"update {self.num_steps + 1}, on {describe_examples(examples)}"
         self.world.all_gather(None, tag)  # before ranks that disagree wait for each other in a pass
         self.reserve_memory(examples)
-        groups = _own_micro_batches(
+        micro_batches = _own_micro_batches(
             self.model, examples, self.cfg, rank=self.world.dp_rank, ranks=self.world.dp_size
         )
-        batches = [[examples[index] for index in indices] for indices in groups if indices]
+        batches = [[examples[index] for index in indices] for indices in micro_batches if indices]
         sums = self.local.add_gradients(batches, objective)
         if isinstance(self.model, FSDPModule):
-            for _ in range(len(groups) - len(batches)):
+            for _ in range(len(micro_batches) - len(batches)):
                 batch = to_batch(_dummy_examples(examples), self.local.device)
                 self.local.forward_backward(batch, objective)
         # Ranks that share a sequence have the same sums.
@@ -215,12 +215,12 @@ def compute_on_ranks(
     """Apply `forward` to this rank's part of the examples, and return the values of all."""
     tag = f"log-probabilities of {describe_examples(examples)}"
     world.all_gather(None, tag)
-    groups = _own_micro_batches(model, examples, cfg, rank=world.rank, ranks=world.size)
+    micro_batches = _own_micro_batches(model, examples, cfg, rank=world.rank, ranks=world.size)
     arrays = compute_micro_batches(
-        model, examples, [indices for indices in groups if indices], forward
+        model, examples, [indices for indices in micro_batches if indices], forward
     )
     if isinstance(model, FSDPModule):
-        for indices in groups:
+        for indices in micro_batches:
             if not indices:  # ranks run as many passes, or they wait for each other
                 forward(to_batch(_dummy_examples(examples), model.device))
         model.reshard()
@@ -246,11 +246,11 @@ def _own_micro_batches(
     In deterministic training they are those of one process, dealt out.
     """
     if cfg.deterministic:
-        groups = micro_batches(model, examples, cfg.micro_batch_tokens)
-        groups += [[] for _ in range(-len(groups) % ranks)]
+        micro_batches = split_micro_batches(model, examples, cfg.micro_batch_tokens)
+        micro_batches += [[] for _ in range(-len(micro_batches) % ranks)]
     else:
-        groups = micro_batches(model, examples, cfg.micro_batch_tokens, ranks=ranks)
-    return groups[rank::ranks]
+        micro_batches = split_micro_batches(model, examples, cfg.micro_batch_tokens, ranks=ranks)
+    return micro_batches[rank::ranks]
 
 
 def _dummy_examples(examples: Sequence[Example]) -> list[Example]:

@@ -189,29 +189,31 @@ class LocalLearner(Learner):
         return self.add_gradients(
             (
                 [examples[index] for index in indices]
-                for indices in micro_batches(self.model, examples, self.cfg.micro_batch_tokens)
+                for indices in split_micro_batches(
+                    self.model, examples, self.cfg.micro_batch_tokens
+                )
             ),
             objective,
         )
 
     def add_gradients(
-        self, groups: Iterable[list[Example]], objective: Objective | ValueObjective
+        self, micro_batches: Iterable[list[Example]], objective: Objective | ValueObjective
     ) -> LossSums:
         """Add the gradients of micro-batches of examples."""
         self.optimizer.check_open()
         num_losses = 0
-        done: list[BatchSums] = []
-        for group in groups:
-            batch = to_batch(group, self.device)
-            done.append(self.forward_backward(batch, objective))
+        batch_sums: list[BatchSums] = []
+        for examples in micro_batches:
+            batch = to_batch(examples, self.device)
+            batch_sums.append(self.forward_backward(batch, objective))
             num_losses += len(batch.loss_weight)
-        signals = [sums.stop_signal for sums in done if sums.stop_signal is not None]
+        signals = [sums.stop_signal for sums in batch_sums if sums.stop_signal is not None]
         return LossSums(
-            loss=_add_up(sums.loss for sums in done),
+            loss=_add_up(sums.loss for sums in batch_sums),
             num_losses=num_losses,
             metrics={
-                name: _add_up(sums.metrics[name] for sums in done)
-                for name in (done[0].metrics if done else ())
+                name: _add_up(sums.metrics[name] for sums in batch_sums)
+                for name in (batch_sums[0].metrics if batch_sums else ())
             },
             stop_signal=_add_up(signals) if signals else None,
         )
@@ -299,7 +301,7 @@ def to_loss_inputs(batch: Batch, logprob_M: Tensor, entropy_M: Tensor) -> LossIn
     )
 
 
-def micro_batches(
+def split_micro_batches(
     model: Transformer, examples: Sequence[Example], tokens: int, *, ranks: int = 1
 ) -> list[list[int]]:
     """Split examples into micro-batches, which are padded if there is no Triton.
@@ -359,20 +361,20 @@ def compute_per_token(
     forward: Callable[[Batch], Tensor],
 ) -> list[Floats]:
     """Apply `forward` to micro-batches, and return its value per response token of each example."""
-    groups = micro_batches(model, examples, micro_batch_tokens)
-    arrays = compute_micro_batches(model, examples, groups, forward)
+    micro_batches = split_micro_batches(model, examples, micro_batch_tokens)
+    arrays = compute_micro_batches(model, examples, micro_batches, forward)
     return [arrays[index] for index in range(len(examples))]
 
 
 def compute_micro_batches(
     model: Transformer,
     examples: Sequence[Example],
-    groups: Sequence[list[int]],
+    micro_batches: Sequence[list[int]],
     forward: Callable[[Batch], Tensor],
 ) -> dict[int, Floats]:
     """Apply `forward` to some micro-batches; return its values by the position of the example."""
     arrays: dict[int, Floats] = {}
-    for indices in groups:
+    for indices in micro_batches:
         batch = to_batch([examples[index] for index in indices], model.device)
         ends = np.cumsum([examples[index].num_targets for index in indices])
         rows = np.split(forward(batch).cpu().numpy(), ends[:-1])

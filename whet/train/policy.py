@@ -19,7 +19,7 @@ from whet.engine.base import Engine, EngineConfig
 from whet.errors import ConfigError
 from whet.models.load import check_finite
 from whet.models.lora import copy_trainable, load_trained, save_trained
-from whet.models.source import ModelSource, open_model, read_tokenizer, torch_dtype
+from whet.models.source import ModelSource, load_model, read_tokenizer, torch_dtype
 from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
 from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
@@ -50,7 +50,7 @@ class LearnerFactory(ABC):
     """
 
     @abstractmethod
-    def make_learner(
+    def build_learner(
         self,
         model: Transformer | ValueModel,
         cfg: TrainConfig,
@@ -63,14 +63,14 @@ class LearnerFactory(ABC):
         Updates on a device may free the caches of the engines that share its `memory`.
         """
 
-    def make_value_learner(
+    def build_value_learner(
         self, policy: Transformer, cfg: TrainConfig, *, steps: int, memory: DeviceMemory | None
     ) -> Learner:
         """Make a learner of a critic that starts from a copy of the policy's weights."""
-        return self.make_learner(ValueModel(policy), cfg, steps=steps, memory=memory)
+        return self.build_learner(ValueModel(policy), cfg, steps=steps, memory=memory)
 
     @abstractmethod
-    def make_frozen_model(
+    def build_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> LogprobModel:
         """Wrap a frozen model; weights in `offloaded` wait in host memory."""
@@ -79,7 +79,7 @@ class LearnerFactory(ABC):
 class LocalLearnerFactory(LearnerFactory):
     """Runs each model on the device where it is."""
 
-    def make_learner(
+    def build_learner(
         self,
         model: Transformer | ValueModel,
         cfg: TrainConfig,
@@ -89,7 +89,7 @@ class LocalLearnerFactory(LearnerFactory):
     ) -> Learner:
         return LocalLearner(model, cfg, steps=steps, memory=memory)
 
-    def make_frozen_model(
+    def build_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> LogprobModel:
         return FrozenModel(model, cfg.micro_batch_tokens, offloaded=offloaded)
@@ -98,7 +98,7 @@ class LocalLearnerFactory(LearnerFactory):
 class FSDPLearnerFactory(LearnerFactory):
     """Runs each model over all ranks, in shards (`whet/train/fsdp_learner.py`)."""
 
-    def make_learner(
+    def build_learner(
         self,
         model: Transformer | ValueModel,
         cfg: TrainConfig,
@@ -111,16 +111,16 @@ class FSDPLearnerFactory(LearnerFactory):
 
         return FSDPLearner(model, cfg, steps=steps, memory=memory)
 
-    def make_value_learner(
+    def build_value_learner(
         self, policy: Transformer, cfg: TrainConfig, *, steps: int, memory: DeviceMemory | None
     ) -> Learner:
         from whet.train.shards import needs_shards, rank_world  # noqa: PLC0415
 
         # Shards are copies already.
         critic = ValueModel(policy, is_shared=needs_shards(policy, rank_world()))
-        return self.make_learner(critic, cfg, steps=steps, memory=memory)
+        return self.build_learner(critic, cfg, steps=steps, memory=memory)
 
-    def make_frozen_model(
+    def build_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> LogprobModel:
         from whet.train.fsdp_learner import FrozenShardedModel  # noqa: PLC0415
@@ -172,7 +172,7 @@ def _load_factory(code_path: str) -> LearnerFactory:
     return made
 
 
-class Trainable(ABC):
+class TrainableModel(ABC):
     """A model, and what makes its learner, its critic and its reference."""
 
     model: Transformer
@@ -180,28 +180,28 @@ class Trainable(ABC):
     memory: DeviceMemory | None
     learner: Learner | None
 
-    def make_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
-        """Make a learner of the same weights, whose updates may free the engine's cache.
+    def build_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
+        """Build a learner of the same weights, whose updates may free the engine's cache.
 
         It starts where the one before has left them, which is closed.
         """
         if self.learner is not None:
             self.learner.sync_model()
             self.learner.close()
-        self.learner = self.learner_factory.make_learner(
+        self.learner = self.learner_factory.build_learner(
             self.model, cfg, steps=steps, memory=self.memory
         )
         return self.learner
 
-    def make_value_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
+    def build_value_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of a critic that starts from a copy of the weights."""
-        return self.learner_factory.make_value_learner(
+        return self.learner_factory.build_value_learner(
             self.model, cfg, steps=steps, memory=self.memory
         )
 
-    def make_reference(self, cfg: TrainConfig) -> LogprobModel:
+    def build_reference(self, cfg: TrainConfig) -> LogprobModel:
         """Make a frozen model that keeps the present weights."""
-        return make_reference(self.model, cfg, self.learner_factory)
+        return build_reference(self.model, cfg, self.learner_factory)
 
     @abstractmethod
     def save(self, folder: str | Path) -> None:
@@ -212,7 +212,7 @@ class Trainable(ABC):
         load_trained(self.model, folder)
 
 
-class Policy(Trainable):
+class Policy(TrainableModel):
     """A model, and the engine that samples from it once its weights are published.
 
     Policies on one device share its `memory`.
@@ -325,7 +325,7 @@ class FrozenModel(LogprobModel):
             return compute_logprobs_locally(self.model, examples, self.micro_batch_tokens)
 
 
-def make_reference(
+def build_reference(
     model: Transformer, cfg: TrainConfig, learner_factory: LearnerFactory = LOCAL_FACTORY
 ) -> LogprobModel:
     """Copy the starting policy: weights that train are copied and frozen, the others shared; or
@@ -335,7 +335,7 @@ def make_reference(
     copied = copy_trainable(model).requires_grad_(False)
     shared = {id(weight) for weight in model.parameters()}
     copies = [weight for weight in copied.parameters() if id(weight) not in shared]
-    return learner_factory.make_frozen_model(
+    return learner_factory.build_frozen_model(
         copied, cfg, offloaded=copies if cfg.offload_reference else ()
     )
 
@@ -345,7 +345,7 @@ def add_ref_logprobs(examples: Sequence[Example], reference: LogprobModel) -> li
     return with_field(examples, "ref_logprob_M", reference.compute_logprobs(examples))
 
 
-def open_teacher(
+def load_teacher(
     source: ModelSource, policy: Policy, cfg: TrainConfig, *, url: str | None = None
 ) -> LogprobModel:
     """Load a teacher, or take the one that a server has, and check that it can read everything the
@@ -354,13 +354,13 @@ def open_teacher(
         shape, tokenizer = read_tokenizer(source)
         _check_teacher(source, tokenizer, shape.max_positions, policy)
         return ServedModel(url, setting="teacher_url", wait=SERVED_SECONDS)
-    teacher, tokenizer = open_model(
+    teacher, tokenizer = load_model(
         source, dtype=torch_dtype(cfg.dtype), device=policy.model.device, texts=[], seed=0
     )
     _check_teacher(source, tokenizer, teacher.cfg.max_positions, policy)
     teacher.requires_grad_(False)
     offloaded = [*teacher.parameters()] if cfg.offload_reference else ()
-    return policy.learner_factory.make_frozen_model(teacher, cfg, offloaded=offloaded)
+    return policy.learner_factory.build_frozen_model(teacher, cfg, offloaded=offloaded)
 
 
 def _check_teacher(source: ModelSource, tokenizer: Tokenizer, longest: int, policy: Policy) -> None:

@@ -25,7 +25,7 @@ from whet.track.metrics import Clock
 from whet.train.critic import CriticConfig, add_values, build_critic, count_policy_steps
 from whet.train.learner import Learner, average_metrics, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.policy import Trainable, add_ref_logprobs
+from whet.train.policy import TrainableModel, add_ref_logprobs
 from whet.train.training_state import read_numbers
 from whet.types import (
     Doubles,
@@ -37,7 +37,7 @@ from whet.types import (
     rewards_of,
 )
 
-P = TypeVar("P", bound=Trainable)
+P = TypeVar("P", bound=TrainableModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +76,9 @@ class RLTrainer(Generic[P]):
         critic = critic or CriticConfig()
         self.policy = policy
         self.algo = build_algorithm(algo, max_tokens=max_tokens)
-        self.reference = policy.make_reference(train) if self.algo.needs_reference else None
+        self.reference = policy.build_reference(train) if self.algo.needs_reference else None
         self.critic = build_critic(self.algo, policy, critic, train, steps=steps)
-        self.learner = policy.make_learner(
+        self.learner = policy.build_learner(
             train, steps=count_policy_steps(self.algo, critic, steps)
         )
         self.baseline: Baseline = {}

@@ -42,21 +42,19 @@ class Exactness:
             f"the largest gap is {self.largest_gap:.1e}"
         )
 
-    def sentence(self, cfg: AlgoConfig, *, lag: int = 0) -> str:
+    def describe(self, cfg: AlgoConfig, *, lag: int = 0) -> str:
         """Print the result and its consequence for training."""
-        agreed = f"exact: engine and learner agree bit for bit on {self.num_tokens} tokens"
-        outcome = agreed if self.is_exact else f"close: {self.summary}"
+        exact = f"exact: engine and learner agree bit for bit on {self.num_tokens} tokens"
+        result = exact if self.is_exact else f"close: {self.summary}"
         if cfg.num_minibatches == 1:
-            return f"{outcome}; one mini-batch a step needs no old log-probabilities"
+            return f"{result}; one mini-batch a step needs no old log-probabilities"
         if cfg.old_logprobs == "engine":
-            return (
-                f"{outcome}; the engine's log-probabilities are the old ones by algo.old_logprobs"
-            )
+            return f"{result}; the engine's log-probabilities are the old ones by algo.old_logprobs"
         if not self.is_exact:
-            return f"{outcome}, so old log-probabilities are computed again"
+            return f"{result}, so old log-probabilities are computed again"
         if lag > 0:
-            return f"{outcome}; old log-probabilities are computed all the same, since rollouts lag"
-        return f"{outcome}, so the engine's log-probabilities serve as the old ones"
+            return f"{result}; old log-probabilities are computed all the same, since rollouts lag"
+        return f"{result}, so the engine's log-probabilities serve as the old ones"
 
     def apply(self, cfg: AlgoConfig, *, lag: int = 0) -> AlgoConfig:
         """Use the engine's log-probabilities as old ones where they are exact; it saves a pass.
@@ -67,7 +65,7 @@ class Exactness:
         return cfg.model_copy(update={"old_logprobs": "engine"}) if is_saved else cfg
 
 
-def check_exact(policy: Policy) -> Exactness:
+def measure_exactness(policy: Policy) -> Exactness:
     """Sample a few tokens for prompts of mixed lengths, and compute their log-probabilities again.
 
     It takes about a second.
@@ -89,10 +87,10 @@ def check_exact(policy: Policy) -> Exactness:
 
 def compare_logprobs(policy: Policy, requests: Sequence[Request]) -> Exactness:
     """Sample all requests, compute their log-probabilities in packed batches, and compare."""
-    done = dict(policy.engine.generate(requests))
+    completions = dict(policy.engine.generate(requests))
     examples = [
         Example(
-            tokens=np.concatenate([request.prompt, done[request.id].tokens]),
+            tokens=np.concatenate([request.prompt, completions[request.id].tokens]),
             response_start=len(request.prompt),
             group_id="",
             rollout_id=request.id,
@@ -100,13 +98,13 @@ def compare_logprobs(policy: Policy, requests: Sequence[Request]) -> Exactness:
         )
         for request in requests
     ]
-    frozen = policy.learner_factory.make_frozen_model(
+    frozen = policy.learner_factory.build_frozen_model(
         policy.model, TrainConfig(micro_batch_tokens=_MICRO_TOKENS)
     )
-    ours = np.concatenate(frozen.compute_logprobs(examples))
-    theirs = np.concatenate([done[request.id].logprobs for request in requests])
+    learner_logprobs = np.concatenate(frozen.compute_logprobs(examples))
+    engine_logprobs = np.concatenate([completions[request.id].logprobs for request in requests])
     return Exactness(
-        num_tokens=len(ours),
-        equal_fraction=float(np.mean(ours == theirs)),
-        largest_gap=float(np.abs(ours - theirs).max()),
+        num_tokens=len(learner_logprobs),
+        equal_fraction=float(np.mean(learner_logprobs == engine_logprobs)),
+        largest_gap=float(np.abs(learner_logprobs - engine_logprobs).max()),
     )

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from whet.errors import DataError, WhetError
 from whet.train.learner import Learner
-from whet.train.policy import Policy, Trainable
+from whet.train.policy import Policy, TrainableModel
 from whet.types import Json, read_integer, read_number
 from whet.world import get_world
 
@@ -28,7 +28,7 @@ def read_numbers(state: Json) -> dict[str, float]:
 
 def save_training_state(
     folder: Path,
-    policy: Trainable,
+    policy: TrainableModel,
     learner: Learner,
     state: dict[str, Json],
     other_policies: OtherPolicies | None = None,
@@ -49,7 +49,10 @@ def save_training_state(
 
 
 def load_training_state(
-    folder: Path, policy: Trainable, learner: Learner, other_policies: OtherPolicies | None = None
+    folder: Path,
+    policy: TrainableModel,
+    learner: Learner,
+    other_policies: OtherPolicies | None = None,
 ) -> dict[str, Json]:
     """Load weights and optimizer in place; return the state."""
     policy.load(folder)

@@ -11,7 +11,7 @@ from whet.data.importers.base import ParsedRow
 from whet.data.row_files import iterate_rows
 from whet.errors import DataError
 from whet.store.files import to_line
-from whet.tasks.registry import TASKS, make_task
+from whet.tasks.registry import TASKS, build_default_task
 from whet.types import Json, Problem, Verdict
 
 DATA = Path(__file__).parents[3] / ".." / "shared" / "data"
@@ -121,7 +121,7 @@ def test_ids_are_stable_and_equal_only_for_equal_problems(file: Path) -> None:
 @each_file
 def test_gold_is_right_on_the_first_rows(file: Path) -> None:
     for problem in islice((p for p in problems(file) if p.answer is not None), ROWS_GRADED):
-        task = make_task(problem.task)
+        task = build_default_task(problem.task)
         gold = task.solve(problem, 0)
         assert gold is not None
         score = task.score(problem, gold)

@@ -12,7 +12,7 @@ from whet.data.importers.base import ParsedRow
 from whet.data.importers.graphs import graph_in
 from whet.data.importers.math import last_box_text
 from whet.errors import DataError
-from whet.tasks.registry import make_task
+from whet.tasks.registry import build_default_task
 from whet.types import Json, Verdict
 
 CRUX: dict[str, Json] = {
@@ -37,7 +37,7 @@ LIVE: dict[str, Json] = {
 
 def verdict(draft: ParsedRow, response: str) -> Verdict:
     problem = draft.to_problem(split="test", override=None, source="x", location="a:1")
-    return make_task(draft.task).score(problem, response).verdict
+    return build_default_task(draft.task).score(problem, response).verdict
 
 
 def test_cruxeval_asks_for_the_output_or_for_any_input_that_gives_it() -> None:

@@ -11,7 +11,7 @@ from whet.data.importers.base import ParsedRow
 from whet.data.importers.graphs import kind_in
 from whet.data.row_files import iterate_rows
 from whet.errors import DataError
-from whet.tasks.registry import make_task
+from whet.tasks.registry import build_default_task
 from whet.types import Json, Verdict
 
 SHARED = Path(__file__).parents[3] / ".." / "shared" / "data"
@@ -23,7 +23,7 @@ def parse(name: str, row: dict[str, Json]) -> ParsedRow:
 
 def verdict(parsed: ParsedRow, response: str) -> Verdict:
     problem = parsed.to_problem(split="test", override=None, source="x", location="a:1")
-    return make_task(parsed.task).score(problem, response).verdict
+    return build_default_task(parsed.task).score(problem, response).verdict
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from whet.data.importers import FORMATS
 from whet.data.importers.base import ParsedRow
 from whet.errors import DataError
-from whet.tasks.registry import make_task
+from whet.tasks.registry import build_default_task
 from whet.types import Json, Verdict
 
 GRID: Json = [[1, 0], [0, 2]]
@@ -21,7 +21,7 @@ def parse(name: str, row: dict[str, Json]) -> ParsedRow:
 
 def grade(parsed: ParsedRow, response: str) -> Verdict:
     problem = parsed.to_problem(split="test", override=None, source="x", location="a:1")
-    return make_task(parsed.task).score(problem, response).verdict
+    return build_default_task(parsed.task).score(problem, response).verdict
 
 
 def is_graded(parsed: ParsedRow, right: str, wrong: str) -> bool:

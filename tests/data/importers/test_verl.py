@@ -8,7 +8,7 @@ import pytest
 from whet.data.importers import FORMATS
 from whet.data.importers.base import ParsedRow
 from whet.errors import DataError
-from whet.tasks.registry import make_task
+from whet.tasks.registry import build_default_task
 from whet.types import Json, Verdict
 
 CHECK = "def check(candidate):\n    assert candidate(2) == 4\n\ncheck(Solution().double)"
@@ -36,7 +36,7 @@ def row(
 
 def verdict(draft: ParsedRow, response: str) -> Verdict:
     problem = draft.to_problem(split="rl", override=None, source="verl", location="a:1")
-    return make_task(draft.task).score(problem, response).verdict
+    return build_default_task(draft.task).score(problem, response).verdict
 
 
 def test_a_row_keeps_prompt_id_and_split() -> None:

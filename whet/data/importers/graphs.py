@@ -22,7 +22,7 @@ from whet.data.importers.base import (
 from whet.errors import DataError
 from whet.tasks.graphs.instance import GRAPH_SIZES, MOLECULE_SIZES, PATH_SIZES, TOUR_SIZES, Sizes
 from whet.tasks.graphs.task import GraphTask
-from whet.tasks.registry import make_task
+from whet.tasks.registry import build_default_task
 from whet.types import Json, read_integer
 
 _YES_NO = {"yes": True, "true": True, "no": False, "false": False}
@@ -176,7 +176,7 @@ def node_link(task: str, extra: Fields) -> dict[str, Json]:
 
 def _find_optimum(task: str, payload: dict[str, Json]) -> dict[str, Json]:
     """Solve a problem whose row does not give the value of the best answer."""
-    solver = make_task(task)
+    solver = build_default_task(task)
     assert isinstance(solver, GraphTask), "graph tasks know their optima"
     best = solver.best(payload)
     return {"optimum": best.value, "proven": best.is_proven}

@@ -26,7 +26,7 @@ from whet.tasks.graphs.sources import Payload
 from whet.tasks.graphs.subgraphs import are_isomorphic, induce, max_common_subgraph
 from whet.types import Json
 
-Ints = NDArray[np.int64]
+_Ints = NDArray[np.int64]
 
 
 class Molecule(NamedTuple):
@@ -62,7 +62,7 @@ def min_edit(a: Molecule, b: Molecule, *, limit: int = NODE_LIMIT) -> Solution:
     nodes = 0
 
     def visit(
-        chosen: list[int], cost: int, free: Ints, fixed: Ints, ends_a: Ints, ends_b: Ints
+        chosen: list[int], cost: int, free: _Ints, fixed: _Ints, ends_a: _Ints, ends_b: _Ints
     ) -> None:
         """Try the partners of the next atom of A.
 
@@ -112,7 +112,7 @@ def edit_cost(pairing: Sequence[int], a: Molecule, b: Molecule) -> int:
     return cost + ends // 2
 
 
-def _matrix(masks: Sequence[int]) -> Ints:
+def _matrix(masks: Sequence[int]) -> _Ints:
     n = len(masks)
     rows = [[mask >> k & 1 for k in range(n)] for mask in masks]
     return np.array(rows, dtype=np.int64).reshape(n, n)

@@ -95,7 +95,7 @@ class Judge(FileTask):
         endpoint = self.config.endpoint
         if endpoint.url is None:
             return
-        client = _make_client(endpoint, endpoint.url)
+        client = _build_client(endpoint, endpoint.url)
         try:
             check_reachable(client)
         except HttpError as error:
@@ -217,7 +217,7 @@ def ask_judge(config: JudgeEndpoint, messages: list[dict[str, Json]], deadline: 
         "max_tokens": config.max_tokens,
     }
     try:
-        client = _make_client(config, config.url)
+        client = _build_client(config, config.url)
     except ConfigError as error:
         return Reply(fault=str(error))
 
@@ -228,7 +228,7 @@ def ask_judge(config: JudgeEndpoint, messages: list[dict[str, Json]], deadline: 
     return run_blocking(work())
 
 
-def _make_client(config: JudgeEndpoint, url: str) -> Client:
+def _build_client(config: JudgeEndpoint, url: str) -> Client:
     endpoint = EndpointConfig(
         url=url,
         model=config.model,
