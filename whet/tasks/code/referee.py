@@ -57,28 +57,50 @@ class Relay:
     def __init__(self, channel: frames.Channel) -> None:
         self._channel = channel
         self.records: dict[str, type] = {}
+        self.watched: list[range] = []
+        """Lines of the tests where calls change their arguments; elsewhere these are copies."""
 
     def call(
         self, path: list[str | int], args: tuple[object, ...], named: dict[str, object]
     ) -> object:
-        return self._ask(path, plain.encode_value((args, named), self.records))
+        data = plain.encode_value((args, named), self.records)
+        is_watched = any(_calling_line() in lines for lines in self.watched)
+        parts = plain.mutable_parts((args, named), self.records) if is_watched else ()
+        return self._ask(path, data, parts)
 
     def read(self, path: list[str | int]) -> object:
         """Read what a name stands for, without calling it."""
         return self._ask(path, plain.encode_value(None))
 
-    def _ask(self, path: list[str | int], data: list[plain.Entry]) -> object:
-        self._channel.send(b"C" + json.dumps({"call": path, "data": data}).encode())
+    def _ask(
+        self, path: list[str | int], data: list[plain.Entry], parts: Sequence[object] = ()
+    ) -> object:
+        """Send a call; what it leaves of the mutable parts given becomes what they hold here."""
+        call = {"call": path, "data": data, "shares": bool(parts)}
+        self._channel.send(b"C" + json.dumps(call).encode())
+        decode = partial(
+            plain.decode_value, records=self.records, remote=partial(StandIn, self), parts=parts
+        )
         try:
             reply = json.loads(self._channel.receive())
+            changed = [(int(n), decode(held)) for n, held in reply.get("changed", ())]
+            for number, held in changed:
+                plain.replace_contents(parts[number], held)
             if "value" in reply:
-                stand_in = partial(StandIn, self)
-                return plain.decode_value(reply["value"], self.records, stand_in)
+                return decode(reply["value"])
             kinds = [str(kind) for kind in reply["error"]]
             message = str(reply["message"])
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise ModelError("the answer is not plain data") from error
         raise _rebuild(kinds, message)
+
+
+def _calling_line() -> int:
+    """Find the line of the tests that is being run."""
+    frame = inspect.currentframe()
+    while frame and frame.f_code.co_filename != "tests.py":
+        frame = frame.f_back
+    return frame.f_lineno if frame else 0
 
 
 def _rebuild(kinds: Sequence[str], message: str) -> Exception:
@@ -214,6 +236,7 @@ def _run(relay: Relay, job: dict[str, str]) -> str:
     sys.modules["pytest"] = pytest_module()
     sys.modules[job["module"]] = SolutionModule(job["module"], relay)
     tree = tests_text.without_star_import(ast.parse(job["tests"]), job["module"])
+    relay.watched = tests_text.scopes_that_look_at_arguments(tree, job["module"])
     for name in tests_text.free_names(tree) - names.keys() | ({root} if root else set()):
         is_library = name in sys.stdlib_module_names
         names[name] = import_module(name) if is_library else RemoteName(relay, name)
