@@ -35,6 +35,7 @@ from whet.tasks.game24.lines import (
     lines_of,
     read_answer_line,
     read_line,
+    without_checks,
     write_value,
 )
 from whet.tasks.game24.traces import NO_SOLUTION, Format, Length
@@ -238,7 +239,7 @@ def grade_hand(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
     shown = decided_text(text)
     if shown is None:
         return _no_answer("the response does not settle on an answer")
-    lines = lines_of(cut_remarks(shown))
+    lines = without_checks(lines_of(cut_remarks(shown)))
     if not lines:
         return _no_answer("the response is empty")
     above = "\n".join([*lines[-2:-1], ""])
