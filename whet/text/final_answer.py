@@ -68,7 +68,9 @@ _WORDS = re.compile(r"[^\W\d_]")
 _LIST = re.compile(r"\[[^\n]*\]|\\?(?:boxed|fbox)\{[^\n]*\}|</?answer>[^\n]*|```[a-z]*")
 _DRESS = " \t\r*$`#"
 _DRESS_OR_END = f"{_DRESS}\n"
+_MAY_END_LEAD = f"{_DRESS_OR_END}:："
 _MAX_CLIMB = 8
+_SUSPECT = DISOWNING | RETREATING
 _WIDE = re.compile("[一-鿿≠]")
 _AHEAD = re.compile(r"\b(?:following|below|next)\b", re.IGNORECASE)
 
@@ -142,18 +144,17 @@ def decided_text(
     finals = _find_finals(shown)
     if len(finals) > 1 and _is_undecided(shown, finals, same, is_part):
         return None
+    if not finals and _is_plain(shown):
+        return shown
     last = finals[-1] if finals else _find_unmarked(shown)
     return None if last is None else _cut_withdrawn(shown, last)
 
 
 def _cut_withdrawn(text: str, last: Span) -> str | None:
     """Blank out a last answer that is taken back for another; None where it is for no other."""
-    lead = _find_lead(text, last.start)
-    if (lead.endswith(OF) or _has_word(lead, DISOWNING)) and is_disowned(lead):
-        return None
-    above = _find_line_above(text, last.start)
-    if above and is_disowned(above):
-        return None
+    for lead in _find_leads(text, last.start):
+        if (lead.endswith(OF) or _has_word(lead, DISOWNING)) and is_disowned(lead):
+            return None
     tail = text[last.end : last.end + WINDOW].removeprefix("</answer>")
     if not _WORDS.search(tail) or not _has_word(tail, RETREATING):
         return text
@@ -172,26 +173,32 @@ def _has_word(text: str, words: frozenset[str]) -> bool:
     return not words.isdisjoint(text.lower().split())
 
 
-def _find_lead(text: str, start: int) -> str:
-    """Take the words that lead to an answer: before it in its line, or else the line above.
+def _find_leads(text: str, start: int) -> Sequence[str]:
+    """List the words that lead to an answer: those before it in its line, and the line above.
 
-    A sentence above that is complete leads to nothing, unless it speaks of what follows. Of several
-    answers in lines of their own the words above the first lead to all.
+    A line above counts where it ends in a colon, and without words in the answer's own line also
+    where it is no complete sentence, or speaks of what follows. Of several answers in lines of
+    their own the words above the first lead to all.
     """
-    before = text[max(start - SENTENCE_WINDOW, 0) : start].removesuffix("<answer>")
-    before = before.rstrip(_DRESS)
-    line = before[before.rfind("\n") + 1 :]
-    if _has_prose(line) or len(line) == len(before):
-        return line[line.rfind(". ") + 1 :]
-    above = before.split("\n")[:-1]
-    is_climbing = bool(line.strip(_DRESS))
-    for line in map(str.rstrip, above[: -_MAX_CLIMB - 1 : -1], repeat(_DRESS)):
+    begin = text.rfind("\n", 0, start) + 1
+    line = text[max(begin, start - SENTENCE_WINDOW) : start].removesuffix("<answer>")
+    line = line.rstrip(_DRESS)
+    if _has_prose(line):
+        own = line[line.rfind(". ") + 1 :]
+        if begin < 2 or text[begin - 2] not in _MAY_END_LEAD:
+            return (own,)
+        above = text[max(begin - SENTENCE_WINDOW, 0) : begin].rstrip(_DRESS_OR_END)
+        is_lead = above.endswith((":", "："))
+        return (own, above[above.rfind("\n") + 1 :]) if is_lead else (own,)
+    is_climbing = bool(line)
+    lines = text[max(begin - SENTENCE_WINDOW, 0) : begin].split("\n")
+    for line in map(str.rstrip, lines[: -_MAX_CLIMB - 1 : -1], repeat(_DRESS)):
         if _has_prose(line):
             is_complete = is_climbing or line.endswith((".", "!", "?"))
             leads = line.endswith((":", "：")) or not is_complete or _AHEAD.search(line)
-            return line if leads else ""
+            return (line,) if leads else ()
         is_climbing |= bool(line) and not line.lstrip().startswith("```")
-    return ""
+    return ()
 
 
 def _has_prose(line: str) -> bool:
@@ -199,14 +206,13 @@ def _has_prose(line: str) -> bool:
     return _WORDS.search(line if is_plain else _LIST.sub("", line)) is not None
 
 
-def _find_line_above(text: str, start: int) -> str:
-    """Take the line above that of an answer where it ends in a colon."""
-    end = max(text.rfind("\n", 0, start), 0)
-    line = text[max(end - 8, 0) : end].rstrip(_DRESS_OR_END) if end else ""
-    if not line.endswith((":", "：")):
-        return ""
-    line = text[max(end - SENTENCE_WINDOW, 0) : end].rstrip(_DRESS_OR_END)
-    return line[line.rfind("\n") + 1 :]
+def _is_plain(text: str) -> bool:
+    """Whether a text without marks ends in a line that has nothing to disown or take back with."""
+    end = len(text.rstrip())
+    start = text.rfind("\n", 0, end) + 1
+    line = text[max(start, end - SENTENCE_WINDOW) : end]
+    is_led_to = start > 1 and text[start - 2] in _MAY_END_LEAD
+    return not (is_led_to or "[" in line or "```" in text or _has_word(line, _SUSPECT))
 
 
 def _find_unmarked(text: str) -> Span | None:

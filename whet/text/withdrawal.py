@@ -12,7 +12,7 @@ from whet.text.doubt import is_doubtful
 
 WINDOW = 480
 """What follows an answer is read this far."""
-_MAX_CLAUSE = 200
+_MAX_LEAD = 240
 _MAX_REST = 200
 """A replacement up to this long must not be in doubt itself."""
 
@@ -183,6 +183,11 @@ _SOURCE = (
 _OPINION = (
     r"(?:answer|say|claim|believe|think|accept|conclude|trust|endorse|submit|agree|recommend|mean)"
 )
+_SAID = re.compile(
+    rf"\b(?!(?:i|we|you|it|this|that|which|and|{_SOURCE})\b)\w+ {_CLAIMS}(?: that)?:"
+    r"[^\n.!?。]{0,80}\Z"
+)
+"""Someone says what follows."""
 _DISOWNED = re.compile(
     r"(?:\b(?:(?:anything|everything|all) but|(?:every(?:one|body|thing)|all|any(?:one|thing))"
     r"(?: \w+){0,3} (?:except|excluding|other than))\b"
@@ -195,37 +200,34 @@ _DISOWNED = re.compile(
     rf"|\b(?:wrong|incorrect|rejected|discarded|false) {_THING}s?\b"
     r"|\b(?:nobody|no one) (?:should|would|can|could|will)\b"
     r"|\bnot (?:my|the|an?|our)(?: \w+)? (?:answer|solution|reply|result|conclusion)\b"
-    rf"|\b(?!(?:I|we|you|it|this|that|which|and|{_SOURCE})\b)\w+ {_CLAIMS}(?: that)?(?=:)"
     r"|\b(?:following|follows|below|next)\b[^\n]{0,30}\b(?:is|are) (?:wrong|incorrect|false|not)\b"
     rf"|\b(?:whoever|any(?:one|body)|every(?:one|body)|those|people|{_PERSON}) (?:who|that)\b"
     r"[^\n]{0,60}\b(?:is|are|was|were) (?:\w+ )?(?:wrong|mistaken|incorrect|fooled)\b"
-    rf"|(?:\A|\b(?:I|we|you|one|please|should|would|will)(?: \w+)? )(?:do not|don['’]t|never|not"
+    rf"|(?:\A|\b(?:i|we|you|one|please|should|would|will)(?: \w+)? )(?:do not|don['’]t|never|not"
     rf"|cannot|can['’]t|wouldn['’]t|won['’]t|refuse to|avoid)(?: \w+)? {_OPINION}\b"
     r"|(?:do not|don['’]t|never) \w+ (?:this|that|these|it|the following|as follows)\b"
     rf"|\b(?:an?|some|one|another|my|the|that)(?: \w+)? {_PERSON}(?: \w+)? {_SAYS}\b"
     r"(?=[^\n]*(?::|\bthat\b|\banswer\b))"
     rf"|\baccording to (?:an?|some|my|the)(?: \w+)? {_PERSON}\b"
-    r"|(?<![A-Z。，,])(?:错误|不是|并非|不正确)(?![^\n]*而是))[^\n.!?。]{0,80}\Z"
+    r"|(?<![a-z。，,])(?:错误|不是|并非|不正确)(?![^\n]*而是))[^\n.!?。]{0,80}\Z"
     r"|\b(?:opposite|contrary|negation) (?:of|to)\W*\Z"
     r"|\b(?:answer|result|output|solution|it|this)\W{0,4}(?:≠|\\neq?(?![a-z])|!=)\W*\Z"
     r"|\b(?:one|some|none|any|part|few|several|half|either|neither) of (?:the |these |those )?"
     r"(?:\w+ (?:of|in|from|among)\b)?[^\w:]*\Z",
-    re.IGNORECASE,
 )
-"""Before an answer, in the words that lead to it, it says that the answer is another, or whose."""
+"""Before an answer, in lower case, it says that the answer is another, or whose."""
 _OFFERED = re.compile(
     r"\bwhichever(?: one)? (?:of|you|the|fits|suits|works|is (?:right|correct))\b"
     r"|\b(?:(?:pick|choose|take|select|use) (?:any|either|one|your)"
     r"|(?:one|either|any|some|none|neither)(?: \w+)? of (?:these|those|them|the (?:following|two)))"
     r"\b(?=[^\n]*(?::\W*\Z|\b(?:right|correct|true|answers?)\b))",
-    re.IGNORECASE,
 )
 _BRACKETS = re.compile(r"\[[^\[\]\n]*\]")
 _CLAUSE = re.compile(
-    r",? (?:so|thus|hence|therefore|then|rather|instead)\b(?! (?:of|than)\b)"
-    r"|(?<!thing)(?<!\ball),? but\b|;|[.!?] ",
-    re.IGNORECASE,
+    r"(?<!thing)(?<!\ball),? (?:but|so|thus|hence|therefore|then|rather|instead)\b"
+    r"(?! (?:of|than)\b)|;|[.!?] "
 )
+"""What stands between clauses, of which the last leads to the answer."""
 
 
 def is_disowned(lead: str) -> bool:
@@ -234,9 +236,11 @@ def is_disowned(lead: str) -> bool:
     >>> [is_disowned(lead) for lead in ("So it is:", "A friend said:", "Pick one of these:")]
     [False, True, True]
     """
-    plain = _BRACKETS.sub("[]", lead)
-    clause = _CLAUSE.split(plain)[-1][-_MAX_CLAUSE:]
-    words = clause.lower().split()
-    if clause.isascii() and DISOWNING.isdisjoint(words) and not clause.rstrip(" [").endswith(OF):
+    plain = lead[-_MAX_LEAD:].lower()
+    plain = _BRACKETS.sub("[]", plain) if "[" in plain else plain
+    clause = _CLAUSE.split(plain)[-1].strip()
+    is_plain = clause.isascii() and DISOWNING.isdisjoint(clause.split())
+    if is_plain and not clause.rstrip(" [").endswith(OF):
         return False
-    return bool(_DISOWNED.search(clause.strip()) or _OFFERED.search(clause))
+    is_said = ":" in clause and _SAID.search(clause)
+    return bool(is_said or _DISOWNED.search(clause) or _OFFERED.search(clause))

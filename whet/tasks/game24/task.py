@@ -15,11 +15,10 @@ from typing import Literal
 from pydantic import Field
 
 from whet.config import Config
-from whet.errors import DataError
 from whet.rng import stream
 from whet.tasks.base import ConfiguredTask, StepNote, check_split, data_error
 from whet.tasks.game24 import traces
-from whet.tasks.game24.hands import HIGHEST_CARD, Hand, rated_hands, winning_plays
+from whet.tasks.game24.hands import HIGHEST_CARD, Hand, hand_of, rated_hands, winning_plays
 from whet.tasks.game24.lines import (
     TARGET,
     AnswerLine,
@@ -177,15 +176,6 @@ class Game24(ConfiguredTask):
         hand = _numbers(problem)
         is_solvable = can_reach(tuple(sorted((card, 1) for card in hand)))
         return grade_hand(hand, text, is_solvable=is_solvable)
-
-
-def hand_of(numbers: Sequence[int], highest_card: int = HIGHEST_CARD) -> Hand:
-    """Sort four numbers into a hand; anything else is a DataError."""
-    hand = tuple(sorted(numbers))
-    if hand not in rated_hands(highest_card):
-        limits = f"four whole numbers from 1 to {highest_card}"
-        raise DataError(f"a hand is {limits}, not {list(numbers)}")
-    return hand
 
 
 def _budget(length: Length | Literal["mixed", "wide"], rng: Random) -> int:

@@ -227,10 +227,8 @@ def read_yes_no(text: str) -> str | None:
             is_tidy = is_one and _TIDY.fullmatch(line)
             return words[0][0].lower() if is_tidy else _leading_word(line)
     for last in list(_ANSWER_YES_NO.finditer(text))[-1:]:
-        is_claimed = not _is_contradictory(text[last.start(1) :]) and _is_claimed(
-            text, *last.span(1)
-        )
-        return last.group(1).lower() if is_claimed else None
+        is_single = not _is_contradictory(text[last.start(1) :])
+        return last[1].lower() if is_single and _is_claimed(text, *last.span(1)) else None
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     if is_denied(text, text.rfind(lines[-1]), len(text)):
         return None
