@@ -39,13 +39,13 @@ from whet.train.fsdp_learner import FSDPLearner
 from whet.train.learner import (
     Learner,
     LocalLearner,
-    ValueModel,
     forward_logprobs,
     set_loss_weights,
 )
 from whet.train.optim import TrainConfig
 from whet.train.policy import FSDPLearnerFactory
 from whet.train.shards import local_rows, rank_world, shard_model
+from whet.train.value_model import ValueModel
 from whet.types import Json
 from whet.world import ClusterConfig, World, get_world, set_world
 

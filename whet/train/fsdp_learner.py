@@ -23,7 +23,6 @@ from whet.train.learner import (
     Learner,
     LocalLearner,
     LogprobModel,
-    ValueModel,
     compute_micro_batches,
     forward_logprobs,
     split_micro_batches,
@@ -41,6 +40,7 @@ from whet.train.shards import (
     save_shards,
     shard_model,
 )
+from whet.train.value_model import ValueModel
 from whet.types import Floats, Metrics
 
 

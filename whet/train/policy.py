@@ -28,13 +28,13 @@ from whet.train.learner import (
     Learner,
     LocalLearner,
     LogprobModel,
-    ValueModel,
     compute_logprobs_locally,
 )
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.offload import OffloadedWeights
 from whet.train.optim import TrainConfig
 from whet.train.served_model import ServedModel
+from whet.train.value_model import ValueModel
 from whet.types import Floats
 from whet.user_code import check_complete, load_from_file
 from whet.world import get_world

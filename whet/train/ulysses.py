@@ -25,7 +25,8 @@ from whet.kernels import AttentionSpec
 from whet.kernels.layer_ops import split_heads
 from whet.models.config import ModelConfig
 from whet.models.transformer import PackedAttention, Transformer
-from whet.train.learner import ForwardPass, ValueModel
+from whet.train.learner import ForwardPass
+from whet.train.value_model import ValueModel
 
 
 def check_sequence(cfg: ModelConfig, size: int) -> None:
