@@ -12,6 +12,7 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _KEPT_BYTES = 2**30
 """Names of malloc.h, and the size up to which blocks are kept."""
+_PR_SET_PDEATHSIG = 1
 _CPUINFO = Path("/proc/cpuinfo")
 _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 """The variable oneDNN reads, and its older name, which it still reads."""
@@ -88,3 +89,8 @@ def keep_freed_memory() -> None:
         if hasattr(library, "mallopt"):
             library.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
             library.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def die_with_parent(number: int) -> None:
+    """Have the kernel send this process a signal once its parent is dead."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

@@ -6,7 +6,7 @@ checkpoint; only `momentum` has one.
 For tokens there are rewards to go, GAE, and whitening over a step, in float64.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, pstdev, stdev
 from typing import TypeVar
 
@@ -22,6 +22,10 @@ GroupRule = Callable[[Sequence[float]], list[float]]
 """Rewards of one group -> their advantages."""
 
 EPSILON = 1e-6
+MOMENTUM_EPSILON = 1e-4
+"""Added to the running deviation, as LLM4Game24 does."""
+MOMENTUM_STEP = 0.1
+"""How much the weight of the running values grows with each group."""
 
 
 def center(group: Sequence[float]) -> list[float]:
@@ -61,6 +65,14 @@ def leave_one_out(group: Sequence[float]) -> list[float]:
     return [reward - (total - reward) / others for reward in group]
 
 
+GROUP_RULES: Mapping[str, GroupRule] = {
+    "zscore": zscore,
+    "center": center,
+    "leave_one_out": leave_one_out,
+}
+"""Advantages that need no more than the rewards of a group, by name."""
+
+
 def per_group(rule: GroupRule) -> Advantage:
     """Apply a rule to each group by itself."""
 
@@ -73,8 +85,8 @@ def per_group(rule: GroupRule) -> Advantage:
 def momentum(max_momentum: float) -> Advantage:
     """Normalise by a mean and deviation that run across groups (LLM4Game24).
 
-    The weight of the running values starts at 0 and grows by 0.1 per group up to
-    `max_momentum`; at 0 each group is normalised by itself.
+    The weight of the running values starts at 0 and grows with each group up to `max_momentum`; at
+    0 each group is normalised by itself.
     """
 
     def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
@@ -85,8 +97,10 @@ def momentum(max_momentum: float) -> Advantage:
         for group in rewards:
             mean = weight * mean + (1 - weight) * fmean(group)
             deviation = weight * deviation + (1 - weight) * pstdev(group)
-            advantages.append([(reward - mean) / (deviation + 1e-4) for reward in group])
-            weight = min(max_momentum, weight + 0.1)
+            advantages.append(
+                [(reward - mean) / (deviation + MOMENTUM_EPSILON) for reward in group]
+            )
+            weight = min(max_momentum, weight + MOMENTUM_STEP)
         return advantages, {"mean": mean, "spread": deviation, "m": weight}
 
     return advantage

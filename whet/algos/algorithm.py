@@ -7,19 +7,17 @@ from functools import partial
 from whet.algos import advantages, losses, verifier
 from whet.algos.losses import EarlyStop, KlEstimator
 from whet.algos.objectives import Objective, policy_objective
-from whet.algos.presets import AdvantageName, LossWeightsName, Preset, needs_critic
+from whet.algos.presets import LossWeightsName, Preset, compares_responses, needs_critic
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
 from whet.algos.user_functions import load_advantage, load_token_advantage
 from whet.user_code import is_code_path
 
-ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.Advantage]] = {
+ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.Advantage]] = {
     "zscore": lambda cfg: advantages.per_group(partial(advantages.zscore, ddof=cfg.ddof)),
-    "center": lambda cfg: advantages.per_group(advantages.center),
-    "leave_one_out": lambda cfg: advantages.per_group(advantages.leave_one_out),
     "momentum": lambda cfg: advantages.momentum(cfg.max_momentum),
 }
-TOKEN_ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.TokenAdvantage]]
-TOKEN_ADVANTAGES = {
+"""Advantages of whole responses that have settings; `advantages.GROUP_RULES` has the others."""
+TOKEN_ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.TokenAdvantage]] = {
     "to_go": lambda cfg: advantages.to_go_advantage(gamma=cfg.gamma),
     "gae": lambda cfg: advantages.gae_advantage(gamma=cfg.gamma, decay=cfg.gae_lambda),
 }
@@ -32,6 +30,8 @@ class Algorithm:
     advantage: advantages.Advantage | None
     """Of whole responses, group by group; None if `token_advantage` credits single tokens."""
     token_advantage: advantages.TokenAdvantage | None
+    compares_responses: bool
+    """Whether a response is compared with others to its problem."""
     whitens: bool
     step_credit: verifier.StepCredit | None
     step_credit_fraction: Callable[[float], float]
@@ -59,6 +59,7 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     return Algorithm(
         advantage=_build_advantage(preset, cfg, has_critic=has_critic),
         token_advantage=_build_token_advantage(preset, cfg, has_critic=has_critic),
+        compares_responses=compares_responses(preset),
         whitens=preset.whiten,
         step_credit=verifier.step_credit(preset.step_rule) if preset.step_rule else None,
         step_credit_fraction=partial(
@@ -82,8 +83,10 @@ def _build_advantage(
 ) -> advantages.Advantage | None:
     if is_code_path(preset.advantage):
         return None if has_critic else load_advantage(preset.advantage)
-    build = ADVANTAGES.get(preset.advantage)
-    return None if build is None else build(cfg)
+    if build := ADVANTAGES.get(preset.advantage):
+        return build(cfg)
+    rule = advantages.GROUP_RULES.get(preset.advantage)
+    return None if rule is None else advantages.per_group(rule)
 
 
 def _build_token_advantage(

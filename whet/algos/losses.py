@@ -312,13 +312,13 @@ def stop_statistic(ratio_M: Tensor, cfg: EarlyStop) -> Tensor:
         return ratio_M.detach()
     if cfg.statistic == "kl":
         return step_kl(ratio_M.detach())
-    assert cfg.limit is not None
+    assert cfg.limit is not None, "only an early stop with a limit has a statistic"
     return (ratio_M.detach() > cfg.limit).float()
 
 
 def exceeds_limit(mean: Tensor | float, cfg: EarlyStop) -> bool:
     """Whether the mean of `stop_statistic` is beyond the limit; NaN is."""
-    assert cfg.limit is not None
+    assert cfg.limit is not None, "only an early stop with a limit has a statistic"
     bounds = {"mean": cfg.limit, "kl": cfg.limit, "max": 0.0, "quantile": 1 - cfg.quantile}
     return not bool(mean <= bounds[cfg.statistic])
 

@@ -207,10 +207,10 @@ def pack(
 
     >>> from whet.testing.fakes import example
     >>> examples = [example(length=3), example(length=9), example(length=4)]
-    >>> pack(examples, token_budget=10)
+    >>> pack(examples, token_budget=16)
     [[1], [2, 0]]
-    >>> pack(examples, token_budget=12, is_padded=False)
-    [[1], [2, 0]]
+    >>> pack(examples, token_budget=16, is_padded=False)
+    [[1, 2, 0]]
     """
     lengths = [len(item.tokens) for item in examples]
     units = _list_units(examples)

@@ -31,11 +31,11 @@ from whet.engine.fleet_member import (
     MemberState,
     Prepared,
     Push,
+    RequestQueue,
     Running,
     StreamEnd,
     Submission,
 )
-from whet.engine.fleet_queue import RequestQueue
 from whet.engine.weight_files import Weights, make_scratch, store_weights
 from whet.engine.worker import CANARY, FinishedRequest, Refusal, Worker, WorkerError
 from whet.errors import EngineError

@@ -22,7 +22,7 @@ from rich.markup import escape
 from whet.config import Config, LoadedSettings, kind_of, load_settings, show_settings, to_table
 from whet.errors import ConfigError, DataError, TrainError
 from whet.pipeline.report import describe_results, write_pipeline_results
-from whet.pipeline.smoke import shrink, write_smoke_inputs
+from whet.pipeline.smoke import STAND_INS, shrink, write_smoke_inputs
 from whet.pipeline.stage_keys import StageKey, check_same_prompt, hash_stages, list_earlier_stages
 from whet.preflight.preflight import check_before_run
 from whet.recipes.registry import STAGES
@@ -55,8 +55,6 @@ OUT_OF_HOST_MEMORY = (
 """Phrases of torch's errors when host memory runs out."""
 SHARED = {key for kind in STAGE_KINDS.values() for key in kind.model_fields} - {"kind"}
 """Settings of stages that a pipeline may also set for all of them."""
-STAND_INS = "stand-ins"
-"""Folder of the generated models and data that a smoke run uses in place of external ones."""
 
 
 class PipelineConfig(Config):

@@ -32,7 +32,7 @@ from whet.evals.report_data import (
 )
 from whet.evals.report_pages import write_report
 from whet.evals.stats import Estimate
-from whet.evals.summary import EvalSummary, pass_rates
+from whet.evals.summary import MUCH_CUT_OFF, EvalSummary, pass_rates
 from whet.pipeline.about import describe_run
 from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.recipes.stage import StageConfig, TrainingConfig
@@ -47,8 +47,6 @@ from whet.types import Group, Json, Problem, Rollout
 
 ACRONYMS = ("rl", "sft", "dpo")
 """Names of stages that sentences write in capitals."""
-MUCH_CUT_OFF = 0.05
-"""Share of cut-off responses from which the report has a warning."""
 _CURVES: Mapping[str, tuple[str, Unit]] = {
     "score/correct": ("Solved while sampling", Unit.FRACTION),
     "validation/pass@1": ("Solved on dev problems", Unit.FRACTION),

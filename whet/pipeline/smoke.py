@@ -32,6 +32,8 @@ from whet.tasks.warmup.arithmetic import Arithmetic
 from whet.toml import Table, flatten, look_up, with_value
 from whet.types import NUM_LEVELS, SPLITS, Group, Json, Problem, Split, content_id
 
+STAND_INS = "stand-ins"
+"""The folder of generated inputs in that of a smoke run."""
 LIMITS: Mapping[str, int] = {
     "steps": 3,
     "batch_size": 4,

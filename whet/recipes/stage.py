@@ -169,6 +169,10 @@ class StageConfig(Config):
         return self.model_copy(update=changes)
 
 
+Stages = Mapping[str, StageConfig]
+"""The stages of a pipeline by name, in their order."""
+
+
 class ModelStageConfig(StageConfig):
     """A stage in which a model answers problems."""
 
@@ -317,7 +321,3 @@ def check_served_reference(name: str, train: TrainConfig, temperature: float) ->
             f"{name}.reference_url gives log-probabilities at temperature 1, and responses are "
             f"sampled at {temperature:g}: set the temperature to 1, or keep the reference here"
         )
-
-
-Stages = Mapping[str, StageConfig]
-"""The stages of a file, by name."""

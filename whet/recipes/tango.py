@@ -447,9 +447,9 @@ def side_at(cfg: TangoConfig, step: int) -> Side:
     """Return whose step it is: the verifier's during warm-up, then both in turns.
 
     >>> models = dict.fromkeys(("model", "verifier"), ModelSource(path="m"))
-    >>> cfg = TangoConfig(task="game24", warmup=1, generator_turns=2, **models)
+    >>> cfg = TangoConfig(task="game24", warmup=2, generator_turns=2, **models)
     >>> "".join(side_at(cfg, step)[0] for step in range(8))
-    'vggvggvg'
+    'vvggvggv'
     """
     turn = (step - cfg.warmup) % (cfg.generator_turns + cfg.verifier_turns)
     return Side.GENERATOR if step >= cfg.warmup and turn < cfg.generator_turns else Side.VERIFIER

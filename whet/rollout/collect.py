@@ -349,7 +349,7 @@ class RolloutQueue:
 
     def save(self, folder: Path) -> Json:
         for index, groups in enumerate(self._waiting if get_world().is_rank_zero else ()):
-            write_rollouts(_batch_file(folder, index), groups)
+            write_rollouts(waiting_file(folder, index), groups)
         return len(self._waiting)
 
     def load(self, folder: Path, state: Json) -> None:
@@ -358,9 +358,10 @@ class RolloutQueue:
                 f"checkpoint {folder} does not record how many batches wait: start the run again"
             )
         self._waiting = deque(
-            group_rollouts(read_rollouts(_batch_file(folder, index))) for index in range(state)
+            group_rollouts(read_rollouts(waiting_file(folder, index))) for index in range(state)
         )
 
 
-def _batch_file(folder: Path, index: int) -> Path:
+def waiting_file(folder: Path, index: int) -> Path:
+    """Name the file of a checkpoint that holds sampled groups which no step has trained."""
     return folder / f"waiting-{index:03d}.parquet"

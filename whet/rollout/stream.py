@@ -32,6 +32,7 @@ from whet.rollout.collect import (
     engine_requests,
     group_rollouts,
     make_rollout,
+    waiting_file,
 )
 from whet.rollout.stream_ledger import StreamRow
 from whet.rollout.stream_plan import PlannedGroup, StreamPlan
@@ -40,7 +41,6 @@ from whet.track.metrics import Clock
 from whet.types import Completion, Group, Json, Metrics, Rollout, read_integer
 from whet.world import get_world
 
-FINISHED = "waiting-000.parquet"
 MIN_DEPTH = 2
 """Fewest steps whose groups are in flight: one that is trained on, and one that is sampled."""
 
@@ -140,7 +140,7 @@ class StreamQueue:
             planned_groups = list(self._planned_groups.values())
             groups = [planned.group for planned in planned_groups if planned.group is not None]
         if groups:
-            write_rollouts(folder / FINISHED, groups)
+            write_rollouts(waiting_file(folder, 0), groups)
         rows: list[Json] = [
             [planned.number, planned.problem.id, planned.num_drops] for planned in planned_groups
         ]
@@ -157,7 +157,7 @@ class StreamQueue:
                 )
         if not get_world().is_rank_zero:
             return
-        file = folder / FINISHED
+        file = waiting_file(folder, 0)
         groups = group_rollouts(read_rollouts(file)) if file.exists() else []
         group_by_number = {_number(group): group for group in groups}
         for row in rows:

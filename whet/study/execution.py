@@ -4,7 +4,6 @@ A run waits while another one computes a stage that both have, so every stage is
 run that fails is recorded with its error; runs that need the failed stage fail too.
 """
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -12,11 +11,13 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
 import whet
+from whet.environment import die_with_parent
 from whet.errors import ConfigError, WhetError
 from whet.store.files import read_json
 from whet.store.lock import is_locked
@@ -31,7 +32,6 @@ MAX_WAIT = 60.0
 """Seconds in which a run that is asked to stop should have written its checkpoint."""
 MAX_WORDS = 1_000
 """Characters of a failed run's error that are kept."""
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Machine:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for the study, which stops its runs
-                preexec_fn=_die_with_parent,
+                preexec_fn=partial(die_with_parent, signal.SIGTERM),
             )
 
 
@@ -286,7 +286,3 @@ def _read_last_words(run: StudyRun, code: int) -> str:
     words = sentence if is_said else text.rpartition("\n")[2]
     lines = (line.strip().removeprefix("- ") for line in words.splitlines())
     return " ".join(" ".join(lines).split())[:MAX_WORDS] or f"it ended with code {code}"
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

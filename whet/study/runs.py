@@ -11,8 +11,8 @@ from pathlib import Path
 
 from whet.config import load_settings, to_table, to_toml
 from whet.errors import ConfigError
-from whet.pipeline.pipeline import STAND_INS, PipelineConfig
-from whet.pipeline.smoke import shrink, write_smoke_inputs
+from whet.pipeline.pipeline import PipelineConfig
+from whet.pipeline.smoke import STAND_INS, shrink, write_smoke_inputs
 from whet.pipeline.stage_keys import hash_stages, read_seconds
 from whet.store.files import write_atomic
 from whet.store.run import RunStore

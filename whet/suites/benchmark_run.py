@@ -16,7 +16,7 @@ from typing import Literal
 from whet.config import Config
 from whet.engine.registry import DEFAULT_ENGINE
 from whet.errors import ConfigError, DataError
-from whet.evals.summary import summarise
+from whet.evals.summary import REPORTED_KS, summarise
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
 from whet.models.load import resolve
@@ -56,7 +56,6 @@ OpenBenchmark = Callable[
 """Makes ready to answer a benchmark; returns also the problems whose prompts fit."""
 ENDS = 1 << 20
 """Bytes at either end of a file of weights that are hashed."""
-_KS = (1, 4, 8, 16, 32, 64)
 _EVAL_NUMBER = 0
 """The number of the one evaluation in a run folder."""
 
@@ -234,7 +233,9 @@ def run_benchmark(
         stored = [ledger.responses(problem.id) for problem in loaded.problems]
         num_failed = ledger.num_failed
     samples = loaded.benchmark.samples
-    summary = summarise(groups, ks=sorted({k for k in _KS if k <= samples} | {loaded.benchmark.k}))
+    summary = summarise(
+        groups, ks=sorted({k for k in REPORTED_KS if k <= samples} | {loaded.benchmark.k})
+    )
     summary = with_token_counts(summary, stored)
     result = make_result(
         summary,

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, model_validator
 from whet.config import Config
 from whet.errors import ConfigError, WhetError
 from whet.tasks.base import Task, settings_class
+from whet.text.steps import VERIFICATION
 from whet.types import Json
 from whet.user_code import (
     CodePath,
@@ -66,6 +67,11 @@ def load_user_task(path: str, settings: Mapping[str, Json] | None = None) -> Tas
     name = getattr(task, "name", None)
     if not isinstance(name, str) or not name:
         raise ConfigError(f"the task {path} should have a text as its name, not {name!r}")
+    if name == VERIFICATION:
+        raise ConfigError(
+            f"the task {path} is named {name!r}, which is the task of a verifier's problems and "
+            "takes no prompt: choose another name"
+        )
     return task
 
 

@@ -18,7 +18,14 @@ from whet.rng import stream
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import ConfiguredTask, Task
 from whet.text.final_answer import Span, find_thought_end
-from whet.text.steps import StepLayout, Verification, rate_verification, read_verification, steps_of
+from whet.text.steps import (
+    VERIFICATION,
+    StepLayout,
+    Verification,
+    rate_verification,
+    read_verification,
+    steps_of,
+)
 from whet.types import Message, Problem, Rollout, Score, Split, Verdict, content_id
 
 MAX_CHARS = 1 << 16
@@ -53,7 +60,7 @@ class VerifyConfig(Config):
 class Verify(ConfiguredTask):
     """Make problems of solutions, and grade verifications of them."""
 
-    name = "verify"
+    name = VERIFICATION
     is_bounded = True
     config: VerifyConfig
 

@@ -14,6 +14,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from whet.config import Config
 from whet.errors import ConfigError, DataError
+from whet.text.steps import VERIFICATION
 from whet.text.template import Template
 from whet.text.tokenizer import Tokenizer
 from whet.types import Json, Message, Problem, Tokens
@@ -22,8 +23,6 @@ FIELD = re.compile(r"\{(question|payload\.[\w-]+)\}")
 """The fields of a template. Other braces, as in \\boxed{}, are plain text."""
 RESERVED = ("messages", "add_generation_prompt")
 """Variables of a chat template that are no options."""
-VERIFICATION = "verify"
-"""The name of the verifier's task, whose problems are used as that task writes them."""
 MAX_BYTES = 10_000_000
 """Of a file of examples."""
 PRIVATE_USE = tuple(chr(code) for code in range(0xE000, 0xF8FF))

@@ -17,6 +17,9 @@ from typing import Literal
 
 from whet.text.final_answer import Span, find_tags, make_span
 
+VERIFICATION = "verify"
+"""The task of a verifier's problems, which no setting of a prompt changes. No task of a user's has
+this name."""
 StepLayout = Literal["lines", "paragraphs", "tags"]
 """A step is a line, a paragraph (between blank lines), or the text inside <step>…</step>."""
 _LINE = re.compile(r"[^\n]+")

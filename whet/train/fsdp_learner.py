@@ -124,6 +124,9 @@ class FSDPLearner(Learner):
     def zero_grad(self) -> None:
         self.local.zero_grad()
 
+    def close(self) -> None:
+        self.local.close()
+
     def scale_lr(self, factor: float) -> float:
         return self.local.scale_lr(factor)
 

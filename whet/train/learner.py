@@ -51,16 +51,13 @@ class Learner(LogprobModel):
 
     @abstractmethod
     def reserve_memory(self, examples: Sequence[Example]) -> None:
-        """Free enough memory of the device for an update on the examples."""
+        """Free memory of the device for an update on the examples; `accumulate` repeats it."""
 
     @abstractmethod
     def accumulate(
         self, examples: Sequence[Example], objective: Objective | ValueObjective
     ) -> LossSums:
-        """Add the gradient of all examples, without a step.
-
-        Values are trained by the learner of a value model.
-        """
+        """Add the gradient of all examples, without a step; values take a value model's learner."""
 
     @abstractmethod
     def optim_step(self) -> Metrics:
@@ -73,6 +70,10 @@ class Learner(LogprobModel):
     def sync_model(self) -> None:
         """Copy the weights into the model that the learner was made for, unless steps change it in
         place."""
+        return
+
+    def close(self) -> None:
+        """Leave the model to another learner; this one trains no more."""
         return
 
     @abstractmethod
@@ -185,20 +186,15 @@ class LocalLearner(Learner):
         self, examples: Sequence[Example], objective: Objective | ValueObjective
     ) -> LossSums:
         self.reserve_memory(examples)
-        return self.add_gradients(
-            (
-                [examples[index] for index in indices]
-                for indices in split_micro_batches(
-                    self.model, examples, self.cfg.micro_batch_tokens
-                )
-            ),
-            objective,
-        )
+        packed = split_micro_batches(self.model, examples, self.cfg.micro_batch_tokens)
+        micro_batches = ([examples[index] for index in indices] for indices in packed)
+        return self.add_gradients(micro_batches, objective)
 
     def add_gradients(
         self, micro_batches: Iterable[list[Example]], objective: Objective | ValueObjective
     ) -> LossSums:
         """Add the gradients of micro-batches of examples."""
+        self.optimizer.check_open()
         num_losses = 0
         batch_sums: list[BatchSums] = []
         for examples in micro_batches:
@@ -249,6 +245,9 @@ class LocalLearner(Learner):
 
     def zero_grad(self) -> None:
         self.optimizer.zero_grad()
+
+    def close(self) -> None:
+        self.optimizer.close()
 
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         return compute_logprobs_locally(self.model, examples, self.cfg.micro_batch_tokens)

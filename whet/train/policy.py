@@ -181,7 +181,13 @@ class TrainableModel(ABC):
     learner: Learner | None
 
     def build_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
-        """Make a learner of the same weights, whose updates may free the engine's cache."""
+        """Make a learner of the same weights, whose updates may free the engine's cache.
+
+        It starts where the one before has left them, which is closed.
+        """
+        if self.learner is not None:
+            self.learner.sync_model()
+            self.learner.close()
         self.learner = self.learner_factory.build_learner(
             self.model, cfg, steps=steps, memory=self.memory
         )

@@ -159,7 +159,7 @@ def select_rollouts(
     `assign_advantages` drops masked rollouts, and `update_policy` those without a gradient.
     """
     dynamic_sampling = dynamic_sampling or DynamicSamplingConfig()
-    min_group_size = 1 if algo.advantage is None else 2
+    min_group_size = 2 if algo.compares_responses else 1
     rewarded = [
         tuple(rollout for rollout in group if rollout.reward is not None)
         for group in dynamic_sampling.choose_groups(groups)
@@ -248,7 +248,7 @@ def _credit_outcome(
 
 def _credit_tokens(example: Example, reward: float, penalty: Doubles, algo: Algorithm) -> Example:
     """Spread the reward, which belongs to the last token, over the tokens before it."""
-    assert algo.token_advantage is not None
+    assert algo.token_advantage is not None, "tokens are credited by a token advantage"
     if algo.needs_values and example.value_M is None:
         raise ConfigError(
             "this algorithm needs a critic, and there is none: set algo.name to another, "

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import ValidationError
 
-from whet.algos.advantages import GroupRule, center, leave_one_out, zscore
+from whet.algos.advantages import GROUP_RULES
 from whet.errors import DataError, WhetError
 from whet.rewards.spec import RewardSpec
 from whet.store.files import stream_rows
@@ -37,12 +37,6 @@ MAX_TOKENS = 20_000
 """Tokens of a response that are sent."""
 CACHED_FILES = 4
 CACHED_BYTES = 1 << 30
-RECOMPUTED_ADVANTAGES: Mapping[str, GroupRule] = {
-    "zscore": zscore,
-    "center": center,
-    "leave_one_out": leave_one_out,
-}
-"""Rules that need only the rewards of a group."""
 OF_UPDATES = ("ratio", "entropy", "engine_gap", "mask")
 """Token quantities that only exist during an update; a replay computes them again."""
 NO_STEPS = "no verifier judged the steps of this response"
@@ -240,7 +234,7 @@ def _advantage(rule: str | None, rewards: Sequence[float | None]) -> tuple[float
     """Compare a reward, the first, with the others of its group."""
     if rule is None:
         return None, "only runs of RL have advantages"
-    compare = RECOMPUTED_ADVANTAGES.get(rule)
+    compare = GROUP_RULES.get(rule)
     if compare is None:
         return None, f"not stored; {rule} needs more than the rewards of the group"
     known = [reward for reward in rewards if reward is not None]

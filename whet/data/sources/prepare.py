@@ -300,7 +300,7 @@ def _describe(
     facts: list[Json] = []
     for path, origin in paths.items():
         hashes = hash_file(path)
-        assert isinstance(hashes, dict)
+        assert isinstance(hashes, dict), "the hash of a file is a table"
         facts.append({"name": path.name, "origin": origin, **hashes})
     return {
         "source": name,

@@ -9,7 +9,6 @@ before it counts for the process only, and the thinking part for nothing.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp
-from random import Random
 from typing import Literal
 
 from pydantic import Field
@@ -82,11 +81,13 @@ class Game24Config(Config):
     """How deep gold searches go: 2 judges two numbers at once instead of trying all operations on
     them."""
     highest_card: int = Field(default=HIGHEST_CARD, ge=HIGHEST_CARD, le=24)
-    """Above 13: also train on hands with cards up to this; dev and test hands stay the same."""
+    """Above 13: searches (v1 to v4) are also trained on hands with cards up to this; dev and test
+    hands stay the same."""
 
     def without_effect(self) -> dict[str, str]:
         reason = f'format = "{self.format}" shows no search'
-        return dict.fromkeys(("length", "depth"), reason) if self.format in ("v0", "v0l") else {}
+        of_searches = ("length", "depth", "highest_card")
+        return dict.fromkeys(of_searches, reason) if self.format in ("v0", "v0l") else {}
 
 
 class Game24(ConfiguredTask):
@@ -167,7 +168,7 @@ class Game24(ConfiguredTask):
         numbers = _numbers(problem)
         plays = winning_plays(cfg.highest_card)[self._hand(numbers)]
         rng = stream(seed, "game24", "solve", *numbers)
-        budget = _budget(cfg.length, rng)
+        budget = traces.draw_budget(cfg.length, rng)
         return traces.trace(numbers, plays, rng, format=cfg.format, budget=budget, depth=cfg.depth)
 
     def _hand(self, numbers: Sequence[int]) -> Hand:
@@ -186,13 +187,6 @@ def hand_of(numbers: Sequence[int], highest_card: int = HIGHEST_CARD) -> Hand:
         limits = f"four whole numbers from 1 to {highest_card}"
         raise DataError(f"a hand is {limits}, not {list(numbers)}")
     return hand
-
-
-def _budget(length: Length | Literal["mixed", "wide"], rng: Random) -> int:
-    if length == "wide":
-        return int(traces.SHORTEST * (traces.WIDEST / traces.SHORTEST) ** rng.random())
-    spans = [span for name, span in traces.BUDGETS.items() if length in (name, "mixed")]
-    return rng.choice([steps for span in spans for steps in span])
 
 
 def _is_card(word: str, highest_card: int) -> bool:

@@ -73,6 +73,14 @@ class _Item(NamedTuple):
     is_card: bool
 
 
+def draw_budget(length: Length | Literal["mixed", "wide"], rng: Random) -> int:
+    """Draw how many steps a search may show."""
+    if length == "wide":
+        return int(SHORTEST * (WIDEST / SHORTEST) ** rng.random())
+    spans = [span for name, span in BUDGETS.items() if length in (name, "mixed")]
+    return rng.choice([steps for span in spans for steps in span])
+
+
 def trace(
     numbers: Sequence[int],
     plays: Plays,
