@@ -34,8 +34,8 @@ def test_rollouts_carry_the_published_version_and_the_policys_name() -> None:
 
 def test_a_learner_is_refused_once_its_policy_has_made_another() -> None:
     policy = tiny_policy()
-    first = policy.make_learner(TrainConfig(), steps=1)
-    second = policy.make_learner(TrainConfig(), steps=1)
+    first = policy.build_learner(TrainConfig(), steps=1)
+    second = policy.build_learner(TrainConfig(), steps=1)
 
     second.update([example(length=6)], sft_objective())
     with pytest.raises(TrainError, match="its policy made another: train with that one"):
@@ -53,13 +53,13 @@ def test_a_new_learner_starts_where_the_one_before_has_left_the_weights() -> Non
             calls.append("close")
 
     class Factory(LocalLearnerFactory):
-        def make_learner(self, *args: object, **kwargs: object) -> LocalLearner:
+        def build_learner(self, *args: object, **kwargs: object) -> LocalLearner:
             calls.append("make")
             return Watched(*args, **kwargs)  # type: ignore[arg-type]
 
     policy = tiny_policy()
     policy.learners = Factory()
-    policy.make_learner(TrainConfig(), steps=1)
-    policy.make_learner(TrainConfig(), steps=1)
+    policy.build_learner(TrainConfig(), steps=1)
+    policy.build_learner(TrainConfig(), steps=1)
 
     assert calls == ["make", "sync", "close", "make"]
