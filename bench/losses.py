@@ -208,7 +208,7 @@ CASES = (
         whet={"name": "rloo"},
         trl=CLIP,
         compares=(),
-        why="not compared: TRL clips the ratio of whole answers, the paper and whet have none",
+        why="not compared: TRL clips the ratio of whole responses, the paper and whet have none",
     ),
     Case(
         name="grpo, first of two mini-batches",

@@ -68,7 +68,7 @@ def test_clip(ratio: float, advantage: float, high: float, loss: float) -> None:
 )
 def test_dual_clip(ratio: float, advantage: float, loss: float) -> None:
     # At most 3 × 2; below that the ratio times 2; gains stop at 1.2 × 2 as before.
-    found = dual_clip(_numbers(ratio), _numbers(advantage), low=0.2, high=0.2, most=3.0)
+    found = dual_clip(_numbers(ratio), _numbers(advantage), low=0.2, high=0.2, cap=3.0)
     torch.testing.assert_close(found, _numbers(loss))
 
 

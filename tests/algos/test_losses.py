@@ -193,7 +193,7 @@ def test_without_a_ratio_every_token_counts_once_and_nothing_flows() -> None:
 def test_dual_clip_has_no_slope_beyond_its_bound() -> None:
     ratio_M = torch.tensor([5.0, 2.0, 5.0], requires_grad=True)
 
-    dual_clip(ratio_M, _numbers(-1.0, -1.0, 1.0), low=0.2, high=0.2, most=3.0).sum().backward()
+    dual_clip(ratio_M, _numbers(-1.0, -1.0, 1.0), low=0.2, high=0.2, cap=3.0).sum().backward()
 
     torch.testing.assert_close(ratio_M.grad, _numbers(0.0, 1.0, 0.0))
 

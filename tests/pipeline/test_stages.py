@@ -14,8 +14,8 @@ from whet.store.run import RunStore
 
 
 def test_every_kind_is_that_of_its_settings() -> None:
-    assert {name: cls.model_fields["kind"].default for name, cls in kinds.KINDS.items()} == {
-        name: name for name in kinds.KINDS
+    assert {name: cls.model_fields["kind"].default for name, cls in kinds.STAGE_KINDS.items()} == {
+        name: name for name in kinds.STAGE_KINDS
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.options import SETTINGS, Nodes, argument
+from whet.cli.options import SETTINGS, NodesFlag, argument
 from whet.errors import ConfigError
 from whet.recipes.registry import ON_RANKS
 from whet.track.progress import say
@@ -98,7 +98,7 @@ def prove_ranks(gpus: int, *, as_json: bool) -> int | None:
 def slurm(
     ctx: typer.Context,
     file: Annotated[Path, argument(help="A TOML file to run.")],
-    nodes: Nodes = "1",
+    nodes: NodesFlag = "1",
     gpus: Annotated[int, typer.Option(min=1, help="GPUs per node.")] = 8,
     cpus: Annotated[int, typer.Option(min=1, help="Processor cores per GPU.")] = 8,
     time: Annotated[

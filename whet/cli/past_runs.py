@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from whet.cli.options import Json, Price, argument, required
+from whet.cli.options import JsonFlag, Price, argument, required
 from whet.errors import ConfigError
 
 
@@ -51,7 +51,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="The page to write; compare.html by default.")
     ] = None,
-    as_json: Json = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Compare runs: settings that differ, curves, and scores with intervals over seeds and
     problems. Runs that differ only in their seed form one arm."""
@@ -64,7 +64,7 @@ def compare(
 def card(
     run: Annotated[Path, argument(help="The folder of a run, stage or pipeline.")],
     out: Annotated[Path | None, typer.Option(help="Write the card to this Markdown file.")] = None,
-    as_json: Json = False,
+    as_json: JsonFlag = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Recompute a sample of it and compare.")
     ] = False,
@@ -108,7 +108,7 @@ def replay(
         bool,
         typer.Option("--tokens", help="Compute ratio, entropy, … per token, for `whet view`."),
     ] = False,
-    as_json: Json = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Recompute one update of a run from its stored rollouts, under its own settings and under
     others, and compare loss and gradient. Nothing is sampled, and the run is not changed."""
@@ -148,7 +148,7 @@ def grade(
     ] = None,
     step: Annotated[int | None, typer.Option(min=0, help="Only this step of a run.")] = None,
     rollout: Annotated[str | None, typer.Option(help="Only this rollout of a run.")] = None,
-    as_json: Json = False,
+    as_json: JsonFlag = False,
     task: Annotated[
         list[str] | None, typer.Option(help="Your own task, my_task.py:Name; repeatable.")
     ] = None,

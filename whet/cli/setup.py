@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from whet.cli import cluster_jobs
-from whet.cli.options import SETTINGS, File, Gpus, Json, Out, Price
+from whet.cli.options import SETTINGS, File, Gpus, JsonFlag, Out, Price
 from whet.errors import ConfigError
 from whet.track.progress import say
 
@@ -143,7 +143,7 @@ def doctor(
     model: Annotated[
         str | None, typer.Argument(help="Your own model or run folder, to be proved too.")
     ] = None,
-    as_json: Json = False,
+    as_json: JsonFlag = False,
     gpus: Gpus = 1,
 ) -> None:
     """Prove that training computes correctly on this machine, and name every fault. With `--gpus`,

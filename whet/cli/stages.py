@@ -14,7 +14,7 @@ from whet.cli.options import (
     SETTINGS,
     File,
     Gpus,
-    Nodes,
+    NodesFlag,
     Out,
     Rendezvous,
     Restarts,
@@ -43,7 +43,7 @@ def run(
     resume: Resume = False,
     smoke: Smoke = False,
     gpus: Gpus = 1,
-    nodes: Nodes = "1",
+    nodes: NodesFlag = "1",
     rendezvous: Rendezvous = None,
     restarts: Restarts = 3,
 ) -> None:
@@ -72,7 +72,7 @@ def run_on_ranks(
     out: Out = None,
     resume: Resume = False,
     gpus: Gpus = 1,
-    nodes: Nodes = "1",
+    nodes: NodesFlag = "1",
     rendezvous: Rendezvous = None,
     restarts: Restarts = 3,
 ) -> None:
@@ -205,7 +205,7 @@ def evaluate(
     max_tokens: MaxTokens = None,
     key_env: KeyEnv = None,
     gpus: Gpus = 1,
-    nodes: Nodes = "1",
+    nodes: NodesFlag = "1",
     rendezvous: Rendezvous = None,
     restarts: Restarts = 3,
 ) -> None:

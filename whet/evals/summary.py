@@ -12,7 +12,7 @@ from whet.evals.stats import Estimate, fraction_estimate, mean_estimate, pass_at
 from whet.tasks.base import is_solvable, read_f1_half
 from whet.types import FinishReason, Group, Json, Rollout, Verdict, level_label
 
-KS = (1, 4, 8, 16, 32, 64)
+REPORTED_KS = (1, 4, 8, 16, 32, 64)
 """The k of pass@k that are reported, as far as there are samples."""
 MUCH_CUT_OFF = 0.05
 """Fraction of cut responses from which reports and cards mention it."""
@@ -62,7 +62,7 @@ class EvalSummary:
             raise DataError(f"not an evaluation summary ({reason}): {str(row)[:200]}") from error
 
 
-def summarise(groups: Sequence[Group], ks: Sequence[int] = KS) -> EvalSummary:
+def summarise(groups: Sequence[Group], ks: Sequence[int] = REPORTED_KS) -> EvalSummary:
     """Summarise graded groups; groups of the same problem count as one problem."""
     by_problem = list(_by_problem(groups).values())
     rollouts = [siblings for siblings in by_problem if is_solvable(siblings[0].problem)]

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from whet.data.problems import load_problems
-from whet.evals.summary import KS, EvalSummary, summarise
+from whet.evals.summary import REPORTED_KS, EvalSummary, summarise
 from whet.grading.grader import Grader
 from whet.models.source import load_model, torch_device, torch_dtype
 from whet.recipes.stage import ModelStageConfig, ModelWork
@@ -96,7 +96,7 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
 
 
 def _choose_ks(samples: int) -> list[int]:
-    return sorted({k for k in KS if k <= samples} | {samples})
+    return sorted({k for k in REPORTED_KS if k <= samples} | {samples})
 
 
 def _describe_results(sampled: EvalSummary, greedy: EvalSummary) -> str:

@@ -16,7 +16,7 @@ from typing import Literal
 from whet.config import Config
 from whet.engine.registry import DEFAULT_ENGINE
 from whet.errors import ConfigError, DataError
-from whet.evals.summary import KS, summarise
+from whet.evals.summary import REPORTED_KS, summarise
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
 from whet.models.load import resolve
@@ -233,7 +233,9 @@ def run_benchmark(
         stored = [ledger.responses(problem.id) for problem in loaded.problems]
         num_failed = ledger.num_failed
     samples = loaded.benchmark.samples
-    summary = summarise(groups, ks=sorted({k for k in KS if k <= samples} | {loaded.benchmark.k}))
+    summary = summarise(
+        groups, ks=sorted({k for k in REPORTED_KS if k <= samples} | {loaded.benchmark.k})
+    )
     summary = with_token_counts(summary, stored)
     result = make_result(
         summary,

@@ -149,15 +149,9 @@ class LocalLearner(Learner):
         self, examples: Sequence[Example], objective: Objective | ValueObjective
     ) -> LossSums:
         self.reserve_memory(examples)
-        return self.add_gradients(
-            (
-                [examples[index] for index in indices]
-                for indices in split_micro_batches(
-                    self.model, examples, self.cfg.micro_batch_tokens
-                )
-            ),
-            objective,
-        )
+        packed = split_micro_batches(self.model, examples, self.cfg.micro_batch_tokens)
+        micro_batches = ([examples[index] for index in indices] for indices in packed)
+        return self.add_gradients(micro_batches, objective)
 
     def add_gradients(
         self, micro_batches: Iterable[list[Example]], objective: Objective | ValueObjective
