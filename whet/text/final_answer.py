@@ -185,7 +185,7 @@ def _find_leads(text: str, start: int) -> Sequence[str]:
     line = text[max(begin, start - SENTENCE_WINDOW) : start].removesuffix("<answer>")
     line = line.rstrip(_DRESS)
     if _has_prose(line):
-        own = line[line.rfind(". ") + 1 :]
+        own = line if "[" in line else line[line.rfind(". ") + 1 :]
         if begin < 2 or text[begin - 2] not in _MAY_END_LEAD:
             return (own,)
         above = text[max(begin - SENTENCE_WINDOW, 0) : begin].rstrip(_DRESS_OR_END)
@@ -213,7 +213,8 @@ def _is_plain(text: str) -> bool:
     start = text.rfind("\n", 0, end) + 1
     line = text[max(start, end - SENTENCE_WINDOW) : end]
     is_led_to = start > 1 and text[start - 2] in _MAY_END_LEAD
-    return not (is_led_to or "[" in line or "```" in text or _has_word(line, _SUSPECT))
+    has_lead = _WORDS.search(line, 0, max(line.rfind(" "), 0)) is not None
+    return has_lead and not (is_led_to or "[" in line or "```" in text or _has_word(line, _SUSPECT))
 
 
 def _find_unmarked(text: str) -> Span | None:
