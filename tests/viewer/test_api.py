@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from viewer_runs import write_facts, write_run, write_step, write_verl_dump
 
 from whet.data.problems import write_problems
-from whet.store.files import write_json
+from whet.store.files import append_row, write_json
 from whet.store.view_cache import write_token_columns
 from whet.testing.fakes import sum_problem
 from whet.types import Json
@@ -78,6 +78,16 @@ def test_runs_are_listed_with_what_they_are(client: TestClient) -> None:
     assert (one["kind"], one["step"], one["steps"], one["seed"]) == ("rl", 3, 4, 1)
     assert one["spark"] == [0.1, 0.2, 0.3]
     assert by_id["verl"]["state"] == "imported"
+
+
+def test_a_run_that_was_told_to_stop_is_not_running(client: TestClient, folder: Path) -> None:
+    """It has just written its metrics, and would count as running for some time."""
+    assert ask(client, "run", run="one/05-rl")["state"] == "running"
+    ledger = folder / "one" / "05-rl" / "ledger.jsonl"
+    append_row(ledger, {"time": "2026-11-18T00:01:00+00:00", "event": "stop", "step": 3})
+    assert ask(client, "run", run="one/05-rl")["state"] == "stopped"
+    append_row(ledger, {"time": "2026-11-18T00:02:00+00:00", "event": "resume"})
+    assert ask(client, "run", run="one/05-rl")["state"] == "running"
 
 
 def test_runs_that_differ_in_their_seed_alone_are_one_group(folder: Path, tmp_path: Path) -> None:

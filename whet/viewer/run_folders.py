@@ -4,6 +4,7 @@ Every file is reached through `Root.open_path`, which follows no link out of the
 written there, and no lock is taken.
 """
 
+import json
 import os
 import re
 import time
@@ -23,6 +24,8 @@ SCAN_SECONDS = 2.0
 """A listing is used again for so long, so that several pages that poll cost one scan."""
 FRESH_SECONDS = 90.0
 """A run on another machine, whose lock is not seen here, is alive if it wrote so recently."""
+EVENT_BYTES = 4_096
+"""Bytes before the end of a ledger in which its last event is looked for."""
 MAX_FILE_BYTES = 64 << 20
 """Larger settings, summaries and tables are refused."""
 VERL_DUMP = re.compile(r"\d+\.jsonl")
@@ -169,10 +172,26 @@ def find_state(root: Root, run: Run) -> str:
     if read_table(root, run.folder / "summary.json"):
         return "finished"
     changed = max(_changed(run.folder / name) for name in ("metrics.jsonl", "rollouts"))
-    if _is_lock_held(run.folder / ".lock") or time.time() - changed < FRESH_SECONDS:
+    if _is_lock_held(run.folder / ".lock"):
+        return "running"
+    if _read_last_event(root, run) == "stop":
+        return "stopped"
+    if time.time() - changed < FRESH_SECONDS:
         return "running"
     pages = [folder / "failure.txt" for folder in (run.folder, run.folder.parent)]
     return "failed" if any(_changed(page) > changed for page in pages) else "stopped"
+
+
+def _read_last_event(root: Root, run: Run) -> Json:
+    """Name the last event of a ledger, from its end: a streamed run has one row for each step."""
+    try:
+        with root.open_path(run.folder / "ledger.jsonl").open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(file.tell() - EVENT_BYTES, 0))
+            row: Json = json.loads(file.read().splitlines()[-1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return row.get("event") if isinstance(row, dict) else None
 
 
 def _changed(path: Path) -> float:
