@@ -19,29 +19,33 @@ from whet.viewer.query import (
 )
 
 MAX_BINS = 24
-"""Spans of steps in maps and distributions."""
-TOP_ANSWERS = 8
+"""Spans of steps in maps and distributions, where a page does not ask for fewer."""
+TOP_ANSWERS = 7
+"""Answers that are counted apart; a page has as many colours besides that of right ones."""
 MAX_PROBLEMS = 500
 
 
-def bin_steps(steps: NDArray[np.float64]) -> tuple[NDArray[np.int64], list[Json]]:
-    """Cut the steps that occur into at most 24 spans; give each row's span, and their ends."""
+def bin_steps(
+    steps: NDArray[np.float64], most: int = MAX_BINS
+) -> tuple[NDArray[np.int64], list[Json]]:
+    """Cut the steps that occur into at most so many spans; give each row's span, and their ends."""
     distinct = np.unique(steps)
-    parts = np.array_split(distinct, min(len(distinct), MAX_BINS))
+    parts = np.array_split(distinct, min(len(distinct), max(most, 1)))
     starts = np.array([part[0] for part in parts])
     spans: list[Json] = [[float(part[0]), float(part[-1])] for part in parts]
     return np.searchsorted(starts, steps, side="right") - 1, spans
 
 
-def difficulty_map(columns: Columns, filters: Filters) -> dict[str, Json]:
+def difficulty_map(columns: Columns, filters: Filters, most: int = MAX_BINS) -> dict[str, Json]:
     """Give the fraction of correct rollouts by level and time, and that of each problem."""
     passed, _ = select(columns, filters)
     graded = passed & ~columns.texts["verdict"].equals(Verdict.UNSCORED.value)
     rows = np.flatnonzero(graded)
     if not len(rows):
-        return {"spans": [], "levels": [], "problems": [], "histogram": []}
+        return {"spans": [], "levels": [], "halves": [], "problems": [], "histogram": []}
     correct = columns.texts["verdict"].equals(Verdict.CORRECT.value)[rows]
-    spans_of, spans = bin_steps(columns.numbers["step"][rows])
+    spans_of, spans = bin_steps(columns.numbers["step"][rows], most)
+    halves_of, halves = bin_steps(columns.numbers["step"][rows], 2)
     levels = columns.numbers["level"][rows]
     known = np.where(np.isnan(levels), 0.0, levels)
     fifths = np.minimum((known * NUM_LEVELS).astype(int), NUM_LEVELS - 1)
@@ -58,8 +62,14 @@ def difficulty_map(columns: Columns, filters: Filters) -> dict[str, Json]:
                 {"level": name, "correct": hits[fifth].tolist(), "count": counts[fifth].tolist()}
             )
     codes = columns.texts["problem"].codes[rows]
-    problems, histogram = _by_problem(columns, rows, codes, correct, spans_of, len(spans))
-    return {"spans": spans, "levels": lines, "problems": problems, "histogram": histogram}
+    problems, histogram = _by_problem(columns, rows, codes, correct, halves_of == 1)
+    return {
+        "spans": spans,
+        "levels": lines,
+        "halves": halves,
+        "problems": problems,
+        "histogram": histogram,
+    }
 
 
 def _by_problem(
@@ -67,19 +77,17 @@ def _by_problem(
     rows: Rows,
     codes: NDArray[np.int32],
     correct: Mask,
-    spans_of: NDArray[np.int64],
-    num_spans: int,
+    is_late: Mask,
 ) -> tuple[Json, Json]:
-    """Give each problem's fraction of correct rollouts, and in each half of the time."""
+    """Give each problem's fraction of correct rollouts, and in each half of the steps."""
     size = len(columns.texts["problem"].values)
     counts = np.bincount(codes, minlength=size)
     hits = np.bincount(codes, weights=correct, minlength=size)
-    is_late = spans_of >= (num_spans + 1) // 2
     late_counts = np.bincount(codes[is_late], minlength=size)
     late_hits = np.bincount(codes[is_late], weights=correct[is_late], minlength=size)
     seen = np.flatnonzero(counts)
     rates = hits[seen] / counts[seen]
-    histogram, _ = np.histogram(rates, bins=np.linspace(0, 1, 12))
+    histogram = _count_rates(rates)
     first_rows = np.full(size, -1)
     first_rows[codes[::-1]] = rows[::-1]
     order = np.lexsort((-counts[seen], rates))[:MAX_PROBLEMS]
@@ -98,7 +106,19 @@ def _by_problem(
                 "late": late_hits[code] / late_counts[code] if late_counts[code] else None,
             }
         )
-    return problems, histogram.tolist()
+    return problems, histogram
+
+
+def _count_rates(rates: NDArray[np.float64]) -> list[Json]:
+    """Count problems that are never solved, in tenths of the time, and always.
+
+    >>> _count_rates(np.array([0.0, 0.05, 0.1, 0.99, 1.0]))
+    [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1]
+    """
+    tenths = np.floor(10 * rates + 1e-9).astype(int) + 1
+    tenths = np.where(rates <= 0, 0, np.where(rates >= 1, 11, tenths))
+    counts: list[Json] = np.bincount(tenths, minlength=12).tolist()
+    return counts
 
 
 def answer_distribution(columns: Columns, problem: str) -> dict[str, Json]:
