@@ -330,8 +330,15 @@ def test_keys_alone_reach_every_page(page: "playwright.Page", small: str) -> Non
     page.wait_for_selector(".token.negative, .token.positive")
     page.keyboard.press("v")
     page.wait_for_selector(".response.main .rendered")
+    assert "1 of 6" in page.inner_text("main .steps"), (
+        "the filter of the list is that of its rollouts"
+    )
     before = page.url
-    page.keyboard.press("[")
+    page.keyboard.press("j")
+    wait_until(page, f"location.href !== {json.dumps(before)} && location.hash.includes('q=seven')")
+    wait_until(page, "document.querySelector('main .steps').textContent.includes('2 of 6')")
+    before = page.url
+    page.keyboard.press("]")
     wait_until(page, f"location.href !== {json.dumps(before)}")
     # The rollout of before stays until the next is whole, and takes the focus with it when it goes.
     wait_until(page, "document.querySelector('main').dataset.asked === location.hash")

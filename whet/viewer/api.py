@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from whet.errors import DataError
 from whet.types import Json
 from whet.viewer import maps, query
 from whet.viewer.detail import RolloutFiles, find_source, read_rollout
@@ -57,19 +58,25 @@ class Api:
         }
 
     def runs(self, params: Params) -> Json:
-        return {"folder": self._root.folder.name, "runs": self._overview.list_runs()}
+        return {
+            "folder": self._root.folder.name,
+            "runs": self._overview.list_runs(),
+            "reports": [*self._root.reports()],
+        }
 
     def run(self, params: Params) -> Json:
         return self._overview.read_run(self._root.run(params["run"]))
 
     def metrics(self, params: Params) -> Json:
         """Give some metrics of a run as series, and the names of all."""
-        file = self._overview.metrics(self._root.run(params["run"]))
+        run = self._root.run(params["run"])
+        file = self._overview.metrics(run)
         names = [name for name in params.get("names", "").split(",") if name][:MAX_SERIES]
         return {
             "names": [*sorted(file.series)],
             "step": file.last_step,
             "series": file.to_json(names),
+            "intervals": self._overview.read_intervals(run, names),
         }
 
     def compare(self, params: Params) -> Json:
@@ -106,17 +113,22 @@ class Api:
             rule=self._facts.advantage_rule(self._root, run),
             rewards=rewards,
         )
+        filters = Filters.from_params(params)
         return {
             **query.describe_full(index.columns, at),
             **detail,
+            "sample": sum(sibling < at for sibling in siblings) + 1,
             "siblings": [query.describe_full(index.columns, sibling) for sibling in siblings],
-            "neighbours": query.find_neighbours(index.columns, at),
+            "neighbours": query.find_neighbours(
+                index.columns, at, filters, params.get("sort", "-step")
+            ),
         }
 
     def difficulty(self, params: Params) -> Json:
         index = self._index(params)
         filters = Filters.from_params(params)
-        return {**maps.difficulty_map(index.columns, filters), **_state(index)}
+        most = parse_count(params.get("bins"), maps.MAX_BINS, maps.MAX_BINS)
+        return {**maps.difficulty_map(index.columns, filters, most), **_state(index)}
 
     def problem(self, params: Params) -> Json:
         index = self._index(params)
@@ -146,6 +158,13 @@ class Api:
 
     def result(self, params: Params) -> Json:
         return read_result_file(self._root, params["file"])
+
+    def report(self, folder: str) -> Path:
+        """Find the file of a report by its folder, which is never used as a path."""
+        path = self._root.reports().get(folder)
+        if path is None:
+            raise DataError(f"there is no report in {folder[:80]!r}")
+        return self._root.open_path(path)
 
     def _index(self, params: Params) -> RolloutIndex:
         run = self._root.run(params["run"])

@@ -28,6 +28,7 @@ EVENT_BYTES = 4_096
 """Bytes before the end of a ledger in which its last event is looked for."""
 MAX_FILE_BYTES = 64 << 20
 """Larger settings, summaries and tables are refused."""
+REPORT = "report.html"
 VERL_DUMP = re.compile(r"\d+\.jsonl")
 WANDB_TABLE = re.compile(r".+\.table\.json")
 SKIPPED = {"checkpoints", "rollouts", "answers", "logs", "evals", "node_modules", "__pycache__"}
@@ -53,6 +54,7 @@ class Root:
         self.folder = folder.resolve()
         self._runs: dict[str, Run] = {}
         self._files: dict[str, Path] = {}
+        self._reports: dict[str, Path] = {}
         self._scanned = 0.0
 
     def open_path(self, path: Path) -> Path:
@@ -79,21 +81,29 @@ class Root:
         self._scan()
         return self._files
 
+    def reports(self) -> dict[str, Path]:
+        """Find the reports of pipelines and single stages, by their folders below the root."""
+        self._scan()
+        return self._reports
+
     def _scan(self) -> None:
         if time.monotonic() - self._scanned < SCAN_SECONDS:
             return
         runs: dict[str, Run] = {}
         files: dict[str, Path] = {}
+        reports: dict[str, Path] = {}
         for folder, names in self._walk(self.folder, 0):
             name = folder.relative_to(self.folder).as_posix()
             origin = _find_origin(names)
             if origin is not None and len(runs) < MAX_RUNS:
                 runs[name] = Run(id=name, folder=folder, origin=origin)
+            if REPORT in names:
+                reports[name] = folder / REPORT
             for file in names:
                 if file.endswith((".jsonl", ".json")) and not file.startswith("."):
                     path = folder / file
                     files[path.relative_to(self.folder).as_posix()] = path
-        self._runs, self._files = runs, files
+        self._runs, self._files, self._reports = runs, files, reports
         self._scanned = time.monotonic()
 
     def _walk(self, folder: Path, depth: int) -> Iterator[tuple[Path, list[str]]]:
