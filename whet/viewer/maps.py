@@ -126,6 +126,7 @@ def answer_distribution(columns: Columns, problem: str) -> dict[str, Json]:
     rows = np.flatnonzero(columns.texts["problem"].equals(problem))
     if not len(rows):
         raise DataError(f"no rollout of this run answers {problem!r}")
+    rows = rows[np.argsort(columns.numbers["step"][rows], kind="stable")]
     spans_of, spans = bin_steps(columns.numbers["step"][rows])
     answers = columns.texts["answer"]
     codes = answers.codes[rows]

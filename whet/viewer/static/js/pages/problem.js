@@ -1,5 +1,5 @@
 import { COLOURS, colour } from "../charts.js";
-import { address, empty, h, level, link, percent, put, verdict } from "../dom.js";
+import { address, empty, h, level, link, number, percent, put, verdict } from "../dom.js";
 import { loadMath, rendered } from "../text.js";
 import { EVAL_SETS } from "./rollouts.js";
 
@@ -24,6 +24,7 @@ export async function render(main, context) {
           data.answers.filter((line) => line.counts[i]).map((line) => h("span", { vars: { height: `${(100 * line.counts[i]) / total}%`, background: tint.get(line) }, title: `${line.answer ?? line.name}: ${line.counts[i]}` }))),
           h("span", { class: "small quiet" }, spanName([low, high])), h("span", { class: "small" }, percent(data.pass[i]).replace(".0", "")));
       })))),
-    h("section", {}, h("h2", {}, "Latest rollouts"), h("div", { class: "list" }, data.rows.slice(0, 20).map((item) => h("a", { class: "rollout", "data-item": `${item.file}:${item.row}`, href: address("rollout", { run: params.run, file: item.file, row: item.row }) },
-      h("span", { class: "meta" }, verdict(item.verdict), h("span", {}, isEval ? item.set : `step ${item.step}`), h("span", {}, `answer ${item.answer ?? "–"}`)), h("span", { class: "snippet" }, item.snippet))))));
+    h("section", {}, h("h2", {}, "Latest rollouts"), h("div", { class: "group" }, data.rows.slice(0, 40).map((item) => h("a", { class: "rollout line", "data-item": `${item.file}:${item.row}`, href: address("rollout", { run: params.run, problem: params.problem, file: item.file, row: item.row }) },
+      verdict(item.verdict), h("span", { class: "answer" }, item.answer ?? "–"), h("span", { class: "tail" }, item.snippet === item.answer ? "" : item.snippet),
+      h("span", { class: "num quiet" }, item.reward === null ? "" : `reward ${number(item.reward, 3)}`), h("span", { class: "num quiet" }, isEval ? item.set : `step ${item.step}`))))));
 }

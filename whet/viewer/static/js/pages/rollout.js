@@ -55,7 +55,7 @@ function problemId(data) { return typeof data.problem === "object" ? data.proble
 function facts(data, isEval) {
   const size = data.siblings.length + 1;
   const parts = [
-    isEval ? EVAL_SETS[data.step] : `step ${data.step}`,
+    isEval ? EVAL_SETS[data.step] : data.step > 0 && `step ${data.step}`,
     size > 1 && `sample ${data.sample} of ${size}`,
     data.reward !== null && `reward ${number(data.reward, 3)}`,
     data.advantage !== null && `advantage ${number(data.advantage, 3).replace("-", "−")}`,

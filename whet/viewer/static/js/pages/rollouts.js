@@ -96,7 +96,7 @@ export async function render(main, context) {
   }
 
   const open = (item) => ({ href: address("rollout", { run: params.run, ...filtersOf(context), set: params.set, sort: params.sort, file: item.file, row: item.row }), "data-item": `${item.file}:${item.row}` });
-  const time = (item) => (isEval ? item.set : `step ${item.step}`);
+  const time = (item) => (isEval ? item.set : item.step > 0 && `step ${item.step}`);  // 0: no training
 
   // Neighbours in the list that answer the same question stand under one head.
   function grouped(rows) {
@@ -105,7 +105,7 @@ export async function render(main, context) {
       if (groups.at(-1)?.[0].group_number === item.group_number) groups.at(-1).push(item);
       else groups.push([item]);
     }
-    return groups.map((items) => {
+    return groups.every(([first]) => first.group_size === 1) ? h("div", { class: "group lone" }, rows.map(lone)) : groups.map((items) => {
       const [first] = items;
       const facts = [first.gold !== null && `right answer ${first.gold}`, first.group_size > 1 && `${first.group_correct} of ${first.group_size} right`, time(first), hasTasks && first.task].filter(Boolean);
       return h("div", { class: "group" },
@@ -120,6 +120,15 @@ export async function render(main, context) {
     return h("a", { class: "rollout line", ...open(item) },
       verdict(item.verdict), h("span", { class: "answer", title: answer }, answer), h("span", { class: "tail" }, rest),
       h("span", { class: "num" }, item.reward === null ? "" : h("span", {}, h("span", { class: "quiet" }, "reward "), number(item.reward, 3))),
+      h("span", { class: "num quiet" }, item.finish === "length" && h("span", { class: "warning" }, "cut · "), item.length === null ? "" : length(item.length, unit)));
+  }
+
+  // A question with one response needs no head.
+  function lone(item) {
+    const isShort = item.snippet === item.answer && !params.q;
+    return h("a", { class: "rollout line", ...open(item) },
+      verdict(item.verdict), h("span", { class: "answer question" }, line(item.question)), h("span", { class: "tail" }, item.answer !== null && h("strong", {}, item.answer), " ", item.verdict !== "correct" && item.gold !== null && `right answer ${item.gold} `, isShort ? "" : mark(item.snippet, params.q)),
+      h("span", { class: "num quiet" }, item.reward !== null ? `reward ${number(item.reward, 3)}` : isEval ? "" : time(item)),
       h("span", { class: "num quiet" }, item.finish === "length" && h("span", { class: "warning" }, "cut · "), item.length === null ? "" : length(item.length, unit)));
   }
 

@@ -41,7 +41,7 @@ function page(run, chart) {
   return [
     h("div", { class: "head" }, h("h1", {}, run.id === "." ? "This folder" : run.id),
       h("div", { class: "actions" }, run.metrics.length > 0 && link("curves", { runs: run.id }, "Curves"),
-        run.sets.map((set) => link("rollouts", { run: run.id, set }, run.sets.length > 1 ? `Rollouts: ${set}` : "Rollouts")),
+        [...run.sets].sort((a, b) => b.localeCompare(a)).map((set) => link("rollouts", { run: run.id, set }, run.sets.length > 1 ? `Rollouts: ${set}` : "Rollouts")),
         run.origin === "whet" && link("settings", { a: run.id }, "Settings"))),
     run.failure && h("details", { class: "failure" }, h("summary", {}, "This run failed"), h("pre", {}, run.failure)),
     h("div", { class: "columns" },

@@ -53,7 +53,7 @@ export async function render(main, context) {
     const facts = [trained.task, trained.algo, trained.seed === null || trained.seed === undefined ? null : `seed ${trained.seed}`];
     return h("tr", { class: "pipeline" },
       h("td", {}, h("button", { class: "plain fold", type: "button", "data-item": item.name, "aria-expanded": String(isShown), "aria-label": `Stages of ${item.name}`, onclick: () => turn(item.name) }, isShown ? "▾" : "▸")),
-      h("th", { scope: "rowgroup" }, item.name, reports.includes(item.name) && [" ", h("a", { class: "report small", href: `/report?folder=${encodeURIComponent(item.name)}`, target: "_blank", rel: "noopener" }, "report")],
+      h("th", { scope: "rowgroup" }, item.name, report(item.name),
         h("div", { class: "quiet small" }, facts.filter(Boolean).join(" · ")), h("div", { class: "narrow" }, state(item.state))),
       h("td", { class: "middle" }, state(item.state)),
       h("td", { class: "num middle" }, trained.step ? steps(trained) : "–"),
@@ -62,6 +62,11 @@ export async function render(main, context) {
       h("td", { class: "num wide" }, trained.validation === null || trained.validation === undefined ? "–" : percent(trained.validation)),
       h("td", { class: "num middle" }, item.seconds ? duration(item.seconds) : "–", item.runs.map(left)),
       h("td", { class: "wide quiet nowrap" }, moment(item.started).replace(" UTC", "")));
+  }
+
+  function report(...folders) {
+    const folder = folders.find((name) => reports.includes(name));
+    return folder === undefined ? null : [" ", h("a", { class: "report small", href: `/report?folder=${encodeURIComponent(folder)}`, target: "_blank", rel: "noopener" }, "report")];
   }
 
   const state = (name) => h("span", { class: `state ${name}` }, name);
@@ -74,7 +79,7 @@ export async function render(main, context) {
     return h("tr", { class: folder ? "stage-row" : null },
       h("td", {}, h("input", { type: "checkbox", checked: chosen.has(run.id), "aria-label": `Choose ${run.id}`, onchange: () => choose(run.id) })),
       h("td", {}, h("a", { href: address("run", { run: run.id }), "data-item": run.id }, run.id === "." ? "this folder" : run.id.slice(folder ? folder.length + 1 : 0)),
-        !folder && reports.includes(run.id) && [" ", h("a", { class: "report small", href: `/report?folder=${encodeURIComponent(run.id)}`, target: "_blank", rel: "noopener" }, "report")],
+        !folder && report(run.id, parent(run)),
         h("div", { class: "quiet small" }, [run.kind, run.task, run.algo, folder || run.seed === null || run.seed === undefined ? null : `seed ${run.seed}`].filter(Boolean).join(" · ")),
         h("div", { class: "narrow" }, state(run.state))),
       h("td", { class: "middle" }, state(run.state)),
@@ -116,7 +121,7 @@ export async function render(main, context) {
   });
 }
 
-// Runs by the folder that they are in, the stages of a pipeline in their order.
+// Runs by the folder that they are in, the stages of a pipeline in their order; one alone has no head.
 function pipelines(runs) {
   const parents = new Map();
   for (const run of runs) parents.set(parent(run) || `/${run.id}`, [...(parents.get(parent(run) || `/${run.id}`) ?? []), run]);
@@ -124,7 +129,7 @@ function pipelines(runs) {
     const results = members.map((run) => run.result).filter(Boolean);
     const started = members.map((run) => run.started ?? "").sort();
     return {
-      name: key.startsWith("/") ? "" : key,
+      name: key.startsWith("/") || members.length === 1 ? "" : key,
       key,
       runs: members,
       results,
