@@ -49,18 +49,18 @@ export async function render(main, context) {
 
   // A pipeline in one line: what it trained, from where to where, and how long it took.
   function head(item, isShown) {
-    const trained = item.runs.findLast((run) => run.step > 0) ?? {};
-    const facts = [trained.task, trained.algo, trained.seed === null || trained.seed === undefined ? null : `seed ${trained.seed}`];
+    const { trained } = item;
+    const facts = trained.id === undefined ? [`${item.runs.length} runs`] : [trained.task, trained.algo, trained.seed === null || trained.seed === undefined ? null : `seed ${trained.seed}`];
     return h("tr", { class: "pipeline" },
       h("td", {}, h("button", { class: "plain fold", type: "button", "data-item": item.name, "aria-expanded": String(isShown), "aria-label": `Stages of ${item.name}`, onclick: () => turn(item.name) }, isShown ? "▾" : "▸")),
       h("th", { scope: "rowgroup" }, item.name, report(item.name),
         h("div", { class: "quiet small" }, facts.filter(Boolean).join(" · ")), h("div", { class: "narrow" }, state(item.state))),
       h("td", { class: "middle" }, state(item.state)),
-      h("td", { class: "num middle" }, trained.step ? steps(trained) : "–"),
+      h("td", { class: "num middle" }, trained.step ? steps(trained) : ""),
       h("td", { class: "wide" }, trained.spark ? spark(trained.spark, trained.headline) : null),
-      h("td", { class: "num" }, item.results.length > 1 ? [h("span", { class: "nowrap" }, `${percent(item.results[0].mean)} → `), h("strong", { class: "nowrap" }, percent(item.results.at(-1).mean)), h("div", { class: "quiet small" }, "pass@1")] : item.results.length ? [estimate(item.results[0]), h("div", { class: "quiet small" }, "pass@1")] : "–"),
-      h("td", { class: "num wide" }, trained.validation === null || trained.validation === undefined ? "–" : percent(trained.validation)),
-      h("td", { class: "num middle" }, item.seconds ? duration(item.seconds) : "–", item.runs.map(left)),
+      h("td", { class: "num" }, item.results.length > 1 ? [h("span", { class: "nowrap" }, `${percent(item.results[0].mean)} → `), h("strong", { class: "nowrap" }, percent(item.results.at(-1).mean)), h("div", { class: "quiet small" }, "pass@1")] : item.results.length > 0 && [estimate(item.results[0]), h("div", { class: "quiet small" }, "pass@1")]),
+      h("td", { class: "num wide" }, trained.validation === null || trained.validation === undefined ? "" : percent(trained.validation)),
+      h("td", { class: "num middle" }, item.seconds ? duration(item.seconds) : "", item.runs.map(left)),
       h("td", { class: "wide quiet nowrap" }, moment(item.started).replace(" UTC", "")));
   }
 
@@ -126,13 +126,16 @@ function pipelines(runs) {
   const parents = new Map();
   for (const run of runs) parents.set(parent(run) || `/${run.id}`, [...(parents.get(parent(run) || `/${run.id}`) ?? []), run]);
   return [...parents].map(([key, members]) => {
+    // Stages have numbers; other runs in one folder are no before and after.
+    const isPipeline = members.every((run) => /(^|\/)\d+-[^/]*$/.test(run.id));
     const results = members.map((run) => run.result).filter(Boolean);
     const started = members.map((run) => run.started ?? "").sort();
     return {
       name: key.startsWith("/") || members.length === 1 ? "" : key,
       key,
       runs: members,
-      results,
+      results: isPipeline ? results : [],
+      trained: (isPipeline && members.findLast((run) => run.step > 0)) || {},
       state: STATES.find((name) => members.some((run) => run.state === name)) ?? members[0].state,
       seconds: members.reduce((sum, run) => sum + (run.seconds ?? 0), 0),
       started: started.find(Boolean),
