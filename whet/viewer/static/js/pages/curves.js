@@ -104,6 +104,7 @@ export async function render(main, context) {
     if (!show.length) put(grid, names.length ? empty("No such metric", "The names are those of the page on metrics in the documentation.")
       : empty("No curves", "These runs log no metrics: only training does."));
     drawLegend();
+    status.hidden = !show.length;
     status.textContent = `${show.length} of ${names.length} metrics, up to step ${Math.max(0, ...loaded.map((run) => run.step))}${range() ? `, steps ${range().map((value) => number(value, 4)).join(" to ")}: double-click shows all` : ""}${show.includes("validation/pass@1") && params.seeds !== "together" ? ". The band around validation/pass@1 is its 95 % interval." : ""}`;
   }
 

@@ -8,7 +8,9 @@ import { COLOURS, tokens, wordsOf } from "./tokens.js";
 export async function render(main, context) {
   const { params } = context;
   await loadMath();
-  const { data } = await context.ask("rollout", { run: params.run, ...filtersOf(context), set: isEvalRun(context) ? params.set : filtersOf(context).set, sort: params.sort, file: params.file, row: params.row });
+  const isEval = isEvalRun(context);
+  const set = isEval ? EVAL_SETS[Number(/-(\d+)\.parquet$/.exec(params.file)?.[1] ?? 0)] : params.set;  // its own list
+  const { data } = await context.ask("rollout", { run: params.run, ...filtersOf(context), set, sort: params.sort, file: params.file, row: params.row });
   const body = h("div", {});
   const known = [...COLOURS, ...Object.keys(data.columns).filter((name) => !COLOURS.some(([key]) => key === name)).map((name) => [name, wordsOf(name)])];
   const options = known.map(([key, words]) => [key, key && !(key in data.columns) ? `${words} (unavailable)` : words]);
@@ -27,14 +29,14 @@ export async function render(main, context) {
   const place = data.neighbours;
   const to = (target) => ({ ...params, whole: "", file: target.file, row: target.row });
   const step = (target, words, key) => (target ? h("a", { href: address("rollout", to(target)), title: `key ${key}` }, words) : h("span", { class: "quiet" }, words));
-  const list = Object.fromEntries(Object.entries(params).filter(([name]) => !["file", "row", "view", "colour", "whole"].includes(name)));
+  const list = Object.fromEntries(Object.entries({ ...params, set }).filter(([name]) => !["file", "row", "view", "colour", "whole"].includes(name)));
   put(main,
     h("div", { class: "head tight" }, h("h1", {}, "Rollout"),
       h("nav", { class: "actions steps", "aria-label": "Rollouts of the list" }, step(place.previous, "← previous", "k"),
         link("rollouts", list, place.number === null ? `outside the ${number(place.total)} of the list` : `${number(place.number)} of ${number(place.total)}`), step(place.next, "next →", "j")),
       h("div", { class: "actions" }, step(place.before, "← group", "["), step(place.after, "group →", "]"),
-        link("rollouts", { run: params.run, group: data.group, step: data.step, set: params.set }, "This group"), link("problem", { run: params.run, problem: problemId(data) }, "This problem over training"))),
-    facts(data, isEvalRun(context)),
+        link("rollouts", { run: params.run, group: data.group, step: data.step, set }, "This group"), link("problem", { run: params.run, problem: problemId(data) }, "This problem over training"))),
+    facts(data, isEval),
     h("div", { class: "filters always" }, field("Text", view), data.pieces && field("Colour tokens by", picker), reasons(data)), body);
   draw();
   for (const [key, target] of [["[", place.before], ["]", place.after], ["k", place.previous], ["j", place.next]]) {
