@@ -344,7 +344,7 @@ def _facts(runs: Mapping[str, RunStore]) -> dict[str, str]:
         is_whet = Path(program).name in ("whet", "__main__.py")
         shown["command"] = shlex.join(["whet" if is_whet else program, *flags])
     if (changed := shown.pop("changed", None)) is not None:
-        shown["changes in no commit"] = "yes" if changed == "True" else "none"
+        shown["uncommitted changes"] = "yes" if changed == "True" else "none"
     exactness = _events(runs, EXACTNESS_EVENT, "{name}, log-probabilities", "{model}: {said}")
     template = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
     restores = _events(runs, "restore", "{name} went back", template)

@@ -218,6 +218,7 @@ class CheckpointManager:
             self.writer.check()
         if stop_signal:
             self.writer.wait()
+            self.run.log_event("stop", step=step)
             raise KeyboardInterrupt(
                 f"stopped after step {step:,} of {self.steps:,}, which has a checkpoint; the same "
                 "command with --resume continues from there",

@@ -225,7 +225,7 @@ def _name_value(key: str, value: str) -> str:
         return f"no {key}"
     text = value.strip('"')
     text = Path(text).name if key in ("path", "problems", "data") else text
-    return f"{key} {text}"[:MAX_NAME]
+    return text[:MAX_NAME] if key == "name" else f"{key} {text}"[:MAX_NAME]
 
 
 def _name_folders(folders: Sequence[Path]) -> str:
