@@ -71,8 +71,7 @@ _ROW = re.compile(
 )
 _FENCE = re.compile(r"^[ \t]*```[a-z]*[ \t]*$", re.MULTILINE)
 _CLOSING_SIGNS = re.compile(r"(?m)(?<=\S)[ \t]*#+[ \t]*$")
-# A sentence whose number is on the next line, the last one.
-_GOES_ON = re.compile(r"(\b(?:is|are)|[:=])[ \t]*\n\s*(?=-?[0-9.]{1,20}\W*\Z)")
+_GOES_ON = re.compile(r"(\b(?:is|are)|[:=])[ \t]*\n\s*(?=-?[0-9.]{1,20}\W*\Z)")  # to the last line
 _QUOTES = dict.fromkeys(map(ord, '"“”`'))
 _SHORT = 240
 
