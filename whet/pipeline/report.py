@@ -335,8 +335,8 @@ def _stage_time(name: str, seconds: float, run: RunStore) -> StageTime:
 
 
 def _facts(runs: Mapping[str, RunStore]) -> dict[str, str]:
-    """List where the numbers come from, whether engine and learner agreed bit for bit, and where a
-    guard went back to its best weights."""
+    """List where the numbers come from, whether engine and learner agreed bit for bit, where a
+    guard went back to its best weights, and what was said of a stage that cannot learn."""
     facts = next(iter(runs.values())).provenance()
     shown = {key: str(value) for key, value in facts.items() if value is not None}
     if "command" in shown:
@@ -348,14 +348,20 @@ def _facts(runs: Mapping[str, RunStore]) -> dict[str, str]:
     exactness = _events(runs, EXACTNESS_EVENT, "{name}, log-probabilities", "{model}: {said}")
     template = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
     restores = _events(runs, "restore", "{name} went back", template)
-    return {**shown, **exactness, **restores}
+    worse = _events(runs, "worse", "{name} ends worse", "{said}")
+    notes = _events(runs, "note", "{name}, to look at", "{said}")
+    return {**shown, **exactness, **restores, **worse, **notes}
 
 
 def _events(runs: Mapping[str, RunStore], event: str, title: str, template: str) -> dict[str, str]:
     """Describe the events of one kind in each run that has some, the same words once."""
     facts = {}
     for name, run in runs.items():
-        lines = [template.format_map(row) for row in run.events() if row["event"] == event]
+        rows = run.events()
+        starts = [index for index, row in enumerate(rows) if row["event"] == "extend"]
+        if event == "worse" and starts:
+            rows = rows[starts[-1] :]  # of the steps before, which were not the last
+        lines = [template.format_map(row) for row in rows if row["event"] == event]
         if lines:
             facts[title.format(name=name)] = "; ".join(dict.fromkeys(lines))
     return facts

@@ -19,7 +19,7 @@ from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import build_task
 from whet.track.metrics import Clock
-from whet.track.progress import get_console, progress_bar, say
+from whet.track.progress import console, get_console, progress_bar, say
 from whet.track.sinks import open_trackers
 from whet.train.checkpoint import Others
 from whet.train.critic import Critic
@@ -256,4 +256,7 @@ def finish(run: RunStore, manager: CheckpointManager, **more: Json) -> None:
     model = str(folder.relative_to(run.folder))
     best = manager.best
     value = best.value if best.step >= 0 else None
+    if (words := manager.describe_loss()) is not None:
+        console.print(f"[bold red]{words}[/]")
+        run.log_event("worse", said=words)
     run.finish({"model": model, **more, "step": step, "validation_pass@1": value})
