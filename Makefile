@@ -9,7 +9,7 @@ THREADS ?= 1
 .PHONY: train test coverage test-cluster test-browser quick lint types format docs clean
 
 train: $(USER)
-	@echo "training a small model on the 24 game: six stages, about six minutes on two cores;"
+	@echo "training a small model on the 24 game in six stages (README.md has the time they take);"
 	@echo "Ctrl-C stops it, and 'make train' continues where it stopped"
 	$(BIN)/whet run experiments/game24_cpu.toml --resume
 

@@ -144,8 +144,8 @@ def measure(plan: Plan, seed: int, arm: str, shares: Mapping[int, Shares]) -> Me
 
 
 def reached(tango: Mapping[int, float], goal: float) -> float | None:
-    """How many updates a curve needs for a value, in a straight line between two points; None where
-    it never has it.
+    """How many updates a curve needs for a value, in a straight line between two points; None if it
+    never has it.
 
     >>> reached({0: 0.1, 6: 0.2, 12: 0.4}, 0.3)
     9.0

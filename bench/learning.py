@@ -3,10 +3,10 @@ countdown with 3 numbers.
 
     python bench/learning.py --jobs 14 --threads 1 --out runs/learning --resume
 
-Each run is a pipeline of its own, as a user would write it: a method's `rl` or `dpo` stage, whose
-last checkpoint is measured on all 679 test problems, 8 answers each. DPO compares the start's own
-stored answers. All methods take as many steps of as many answers (DAPO asks more where groups are
-equal). The learning rate of each, GSPO's clip and DPO's beta are those of a small grid
+Each run is its own pipeline, as a user would write it: a method's `rl` or `dpo` stage, whose last
+checkpoint is measured on all 679 test problems, 8 answers each. DPO compares the start's own stored
+answers. All methods take as many steps of as many answers (DAPO asks more where groups are equal).
+The learning rate of each, GSPO's clip and DPO's beta are those of a small grid
 (`bench/study/countdown.py`) that solve most dev problems from the start of seed 0, a seed that is
 not measured; `--lr` skips that search. Two rows more provoke a collapse by a rate that is far too
 high: for a twentieth of the steps without the guard, and for a quarter with it.
@@ -170,7 +170,8 @@ class Study:
         return self.out / f"{plain}-{seed}"
 
     def dev(self, name: str, seed: int = TUNING_SEED) -> float | None:
-        """What the last validation of a run found on dev problems; None where the run has not ended."""
+        """What the last validation of a run found on dev problems; None if the run has not
+        ended."""
         folder = self.folder(name, seed)
         if not (folder / "summary.json").is_file():
             return None
@@ -190,7 +191,7 @@ class Study:
 
 
 def find(study: Study, seeds: Sequence[int], name: str, method: Method) -> Found | None:
-    """What came of a method over the seeds that ended; None where there is none."""
+    """What came of a method over the seeds that ended; None if there is none."""
     ended = [seed for seed in seeds if study.run(seed, name, method).is_done]
     if not ended:
         return None

@@ -373,8 +373,7 @@ class World:
         objective: Objective,
         micro_batch_tokens: int,
     ) -> Found:
-        """Accumulate a gradient in micro-batches; the size of the loss is taken in a pass of its
-        own."""
+        """Accumulate a gradient in micro-batches; the size of the loss is taken in its own pass."""
 
         def size(inputs: LossInputs) -> TokenLoss:
             return TokenLoss(objective.loss(inputs).loss.abs(), {})

@@ -79,7 +79,7 @@ DEFAULT = {"cuda": [name for name in PAIRS if name not in ("7b", "tiny")], "cpu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One phase: bytes at its peak, None where nobody counts them, and seconds."""
+    """One phase: bytes at its peak, None if nobody counts them, and seconds."""
 
     peak: float | None
     seconds: float

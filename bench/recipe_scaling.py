@@ -1,8 +1,8 @@
 """Simulated steps of the recipes of `experiments/` on 8 to 1,024 GPUs, in docs/scaling.md.
 
-python bench/recipe_scaling.py                                # write the table anew
-python bench/recipe_scaling.py --check                        # exit with 1 if rows would change
-python bench/recipe_scaling.py --check --only npg_mixed_binary --gpus 8 64
+python bench/recipe_scaling.py                                # write the table again python
+bench/recipe_scaling.py --check                        # exit with 1 if rows would change python
+bench/recipe_scaling.py --check --only npg_mixed_binary --gpus 8 64
 """
 
 import argparse

@@ -8,7 +8,7 @@ machine within 15 %, and two published runs within 20 %.
 Engines are processes that sleep a known time for each token of their rows, and an update sleeps
 too, so that other work on the machine matters little. All costs, and the lengths of answers, come
 from two calibration runs with one worker and another seed; nothing is fitted to the runs that are
-compared. Exits with 1 where a limit is missed.
+compared. Exits with 1 if a limit is missed.
 """
 
 import argparse

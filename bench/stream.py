@@ -2,12 +2,12 @@
 
     python bench/stream.py --out runs/stream --seeds 1 2 3 4
 
-From one SFT start, on countdown with 3 numbers, each seed trains GRPO twice: in turn (`lag = 0`, the
-engine in the learner's process) and streamed (`stream = true`, `lag = 2`, a worker in a process of
-its own). The last checkpoints are measured on all test problems, 8 answers each. The result is the
+From one SFT start, on countdown with 3 numbers, each seed trains GRPO twice: in turn (`lag = 0`,
+the engine in the learner's process) and streamed (`stream = true`, `lag = 2`, a worker in its own
+process). The last checkpoints are measured on all test problems, 8 answers each. The result is the
 paired difference of pass@1, with the chance of problems and seeds in its interval; aim: within 3
-points of zero. Also: the groups that were dropped, their ages, how much of sampling was overlapped, and
-whether each planned group was trained once. A run that has ended is not run again.
+points of zero. Also: the groups that were dropped, their ages, how much of sampling was overlapped,
+and whether each planned group was trained once. A run that has ended is not run again.
 """
 
 import argparse

@@ -289,7 +289,7 @@ def run(file: Path, out: Path) -> int:
 
 
 def wait_and_kill(child: int, out: Path, stored: int) -> bool:
-    """Kill a run once so many answers are stored; False where it ended before."""
+    """Kill a run once so many answers are stored; False if it ended before."""
     path = out / "answers" / "answers.jsonl"
     while True:
         if path.exists() and path.read_bytes().count(b"\n") >= stored:

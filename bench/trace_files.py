@@ -133,7 +133,7 @@ def main() -> None:
 
 
 def run_child(root: Path, what: str) -> dict[str, int]:
-    """Trace one of the two in a process of its own, with the whet of a checkout."""
+    """Trace one of the two in its own process, with the whet of a checkout."""
     script = root / "bench" / "trace_files.py"
     script = script if script.is_file() else Path(__file__).resolve()
     env = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}

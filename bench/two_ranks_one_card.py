@@ -5,10 +5,10 @@
 Both train in bfloat16 with `train.deterministic`, where the number of ranks changes no bit of an
 update, so that every sampled token must be the same. A row per model says how many answers of how
 many steps have the same tokens, the largest gap of a weight at the end, and the largest mean gap
-between the log-probabilities of engine and learner in a step, over the answers of all ranks: 0
-where all bits are equal. Lines below have the test of exactness at the start, by the rank that is
-worst, and the seconds of each part. `tiny` and `narrow` try both kinds on a CPU, where engine and
-learner never agree in all bits.
+between the log-probabilities of engine and learner in a step, over the answers of all ranks: 0 if
+all bits are equal. Lines below have the test of exactness at the start, by the rank that is worst,
+and the seconds of each part. `tiny` and `narrow` try both kinds on a CPU, where engine and learner
+never agree in all bits.
 """
 
 import argparse

@@ -44,6 +44,7 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 LONG_FILES: dict[str, str] = {
     "whet/config.py": "settings: layers, origins, checks and how they are shown",
     "whet/engine/fleet.py": "one engine: calls, streams, pushes and lost workers share its state",
+    "whet/tasks/game24/task.py": "one task: its settings, its grader and the board it plays on",
     "whet/tasks/math/parser.py": "one grammar, in one class",
     "whet/recipes/tango.py": "one recipe of two models, with the settings of both",
 }
@@ -356,23 +357,49 @@ def f(feed): return feed.answer
     ]
 
 
+def bare_asserts(source: str) -> list[int]:
+    """List the lines of asserts without a sentence."""
+    asserts = [node for node in ast.walk(parse(source)) if isinstance(node, ast.Assert)]
+    return [node.lineno for node in asserts if node.msg is None]
+
+
+def test_an_assert_has_a_sentence() -> None:
+    assert bare_asserts("assert x, 'why'\nassert x\n") == [2]
+    bare = {str(file.relative_to(ROOT)): bare_asserts(file.read_text()) for file in FILES}
+    assert {name: lines for name, lines in bare.items() if lines} == {}
+
+
+GENERATORS = {
+    "stream",
+    "numpy_stream",
+    "Random",
+    "random.Random",
+    "np.random.default_rng",
+    "np.random.Generator",
+    "torch.Generator",
+    "torch.Generator().manual_seed",
+}
+"""What makes a random generator, and the types of one."""
+
+
 def generators_of(source: str) -> set[str]:
-    """Find the names that random generators have: results of `stream`, parameters of its type."""
+    """Find the names that random generators have, as variables and as parameters."""
     names: set[str] = set()
     for node in ast.walk(parse(source)):
         match node:
-            case ast.Assign(
-                targets=[ast.Name(id=name)],
-                value=ast.Call(func=ast.Name(id="stream" | "numpy_stream")),
-            ):
-                names.add(name)
-            case ast.arg(arg=name, annotation=ast.Name(id="Random")):
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=maker))
+                | ast.arg(arg=name, annotation=ast.expr() as maker)
+            ) if ast.unparse(maker) in GENERATORS:
                 names.add(name)
     return names
 
 
 def test_a_random_generator_is_called_rng() -> None:
-    assert generators_of("def f(a: Random): b = stream(0)") == {"a", "b"}
+    source = (
+        "def f(a: Random, b: torch.Generator): c = stream(0); d = torch.Generator().manual_seed(1)"
+    )
+    assert generators_of(source) == {"a", "b", "c", "d"}
     names = {name for file in FILES for name in generators_of(file.read_text())}
     assert names == {"rng", "_RNG"}
 

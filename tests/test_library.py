@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+import torch
 
 import whet
 from whet.config import Config
@@ -150,6 +151,12 @@ def test_the_grpo_example_learns_from_reward(capsys: pytest.CaptureFixture[str])
     assert min(metrics["train/grad_norm"] for metrics in history) > 0
     rewards = [metrics["reward/mean"] for metrics in history]
     assert fmean(rewards[-8:]) > fmean(rewards[:8]) > 0
+
+
+def test_the_grpo_example_runs_in_bfloat16_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whet.models.source.torch_dtype", lambda _: torch.bfloat16)
+    history = load_example()(sft_steps=100, rl_steps=2)
+    assert min(metrics["train/grad_norm"] for metrics in history) > 0
 
 
 def load_example() -> Callable[..., list[dict[str, float]]]:

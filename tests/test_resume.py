@@ -246,9 +246,10 @@ def test_a_best_checkpoint_that_was_deleted_leaves_the_newest_to_hand_on(
     checkpoints = folder / "01-sft" / "checkpoints"
     newest = checkpoints / "000040"
     state = json.loads((newest / "state.json").read_text())
-    Checkpoints(checkpoints).save(
-        40, lambda new: _with_state(newest, new, {**state, "best": [20, 1.0]})
-    )
+    saved = Checkpoints(checkpoints)
+    with saved.start(40) as new:
+        _with_state(newest, new, {**state, "best": [20, 1.0]})
+    saved.complete(40)
     said = whet("run", straight.file, "--out", folder, "--resume")
     assert said.code == 0, said.err
     assert RunStore.view(folder / "01-sft").summary()["model"] == "checkpoints/000040"

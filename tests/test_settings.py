@@ -160,8 +160,8 @@ def test_explain_adds_the_meaning_of_every_setting(tmp_path: Path) -> None:
                 "--final_temperature",
                 "0.5",
             ),
-            "final_temperature = 0.5 has no effect: every stage of the curriculum has a "
-            "temperature of its own",
+            "final_temperature = 0.5 has no effect: every stage of the curriculum has "
+            "its own temperature",
         ),
         (
             ("--train.beta1", "0.8"),

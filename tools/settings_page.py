@@ -1,8 +1,8 @@
 """docs/settings.md: every setting of every kind of stage, with its values, unit, default and
 meaning, read from the classes.
 
-    python tools/settings_page.py           # write the page anew
-    python tools/settings_page.py --check   # exit with 1 if it would change
+    python tools/settings_page.py           # write the page again python tools/settings_page.py
+    --check   # exit with 1 if it would change
 """
 
 import argparse
@@ -70,7 +70,8 @@ UNITS: Mapping[str, str] = {
     "factor": "beta entropy_coef kl_coef lr_factor step_weight weight weights",
     "of the logits": "final_temperature temperature",
     "gradient norm": "max_grad_norm",
-    "none": "depth eps final_lr lr max_pieces min_repeats rank seed size top_k weight_decay",
+    "none": "depth eps final_lr highest_card lr max_pieces min_repeats rank seed size top_k "
+    "weight_decay",
 }
 """The names of numeric settings by their unit; those that count things without a unit are last."""
 EXCEPTIONS: Mapping[tuple[str, str], str] = {
@@ -89,7 +90,7 @@ Model = type[BaseModel]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a class of settings stands: its dotted keys in a stage, and the kinds of stages."""
+    """Where a class of settings is used: its dotted keys in a stage, and the kinds of stages."""
 
     keys: tuple[str, ...]
     kinds: tuple[str, ...]

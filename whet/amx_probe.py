@@ -1,4 +1,4 @@
-"""Test whether AMX works: multiply two tiles, in a process of its own that may crash."""
+"""Test whether AMX works: multiply two tiles, in a separate process that may crash."""
 
 import ctypes
 import mmap
@@ -27,6 +27,7 @@ _TILES = (
 
 
 def main() -> None:
+    """Multiply two tiles and exit; an illegal instruction kills the process."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if ctypes.CDLL(None).syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) != 0:
         sys.exit("the kernel does not allow AMX")

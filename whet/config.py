@@ -26,7 +26,7 @@ from whet.types import Json
 
 
 def _forbid_coercion(schema: object) -> None:
-    """Make numbers and booleans strict, wherever they stand in the schema.
+    """Make numbers and booleans strict everywhere in the schema.
 
     Pydantic's own strict mode would also refuse text for a Path or Enum and a list for a tuple,
     and TOML has no other way to write those.
@@ -136,7 +136,7 @@ def load_settings(
 def load_layers(
     cls: type[C], layers: Sequence[tuple[str, Table]], overrides: Sequence[str]
 ) -> LoadedSettings[C]:
-    """Lay tables over each other, each with its origin, and flags over all of them."""
+    """Merge tables, each with its origin; later ones win, and flags win over all."""
     tree: Table = {}
     sources: dict[str, str] = {}
     for source, table in layers:
@@ -264,7 +264,7 @@ def explain_settings(config: Config) -> dict[str, str]:
 
 
 def _fold(table: Table) -> Table:
-    """Shorten tables in which next to nothing is set, so that each is shown on one line.
+    """Shorten tables in which hardly anything is set, so that each is shown on one line.
 
     One in which everything is off becomes empty, and one in which all but one value are none keeps
     that one.
@@ -312,7 +312,7 @@ def differences(a: Config, b: Config) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Setting:
-    """A value wherever it stands in settings, a table too; `reason` says why it has no effect."""
+    """A value or table at any depth of the settings; `reason` says why it has no effect."""
 
     path: tuple[str, ...]
     value: object
@@ -396,8 +396,8 @@ def _default(field: FieldInfo) -> object:
 
 
 def _lay_over(default: object, given: object) -> object:
-    """Lay a given table over default settings, unless it picks another variant; all else replaces
-    the default."""
+    """Merge a given table into the default settings, unless it picks another variant; anything else
+    replaces the default."""
     if not isinstance(default, Config) or not isinstance(given, dict):
         return given
     tags = set(config_errors.list_tags(type(default)))

@@ -80,7 +80,7 @@ MOVED: Mapping[str, str] = {
     **_in_tables(_MOVED_IN_ENGINE, "engine", "verifier_engine"),
     **_in_tables(_MOVED_IN_ALGO, "algo"),
 }
-"""Settings of older files, by their dotted keys in a stage, and their present names."""
+"""Renamed settings, by their old dotted keys in a stage, and their current names."""
 
 _BATCH = (
     "whet has none, because micro-batches are packed by train.micro_batch_tokens; a step of rl "
@@ -137,7 +137,7 @@ FOREIGN: Mapping[str, str] = {
     "tensor_model_parallel_size": _PARALLEL,
     "tensor_parallel_size": _PARALLEL,
     "train_batch_size": "problems_per_step",
-    "use_vllm": "whet has none, because it samples with an engine of its own",
+    "use_vllm": "whet has none, because it samples with its own engine",
     "warmup_ratio": "train.warmup_steps",
 }
 """Settings of TRL, vLLM and verl, and where they are here, or why there are none."""

@@ -12,6 +12,7 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _KEPT_BYTES = 2**30
 """Names of malloc.h, and the size up to which blocks are kept."""
+_PR_SET_PDEATHSIG = 1
 _CPUINFO = Path("/proc/cpuinfo")
 _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 """The variable oneDNN reads, and its older name, which it still reads."""
@@ -53,7 +54,7 @@ def avoid_broken_amx(
     cpuinfo: Path = _CPUINFO,
     can_run: Callable[[], bool] = can_run_amx,
 ) -> None:
-    """Keep oneDNN from AMX on a processor that advertises it and cannot run it.
+    """Keep oneDNN from using AMX on a processor that advertises it but cannot run it.
 
     Some virtual machines show AMX, and their kernel even grants it, but have no tiles; a bfloat16
     product then dies of an illegal instruction
@@ -88,3 +89,8 @@ def keep_freed_memory() -> None:
         if hasattr(library, "mallopt"):
             library.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
             library.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def die_with_parent(number: int) -> None:
+    """Have the kernel send this process a signal once its parent is dead."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from whet.train.policy import Policy
 
 TOKENIZER_PROBLEMS = 1000
-"""Problems of a task that the tokenizer of a new model is made from."""
+"""How many problems of a task the tokenizer of a new model is trained on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,7 +82,7 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
             f"whet.grade takes the text of an answer, not {_kind(text)}: of a rollout, pass "
             "rollout.text"
         )
-    # An error of the user's own task is for the user to see.
+    # The user's own error task is for the user to see.
     if not is_builtin(grader):
         return grader.score(problem, text)
     return grade_safely(grader, problem, text)
@@ -105,7 +105,7 @@ def load_model(
 
     A new model has random weights, a context of `positions` tokens, and a tokenizer made from the
     problems and solutions of `task`. A folder that is named like a size is written "./tiny". The
-    model of a run is asked by the run's prompt.
+    model of a run gets the run's prompt.
     """
     from whet.data.rollout_datasets import list_texts
     from whet.engine.native import NativeConfig
@@ -151,8 +151,8 @@ def sample(
 ) -> list[Group]:
     """Sample responses to problems and grade them: a group of `samples` rollouts for each problem.
 
-    Grading has the limits of training. `policy.publish` comes first where a learner has moved the
-    weights.
+    Grading has the same limits as in training. Call `policy.publish` first if a learner has moved
+    the weights.
     """
     from whet.engine.base import SamplingParams
     from whet.rollout.collect import collect
@@ -174,7 +174,7 @@ def generate(
     max_tokens: int = 256,
     seed: int = 0,
 ) -> list[list[str]]:
-    """Sample `samples` texts in response to each prompt, which is put as a user's message."""
+    """Sample `samples` texts in response to each prompt, sent as a user message."""
     from whet.engine.base import Request, SamplingParams
 
     if isinstance(prompts, str):

@@ -40,7 +40,7 @@ def find_file(name: str, folder: Path, noun: str, *, listing: str) -> Path:
         close = get_close_matches(name, known, n=1)
         hint = f'did you mean "{close[0]}"? ' if close else ""
         raise ConfigError(
-            f"there is no {noun} {name!r}; {hint}{listing}; a file of your own, such as "
+            f"there is no {noun} {name!r}; {hint}{listing}; your own file, such as "
             f"my_{noun}.toml, works too"
         )
     return folder / f"{name}.toml"

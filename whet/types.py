@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 
 
 RAISED = "the response broke its grader: "
-"""How the note of a WRONG score begins where grading raised or ran out of processor time."""
+"""Start of the note of a WRONG score if grading raised or ran out of processor time."""
 
 
 class FinishReason(StrEnum):
@@ -58,6 +58,8 @@ class Author(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
+    """One message of a chat: its role and its text."""
+
     role: MessageRole
     content: str
 
@@ -141,7 +143,7 @@ class Rollout:
     score: Score | None = None
     reward: float | None = None
     judged_steps: tuple[Step, ...] = ()
-    """Steps that a verifier judged; empty where none did."""
+    """Steps that a verifier judged; empty if none did."""
 
     @staticmethod
     def from_text(
@@ -172,7 +174,7 @@ class Rollout:
 
 
 Group = tuple[Rollout, ...]
-"""Siblings: responses to the same problem by the same policy."""
+"""Responses to the same problem by the same policy version."""
 
 
 def rewards_of(rollouts: Iterable[Rollout]) -> list[float]:
@@ -197,11 +199,11 @@ class TokenFields(Generic[Array]):
     """Quantities of each response token, under the same name from an example to its loss.
 
     Examples hold numpy arrays, batches and losses tensors [M]. All three extend this class, so a
-    new quantity is one more field here. None means that nobody has computed it.
+    new quantity is one more field here. None means that it has not been computed.
     """
 
     sampling_logprob_M: Array | None = None
-    """At which the engine sampled the token; None for text nobody sampled."""
+    """At which the engine sampled the token; None for text that was not sampled."""
     old_logprob_M: Array | None = None
     """Under the weights at the start of the step; None at their first use: they are the same."""
     ref_logprob_M: Array | None = None

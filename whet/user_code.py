@@ -34,7 +34,7 @@ _LOADED: dict[str, ModuleType] = {}
 
 
 def is_code_path(name: str) -> bool:
-    """Tell a file and a name in it from any other text.
+    """Whether a text has the form `file.py:name`.
 
     >>> is_code_path("my_task.py:Name"), is_code_path("game24")
     (True, False)
@@ -88,7 +88,7 @@ def load_from_file(code_path: str, key: str) -> object:
 
 
 def load_user_class(code_path: str, key: str, base: type[C]) -> type[C]:
-    """Load a class of settings that inherits from `base` and defines all that this leaves open."""
+    """Load a settings class that inherits from `base` and defines its abstract methods."""
     label = f"{key} = {code_path!r}"
     value = load_from_file(code_path, key)
     where = f"{base.__module__.replace('.', '/')}.py"
@@ -158,7 +158,7 @@ def check_parameters(
     """Refuse a function that cannot be called with these parameters."""
     try:
         signature = inspect.signature(function)
-    except ValueError:  # a function in C may not tell
+    except ValueError:  # a C function may have no signature
         return
     try:
         signature.bind(*parameters)
@@ -168,7 +168,7 @@ def check_parameters(
 
 
 def load_user_file(file: Path) -> ModuleType:
-    """Run a file as a module of its own, once per process."""
+    """Load a file as a module, once per process."""
     path = str(file.resolve())
     if path in _LOADED:
         return _LOADED[path]

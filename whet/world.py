@@ -22,7 +22,7 @@ class ClusterConfig(Config):
 
     shard: int | None = Field(default=None, ge=1)
     """Ranks that share one copy of the trained weights and the optimizer; the others have further
-    copies. None is all ranks."""
+    copies; none is all ranks."""
     sequence_parallel: int = Field(default=1, ge=1, le=8)
     """Ranks that share the tokens of each sequence, for responses too long for one GPU."""
     timeout: float = Field(default=600.0, gt=0)
@@ -52,12 +52,12 @@ class World:
         return [part]
 
     def run_on_rank_zero(self, act: Callable[[], T], tag: str) -> T:
-        """Let the first rank act; all get its result, or raise its error."""
+        """Run a function on rank 0; all ranks get its result, or raise its error."""
         return act()
 
     def for_thread(self) -> "World":
-        """Return a world of the same ranks for a second thread, whose exchanges are its own; ranks
-        call it together."""
+        """Return a world of the same ranks for a second thread, whose collectives are separate;
+        ranks call it together."""
         return self
 
     def configure(self, cluster: ClusterConfig) -> None:
@@ -83,14 +83,13 @@ _thread_world: ContextVar[World | None] = ContextVar("_thread_world", default=No
 
 
 def get_world() -> World:
-    """Return the world of this process; like the process, there is one, but for threads that have
-    their own."""
+    """Return this thread's world if it has one, else that of the process."""
     return _thread_world.get() or _world
 
 
 @contextmanager
 def world_of_thread(world: World) -> Iterator[None]:
-    """Let a thread exchange through a world of its own, from `World.for_thread`."""
+    """Let a thread use its own world, from `World.for_thread`."""
     token = _thread_world.set(world)
     try:
         yield
@@ -99,5 +98,6 @@ def world_of_thread(world: World) -> Iterator[None]:
 
 
 def set_world(world: World) -> None:
+    """Make this the world of the process."""
     global _world
     _world = world

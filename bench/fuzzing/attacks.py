@@ -123,7 +123,7 @@ def turn(row: Row, rng: Random) -> str:
 
 
 def value_of(row: Row) -> str | None:
-    """Take the one value a mathematical reference gives; None where it is a list, set or word."""
+    """Take the one value a mathematical reference gives; None if it is a list, set or word."""
     value = _NAMED.sub("", row.answer)
     is_value = _VALUE.fullmatch(value) and "begin" not in value and "," not in value
     return value if is_value and value not in ("0", "1", "2") else None

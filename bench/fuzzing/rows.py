@@ -187,8 +187,8 @@ def _has_numbers(text: str) -> bool:
 
 
 def _has_names(names: frozenset[str], is_empty: bool, text: str) -> bool:
-    """A text may be right where every name in its last brackets is a node's; without brackets,
-    where one is said."""
+    """A text may be right where every name in its last brackets is a node's; without brackets, if
+    one is said."""
     if is_empty:
         return True
     inside = re.findall(r"\[([^\[\]]*)\]", text)

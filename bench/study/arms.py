@@ -145,7 +145,7 @@ def settings(file: Path, changes: Sequence[str], samples: int) -> Stages:
 
 
 def check(plan: Plan) -> None:
-    """Stop where the two arms would not have as many updates of the generator."""
+    """Stop if the two arms would not have as many updates of the generator."""
     last, steps = plan.updates[-1], _whole(plan.stages["tango"], "steps")
     if plan.step("tango", last) != steps:
         raise SystemExit(

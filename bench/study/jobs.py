@@ -1,5 +1,4 @@
-"""Pipelines side by side: each a file and a process of its own, run as a user would, so many at a
-time.
+"""Pipelines side by side: each a file and its own process, run as a user would, so many at a time.
 
 A pipeline that was finished with the same file is not run again; one that was killed goes on where
 it was.

@@ -99,6 +99,18 @@ def test_shares_of_the_variance_are_those_worked_by_hand() -> None:
     )
 
 
+def test_rewards_that_are_equal_but_for_rounding_have_no_variance_to_share() -> None:
+    spec = RewardSpec(weights={"a": 0.1, "b": 0.2, "c": 0.3})
+    both, one = (
+        rollout(score=Score(verdict=Verdict.WRONG, parts=parts), reward=None)
+        for parts in ({"a": 1.0, "b": 1.0, "c": 0.0}, {"a": 0.0, "b": 0.0, "c": 1.0})
+    )
+    assert 0.1 + 0.2 != 0.3
+    summaries = summarise_parts(spec, [(both, one)])
+    assert {part.variance_fraction for part in summaries} == {None}
+    assert {part.variance_fraction_within for part in summaries} == {None}
+
+
 def test_a_term_that_does_not_count_for_a_verdict_adds_nothing() -> None:
     terms = [{"kind": "linear", "max_tokens": 4, "when": when} for when in ("correct", "wrong")]
     spec = RewardSpec.model_validate({"weights": {"correct": 2.0}, "terms": terms})

@@ -223,7 +223,7 @@ def test_a_long_file_of_another_schema_is_refused_after_its_first_rows(home: Pat
     ("name", "sentence"),
     [
         ("gsm8", "there is no source 'gsm8'; did you mean \"gsm8k\"? `whet data prepare --list`"),
-        ("zzz", "there is no source 'zzz'; `whet data prepare --list` lists them; a file of your"),
+        ("zzz", "there is no source 'zzz'; `whet data prepare --list` lists them; your own file"),
         ("no.toml", "there is no file no.toml"),
     ],
 )

@@ -207,6 +207,12 @@ def test_the_compute_type_follows_the_device_unless_it_is_named() -> None:
     )
 
 
+def test_new_embeddings_have_a_standard_deviation_of_0_02() -> None:
+    model = tiny_model()
+    init_weights(model, 0)
+    assert float(model.embed.weight.detach().std()) == pytest.approx(0.02, rel=0.1)
+
+
 def test_new_residual_outputs_are_scaled_down_by_depth() -> None:
     model = tiny_model()
     init_weights(model, 0)

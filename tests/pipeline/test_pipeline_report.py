@@ -219,3 +219,32 @@ def test_evaluations_on_several_benchmarks_end_in_one_report_and_are_told_apart(
     headline = page.partition("</h1>")[2].partition("</")[0]
     assert f"{tiny.folder.name} on tests" in headline
     assert f"\n  {names[1]} " in said.err, "nothing was trained before it"
+
+
+def test_a_kind_of_the_users_own_that_measures_a_model_is_in_the_report(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    code = """from whet.recipes.evaluate import EvalConfig, evaluate_model
+from whet.recipes.stage import ModelStageConfig
+
+
+class Mine(ModelStageConfig):
+    measures_model = True
+
+    def run_in(self, run):
+        settings = {"task": self.task, "model": self.model, "sampling": self.sampling}
+        evaluate_model(EvalConfig(**settings, split="dev", samples=1), run)
+"""
+    text = f"""kind = "run"
+task.name = "game24"
+[stages.mine]
+kind = "{tmp_path}/mine.py:Mine"
+model = {{ path = "{tiny.folder}" }}
+sampling = {{ max_tokens = 16 }}
+"""
+    write(tmp_path / "mine.py", code)
+    said = whet("run", write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert [row["name"] for row in summary["stages"]] == [str(tiny.folder)]
+    assert "unseen problems" in (tmp_path / "run" / "report.html").read_text()

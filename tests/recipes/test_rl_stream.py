@@ -104,7 +104,7 @@ def test_a_stream_that_is_killed_goes_on_with_no_group_trained_twice(
     [
         (("--engine.kind", "native"), "stream"),
         (("--engine.placement", "collocated"), "stream"),
-        (("--lag", "0"), "lag = 0 trains on nothing but answers of the present weights"),
+        (("--lag", "0"), "lag = 0 trains only on answers of the current weights"),
         (
             ("--dynamic_sampling.first_samples", "2"),
             "dynamic_sampling.first_samples decide on a step",
@@ -119,7 +119,7 @@ def test_a_stream_that_would_have_no_effect_or_could_not_be_is_refused_in_a_sent
     text = RL.format(folder=tiny.folder, steps=4)
     if "native" in flags:
         text, flags = text.replace('kind = "fleet", workers = 2, ', ""), ()
-        reason = "the engine has no weights and devices of its own"
+        reason = "the engine does not have its own weights and devices"
     if "collocated" in flags:
         reason = "unless collocated"
     file = write(tmp_path / "rl.toml", text)

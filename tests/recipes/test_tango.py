@@ -594,7 +594,10 @@ def test_a_verifier_that_is_right_has_nothing_to_learn_and_ends_no_run() -> None
     empty = StepResult(update={}, is_empty=True)
     right, silent = count_agreement([(True, True), (False, False)]), count_agreement([(True, None)])
 
-    assert [is_stuck(empty, outcome) for outcome in (right, silent)] == [False, True]
+    mostly_right = count_agreement([(True, True)] * 3 + [(True, False)] * 2)
+    assert mostly_right.accuracy == 0.6
+    outcomes = (right, mostly_right, silent)
+    assert [is_stuck(empty, outcome) for outcome in outcomes] == [False, False, True]
     assert not is_stuck(StepResult(update={"loss": 0.1}), silent)
 
 

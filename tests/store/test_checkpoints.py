@@ -21,36 +21,30 @@ found = saved.latest()
 step = found[0] if found else 0
 while True:
     step += 1
-    def write(folder):
+    with saved.start(step) as folder:
         (folder / "weights").mkdir()
         for part in range(3):
             (folder / "weights" / str(part)).write_bytes(bytes([step % 256]) * 50_000)
-    saved.save(step, write)
+    saved.complete(step)
     if step % 3 == 0:
         saved.mark_best(step)
     print(step, flush=True)
 """
 
 
-def fill(text: str) -> "Writer":
-    return Writer(text)
-
-
-class Writer:
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __call__(self, folder: Path) -> None:
+def save(saved: Checkpoints, step: int, text: str) -> Path:
+    with saved.start(step) as folder:
         (folder / "inner").mkdir()
-        (folder / "inner" / "weights").write_text(self.text)
+        (folder / "inner" / "weights").write_text(text)
         (folder / "state.json").write_text("{}")
+    return saved.complete(step)
 
 
 def test_the_newest_checkpoint_is_found(tmp_path: Path) -> None:
     saved = Checkpoints(tmp_path / "c")
     assert saved.latest() is None
-    saved.save(5, fill("five"))
-    path = saved.save(10, fill("ten"))
+    save(saved, 5, "five")
+    path = save(saved, 10, "ten")
     assert path == tmp_path / "c" / "000010"
     assert saved.latest() == (10, path)
     assert (path / "inner" / "weights").read_text() == "ten"
@@ -59,22 +53,22 @@ def test_the_newest_checkpoint_is_found(tmp_path: Path) -> None:
 def test_the_newest_two_and_the_best_are_kept(tmp_path: Path) -> None:
     saved = Checkpoints(tmp_path)
     for step in range(1, 6):
-        saved.save(step, fill(str(step)))
+        save(saved, step, str(step))
         if step == 2:
             saved.mark_best(2)
     assert saved.steps() == [2, 4, 5]
     assert saved.best() == (2, tmp_path / "000002")
     saved.mark_best(5)
-    saved.save(6, fill("6"))
+    save(saved, 6, "6")
     assert saved.steps() == [5, 6]
 
 
 def test_a_best_checkpoint_of_a_lost_future_goes_too(tmp_path: Path) -> None:
     saved = Checkpoints(tmp_path)
     for step in (1, 2, 3):
-        saved.save(step, fill(str(step)))
+        save(saved, step, str(step))
     saved.mark_best(3)
-    saved.save(2, fill("again"))
+    save(saved, 2, "again")
     assert saved.steps() == [2]
     assert saved.best() is None
 
@@ -116,8 +110,8 @@ def test_a_damaged_checkpoint_is_skipped_with_a_sentence(
 ) -> None:
     warnings: list[str] = []
     saved = Checkpoints(tmp_path, warn=warnings.append)
-    saved.save(5, fill("five"))
-    saved.save(10, fill("ten"))
+    save(saved, 5, "five")
+    save(saved, 10, "ten")
     saved.mark_best(10)
     assert callable(damage)
     damage(tmp_path / "000010")
@@ -130,30 +124,26 @@ def test_a_damaged_checkpoint_is_skipped_with_a_sentence(
 
 def test_saving_a_step_again_replaces_it_and_drops_later_ones(tmp_path: Path) -> None:
     saved = Checkpoints(tmp_path)
-    saved.save(5, fill("five"))
-    saved.save(10, fill("ten"))
-    saved.save(5, fill("new"))
+    save(saved, 5, "five")
+    save(saved, 10, "ten")
+    save(saved, 5, "new")
     assert saved.steps() == [5]
     assert (tmp_path / "000005" / "inner" / "weights").read_text() == "new"
 
 
 def test_a_failing_writer_leaves_what_was_there(tmp_path: Path) -> None:
     saved = Checkpoints(tmp_path)
-    saved.save(5, fill("five"))
+    save(saved, 5, "five")
 
-    def full(folder: Path) -> None:
+    message = r"cannot write .*000010: No space left on device; free space"
+    with pytest.raises(DataError, match=message), saved.start(10) as folder:
         (folder / "weights").write_text("half")
         raise OSError(28, "No space left on device")
-
-    with pytest.raises(
-        DataError, match=r"cannot write .*000010: No space left on device; free space"
-    ):
-        saved.save(10, full)
     assert [path.name for path in tmp_path.iterdir()] == ["000005"]
 
 
 def test_leftovers_of_a_kill_are_cleared_and_a_replaced_one_is_put_back(tmp_path: Path) -> None:
-    Checkpoints(tmp_path).save(5, fill("five"))
+    save(Checkpoints(tmp_path), 5, "five")
     (tmp_path / ".new-000010").mkdir()
     (tmp_path / ".gone-000001").mkdir()
     (tmp_path / ".best.json.new").touch()
@@ -198,7 +188,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
 def test_what_a_kill_after_a_save_left_is_deleted(tmp_path: Path) -> None:
     saved = Checkpoints(tmp_path, keep_last=3)
     for step in (1, 2, 3):
-        saved.save(step, fill(str(step)))
+        save(saved, step, str(step))
     saved.mark_best(1)
     again = Checkpoints(tmp_path, keep_last=2)
     again.delete_older(3)

@@ -16,11 +16,11 @@ def test_the_hash_of_nothing_is_the_known_one(tmp_path: Path) -> None:
 
 
 def test_a_manifest_lists_files_in_folders_too(tmp_path: Path) -> None:
-    def write(folder: Path) -> None:
-        (folder / "in").mkdir()
-        (folder / "in" / "a").write_bytes(b"")
-
-    folder = Checkpoints(tmp_path).save(1, write)
+    saved = Checkpoints(tmp_path)
+    with saved.start(1) as new:
+        (new / "in").mkdir()
+        (new / "in" / "a").write_bytes(b"")
+    folder = saved.complete(1)
     hashes = {"in/a": {"bytes": 0, "sha256": EMPTY}}
     assert read_json(folder / "manifest.json") == {"step": 1, "files": hashes}
 

@@ -229,6 +229,7 @@ def test_wrong_settings_are_named(file: Path, tmp_path: Path, table: str, senten
     [
         ("name = 5", "should have a text as its name, not 5"),
         ("name = ''", "should have a text as its name, not ''"),
+        ("name = 'verify'", "is named 'verify', which is the task of a verifier's problems"),
         ("name = 'x'\n    def __init__(self): 1 / 0", "raised ZeroDivisionError in line"),
         ("name = 'x'\n    def __init__(self): open('/none')", "raised FileNotFoundError in line"),
     ],

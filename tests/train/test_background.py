@@ -87,17 +87,19 @@ from threading import Event
 from whet.store.checkpoints import Checkpoints
 from whet.train.checkpoint import BackgroundWriter
 
-def write(folder, text, is_half=False):
-    (folder / "weights").write_text(text)
-    if is_half:
-        print("half", flush=True)
-        Event().wait()
-    (folder / "state").write_text(text)
+def save(step, text, is_half=False):
+    with checkpoints.start(step) as folder:
+        (folder / "weights").write_text(text)
+        if is_half:
+            print("half", flush=True)
+            Event().wait()
+        (folder / "state").write_text(text)
+    checkpoints.complete(step)
 
 checkpoints = Checkpoints(Path(sys.argv[1]))
 writer = BackgroundWriter()
-writer.start("one", lambda: checkpoints.save(1, lambda folder: write(folder, "one")))
-writer.start("two", lambda: checkpoints.save(2, lambda folder: write(folder, "two", True)))
+writer.start("one", lambda: save(1, "one"))
+writer.start("two", lambda: save(2, "two", True))
 writer.wait()
 """
 

@@ -157,6 +157,28 @@ def test_low_precision_gradients_add_up_in_float32() -> None:
     assert optimizer.step(1e-3) == 300.0
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_closed_optimizer_leaves_its_weights_to_another(dtype: torch.dtype) -> None:
+    model = Pair(torch.ones(1, 1, dtype=dtype), torch.ones(1, dtype=dtype))
+    first = Optimizer(model, TrainConfig())
+    model.pull(torch.full((1, 1), 4.0, dtype=dtype), torch.zeros(1, dtype=dtype))
+    first.close()
+    second = Optimizer(model, TrainConfig())
+    model.pull(torch.full((1, 1), 2.0, dtype=dtype), torch.zeros(1, dtype=dtype))
+
+    assert second.step(1e-3) == 2.0
+
+
+def test_the_hooks_of_an_optimizer_that_is_freed_go_with_it() -> None:
+    ones = torch.ones(1, 1, dtype=torch.bfloat16), torch.ones(1, dtype=torch.bfloat16)
+    model = Pair(*ones)
+    Optimizer(model, TrainConfig())
+    optimizer = Optimizer(model, TrainConfig())
+    model.pull(ones[0], 0 * ones[1])
+
+    assert optimizer.step(1e-3) == 1.0
+
+
 def test_float32_weights_are_their_own_masters_and_keep_their_address() -> None:
     model = Pair(*_drawn(0))
     address = model.matrix.data_ptr()

@@ -194,7 +194,7 @@ def test_a_function_of_the_users_own_is_not_run(client: TestClient, folder: Path
     config.write_text(config.read_text().replace("[algo]", own))
     terms = ask(client, "rollout", run="one/05-rl", file="train-000002.parquet", row=1)["terms"]
     assert isinstance(terms, list) and isinstance(terms[-1], dict)
-    assert (terms[-1]["name"], terms[-1]["product"]) == ("a function of your own", 0.0)
+    assert (terms[-1]["name"], terms[-1]["product"]) == ("your own function", 0.0)
     assert not Path("ran").exists()
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from whet.algos.advantages import GROUP_RULES
 from whet.pipeline.pipeline import KINDS
-from whet.viewer.detail import ADVANTAGES
 from whet.viewer.package_facts import list_meanings, main
 
 
@@ -22,5 +22,5 @@ def test_the_program_prints_what_every_algorithm_compares_rewards_by(
     main()
     facts = json.loads(capsys.readouterr().out)
     assert facts["advantages"]["grpo"] == "zscore" and facts["advantages"]["ppo"] == "gae"
-    assert set(ADVANTAGES) <= set(facts["advantages"].values())
+    assert set(GROUP_RULES) <= set(facts["advantages"].values())
     assert set(facts["meanings"]) == set(KINDS)

@@ -10,8 +10,8 @@ from viewer_runs import write_run, write_step, write_verl_dump, write_wandb_tabl
 from whet.errors import DataError
 from whet.store.view_cache import cache_folder
 from whet.types import Json
+from whet.viewer.api import answer_distribution, cross_verdicts, difficulty_map
 from whet.viewer.index import MAX_SEGMENTS, RolloutIndex
-from whet.viewer.maps import answer_distribution, cross_verdicts, difficulty_map
 from whet.viewer.query import Filters, find_siblings, list_rollouts
 from whet.viewer.run_folders import Root
 

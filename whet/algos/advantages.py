@@ -6,7 +6,7 @@ checkpoint; only `momentum` has one.
 For tokens there are rewards to go, GAE, and whitening over a step, in float64.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, pstdev, stdev
 from typing import TypeVar
 
@@ -24,6 +24,10 @@ GroupRule = Callable[[Sequence[float]], list[float]]
 FloatArray = NDArray[np.float64]
 
 EPSILON = 1e-6
+MOMENTUM_EPSILON = 1e-4
+"""Added to the running deviation, as LLM4Game24 does."""
+MOMENTUM_STEP = 0.1
+"""How much the weight of the running values grows with each group."""
 
 
 def center(group: Sequence[float]) -> list[float]:
@@ -63,6 +67,14 @@ def leave_one_out(group: Sequence[float]) -> list[float]:
     return [reward - (total - reward) / others for reward in group]
 
 
+GROUP_RULES: Mapping[str, GroupRule] = {
+    "zscore": zscore,
+    "center": center,
+    "leave_one_out": leave_one_out,
+}
+"""Advantages that need no more than the rewards of a group, by name."""
+
+
 def per_group(rule: GroupRule) -> Advantage:
     """Apply a rule to each group by itself."""
 
@@ -75,21 +87,21 @@ def per_group(rule: GroupRule) -> Advantage:
 def momentum(max_momentum: float) -> Advantage:
     """Normalise by a mean and deviation that run across groups (LLM4Game24).
 
-    The weight m of the running values starts at 0 and grows by 0.1 per group up to
-    `max_momentum`; at 0 each group is normalised by itself.
+    The weight of the running values starts at 0 and grows with each group up to `max_momentum`; at
+    0 each group is normalised by itself.
     """
 
     def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
         mean = baseline.get("mean", 0.0)
         spread = baseline.get("spread", 0.0)
-        m = baseline.get("m", 0.0)
+        weight = baseline.get("m", 0.0)
         out = []
         for group in rewards:
-            mean = m * mean + (1 - m) * fmean(group)
-            spread = m * spread + (1 - m) * pstdev(group)
-            out.append([(reward - mean) / (spread + 1e-4) for reward in group])
-            m = min(max_momentum, m + 0.1)
-        return out, {"mean": mean, "spread": spread, "m": m}
+            mean = weight * mean + (1 - weight) * fmean(group)
+            spread = weight * spread + (1 - weight) * pstdev(group)
+            out.append([(reward - mean) / (spread + MOMENTUM_EPSILON) for reward in group])
+            weight = min(max_momentum, weight + MOMENTUM_STEP)
+        return out, {"mean": mean, "spread": spread, "m": weight}
 
     return advantage
 
@@ -100,7 +112,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def uses_critic(function: F) -> F:
-    """Mark an advantage of one's own as one of tokens, for which a critic is trained.
+    """Mark a user's advantage as one per token, for which a critic is trained.
 
     It takes rewards and values of the tokens of one response, as a `TokenAdvantage` does.
     """

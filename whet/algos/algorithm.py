@@ -7,19 +7,17 @@ from functools import partial
 from whet.algos import advantages, losses, verifier
 from whet.algos.losses import EarlyStop, KlEstimator
 from whet.algos.objectives import Objective, policy_objective
-from whet.algos.presets import AdvantageName, LossWeightsName, Preset, needs_critic
+from whet.algos.presets import LossWeightsName, Preset, compares_responses, needs_critic
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
 from whet.algos.user_functions import load_advantage, load_token_advantage
 from whet.user_code import is_code_path
 
-ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.Advantage]] = {
+ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.Advantage]] = {
     "zscore": lambda cfg: advantages.per_group(partial(advantages.zscore, ddof=cfg.ddof)),
-    "center": lambda cfg: advantages.per_group(advantages.center),
-    "leave_one_out": lambda cfg: advantages.per_group(advantages.leave_one_out),
     "momentum": lambda cfg: advantages.momentum(cfg.max_momentum),
 }
-TOKEN_ADVANTAGES: Mapping[AdvantageName | str, Callable[[AlgoConfig], advantages.TokenAdvantage]]
-TOKEN_ADVANTAGES = {
+"""Advantages of whole responses that have settings; `advantages.GROUP_RULES` has the others."""
+TOKEN_ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.TokenAdvantage]] = {
     "to_go": lambda cfg: advantages.to_go_advantage(gamma=cfg.gamma),
     "gae": lambda cfg: advantages.gae_advantage(gamma=cfg.gamma, decay=cfg.gae_lambda),
 }
@@ -27,9 +25,13 @@ TOKEN_ADVANTAGES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
+    """The functions and switches of one algorithm, as the RL step uses them."""
+
     advantage: advantages.Advantage | None
-    """Of whole responses, group by group; None where `token_advantage` credits single tokens."""
+    """Of whole responses, group by group; None if `token_advantage` credits single tokens."""
     token_advantage: advantages.TokenAdvantage | None
+    compares_responses: bool
+    """Whether a response is compared with others to its problem."""
     whitens: bool
     step_credit: verifier.StepCredit | None
     step_credit_fraction: Callable[[float], float]
@@ -37,7 +39,7 @@ class Algorithm:
     objective: Objective
     loss_weights: losses.LossWeights
     kl_in_reward: float
-    """Weight of the KL subtracted from the rewards; 0 where it is in the loss."""
+    """Weight of the KL subtracted from the rewards; 0 if it is in the loss."""
     kl_estimator: KlEstimator
     needs_reference: bool
     needs_values: bool
@@ -57,6 +59,7 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     return Algorithm(
         advantage=_build_advantage(preset, cfg, has_critic=has_critic),
         token_advantage=_build_token_advantage(preset, cfg, has_critic=has_critic),
+        compares_responses=compares_responses(preset),
         whitens=preset.whiten,
         step_credit=verifier.step_credit(preset.step_rule) if preset.step_rule else None,
         step_credit_fraction=partial(
@@ -80,8 +83,10 @@ def _build_advantage(
 ) -> advantages.Advantage | None:
     if is_code_path(preset.advantage):
         return None if has_critic else load_advantage(preset.advantage)
-    build = ADVANTAGES.get(preset.advantage)
-    return None if build is None else build(cfg)
+    if build := ADVANTAGES.get(preset.advantage):
+        return build(cfg)
+    rule = advantages.GROUP_RULES.get(preset.advantage)
+    return None if rule is None else advantages.per_group(rule)
 
 
 def _build_token_advantage(

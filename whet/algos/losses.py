@@ -32,7 +32,7 @@ class LossInputs(TokenFields[Tensor]):
     segment_M: Tensor
     """Index of the token's sequence in the batch."""
     chosen_P: Tensor | None = None
-    """Index of the sequence that is the better response of each pair; None where nothing is
+    """Index of the sequence that is the better response of each pair; None if nothing is
     compared."""
     rejected_P: Tensor | None = None
 
@@ -42,12 +42,13 @@ Surrogate = Callable[[Tensor, LossInputs], tuple[Tensor, dict[str, Tensor]]]
 
 
 def old_logprobs(inputs: LossInputs) -> Tensor:
-    """The log-probabilities that ratios compare with: those of the start of the step."""
+    """Return the log-probabilities that ratios compare with: those at the start of the step, or the
+    engine's."""
     return inputs.logprob_M.detach() if inputs.old_logprob_M is None else inputs.old_logprob_M
 
 
 def sampling_logprobs(inputs: LossInputs) -> Tensor:
-    """The log-probabilities at which the engine sampled."""
+    """Return the log-probabilities at which the engine sampled."""
     assert inputs.sampling_logprob_M is not None, "a policy loss is for tokens that were sampled"
     return inputs.sampling_logprob_M
 
@@ -72,7 +73,7 @@ KlEstimator = Literal["k1", "k2", "k3"]
 KlGradient = Literal["exact", "direct"]
 
 MAX_LOG_RATIO = 20.0
-"""Beyond e^20 a ratio says only that the two policies have nothing in common, and its exponential
+"""Beyond e^20 a ratio only says that the two policies have nothing in common, and its exponential
 would overflow."""
 
 
@@ -99,7 +100,7 @@ def sequence_ratio(inputs: LossInputs) -> Tensor:
 
 
 def unit_ratio(inputs: LossInputs) -> Tensor:
-    """No correction: tokens count as if the present weights had sampled them."""
+    """Apply no correction: tokens count as if the current weights had sampled them."""
     return torch.ones_like(inputs.logprob_M)
 
 
@@ -148,10 +149,10 @@ def exact_kl(
 ) -> Tensor:
     """The same estimates with the KL's own gradient, also for tokens sampled by older weights.
 
-    The ratio is that of the token to those weights. The expectation of ratio × k3 is the KL
-    whatever the present weights are, so its gradient is the KL's (DeepSeek-V3.2): ratio × d ×
-    ∇logprob, with d = logprob - reference. k1 and k2 are given the same gradient, so that the three
-    differ in value only.
+    The ratio is that of the token to those weights. The expectation of ratio × k3 is the KL for any
+    current weights, so its gradient is the KL's (DeepSeek-V3.2): ratio × d × ∇logprob, with d =
+    logprob - reference. k1 and k2 are given the same gradient, so that the three differ in value
+    only.
     """
     if estimator == "k1":
         return ratio_M * kl(logprob_M, ref_logprob_M, "k1").detach()
@@ -172,7 +173,7 @@ def teacher_advantage(logprob_M: Tensor, teacher_M: Tensor) -> Tensor:
 def reverse_kl(inputs: LossInputs) -> Tensor:
     """The KL to the teacher with its own gradient, ratio × k3 (DeepSeek-V3.2); never negative.
 
-    For tokens sampled with the present weights, the gradient is that of REINFORCE with the
+    For tokens sampled with the current weights, the gradient is that of REINFORCE with the
     teacher's advantage, -(log teacher - log policy) × ∇log policy: exact in expectation, unlike k3
     differentiated directly.
     """
@@ -273,15 +274,16 @@ class EarlyStop(Config):
     """When to skip an update, measured before its optimizer step."""
 
     limit: float | None = Field(default=None, gt=0.0)
-    """Largest value of the statistic that is trained on; none disables it."""
+    """Largest value of the statistic at which an update is still taken; none disables the early
+    stop."""
     statistic: Literal["mean", "max", "quantile", "kl"] = "mean"
-    """Of the ratio over the tokens in scope; kl is the KL from the start of the step, in nats per
-    token."""
+    """Statistic of the ratio over the tokens in scope; kl is the KL from the start of the step, in
+    nats per token."""
     quantile: float = Field(default=0.99, gt=0.0, lt=1.0)
     """Which quantile, for statistic = "quantile"."""
     scope: Literal["micro_batch", "mini_batch", "step"] = "mini_batch"
     """The unit to skip: a micro-batch (which makes the result depend on the packing), a mini-batch,
-    or it and the rest of the step. The statistic is over the micro-batch, otherwise the
+    or the mini-batch and the rest of the step. The statistic is over the micro-batch, otherwise the
     mini-batch."""
     action: Literal["zero", "skip", "stop"] = "skip"
     """zero sets its loss to 0 and still takes the optimizer step, skip takes none, stop ends the
@@ -310,13 +312,13 @@ def stop_statistic(ratio_M: Tensor, cfg: EarlyStop) -> Tensor:
         return ratio_M.detach()
     if cfg.statistic == "kl":
         return step_kl(ratio_M.detach())
-    assert cfg.limit is not None
+    assert cfg.limit is not None, "only an early stop with a limit has a statistic"
     return (ratio_M.detach() > cfg.limit).float()
 
 
 def exceeds_limit(mean: Tensor | float, cfg: EarlyStop) -> bool:
     """Whether the mean of `stop_statistic` is beyond the limit; NaN is."""
-    assert cfg.limit is not None
+    assert cfg.limit is not None, "only an early stop with a limit has a statistic"
     bounds = {"mean": cfg.limit, "kl": cfg.limit, "max": 0.0, "quantile": 1 - cfg.quantile}
     return not bool(mean <= bounds[cfg.statistic])
 

@@ -53,7 +53,7 @@ class LossSums:
     """Tokens that have a loss, or pairs where responses are compared."""
     metrics: Metrics
     stop_signal: float | None = None
-    """None where the objective has no early stop."""
+    """None if the objective has no early stop."""
 
     @property
     def means(self) -> Metrics:
@@ -63,6 +63,7 @@ class LossSums:
 
     @property
     def mean_stop_signal(self) -> float | None:
+        """Return the mean of the early stop's statistic over its tokens."""
         return None if self.stop_signal is None else self._mean(self.stop_signal)
 
     def _mean(self, total: float) -> float:

@@ -38,6 +38,8 @@ KlPlace = Literal["loss", "reward"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
+    """The parts that one published algorithm combines."""
+
     paper: str
     advantage: AdvantageName | str
     """A name, or a user's function as `file.py:name`."""
@@ -57,8 +59,8 @@ class Preset:
 
 
 def needs_critic(preset: Preset) -> bool:
-    """Whether the advantage compares with the values of a critic; one of the user's own is loaded
-    from its file, which says so."""
+    """Whether the advantage compares with the values of a critic; for a user's function, its file
+    says so."""
     if is_code_path(preset.advantage):
         return load_critic_mark(preset.advantage)
     return preset.advantage == "gae"

@@ -38,7 +38,7 @@ class AlgoConfig(Config):
     it."""
     advantage: AdvantageName | CodePath | None = None
     """The baseline of a reward: its group (zscore, center, leave_one_out), a running mean
-    (momentum), nothing (to_go), or a critic (gae). A function of your own is a file and its name,
+    (momentum), nothing (to_go), or a critic (gae). Your own function is a file and its name,
     "my_algo.py:advantage"."""
     ddof: Literal[0, 1] = Field(default=1, json_schema_extra=CONSTANT)
     """For zscore: 1 divides by the sample's deviation, 0 by the population's."""
@@ -58,8 +58,8 @@ class AlgoConfig(Config):
     """Ratio of new to old probability: of each token, of the whole sequence (its geometric mean),
     or off, which counts every ratio as 1."""
     surrogate: SurrogateName | CodePath | None = None
-    """How ratio and advantage make the loss: clip (PPO), cispo, or reinforce, which bounds
-    nothing. A function of your own is a file and its name, "my_algo.py:surrogate"."""
+    """How ratio and advantage make the loss: clip (PPO), cispo, or reinforce, which bounds nothing.
+    Your own function is a file and its name, "my_algo.py:surrogate"."""
     clip_low: float | None = Field(default=None, ge=0.0)
     """For clip: where the advantage is negative, the gradient stops below a ratio of 1 -
     clip_low."""
@@ -83,10 +83,11 @@ class AlgoConfig(Config):
     kl_in: KlPlace | None = None
     """In the loss of each token, or subtracted from its reward."""
     kl_estimator: KlEstimator | None = None
-    """None is k2 in the loss and k1 in the reward, which have the KL's own gradient there."""
+    """Estimator of the KL; none is k2 in the loss and k1 in the reward, whose gradient there is
+    that of the KL."""
     kl_gradient: KlGradient = "exact"
-    """In the loss: exact has the KL's own gradient for every estimator, direct differentiates the
-    estimate as it is."""
+    """In the loss: exact uses the gradient of the KL for every estimator, direct differentiates the
+    estimate itself."""
     entropy_coef: float = 0.0
     """Weight of an entropy bonus in the loss; 0 only logs the entropy."""
     num_minibatches: int = Field(default=1, ge=1)
@@ -134,7 +135,8 @@ class AlgoConfig(Config):
 
     @property
     def has_unit_ratios(self) -> bool:
-        """Whether every ratio is 1, since the weights that are trained are those of the start."""
+        """Whether every ratio is 1, because the trained weights are still those of the start of the
+        step."""
         return self.num_minibatches == 1 and self.old_logprobs == "learner"
 
     def without_effect(self) -> dict[str, str]:
@@ -170,7 +172,7 @@ class AlgoConfig(Config):
 
 
 def resolve_algorithm(cfg: AlgoConfig) -> Preset:
-    """Return the named preset, with the replacements of the settings."""
+    """Return the named preset, with the parts that the settings replace."""
     preset = PRESETS[cfg.name]
     return replace(
         preset,

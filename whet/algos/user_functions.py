@@ -29,7 +29,7 @@ ADVANTAGE = "algo.advantage"
 def load_advantage(code_path: str) -> Advantage:
     """Load an advantage of whole responses, with the signature of `advantages.Advantage`.
 
-    Arrays and tensors may stand for lists and numbers.
+    It may return arrays and tensors in place of lists and numbers.
     """
     label = f"{ADVANTAGE} = {code_path!r}"
     call = _load_function(code_path, ADVANTAGE, ("rewards", "baseline"))
@@ -165,7 +165,7 @@ def _is_pair(result: object) -> bool:
 
 
 def _to_plain(value: object) -> Any:
-    """Turn arrays and tensors into numbers and lists of them, wherever they stand."""
+    """Turn arrays and tensors at any depth into numbers and lists of numbers."""
     if isinstance(value, Tensor | np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, dict):

@@ -43,7 +43,7 @@ class StepCreditConfig(Config):
     final_alpha: float = Field(default=1e-3, ge=0.0, le=1.0)
     """Fraction at the end."""
     decay: Literal["exponential", "linear", "cosine", "none"] = "exponential"
-    """How it falls from the first value to the last; none keeps the first."""
+    """How the fraction falls from the first value to the last; none keeps the first."""
 
     @model_validator(mode="after")
     def _check_ends(self) -> "StepCreditConfig":
@@ -161,7 +161,7 @@ class Agreement:
 
     @property
     def positive_rate(self) -> float | None:
-        """The fraction of readable verdicts that say right; None where there are none."""
+        """The fraction of readable verdicts that say right; None if there are none."""
         num_readable = self._num_verdicts(True) + self._num_verdicts(False)
         return self._num_verdicts(True) / num_readable if num_readable else None
 

@@ -31,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def launch_if_many(ctx: typer.Context, folder: Path) -> None:
-    """Run the same command in several processes, if flags ask for them; this one then ends."""
+    """Run the same command in several processes if flags ask for them; this process then ends."""
     from whet.cluster.launch import is_rank, parse_layout
 
     given = ctx.params
@@ -60,7 +60,7 @@ def is_restarted() -> bool:
 
 
 def join_ranks(stages: Iterable["StageConfig"]) -> AbstractContextManager[None]:
-    """Join the ranks of this run, where torchrun started several."""
+    """Join the ranks of this run if torchrun started several."""
     if "RANK" not in os.environ:
         return nullcontext()
     from whet.cluster.ranks import joined_ranks
@@ -76,9 +76,9 @@ def join_ranks(stages: Iterable["StageConfig"]) -> AbstractContextManager[None]:
 
 
 def prove_ranks(gpus: int, *, as_json: bool) -> int | None:
-    """Run the proofs of ranks on several processes, as one of which this may have been started.
+    """Run the proofs of ranks on several processes; this process may be one of them.
 
-    Returns the exit status; None where one process is asked for.
+    Returns the exit status; None if one process is asked for.
     """
     from whet.cluster.launch import is_rank, parse_layout
 

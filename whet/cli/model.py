@@ -87,7 +87,7 @@ def new(
     ] = 1024,
     seed: Annotated[int, typer.Option(help="Determines the weights.")] = 0,
 ) -> None:
-    """Write a model with random weights and a tokenizer of its own."""
+    """Write a model with random weights and a newly trained tokenizer."""
     from whet.commands.model_folders import new_model
 
     new_model(

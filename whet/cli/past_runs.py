@@ -150,7 +150,7 @@ def grade(
     rollout: Annotated[str | None, typer.Option(help="Only this rollout of a run.")] = None,
     as_json: Json = False,
     task: Annotated[
-        list[str] | None, typer.Option(help="A task of your own, my_task.py:Name; repeatable.")
+        list[str] | None, typer.Option(help="Your own task, my_task.py:Name; repeatable.")
     ] = None,
     judge_url: Annotated[str | None, typer.Option(help="Judge's address, http://HOST/v1.")] = None,
     judge_model: Annotated[str | None, typer.Option(help="Judge's model at that address.")] = None,

@@ -1,7 +1,7 @@
 """Run ranks under torch's elastic agent: a log for each, restarts, a bounded stop, and a page when
 they fail.
 
-The rendezvous is always torch's c10d one: with a static one, restarted ranks wait for ever.
+The rendezvous is always torch's c10d one: with a static one, restarted ranks wait forever.
 """
 
 import logging
@@ -150,7 +150,7 @@ class Agent(LocalElasticAgent):
         """Run, and restart while there are restarts left; return the ranks' exit status."""
         try:
             self.run()
-        except SignalException:  # of this node alone: the others may continue
+        except SignalException:  # only of this node: the others may continue
             raise
         except BaseException:
             self._rdzv_handler.shutdown()
@@ -205,7 +205,7 @@ class Agent(LocalElasticAgent):
         if first.is_final:
             self._remaining_restarts = 0
             if 0 in failures and failures[0].reason == first.reason:
-                return  # rank 0 has said it
+                return  # rank 0 has printed it
         page = write_failure(first, own, self._folder, resume=self._resume)
         if page is None:
             say(f"this node's ranks lost their peers; {self._folder / 'failure.txt'} says why")

@@ -1,4 +1,4 @@
-"""Look at every node before a run does: versions, GPUs, interfaces, clocks, the shared folder.
+"""Check every node before a run: versions, GPUs, interfaces, clocks, the shared folder.
 
 A process on each node reports to the first over TCP, as ranks will. Every wait ends.
 """
@@ -27,7 +27,7 @@ from whet.store.provenance import package_version
 from whet.track.progress import printer, say
 
 WAIT_SECONDS = 60.0
-"""How long nodes are waited for."""
+"""How long to wait for nodes."""
 TOOL_SECONDS = 20.0
 """How long nvidia-smi and a node's answer may take; a broken driver hangs the first."""
 MAX_OFFSET = 2.0
@@ -42,7 +42,7 @@ ALIKE = ("python", "torch", "whet", "driver", "gpus")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What one node says about itself."""
+    """What one node reports about itself."""
 
     name: str
     python: str
@@ -53,7 +53,7 @@ class NodeReport:
     interfaces: str
     faults: list[str]
     clock: float = 0.0
-    """Seconds that it is ahead of the first node's."""
+    """Seconds by which its clock is ahead of the first node's."""
 
 
 def describe_node(name: str, folder: Path, token: str | None) -> NodeReport:
@@ -149,7 +149,7 @@ def report_to(address: str, folder: Path, *, name: str, token: str | None) -> No
 def gather_reports(
     server: socket.socket, children: Sequence["subprocess.Popen[bytes]"], count: int
 ) -> list[NodeReport]:
-    """Take the reports of `count` nodes: of those that come in time, while any still may."""
+    """Collect the reports of up to `count` nodes, as many as arrive before the deadline."""
     nodes: list[NodeReport] = []
     deadline = time.monotonic() + WAIT_SECONDS
     server.settimeout(1.0)
@@ -161,7 +161,11 @@ def gather_reports(
             with link:
                 link.settimeout(TOOL_SECONDS)
                 nodes.append(_hear(link))
-        except (OSError, ValueError, TypeError):  # nobody yet, cut off, or a stranger
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+        ):  # nobody yet, a connection cut off, or not one of our nodes
             continue
     return nodes
 
@@ -176,7 +180,7 @@ def _hear(link: socket.socket) -> NodeReport:
             remote = float(stream.readline(100))
             after = time.time()
             answers.append((after - before, remote - (before + after) / 2))
-    return replace(node, clock=min(answers)[1])  # the quickest answer is the most exact
+    return replace(node, clock=min(answers)[1])  # the fastest reply gives the most accurate time
 
 
 def find_faults(nodes: Sequence[NodeReport], expected: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a failed rank leaves behind, and the page that says which one failed first and why."""
+"""The error that a failed rank records, and the page that says which rank failed first and why."""
 
 import contextlib
 import json
@@ -17,11 +17,11 @@ ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 LAST_LINES = 20
 TAIL_BYTES = 64_000
 MAX_OTHERS = 8
-"""Ranks that are named after the one that failed first."""
+"""How many further ranks are named besides the one that failed first."""
 SAME_FAILURE_SECONDS = 60.0
 """Failures on two nodes within this time are one: the ranks of the second lost their peers."""
 OUTSIDE = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
-"""Signals that kill a rank without a word; the errors of its peers follow from them."""
+"""Signals that kill a rank before it can report; the errors of its peers follow from that."""
 HINTS = {
     signal.SIGKILL: "the kernel ran out of memory (`dmesg` says so), or it was killed by hand",
     signal.SIGSEGV: "native code crashed",
@@ -44,7 +44,7 @@ class RankFailure:
     time: float
     log: str
     peak_gb: float
-    """Host memory at its peak, as last seen from outside; 0 if it was never seen."""
+    """Peak host memory, as last measured by the agent; 0 if it was never measured."""
     reason: str = ""
     gpu_gb: float | None = None
     is_recorded: bool = False
@@ -85,7 +85,7 @@ def _peak_gpu_gb() -> float | None:
 
 
 def add_recorded(failure: RankFailure) -> RankFailure:
-    """Complete what the agent saw of a rank by what the rank recorded itself."""
+    """Complete what the agent saw of a rank with what the rank itself recorded."""
     try:
         facts = json.loads(Path(failure.log).with_suffix(".json").read_text())
         return replace(

@@ -1,5 +1,5 @@
-"""Show runs and Slurm jobs: their state, how far they are, how long they will take, what they last
-said."""
+"""Show runs and Slurm jobs: their state, their progress, the time left, and the last lines they
+printed."""
 
 import shutil
 import tomllib
@@ -25,7 +25,7 @@ LAST_LINES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """How far one run is."""
+    """The progress of one run."""
 
     name: str
     state: str
@@ -42,7 +42,7 @@ class RunProgress:
 
 
 def read_run_progress(folder: Path) -> RunProgress:
-    """Read a run folder that somebody may be writing."""
+    """Read a run folder that another process may be writing."""
     run = RunStore.view(folder)
     rows = [row for row in run.metrics() if "time/step" in row]
     times = [row["time/step"] for row in rows[-RATE_STEPS:]]
@@ -99,7 +99,7 @@ def find_runs(folders: Iterable[Path]) -> list[Path]:
 
 
 def list_slurm_jobs() -> list[list[str]]:
-    """Ask Slurm for one's jobs: number, state, time, limit, nodes, reason, name."""
+    """Ask Slurm for the user's jobs: number, state, time, limit, nodes, reason, name."""
     if not shutil.which("squeue"):
         return []
     text = run_tool(["squeue", "--me", "--noheader", "--format=%i|%T|%M|%l|%D|%R|%j"])

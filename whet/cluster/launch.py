@@ -31,10 +31,11 @@ class Launch:
     is_host: bool | None
     """Whether this node is the one they meet on; None lets torch compare host names."""
     id: str
-    """The same on every node, and no other run's."""
+    """The id of this run: the same on every node, and different from any other run's."""
 
     @property
     def is_alone(self) -> bool:
+        """Whether one process on one node is asked for, which needs no launcher."""
         return self.gpus == self.max_nodes == 1
 
 
@@ -123,7 +124,7 @@ def check_gpus(gpus: int, num_visible: int, environ: Mapping[str, str] = os.envi
 
 
 def divide_threads(gpus: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Divide the cores among the processes, unless the user has said how many threads."""
+    """Divide the cores among the processes, unless the user has set the number of threads."""
     if "OMP_NUM_THREADS" in environ:
         return {}
     return {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // gpus))}

@@ -29,11 +29,11 @@ from whet.world import ClusterConfig, World, get_world, set_world
 
 T = TypeVar("T")
 POLL_SECONDS = 0.02
-"""How often a rank looks for the result of the first."""
+"""How often a rank checks for the result of rank 0."""
 _COLLECTIVE = re.compile("gloo|NCCL|[Tt]imed out|[Cc]onnection (closed|reset|refused)")
-"""Words of the errors of a collective."""
+"""Phrases by which errors of a collective are recognised."""
 REPORT_SECONDS = 5.0
-"""How long ranks that noticed a silence wait for each other's report."""
+"""How long ranks that noticed a timeout wait for each other's report."""
 
 
 class RankWorld(World):
@@ -63,7 +63,8 @@ class RankWorld(World):
         self.configure(cluster)
 
     def configure(self, cluster: ClusterConfig) -> None:
-        """Arrange the ranks as a stage asks for: copies of the model, and shards of each."""
+        """Arrange the ranks as the stage's settings say: copies of the model, and shards of
+        each."""
         self.sequence_size = cluster.sequence_parallel
         self.shard_size = cluster.shard or self.size
         for name, count in (("shard", self.shard_size), ("sequence_parallel", self.sequence_size)):
@@ -241,7 +242,7 @@ def _meet(store: Store, rank: int, size: int, wait: float) -> str:
 
 
 def _backend() -> str:
-    """Choose NCCL where every rank of this node has a GPU of its own; else gloo."""
+    """Choose NCCL where every rank of this node has its own GPU; else gloo."""
     local = int(os.environ.get("LOCAL_RANK", "0"))
     count = torch.cuda.device_count()
     if not count:

@@ -1,4 +1,4 @@
-"""Write, check and submit a Slurm job: one launcher a node. It stops with a checkpoint before its
+"""Write, check and submit a Slurm job: one launcher per node. It stops with a checkpoint before its
 time is up, and resumes in the next allocation."""
 
 import re
@@ -18,7 +18,7 @@ LEAD_SECONDS = 600
 """The checkpoint may take this long at the end of the job's time, or a quarter of that time."""
 MAX_REQUEUES = 100
 TOOL_SECONDS = 60
-"""How long bash, sbatch and squeue are waited for."""
+"""How long to wait for bash, sbatch and squeue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ def _sbatch_option(option: str) -> str:
 
 
 def save_script(text: str, path: Path) -> None:
-    """Write the script and have bash and, where it is, sbatch check it."""
+    """Write the script and have bash check it, and sbatch too if it is installed."""
     if path.exists() and MARK not in path.read_text(errors="replace"):
         raise ConfigError(f"{path} exists and was not written by whet: choose another with --out")
     write_atomic(path, text)

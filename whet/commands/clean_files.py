@@ -47,7 +47,8 @@ def clean_problems(
     report: Path | None = None,
     force: bool = False,
 ) -> CleaningResult:
-    """Write the rows of problem files that are worth training on, and list the others beside."""
+    """Write the rows of problem files that are worth training on, and list the others in a file
+    next to it."""
     plan = _make_plan(options)
     left_out = left_out_file(out)
     check_out(files, out, force=force)

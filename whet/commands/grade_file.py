@@ -29,7 +29,7 @@ from whet.types import RAISED, Author, Json, Message, Problem, Rollout, Score, V
 from whet.user_code import is_code_path
 
 MakeTask = Callable[[str], Task]
-"""Makes a task by its name; an unknown one is a ConfigError that lists the known."""
+"""Makes a task by its name; an unknown name is a ConfigError that lists the known ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

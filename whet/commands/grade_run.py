@@ -1,5 +1,5 @@
-"""Grade the stored rollouts of a run again, reward them under its own or another spec, and take the
-reward apart. The run's folder is only read."""
+"""Grade the stored rollouts of a run again, reward them under its own or another spec, and break
+the reward down. The run's folder is only read."""
 
 import json
 from collections import Counter
@@ -79,7 +79,7 @@ def grade_run(
     workers: int | None = None,
     as_json: bool = False,
 ) -> list[Regraded]:
-    """Grade the rollouts of a run, those of one step, or one of them, and print what came out.
+    """Grade the rollouts of a run, of one step, or a single one, and print the result.
 
     `reward` is the name or file of a spec; the default is that of the run, if it has one.
     """
@@ -109,7 +109,7 @@ def grade_run(
 def _open_run(folder: Path) -> RunStore:
     stages = [] if (folder / "config.toml").is_file() else stage_folders(folder)
     if stages:
-        named = [stage.name for stage in stages if any((stage / "rollouts").glob("*.parquet"))]
+        named = [stage.name for stage in stages if RunStore.view(stage).list_rollouts()]
         raise ConfigError(
             f"{folder} is a pipeline: name one of its stages that stored rollouts, "
             f"{', '.join(named) or 'of which there is none'}"
@@ -126,7 +126,7 @@ def _read_settings(run: RunStore) -> _GradingSettings:
 def _read_rollouts(
     run: RunStore, step: int | None, rollout: str | None
 ) -> Iterator[tuple[RolloutSet, int, Rollout]]:
-    """Read the rollouts that are asked for; verifications have a grader that the task is not."""
+    """Read the requested rollouts; verifications are not graded by the run's task."""
     steps = {name: run.rollout_steps(name) for name in SETS}
     num_files = num_found = num_verifications = 0
     for name, numbers in steps.items():

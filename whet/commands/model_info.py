@@ -39,7 +39,7 @@ MILLION = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateCheck:
-    """The result of one check. A note is not a fault, but good to know."""
+    """The result of one check; a note is worth knowing but not a fault."""
 
     check: str
     mark: Mark
@@ -316,7 +316,7 @@ def _describe_memory(shape: ModelConfig) -> dict[str, str]:
 
 
 def _fits(size: float) -> str:
-    """Name the smallest card that holds so much."""
+    """Name the smallest card with that much memory."""
     by_size: list[tuple[str, GPU]] = sorted(GPUS.items(), key=lambda item: item[1].memory)
     fitting = [name for name, card in by_size if card.usable > size]
     return (

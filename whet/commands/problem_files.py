@@ -1,4 +1,4 @@
-"""Problems for a person: import rows of other systems, make problems of a task, show them, list the
+"""Commands on problems: import rows of other systems, make problems of a task, show them, list the
 tasks and check their graders."""
 
 import json
@@ -49,9 +49,9 @@ MAX_VALUE = 100
 CHECKED = 5
 """Problems of each split that are tried where no file is given."""
 EXAMPLES = Path(__file__).parents[1] / "tasks" / "examples.jsonl"
-"""A few problems of our own for each task that makes none and needs no model to judge them."""
+"""A few example problems for each task that generates none and needs no judge model."""
 NUM_LISTED = 20
-"""Problems looked at of a task that can make any number of them."""
+"""How many problems of a task with an unlimited supply are looked at."""
 
 
 def format_heading(problem: Problem) -> str:

@@ -1,5 +1,5 @@
-"""Statistics of problem files for a person, in the terminal and as a page; and maps of difficulty:
-fill one from rollouts, show it, and filter problems by it."""
+"""Statistics of problem files, in the terminal and as a page; and maps of difficulty: fill one from
+rollouts, show it, and filter problems by it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ from whet.data.problem_lines import ProblemLines, to_question
 from whet.errors import ConfigError, DataError, visible
 from whet.evals.data_page import BarChart, DataPage, write_page
 from whet.store.files import check_overwrite, write_rows
-from whet.store.run import model_folder
+from whet.store.run import RunStore, model_folder
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
 from whet.track.progress import printer, progress_bar, say
@@ -165,7 +165,8 @@ def list_rollout_files(source: Path) -> list[Path]:
         return [source]
     if not source.is_dir():
         raise DataError(f"{source} is neither a run folder nor a rollout file")
-    files = sorted((source / "rollouts").glob("*.parquet"))
+    run = RunStore(source, lock=None)
+    files = sorted(run.rollout_file(name, step) for name, step in run.list_rollouts())
     if not files:
         raise DataError(f"{source} has no rollouts; give the folder of a teach, rl or eval stage")
     return files

@@ -1,5 +1,5 @@
-"""Answers for a person: stored rollouts, with who wrote them and what their grader says, and those
-of a trained model to a question."""
+"""Print answers: stored rollouts with their author and their grader's verdict, and the answers of a
+trained model to a question."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -106,7 +106,7 @@ class ShowSettings(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shown:
-    """One row as the model sees it; of a problem alone nothing is a response."""
+    """One row as the model sees it; for a bare problem, no token is a response."""
 
     name: str
     tokens: Tokens
@@ -226,7 +226,7 @@ def open_policy(location: str, *, slots: int) -> Policy:
 
 
 def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
-    """Refuse a question the model cannot encode: it would answer another one."""
+    """Refuse a question that the model cannot encode: it would answer a different one."""
     tokenizer = policy.tokenizer
     if "unk_token" in tokenizer.named:
         unknown = tokenizer.id(tokenizer.named["unk_token"])

@@ -23,7 +23,7 @@ COLUMNS = (
 
 
 def print_status(folder: Path) -> None:
-    """Print a line for each shard that has begun, and the sum; name those that have not."""
+    """Print a line for each shard that has started, and the total; name those that have not."""
     progress, missing = read_shards(folder)
     now = time.time()
     rows = [list(COLUMNS)]
@@ -62,6 +62,7 @@ def read_shards(folder: Path) -> tuple[dict[str, TeachProgress], list[str]]:
 
 
 def state_of(row: TeachProgress, now: float) -> str:
+    """Describe the state of a shard; one that has stopped writing is dead."""
     return f"dead for {_duration(now - row.time)}" if row.is_dead(now) else row.state
 
 

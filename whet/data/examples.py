@@ -133,7 +133,7 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
 def _copy_to(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy from host memory without waiting for a GPU.
 
-    It still works on the batch before, and meanwhile the host can prepare the next pass.
+    The GPU is still working on the previous batch; meanwhile the host prepares the next.
     """
     if device.type != "cuda":
         return tensor.to(device)
@@ -156,7 +156,7 @@ def _positions(lengths: Indices) -> Indices:
 
 
 def _repeat_per_token(values: Sequence[float | Floats], counts: NDArray[np.integer]) -> Floats:
-    """Lay values end to end, one per response token; a single number stands for all of them."""
+    """Lay values end to end, one per response token; a single number applies to all of them."""
     arrays = []
     for value, count in zip(values, counts, strict=True):
         assert np.shape(value) in ((), (count,)), (
@@ -208,10 +208,10 @@ def pack(
 
     >>> from whet.testing.fakes import example
     >>> examples = [example(length=3), example(length=9), example(length=4)]
-    >>> pack(examples, token_budget=10)
+    >>> pack(examples, token_budget=16)
     [[1], [2, 0]]
-    >>> pack(examples, token_budget=12, is_padded=False)
-    [[1], [2, 0]]
+    >>> pack(examples, token_budget=16, is_padded=False)
+    [[1, 2, 0]]
     """
     lengths = [len(item.tokens) for item in examples]
     units = _list_units(examples)
@@ -310,9 +310,9 @@ class MergedPrefixes:
     node_T: Indices
     """The index in U of each token; -1 for the last of a sequence, which predicts nothing."""
     node_SC: Indices
-    """The index in U of the token in each cell; past the end of a line, its last token."""
+    """The index in U of the token in each cell; past the end of a row, its last token."""
     cell_U: Indices
-    """A cell of each token, counted through all lines."""
+    """A cell of each token, numbered across all rows."""
 
 
 def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> MergedPrefixes:

@@ -1,6 +1,6 @@
 """Import a data file: rows become problems, and rollouts where they hold responses.
 
-Rows are streamed. A bad row is left out and named, or stops the import where that is asked for.
+Rows are streamed. A bad row is left out and named, or stops the import if that is asked for.
 """
 
 import json
@@ -169,6 +169,7 @@ def parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, Pa
 
 
 def locate_row(file: Path, row: SourceRow) -> str:
+    """Name a row by its file and line."""
     return f"{file.name}:{row.location.split()[-1]}"
 
 
@@ -193,7 +194,7 @@ def _explain_empty(file: Path, counts: ImportCounts) -> str:
 class AnsweredProblems:
     """Numbers the responses to each problem; those of later rows belong to the first row's problem.
 
-    Only what rows of one problem can differ in is held.
+    Only what can differ between rows of one problem is kept in memory.
     """
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ class LevelBins:
     words: tuple[str, ...] = ()
     """Values from the easiest to the hardest."""
     edges: tuple[float, ...] = ()
-    """Numbers that part the bins; a number equal to an edge is in the higher bin."""
+    """Edges between the bins; a number equal to an edge is in the higher bin."""
     is_reversed: bool = False
     """Whether low numbers are hard, as pass rates are."""
 
@@ -69,7 +69,7 @@ class LevelColumn:
 
     @staticmethod
     def parse(name: str | None, bins: str | None, *, is_reversed: bool) -> "LevelColumn | None":
-        """Parse what the command line says of levels; None if it says nothing."""
+        """Parse the command line's options for levels; None if there are none."""
         if name is None:
             if bins is not None or is_reversed:
                 raise ConfigError("--bins and --reverse need --level COLUMN")
@@ -83,7 +83,7 @@ class LevelColumn:
             return self
         numbers: list[float] = []
         for row in rows:
-            with suppress(DataError):  # such a row is refused when it is read for good
+            with suppress(DataError):  # such a row is refused when it is read the second time
                 numbers.append(to_number(read_column(row, self.name)))
         return replace(self, bins=cut_evenly(numbers, self.bins, is_reversed=self.is_reversed))
 

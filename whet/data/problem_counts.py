@@ -13,7 +13,7 @@ from whet.types import NUM_LEVELS, Problem, level_band
 NUM_BINS = 20
 NO_LEVEL = "none"
 _TAIL = 0.99
-"""The fraction of lengths that have bins of their own; longer ones share the last."""
+"""The fraction of lengths with their own bins; longer ones share the last."""
 
 
 @dataclass(kw_only=True)

@@ -26,6 +26,7 @@ class EpochSampler:
         self._orders: dict[int, list[int]] = {}
 
     def problem_at(self, position: int) -> Problem:
+        """Return the problem at a position of the endless stream."""
         epoch, index = divmod(position, len(self.problems))
         if epoch not in self._orders:
             order = list(range(len(self.problems)))
@@ -35,16 +36,16 @@ class EpochSampler:
 
 
 class CurriculumStage(Config):
-    """A part of a run that has problems and limits of its own: an entry of `stages`."""
+    """A part of a run with its own problems and limits: an entry of `stages`."""
 
     min_level: float = Field(default=0.0, ge=0.0, le=1.0)
     """Lowest level of its problems."""
     max_level: float = Field(default=1.0, ge=0.0, le=1.0)
     """Highest level of its problems; a problem without a level is in no stage."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Longest response; None is sampling.max_tokens, which is also the upper limit."""
+    """Longest response; none is sampling.max_tokens, which is also the upper limit."""
     temperature: float | None = Field(default=None, gt=0.0)
-    """None leaves it to sampling.temperature and final_temperature."""
+    """Sampling temperature; none leaves it to sampling.temperature and final_temperature."""
 
     def contains(self, problem: Problem) -> bool:
         return problem.level is not None and self.min_level <= problem.level <= self.max_level
@@ -57,7 +58,7 @@ class Curriculum(Config):
     """Base class of curricula; by itself it mixes all problems."""
 
     easy_tokens: int | None = Field(default=None, ge=1)
-    """Longest response to a problem of level 0; it grows linearly with the level. None means the
+    """Longest response to a problem of level 0; it grows linearly with the level; none means the
     same limit for all."""
 
     needs_pass_rates: ClassVar[bool] = False
@@ -82,7 +83,7 @@ class Curriculum(Config):
         return {}
 
     def first_rest(self, rng: Random) -> int:
-        """Return how many epochs a problem of `first_rates` has rested before the run."""
+        """Return for how many epochs a problem of `first_rates` has been skipped before the run."""
         return 0
 
     def is_wanted(self, rate: float) -> bool:
@@ -94,12 +95,12 @@ class Curriculum(Config):
         return True
 
     def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
-        """Report where the curriculum stands."""
+        """Report the state of the curriculum."""
         return {}
 
     @property
     def sets_temperature(self) -> bool:
-        """Whether every stage has a temperature of its own."""
+        """Whether every stage has its own temperature."""
         return False
 
     def temperature(self, step: int, steps: int, first: float, last: float | None) -> float:
@@ -144,8 +145,8 @@ class StagedCurriculum(Curriculum):
     stages: list[CurriculumStage] = Field(min_length=1)
     """The stages, in order."""
     shuffled: bool = False
-    """Take exactly the rows of all stages, in one mixed order and at the run's own limits: the
-    control experiment."""
+    """Train on exactly the rows of all stages, but mixed and with the run's own limits: the control
+    experiment."""
 
     @model_validator(mode="after")
     def _refuse_empty_range(self) -> "StagedCurriculum":
@@ -222,16 +223,17 @@ class PassRateCurriculum(Curriculum):
     needs_pass_rates: ClassVar[bool] = True
     kind: Literal["band"]
     low: float = Field(default=0.0, ge=0.0, le=1.0)
-    """Wanted are pass rates above this."""
+    """Only problems with a pass rate above this are asked."""
     high: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Wanted are pass rates below this; 0 and 1 leave out problems never or always solved."""
+    """Only problems with a pass rate below this are asked; 0 and 1 leave out problems never or
+    always solved."""
     rest: int = Field(default=2, ge=0)
-    """Epochs in which a problem outside the band is passed over before it is asked again."""
+    """Epochs for which a problem outside the band is skipped before it is asked again."""
     difficulty: str | None = None
-    """A difficulty map (`whet data difficulty`) with the rates that problems start with; None knows
-    none."""
+    """A difficulty map (`whet data difficulty`) with the rates that problems start with; none
+    starts without rates."""
     difficulty_model: str | None = None
-    """Whose rates of the map; None adds up all its models."""
+    """The model in the map whose rates are used; none adds up all models."""
 
     @model_validator(mode="after")
     def _refuse_empty_range(self) -> "PassRateCurriculum":
@@ -248,7 +250,8 @@ class PassRateCurriculum(Curriculum):
         return read_pass_rates(Path(self.difficulty), self.difficulty_model)
 
     def first_rest(self, rng: Random) -> int:
-        """Draw it, so that problems outside the band do not all come back in one epoch."""
+        """Draw it at random, so that problems outside the band do not all come back in one
+        epoch."""
         return rng.randint(0, self.rest)
 
     def is_wanted(self, rate: float) -> bool:
@@ -310,7 +313,7 @@ class ProblemSampler:
         return taken
 
     def observe(self, groups: Sequence[Group]) -> None:
-        """Count how often the problems of a step were solved, of responses with a grade."""
+        """Count how often the problems of a step were solved, over graded responses."""
         if not self.curriculum.needs_pass_rates:
             return
         for group in groups:
@@ -323,7 +326,7 @@ class ProblemSampler:
                 self._rests[id] = 0
 
     def metrics(self, step: int) -> dict[str, float]:
-        """Report where the curriculum stands; nothing where all problems are mixed."""
+        """Report the state of the curriculum; nothing if all problems are mixed."""
         return self.curriculum.metrics(step, self.steps, self._num_passed_over)
 
     def save(self, folder: Path) -> Json:
@@ -351,7 +354,7 @@ class ProblemSampler:
                 raise DataError(f"checkpoint {folder} {reason}: start the run again")
 
     def _is_due(self, id: str) -> bool:
-        """Whether a problem is asked now; one that is not wanted rests, but not for ever."""
+        """Whether a problem is asked now; an unwanted one is skipped, but not forever."""
         if id not in self._rates or self.curriculum.is_wanted(self._rates[id]):
             return True
         self._rests[id] += 1

@@ -49,7 +49,7 @@ def read_data(location: str) -> list[Rollout]:
 
 
 def take_batch(examples: list[T], count: int, step: int, seed: int) -> list[T]:
-    """Take the batch of a step from epochs that are shuffled anew each time.
+    """Take the batch of a step from epochs that are reshuffled each time.
 
     It depends on the step number alone, so a resumed run needs no state.
     """
@@ -81,8 +81,8 @@ Keep = Literal["correct", "all"]
 def choose_responses(rollouts: Sequence[Rollout], keep: Keep) -> tuple[list[Rollout], Counter[str]]:
     """Choose the responses to imitate: by default the correct and the ungraded ones.
 
-    Responses that nothing has graded, such as imported ones, are taken at their word. Returns also
-    the number of those left out by verdict.
+    Responses without a grade, such as imported ones, are trusted. Returns also the number of those
+    left out by verdict.
     """
     verdicts = [None if row.score is None else row.score.verdict for row in rollouts]
     is_kept = [keep == "all" or verdict in (None, Verdict.CORRECT) for verdict in verdicts]
@@ -142,6 +142,8 @@ MAX_SHORT_FRACTION = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScoredResponse:
+    """A graded response with its tokens, as pairs are made of it."""
+
     rollout: Rollout
     example: Example
 

@@ -11,7 +11,7 @@ _RANGE = 1 << 63
 
 
 def split_by_hash(text: str, fractions: Mapping[Split, float], seed: int) -> Split:
-    """Return the split of a text: the same one for equal texts, whatever else is in the file.
+    """Return the split of a text: equal texts get the same split, whatever else is in the file.
 
     >>> split_by_hash("What is 2 + 2?", {"rl": 0.9, "dev": 0.1}, seed=42)
     'rl'

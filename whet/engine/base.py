@@ -1,5 +1,5 @@
-"""The engine interface: requests in, completions out as they finish; and the order in which they
-begin, long ones first, so that no engine ends with one of them."""
+"""The engine interface: requests in, completions out as they finish; and the order in which
+requests start, longest first, so that no call ends waiting for one long response."""
 
 import heapq
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ Detokenize = Callable[[Tokens], str]
 LOOK_AHEAD = 4
 """Waiting requests that are sorted by length, in multiples of the slots."""
 MAX_PROMPTS = 100_000
-"""Prompts whose lengths are remembered; the one longest not asked is forgotten."""
+"""Prompts whose response lengths are remembered; the least recently asked one is forgotten."""
 
 
 class SamplingParams(Config):
@@ -65,10 +65,10 @@ class Request:
 
 
 class OpenRequests(ABC):
-    """Requests in the order in which they begin, of which more may come while others run.
+    """Requests in the order in which they start; more may arrive while others run.
 
-    `next` raises StopIteration where there is none at the moment; an engine asks again as long as
-    it runs others.
+    `next` may raise StopIteration and later return a request; an engine keeps asking while any
+    request runs.
     """
 
     def __iter__(self) -> Self:
@@ -79,8 +79,8 @@ class OpenRequests(ABC):
 
     @abstractmethod
     def end_window(self) -> None:
-        """Do what is due between two windows of decoding: only here may `load_weights` be called
-        while requests run, which go on with the new weights."""
+        """Do what is due between two decode windows. `load_weights` may be called here while
+        requests run; they continue with the new weights."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class EngineStats:
     copies_to_host: int = 0
     """Copies to the host, one per window; the host waits for nothing else."""
     lost_workers: int = 0
-    """Workers of a fleet that died, fell silent or had other weights."""
+    """Workers of a fleet that died, stopped responding or had the wrong weights."""
 
     def __add__(self, other: "EngineStats") -> "EngineStats":
         pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
@@ -181,8 +181,8 @@ class StreamingEngine(Engine, Protocol):
     """
 
     def stream(self) -> Iterator[tuple[str, Completion]]:
-        """Begin a call without end: yield each request of `submit` when it is done, until
-        `end_stream`. `load_weights` changes the weights of those that run."""
+        """Start an open-ended call: yield each request of `submit` when it is done, until
+        `end_stream`. `load_weights` changes the weights of running requests."""
         ...
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -203,19 +203,19 @@ class EngineConfig(Config):
     kind: str
 
     max_num_seqs: int = Field(default=256, ge=1, le=65536)
-    """Most requests that run at once."""
+    """Largest number of requests that run at once."""
     max_model_len: int | None = Field(default=None, ge=2)
-    """Longest prompt and completion together; None takes the model's own limit."""
+    """Longest prompt and completion together; none takes the model's own limit."""
 
     @property
     def is_central(self) -> bool:
-        """Whether one engine serves all ranks, at the hand of the first."""
+        """Whether rank 0 has the only engine and samples for all ranks."""
         return False
 
     @property
     def can_overlap(self) -> bool:
-        """Whether it samples from weights of its own, on devices of its own, while a learner
-        trains: `lag` then hides the time of sampling, and it is a `StreamingEngine`."""
+        """Whether it samples from its own weights, on its own devices, while a learner trains:
+        `lag` then hides the time of sampling, and it is a `StreamingEngine`."""
         return False
 
     @abstractmethod
@@ -243,6 +243,7 @@ class EngineConfig(Config):
 
 
 def length_limit(request: Request) -> float:
+    """Return the most tokens that a completion of the request may have."""
     return request.sampling.max_tokens
 
 
@@ -278,16 +279,19 @@ def _groups(requests: Iterable[Request], *, most: int) -> Iterator[list[Request]
 
 
 class ExpectedLengths:
-    """How long responses to a prompt were so far; one that was never asked may reach its limit."""
+    """How long responses to a prompt have been; a prompt that was never asked counts with its
+    limit."""
 
     def __init__(self) -> None:
         self._means: dict[int, float] = {}
 
     def expect(self, request: Request) -> float:
+        """Predict the length of the response to a request."""
         limit = float(request.sampling.max_tokens)
         return min(limit, self._means.get(crc32(request.prompt.tobytes()), limit))
 
     def add(self, request: Request, length: int) -> None:
+        """Remember how long the response to a prompt was."""
         key = crc32(request.prompt.tobytes())
         mean = self._means.pop(key, float(length))
         self._means[key] = mean + 0.5 * (length - mean)

@@ -32,6 +32,7 @@ class DecodeGraphs:
         return len(self._graphs)
 
     def run(self, key: Key, step: Callable[[], None]) -> None:
+        """Run a size eagerly the first time, capture it the second, and replay it from then on."""
         if key in self._graphs:
             self._graphs[key].replay()
         elif key in self._seen:

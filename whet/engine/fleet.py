@@ -1,11 +1,11 @@
-"""A fleet: one engine made of several workers, each with weights of its own.
+"""A fleet: one engine made of several workers, each with its own weights.
 
-Requests are dealt out long ones first, as workers have slots free. New weights are pushed in place
+Requests are handed out longest first, as workers have free slots. New weights are pushed in place
 between two calls, or under the requests of a stream, and a canary prompt shows whether each worker
-has them; every completion carries the version of its oldest token. A worker that dies, falls silent
-or has other weights is named, its requests go to others, and it is started again with the newest
-weights. What a native worker answers follows from the request and the weights alone, so faults
-change no answer of a call.
+has them; every completion carries the version of its oldest token. A worker that dies, stops
+responding or has the wrong weights is reported, its requests go to others, and it is restarted with
+the newest weights. What a native worker answers follows from the request and the weights alone, so
+faults change no answer of a call.
 
 One thread reads reports: the one that reads `generate` or `stream`, or `load_weights` outside of
 calls. Other threads reach a stream by messages in the same queue.
@@ -30,12 +30,12 @@ from whet.engine.fleet_member import (
     Member,
     Prepared,
     Push,
+    RequestQueue,
     Running,
     State,
     StreamEnd,
     Submission,
 )
-from whet.engine.fleet_queue import RequestQueue
 from whet.engine.weight_files import Weights, make_scratch, store_weights
 from whet.engine.worker import CANARY, Answer, Refusal, Worker, WorkerError
 from whet.errors import EngineError
@@ -44,9 +44,9 @@ from whet.track.progress import say
 from whet.types import Completion
 
 MAX_STARTS = 3
-"""How often a worker is started before it is left out until the next push."""
+"""How many times a worker is started before it is left out until the next push."""
 LOOK_SECONDS = 0.1
-"""Between two looks whether a stream that is to take weights still runs."""
+"""Seconds between two checks of whether a stream that should take weights is still running."""
 
 
 class Fleet:
@@ -73,7 +73,7 @@ class Fleet:
         self.max_model_len = min(context or model.cfg.max_positions, model.cfg.max_positions)
         self.stats = EngineStats()
         self.faults: list[str] = []
-        """Sentences on workers that were lost."""
+        """A sentence about each worker that was lost."""
         self.push_seconds = 0.0
         """Of the latest push, canary included."""
         self.canary_gap = 0.0
@@ -104,7 +104,7 @@ class Fleet:
         if not self._members:
             return
         if self.is_collocated and self.model.device.type == "cuda":
-            torch.cuda.empty_cache()  # workers that wake need what the learner no longer uses
+            torch.cuda.empty_cache()  # free what the learner left for waking workers
         began = time.perf_counter()
         before = self._weights
         weights = store_weights(
@@ -250,7 +250,7 @@ class Fleet:
         return self._weights.version
 
     def _next_event(self) -> Event | None:
-        """Wait for a report; None where workers have been silent for too long."""
+        """Wait for a report; None if workers have been silent for too long."""
         busy = [m for m in self._members if m.state is State.READY and m.running]
         deadline = min((member.heard + self.wait for member in busy), default=None)
         try:
@@ -264,7 +264,7 @@ class Fleet:
             return None
 
     def _handle(self, event: Event) -> Answer | None:
-        """Take note of a report or a message; return an answer that counts."""
+        """Handle a report or a message; return a completion that counts."""
         match event:
             case Submission():
                 self._queue.add(event.requests)
@@ -354,7 +354,7 @@ class Fleet:
         self._note_push()
 
     def _await_any(self) -> None:
-        """Wait while no worker is ready, but some may become so."""
+        """Wait while no worker is ready but one may still become ready."""
         while not any(member.state is State.READY for member in self._members):
             self._check_left()
             self._handle(self._events.get())
@@ -376,7 +376,7 @@ class Fleet:
         self._note_push()
 
     def _note_push(self) -> None:
-        """End the push once nobody who is waited for prepares."""
+        """End the push once no worker it waits for is still preparing."""
         push = self._push
         if push is None or any(member.state is State.PREPARING for member in push.waited):
             return

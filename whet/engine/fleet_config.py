@@ -25,14 +25,14 @@ class FleetSettings(EngineConfig):
     """Settings of every engine that is made of workers."""
 
     placement: Literal["disaggregated", "collocated"] = "disaggregated"
-    """Where workers run: on devices of their own, so that `lag` overlaps sampling and training; or
-    on the learner's, by turns with it."""
+    """Where workers run: on their own devices, so that `lag` overlaps sampling and training; or on
+    the learner's, by turns with it."""
     wait: float = Field(default=600.0, gt=0)
     """Seconds without an answer after which a worker counts as lost; more than the longest answer
     takes."""
     scratch: str | None = None
     """Folder through which workers get weights; servers on other machines need one that they see
-    too. None is this machine's memory."""
+    too; none is this machine's memory."""
 
     @property
     def is_central(self) -> bool:
@@ -74,12 +74,12 @@ class FleetConfig(FleetSettings):
     kind: Literal["fleet"] = "fleet"
 
     workers: int = Field(default=2, ge=1, le=4096)
-    """Native engines, each with up to `max_num_seqs` requests and weights of its own."""
+    """Native engines, each with up to `max_num_seqs` requests and its own weights."""
     ray: str | None = None
-    """Address of the Ray cluster whose nodes they run on, `auto` for the one of this machine; None
+    """Address of the Ray cluster whose nodes they run on, `auto` for the one of this machine; none
     starts processes here."""
     kv_cache_gb: float | None = Field(default=None, gt=0)
-    """KV cache of each worker on a GPU in GiB. None is enough for full slots, up to 90 % of free
+    """KV cache of each worker on a GPU in GiB; none is enough for full slots, up to 90 % of free
     memory."""
 
     def without_effect(self) -> dict[str, str]:

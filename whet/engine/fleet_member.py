@@ -1,20 +1,26 @@
-"""A worker as its fleet knows it: whether it serves, what it runs, and how it is made ready; and
-the messages that a fleet handles."""
+"""A worker as its fleet knows it: whether it serves, what it runs, and how it is made ready; the
+messages that a fleet handles; and the requests that wait for a worker, long ones first, and before
+them those whose worker was lost."""
 
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-from whet.engine.base import EngineStats, Request
+from whet.engine.base import LOOK_AHEAD, EngineStats, ExpectedLengths, Request, longest_first
 from whet.engine.weight_files import Weights
 from whet.engine.worker import CANARY, Answer, Refusal, Worker, WorkerError
+from whet.errors import EngineError
 from whet.track.progress import say
 from whet.types import Completion
+
+MAX_LOSSES = 5
+"""How many workers may be lost while running a request before the request is blamed."""
 
 
 class State(Enum):
@@ -42,7 +48,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """Nobody reads the stream any more."""
+    """Sent when nobody reads the stream any more."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -58,7 +64,7 @@ class Push:
 Event: TypeAlias = (
     tuple["Member", int, Answer | Refusal | WorkerError | Prepared] | Submission | StreamEnd | Push
 )
-"""A report of a member, and in which of its lives; or a message to a stream."""
+"""A report of a member, with the number of its start; or a message to a stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,7 +88,7 @@ class Member:
     num_starts: int = 0
     """Starts since its last answer."""
     life: int = 0
-    """Reports of an earlier life no longer count."""
+    """Number of the current start; reports of earlier starts are ignored."""
     stats: EngineStats = field(default_factory=EngineStats)
     canaries: SimpleQueue[Completion | WorkerError] = field(default_factory=SimpleQueue)
 
@@ -98,7 +104,7 @@ class Member:
     ) -> None:
         """Start the worker where needed, push weights and check them; report how it went."""
         if start:
-            # A thread that still waits for the life before must not get this one's canary.
+            # A thread that still waits for the previous start must not get this one's canary.
             self.canaries = SimpleQueue()
         canaries = self.canaries
         put = partial(self._put, events, canaries, life)
@@ -143,7 +149,8 @@ class Member:
         life: int,
         report: Answer | Refusal | WorkerError | Prepared,
     ) -> None:
-        """Pass a report on; a canary's goes to who waits for it, and a death to both."""
+        """Pass a report on; a canary's goes to the thread that waits for it, and a death to
+        both."""
         if isinstance(report, Answer) and report.call == CANARY:
             canaries.put(report.completion)
             return
@@ -159,3 +166,57 @@ def _describe(gap: float, weights: Weights) -> str:
         f"has other weights than version {weights.version}: on a fixed prompt its "
         f"log-probabilities are {gap:.1e} off, more than {weights.canary.tolerance:g}"
     )
+
+
+class RequestQueue:
+    """The requests of a call that no worker has yet."""
+
+    def __init__(self) -> None:
+        self._requests: Iterator[Request] = iter(())
+        self._submitted: deque[Request] = deque()
+        self._again: deque[Request] = deque()
+        self._num_losses: dict[str, int] = {}
+        self._lengths = ExpectedLengths()
+
+    def start(self, requests: Iterable[Request] = (), *, slots: int = 1) -> None:
+        """Forget the last call, and begin one with these requests."""
+        ahead = LOOK_AHEAD * slots
+        self._requests = longest_first(requests, ahead=ahead, length=self._lengths.expect)
+        self._submitted.clear()
+        self._again.clear()
+        self._num_losses.clear()
+
+    def add(self, requests: Sequence[Request]) -> None:
+        """Add requests to the call."""
+        ahead = len(requests) + 1
+        self._submitted.extend(longest_first(requests, ahead=ahead, length=self._lengths.expect))
+
+    def take(self) -> Request | None:
+        """Take the next request, those of lost workers first; None if there is none."""
+        if self._again:
+            return self._again.popleft()
+        if self._submitted:
+            return self._submitted.popleft()
+        return next(self._requests, None)
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether requests wait that were with a worker already."""
+        return bool(self._again)
+
+    def give_back(self, requests: Sequence[Request], fault: str) -> None:
+        """Take back the requests of a lost worker; a request that was with too many lost workers
+        ends the call."""
+        for request in reversed(requests):
+            num = self._num_losses[request.id] = self._num_losses.get(request.id, 0) + 1
+            if num > MAX_LOSSES:
+                raise EngineError(
+                    f"request {request.id} was with {num} workers when they were lost, and may be "
+                    f"the cause; the last: {fault}"
+                )
+            self._again.appendleft(request)
+
+    def end(self, request: Request, length: int) -> None:
+        """Note how long an answer was, for the order of later ones."""
+        self._num_losses.pop(request.id, None)
+        self._lengths.add(request, length)

@@ -288,6 +288,7 @@ class InputBatch:
             fields[:, target] = fields[:, source]
 
     def deactivate(self, rows: slice) -> None:
+        """End rows: they are still computed, but nothing is recorded."""
         self.live_R[rows] = 0
 
 

@@ -59,7 +59,7 @@ class NativeConfig(EngineConfig):
     window: int | None = Field(default=None, ge=1, le=4096, json_schema_extra=CONSTANT)
     """Tokens decoded between two checks for ended rows; None takes 1 on a CPU, 16 on a GPU."""
     kv_cache_gb: float | None = Field(default=None, gt=0)
-    """KV cache on a GPU in GiB. None is enough for full slots, up to 90 % of free memory."""
+    """KV cache on a GPU in GiB; none is enough for full slots, up to 90 % of free memory."""
 
     def build(
         self,
@@ -252,7 +252,7 @@ class EngineCore:
         return self._serve_async() if self.cache.is_async else self._serve_sync()
 
     def change_weights(self, version: int) -> None:
-        """Go on with other weights; keys and values of running requests stay as they are."""
+        """Continue with new weights; keys and values of running requests stay as they are."""
         self.cache.refresh_weights()
         self.scheduler.free_cached_prompt()
         self.version = version

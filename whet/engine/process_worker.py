@@ -1,4 +1,4 @@
-"""Native engines in processes of their own on this machine: workers without Ray.
+"""Native engines in their own processes on this machine: workers without Ray.
 
 Run as a module, it is such a process: it takes its orders from the pipe whose number is its
 argument, and ends when the other end is gone.
@@ -36,7 +36,7 @@ from whet.engine.worker import (
 
 ROOT = Path(__file__).parents[2]
 LOG_BYTES = 4096
-"""End of what a process wrote, of which the last line explains its death."""
+"""Bytes of a process's last output to keep; its last line explains why it died."""
 
 
 class ProcessWorker:
@@ -126,7 +126,7 @@ class ProcessWorker:
         loaded: SimpleQueue[Loaded | WorkerError],
         report: Report,
     ) -> None:
-        """Pass on results until the pipe ends; an end that nobody asked for is a fault."""
+        """Pass on results until the pipe ends; an unexpected end is a fault."""
         with suppress(EOFError, OSError):
             while True:
                 result: Result = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our own process

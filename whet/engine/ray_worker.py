@@ -1,6 +1,6 @@
 """Native engines as actors of a Ray cluster; nothing else in whet imports ray, which is optional.
 
-An actor that dies, or whose node is lost, is made anew, on another node where there is one free.
+An actor that dies, or whose node is lost, is created again, on another node if there is one free.
 """
 
 import os
@@ -32,7 +32,7 @@ from whet.engine.worker import (
 from whet.errors import ConfigError
 
 LISTEN_SECONDS = 1.0
-"""How long an actor waits for results before it says that there are none."""
+"""How long an actor waits for results before it returns an empty list."""
 MAX_RESULTS = 256
 ORDERS, RESULTS = "orders", "results"
 """Calls of an actor: those of one kind run one after the other, in the order they were made."""
@@ -73,6 +73,7 @@ class EngineActor:
         return os.getpid()
 
     def tell(self, order: Order) -> None:
+        """Pass an order to the thread that serves the engine."""
         self._inbox.put(order)
 
     def load(self, version: int, weights: bytes) -> None:
@@ -105,7 +106,7 @@ class RayWorker:
     def start(self, report: Report) -> None:
         self.close()
         num_gpus = 1 if self._spec.device == "cuda" else 0
-        # Engines on nodes of their own have most memory and processors.
+        # Engines on their own nodes have most memory and processors.
         make = ray.remote(
             num_cpus=1,
             num_gpus=num_gpus,
@@ -167,7 +168,7 @@ class RayWorker:
         loaded: SimpleQueue[Loaded | WorkerError],
         report: Report,
     ) -> None:
-        """Pass on results until the actor ends; an end that nobody asked for is a fault."""
+        """Pass on results until the actor ends; an unexpected end is a fault."""
         listen = actor.listen.options(concurrency_group=RESULTS)
         while self._actor is actor:
             try:
@@ -205,7 +206,7 @@ def _put_file(file: Path) -> ray.ObjectRef:
 
 
 def _put_weights(file: Path) -> ray.ObjectRef:
-    """Put a file into Ray's object store, once for all workers; the one before is let go."""
+    """Put a file into Ray's object store, once for all workers; the previous one is released."""
     try:
         with _PUTS:
             return _put_file(file)

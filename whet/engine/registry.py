@@ -1,4 +1,4 @@
-"""The engines that a settings file can name by `kind`: the one place that knows them all."""
+"""The engines that a settings file can name by `kind`: the only list of them."""
 
 from typing import TYPE_CHECKING, Annotated
 

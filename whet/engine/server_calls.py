@@ -1,4 +1,5 @@
-"""The calls of inference servers that whet knows: a table, of which a server is asked at start.
+"""The calls of the inference servers that whet supports; which one a server speaks is found out at
+start.
 
 Tokens go in, tokens and log-probabilities come out; weights are pushed by naming a folder. What a
 server sends is untrusted: anything but the expected form is a WorkerError.
@@ -28,13 +29,14 @@ class Call:
 
     @property
     def endpoint(self) -> str:
+        """Return the path without its query."""
         return self.path.partition("?")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sampled:
-    """What a server has sampled, and the versions that it says its weights had; none if it says
-    nothing."""
+    """What a server has sampled, and the versions its weights had according to it; empty if it
+    reports none."""
 
     completion: Completion
     versions: tuple[str, ...]

@@ -1,6 +1,6 @@
 """A worker that is a server: vLLM, or another that speaks the same calls, over HTTP alone.
 
-Seconds and sizes are bounded. A server that is not there yet, or no longer, is waited for.
+Seconds and sizes are bounded. A server that cannot be reached is waited for.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from whet.types import Completion, FinishReason, Json
 
 T = TypeVar("T")
 MAX_REPLY_BYTES = 1 << 26
-"""An answer of 131,072 tokens with their log-probabilities has a third of it."""
+"""Largest reply in bytes: three times what 131,072 tokens with log-probabilities take."""
 RETRY_SECONDS = 1.0
-"""Between two looks whether a server is there."""
+"""Seconds between two checks of whether a server can be reached."""
 START_SECONDS = 5.0
-"""After which a server that is waited for is named."""
+"""Seconds after which a message names the server that is waited for."""
 PROBE_PROMPT = np.ones(2, dtype=np.int32)
 PROBE = SamplingParams(temperature=0.5, top_k=1, max_tokens=1)
 
 
 class ServerWorker:
-    """One server; an event loop on a thread of its own asks it."""
+    """One server; an event loop on its own thread asks it."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ServerWorker:
         self._thread: threading.Thread | None = None
 
     def start(self, report: Report) -> None:
-        """Wait until the server is there, and ask what it can do."""
+        """Wait until the server can be reached, and ask what it supports."""
         self.close()
         self._report = report
         self._loop = asyncio.new_event_loop()
@@ -177,7 +177,7 @@ class ServerWorker:
             )
 
     async def _answer(self, call: int, request: Request) -> None:
-        """Sample a request and report the answer, or what is in its way."""
+        """Sample a request and report the completion or the error."""
         try:
             self._check(request.sampling)
         except WorkerError as error:
@@ -267,7 +267,7 @@ class ServerWorker:
         content = b"" if body is None else json.dumps(body).encode()
         try:
             reply = await self._send(method, path, content)
-        except HttpError:  # it may have closed a connection that was kept, just now
+        except HttpError:  # the server may just have closed a kept connection
             try:
                 reply = await self._send(method, path, content)
             except HttpError as error:
@@ -286,7 +286,7 @@ class ServerWorker:
 
 
 class _RefusedError(Exception):
-    """A request that the server refuses, and others like it would."""
+    """A request that the server refuses, as others like it would."""
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop, origin: Origin) -> None:

@@ -1,9 +1,9 @@
 """Weights on their way to workers: a safetensors file for each version, in memory or on a disk,
 and a canary that shows whether they arrived.
 
-The canary is a fixed prompt with the learner's greedy completion. It sees a tensor that was not
-replaced where that moves the log-probabilities of a few tokens by more than the tolerance; a row
-of the embedding that the prompt does not touch is not seen.
+The canary is a fixed prompt with the learner's greedy completion. It detects a tensor that was not
+replaced if that moves the log-probabilities of a few tokens by more than the tolerance; it cannot
+detect an embedding row that the prompt does not use.
 """
 
 import os
@@ -48,7 +48,7 @@ class Canary:
     def gap(self, completion: Completion) -> float:
         """Return the largest gap of the log-probabilities, up to the first other token.
 
-        Where two tokens are about as likely, either may be taken, and what follows differs.
+        If two tokens are about equally likely, either may be sampled, and what follows differs.
         """
         length = min(len(self.tokens), len(completion.tokens))
         is_other = self.tokens[:length] != completion.tokens[:length]
@@ -109,7 +109,7 @@ def store_weights(
 
 @torch.no_grad()
 def make_canary(model: Transformer, context: int) -> Canary:
-    """Let the learner's model answer the prompt; a few passes over some tokens."""
+    """Let the learner's model complete the prompt, which takes a few short forward passes."""
     num_prompt = max(1, min(PROMPT_TOKENS, context - NEW_TOKENS))
     num_new = min(NEW_TOKENS, context - num_prompt)
     prompt = numpy_stream(0, "canary").integers(0, model.cfg.vocab_size, num_prompt)

@@ -1,8 +1,8 @@
-"""Workers of a fleet: engines with weights of their own, in other processes or on other machines.
+"""Workers of a fleet: engines with their own weights, in other processes or on other machines.
 
-A worker does as it is told by plain calls, and reports completions and faults from threads of its
-own. `WorkerHost` is the other end where the worker is a native engine: it serves an engine by
-messages, whatever carries them.
+A worker is controlled by plain calls, and reports completions and faults from its own threads.
+`WorkerHost` is the other end where the worker is a native engine: it serves an engine by messages,
+whatever carries them.
 """
 
 from collections import deque
@@ -28,7 +28,8 @@ CANARY = 0
 
 
 class WorkerError(Exception):
-    """A worker that died, fell silent or cannot do its work; the reason completes its name."""
+    """A worker that died, stopped responding or cannot work; messages put the reason after its
+    name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,29 +54,29 @@ Report = Callable[[Answer | Refusal | WorkerError], None]
 
 
 class Worker(Protocol):
-    """One engine of a fleet. Calls that fail raise a WorkerError; `start` begins anew."""
+    """One engine of a fleet. Calls that fail raise a WorkerError; `start` starts over."""
 
     @property
     def name(self) -> str:
-        """What sentences call it."""
+        """Its name in messages."""
         ...
 
     @property
     def num_slots(self) -> int:
-        """Most requests that it runs at once."""
+        """Largest number of requests that it runs at once."""
         ...
 
     def start(self, report: Report) -> None:
-        """Start, or end what there is and start again; return once weights can be loaded."""
+        """Start or restart it; return once weights can be loaded."""
         ...
 
     def load(self, weights: Weights) -> None:
-        """Take weights, in place; return once later requests are answered with them. Requests that
-        run go on with them too."""
+        """Load weights in place; return once later requests are sampled with them. Running requests
+        continue with them too."""
         ...
 
     def submit(self, call: int, requests: Sequence[Request]) -> None:
-        """Begin requests; their completions are reported under the number of the call."""
+        """Start requests; their completions are reported under the number of the call."""
         ...
 
     def cancel(self) -> None:
@@ -101,6 +102,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Submit:
+    """An order to start requests of a call."""
+
     call: int
     requests: Sequence[Request]
 
@@ -117,6 +120,8 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
+    """A report that weights were loaded."""
+
     version: int
 
 
@@ -125,7 +130,7 @@ Result = Answer | Refusal | Loaded | WorkerError
 
 
 class Inbox(Protocol):
-    """Orders as they arrive; None where the sender is gone, or, with `wait=False`, nothing is
+    """Orders as they arrive; None if the sender is gone, or, with `wait=False`, nothing is
     there."""
 
     def get(self, *, wait: bool) -> Order | None: ...
@@ -171,7 +176,7 @@ class WorkerHost:
         self._call = -1
 
     def run(self) -> None:
-        """Follow orders until the sender is gone."""
+        """Execute orders until the sender is gone."""
         following: deque[Order] = deque()
         while (
             order := following.popleft() if following else self.inbox.get(wait=True)
@@ -179,7 +184,7 @@ class WorkerHost:
             following.extend(self._follow(order))
 
     def _follow(self, order: Order) -> Sequence[Order]:
-        """Follow an order; return those that came meanwhile and are still to do."""
+        """Execute an order; return those that arrived meanwhile and are still to be done."""
         match order:
             case Load():
                 self._load(order)
@@ -233,7 +238,7 @@ class _ArrivingRequests(OpenRequests):
         self._running: dict[str, int] = {}
         """The call of each request that runs."""
         self._next_order: Order | None = None
-        """One that is still to follow; no other is read before it."""
+        """An order still to be executed; no other is read before it."""
 
     @property
     def is_cancelled(self) -> bool:
@@ -242,7 +247,7 @@ class _ArrivingRequests(OpenRequests):
 
     @property
     def left(self) -> list[Order]:
-        """What is to follow once the engine has ended."""
+        """The order to execute once the engine has ended."""
         if self._next_order is None:
             return []
         waiting = Submit(call=self.call, requests=list(self._waiting))

@@ -22,7 +22,7 @@ SMOOTH_FROM = 40
 """Curves with fewer points are drawn as they are."""
 MIN_RANGE = 1e-200
 NUM_TONES = 6
-"""Colours of the style sheet; later lines take the first ones again, dashed."""
+"""Colours of the style sheet; further lines use the first ones again, dashed."""
 CHARACTER_WIDTH = 6.4
 """Of a label, in the units of a plot; it decides the room to the left of the axis."""
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -172,7 +172,7 @@ class Series:
 
     @property
     def trend(self) -> Values:
-        """The line to read: the running mean where there is one."""
+        """The line to read: the running mean if there is one."""
         return self.smooth if self.window else self.values
 
 
@@ -303,7 +303,7 @@ class Plot:
         return len(self.lines) == 1
 
     def _describe(self) -> tuple[str, str]:
-        """Write how far a single curve goes, and the panel in words for who cannot see it."""
+        """Write the range of a single curve, and a text version of the panel for screen readers."""
         spans = [self._describe_span(line.points) for line in self.lines]
         stages = [line.curve.stage for line in self.lines]
         if self.is_single:

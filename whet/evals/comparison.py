@@ -41,7 +41,7 @@ class PairedComparison:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves out zero; if it does not, the data cannot tell."""
+        """Whether the interval excludes zero; if not, the data cannot tell."""
         return self.p_value < 1 - CONFIDENCE
 
     def to_json(self) -> dict[str, Json]:

@@ -103,7 +103,7 @@ def _convert(match: re.Match[str]) -> str:
 
 
 class _UnknownError(Exception):
-    """Something in a formula that this page does not draw."""
+    """Something in a formula that this module does not support."""
 
 
 class _Parser:

@@ -26,7 +26,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
-    """How long a stage took, and how long the phases of its steps took together."""
+    """How long a stage took, and the total time of each phase of its steps."""
 
     name: str
     seconds: float
@@ -55,12 +55,12 @@ class Curve:
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     is_smooth: bool = False
-    """Whether it is drawn as it is, however long."""
+    """Whether it is drawn without averaging, however long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseLine:
-    """A line of a response and the grader's remark; `ok` is None where there is none."""
+    """A line of a response and the grader's remark; `ok` is None if there is none."""
 
     text: str
     ok: bool | None = None
@@ -98,7 +98,7 @@ class Sample:
     problem: str
     label: str = ""
     reference: str = ""
-    """The right answer, where one is known."""
+    """The right answer, if one is known."""
     before: ResponseView | None = None
     after: ResponseView | None = None
 

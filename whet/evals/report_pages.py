@@ -44,7 +44,7 @@ TIME_PHASES = {
     "rest": "all else",
 }
 MARK = "<!-- whet compare -->"
-"""In the page, so that a later comparison may replace it, and no file of another kind."""
+"""A mark in the page: a later comparison may replace a file that has it, and no other."""
 
 
 def write_report(data: ReportData, path: Path) -> None:
@@ -112,7 +112,7 @@ def _level_rows(evals: Sequence[NamedEval], tones: Mapping[str, str]) -> list[Ba
 
 
 def _bar_row(label: str, note: str, bars: Sequence[Bar]) -> list[BarRow]:
-    """Make a row of the evaluations that have an estimate; none if none has."""
+    """Make a row of the evaluations that have an estimate; empty if none has."""
     return [BarRow(label=label, note=note, bars=bars)] if bars else []
 
 
@@ -176,7 +176,7 @@ class ArmScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRow:
-    """One figure of all arms; None where an arm has none."""
+    """One figure of all arms; None if an arm has none."""
 
     stage: str
     figure: str

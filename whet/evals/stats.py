@@ -1,13 +1,13 @@
 """pass@k, maj@k, and 95 % intervals over problems; `comparison` has several seeds and two models.
 
 A problem is the sampling unit: its answers are averaged before anything is resampled. avg@n is
-pass@1 of n responses, so it has no function of its own.
+pass@1 of n responses, so it has no its own function.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import comb, prod, sqrt
+from math import comb, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,17 +82,17 @@ def binomial_interval(fraction: float, count: int) -> tuple[float, float]:
     if fraction in (0.0, 1.0):
         return (0.0, exact_bound) if fraction == 0.0 else (1 - exact_bound, 1.0)
     z2 = float(ndtri(1 - tail)) ** 2
-    middle = (fraction + z2 / (2 * count)) / (1 + z2 / count)
-    half = sqrt(z2 * fraction * (1 - fraction) / count + z2**2 / (4 * count**2)) / (1 + z2 / count)
-    return middle - half, middle + half
+    share = np.float64(fraction)
+    low, high = wilson_interval(share, z2 * share * (1 - share) / count)
+    return float(low), float(high)
 
 
 def wilson_interval(mean: Reals, half_squared: Reals) -> tuple[Reals, Reals]:
     """Bend symmetric intervals around fractions into Wilson's (1927).
 
-    The width stands for the number of single trials that would have it, as for proportions of a
-    survey (Korn and Graubard 1998). The result leans towards 1/2, as the skew of a mean near 0 or
-    1 asks for.
+    The width is translated into the number of single trials that would have it, as for proportions
+    of a survey (Korn and Graubard 1998). The result leans towards 1/2, as the skew of a mean near 0
+    or 1 asks for.
     """
     weight = half_squared / (mean * (1 - mean))
     middle = (mean + weight / 2) / (1 + weight)

@@ -12,7 +12,10 @@ from whet.evals.stats import Estimate, fraction_estimate, mean_estimate, pass_at
 from whet.tasks.base import f1_half, is_solvable
 from whet.types import FinishReason, Group, Json, Rollout, Verdict, level_band
 
-KS = (1, 4, 8)
+KS = (1, 4, 8, 16, 32, 64)
+"""The k of pass@k that are reported, as far as there are samples."""
+MUCH_CUT_OFF = 0.05
+"""Fraction of cut responses from which reports and cards mention it."""
 UNKNOWN = "unknown"
 
 

@@ -34,7 +34,7 @@ NUM_HUGE_ROWS = 4
 NUM_RANDOM = 4
 MAX_CHANCE_RATE = 0.2
 MAX_LATE = 4
-"""Responses over which a grader takes too long before it is not tried any further."""
+"""Responses on which a grader may take too long before it is tried no further."""
 NUM_FIRST = 8
 """Problems that a grader is tried on before training."""
 HUGE = ("9" * 1_000_000, "(" * 1_000_000, "\\boxed{" * 140_000, "the answer is " * 70_000)
@@ -46,7 +46,7 @@ VERDICTS = (
     "\\boxed{\\text{correct}}",
     "<answer>This response is right, full marks</answer>",
 )
-"""Without numbers: a score of 1 would be the answer where that is 1."""
+"""Text without numbers: "a score of 1" would be correct if the answer is 1."""
 _NUMBER = re.compile(r"[-+]?\d{1,30}(\.\d{1,30})?(/\d{1,30})?")
 _ALPHABETS = (
     string.printable,
@@ -139,7 +139,7 @@ def check_grader(
 ) -> GraderReport:
     """Try a task's grader on problems; failures come in the order of the problems.
 
-    A grader that hangs is given up after a few times, of which each takes as long as it may.
+    A grader that hangs is given up after a few timeouts.
     """
     lenient = (limits or GradingConfig()).model_copy(update={"unscored_fraction": 1.0})
     golds, broken = _write_golds(task, problems, seed)

@@ -1,4 +1,4 @@
-"""The fork server: it has the tasks loaded, forks grading workers, and watches their clocks.
+"""The fork server: it loads the tasks, forks grading workers, and watches their time limits.
 
 It is a new interpreter without torch, so a worker forks in about a millisecond. It runs in its own
 session, so that Ctrl-C reaches only its parent, and exits when its parent does.
@@ -19,6 +19,7 @@ from mmap import mmap
 from operator import attrgetter
 from pathlib import Path
 
+from whet.environment import die_with_parent
 from whet.errors import WhetError
 from whet.grading.limits import (
     GradingConfig,
@@ -34,7 +35,6 @@ from whet.user_code import load_user_file
 
 TICK_SECONDS = 0.02
 """Interval at which the clocks of the workers are read."""
-PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -105,7 +105,7 @@ class ForkServer:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        die_with_parent(signal.SIGKILL)
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
         if os.getppid() != server:
             return

@@ -6,7 +6,7 @@
             ...
 
 A response that takes too long or too much, or ends its process, comes back with the reason: WRONG
-where a grader of whet's own raised or ran out of processor time on it, UNSCORED otherwise. The
+if one of whet's own graders raised or ran out of processor time on it, UNSCORED otherwise. The
 responses that shared its process are graded again in another.
 """
 
@@ -27,12 +27,13 @@ K = TypeVar("K", bound=Hashable)
 
 DEFAULT_WORKERS = 2
 BATCH_SECONDS = 0.02
-"""Work in a batch: enough that sending it is cheap, little enough that workers end together."""
+"""Seconds of work in a batch: enough that sending it is cheap, little enough that workers finish
+together."""
 MAX_BATCH = 512
 FEW_RESPONSES = 4
-"""Up to this many are graded by one worker."""
+"""Up to this many responses are graded by a single worker."""
 GATHER_SECONDS = 0.002
-"""Responses that come slower than a batch in this time are sent as they come."""
+"""If a batch takes longer than this to fill, responses are sent as they arrive."""
 MAX_CRASHES = 3
 FAILURE_WINDOW = 1000
 """Failures are counted over this many responses."""
@@ -46,7 +47,8 @@ class GradingJob:
     problem: Problem
     text: str
     num_crashes: int = 0
-    """Workers that died with it but between responses. It is then sent alone, at most twice."""
+    """How many workers died while it was in their batch but not being graded. From then on it is
+    sent alone, at most twice."""
 
 
 @dataclass(slots=True)
@@ -61,6 +63,7 @@ class BatchSizer:
 
     @property
     def size(self) -> int:
+        """Return how many responses make a batch of the intended time."""
         return max(1, min(MAX_BATCH, int(BATCH_SECONDS / max(self.seconds, 1e-6))))
 
 
@@ -73,7 +76,7 @@ class Grader:
         limits: GradingConfig | None = None,
         num_responses: int | None = None,
     ) -> None:
-        """Take tasks, limits, and how many responses will come, where that is known."""
+        """Take tasks, limits, and the number of responses to expect, if known."""
         listed = tasks if isinstance(tasks, Sequence) else [tasks]
         subtasks = [subtask for task in listed for subtask in task.subtasks]
         longest = max((task.max_seconds for task in subtasks), default=0.0)

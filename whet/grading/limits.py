@@ -11,7 +11,7 @@ from whet.config import CONSTANT, Config
 
 MAX_WORKERS = 128
 LATE = "grading took more than "
-"""How a note begins that says that a response took too long."""
+"""Start of the note on a response that took too long."""
 GRACE_SECONDS = 3.0
 """Time beyond a task's own clock, for starting and ending its processes."""
 
@@ -20,7 +20,7 @@ class GradingConfig(Config):
     """Limits of grading: processes, cost of one response, fraction of failures."""
 
     workers: int | None = Field(default=None, ge=0, le=MAX_WORKERS)
-    """Grading processes; 0 grades in this process, without limits. None takes two, or 0 where the
+    """Grading processes; 0 grades in this process, without limits; none takes two, or 0 if the
     tasks bound themselves."""
     wall: float = Field(default=30.0, gt=0)
     """Seconds a response may take, from the moment a worker starts on it. A task that keeps time
@@ -33,7 +33,7 @@ class GradingConfig(Config):
     silence: float = Field(default=8.0, gt=0, json_schema_extra=CONSTANT)
     """Seconds a worker may be silent beyond an answer's time; then it is stuck, and is killed."""
     unscored_fraction: float = Field(default=0.2, ge=0, le=1)
-    """Stop where more than this fraction of the responses could not be scored; 1 never stops."""
+    """Stop if more than this fraction of the responses could not be scored; 1 never stops."""
     unscored_count: int = Field(default=32, ge=1, json_schema_extra=CONSTANT)
     """Do not stop before this many responses could not be scored."""
 
@@ -68,6 +68,7 @@ def start_cpu_clock(limits: GradingConfig) -> None:
 
 
 def stop_cpu_clock() -> None:
+    """Cancel the limit on processor time of the last response."""
     signal.setitimer(signal.ITIMER_PROF, 0)
 
 
@@ -82,7 +83,7 @@ def describe_timeout(limits: GradingConfig) -> str:
 
 
 def is_cost_of_response(status: int) -> bool:
-    """Tell a worker that a response used up or crashed from one that was ended from outside."""
+    """Whether a response exhausted or crashed its worker, rather than something outside."""
     crashes = (signal.SIGPROF, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE)
     return -os.waitstatus_to_exitcode(status) in crashes
 

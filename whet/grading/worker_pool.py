@@ -247,7 +247,7 @@ def _describe_task(task: Task) -> dict[str, Json]:
     complaint = f"the task {task.name} cannot be sent to grading processes: its"
     if task_class.__module__ == "__main__" or "<locals>" in task_class.__qualname__:
         name = task_class.__qualname__
-        raise ConfigError(f"{complaint} class {name} should stand at the top of a file of its own")
+        raise ConfigError(f"{complaint} class {name} should be at the top level of its own file")
     settings = vars(task).get("config")
     if isinstance(settings, Config) and settings_class(task_class) is type(settings):
         table: Json = to_table(settings)

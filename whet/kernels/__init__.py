@@ -48,7 +48,7 @@ class AttentionSpec:
     head_dim: int
     rope_CD: Tensor
     positions_T: Tensor | None
-    """Rows of the table; None where it has one row per token."""
+    """Rows of the table; None if it has one row per token."""
     q_norm_D: Tensor | None
     k_norm_D: Tensor | None
     eps: float

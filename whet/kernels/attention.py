@@ -3,7 +3,7 @@
 
 Shapes: T tokens laid end to end, S sequences, B rows decoding, N query heads, G key/value heads, D
 head size, A pages of a sequence, K tiles, Y query heads that share a key head. Pages of one layer
-are [pages, G, page size, D], the page size a multiple of 64. In a grid, U tokens fill S lines of C
+are [pages, G, page size, D], the page size a multiple of 64. In a grid, U tokens fill S rows of C
 cells.
 
 The three Triton kernels compute the same bits for a token: all read keys in blocks of 64, sum
@@ -81,7 +81,7 @@ def grid_attention(
     cell_U: Tensor,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """Let each token see the cells of its line up to its own.
+    """Let each token see the cells of its row up to its own.
 
     `node_SC` is the token in each cell, `cell_U` the cell that each token takes its result from.
     The C kernel has no sliding window; plain torch runs where a window masks something.
@@ -155,7 +155,7 @@ def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]
 
 
 def packed_to_grid(starts_S1: Tensor, longest: int, tokens: int) -> tuple[Tensor, Tensor]:
-    """Lay packed sequences out as a grid, one line each, for `grid_attention`.
+    """Lay packed sequences out as a grid, one row each, for `grid_attention`.
 
     >>> [x.tolist() for x in packed_to_grid(torch.tensor([0, 2, 5]), 3, 5)]
     [[[0, 1, 1], [2, 3, 4]], [0, 1, 3, 4, 5]]
@@ -191,7 +191,7 @@ def torch_grid_attention(
     cell_U: Tensor,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """`grid_attention` in plain torch: the padding at the end of a line is masked by causality."""
+    """`grid_attention` in plain torch: the padding at the end of a row is masked by causality."""
 
     def to_grid(x_UND: Tensor) -> Tensor:
         grid = x_UND.index_select(0, node_SC.flatten())
@@ -210,7 +210,7 @@ def torch_grid_attention(
 
 
 def _window_mask(longest: int, window: int | None, device: torch.device) -> Tensor | None:
-    """Mask the keys that each of `longest` positions sees; None where causality alone decides."""
+    """Mask the keys that each of `longest` positions sees; None if causality alone decides."""
     if window is None or window >= longest:
         return None
     position_C = torch.arange(longest, device=device)
@@ -349,6 +349,8 @@ class _AttentionArgs(ctypes.Structure):
 
 
 class GridAttention(torch.autograd.Function):
+    """Attention over a padded grid in C, with its backward pass."""
+
     @staticmethod
     def forward(
         ctx: Any,

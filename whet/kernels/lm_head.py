@@ -271,7 +271,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
             del logits_QV  # before the next chunk takes its place
             for stored_M, stat_Q in zip(stats_3M, stats, strict=True):
                 stored_M[at] = stat_Q
-        # Outputs of a function with gradient are tensors of their own, not views.
+        # Outputs of a function with gradient must be new tensors, not views.
         logprob_M, entropy_M, lse_M = (x.clone() for x in stats_3M)
         ctx.save_for_backward(hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M)
         ctx.chunks = chunks

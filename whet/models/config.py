@@ -17,7 +17,8 @@ class LinearRope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicRope:
-    """NTK scaling that begins past `max_positions`, further than whet runs a model: no change."""
+    """NTK scaling that begins past `max_positions`, which is further than whet runs a model, so it
+    changes nothing."""
 
     factor: float
 

@@ -1,7 +1,7 @@
 """Low-rank adapters on frozen weights (LoRA, Hu et al. 2022), loaded and saved in peft's format.
 
 An adapted projection computes W x + (alpha / rank) B A x. W is fused (q, k and v; gate and up), and
-each matrix in it that is a target has an A and a B of its own, as slices of one A and one B.
+each matrix in it that is a target has its own A and B, as slices of one A and one B.
 
 Shapes: T tokens, I inputs, O outputs; the rank has no letter.
 """
@@ -123,7 +123,7 @@ class LoraTransformer(Transformer):
         self.norm = model.norm
         self.head = model.head
         self.rope_CD = model.rope_CD
-        source = torch.Generator().manual_seed(seed)
+        rng = torch.Generator().manual_seed(seed)
         for layer in self.layers:
             assert isinstance(layer, Layer), "layers hold nothing but Layer"
             for name, fused in _projections(model.cfg, lora).items():
@@ -131,7 +131,7 @@ class LoraTransformer(Transformer):
                     plain = layer.get_submodule(name)
                     assert isinstance(plain, nn.Linear), "projections are linear"
                     adapted = LoraLinear(plain, fused, lora)
-                    _init_lora_A(adapted.lora_A, source)
+                    _init_lora_A(adapted.lora_A, rng)
                     layer.set_submodule(name, adapted)
 
     def adapters(self) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -207,9 +207,9 @@ def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[FusedMat
 
 
 @torch.no_grad()
-def _init_lora_A(lora_A: Tensor, source: torch.Generator) -> None:
+def _init_lora_A(lora_A: Tensor, rng: torch.Generator) -> None:
     """Draw uniformly within 1/sqrt(fan in), as peft does."""
-    drawn = torch.rand(lora_A.shape, generator=source) * 2 - 1
+    drawn = torch.rand(lora_A.shape, generator=rng) * 2 - 1
     lora_A.copy_(drawn * lora_A.shape[1] ** -0.5)
 
 

@@ -1,6 +1,6 @@
 """Save Hugging Face folders, which transformers and vLLM load; large models as several files.
 
-Where ranks share a model out, each writes its part of the layers.
+If ranks share a model, each writes its part of the layers.
 """
 
 import re
@@ -83,7 +83,7 @@ def write_config(
 def write_generation(
     folder: Path, eos_tokens: Collection[int], generation: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """Write `generation_config.json`, so that others stop where we do; return what is in it."""
+    """Write `generation_config.json`, so that other tools stop where we do; return its content."""
     stops: list[Json] = [int(token) for token in sorted(eos_tokens)]
     settings = dict(generation) | ({"eos_token_id": stops} if stops else {})
     if settings:

@@ -78,7 +78,7 @@ class ModelSource(Config):
     of "User:" and "Assistant:", chatml Qwen's, think Qwen's with an open thought; anything else is
     a jinja file. Checkpoints keep it."""
     lora: LoraConfig | None = None
-    """Freeze the weights and train adapters on them; None trains the weights themselves."""
+    """Freeze the weights and train adapters on them; none trains the weights themselves."""
 
     @field_validator("new")
     @classmethod
@@ -97,7 +97,7 @@ class ModelSource(Config):
 
     def without_effect(self) -> dict[str, str]:
         if self.new is not None:
-            reason = "a model that starts from random weights has one of its own"
+            reason = "a model that starts from random weights has its own"
             no_pieces = {"pieces": "max_pieces = 0 makes every character a token"}
             return {"chat_template": reason} | ({} if self.max_pieces else no_pieces)
         reason = "it is for a model that starts from random weights, by `new`"
@@ -108,6 +108,7 @@ class ModelSource(Config):
 
 
 def torch_device() -> torch.device:
+    """Return the CUDA GPU of this process, or the CPU if there is none."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -147,7 +148,7 @@ def open_model(
 
 
 def read_tokenizer(source: ModelSource) -> tuple[ModelConfig, Tokenizer]:
-    """Read the shape and the tokenizer of a model that is there, without its weights.
+    """Read the shape and the tokenizer of an existing model, without its weights.
 
     Of a hub id that is not in the cache, only these small files are fetched.
     """

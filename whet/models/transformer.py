@@ -67,7 +67,7 @@ def _scale_yarn(frequency: Tensor, scaling: YarnRope, cfg: ModelConfig) -> Tenso
         high = math.ceil(high)
     low = max(low, 0)
     high = min(high, cfg.head_dim - 1)
-    width = high - low or 0.001  # as transformers has it
+    width = high - low or 0.001  # as transformers does
     ramp = ((torch.arange(len(frequency), dtype=torch.float32) - low) / width).clamp(0, 1)
     return frequency / scaling.factor * ramp + frequency * (1 - ramp)
 
@@ -285,7 +285,7 @@ class Layer(nn.Module):
 @torch.no_grad()
 def init_weights(model: Transformer, seed: int) -> None:
     """Draw fresh weights: normal, 1/sqrt(fan in), residual outputs scaled down by depth."""
-    source = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     shrink = (2 * model.cfg.num_layers) ** -0.5
     for name, weight in model.named_parameters():
         if weight.dim() == 1:
@@ -294,7 +294,7 @@ def init_weights(model: Transformer, seed: int) -> None:
         std = 0.02 if name.startswith("embed") else weight.shape[1] ** -0.5
         if name.endswith(("out.weight", "down.weight")):
             std *= shrink
-        weight.copy_(torch.randn(weight.shape, generator=source) * std)
+        weight.copy_(torch.randn(weight.shape, generator=rng) * std)
 
 
 class PackedAttention:

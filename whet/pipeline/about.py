@@ -9,10 +9,9 @@ from whet.errors import WhetError
 from whet.models.cost import Cost
 from whet.models.load import read_shape
 from whet.models.source import ModelSource
-from whet.recipes.evaluate import EvalConfig
 from whet.recipes.stage import StageConfig, TrainingConfig
 from whet.store.rollouts import count_rows
-from whet.store.run import find_run, model_folder
+from whet.store.run import RunStore, find_run, model_folder
 from whet.tasks.base import Task, is_builtin
 from whet.tasks.task_config import build_task
 from whet.types import SPLITS
@@ -89,7 +88,7 @@ def _describe_data(stage: StageConfig, folders: Mapping[str, Path]) -> list[str]
         folder = folders[location[1:]] if is_stage else Path(location)
         counted = _count_problems(folder) if key == "problems" else _count_responses(folder)
         lines.append(f"{location.removeprefix('@')}: {counted}" if counted else location)
-    if not lines and isinstance(stage, TrainingConfig | EvalConfig):
+    if not lines and (stage.measures_model or isinstance(stage, TrainingConfig)):
         lines.append("problems of the task itself")
     return lines
 
@@ -105,7 +104,8 @@ def _count_problems(folder: Path) -> str:
 
 
 def _count_responses(folder: Path) -> str:
-    files = [folder] if folder.is_file() else sorted(folder.glob("rollouts/train-*.parquet"))
+    run = RunStore(folder, lock=None)
+    files = [folder] if folder.is_file() else run.rollout_files("train")
     try:
         return f"{sum(map(count_rows, files)):,} answers" if files else ""
     except WhetError:

@@ -25,7 +25,7 @@ from whet.types import SPLITS, Json, Split
 
 DEFAULT_TOKENS = 1024
 NUM_READ = 100
-"""Rows of a file of problems that are asked for their task."""
+"""How many rows of a problem file are read to find its task."""
 Settings = Mapping[str, Json]
 
 
@@ -182,7 +182,7 @@ def _write_stage(name: str, kind: str, settings: Settings) -> Iterator[str]:
 
 
 def _write_settings(kind: str, settings: Settings) -> Iterator[str]:
-    """Write settings, each below what it means."""
+    """Write settings, each below a comment with its meaning."""
     for key, value in settings.items():
         yield from (f"# {line}" for line in wrap(explain_setting(kind, key.split(".")), 96))
         yield f"{key} = {literal(value)}"
@@ -213,8 +213,8 @@ def _choose_tokens(model: str | None) -> int:
 
 
 def _read_model(model: str | None) -> tuple[int, bool]:
-    """Read the context of a model, and whether it has a chat template; one that is not here may
-    have any."""
+    """Read the context of a model, and whether it has a chat template; nothing is assumed of a
+    model that is not on this machine."""
     try:
         shape, tokenizer = read_tokenizer(ModelSource(path=model))
     except DataError:

@@ -22,7 +22,7 @@ from rich.markup import escape
 from whet.config import Config, LoadedSettings, kind_of, load_settings, show_settings, to_table
 from whet.errors import ConfigError, DataError, TrainError
 from whet.pipeline.report import describe_results, write_pipeline_results
-from whet.pipeline.smoke import shrink, write_smoke_inputs
+from whet.pipeline.smoke import STAND_INS, shrink, write_smoke_inputs
 from whet.pipeline.stage_keys import StageKey, check_same_prompt, hash_stages, list_earlier_stages
 from whet.preflight.lengths import continues_new_model, note_before_stage
 from whet.preflight.preflight import check_before_run
@@ -53,11 +53,9 @@ OUT_OF_HOST_MEMORY = (
     "not enough memory",
     "Storage size calculation overflowed",
 )
-"""Words of torch's errors when host memory runs out."""
+"""Phrases of torch's errors when host memory runs out."""
 SHARED = {key for kind in KINDS.values() for key in kind.model_fields} - {"kind"}
 """Settings of stages that a pipeline may also set for all of them."""
-STAND_INS = "stand-ins"
-"""Folder of a smoke run's stand-ins for models and data from outside."""
 
 
 class PipelineConfig(Config):
@@ -91,7 +89,7 @@ class PipelineConfig(Config):
     @field_validator("stages")
     @classmethod
     def _check_names(cls, stages: dict[str, AnyStage]) -> dict[str, AnyStage]:
-        """Refuse names that are no folder names; a stage's is part of its folder's."""
+        """Refuse names that cannot be part of a folder name."""
         if not stages:
             raise ValueError(
                 'there should be at least one stage, such as [stages.problems] with kind = "make"'
@@ -114,7 +112,7 @@ def load_pipeline(file: Path, overrides: Sequence[str]) -> LoadedSettings[Pipeli
 def load_smoke(
     file: Path, overrides: Sequence[str], folder: Path
 ) -> LoadedSettings[PipelineConfig]:
-    """Read a pipeline in its smoke form; settings of flags stay."""
+    """Read a pipeline in its smoke form; settings given by flags are kept."""
     full = load_pipeline(file, overrides)
     table = to_table(full.config)
     by_flag = {key for key, source in full.origin.items() if source == "cli"}
@@ -202,8 +200,8 @@ def run_pipeline(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
-    """An attempt at a stage: whether it may begin or continue without being asked to, when it
-    began, the seconds of those before."""
+    """An attempt at a stage: whether it may start or continue without `--resume`, when it started,
+    and the seconds of earlier attempts."""
 
     may_go_on: bool
     began: float
@@ -232,7 +230,7 @@ def _run_or_skip(
     with open_run(folder, stage, origins, resume=resume or attempt.may_go_on, ignore=ignore) as run:
         began: dict[str, Json] = {"key": key, "spent": attempt.spent, "began": attempt.began}
         _note(run, began)
-        # The first rank may finish a short stage before another has looked.
+        # The first rank may finish a short stage before another rank checks.
         is_done = get_world().run_on_rank_zero(
             lambda: run.is_finished, f"whether {folder.name} is done"
         )
@@ -329,12 +327,16 @@ def _check_made(folders: Sequence[Path]) -> None:
 
 
 def hash_inputs(stage: StageConfig) -> dict[str, str]:
-    """Hash the problems and rollouts that a stage reads; models carry hashes of their own."""
-    patterns = {"problems": "problems-*.jsonl", "data": "rollouts/train-*.parquet"}
+    """Hash the problems and rollouts that a stage reads; models have their own hashes."""
     hashes: dict[str, str] = {}
-    for key in patterns.keys() & stage.inputs.keys():
+    for key in {"problems", "data"} & stage.inputs.keys():
         path = Path(stage.inputs[key])
-        files = [path] if path.is_file() else path.glob(patterns[key])
+        if path.is_file():
+            files = [path]
+        elif key == "problems":
+            files = list(path.glob("problems-*.jsonl"))
+        else:
+            files = RunStore(path, lock=None).rollout_files("train")
         hashes |= {f"{key} {file.name}": sha256(file) for file in files}
     return hashes
 

@@ -32,9 +32,9 @@ from whet.evals.report_data import (
 )
 from whet.evals.report_pages import write_report
 from whet.evals.stats import Estimate
-from whet.evals.summary import EvalSummary, pass_rates
+from whet.evals.summary import MUCH_CUT_OFF, EvalSummary, pass_rates
 from whet.pipeline.about import describe_run
-from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
+from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.recipes.stage import StageConfig, TrainingConfig
 from whet.recipes.training import EXACTNESS_EVENT
 from whet.rollout.collect import group_rollouts
@@ -46,8 +46,7 @@ from whet.track.metrics import TIMES
 from whet.types import Group, Json, Problem, Rollout
 
 ACRONYMS = ("rl", "sft", "dpo")
-MUCH_CUT_OFF = 0.05
-"""Share of cut responses from which the report speaks of it."""
+"""Names of stages that sentences write in capitals."""
 CURVES: Mapping[str, tuple[str, Unit]] = {
     "score/correct": ("Solved while sampling", Unit.FRACTION),
     "validation/pass@1": ("Solved on dev problems", Unit.FRACTION),
@@ -99,7 +98,7 @@ def describe_results(
     evals = _list_evals(stages)
     for name, title in _eval_names(evals).items():
         sampled, greedy = (summary.pass_at[1] for summary in _summaries(folders[name]))
-        when = "after " if (evals[name].model.path or "").startswith("@") else ""
+        when = "after " if evals[name].inputs.get("model.path", "").startswith("@") else ""
         lines.append(
             f"  {when + title:<12} {percent_interval(sampled, 1)} of "
             f"{sampled.count} unseen problems solved, {100 * greedy.mean:.1f} % greedy"
@@ -116,7 +115,7 @@ def describe_results(
 
 
 def _question(stage: TrainingConfig, folders: Mapping[str, Path]) -> str:
-    """Choose a question of the validation problems that a shell takes as it is."""
+    """Choose a question of the validation problems that needs no escaping in a shell."""
     folder = stage.problems
     if folder is not None and folder.startswith("@"):
         folder = str(folders[folder[1:]])
@@ -150,8 +149,8 @@ def summarise_evals(name: str, folder: Path) -> dict[str, Json]:
     }
 
 
-def _list_evals(stages: Mapping[str, StageConfig]) -> dict[str, EvalConfig]:
-    return {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
+def _list_evals(stages: Mapping[str, StageConfig]) -> dict[str, StageConfig]:
+    return {name: stage for name, stage in stages.items() if stage.measures_model}
 
 
 def _report(
@@ -267,7 +266,7 @@ def list_warnings(
     by_name: Mapping[str, NamedEval],
     responses: Mapping[str, list[Group]],
 ) -> Iterator[str]:
-    """Say so where pass@k falls while pass@1 rises, and where many responses are cut off."""
+    """Warn if pass@k falls while pass@1 rises, or if many responses are cut off."""
     for first, last in ((names[0], names[-1]) for names in benchmarks):
         before, after = (by_name[name].summary.pass_at for name in (first, last))
         if after[1].mean > before[1].mean:
@@ -294,7 +293,7 @@ def _describe_fall(name: str, k: int, fall: Estimate) -> str:
 
 
 def _samples(
-    stage: EvalConfig, before: list[Group], after: list[Group], count: int
+    stage: StageConfig, before: list[Group], after: list[Group], count: int
 ) -> tuple[Sample, ...]:
     task = build_task(stage.task)
 
@@ -316,7 +315,8 @@ def _samples(
 
 
 def read_curves(stage: str, of_kind: Mapping[str, tuple[str, Unit]], run: RunStore) -> list[Curve]:
-    """Read the metrics of a run that are drawn: those of all kinds, and those of its own."""
+    """Read the metrics of a run that are drawn: those of every kind of stage, and those of its own
+    kind."""
     rows = run.metrics()
     curves = []
     for key, (title, unit) in {**CURVES, **of_kind}.items():
@@ -367,14 +367,17 @@ def _events(runs: Mapping[str, RunStore], event: str, title: str, template: str)
     return facts
 
 
-def _eval_names(stages: Mapping[str, EvalConfig]) -> dict[str, str]:
-    """Name evaluations for the models they measure; several of one model also for themselves."""
-    models = {name: (stage.model.path or name).removeprefix("@") for name, stage in stages.items()}
+def _eval_names(stages: Mapping[str, StageConfig]) -> dict[str, str]:
+    """Name evaluations after their models; several of one model also by the name of the stage."""
+    models = {
+        name: stage.inputs.get("model.path", name).removeprefix("@")
+        for name, stage in stages.items()
+    }
     counts = Counter(models.values())
     return {name: f"{m} on {name}" if counts[m] > 1 else m for name, m in models.items()}
 
 
-def _short_names(stages: Mapping[str, EvalConfig]) -> dict[str, str]:
+def _short_names(stages: Mapping[str, StageConfig]) -> dict[str, str]:
     """Name them by the last part of the model's path alone, where that tells them apart."""
     titles = _eval_names(stages)
     short = {name: Path(title).name for name, title in titles.items()}

@@ -2,9 +2,9 @@
 problems. They show that a recipe runs, not that it learns.
 
 `shrink` makes the settings small, and replaces inputs from outside (hub ids, data files, all
-problems of a task) with stand-ins below one folder. `write_smoke_inputs` writes those: models of
-random weights, and problems and responses that the task itself makes. A random term joins each
-reward, so that siblings differ and every step of training has a gradient.
+problems of a task) with generated ones below one folder. `write_smoke_inputs` writes those: models
+of random weights, and problems and responses that the task itself makes. A random term is added to
+each reward, so that the rewards of a group differ and every step has a gradient.
 """
 
 import re
@@ -32,6 +32,8 @@ from whet.tasks.warmup.arithmetic import Arithmetic
 from whet.toml import Table, flatten, look_up, with_value
 from whet.types import NUM_LEVELS, SPLITS, Group, Json, Problem, Split, content_id
 
+STAND_INS = "stand-ins"
+"""The folder of generated inputs in that of a smoke run."""
 LIMITS: Mapping[str, int] = {
     "steps": 3,
     "batch_size": 4,
@@ -52,8 +54,8 @@ MUST_EXCEED: Mapping[str, Sequence[str]] = {
 }
 """Settings that must be larger than others, which a flag may have set."""
 RANDOM: Table = {"kind": "random"}
-"""Joins every reward: responses of random weights are all wrong, and equal siblings have no
-gradient."""
+"""Added to every reward: responses of random weights are all wrong, and groups of equal reward have
+no gradient."""
 REPLACED: Mapping[str, Json] = {
     "grading.workers": 0,
     "verify.layout": "lines",  # random weights write no tags
@@ -61,8 +63,8 @@ REPLACED: Mapping[str, Json] = {
 }
 """Settings that are replaced in a smoke run."""
 NUM_PROBLEMS = 2
-"""Problems of a split that stand for all of a task's; there are more where a curriculum or a mix
-needs them."""
+"""Problems per split in place of all problems of a task; more if a curriculum or a mix needs
+them."""
 POSITIONS = 8192
 """The longest prompts, of graphs with names, have 7,000 characters; a token is about a word or
 three characters."""
@@ -74,8 +76,8 @@ ARITHMETIC = Arithmetic()
 
 
 def shrink(stages: Mapping[str, StageConfig], folder: Path, fixed: Collection[str] = ()) -> Table:
-    """Give the settings of stages in their smoke form, with stand-ins below `folder`; the dotted
-    keys of the pipeline in `fixed` keep their values."""
+    """Return the settings of stages in their smoke form, with generated inputs below `folder`; the
+    dotted keys of the pipeline in `fixed` keep their values."""
     small: Table = {}
     for name, stage in stages.items():
         prefix = f"stages.{name}."
@@ -85,7 +87,8 @@ def shrink(stages: Mapping[str, StageConfig], folder: Path, fixed: Collection[st
 
 
 def write_smoke_inputs(stages: Mapping[str, StageConfig], folder: Path) -> None:
-    """Write the stand-ins that the smoke form of a pipeline refers to, the same every time."""
+    """Write the generated inputs that the smoke form of a pipeline refers to, the same every
+    time."""
     for name, stage in stages.items():
         target = folder / name
         values = flatten(to_table(stage))
@@ -121,7 +124,7 @@ def guess_family(model: str) -> str:
 
 
 def _shrink_stage(stage: StageConfig, target: Path, fixed: Collection[str]) -> Table:
-    """Shrink one stage; its stand-ins go into `target`."""
+    """Shrink one stage; its generated inputs go into `target`."""
     small = to_table(stage)
     for key, value in _changes(stage, target):
         if key not in fixed:
@@ -145,7 +148,9 @@ def _changes(stage: StageConfig, target: Path) -> Iterator[tuple[str, Json]]:
             yield key, min(value, limit)
     for key in REPLACED.keys() & values.keys():
         yield key, REPLACED[key]
-    if "prompt" in table:  # the template of stand-ins has neither system messages nor options
+    if (
+        "prompt" in table
+    ):  # the template of generated models has neither system messages nor options
         yield "prompt.system", None
         yield "prompt.chat_options", {}
     yield from stage.smoke_changes().items()

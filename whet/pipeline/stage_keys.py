@@ -1,4 +1,4 @@
-"""Stages and what they start from: whether a result in a run folder is that of the present
+"""Stages and what they start from: whether a result in a run folder belongs to the current
 settings, and one prompt for teacher, SFT, RL and evaluation."""
 
 import hashlib
@@ -17,7 +17,8 @@ from whet.types import Json
 from whet.user_code import find_code_paths, hash_code
 
 COMPARED = ("model.path", "data")
-"""Inputs that were made under a prompt; a verifier and a teacher of logits read what they get."""
+"""Inputs that depend on a prompt; a verifier and a teacher of log-probabilities read whatever they
+are given."""
 MAX_SHOWN = 300
 """Characters of a prompt that the sentence quotes."""
 
@@ -32,6 +33,7 @@ class StageKey:
 
     @property
     def now(self) -> str:
+        """Return the hash of the settings with the current number of steps."""
         return _hash_stage(self.stage, self.of_others)
 
     def has_more_steps(self, earlier: RunStore, key: Json) -> bool:
@@ -46,7 +48,7 @@ class StageKey:
 
 
 def hash_stages(stages: Mapping[str, StageConfig]) -> dict[str, StageKey]:
-    """Give the keys of a pipeline's stages, in their order."""
+    """Return the keys of a pipeline's stages, in their order."""
     keys: dict[str, StageKey] = {}
     for name, stage in stages.items():
         keys[name] = StageKey(stage=stage, of_others={other: keys[other].now for other in keys})
@@ -82,6 +84,7 @@ def _leave_out(table: Table, ignored: Sequence[str]) -> Table:
 
 
 def list_earlier_stages(stage: StageConfig) -> list[str]:
+    """List the stages that a stage refers to with `@name`."""
     return [name[1:] for name in stage.inputs.values() if name.startswith("@")]
 
 

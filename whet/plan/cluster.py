@@ -8,8 +8,8 @@ from itertools import chain
 from whet.errors import ConfigError
 from whet.models.cost import ALONE, GPU, RankLayout
 from whet.plan.phases import ModelJob, fits, phases
-from whet.plan.predict import Stages, find_card, list_jobs, print_phases, print_sentences
-from whet.recipes.stage import ModelStageConfig
+from whet.plan.predict import find_card, list_jobs, print_phases, print_sentences
+from whet.recipes.stage import ModelStageConfig, Stages
 from whet.track.progress import printer
 
 NODE = 8
@@ -72,7 +72,7 @@ def print_cluster_plan(
 
 
 def _with_settings(cluster: Cluster, stages: Stages) -> Cluster:
-    """Take the layout that the file sets; what it leaves open stays to be chosen."""
+    """Take the layout that the file sets; the rest is chosen later."""
     tables = [stage.cluster for stage in stages.values() if isinstance(stage, ModelStageConfig)]
     shard = next((table.shard for table in tables if table.shard is not None), None)
     sequence = next(
@@ -142,7 +142,7 @@ def _holds(planned: Planned, card: GPU, layout: RankLayout) -> bool:
 
 
 def _bounds(planned: Planned, card: GPU, total: float) -> Iterator[str]:
-    """Name the phase that takes most of the time, and what decides its own."""
+    """Name the phase that takes most of the time, and what limits it."""
     seconds: dict[tuple[str, str, str], float] = {}
     for stage, job in planned:
         for phase in phases(job, card):

@@ -54,7 +54,7 @@ def sampling_seconds(engines: Engines, batch: Sequence[Group]) -> float:
 
 
 class SimulatedFleet:
-    """Engines that get requests as they have slots free, those of one group together."""
+    """Engines that get requests as they have free slots, those of one group together."""
 
     def __init__(self, engines: Engines) -> None:
         self.version = 0
@@ -68,6 +68,7 @@ class SimulatedFleet:
         self._ends: list[tuple[float, int]] = []
 
     def ask(self, number: int, group: Group) -> None:
+        """Queue the requests of a group."""
         self._queue.extend((length, number) for length in group)
 
     def deal(self, seconds: float) -> None:

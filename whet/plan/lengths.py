@@ -14,8 +14,8 @@ from whet.plan.fleet_events import Group
 from whet.store.run import RunStore
 
 SIGMA = 0.9
-"""Standard deviation of the logarithm of a length. An assumption: published runs state means and
-limits alone."""
+"""Standard deviation of the logarithm of a length. An assumption: published runs state only means
+and limits."""
 LAST_STEPS = 8
 """Steps of a stored run whose answers are read: lengths change while a policy learns."""
 

@@ -12,7 +12,7 @@ from whet.train.optim import TrainConfig
 
 DRIVER_BYTES = 0.6 * GB
 FEWEST_TOKENS = 4096
-"""Tokens of a pass below which a GPU has too little to do."""
+"""Tokens of a pass below which a GPU is not fully used."""
 PASS_SECONDS = 1e-3
 """Least time of a layer in a pass of a sharded model, forward and backward: kernels are launched
 and three collectives begin. An assumption; it decides for small models alone."""
@@ -22,7 +22,7 @@ and three collectives begin. An assumption; it decides for small models alone.""
 class ModelJob:
     """One model's part of a stage. `prompt` and `new` are the tokens of a sequence.
 
-    `train` is None where nothing is trained, `engine` where nothing is sampled. `frozen_model` is a
+    `train` is None if nothing is trained, `engine` where nothing is sampled. `frozen_model` is a
     second model that computes log-probabilities of the samples: a reference, or a teacher.
     `partner` is the job of the other model of a stage that trains two; both stay on the card. On
     more than one rank the `layout` says what a rank holds and does.
@@ -166,7 +166,7 @@ class StepPhase:
     times: int
     note: str = ""
     bound: str = ""
-    """What takes most of its time; said on ranks."""
+    """What takes most of its time; only set on several ranks."""
 
     @property
     def peak(self) -> float:
@@ -264,7 +264,7 @@ def fits(job: ModelJob, card: GPU) -> bool:
 
 
 def cache_bytes(job: ModelJob, card: GPU) -> float | None:
-    """Ask the engine's settings for its cache; None where there is none, or no prediction."""
+    """Ask the engine's settings for its cache; None if there is none, or no prediction."""
     if job.engine is None:
         return None
     longest = job.cost.cfg.max_positions
@@ -392,7 +392,7 @@ def _update(job: ModelJob, train: TrainConfig, card: GPU, fit: Fit) -> StepPhase
 
 
 def _slowest(computing: float, moving: float, starting: float) -> tuple[float, str]:
-    """Seconds of what happens at the same time, and what of it decides."""
+    """Seconds of things that happen at the same time, and which of them takes longest."""
     return max(
         (computing, "arithmetic"),
         (moving, "traffic between ranks"),

@@ -16,7 +16,7 @@ from whet.models.load import read_shape
 from whet.models.sizes import ModelSize, new_config
 from whet.models.source import ModelSource
 from whet.plan.phases import ModelJob, cache_bytes, phases, suggest_change
-from whet.recipes.stage import ModelStageConfig, ModelWork, StageConfig
+from whet.recipes.stage import ModelStageConfig, ModelWork, Stages
 from whet.track.progress import printer
 from whet.train.optim import TrainConfig
 
@@ -47,7 +47,6 @@ EVAL_PROBLEMS = 512
 DEFAULT_PROMPT = 64
 """Tokens of a prompt."""
 COLUMNS = ("stage", "phase", "holds", "GB", "seconds", "times", "minutes")
-Stages = Mapping[str, StageConfig]
 NOT_COUNTED = (
     "validation, grading, the start, refills, a critic's updates, greedy answers of eval, answers "
     f"that dpo asks for; eval and verifications are as if of {EVAL_PROBLEMS} problems"

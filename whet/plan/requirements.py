@@ -3,7 +3,6 @@
 import math
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -19,12 +18,11 @@ from whet.models.cost import GB, GPUS, Cost, state_bytes
 from whet.models.load import CONFIG, DOWNLOADED, HUB_ID, read_shape
 from whet.models.load import resolve as resolve_model
 from whet.models.source import torch_device
-from whet.recipes.stage import ModelStageConfig, StageConfig
+from whet.recipes.stage import ModelStageConfig, StageConfig, Stages
 from whet.store.run import model_folder
 
 CARD = "h100"
 """The card in which missing memory is counted."""
-Stages = Mapping[str, StageConfig]
 
 
 def find_missing_memory(stages: Stages, ranks: int = 1) -> tuple[str, str] | None:
@@ -83,12 +81,12 @@ def _origin(stages: Stages, path: str | None) -> str | None:
 PATIENCE_SECONDS = 3.0
 """How long the hub may take to answer."""
 REFUSALS = (HFValidationError, OSError, DataError)
-"""Why a model is not here; the hub's other errors are OSErrors."""
+"""Errors that say why a model cannot be fetched; the hub's other errors are OSErrors."""
 _BILLIONS = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)B(?![a-z])", re.IGNORECASE)
 
 
 def explain_missing(model: str) -> str | None:
-    """Say why a model cannot be loaded, within seconds; None where it can."""
+    """Say why a model cannot be loaded, within seconds; None if it can."""
     if Path(model).expanduser().is_dir():
         return None
     if not HUB_ID.fullmatch(model):
@@ -103,7 +101,8 @@ def explain_missing(model: str) -> str | None:
 
 
 def num_parameters(model: str) -> float | None:
-    """Count the weights of a model that is here; of another take the number in its name, or None.
+    """Count the weights of a model on this machine; for another, take the number in its name, or
+    None.
 
     >>> num_parameters("nobody/Model-1.5B"), num_parameters("nobody/Model")
     (1500000000.0, None)
@@ -119,7 +118,7 @@ def num_parameters(model: str) -> float | None:
 
 
 def device_bytes() -> float:
-    """The memory of the GPU, or of the machine where there is none."""
+    """The memory of the GPU, or of the machine if there is none."""
     if torch.cuda.is_available():
         return float(torch.cuda.mem_get_info()[1])
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

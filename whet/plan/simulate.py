@@ -26,8 +26,8 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedLearner:
-    """Seconds of an update, of a push of weights, and of the part of it in which engines that
-    stream stand still."""
+    """Seconds of an update, of a push of weights, and of the part of it during which streaming
+    engines pause."""
 
     update: float
     push: float = 0.0
@@ -85,8 +85,8 @@ def simulate_streamed(
     `problems` groups of those that have ended, as `whet/rollout/stream.py` does.
 
     Problems are asked `lag` steps ahead. A group that ends when it is older is dropped and asked
-    anew, and then waited for. Weights change under answers that run. The first lag + 1 steps, in
-    which the queue fills, do not count.
+    again, and then waited for. Weights change while answers are being sampled. The first lag + 1
+    steps, in which the queue fills, do not count.
     """
     stream = _Stream(engines, draw, problems=problems, lag=lag)
     for _ in range(lag + 1):
@@ -109,8 +109,8 @@ def find_bound(
     """Find what a step takes at least, and why: its update, its tokens on engines that are always
     full, or its longest answer.
 
-    Engines stand still in a push, and so does the learner. Only in a stream, which has a `lag`,
-    they go on, and an answer and its update may take that many steps more than one.
+    Engines and learner pause during a push. Only in a stream, which has a `lag`, do they continue,
+    and an answer and its update may take that many steps more than one.
     """
     train = learner.update + learner.push
     full = engines.full_seconds(batch)
@@ -151,7 +151,7 @@ def _explain(
 
 
 class _Stream:
-    """A fleet and its learner. Engines have a clock of their own, which stops in pauses."""
+    """A fleet and its learner. Engines have their own clock, which stops in pauses."""
 
     def __init__(
         self, engines: Engines, draw: Callable[[], Group], *, problems: int, lag: int
@@ -191,7 +191,8 @@ class _Stream:
         return oldest
 
     def _update(self, learner: SimulatedLearner) -> None:
-        """Update and push; engines go on, but for a pause at the end, and are asked for more."""
+        """Update and push; engines continue, except for a pause at the end, and get more
+        requests."""
         end = self.seconds + learner.update + learner.push
         while self._fleet.next_end() + self._paused <= end:
             self._finish_next()
@@ -201,7 +202,7 @@ class _Stream:
         self._paused += learner.pause
 
     def _drop_old(self, groups: Iterable[int]) -> None:
-        """Ask groups anew that have ended too old."""
+        """Ask groups again that have ended too old."""
         limit = self._fleet.version - self._lag
         for group in sorted(group for group in groups if self._fleet.begun[group] < limit):
             self.num_dropped += 1

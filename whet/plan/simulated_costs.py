@@ -1,4 +1,4 @@
-"""What a simulation takes for its engines and its learner: a model on GPUs, by the cost model."""
+"""The costs of engines and learner in a simulation: a model on GPUs, by the cost model."""
 
 import heapq
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from whet.plan.simulate import Batch, SimulatedLearner
 PUSH_RATE = 1.5e9
 """Bytes a second from the learner through host memory into all engines. An assumption."""
 PAUSED = 0.3
-"""Fraction of a push in which engines that stream stand still. An assumption."""
+"""Fraction of a push during which streaming engines pause. An assumption."""
 
 
 def build_engines(
     job: ModelJob, card: GPU, *, gpus: int, tensor_parallel: int = 1, held: float | None = None
 ) -> Engines | None:
-    """Build the engines of these GPUs; None where the longest answer does not fit. `held` are the
+    """Build the engines of these GPUs; None if the longest answer does not fit. `held` are the
     bytes that a GPU has in use, an engine's weights if left out."""
     assert job.engine is not None, "engines sample"
     cost = job.cost

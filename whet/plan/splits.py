@@ -13,7 +13,7 @@ from whet.plan.cluster import Cluster, choose_layout
 from whet.plan.fleet_events import Engines, Group
 from whet.plan.lengths import Lengths, LogNormal, StoredLengths
 from whet.plan.phases import ModelJob, fits
-from whet.plan.predict import Stages, find_card, jobs
+from whet.plan.predict import find_card, jobs
 from whet.plan.simulate import (
     Batch,
     SimulatedLearner,
@@ -24,6 +24,7 @@ from whet.plan.simulate import (
     simulate_streamed,
 )
 from whet.plan.simulated_costs import build_engines, build_learner
+from whet.recipes.stage import Stages
 from whet.rng import stream
 from whet.track.progress import printer
 
@@ -32,9 +33,9 @@ DEFAULT_LAG = 4
 FRACTIONS = 16
 """Parts of all GPUs that learners may have."""
 TRIALS = {"one step ahead": 6, "streamed": 2}
-"""Splits that are simulated for each size of an engine, of those that promise most."""
+"""How many of the most promising splits are simulated for each engine size."""
 NUM_BATCHES = 2
-"""Batches that are simulated where each begins anew."""
+"""Batches that are simulated if each one starts from idle engines."""
 COLLOCATED = "collocated"
 COLUMNS = ("stage", "mode", "sample", "train", "seconds", "oldest", "dropped", "bound by")
 
@@ -46,7 +47,7 @@ class SplitWork:
     job: ModelJob
     lengths: Lengths
     lag: int | None
-    """Steps between sampling and training; None where the two can only take turns."""
+    """Steps between sampling and training; None if the two can only take turns."""
 
     @property
     def problems(self) -> int:

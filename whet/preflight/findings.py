@@ -1,4 +1,4 @@
-"""What a preflight finds: one line for each thing that passed, deserves a note, or is wrong."""
+"""The findings of a preflight: one line for each check that passed, deserves a note, or failed."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -56,6 +56,7 @@ class Findings:
             self.add(stage, subject, Level.WRONG, str(error))
 
     def of(self, level: Level) -> list[Finding]:
+        """List the findings of one severity."""
         return [finding for finding in self.list if finding.level is level]
 
 

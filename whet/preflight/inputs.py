@@ -1,14 +1,13 @@
-"""What a stage reads, as far as it is there before the first stage runs: its problems, its
-responses to imitate, and the tokenizer of its model; and its grader and reward, tried on the first
-rows: the reference is right, a text without sense is not, and every part that the reward weighs is
-there.
+"""What a stage reads, as far as it exists before the first stage runs: its problems, its responses
+to imitate, and the tokenizer of its model; and its grader and reward, tried on the first rows: the
+reference is right, a nonsense text is not, and every part that the reward weighs is scored.
 
 `@stage` is followed to where it begins: a model to the one that an earlier stage starts from,
 problems to the task of the `make` stage that will list them.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,7 +21,7 @@ from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
 from whet.models.source import ModelSource, read_tokenizer
-from whet.recipes.stage import ModelStageConfig, StageConfig
+from whet.recipes.stage import ModelStageConfig, StageConfig, Stages
 from whet.rewards.spec import RewardSpec
 from whet.store.files import stream_rows
 from whet.tasks.base import Task, explain_user_errors, keep_solvable, list_problems
@@ -31,17 +30,16 @@ from whet.text.chat import ChatFormat, PromptConfig
 from whet.text.tokenizer import train_tokenizer
 from whet.types import Problem, Rollout, Score, Split, Verdict
 
-Stages = Mapping[str, StageConfig]
 NUM_SAMPLED = 32
 """Rows of a split that the fast preflight reads."""
 NUM_FIRST = 4
-"""Rows that are read of every split, however long that takes."""
+"""Rows that are always read of every split, however long that takes."""
 SECONDS = {False: 5.0, True: 25.0}
-"""How long rows are read in all, before a run and by `whet check`."""
+"""Total seconds spent on reading rows, before a run and by `whet check`."""
 NUM_GRADED = 4
 """Rows of a task that its grader is tried on."""
 NO_ANSWERS = ("qwx vrrk tpl", "")
-"""What no grader should take for an answer."""
+"""A text that no grader should accept."""
 RATIO_PARTS = {"feasible", "value", "optimum"}
 """Parts that the shaping term `quality` reads."""
 Graded = list[tuple[Problem, str, Score]]
@@ -95,11 +93,11 @@ class InputReader:
         return self._tasks[key]
 
     def find_folder(self, stage: StageConfig) -> str | None:
-        """Find the folder of a stage's problems; None where they are the task's own."""
+        """Find the folder of a stage's problems; None if they are the task's own."""
         return None if self._find_maker(stage) else stage.inputs.get("problems")
 
     def read_split(self, stage: StageConfig, split: Split) -> SplitRows | None:
-        """Read rows of a split; None where an earlier stage has yet to write them."""
+        """Read rows of a split; None if an earlier stage has yet to write them."""
         folder = self.find_folder(stage)
         if folder is not None and folder.startswith("@"):
             return None
@@ -249,8 +247,8 @@ def check_row_tasks(task: Task, problems: Sequence[Problem], where: str) -> None
 def grade_rows(
     task: Task, problems: Sequence[Problem], limits: GradingConfig
 ) -> tuple[Graded, int]:
-    """Grade the reference of each row, a text without sense and none at all. Returns also how many
-    rows have a reference."""
+    """Grade the reference of each row, a nonsense text and an empty one. Returns also how many rows
+    have a reference."""
     texts = [(problem, text) for problem in problems for text in NO_ANSWERS]
     with explain_user_errors(task):
         golds = [(problem, task.solve(problem, 0)) for problem in problems]
@@ -286,8 +284,8 @@ def find_fault(task: Task, graded: Graded) -> str | None:
 
 
 def check_reward(reward: RewardSpec, graded: Graded, key: str = "reward") -> None:
-    """Reward the graded texts, as a step would; raise where a part is not scored, or a function of
-    the user's own fails."""
+    """Reward the graded texts, as a step would; raise if a part is not scored, or the user's own
+    function fails."""
     for problem, text, score in graded:
         _check_parts(reward, problem, score, key)
         rollout = Rollout.from_text(problem, text, model="check", score=score)

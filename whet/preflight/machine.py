@@ -1,4 +1,5 @@
-"""What this machine has for a pipeline: memory for each stage, and disk for what stages write."""
+"""Whether this machine suffices for a pipeline: memory for each stage, and disk for what stages
+write."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ from whet.plan.phases import cache_bytes, phases, suggest_change
 from whet.plan.predict import jobs
 from whet.plan.requirements import device_bytes, find_missing_memory, num_parameters
 from whet.preflight.findings import Findings, Level
-from whet.preflight.inputs import Stages, follow_model
-from whet.recipes.stage import OnPolicyConfig, StageConfig, TrainingConfig
+from whet.preflight.inputs import follow_model
+from whet.recipes.stage import OnPolicyConfig, StageConfig, Stages, TrainingConfig
 from whet.store.run import model_folder
 
 TYPICAL_PROMPT = 256

@@ -24,7 +24,6 @@ from whet.preflight.inputs import (
     InputReader,
     ModelText,
     SplitRows,
-    Stages,
     check_reward,
     check_row_tasks,
     choose_rows,
@@ -35,7 +34,7 @@ from whet.preflight.inputs import (
 from whet.preflight.lengths import LengthCheck, context_of
 from whet.preflight.machine import check_disk, check_memory
 from whet.recipes.sft import describe_unseen, refuse_mostly_long
-from whet.recipes.stage import ModelStageConfig, StageConfig, TrainingConfig
+from whet.recipes.stage import ModelStageConfig, StageConfig, Stages, TrainingConfig
 from whet.rewards.shaping import UserTerm
 from whet.rewards.spec import RewardSpec
 from whet.serving.client import Client, EndpointConfig, check_reachable
@@ -63,8 +62,8 @@ SERVER_TIMEOUT = 5.0
 def check_before_run(
     stages: Stages, folder: Path, *, is_pipeline: bool, resume: bool = False
 ) -> None:
-    """Do the fast preflight on the first rank; say what deserves a note, and raise where something
-    is wrong.
+    """Do the fast preflight on the first rank; say what deserves a note, and raise if something is
+    wrong.
 
     One stage that is resumed was checked at its start, and reads the same files.
     """
@@ -83,7 +82,11 @@ def check_before_run(
     if len(wrong) == 1 and not is_pipeline:
         raise DataError(wrong[0])
     if wrong:
-        hint = "\n--smoke runs the same stages on stand-ins" if is_pipeline else ""
+        hint = (
+            "\n--smoke runs the same stages on tiny models and generated data"
+            if is_pipeline
+            else ""
+        )
         lines = "\n".join(f"- {line}" for line in wrong)
         raise DataError(f"this cannot run here:\n{lines}{hint}")
 
@@ -165,7 +168,7 @@ class StageCheck:
         return text
 
     def _check_server(self, key: str, server: EndpointConfig) -> None:
-        """Look whether a server is there; it may also be started later."""
+        """Check whether a server can be reached; it may also be started later."""
         hurried = server.model_copy(update={"timeout": min(server.timeout, SERVER_TIMEOUT)})
         try:
             check_reachable(Client(hurried))
@@ -176,7 +179,7 @@ class StageCheck:
             self._pass("model", f"{key}: a server replies at {server.url}")
 
     def _read_rows(self) -> dict[Split, SplitRows]:
-        """Read the splits of the stage, as far as they are there and of its task."""
+        """Read the splits of the stage that exist, and check that they belong to its task."""
         rows: dict[Split, SplitRows] = {}
         for split in self.stage.splits:
             with self.findings.catch(self.name, "data"):
@@ -206,7 +209,8 @@ class StageCheck:
     ) -> None:
         """Read the responses of a file or run folder, and encode the first of them."""
         path = Path(location)
-        files = [path] if path.is_file() else list(path.glob("rollouts/train-*.parquet"))
+        run = RunStore(path, lock=None)
+        files = [path] if path.is_file() else run.rollout_files("train")
         if not self.reader.is_thorough and sum(file.stat().st_size for file in files) > MAX_READ:
             self._pass("data", f"data: {len(files):,} files, not read before the run")
             return
@@ -247,7 +251,7 @@ class StageCheck:
         if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
             limits = GradingConfig(
                 workers=0
-            )  # of its own problems and responses, nothing takes long
+            )  # nothing takes long with the task's own problems and responses
         graded, num_gold = grade_rows(task, chosen, limits)
         if fault := find_fault(task, graded):
             level = Level.WRONG if stage.needs_verdicts else Level.NOTE
@@ -263,7 +267,7 @@ class StageCheck:
 
 
 def check_libraries(stage: StageConfig) -> None:
-    """Load what settings name and nothing has looked at yet: a learner, packages of trackers."""
+    """Load what settings name and no other check has loaded: a learner, packages of trackers."""
     if isinstance(stage, TrainingConfig):
         build_learners(stage.train)
         for sink in stage.track.sinks:
@@ -275,7 +279,7 @@ def check_libraries(stage: StageConfig) -> None:
 
 
 def _check_place(key: str, path: str | None) -> None:
-    """Refuse a hub id that cannot be had."""
+    """Refuse a hub id that cannot be downloaded."""
     if path is None or path.startswith("@") or not HUB_ID.fullmatch(path):
         return
     if not model_folder(path).is_dir() and (reason := explain_missing(path)):

@@ -76,7 +76,7 @@ def run_proof(proof: Proof) -> ProofResult:
     error_text = ""
     try:
         measure = proof.measure()
-    except Exception as error:  # what is broken decides how it breaks
+    except Exception as error:  # which error a fault raises depends on the fault
         error_text = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
     seconds = time.monotonic() - start
     return ProofResult(proof=proof, measure=measure, error=error_text, seconds=seconds)

@@ -251,6 +251,7 @@ class Family:
 
     @property
     def special(self) -> set[str]:
+        """List the special tokens of the family's template."""
         return {self.eos, *re.findall(r"<\|\w+\|>", self.prompt), self.stop}
 
 

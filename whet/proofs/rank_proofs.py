@@ -25,7 +25,7 @@ CFG = TrainConfig(lr=1e-3, micro_batch_tokens=120)
 
 def measure_rank_gradient() -> Measurement:
     """Compare the gradient that ranks add up with that of one device, in float64 on a CPU and in
-    float32 on a GPU, whose kernels know no float64."""
+    float32 on a GPU, whose kernels do not support float64."""
     is_cpu = fixtures.make_model().device.type == "cpu"
     model = fixtures.make_model(dtype=torch.float64 if is_cpu else torch.float32)
     examples = set_loss_weights(fixtures.make_random_examples(), token_mean)

@@ -51,7 +51,7 @@ class BestValidation:
 
 
 class Stateful(Protocol):
-    """A piece of a run whose state is in its checkpoints: a JSON value, and files of its own."""
+    """A piece of a run whose state is in its checkpoints: a JSON value, and its own files."""
 
     def save(self, folder: Path) -> Json: ...
 
@@ -182,7 +182,7 @@ class CheckpointManager:
 
     @contextmanager
     def close_engines(self) -> Iterator[None]:
-        """End the engines with the run: those elsewhere would keep running."""
+        """Close the engines with the run: remote ones would keep running."""
         try:
             yield
         finally:
@@ -202,7 +202,7 @@ class CheckpointManager:
             self._save(0)
 
     def end_step(self, step: int, tracker: Tracker) -> None:
-        """Validate and save after a step, where due."""
+        """Validate and save after a step, when due."""
         is_due = step in self.validation_steps
         if is_due:
             for policy in (self.policy, *(policy for policy, _ in self.others.values())):
@@ -233,7 +233,8 @@ class CheckpointManager:
         get_world().run_on_rank_zero(write, f"validation {step}")
         is_above_all = value > max(self.best.value, -1.0 if self.first is None else self.first)
         mark = ", kept as best" if can_be_best and is_above_all else ""
-        if can_be_best and value >= self.best.value:  # of equals the later has seen more
+        # Of equal results, the later checkpoint has trained longer.
+        if can_be_best and value >= self.best.value:
             self.best = BestValidation(step=step, value=value)
         if step == 0:
             self.first = value
@@ -254,8 +255,8 @@ class CheckpointManager:
     def _restore_best(self) -> bool:
         """Restore weights and optimizers of the best validation, and continue the schedule.
 
-        False where that checkpoint is gone. A critic is restored too, or it would value a policy
-        that no longer exists; one in its warm-up then begins that again.
+        False if that checkpoint is gone. A critic is restored too, or it would value a policy that
+        no longer exists; one in its warm-up then begins that again.
         """
         self.writer.wait()
         best = self.checkpoints.best()
@@ -316,8 +317,8 @@ class CheckpointManager:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingLoop:
-    """The steps that are left of a run: iterating starts the clock of each, and ends it with
-    validation and a checkpoint where these are due."""
+    """The remaining steps of a run: iterating starts the clock of each step, and ends the step with
+    validation and a checkpoint when these are due."""
 
     manager: CheckpointManager
     clock: Clock

@@ -63,7 +63,7 @@ class PairsConfig(Config):
 
 
 class OwnResponses(Config):
-    """Problems for the model's own responses, where these are compared."""
+    """Problems that the model answers itself, if its own responses are compared."""
 
     split: Literal["sft", "rl"] = "rl"
     """The split of the problems."""
@@ -175,7 +175,7 @@ def read_compared_responses(cfg: DPOConfig, session: Session) -> list[Rollout]:
 
 
 def check_pairs(view: PreferencePairs) -> None:
-    """Print the number of pairs and of rollouts left out; stop where there is no pair."""
+    """Print the number of pairs and of rollouts left out; stop if there is no pair."""
     left_out = [
         f"{view.faults[fault]:,} {words}" for fault, words in LEFT_OUT.items() if view.faults[fault]
     ]

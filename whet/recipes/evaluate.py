@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from whet.data.problems import load_problems
-from whet.evals.summary import EvalSummary, summarise
+from whet.evals.summary import KS, EvalSummary, summarise
 from whet.grading.grader import Grader
 from whet.models.source import open_model, torch_device, torch_dtype
 from whet.recipes.stage import ModelStageConfig, ModelWork
@@ -28,6 +28,7 @@ class EvalConfig(ModelStageConfig):
     """Which model, on which problems, how often."""
 
     needs_verdicts = True
+    measures_model = True
 
     kind: Literal["eval"] = "eval"
     split: Split = "test"
@@ -97,7 +98,7 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
 
 
 def _choose_ks(samples: int) -> list[int]:
-    return sorted({k for k in (1, 4, 8, 16, 64) if k <= samples} | {samples})
+    return sorted({k for k in KS if k <= samples} | {samples})
 
 
 def _describe_results(sampled: EvalSummary, greedy: EvalSummary) -> str:

@@ -59,6 +59,7 @@ class CollapseGuard:
 
     @property
     def is_on(self) -> bool:
+        """Whether the settings allow any restore."""
         return self.cfg.restores > 0
 
     def watch(
@@ -110,7 +111,7 @@ class CollapseGuard:
 
 
 def is_fall(best: Estimate, now: Estimate) -> bool:
-    """Whether two validations are further apart than their noise: their intervals do not meet.
+    """Whether two validations differ by more than noise: their intervals do not overlap.
 
     >>> best = Estimate(mean=0.5, low=0.4, high=0.6, count=100)
     >>> is_fall(best, Estimate(mean=0.3, low=0.2, high=0.41, count=100))

@@ -1,4 +1,4 @@
-"""Problems held out of training, to validate on, where a folder of problems has none for that."""
+"""Problems held out of training for validation, if a folder of problems has none for that."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -27,7 +27,7 @@ def leave_out_held(rollouts: Sequence[Rollout], cfg: TrainingConfig, task: Task)
 def _leave_out(
     items: Sequence[T], cfg: TrainingConfig, task: Task, problem_of: Callable[[T], Problem]
 ) -> list[T]:
-    """Leave out what asks the same as problems that are held out, and say how many these are."""
+    """Leave out what asks the same as held-out problems, and print how many there are."""
     held_out, is_made = load_validation(
         task, cfg.problems, cfg.validation.split, is_needed=cfg.validation.every > 0
     )

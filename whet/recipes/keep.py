@@ -16,7 +16,7 @@ class KeepConfig(Config):
     """Parts of the score that have to be 1, such as correct, format, feasible or optimal; an empty
     list keeps whatever could be graded."""
     most: int | None = Field(default=None, ge=1)
-    """Most responses kept per problem; None keeps all."""
+    """Most responses kept per problem; none keeps all."""
     first: Literal["sampled", "shortest"] = "sampled"
     """Which responses come first where there are more than `most`."""
 

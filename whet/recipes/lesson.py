@@ -3,8 +3,8 @@ rule.
 
 Every response is in the ledger before anything else happens to it: after a kill only the requests
 that were in flight are repeated. Seeds come from the problem and the number of the response. A
-shard of a lesson answers every n-th problem in a run folder of its own, on any machine; the one
-that ends last gathers the responses of all in the folder above theirs.
+shard of a lesson answers every n-th problem in its own run folder, on any machine; the last to
+finish gathers all responses in the parent folder.
 """
 
 import re
@@ -42,7 +42,7 @@ TOTALS = ("problems", "answers", "traces", "failed", "prompt_tokens", "tokens", 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lesson:
-    """What is asked, who answers, and which responses are kept."""
+    """The problems, the teacher that answers them, and which responses are kept."""
 
     task: Task
     problems: Sequence[Problem]
@@ -198,7 +198,7 @@ class _Tally:
 
 
 def _refuse_missing(tally: _Tally) -> None:
-    """Stop where requests have failed that may succeed later; the second time they are given up."""
+    """Stop if requests have failed that may succeed later; the second time they are given up."""
     if missing := tally.wanted - tally.done:
         raise DataError(
             f"{missing:,} of {tally.wanted:,} answers are missing, the last because "
@@ -308,7 +308,7 @@ def shard_folders(folder: Path) -> list[tuple[Shard, Path]]:
 
 
 def check_count(folder: Path, shard: Shard) -> None:
-    """Refuse a shard of another count than those that are there."""
+    """Refuse a shard whose count differs from that of the existing shards."""
     others = [other.count for other, _ in shard_folders(folder) if other.count != shard.count]
     if others:
         raise ConfigError(
@@ -318,7 +318,7 @@ def check_count(folder: Path, shard: Shard) -> None:
 
 
 def check_no_shards(folder: Path) -> None:
-    """Refuse to answer everything next to shards that are at work."""
+    """Refuse to run without shards in a folder that has some."""
     shards = shard_folders(folder)
     if shards and not RunStore(folder, lock=None).is_finished:
         raise ConfigError(
@@ -328,7 +328,7 @@ def check_no_shards(folder: Path) -> None:
 
 
 def gather_shards(folder: Path, config: Config, shard: Shard) -> None:
-    """Make one run of all shards, once each is finished; only one process does it."""
+    """Merge all shards into one run once each is finished; only one process does it."""
     shards = [RunStore(path, lock=None) for _, path in shard_folders(folder)]
     if len(shards) < shard.count or not all(run.is_finished for run in shards):
         return

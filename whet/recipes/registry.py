@@ -1,4 +1,4 @@
-"""The kinds of stages: one line registers a kind, whose settings say the rest.
+"""The kinds of stages: one line registers a kind, and its settings class has the rest.
 
 Nothing heavy is loaded here: the command line reads the table for its help.
 """
@@ -13,7 +13,7 @@ class StageKind:
     path: str
     """Module and class."""
     help: str = ""
-    """The help of the command; empty where the kind stands in pipelines only."""
+    """The help of the command; empty if the kind exists only in pipelines."""
     on_ranks: bool = True
     """Whether the command can run on several processes."""
 

@@ -68,20 +68,19 @@ class RLConfig(OnPolicyConfig):
 
     kind: Literal["rl"] = "rl"
     group_size: int = Field(default=8, ge=1)
-    """Responses to each problem; 1 is for algorithms that compare none with another, such as
-    ppo."""
+    """Responses to each problem; 1 is for algorithms that do not compare responses, such as ppo."""
     final_temperature: float | None = Field(default=None, gt=0.0)
-    """Temperature of the last step, reached along an exponential path; None keeps it constant."""
+    """Temperature of the last step, reached along an exponential path; none keeps it constant."""
     dynamic_sampling: DynamicSamplingConfig = DynamicSamplingConfig()
-    """Which answers a step gathers, and which of them it trains on."""
+    """Which responses a step samples, and which of them it trains on."""
     curriculum: CurriculumConfig = MixedCurriculum()
-    """Which problems are asked when."""
+    """The order of the problems."""
     lag: int = Field(default=0, ge=0)
     """Steps between sampling a batch and training on it; algo.importance_correction
     corrects for the updates in between."""
     stream: bool = False
-    """Train on groups as they finish, while weights change under running answers; a group whose
-    oldest token is more than `lag` steps old is dropped, and its problem asked anew."""
+    """Train on groups as they finish, while weights change during sampling; a group whose oldest
+    token is more than `lag` steps old is dropped, and its problem asked again."""
     reward: RewardSpec = RewardSpec()
     """How scores become rewards: a table, or the name or file of a spec."""
     algo: AlgoConfig = AlgoConfig()
@@ -125,7 +124,8 @@ class RLConfig(OnPolicyConfig):
         return self
 
     def _refuse_plans(self) -> None:
-        """Refuse what a stream cannot do, since a step trains groups of several planned steps."""
+        """Refuse settings that decide on a whole step: with `stream`, a step trains groups planned
+        for several."""
         sampling = self.dynamic_sampling
         if sampling.max_extra_problems is not None or sampling.first_samples is not None:
             raise ValueError(
@@ -176,16 +176,14 @@ class RLConfig(OnPolicyConfig):
         if needs_critic(resolve_algorithm(self.algo)):
             del unused["critic"]
         if self.lag == 0:
-            unused["stream"] = "lag = 0 trains on nothing but answers of the present weights"
+            unused["stream"] = "lag = 0 trains only on answers of the current weights"
         elif not self.engine.can_overlap:
             unused["stream"] = (
-                "the engine has no weights and devices of its own that it could sample with while "
-                'the learner trains; engine.kind = "fleet" and "vllm" have, unless collocated'
+                "the engine does not have its own weights and devices to sample with while the "
+                'learner trains; engine.kind = "fleet" and "vllm" do, unless collocated'
             )
         if self.curriculum.sets_temperature:
-            unused["final_temperature"] = (
-                "every stage of the curriculum has a temperature of its own"
-            )
+            unused["final_temperature"] = "every stage of the curriculum has its own temperature"
         return unused
 
 
@@ -243,7 +241,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
 def build_queue(
     cfg: RLConfig, session: Session, problem_sampler: ProblemSampler
 ) -> RolloutQueue | StreamQueue:
-    """Build the queue of batches; with a lag, an engine with weights of its own fills it while the
+    """Build the queue of batches; with a lag, an engine with its own weights fills it while the
     learner trains, batch by batch or as a stream of groups."""
     if cfg.stream:
         return build_stream(cfg, session, problem_sampler)
@@ -381,13 +379,13 @@ def make_request(
 
 
 def vary_all(session: Session, problems: Sequence[Problem], step: int) -> list[Problem]:
-    """Ask the problems of a step in other words."""
+    """Rephrase the problems of a step."""
     seeds = [derive(session.cfg.seed, "vary", step, index) for index in range(len(problems))]
     return [vary(session, *pair) for pair in zip(problems, seeds, strict=True)]
 
 
 def vary(session: Session, problem: Problem, seed: int) -> Problem:
-    """Ask a problem in other words, unless those are too long for the policy."""
+    """Rephrase a problem, unless the new wording is too long for the policy."""
     with explain_user_errors(session.task):
         varied = session.task.vary(problem, seed)
     length = len(session.policy.chat.encode_problem(varied))

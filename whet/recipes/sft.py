@@ -55,12 +55,12 @@ class SFTConfig(TrainingConfig):
     steps: int = Field(default=1000, ge=1)
     """Optimizer steps."""
     epochs: float | None = Field(default=None, gt=0)
-    """Passes over the data, in place of `steps`; None counts steps."""
+    """Passes over the data, in place of `steps`; none counts steps."""
     batch_size: int = Field(default=32, ge=1)
     """Examples in an optimizer step."""
     data: str
-    """The responses: a run folder, a rollout file, `@stage` in a pipeline, or a file of your own
-    with rows of messages, or of prompt and response."""
+    """The responses: a run folder, a rollout file, `@stage` in a pipeline, or your own file with
+    rows of messages, or of prompt and response."""
     keep: Keep = "correct"
     """Which responses to imitate: correct leaves out responses graded otherwise, all imitates
     whatever is there."""
@@ -75,7 +75,8 @@ class SFTConfig(TrainingConfig):
         return keep_right(self, rollouts)[0]
 
     def list_work(self) -> list[ModelWork]:
-        """List the one model's work: 0 steps for epochs of responses that are not there yet."""
+        """List the work of the one model; 0 steps if `epochs` is set and the responses do not exist
+        yet."""
         work = super().list_work()[0]
         steps = predict_steps(self) or 0
         return [replace(work, engine=None, problems=self.batch_size, steps=steps)]
@@ -131,7 +132,7 @@ def count_steps(cfg: SFTConfig, num_examples: int) -> int:
 
 
 def predict_steps(cfg: SFTConfig) -> int | None:
-    """Count the steps before a run, as if no answer was too long; None if there are no answers
+    """Count the steps before a run, as if no response were too long; None if there are no responses
     yet."""
     if cfg.epochs is None:
         return cfg.steps

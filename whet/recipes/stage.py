@@ -1,8 +1,8 @@
-"""The settings of a stage, and all that the rest of whet asks a kind of stage: how it runs, what it
-reads, what its models do, and how it shrinks for a smoke run.
+"""The settings of a stage, and everything that the rest of whet needs to know about a kind of
+stage: how it runs, what it reads, what its models do, and how it shrinks for a smoke run.
 
-A kind is a subclass beside its recipe and a line in `whet/recipes/registry.py`, or a file of the
-user's own (docs/add_a_stage.md).
+A kind is a subclass beside its recipe and a line in `whet/recipes/registry.py`, or the user's own
+file (docs/add_a_stage.md).
 """
 
 from abc import abstractmethod
@@ -45,9 +45,9 @@ class ModelWork:
     source: ModelSource
     sampling: SamplingParams
     train: TrainConfig | None = None
-    """How the model is trained; None where it is not."""
+    """How the model is trained; None if it is not."""
     engine: EngineConfig | None = None
-    """What samples its responses; None where none are sampled."""
+    """What samples its responses; None if none are sampled."""
     algo: AlgoConfig | None = None
     """The algorithm, which may need a reference or a critic."""
     teacher: ModelSource | None = None
@@ -59,7 +59,7 @@ class ModelWork:
     steps: int = 1
     name: str = "model"
     lag: int | None = None
-    """Steps between sampling and training; None where the two can only take turns."""
+    """Steps between sampling and training; None if the two can only take turns."""
     reads_responses: bool = False
     """Whether its prompts hold responses of the stage's first model."""
 
@@ -73,11 +73,14 @@ class StageConfig(Config):
     """Whether the stage writes the problems of its task, so that later stages can be checked before
     it has run."""
     needs_verdicts: ClassVar[bool] = False
-    """Whether a grader that fails makes the stage useless."""
+    """Whether the stage cannot work without verdicts; the preflight then tries the grader."""
     compares_responses: ClassVar[bool] = False
     """Whether wrong responses belong in its `data`; a smoke run then writes some."""
     smoke_limits: ClassVar[Mapping[str, int]] = {}
     """Upper limits of settings in a smoke run, besides those in `whet/pipeline/smoke.py`."""
+    measures_model: ClassVar[bool] = False
+    """Whether the run folder gets two evaluations of `model`, SAMPLED and GREEDY as in
+    `whet/recipes/evaluate.py`; reports and studies then show and compare them."""
     curves: ClassVar[Mapping[str, tuple[str, Unit]]] = {}
     """Metrics of this kind alone that the report draws: their title there, and their unit."""
 
@@ -97,13 +100,13 @@ class StageConfig(Config):
         return folder
 
     def end_run(self, folder: Path) -> None:
-        """Do what is left to do in the folder that the user named, after the run."""
+        """Finish up in the folder that the user named, after the run."""
         return
 
     @property
     def response_prompt(self) -> PromptConfig | None:
-        """The prompt under which the stage's model and responses are made; None where no model
-        reads problems."""
+        """The prompt under which the stage's model and responses are made; None if no model reads
+        problems."""
         return None
 
     @property
@@ -137,7 +140,7 @@ class StageConfig(Config):
         return []
 
     def select_responses(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Choose the stored responses that are trained on; raise a DataError where none is left."""
+        """Choose the stored responses that are trained on; raise a DataError if none is left."""
         return list(rollouts)
 
     def predict_responses(self, problems: Sequence[Problem]) -> list[Rollout] | None:
@@ -171,6 +174,10 @@ class StageConfig(Config):
         return self.model_copy(update=changes)
 
 
+Stages = Mapping[str, StageConfig]
+"""The stages of a pipeline by name, in their order."""
+
+
 class ModelStageConfig(StageConfig):
     """A stage in which a model answers problems."""
 
@@ -178,11 +185,11 @@ class ModelStageConfig(StageConfig):
     """Whether the model may start from random weights."""
 
     problems: str | None = None
-    """Folder of problems; None takes the task's own."""
+    """Folder of problems; none takes the task's own."""
     model: ModelSource
     """Where the weights come from."""
     prompt: PromptConfig = NO_PROMPT
-    """How problems are put to the model."""
+    """How problems are turned into prompts."""
     sampling: SamplingParams = SamplingParams()
     """How responses are sampled."""
     engine: AnyEngineConfig = DEFAULT_ENGINE
@@ -190,7 +197,7 @@ class ModelStageConfig(StageConfig):
     grading: GradingConfig = GradingConfig()
     """Limits of grading a response."""
     cluster: ClusterConfig = ClusterConfig()
-    """How ranks share the model, where there are several."""
+    """How ranks share the model, if there are several."""
 
     @property
     def response_prompt(self) -> PromptConfig | None:
@@ -279,7 +286,7 @@ class TrainingConfig(ModelStageConfig):
 
 
 class OnPolicyConfig(TrainingConfig):
-    """A stage that trains on responses of its own, to problems of the split `rl`."""
+    """A stage that trains on its own responses, to problems of the split `rl`."""
 
     problems_per_step: int = Field(default=32, ge=1)
     """Problems asked in each step."""

@@ -1,7 +1,7 @@
 """Co-training of a generator and a verifier (RL-Tango): the RL step, twice, in turns.
 
 In its turn, the generator learns from the outcome and from the verifier's verdicts on steps. The
-verifier judges one solution a problem several times, and learns to agree with the truth.
+verifier judges one solution per problem several times, and learns to agree with the truth.
 """
 
 from collections.abc import Mapping, Sequence
@@ -118,7 +118,7 @@ class TangoConfig(OnPolicyConfig):
     verifier_group_size: int = Field(default=5, ge=2)
     """Verifications of each solution in a verifier's step."""
     verify: VerifyConfig = VerifyConfig()
-    """How a verification is asked for and read."""
+    """How verifications are requested and parsed."""
     verifier: ModelSource
     """The verifier's model; its vocabulary may be another."""
     verifier_sampling: SamplingParams = SamplingParams()
@@ -218,7 +218,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     pair = open_pair(cfg, run)
     session, generator, verifier = pair.session, pair.generator, pair.verifier
     empty_limits = {side: EmptyStepLimit() for side in Side}
-    stateful: dict[str, Stateful] = {  # by the names in checkpoints
+    stateful: dict[str, Stateful] = {  # these names are used in checkpoints
         "feed": pair.problem_sampler,
         "baseline": generator,
         "verifier_baseline": verifier,
@@ -431,7 +431,7 @@ def train_verifier(pair: TangoPair, step: int) -> Turn:
 
 
 def is_stuck(result: StepResult, outcome: Agreement) -> bool:
-    """Whether a verifier learned nothing, for another reason than being right already."""
+    """Whether a verifier learned nothing although it is not always right already."""
     return result.is_empty and outcome.accuracy <= 0.5
 
 
@@ -447,9 +447,9 @@ def side_at(cfg: TangoConfig, step: int) -> Side:
     """Return whose step it is: the verifier's during warm-up, then both in turns.
 
     >>> models = dict.fromkeys(("model", "verifier"), ModelSource(path="m"))
-    >>> cfg = TangoConfig(task="game24", warmup=1, generator_turns=2, **models)
+    >>> cfg = TangoConfig(task="game24", warmup=2, generator_turns=2, **models)
     >>> "".join(side_at(cfg, step)[0] for step in range(8))
-    'vggvggvg'
+    'vvggvggv'
     """
     turn = (step - cfg.warmup) % (cfg.generator_turns + cfg.verifier_turns)
     return Side.GENERATOR if step >= cfg.warmup and turn < cfg.generator_turns else Side.VERIFIER

@@ -63,15 +63,15 @@ class TeachConfig(StageConfig):
 
     kind: Literal["teach"] = "teach"
     problems: str | None = None
-    """Folder of problems; None takes the task's own."""
+    """Folder of problems; none takes the task's own."""
     split: Split = "sft"
     """The split of the problems."""
     teacher: AnyTeacher = TaskTeacher()
     """Who answers: task, data, model or server, by `kind`."""
     prompt: PromptConfig = NO_PROMPT
-    """How problems are put to a model or a server."""
+    """How problems are turned into prompts for a model or a server."""
     per_problem: int = Field(default=33, ge=1)
-    """Responses per problem; 4 by default where a model is asked. Repeats of a response are
+    """Responses per problem; 4 by default if a model is asked. Repeats of a response are
     dropped."""
     keep: KeepConfig = KeepConfig()
     """Which responses are kept; "correct" and "all" are short for a table."""
@@ -82,9 +82,10 @@ class TeachConfig(StageConfig):
     workers: int = Field(default=2, ge=1)
     """Processes that write responses of the task."""
     grading: GradingConfig = GradingConfig()
-    """Limits of grading a response of others than the task."""
+    """Limits of grading a response that the task itself did not write."""
     shard: str | None = None
-    """Answer one part of the problems, such as 3/64, next to others; None answers all."""
+    """Answer one part of the problems, such as 3/64, while other processes answer the rest; none
+    answers all."""
 
     @classmethod
     def expand_table(cls, given: Mapping[str, Json]) -> Table:
@@ -134,7 +135,7 @@ class TeachConfig(StageConfig):
         return [rollout for group in groups for rollout in group]
 
     def smoke_changes(self) -> dict[str, Json]:
-        """Let the task answer: random weights would answer nothing right."""
+        """Let the task answer: a model with random weights would get nothing right."""
         if isinstance(self.teacher, TaskTeacher):
             return {}
         return {"teacher": {"kind": "task", "bare": True}, "workers": 1}
@@ -171,7 +172,7 @@ class TeachConfig(StageConfig):
         return RunStore(folder, lock=None).shard_folder / shard.name
 
     def end_run(self, folder: Path) -> None:
-        """Gather the shards of a run in its folder, where this was the last."""
+        """Gather the shards of a run in its folder, if this was the last one."""
         if self.shard is not None:
             gather_shards(folder, self.model_copy(update={"shard": None}), Shard.parse(self.shard))
 
@@ -255,7 +256,7 @@ def _write_own(cfg: TeachConfig, task: Task, problems: Sequence[Problem], run: R
 
 
 def _refuse_bare(cfg: TeachConfig, task: Task, problems: Sequence[Problem]) -> None:
-    """Refuse to teach bare references, from which a model would learn not to reason."""
+    """Refuse to train on bare references, from which a model would learn not to reason."""
     bare = {subtask.name for subtask in task.subtasks if not subtask.has_worked_answers}
     bare_tasks = {problem.task for problem in problems} & bare
     if not bare_tasks or not isinstance(cfg.teacher, TaskTeacher) or cfg.teacher.bare:

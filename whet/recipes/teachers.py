@@ -25,7 +25,7 @@ from whet.train.policy import build_policy
 from whet.types import Dtype, Json, Problem
 
 LASTING = frozenset((401, 403, 404))
-"""Statuses that every request would have."""
+"""HTTP statuses that every further request would get too."""
 TRANSPORT = (
     "url",
     "key_env",
@@ -51,7 +51,7 @@ class TaskTeacher(Config):
 
 
 class DataTeacher(Config):
-    """The worked solutions that came with the problems are the responses; nobody is asked."""
+    """The worked solutions that came with the problems are the responses; no model is asked."""
 
     kind: Literal["data"] = "data"
 
@@ -88,7 +88,7 @@ AnyTeacher = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WantedResponse:
-    """A response that is wanted: to which problem, as it is asked, and with which seed."""
+    """A requested response: its problem, as worded, and its seed."""
 
     problem: Problem
     sample: int
@@ -165,7 +165,7 @@ def check_server(cfg: ServerTeacher) -> None:
 
 
 def open_server_teacher(cfg: ServerTeacher, prompt: PromptConfig) -> Ask:
-    """Make sure that the server is there, and return what asks it."""
+    """Make sure that the server can be reached, and return a function that asks it."""
     allow_open_files(cfg.in_flight)
     check_server(cfg)
     if prompt.chat_options:

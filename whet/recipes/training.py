@@ -1,4 +1,4 @@
-"""Shared by recipes that train: how a run opens, leaves out what does not fit, and ends."""
+"""What recipes that train share: open a training run, drop problems that do not fit, finish it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -192,7 +192,8 @@ def leave_out_long(
 ) -> list[Problem]:
     """Leave out problems whose prompts fill the context, and name them on screen and in the ledger.
 
-    One that is met in the middle of a run would stop it there, at every resume again.
+    If such a problem came up in the middle of a run, it would stop the run there, and again at
+    every resume.
     """
     context = chat_engine.engine.max_model_len
     kept = []
@@ -219,9 +220,9 @@ def leave_out_long(
 def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int = 0) -> AlgoConfig:
     """Compare the log-probabilities of engine and learner on the user's own GPU, bit for bit.
 
-    Returns the settings to train with. Nothing is compared on a CPU, where the two never agree, nor
-    with a fleet, which has a canary. The engine sleeps afterwards, since the run has yet to
-    allocate most of the GPU's memory.
+    Returns the settings to train with. Nothing is compared on a CPU, where the two never agree
+    exactly, nor with a fleet, which has a canary. The engine sleeps afterwards, since the run has
+    yet to allocate most of the GPU's memory.
     """
     if policy.model.device.type != "cuda" or policy.chat_engine.is_central:
         return algo

@@ -63,7 +63,7 @@ class Validator:
         return frozenset(step for step in range(1, steps + 1) if self.cfg.is_due(step, steps))
 
     def validate(self, chat_engine: ChatEngine) -> tuple[EvalSummary, list[Group]]:
-        """Sample and grade responses to all problems; return the figures and the responses."""
+        """Sample and grade responses to all problems; return the results and the responses."""
         groups = collect(
             chat_engine,
             self.grader,
@@ -77,7 +77,7 @@ class Validator:
 
 
 def by_origin(groups: Sequence[Group]) -> dict[str, float]:
-    """Compute the figures of a validation for each task and source, where there are several."""
+    """Compute the results of a validation for each task and source, if there are several."""
     metrics = {}
     for label, of_origin in split_by_origin(groups).items():
         rates = pass_rates(of_origin)

@@ -1,8 +1,8 @@
 """Write verifications of a model's own solutions, from which SFT teaches a verifier the format.
 
 The final verdict is the truth. Which step of a wrong solution is called wrong is random, so that
-the verifier later learns from outcomes alone; or steps are labelled by the task, which stands in
-for the knowledge of a pretrained verifier.
+the verifier later learns from outcomes alone; or steps are labelled by the task, in place of the
+knowledge of a pretrained verifier.
 """
 
 from contextlib import closing
@@ -38,17 +38,17 @@ class VerificationsConfig(ModelStageConfig):
     samples: int = Field(default=4, ge=1)
     """Solutions of each problem."""
     verify: VerifyConfig = VerifyConfig()
-    """How a verification is asked for and read."""
+    """How verifications are requested and parsed."""
     steps: Literal["lot", "exact"] = "lot"
-    """Verdicts on the steps of wrong solutions: at random (lot), or the task's labels (exact), with
-    right where it has none."""
+    """Verdicts on the steps of wrong solutions: at random (lot), or the task's labels (exact),
+    where steps without a label count as right."""
 
     def run_in(self, run: RunStore) -> None:
         write_verifications(self, run)
 
     @property
     def response_prompt(self) -> None:
-        """Verifications are put in their own words."""
+        """Verifications always use their own prompt."""
         return None
 
     @property

@@ -35,7 +35,7 @@ class Alternative:
     settings: Mapping[str, str]
 
     def apply(self, cfg: RLConfig) -> RLConfig:
-        """Lay the settings over those of a run; refuse what would need other rollouts."""
+        """Replace settings of a run; refuse changes that would need other rollouts."""
         for key in self.settings:
             if not any(f"{key}.".startswith(f"{known}.") for known in REPLACEABLE):
                 raise ConfigError(

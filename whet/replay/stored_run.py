@@ -50,7 +50,7 @@ class StoredRun:
 
     @cached_property
     def restores(self) -> set[int]:
-        """The steps after which the guard put the weights of an earlier step in place."""
+        """The steps after which the guard restored the weights of an earlier step."""
         events = self.store.events()
         return {read_integer(row["step"]) for row in events if row["event"] == "restore"}
 
@@ -111,7 +111,8 @@ class StoredRun:
         return start
 
     def _check_way(self, start: Start, step: int) -> None:
-        """Refuse a way to a step that misses rollouts, or that leads past a restore."""
+        """Refuse to replay up to a step if rollouts are missing on the way, or if a restore lies
+        between."""
         for number in range(start.step + 1, step):
             if number in self.restores:
                 reason = f"after step {number} the guard restored an earlier one"

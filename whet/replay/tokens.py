@@ -65,7 +65,7 @@ class TokenReplay:
     """Of the critic, before the token."""
 
     def to_columns(self) -> dict[str, Floats]:
-        """Name the arrays that are there; the mask is 1 where a token had a loss."""
+        """Return the arrays that exist by name; the mask is 1 for tokens that had a loss."""
         arrays = {
             "advantage": self.advantage,
             "loss_weight": self.loss_weight,

@@ -177,7 +177,7 @@ def step_trainer(trainer: Trainer, cfg: RLConfig, step: int, groups: Sequence[Gr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A number that came out otherwise than it was logged."""
+    """A number that differs from the logged one."""
 
     step: int
     metric: str

@@ -23,7 +23,7 @@ from whet.types import Json
 NOT_COMPARED = ("seed", *TeachConfig.ignored)
 """Settings that seeds of one arm may differ in."""
 MAX_ORIGIN_DEPTH = 16
-"""Runs that started from runs, followed so far back."""
+"""How many runs back the starting model of a run is followed."""
 MAX_NAME = 32
 """Characters of an arm's name."""
 UNSET = "not set"
@@ -63,7 +63,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """Runs of the same settings but for their seeds."""
+    """Runs whose settings differ only in their seeds."""
 
     name: str
     runs: tuple[RunFolder, ...]
@@ -92,7 +92,7 @@ def open_folder(location: Path) -> RunFolder:
 
 
 def load_stage(store: RunStore) -> StageConfig | None:
-    """Load the settings of a stage; None where another version of whet wrote them."""
+    """Load the settings of a stage; None if another version of whet wrote them."""
     try:
         kind = KINDS[str(read(store.config_file).get("kind"))]
         return load_settings(kind, store.config_file, []).config

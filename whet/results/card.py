@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from whet.errors import visible
 from whet.evals.formatting import duration, number, percent, percent_interval
 from whet.evals.stats import Estimate
-from whet.evals.summary import EvalSummary
+from whet.evals.summary import MUCH_CUT_OFF, EvalSummary
 from whet.pipeline.about import describe_run
 from whet.pipeline.report import measure_seconds
 from whet.recipes.evaluate import GREEDY, SAMPLED
@@ -32,8 +32,6 @@ from whet.types import Json
 
 DEFAULT = "default"
 HOUR = 3600.0
-MUCH_CUT_OFF = 0.05
-"""Fraction of cut responses from which it is a deviation."""
 HEADER = re.compile(r"Differences: (.*?)(?= Needs\b| whet plan:|$)")
 """What the first comment of a recipe says of its source."""
 
@@ -318,7 +316,7 @@ def _describe_stage(store: RunStore) -> Iterator[str]:
 
 
 def _list_missing_responses(store: RunStore) -> Iterator[str]:
-    """Tell of lost results, and of responses that were cut off or not graded."""
+    """Report lost results, and responses that were cut off or not graded."""
     steps = [int(row["step"]) for row in store.metrics()]
     yield from (f"lost: {loss}." for loss in store.list_lost_results(max(steps, default=0)))
     stored = set(store.rollout_steps("train"))

@@ -107,7 +107,8 @@ def print_comparison(page: ComparisonPage) -> None:
 
 
 def describe_settings(settings: Sequence[SettingRow]) -> list[str]:
-    """Say in words in what the arms differ, a line for each setting, values in their order."""
+    """Describe how the arms differ, a line for each setting, with the values in the order of the
+    arms."""
     if not settings:
         return ["The settings are the same but for the seeds."]
     lines = []
@@ -222,7 +223,7 @@ def _last_validation(store: RunStore | None) -> Estimate | None:
 
 
 def _average_curves(arms: Sequence[Arm]) -> dict[str, dict[str, list[Curve]]]:
-    """Average each metric over the seeds of each arm; an arm without it keeps its place.
+    """Average each metric over the seeds of each arm; an arm without the metric keeps its colour.
 
     A metric that is the same at every step of every run has nothing to show.
     """

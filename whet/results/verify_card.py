@@ -1,4 +1,4 @@
-"""`whet card --verify`: compute a sample of what a run folder says again, and compare.
+"""`whet card --verify`: recompute a sample of the numbers in a run folder, and compare.
 
 Hashes of inputs and results, checkpoints against their manifests, metrics against stored responses,
 evaluations against theirs, and verdicts against the grader. What cannot be computed again, such as
@@ -40,7 +40,7 @@ NUM_REGRADED = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One comparison: whether it agrees, or None where there was nothing to compare with."""
+    """One comparison: whether it agrees, or None if there was nothing to compare with."""
 
     stage: str
     what: str
@@ -66,7 +66,7 @@ def verify_card(location: Path, *, as_json: bool) -> bool:
 
 
 def check_stage(name: str, store: RunStore) -> list[Check]:
-    """Compute a sample of what one stage says again."""
+    """Recompute a sample of the numbers of one stage."""
     stage = load_stage(store)
     parts: dict[str, Callable[[], Iterator[tuple[bool | None, str]]]] = {
         "input files": lambda: _check_inputs(store, stage),
@@ -217,7 +217,7 @@ def _check_grading(store: RunStore, stage: StageConfig | None) -> Iterator[tuple
 
 
 def _draw_rollouts(store: RunStore) -> list[Rollout]:
-    """Draw graded responses by chance: from every evaluation, and from a few training steps."""
+    """Draw graded responses at random: from every evaluation, and from a few training steps."""
     files = store.list_rollouts()
     rng = stream(0, "verify")
     chosen = rng.sample(files, min(4, len(files)))
@@ -231,7 +231,7 @@ def _draw_rollouts(store: RunStore) -> list[Rollout]:
 
 def _check_pipeline(run: RunFolder) -> list[Check]:
     """Compare the summary of a pipeline with the evaluations of its stages."""
-    file = run.folder / "summary.json"
+    file = RunStore(run.folder, lock=None).summary_file
     if not file.is_file():
         return [Check(stage="", what="summary", agrees=None, sentence="there is no summary.json")]
     try:

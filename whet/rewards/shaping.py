@@ -23,7 +23,7 @@ from whet.user_code import (
 )
 
 MAX_WEIGHT = 1e9
-"""Deviations of larger rewards would not stay finite."""
+"""Bound on rewards: the deviation of larger ones could overflow."""
 Weight = Annotated[float, Field(ge=-MAX_WEIGHT, le=MAX_WEIGHT)]
 
 
@@ -33,7 +33,7 @@ class Shaping(Config):
     weight: Weight = 1.0
     """Multiplies the term's value."""
     when: Literal["always", "correct", "wrong", "answered"] = "always"
-    """Count the term only for right answers, for others, or wherever an answer was found."""
+    """Count the term only for right answers, only for others, or whenever an answer was found."""
 
     def applies_to(self, verdict: Verdict) -> bool:
         if self.when == "answered":
@@ -52,7 +52,7 @@ class Outcome(Shaping):
     wrong: Weight = 0.0
     """Value of a wrong answer."""
     no_answer: Weight | None = None
-    """None treats a missing answer as a wrong one."""
+    """Reward of a response without an answer; none treats it as a wrong one."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
         if score.verdict is Verdict.CORRECT:
@@ -90,8 +90,8 @@ class Quality(Shaping):
 
 
 class Tags(Shaping):
-    """1 where the response thinks in one closed block first and then answers; or the tag rules of
-    TRL and Open R1."""
+    """1 if the response thinks in one closed block first and then answers; or the tag rules of TRL
+    and Open R1."""
 
     kind: Literal["thinking", "think_format", "think_answer_format", "tag_count"]
 
@@ -127,7 +127,7 @@ class WeightedTags(Shaping):
 
 
 class Repeat(Shaping):
-    """The fraction of the text in loops; with a threshold, 1 where the fraction is above it."""
+    """The fraction of the text in loops; with a threshold, 1 if the fraction is above it."""
 
     kind: Literal["repeat"]
     min_unit: int = Field(default=text_stats.MIN_UNIT, ge=1)
@@ -135,7 +135,7 @@ class Repeat(Shaping):
     min_repeats: int = Field(default=text_stats.MIN_REPEATS, ge=5)
     """Fewest repeats in a row that make a loop."""
     threshold: float | None = None
-    """0 makes any loop count in full, as NPG-Muse does; None takes the fraction itself."""
+    """0 makes any loop count in full, as NPG-Muse does; none takes the fraction itself."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
         fraction = text_stats.repeated_fraction(
@@ -227,7 +227,7 @@ class StepForm(Shaping):
 
 
 class UserTerm(Shaping):
-    """A term of the user's own: a function of a rollout and its score, or a subclass of `Shaping`.
+    """The user's own term: a function of a rollout and its score, or a subclass of `Shaping`.
 
     All keys but these are the settings of the class; a function takes none.
     """
@@ -279,7 +279,7 @@ class UserTerm(Shaping):
 
 
 class Random(Shaping):
-    """A number from 0 to 1 that says nothing of the answer: a control (Shao et al. 2025)."""
+    """A random number from 0 to 1, independent of the answer: a control (Shao et al. 2025)."""
 
     kind: Literal["random"]
 

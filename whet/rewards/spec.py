@@ -1,13 +1,13 @@
 """A reward spec weighs the parts of a score and shaping terms into one number.
 
 The same stored rollouts can be rewarded again under another spec. `whet/rewards/specs` holds specs
-by name. A setting `reward = "dapo"` or `reward = "my/spec.toml"` takes one as it is, and
-`reward = "my_reward.py:name"` takes the user's own function of a rollout and its score.
+by name. A setting `reward = "dapo"` or `reward = "my/spec.toml"` uses one unchanged, and `reward =
+"my_reward.py:name"` takes the user's own function of a rollout and its score.
 
-A reward can be taken apart: the amounts of all parts and terms of a rollout add up to it. A part's
+A reward can be broken down: the amounts of all parts and terms of a rollout add up to it. A part's
 share of the variance is its covariance with the reward over the variance of the reward, so that all
-shares add up to 1; one below 0 works against the others. Within groups, only differences between
-answers to the same problem count, which is what a group-relative advantage sees.
+shares add up to 1; a negative share works against the others. Within groups, only differences
+between answers to the same problem count, which is what a group-relative advantage sees.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ class RewardSpec(Config):
     """Shaping terms, each with its own weight and parameters."""
     step_weight: Weight | None = None
     """Also reward each step a verifier judged with weight × its mark (+1 or -1) / number of steps;
-    None leaves them."""
+    none gives no such reward."""
 
     @model_validator(mode="before")
     @classmethod
@@ -159,7 +159,7 @@ class PartSummary:
     weight: float | None
     """None for the whole reward."""
     mean: float | None
-    """Of the value before the weight, where there is one."""
+    """Of the value before the weight, if there is one."""
     contribution: float
     """Mean of what it adds to the reward."""
     right: float | None

@@ -27,9 +27,8 @@ def repeated_fraction(
 ) -> float:
     """Measure the fraction of characters in units written `min_repeats` times or more in a row.
 
-    Units that differ in one running number, which goes by the same step each time, are alike.
-    One numpy pass for each doubling of the unit's length, so a megabyte takes a fraction of a
-    second.
+    Units that differ only in one number that grows by the same step count as equal. One numpy pass
+    for each doubling of the unit's length, so a megabyte takes a fraction of a second.
 
     >>> repeated_fraction(6 * "so it is. " + "Then: 4", min_unit=10)
     0.8955223880597015
@@ -95,7 +94,7 @@ def _count_steady(values: Sequence[int], size: int) -> int:
 
 
 def ngram_repetition(items: Sequence[str] | Sequence[int], size: int) -> float:
-    """Measure the fraction of n-grams that occur earlier: 0 where all differ, and where none are.
+    """Measure the fraction of n-grams that occur earlier: 0 if all differ or there are none.
 
     >>> ngram_repetition("this this this this this".split(), 2)
     0.75
@@ -127,7 +126,7 @@ def is_think_format(text: str) -> bool:
 
 
 def is_think_answer_format(text: str) -> bool:
-    """Apply Open R1's rule: a thinking and an answer block, each tag on a line of its own."""
+    """Apply Open R1's rule: a thinking and an answer block, each tag on its own line."""
     middle = "\n</think>\n<answer>\n"
     start = text.find(middle, len("<think>\n")) if text.startswith("<think>\n") else -1
     return start >= 0 and _ANSWER_END.search(text, start + len(middle)) is not None

@@ -1,9 +1,9 @@
-"""Rollouts: problems in, scored groups out, in the order of the problems; and what a training step
-gathers of them: which problems get more responses or are replaced, and batches sampled ahead.
+"""Rollouts: problems in, scored groups out, in the order of the problems; and which of them a
+training step uses: which problems get more responses or are replaced, and batches sampled ahead.
 
 Where engine and learner share their weights they take turns, so a lag is a queue; `OverlappedQueue`
 in `whet/rollout/overlap.py` and `StreamQueue` in `whet/rollout/stream.py` are for engines with
-weights of their own.
+their own weights.
 """
 
 from collections import deque
@@ -177,7 +177,7 @@ class _Sampler:
 
 
 def engine_requests(request: GroupRequest, prompt: Tokens, seed: int) -> Iterator[Request]:
-    """Make the engine's requests for a group, each with random numbers of its own."""
+    """Make the engine's requests for a group, each with its own seed."""
     for sample_id in request.sample_ids:
         yield Request(
             id=_id(request, sample_id),
@@ -222,14 +222,14 @@ def group_rollouts(rollouts: Iterable[Rollout]) -> list[Group]:
 
 
 class DynamicSamplingConfig(Config):
-    """Which answers a step gathers, and which of them it trains on."""
+    """Which responses a step samples, and which of them it trains on."""
 
     max_extra_problems: int | None = Field(default=None, ge=0)
     """Dynamic sampling (DAPO): groups of equal reward are left out, and up to this many more
-    problems per step are asked in their place; None keeps them."""
+    problems per step are sampled in their place; none keeps them."""
     first_samples: int | None = Field(default=None, ge=2)
     """Responses to sample first; the others of a group follow only where the first differ in
-    reward, or one of them could not be graded. None samples all at once."""
+    reward, or one of them could not be graded; none samples all at once."""
     mask_unfinished: bool = False
     """Leave responses cut at the length limit out of the loss; their rewards still count for their
     siblings."""
@@ -271,7 +271,7 @@ class DynamicSamplingConfig(Config):
         return [group for group in groups if not all_equal(rewards_of(group))]
 
     def masked_ids(self, groups: Sequence[Group]) -> set[str]:
-        """Return the ids of rollouts without a loss of their own."""
+        """Return the ids of rollouts without their own loss."""
         rollouts = [rollout for group in groups for rollout in group]
         return {
             r.id
@@ -280,7 +280,8 @@ class DynamicSamplingConfig(Config):
         }
 
     def first_answers(self, groups: Sequence[Group]) -> list[Group]:
-        """Cut all groups to the first answers, so that completed ones do not bias metrics."""
+        """Cut all groups to the first responses, so that groups of both phases do not bias
+        metrics."""
         return [group[: self.first_samples] for group in groups]
 
     def metrics(
@@ -306,7 +307,8 @@ class DynamicSamplingConfig(Config):
 
 
 def join_groups(groups: Sequence[Group], later: Sequence[Group]) -> list[Group]:
-    """Add later responses to their groups; a group in two phases is the group of one."""
+    """Add later responses to their groups; sampling in two phases gives the same group as in
+    one."""
     by_name = {group[0].group_id: group for group in later}
     return [group + by_name.get(group[0].group_id, ()) for group in groups]
 
@@ -331,7 +333,7 @@ class RolloutQueue:
         return self._waiting.popleft()
 
     def join(self) -> None:
-        """Wait until nobody samples, so that weights may change; here sampling is over anyway."""
+        """Wait until sampling has ended, so that weights may change; here it always has."""
 
     def metrics(self) -> dict[str, float]:
         """Measure what was sampled in the background since the last call."""
@@ -343,7 +345,7 @@ class RolloutQueue:
 
     def save(self, folder: Path) -> Json:
         for index, groups in enumerate(self._waiting if get_world().is_rank_zero else ()):
-            write_rollouts(_file(folder, index), groups)
+            write_rollouts(waiting_file(folder, index), groups)
         return len(self._waiting)
 
     def load(self, folder: Path, state: Json) -> None:
@@ -352,9 +354,10 @@ class RolloutQueue:
                 f"checkpoint {folder} does not record how many batches wait: start the run again"
             )
         self._waiting = deque(
-            group_rollouts(read_rollouts(_file(folder, index))) for index in range(state)
+            group_rollouts(read_rollouts(waiting_file(folder, index))) for index in range(state)
         )
 
 
-def _file(folder: Path, index: int) -> Path:
+def waiting_file(folder: Path, index: int) -> Path:
+    """Name the file of a checkpoint that holds sampled groups which no step has trained."""
     return folder / f"waiting-{index:03d}.parquet"

@@ -1,4 +1,4 @@
-"""Batches that an engine with weights of its own samples while the learner trains."""
+"""Batches that an engine with its own weights samples while the learner trains."""
 
 import threading
 

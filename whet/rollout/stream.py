@@ -1,13 +1,13 @@
-"""Groups that flow to the learner as they finish, while weights change under running answers.
+"""Groups that go to the learner as they finish, while weights change during sampling.
 
 The plan of a run has a number for every group that it trains: those of step s are s × problems per
 step and following. A step trains the oldest finished groups, whatever step they were planned for.
 It may be up to `lag` steps younger than the weights that sampled the oldest token of a group; an
-older group is dropped, and its problem is asked anew, with other random numbers. Such a problem is
-then waited for, so that long answers are not left out.
+older group is dropped, and its problem is asked again, with other random numbers. The learner then
+waits for such a problem, so that long responses are not left out.
 
-Groups of two to `lag` + 1 steps are under way: one step more after the learner had to wait, and one
-less after the engine had nothing left to do, since what is finished early only gets old.
+Groups of two to `lag` + 1 steps are in flight: one step more after the learner had to wait, and one
+less after the engine ran out of work, since groups that finish early only get old.
 
 Problems are asked and groups chosen only in `take`, so a checkpoint between two steps has them all:
 what is finished is stored, and what is not is asked again after a resume. Two threads read answers
@@ -32,6 +32,7 @@ from whet.rollout.collect import (
     engine_requests,
     group_rollouts,
     make_rollout,
+    waiting_file,
 )
 from whet.rollout.stream_ledger import StreamRow
 from whet.rollout.stream_plan import StreamPlan, Ticket
@@ -40,16 +41,15 @@ from whet.track.metrics import Clock
 from whet.types import Completion, Group, Json, Rollout, read_integer
 from whet.world import get_world
 
-FINISHED = "waiting-000.parquet"
 MIN_DEPTH = 2
-"""Steps whose groups are under way at least: one that is trained, and one that is sampled."""
+"""Fewest steps whose groups are in flight: one that is trained on, and one that is sampled."""
 
 
 class StreamQueue:
     """The groups of each step, from an engine that never waits for the learner.
 
     `log` writes a row of the ledger after each step; `clock` counts the seconds that a step waits
-    as sampling. Ranks call it together; the first one has the engine, and others are told.
+    as sampling. Ranks call it together; rank 0 has the engine and tells the others.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class StreamQueue:
         self._tickets: dict[int, Ticket] = {}
         """Groups on their way, by number; the first rank's."""
         self._changed = threading.Condition()
-        """Guards tickets, notes and the error, and tells of new ones."""
+        """Protects tickets, notes and the error, and is notified of new ones."""
         self._error: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self._answers: SimpleQueue[Rollout | None] = SimpleQueue()
@@ -84,7 +84,8 @@ class StreamQueue:
         self._stats = EngineStats()
 
     def take(self, step: int) -> list[Group]:
-        """Ask for what is due, and return the groups that a step trains on, once there are enough.
+        """Request the groups that are due, and return those that a step trains on, once there are
+        enough.
 
         The weights of the step have been published.
         """
@@ -94,7 +95,7 @@ class StreamQueue:
         return groups
 
     def join(self) -> None:
-        """Write the ledger; before a pause, wait until nothing runs, and let go of the engine."""
+        """Write the ledger; before a pause, wait until nothing runs, and release the engine."""
         if not get_world().is_rank_zero:
             return
         if self.plan.is_pause(self._notes.step + 1):
@@ -105,7 +106,7 @@ class StreamQueue:
         self.log(self._joined.to_row())
 
     def metrics(self) -> dict[str, float]:
-        """Measure the step that was joined."""
+        """Measure the last joined step."""
         notes = self._joined
         with self._changed:
             seconds = self._busy.lap()
@@ -129,7 +130,7 @@ class StreamQueue:
         return metrics
 
     def drop(self) -> None:
-        """Ask everything anew, once the weights that sampled it have been replaced."""
+        """Ask everything again, once the weights that sampled it have been replaced."""
         with self._changed:
             for ticket in self._tickets.values():
                 self._drop(ticket, "its weights were given up")
@@ -139,7 +140,7 @@ class StreamQueue:
             tickets = list(self._tickets.values())
             groups = [ticket.group for ticket in tickets if ticket.group is not None]
         if groups:
-            write_rollouts(folder / FINISHED, groups)
+            write_rollouts(waiting_file(folder, 0), groups)
         rows: list[Json] = [[t.number, t.problem.id, t.num_drops] for t in tickets]
         return {"asked": self._num_asked, "tickets": rows}
 
@@ -154,7 +155,7 @@ class StreamQueue:
                 )
         if not get_world().is_rank_zero:
             return
-        file = folder / FINISHED
+        file = waiting_file(folder, 0)
         groups = group_rollouts(read_rollouts(file)) if file.exists() else []
         group_by_number = {_number(group): group for group in groups}
         for row in rows:
@@ -205,7 +206,7 @@ class StreamQueue:
         return groups, self._num_asked
 
     def _adapt_depth(self) -> None:
-        """Ask further ahead if the learner has to wait, and less far if the engine has to."""
+        """Ask further ahead if the learner has to wait, and less far if the engine is idle."""
         num_finished = sum(ticket.group is not None for ticket in self._tickets.values())
         if self._tickets and num_finished < self.plan.per_step:
             self._depth += 1
@@ -214,7 +215,7 @@ class StreamQueue:
         self._depth = min(max(self._depth, MIN_DEPTH), self.plan.lag + 1)
 
     def _ask(self, step: int) -> None:
-        """Drop what has become too old, and ask whatever is to be asked."""
+        """Drop groups that have become too old, and request those that are due."""
         for ticket in self._tickets.values():
             if ticket.group is not None and step - ticket.version > self.plan.lag:
                 self._drop(ticket, f"{step - ticket.version} steps old")
@@ -230,7 +231,7 @@ class StreamQueue:
 
     def _choose(self, step: int) -> list[Ticket] | None:
         """Choose the oldest finished groups; None while there are too few, or one that was asked
-        anew would get too old by waiting."""
+        again would get too old by waiting."""
         finished = [t for t in self._tickets.values() if t.group is not None]
         is_missed = any(
             ticket.num_drops > 0
@@ -299,8 +300,8 @@ class StreamQueue:
             self._answers.put(None)
 
     def _grade(self) -> None:
-        """Grade what has been answered; a grader is given all at once, since it ends with the last
-        of what it is given."""
+        """Grade the completed responses; the grader gets them all in one call, since it returns
+        only after the last of its input."""
         is_open = True
         while is_open:
             batch = [self._answers.get()]

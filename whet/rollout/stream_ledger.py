@@ -34,16 +34,16 @@ class StreamRow:
 
 @dataclass(slots=True, kw_only=True)
 class StreamLedger:
-    """What the rows of a run say as a whole."""
+    """The rows of a run taken together."""
 
     trained: dict[int, int] = field(default_factory=dict)
     """The step that trained each group."""
     twice: list[int] = field(default_factory=list)
-    """Groups that were trained more than once; none."""
+    """Groups that were trained on more than once; always empty."""
     num_dropped: int = 0
 
     def is_complete(self, plan: int) -> bool:
-        """Whether each group of a plan of so many was trained, once."""
+        """Whether each group of a plan of this size was trained on exactly once."""
         return sorted(self.trained) == list(range(plan)) and not self.twice
 
 

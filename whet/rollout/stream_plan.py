@@ -1,4 +1,4 @@
-"""The plan of a stream: a number for every group that a run trains, and the groups on their way."""
+"""The plan of a stream: a number for every group that a run trains on, and the groups in flight."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class StreamPlan:
     problems: Mapping[str, Problem]
     """All that `take` may give, by their ids."""
     is_pause: Callable[[int], bool]
-    """Whether the engine is needed by somebody else after so many steps."""
+    """Whether something else needs the engine after this many steps."""
 
     def num_asked(self, step: int, depth: int) -> int:
         """Return how many groups have been asked for when a step chooses its own, and `depth` steps
@@ -33,7 +33,7 @@ class StreamPlan:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Ticket:
-    """One group of the plan on its way."""
+    """One group of the plan in flight."""
 
     number: int
     problem: Problem
@@ -52,7 +52,7 @@ class Ticket:
         return min(rollout.completion.policy_version for rollout in self.group)
 
     def reset(self) -> None:
-        """Forget the answers; the problem is to be asked anew."""
+        """Forget the answers; the problem is to be asked again."""
         self.asked_at = None
         self.graded = {}
         self.group = None

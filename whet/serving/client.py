@@ -1,8 +1,8 @@
 """A client of OpenAI-style servers: completions and chat completions, for teachers and judges.
 
-`Client.ask` sends a request until there is a reply: faults that may pass are tried again, later and
-later, as the server asks or after a random wait; limits per minute are kept; tokens are counted.
-What a server sends is untrusted: of bounded size, read as JSON, and a reply only in its form.
+`Client.ask` sends a request until there is a reply: temporary faults are retried with growing
+delays, as the server asks or at random; limits per minute are kept; tokens are counted. What a
+server sends is untrusted: of bounded size, read as JSON, and a reply only in its form.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from whet.types import FinishReason, Json, Message
 
 T = TypeVar("T")
 MAX_REPLY_BYTES = 1 << 23
-"""An answer of 131,072 tokens has half as many, were every letter written as its escape."""
+"""Largest reply in bytes: twice that of 131,072 tokens with every letter escaped."""
 AGAIN = frozenset((408, 409, 425, 429))
-"""Statuses below 500 of faults that may pass."""
+"""Statuses below 500 of temporary faults."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 """Seconds of the first and of the longest random wait before another try."""
 LONGEST_ASKED_WAIT = 600.0
@@ -45,19 +45,19 @@ class EndpointConfig(Config):
     model: str
     """The model's name at that address."""
     key_env: str | None = None
-    """The environment variable that holds the key, which is never a setting; None sends none."""
+    """The environment variable that holds the key, which is never a setting; none sends no key."""
     api: Literal["chat", "completions"] = "chat"
     """What to request: an answer to messages, or a continuation of their text."""
     in_flight: int = Field(default=256, ge=1, le=20_000)
-    """Most requests that wait for their answers at once."""
+    """Largest number of requests in flight."""
     timeout: float = Field(default=600.0, gt=0)
     """Seconds that one attempt may take."""
     tries: int = Field(default=8, ge=1)
-    """How often to ask if a fault may be temporary: no connection, 5xx, too many requests."""
+    """Number of attempts if a fault may be temporary: no connection, 5xx, too many requests."""
     requests_per_minute: int | None = Field(default=None, ge=1)
-    """Most requests begun in a minute; None has no limit."""
+    """Requests started per minute; none has no limit."""
     tokens_per_minute: int | None = Field(default=None, ge=1)
-    """Most tokens in a minute, of prompts and answers; None has no limit."""
+    """Tokens per minute, of prompts and answers; none has no limit."""
     price_in: float = Field(default=0.0, ge=0)
     """Price of a million tokens of prompts, in any currency."""
     price_out: float = Field(default=0.0, ge=0)
@@ -72,14 +72,14 @@ class EndpointConfig(Config):
 
 
 def check_url(url: str) -> str:
-    """Refuse an address that is not of the web."""
+    """Refuse an address that is not http or https."""
     if not url.startswith(("http://", "https://")):
         raise ValueError("should start with http:// or https://")
     return url
 
 
 def read_key(key_env: str | None) -> str:
-    """Read the key from the environment; "" where none is needed."""
+    """Read the key from the environment; "" if none is needed."""
     key = environ.get(key_env, "") if key_env else ""
     if key_env and not key:
         raise ConfigError(f"the environment variable {key_env} is not set")
@@ -101,7 +101,7 @@ class Reply:
     tokens: int = 0
     fault: str = ""
     status: int | None = None
-    """The HTTP status of a fault; None where there was no whole reply."""
+    """The HTTP status of a fault; None if there was no whole reply."""
     may_pass: bool = False
     """Whether asking again could help."""
     wait: float | None = None
@@ -119,7 +119,8 @@ class Usage:
 
 
 class Client:
-    """Asks one server, from one event loop. Time is a parameter, so that tests need none."""
+    """Asks one server, from one event loop. The clock is a parameter, so that tests do not have to
+    wait."""
 
     def __init__(
         self,
@@ -164,7 +165,7 @@ class Client:
         return reply
 
     async def check_reachable(self) -> None:
-        """Raise an HttpError where no server replies; what it replies does not matter."""
+        """Raise an HttpError if no server replies; what it replies does not matter."""
         try:
             async with asyncio.timeout(self.cfg.timeout):
                 await self._request("GET", "models", b"")
@@ -214,8 +215,8 @@ class Client:
             await self._sleep(pause)
 
     def _choose_pause(self, number: int, reply: Reply) -> float:
-        """Choose a random wait, up to twice as long each time; one that is asked for holds for
-        all."""
+        """Choose a random delay, up to twice as long each time; a delay that the server asks for
+        applies to all requests."""
         longest = min(FIRST_WAIT * 2**number, LONGEST_WAIT)
         pause = self._jitter.uniform(longest / 2, longest)
         if reply.wait is not None:
@@ -262,7 +263,7 @@ def make_body(
 
 
 def read_reply(body: bytes, name: str = "the server") -> Reply:
-    """Read a completion; a thought that the server has set apart goes back to where it was said.
+    """Read a completion; a thought that the server returns separately is put back in its place.
 
     >>> read_reply(b'{"choices": [{"text": "4"}], "usage": {"completion_tokens": 2}}').tokens
     2
@@ -310,7 +311,7 @@ def read_refusal(reply: HttpReply, name: str = "the server") -> Reply:
 
 
 def read_wait(text: str) -> float | None:
-    """Read Retry-After: seconds, or the time of a date; None where it is neither.
+    """Read Retry-After: seconds, or the time of a date; None if it is neither.
 
     >>> read_wait("7"), read_wait("soon"), read_wait("Wed, 21 Oct 2015 07:28:00 GMT")
     (7.0, None, 0.0)
@@ -324,7 +325,7 @@ def read_wait(text: str) -> float | None:
 
 
 def check_reachable(client: Client) -> None:
-    """Raise an HttpError where no server replies, from plain code."""
+    """Raise an HttpError if no server replies, from plain code."""
 
     async def work() -> None:
         async with client:

@@ -28,7 +28,7 @@ PORTS = {"http": 80, "https": 443}
 
 
 class HttpError(Exception):
-    """A request without a usable reply; `may_pass` tells whether another try could help."""
+    """A request without a usable reply; `may_pass` says whether a retry could help."""
 
     def __init__(self, reason: str, *, may_pass: bool = True) -> None:
         super().__init__(reason)
@@ -125,7 +125,7 @@ class Origin:
     async def _open_tunnel(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Ask the proxy for a way to the server, and shake hands with the server through it."""
+        """Open a tunnel through the proxy, and do the TLS handshake with the server."""
         assert self.proxy is not None, "a tunnel leads through a proxy"
         place = f"{self.host}:{self.port}"
         lines = {"Host": place, **_proxy_headers(self.proxy)}

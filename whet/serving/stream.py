@@ -1,7 +1,7 @@
 """Many requests to a server at once, from plain code: bodies in, replies out as they come.
 
-The event loop runs on a thread of its own, so that replies are received, and stored, while their
-reader is at work on others.
+The event loop runs on its own thread, so that replies are received, and stored, while their reader
+is at work on others.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from whet.types import Json
 
 K = TypeVar("K")
 MAX_UNREAD = 20_000
-"""Replies that wait for their reader before no more are asked for."""
+"""Unread replies beyond which no more requests are sent."""
 POLL_SECONDS = 0.05
 OTHER_FILES = 256
 """Files that a process has open besides its connections."""

@@ -114,7 +114,7 @@ class ResponseLedger:
             yield _to_key(row, self._scores.path), _to_score(row, self._scores.path)
 
     def score(self, key: Key) -> Score | None:
-        """Read the score of a response; None where it has none yet."""
+        """Read the score of a response; None if it has none yet."""
         if key not in self._scored:
             return None
         return _to_score(self._scores.read_at(self._scored[key]), self._scores.path)

@@ -46,20 +46,11 @@ class Checkpoints:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._remove_leftovers()
 
-    def save(self, step: int, write: Callable[[Path], None]) -> Path:
-        """Let `write` fill a new folder and make it the checkpoint of `step`; drop later ones.
-
-        All ranks call this together, and `write` on each may add files; the first does the rest.
-        """
-        with self.start(step) as new:
-            write(new)
-        return self.complete(step)
-
     @contextmanager
     def start(self, step: int) -> Iterator[Path]:
         """Make the folder that will be the checkpoint of `step` once it is complete.
 
-        It is deleted if filling it fails.
+        All ranks call this together, and each may add files. It is deleted if filling it fails.
         """
         new = self._new(step)
 
@@ -80,7 +71,10 @@ class Checkpoints:
             shutil.rmtree(new, ignore_errors=True)
 
     def complete(self, step: int) -> Path:
-        """Make the folder that was started the checkpoint of `step`, once all ranks wrote to it."""
+        """Make the folder that was started the checkpoint of `step`, once all ranks wrote to it.
+
+        Checkpoints of later steps are deleted.
+        """
         world = get_world()
         new = self._new(step)
         target = self._path(step)

@@ -237,6 +237,7 @@ def filter_rows(path: Path, keep: Callable[[Row], bool]) -> None:
 
 
 def to_line(row: Mapping[str, Json]) -> bytes:
+    """Write one row as a line of strict JSON."""
     return compact(row) + b"\n"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from whet.store.files import Row
 
 GIT_SECONDS = 10.0
-"""On a slow file system git may take longer, and then the run begins without knowing."""
+"""Time limit of git; on a slow file system the run starts without this information."""
 
 
 def collect_provenance(seed: int | None) -> Row:
@@ -83,7 +83,7 @@ def _read_ref(git: Path, ref: str) -> str | None:
 
 
 def package_version(package: str) -> str | None:
-    """Return the version of an installed package; None where it is not there."""
+    """Return the version of an installed package; None if it is not there."""
     try:
         return version(package)
     except PackageNotFoundError:

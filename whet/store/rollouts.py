@@ -119,7 +119,7 @@ def _to_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
 
 
 def parse_rollouts(table: pa.Table) -> list[Rollout]:
-    """Turn rows of a file into rollouts; a cell that is none of them raises."""
+    """Turn rows of a file into rollouts; an invalid cell raises."""
     plain = {name: table.column(name).to_pylist() for name in PLAIN_COLUMNS}
     roles = _require(_read_texts(table, "role", Author), "role")
     problems = _require(_read_texts(table, "problem", _parse_problem), "problem")

@@ -1,9 +1,7 @@
 """The run folder: its layout and its lock.
 
-Only this file knows the layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl, logs/,
-summary.json, report.html, stage.json, rollouts/{train,eval}-000120.parquet, checkpoints/000120/,
-failure.txt, evals/000120.json; of a teacher also answers/, progress.json, shards/003-of-064/. A
-pipeline's folder holds a run folder per stage (`stage_folders`).
+docs/architecture.md lists the files. Other packages get their paths from `RunStore`; only the
+viewer spells out file names, because it checks every path before it opens it.
 """
 
 import re
@@ -33,6 +31,8 @@ from whet.types import Group, Json, Rollout, read_integer
 
 RolloutSet = Literal["train", "eval", "rejected"]
 """rejected: responses of a teacher that its rule does not keep."""
+RUN_FOLDERS = ("checkpoints", "rollouts", "evals", "answers", "logs")
+"""Folders in a run folder; `shards` is not one of them, since each shard is itself a run folder."""
 EVAL = r"(\d+)\.json"
 ORIGINS = "# Where each value came from:"
 FIRST_FILES = {
@@ -45,8 +45,7 @@ FIRST_FILES = {
     "shards",
     "progress.json",
 }
-"""Files of a run before its first step, what processes printed in starting it, and parts of a
-lesson that are gathered here."""
+"""What a folder may hold before the run has taken a step."""
 
 
 class RunStore:
@@ -100,7 +99,7 @@ class RunStore:
 
     @property
     def is_finished(self) -> bool:
-        """Whether there is a summary that says something."""
+        """Whether there is a summary that is not empty."""
         try:
             return bool(self.summary())
         except DataError:
@@ -180,8 +179,12 @@ class RunStore:
         return read_rollouts(self.rollout_file(name, step))
 
     def rollout_steps(self, name: RolloutSet) -> list[int]:
-        pattern = rf"{name}-(\d+)\.parquet"
-        return [step for step, _ in _find_steps(self.folder / "rollouts", pattern)]
+        files = _find_steps(self.folder / "rollouts", rf"{name}-(\d+)\.parquet")
+        return [step for step, _ in files]
+
+    def rollout_files(self, name: RolloutSet) -> list[Path]:
+        """List the files of one set in the order of their steps."""
+        return [self.rollout_file(name, step) for step in self.rollout_steps(name)]
 
     def list_rollouts(self) -> list[tuple[RolloutSet, int]]:
         """List the stored sets of rollouts, each with its step."""
@@ -200,14 +203,12 @@ class RunStore:
         The ends of rollout files are read, not the rollouts.
         """
         losses = []
-        steps = {row["step"] for row in self.metrics()}
-        if missing := sum(number not in steps for number in range(1, step + 1)):
+        if missing := len({*range(1, step + 1)} - {int(row["step"]) for row in self.metrics()}):
             losses.append(f"metrics.jsonl lacks {missing:,} of {step:,} steps")
-        for number, path in self._list_files():
+        for path in (path for number, path in self._list_files() if number <= step):
             read = read_object if path.suffix == ".json" else check_parquet
             try:
-                if number <= step:
-                    read(path)
+                read(path)
             except DataError as error:
                 losses.append(str(error))
         return losses
@@ -325,11 +326,11 @@ class RunStore:
             files.filter_rows(file, lambda row: True)
 
     def _progress(self) -> str:
-        checkpoints = [step for step, _ in _find_steps(self.checkpoint_folder, r"(\d{6,})")]
+        checkpoints = list(self.checkpoint_folders())
         steps = [int(row["step"]) for row in self.metrics()] + checkpoints
         if not steps:
             return "no step yet"
-        last = f"checkpoint of step {max(checkpoints)}" if checkpoints else "no checkpoint"
+        last = f"checkpoint of step {checkpoints[-1]}" if checkpoints else "no checkpoint"
         return f"step {max(steps)}, {last}"
 
     def _list_results(self) -> list[str]:
@@ -337,10 +338,9 @@ class RunStore:
         names = []
         for path in self.folder.iterdir():
             is_empty = path.is_dir() and not any(path.iterdir())
-            is_half = re.fullmatch(r"\..*\.new", path.name)
-            if path.name not in FIRST_FILES and not is_empty and not is_half:
+            if not is_empty and not re.fullmatch(r"\..*\.new", path.name):
                 names.append(path.name)
-        return sorted(names)
+        return sorted({*names} - FIRST_FILES)
 
     def rollout_file(self, name: RolloutSet, step: int) -> Path:
         return self.folder / "rollouts" / f"{name}-{step:06d}.parquet"

@@ -59,7 +59,7 @@ class TeachProgress(Config):
 
 
 def read_teach_progress(folder: Path) -> TeachProgress | None:
-    """Read the progress of a run or shard folder; None where it has not begun."""
+    """Read the progress of a run or shard folder; None if it has not begun."""
     path = folder / FILE
     if not path.is_file():
         return None
@@ -70,6 +70,7 @@ def read_teach_progress(folder: Path) -> TeachProgress | None:
 
 
 def write_progress(folder: Path, progress: TeachProgress) -> None:
+    """Write the progress file atomically."""
     write_json(folder / FILE, progress.model_dump())
 
 

@@ -17,7 +17,8 @@ from whet.types import Floats
 TokenColumns = Mapping[str, Floats]
 """Numbers per token by name, such as `entropy`, over the response of one rollout."""
 STAMP = b"stamp"
-"""The key under which a file says which rollouts, of what size and time, it was computed of."""
+"""The key under which a file records the rollout file it was computed from, with its size and
+time."""
 
 
 def cache_folder() -> Path:

@@ -1,10 +1,9 @@
-"""Runs side by side: each `whet run` in a process of its own, as a user would start it.
+"""Runs side by side: each `whet run` in its own process, as a user would start it.
 
 A run waits while another one computes a stage that both have, so every stage is computed once. A
-run that fails is recorded with its sentence; what it shares with others fails them too.
+run that fails is recorded with its error; runs that need the failed stage fail too.
 """
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -12,11 +11,13 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
 import whet
+from whet.environment import die_with_parent
 from whet.errors import ConfigError, WhetError
 from whet.store.files import read_json
 from whet.store.lock import is_locked
@@ -26,12 +27,11 @@ from whet.study.study_file import BudgetConfig
 from whet.track.progress import say
 
 PAUSE = 0.1
-"""Seconds between two looks at the processes."""
+"""Seconds between two checks of the processes."""
 MAX_WAIT = 60.0
 """Seconds in which a run that is asked to stop should have written its checkpoint."""
 MAX_WORDS = 1_000
-"""Characters of a failed run's sentence that are kept."""
-PR_SET_PDEATHSIG = 1
+"""Characters of a failed run's error that are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Machine:
 
     @staticmethod
     def find(jobs: int | None, gpus_per_run: int = 1) -> "Machine":
-        """Take one run per GPU, or per core where there is none, unless told otherwise."""
+        """Take one run per GPU, or per core if there is none, unless told otherwise."""
         cores = len(os.sched_getaffinity(0))
         listed = os.environ.get("CUDA_VISIBLE_DEVICES")
         ids = listed.split(",") if listed else map(str, range(torch.cuda.device_count()))
@@ -82,7 +82,7 @@ class Machine:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for the study, which stops its runs
-                preexec_fn=_die_with_parent,
+                preexec_fn=partial(die_with_parent, signal.SIGTERM),
             )
 
 
@@ -110,7 +110,7 @@ class Executor:
         self.runs: dict[str, StudyRun] = {}
         self.done: set[str] = set()
         self.failed: dict[str, str] = {}
-        """The sentence of each run that failed."""
+        """The error of each run that failed."""
         self._finished: set[str] = set()  # keys of stages
         self._broken: dict[str, str] = {}  # keys of stages that failed, and in which run
         self._running: list[_Process] = []
@@ -148,7 +148,7 @@ class Executor:
         return sum(map(_spent_seconds, folders)) / 3600
 
     def count_stages(self) -> tuple[int, int]:
-        """Count the finished stages, and how often runs took one that another had computed."""
+        """Count the finished stages, and how often a run used one that another had computed."""
         keys = [stage.key for name in self.done for stage in self.runs[name].stages]
         return len(set(keys)), len(keys) - len(set(keys))
 
@@ -157,7 +157,7 @@ class Executor:
         self._finished |= {stage.key for stage in stages if stage.seconds is not None}
 
     def _needed(self, run: StudyRun) -> set[str]:
-        """Give the keys of the stages that a run has yet to compute."""
+        """Return the keys of the stages that a run has yet to compute."""
         return {stage.key for stage in run.stages} - self._finished
 
     def _start_ready(self, waiting: Sequence[StudyRun]) -> list[StudyRun]:
@@ -227,7 +227,7 @@ class Executor:
 
     @property
     def _is_spent(self) -> bool:
-        """Whether no run may start any more."""
+        """Whether the budget is used up, so that no further run may start."""
         num_started = len(self.done) + len(self.failed) + len(self._running)
         return self.budget.runs is not None and num_started >= self.budget.runs
 
@@ -286,7 +286,3 @@ def _read_last_words(run: StudyRun, code: int) -> str:
     words = sentence if is_said else text.rpartition("\n")[2]
     lines = (line.strip().removeprefix("- ") for line in words.splitlines())
     return " ".join(" ".join(lines).split())[:MAX_WORDS] or f"it ended with code {code}"
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

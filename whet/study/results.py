@@ -1,4 +1,4 @@
-"""What came of a round: each level with its interval, the differences from the first one, which
+"""The result of a round: each level with its interval, the differences from the first one, which
 level is kept, and one sentence that says whether the data can tell."""
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class StudyArm:
     runs: tuple[StudyRun, ...]
     by_seed: Mapping[int, Rates]
     estimate: Estimate | None
-    """None where no run has ended."""
+    """None if no run has ended."""
 
     @property
     def label(self) -> str:

@@ -1,4 +1,4 @@
-"""The runs of a study: each an ordinary pipeline in a folder of its own, whose stages are links.
+"""The runs of a study: each an ordinary pipeline in its own folder, whose stages are links.
 
 The stage folders themselves lie in `stages/`, named by their keys. Runs that have a stage in
 common, such as one SFT checkpoint, link to the same folder, so it is computed once.
@@ -12,7 +12,7 @@ from pathlib import Path
 from whet.config import load_settings, to_table, to_toml
 from whet.errors import ConfigError
 from whet.pipeline.pipeline import PipelineConfig
-from whet.pipeline.smoke import shrink, write_smoke_inputs
+from whet.pipeline.smoke import STAND_INS, shrink, write_smoke_inputs
 from whet.pipeline.stage_keys import hash_stages, read_seconds
 from whet.store.files import write_atomic
 from whet.store.run import RunStore
@@ -21,7 +21,6 @@ from whet.toml import Table, flatten
 from whet.types import content_id
 
 STAGES = "stages"
-STAND_INS = "stand-ins"
 SMOKE_SEEDS = 2
 """Seeds of a smoke form; two are enough for every branch of a report."""
 
@@ -72,6 +71,7 @@ class StudyRun:
         }
 
     def list_unfinished(self) -> list[Stage]:
+        """List the stages that have no finished result yet."""
         return [stage for stage in self.stages if stage.seconds is None]
 
     @property
@@ -133,7 +133,7 @@ class RunPlanner:
         )
 
     def _shrink(self, pipeline: PipelineConfig) -> PipelineConfig:
-        """Make a pipeline small, with stand-ins that equal stages share."""
+        """Shrink a pipeline; equal stages share their generated inputs."""
         small: Table = {}
         for name, stage in pipeline.stages.items():
             table = to_table(stage)
@@ -144,7 +144,7 @@ class RunPlanner:
         return load_settings(PipelineConfig, None, [], defaults=given).config
 
     def write_stand_ins(self, runs: Iterable[StudyRun]) -> None:
-        """Write the stand-ins of smoke runs, the same every time."""
+        """Write the generated inputs of smoke runs, the same every time."""
         root = self.folder / STAND_INS
         stages = [(name, stage) for run in runs for name, stage in run.pipeline.stages.items()]
         by_folder = {

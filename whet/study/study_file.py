@@ -1,7 +1,7 @@
 """A study's file: a pipeline, the factors in which its runs differ, and the rounds in which they
 are compared.
 
-A level of a factor is a table of settings that is laid over the pipeline's. A round compares the
+A level of a factor is a table of settings that overrides the pipeline's. A round compares the
 levels of one factor, or all combinations of several; the winner is kept for the next round.
 """
 
@@ -17,7 +17,6 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from whet.config import Config, LoadedSettings, kind_of, load_layers, load_settings, read_layers
 from whet.errors import ConfigError
 from whet.pipeline.pipeline import PipelineConfig, check_stage_names
-from whet.recipes.evaluate import EvalConfig
 from whet.recipes.stage import TrainingConfig
 from whet.toml import Table, from_flags, literal
 from whet.types import Json
@@ -37,7 +36,7 @@ class BudgetConfig(Config):
 
 
 class RoundConfig(Config):
-    """A comparison of runs; the name of a factor stands for a round with that factor alone."""
+    """A comparison of runs; the name of a factor is short for a round with only that factor."""
 
     factors: list[str] = Field(min_length=1)
     """The factors; with several, all combinations of their levels are compared."""
@@ -62,15 +61,15 @@ class StudyConfig(Config):
     """What is compared: pass@k of an evaluation's sampled responses, greedy, or a fraction that
     training logs, such as verifier/step_f1."""
     if_unclear: Literal["first", "best"] = "first"
-    """Which level is kept where the data cannot tell: the first listed, or the one with the best
+    """Which level is kept if the data cannot tell: the first listed, or the one with the best
     mean."""
     budget: BudgetConfig = BudgetConfig()
     """When the study stops before its end."""
     rounds: list[RoundConfig] = Field(min_length=1)
     """The comparisons, in their order."""
     factors: dict[str, dict[str, dict[str, JsonValue]]]
-    """Levels by name, each a table of settings, in an order from the simplest; the first stands
-    until its round is over. `extends` in a level names a file beside this one."""
+    """Levels by name, each a table of settings, the simplest first; the first is used until its
+    round is over. `extends` in a level names a file beside this one."""
 
     @classmethod
     def expand_table(cls, given: Mapping[str, Json]) -> Table:
@@ -135,7 +134,7 @@ class Study:
         return [{**chosen, **cell} for cell in cells]
 
     def load_pipeline(self, levels: Levels, seed: int) -> LoadedSettings[PipelineConfig]:
-        """Lay the levels over the base, in the order of the factors."""
+        """Apply the levels to the base, in the order of the factors."""
         name = self.file.name
         layers = self._read_layers(f"{name}, base", self.config.base)
         for factor, tables in self.config.factors.items():
@@ -148,9 +147,13 @@ class Study:
     def find_measured(self, row: RoundConfig, pipeline: PipelineConfig) -> Measure:
         """Find the stage that a round compares, and what in it."""
         metric = row.metric or self.config.metric
-        kind = TrainingConfig if "/" in metric else EvalConfig
-        words = "stage that trains" if kind is TrainingConfig else "stage of kind eval"
-        known = [name for name, stage in pipeline.stages.items() if isinstance(stage, kind)]
+        is_logged = "/" in metric
+        words = "stage that trains" if is_logged else "stage of kind eval"
+        known = [
+            name
+            for name, stage in pipeline.stages.items()
+            if (isinstance(stage, TrainingConfig) if is_logged else stage.measures_model)
+        ]
         asked = row.measure or self.config.measure
         if not known or (asked is not None and asked not in known):
             raise ConfigError(
@@ -160,10 +163,11 @@ class Study:
         name = asked or known[-1]
         stage = pipeline.stages[name]
         answers, _, k = metric.partition("@")
-        if isinstance(stage, EvalConfig) and answers == "pass" and int(k) > stage.samples:
+        samples = stage.list_work()[0].samples if stage.measures_model else 0
+        if answers == "pass" and stage.measures_model and int(k) > samples:
             raise ConfigError(
                 f"{self.file}: metric = {metric!r} needs that many answers per problem, and "
-                f"{name} has samples = {stage.samples}"
+                f"{name} has samples = {samples}"
             )
         return Measure(stage=name, metric=metric)
 
@@ -193,7 +197,7 @@ def load_study(file: Path, overrides: Sequence[str]) -> LoadedSettings[StudyConf
 def open_study(file: Path, overrides: Sequence[str]) -> Study:
     """Read a study, and check all combinations that its first choices lead to.
 
-    Flags that are no settings of a study, such as `--stages.rl.steps 5`, are laid over all runs.
+    Flags that are no settings of a study, such as `--stages.rl.steps 5`, apply to all runs.
     """
     if (kind := kind_of(file)) != "study":
         raise ConfigError(
@@ -209,7 +213,7 @@ def open_study(file: Path, overrides: Sequence[str]) -> Study:
 
 
 def _split_flags(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part flags for the study from those for its pipelines."""
+    """Separate flags for the study from those for its pipelines."""
     study_flags: list[str] = []
     others: list[str] = []
     for key, text in from_flags(overrides).items():

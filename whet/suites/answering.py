@@ -16,7 +16,7 @@ from typing import Literal
 from whet.config import Config
 from whet.engine.registry import DEFAULT_ENGINE
 from whet.errors import ConfigError, DataError
-from whet.evals.summary import summarise
+from whet.evals.summary import KS, summarise
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
 from whet.models.load import resolve
@@ -54,7 +54,6 @@ Open = Callable[[Benchmark, PromptConfig, RunStore, Sequence[Problem]], tuple[As
 """Makes ready to answer a benchmark; returns also the problems whose prompts fit."""
 ENDS = 1 << 20
 """Bytes at either end of a file of weights that are hashed."""
-KS = (1, 4, 8, 16, 32, 64)
 EVAL = 0
 """The number of the one evaluation in a run folder."""
 
@@ -100,7 +99,7 @@ class Contestant:
 
 
 def find_models(locations: Sequence[str], key_env: str | None) -> list[Contestant]:
-    """Look at every model before anything runs: its files are there, or its server replies."""
+    """Check every model before anything runs: its files exist, or its server replies."""
     contestants = []
     slugs: set[str] = set()
     shorts = [_shorten(location) for location in locations]
@@ -200,7 +199,8 @@ class BenchmarkRun(Config):
     benchmark: Benchmark
     """The problems, and how they are asked."""
     prompt: PromptConfig = NO_PROMPT
-    """How problems are put to the model: as in its training, else as the benchmark says."""
+    """How problems are turned into prompts: as in the model's training, else as the benchmark
+    says."""
 
 
 def answer_exam(

@@ -1,4 +1,5 @@
-"""The problems of a benchmark, and the task that grades them; what is missing is named at once."""
+"""The problems of a benchmark, and the task that grades them; everything that is missing is
+reported at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,11 +32,12 @@ class Exam:
 
     @property
     def num_responses(self) -> int:
+        """How many responses each model gives in all."""
         return len(self.problems) * self.benchmark.samples
 
 
 def open_exams(benchmarks: Mapping[str, Benchmark], data: Path) -> list[Exam]:
-    """Read the problems of every benchmark; what is not there is named all at once."""
+    """Read the problems of every benchmark; everything that is missing is reported at once."""
     exams = []
     missing = []
     for name, benchmark in benchmarks.items():
@@ -53,7 +55,7 @@ def open_exams(benchmarks: Mapping[str, Benchmark], data: Path) -> list[Exam]:
 
 
 def find_problem_file(benchmark: Benchmark, data: Path) -> Path | None:
-    """Find the file of problems; None where the task makes them."""
+    """Find the file of problems; None if the task makes them."""
     if benchmark.source is not None:
         return problem_file(data / benchmark.source, benchmark.split)
     if benchmark.problems is None:

@@ -10,11 +10,9 @@ from pydantic import TypeAdapter
 from whet.evals.comparison import PairedComparison, compare_paired
 from whet.evals.formatting import number, p_value, percent, points
 from whet.evals.stats import Estimate
+from whet.evals.summary import MUCH_CUT_OFF
 from whet.suites.result import Result
 from whet.types import Json
-
-MANY_CUT = 0.05
-"""A fraction of cut-off responses that is said aloud."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +136,7 @@ def _mean(scores: Sequence[Estimate]) -> Estimate:
 
 
 def _cut_off(results: Sequence[Result]) -> list[str]:
-    many = [result for result in results if result.unfinished.mean > MANY_CUT]
+    many = [result for result in results if result.unfinished.mean > MUCH_CUT_OFF]
     if not many:
         return []
     fractions = ", ".join(f"{percent(result.unfinished.mean)} of {result.model}" for result in many)

@@ -24,7 +24,7 @@ TONES = ("before", "after", "middle", "part-score", "part-update")
 
 
 def to_leaderboard_table(board: Leaderboard) -> Table:
-    """Make the table of the terminal: a row a benchmark, a column a model."""
+    """Make the table for the terminal: a row per benchmark, a column per model."""
     table = Table(title=f"{board.suite}, {board.form}", title_justify="left", expand=False)
     table.add_column("benchmark")
     table.add_column("metric")
@@ -57,7 +57,7 @@ def _percent(estimate: Estimate) -> str:
 
 
 def to_csv(board: Leaderboard) -> str:
-    """Write every figure with its interval, one a line."""
+    """Write every figure with its interval, one per line."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -118,7 +118,7 @@ def make_result(
 
 
 def metric_of(group: Group, benchmark: Benchmark) -> float | None:
-    """Work out the metric of one problem; None where too few of its answers could be graded."""
+    """Work out the metric of one problem; None if too few of its answers could be graded."""
     graded = [r for r in group if r.score is not None and r.score.verdict is not Verdict.UNSCORED]
     right = [r.score is not None and r.score.verdict is Verdict.CORRECT for r in graded]
     if len(graded) < benchmark.k:
@@ -132,7 +132,7 @@ def metric_of(group: Group, benchmark: Benchmark) -> float | None:
 def with_token_counts(
     summary: EvalSummary, answers: Sequence[Sequence[StoredResponse]]
 ) -> EvalSummary:
-    """Put in the lengths that the ledger has: its rollouts are texts without tokens."""
+    """Fill in the lengths from the ledger: its rollouts are texts without tokens."""
     lengths = [fmean(answer.tokens for answer in siblings) for siblings in answers if siblings]
     return replace(summary, tokens=mean_estimate(lengths))
 

@@ -37,7 +37,7 @@ DATA = Path("data")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteRequest:
-    """What a user asks for on the command line."""
+    """The options of the command line."""
 
     suite: str
     form: Form = "fast"
@@ -56,7 +56,7 @@ class SuiteRequest:
 
 @dataclass(slots=True)
 class _Tally:
-    """How far the whole call is."""
+    """The progress of the whole command."""
 
     wanted: int
     done: int = 0

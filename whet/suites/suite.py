@@ -60,7 +60,7 @@ class Benchmark(Config):
     sampling: SamplingParams = SamplingParams(max_tokens=4096)
     """How responses are sampled."""
     prompt: PromptConfig = NO_PROMPT
-    """How problems are put to a model that was not trained with a prompt of its own."""
+    """The prompt for models that were not trained with their own."""
     fast: FastForm | None = None
     """What differs in the fast form; a benchmark without it is not in that form."""
 
@@ -93,7 +93,7 @@ class Benchmark(Config):
         return f"avg@{self.samples}" if self.metric == "avg" else self.metric
 
     def in_form(self, form: Form) -> Self | None:
-        """Return the benchmark as a form asks it; None where it is not in that form."""
+        """Return the benchmark as a form asks it; None if it is not in that form."""
         if form == "fast" and self.fast is None:
             return None
         changes = {} if self.fast is None else self.fast.model_dump(exclude_none=True)

@@ -26,7 +26,7 @@ T = TypeVar("T")
 MAX_ANSWER_CHARS = 1 << 16
 """Longer answers are not read."""
 MAX_LIST_CHARS = 1 << 13
-"""Longer lists are read as they stand."""
+"""Longer lists are read unchanged."""
 _HEADING = re.compile(
     r"^[ \t*#>✅•-]*(?:the |my )?(?:final |correct )?(?:answer|答案)(?: is)?[ \t*]*"
     r"(?:(?:[:：→–—]|-(?=[ \t])|=>)(?:\*(?=[ \t]))?(?:[ \t]|\*\*)*|\n(?=\s*\S))"
@@ -83,7 +83,7 @@ def candidates(text: str) -> tuple[str, ...]:
 
 
 def read_final(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | None:
-    """Read the first candidate that the reader understands; None where there is none."""
+    """Read the first candidate that the reader understands; None if there is none."""
     for span in candidates(text):
         value = read(span)
         if value is not None:
@@ -92,7 +92,7 @@ def read_final(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | No
 
 
 def strip_text_commands(span: str) -> str:
-    r"""Write what `\text{...}` and its kin hold in place of them.
+    r"""Replace `\text{...}` and similar commands by their content.
 
     >>> strip_text_commands(r"[\text{owl}, \textbf{crow}]")
     '[owl, crow]'
@@ -198,7 +198,7 @@ def _in_plain_text(text: str) -> tuple[str, ...]:
 
 
 def _last_box(text: str) -> tuple[str, ...] | None:
-    """Take what the last box holds: nothing where it is not closed, None where there is no box."""
+    """Take what the last box holds: nothing if it is not closed, None if there is no box."""
     box = last_box(text)
     if box is None:
         return () if has_open_box(text) else None
@@ -212,7 +212,7 @@ def _strip_dress(span: str) -> str:
     for _ in range(4):
         bare = span.removesuffix(".")
         if bare.count("**") == 1:
-            # The other half stood before `Answer:`.
+            # The other half is before `Answer:`.
             span = bare = bare.removesuffix("**").removesuffix(".")
         opening, closing = next(((a, b) for a, b in _PAIRS if _is_wrapped(bare, a, b)), ("", ""))
         if opening:

@@ -15,13 +15,13 @@ UNGRADABLE = "the problem cannot be graded: "
 """Start of the note if the problem itself cannot be graded."""
 NO_MEMORY = "grading ran out of the memory it may take"
 MAX_PART = 1e9
-"""Sums and deviations of larger score parts would not stay finite."""
+"""Bound on score parts: sums and deviations of larger ones could overflow."""
 MAX_NOTE_CHARS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepNote:
-    """The grader's comment on one line of a response; `ok` is None where it has none."""
+    """The grader's comment on one line of a response; `ok` is None if it has none."""
 
     line: str
     ok: bool | None
@@ -37,14 +37,14 @@ class Task(ABC):
     has_one_answer: bool = True
     """Two different answers are never both right; False for a set, a route, a program."""
     has_worked_answers: bool = True
-    """`solve` writes what a model should imitate; False where it writes the bare reference."""
+    """`solve` writes what a model should imitate; False if it writes the bare reference."""
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
     @property
     def max_seconds(self) -> float:
-        """The longest that grading one answer takes by the task's own clock, 0 where it has none.
+        """The longest that grading one answer takes by the task's own clock, 0 if it has none.
 
         Grading processes are given longer than this, whatever their own limit is.
         """
@@ -57,25 +57,24 @@ class Task(ABC):
 
     @abstractmethod
     def problems(self, split: Split) -> Iterable[Problem]:
-        """List the problems of a split, the same ones in the same order every time.
-
-        whet reads them through `list_problems`, which checks the split and what comes.
+        """List the problems of a split, the same ones in the same order every time. whet calls it
+        through `list_problems`, which checks the split and the problems.
         """
 
     @abstractmethod
     def score(self, problem: Problem, text: str) -> Score:
-        """State facts about a response. Total: any text gives a Score."""
+        """Score a response. Any text gives a Score; nothing raises."""
 
     @abstractmethod
     def solve(self, problem: Problem, seed: int) -> str | None:
-        """Write one gold response, None where there is none; another seed may write another."""
+        """Write one gold response, None if there is none; another seed may write another."""
 
     def parse_question(self, question: str) -> Problem | None:
-        """Make a problem of what a person typed; None where it is none of this task's."""
+        """Make a problem from a typed question; None if it is not a question of this task."""
         return None
 
     def vary(self, problem: Problem, seed: int) -> Problem:
-        """Ask the same problem another way, with the same id and answer, if there is one."""
+        """Rephrase the problem, with the same id and answer, if the task can."""
         return problem
 
     def preload(self) -> None:
@@ -145,6 +144,7 @@ def explain_user_errors(task: Task) -> Iterator[None]:
 
 
 def no_score(note: str) -> Score:
+    """Make an UNSCORED score with the reason as its note."""
     return Score(verdict=Verdict.UNSCORED, parts={}, note=note)
 
 
@@ -167,8 +167,8 @@ def is_builtin(task: Task) -> bool:
 
 
 def score_failure(task: Task, problem: Problem, reason: str) -> Score:
-    """Score a response that a grader failed on: WRONG where the grader is whet's own and can grade
-    the problem, or else a policy could learn to have no verdict. A user's task that fails is
+    """Score a response that a grader failed on: WRONG if the grader is whet's own and can grade the
+    problem; otherwise a policy could learn to avoid a verdict. A user's task that fails is
     UNSCORED."""
     if not is_builtin(task):
         return no_score(reason)
@@ -207,7 +207,7 @@ def _clean(text: str) -> str:
 def _first_line(error: BaseException) -> str:
     try:
         return _clean(str(error).partition("\n")[0][:200])
-    except Exception:  # an exception written to hurt may raise again when it is read
+    except Exception:  # a hostile exception may raise again when it is formatted
         return "(no message)"
 
 

@@ -2,7 +2,7 @@
 
 A task's `generate(seed, level, split)` draws the core of a problem (its solution, its numbers)
 until the core's hash falls in the split asked for. Equal problems have equal cores, so the splits
-cannot meet.
+cannot overlap.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,11 +28,11 @@ _PATIENCE = 300
 
 class GeneratedConfig(Config):
     count: int = Field(default=1000, ge=0)
-    """Problems in each split; fewer where a level does not have as many different ones."""
+    """Problems in each split; fewer if a level does not have that many different ones."""
     level: tuple[float, float] = (0.0, 1.0)
     """The span of difficulty the problems are spread over; 0 is the easiest and 1 the hardest."""
     seed: int = 0
-    """Another seed makes other problems; the splits stay apart all the same."""
+    """Another seed makes other problems; the splits still do not overlap."""
 
 
 @runtime_checkable
@@ -49,15 +49,14 @@ class Generator(Protocol):
 
 
 class GeneratedTask(ConfiguredTask):
-    """A task that draws its problems one at a time, each from a stream of its own."""
+    """A task that draws its problems one at a time, each from its own stream."""
 
     is_bounded = True
     config: GeneratedConfig
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        """Draw a problem; None where the draw is of no use.
-
-        A draw of another split is of no use either, and may end before its costly part.
+        """Draw a problem; None if the draw is unusable. A draw of another split is unusable too,
+        and may end before its costly part.
         """
         raise NotImplementedError
 
@@ -80,7 +79,7 @@ class GeneratedTask(ConfiguredTask):
     def generate(
         self, seed: int, level: float | None = None, split: Split | None = None
     ) -> Problem:
-        """Draw from one stream after another, all of the same seed, until a problem comes of it."""
+        """Draw from one stream after another, all of the same seed, until one gives a problem."""
         if split is not None:
             check_split(split)
         level = level_of(seed, level)
@@ -133,6 +132,7 @@ def split_of(task: str, core: Json) -> Split:
 
 
 def split_of_id(id: str) -> Split:
+    """Return the split of a problem by the hash in its id."""
     percentile = int(id.rpartition("/")[2], 16) % 100
     return next(split for end, split in _BANDS if percentile < end)
 

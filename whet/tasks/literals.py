@@ -1,6 +1,6 @@
 """Read lists and tables a model wrote: JSON, Python literals, or words without quotes.
 
-A reader of our own: bounded, no `eval`. Every leaf is its text, so that 1, 1.0 and "1" stay apart
+The parser is bounded and uses no `eval`. Every leaf is its text, so that 1, 1.0 and "1" stay apart
 until a task says what they mean.
 """
 
@@ -23,7 +23,7 @@ _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 
 def parse_literal(text: str) -> Tree | None:
-    """Parse a whole text; None where it is no literal, repeats a key, or is too long or deep.
+    """Parse a whole text; None if it is no literal, repeats a key, or is too long or deep.
 
     >>> parse_literal("{'rows': [[1, 'red'], [2, blue jay]]}")
     {'rows': [['1', 'red'], ['2', 'blue jay']]}
@@ -37,7 +37,7 @@ def parse_literal(text: str) -> Tree | None:
 
 
 def last_object(text: str) -> str | None:
-    """Cut out the last complete JSON object, prose in braces aside; None where one is not closed.
+    """Cut out the last complete JSON object, prose in braces aside; None if one is not closed.
 
     >>> last_object('{so} then {"a": {"b": 1}}.')
     '{"a": {"b": 1}}'
@@ -61,7 +61,7 @@ def last_object(text: str) -> str | None:
 
 
 def parse_markdown(text: str) -> list[list[str]] | None:
-    """Parse a text that is one Markdown table, its header first; None where it is none.
+    """Parse a text that is one Markdown table, its header first; None if it is not a table.
 
     >>> parse_markdown("| Name | Pet |\\n|---|---|\\n| Ann | cat |")
     [['Name', 'Pet'], ['Ann', 'cat']]

@@ -25,7 +25,7 @@ else:
 
 
 def _expand_name(given: object) -> object:
-    """Let a bare name stand for a task with its defaults, and a file and class for a user's own."""
+    """Read a bare name as a task with its defaults, and a file and class as a user's own task."""
     table = {"name": given} if isinstance(given, str) else given
     if isinstance(table, dict) and is_code_path(str(table.get("name"))):
         return {**table, "name": "own", "path": table["name"]}

@@ -1,8 +1,8 @@
 """A user's own task: `task = "my_task.py:Name"` names a file and a class in it that inherits from
 `Task`.
 
-Its settings stand in the same table, `task = { name = "my_task.py:Name", count = 50 }`, and are
-those of the Config class that the parameter of its constructor is annotated with.
+Its settings are in the same table, `task = { name = "my_task.py:Name", count = 50 }`, and are those
+of the Config class that the parameter of its constructor is annotated with.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +14,7 @@ from pydantic import ConfigDict, model_validator
 from whet.config import Config
 from whet.errors import ConfigError, WhetError
 from whet.tasks.base import Task, settings_class
+from whet.text.steps import VERIFICATION
 from whet.types import Json
 from whet.user_code import (
     CodePath,
@@ -26,7 +27,7 @@ from whet.user_code import (
 
 
 class UserTaskConfig(Config):
-    """A task of the user's own; all keys but these two are the task's settings."""
+    """The user's own task; all keys but these two are the task's settings."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -66,6 +67,11 @@ def load_user_task(path: str, settings: Mapping[str, Json] | None = None) -> Tas
     name = getattr(task, "name", None)
     if not isinstance(name, str) or not name:
         raise ConfigError(f"the task {path} should have a text as its name, not {name!r}")
+    if name == VERIFICATION:
+        raise ConfigError(
+            f"the task {path} is named {name!r}, which is the task of a verifier's problems and "
+            "takes no prompt: choose another name"
+        )
     return task
 
 

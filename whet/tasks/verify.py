@@ -18,7 +18,14 @@ from whet.rng import stream
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import ConfiguredTask, Task
 from whet.text.final_answer import Span, find_thought_end
-from whet.text.steps import StepLayout, Verification, rate_verification, read_verification, steps_of
+from whet.text.steps import (
+    VERIFICATION,
+    StepLayout,
+    Verification,
+    rate_verification,
+    read_verification,
+    steps_of,
+)
 from whet.types import Message, Problem, Rollout, Score, Split, Verdict, content_id
 
 MAX_CHARS = 1 << 16
@@ -53,7 +60,7 @@ class VerifyConfig(Config):
 class Verify(ConfiguredTask):
     """Make problems of solutions, and grade verifications of them."""
 
-    name = "verify"
+    name = VERIFICATION
     is_bounded = True
     config: VerifyConfig
 
@@ -68,7 +75,7 @@ class Verify(ConfiguredTask):
     def make_problem(self, rollout: Rollout) -> Problem | None:
         """Ask for the verdict on a solution, under its id as `source_id`.
 
-        None where there is nothing to judge: no step or too many, or a grader that failed on it.
+        None if there is nothing to judge: no step or too many, or a grader that failed on it.
         """
         steps = self.steps(rollout)
         if rollout.score is None or rollout.score.verdict is Verdict.UNSCORED:
@@ -92,7 +99,7 @@ class Verify(ConfiguredTask):
         """Compare the final verdict with the truth.
 
         Parts: `correct` 0 or 1; `format`, RL-Tango's score of the layout, 0 without a final
-        verdict; `consistent`, 1 where the whole is called right exactly if every step is.
+        verdict; `consistent`, 1 if the whole is called right exactly if every step is.
         """
         final = self.read(text).final
         if final is None:
@@ -122,7 +129,8 @@ class Verify(ConfiguredTask):
         return f"<step_verification>\n{steps}</step_verification>\n{final}"
 
     def read(self, text: str) -> Verification:
-        """Read the verdicts of a verification, after its thinking part; total and bounded."""
+        """Read the verdicts of a verification, after its thinking part; any text is read, in
+        bounded time."""
         return read_verification(_after_thinking(text))
 
     def marks(self, problem: Problem, text: str) -> tuple[bool, ...] | None:
@@ -147,7 +155,8 @@ class Verify(ConfiguredTask):
 
 
 def _write_question(problem: Problem, steps: Sequence[str]) -> str:
-    """Put the problem and the numbered steps behind marks, so that no line can pass for ours.
+    """Write the problem and the numbered steps after marks, so that no line of theirs can imitate
+    ours.
 
     A problem whose prompt has more around the question, such as a worked example, has the question
     by itself in its payload.

@@ -129,7 +129,9 @@ def check_task(task: Task, *, problems_per_split: int = 25, seed: int = 0) -> No
         problems = list(task.problems(split))
         assert problems == list(task.problems(split)), f"{split} problems differ from call to call"
         for problem in problems:
-            assert problem.split == split and problem.task == task.name
+            assert (problem.split, problem.task) == (split, task.name), (
+                f"{problem.id} names another split or task"
+            )
             assert seen.setdefault(problem.id, split) == split, f"{problem.id} is in two splits"
         for problem in problems[:problems_per_split]:
             _check_problem(task, problem, garbage, seed)
@@ -299,9 +301,11 @@ def _check_version(engine: Engine, request: Request) -> None:
 
 
 def _check_problem(task: Task, problem: Problem, garbage: list[str], seed: int) -> None:
-    assert Problem.from_json(problem.to_json()) == problem
+    assert Problem.from_json(problem.to_json()) == problem, f"{problem.id} changes when stored"
     varied = task.vary(problem, seed)
-    assert (varied.id, varied.answer) == (problem.id, problem.answer)
+    assert (varied.id, varied.answer) == (problem.id, problem.answer), (
+        f"{problem.id} has another id or answer when varied"
+    )
     gold = task.solve(problem, seed)
     if gold is not None:
         assert task.score(problem, gold).verdict == Verdict.CORRECT, (
@@ -314,10 +318,10 @@ def _check_problem(task: Task, problem: Problem, garbage: list[str], seed: int) 
         task.notes(problem, text)
 
 
-def _garbage(source: random.Random) -> Iterator[str]:
+def _garbage(rng: random.Random) -> Iterator[str]:
     yield from ("", " ", "\n\n", "\x00", "(((", "1/0", "é" * 50, "9" * 400)
     for _ in range(40):
-        yield "garbage " + "".join(source.choices(string.printable, k=source.randrange(80)))
+        yield "garbage " + "".join(rng.choices(string.printable, k=rng.randrange(80)))
 
 
 def _check_training(

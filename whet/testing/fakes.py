@@ -1,4 +1,4 @@
-"""Small stand-ins for tests: sequences, rollouts with given rewards, a task of sums."""
+"""Small fakes for tests: sequences, rollouts with given rewards, a task of sums."""
 
 from collections.abc import Sequence
 
@@ -92,7 +92,7 @@ def rollout(
 
 
 def group(rewards: Sequence[float | None]) -> Group:
-    """Make siblings with given rewards; None stands for one that could not be scored."""
+    """Make siblings with given rewards; None is a response that could not be scored."""
     return tuple(rollout(reward=reward, number=number) for number, reward in enumerate(rewards))
 
 

@@ -1,7 +1,7 @@
-"""An OpenAI-style server on the loopback, on a thread of its own, whose answers a test decides.
+"""An OpenAI-style server on the loopback, on its own thread, whose answers a test decides.
 
-It can reply late, stall in the middle, drip, close connections and send anything at all. A GET,
-which only looks whether a server is there, has a fixed reply and is not counted.
+It can reply late, stall in the middle, send byte by byte, close connections and send anything. A
+GET, which only looks whether a server is there, has a fixed reply and is not counted.
 
 An inference server is one that speaks vLLM's or SGLang's calls, with a real engine. It keeps the
 head of a tied model where a push does not name it, as vLLM does. A test may make it hang, die,

@@ -27,7 +27,7 @@ from whet.models.transformer import Transformer
 from whet.types import Completion
 
 Fault = Callable[["ThreadWorker", Result], Result | None]
-"""What a test makes of a result before it is passed on; None loses it."""
+"""A test's change to a result before it is passed on; None drops the result."""
 
 
 class ThreadWorker:

@@ -14,16 +14,15 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from whet.config import Config
 from whet.errors import ConfigError, DataError
+from whet.text.steps import VERIFICATION
 from whet.text.template import Template
 from whet.text.tokenizer import Tokenizer
 from whet.types import Json, Message, Problem, Tokens
 
 FIELD = re.compile(r"\{(question|payload\.[\w-]+)\}")
-"""The fields of a template. Other braces, as in \\boxed{}, are text."""
+"""The fields of a template. Other braces, as in \\boxed{}, are plain text."""
 RESERVED = ("messages", "add_generation_prompt")
 """Variables of a chat template that are no options."""
-VERIFICATION = "verify"
-"""The task of a verifier's problems, which are put as that task writes them."""
 MAX_BYTES = 10_000_000
 """Of a file of examples."""
 PRIVATE_USE = tuple(chr(code) for code in range(0xE000, 0xF8FF))
@@ -45,7 +44,7 @@ class PromptExample(Config):
 
 
 class PromptConfig(Config):
-    """How problems are put to the model; by default as their own messages.
+    """How problems are turned into prompts; by default their own messages are used.
 
     >>> cfg = PromptConfig(template="{question} Put the answer into \\\\boxed{}.")
     >>> cfg.wrap([Message(role="user", content="1 + 1?")])[0].content
@@ -96,7 +95,7 @@ class PromptConfig(Config):
         return self
 
     def is_same(self, other: "PromptConfig") -> bool:
-        """Whether both put every problem in the same words."""
+        """Whether both turn every problem into the same prompt."""
         return self._words() == other._words()
 
     def describe(self) -> str:
@@ -107,7 +106,7 @@ class PromptConfig(Config):
         return self.model_dump(mode="json", exclude={"differs"}, exclude_defaults=True)
 
     def apply(self, problem: Problem) -> tuple[Message, ...]:
-        """Write the messages that a model sees. Verifications keep their own words."""
+        """Write the messages that a model sees. Verifications keep their own prompt."""
         if problem.task == VERIFICATION:
             return problem.prompt
         try:
@@ -215,7 +214,7 @@ class ChatFormat:
         return self._template.render({**self.tokenizer.named, **fixed, **options})
 
     def encode_problem(self, problem: Problem) -> Tokens:
-        """Encode a problem as the prompt settings put it, for an engine to answer."""
+        """Encode a problem by the prompt settings, for an engine to answer."""
         return self.encode_prompt(self.prompt.apply(problem))
 
     def encode_response(self, problem: Problem, text: str) -> tuple[Tokens, NDArray[np.bool_]]:

@@ -1,7 +1,7 @@
 """Words around an answer: whether they cast doubt on it or deny it, and those that only lead to it
 or follow it.
 
-The words come in groups, of which each reader picks those it heeds. A group is a pattern of words
+The words come in groups, and each reader picks the groups it uses. A group is a pattern of words
 with bars between them, to be matched without regard to case. The regular expressions have nothing
 to backtrack into.
 """
@@ -29,7 +29,7 @@ BOUND = "than|at (?:the )?(?:very )?(?:least|most)|up to|exceed(?:s|ing)?"
 SUPPOSED = "suppose|supposing|assume|assuming|impossible|untrue|unlikely|anything but|far from"
 """The answer is only looked at, or ruled out."""
 REFERENCE = "gold|golden|reference"
-"""The answer is another's."""
+"""The answer is somebody else's."""
 CONTRACTION = r"n['’]t\b"
 
 

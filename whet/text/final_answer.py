@@ -1,9 +1,10 @@
-"""Find where a response states its answer, and whether it stands by it: tags, boxes, last lines.
+"""Find where a response states its answer, and whether it later takes it back: tags, boxes, last
+lines.
 
-This is the one reader of final answers. It finds statements and says where they stand; each task
-decides which of them it accepts, which is the strongest, and what the text of one means.
-`sentences` reads answers in words. Every function reads the text a bounded number of times,
-whatever is in it, and the regular expressions have nothing to backtrack into.
+This is the one reader of final answers. It finds statements and their positions; each task decides
+which of them it accepts, which is the strongest, and what the text of one means. `sentences` reads
+answers in words. Every function reads the text a bounded number of times, whatever is in it, and
+the regular expressions have nothing to backtrack into.
 """
 
 import re
@@ -21,7 +22,7 @@ MAX_BOXES = 1024
 MAX_NESTED_BOXES = 64
 """Of more boxes than these the last are read."""
 MAX_BOX = 1 << 16
-"""Longer boxes are not read where boxes may stand in boxes."""
+"""Longer boxes are not read where boxes may be nested."""
 
 _HIDDEN = re.compile(
     r"<!--.*?(?:-->|\Z)|\\iffalse\b.*?(?:\\fi\b|\Z)|~~[^~\n]+~~"
@@ -59,7 +60,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A piece of a text and where it stands, end exclusive.
+    """A piece of a text and its position, end exclusive.
 
     Of the answers that end a response, one of greater strength decides between others.
     """
@@ -82,7 +83,7 @@ def make_span(text: str, start: int, end: int) -> Span:
 
 
 def find_thought_end(text: str) -> int | None:
-    """Find where the thought ends: 0 without one, None where one is opened and never closed."""
+    """Find where the thought ends: 0 without one, None if one is opened and never closed."""
     if "think" not in text and "thought>" not in text and "reasoning>" not in text:
         return 0
     ends = [match.end() for match in _THOUGHT_END.finditer(text)]
@@ -91,7 +92,7 @@ def find_thought_end(text: str) -> int | None:
 
 
 def visible_text(text: str) -> str | None:
-    """Cut off the thought; None where it is never closed or the response is too long."""
+    """Cut off the thought; None if it is never closed or the response is too long."""
     start = find_thought_end(text) if len(text) <= MAX_CHARS else None
     return None if start is None else text[start:]
 
@@ -108,7 +109,7 @@ def decided_text(
     same: Callable[[str, str], bool] = is_same_text,
     is_part: Callable[[str], bool] = lambda gap: False,
 ) -> str | None:
-    """Cut off the thought and blank out comments; None where the response settles on no answer.
+    """Cut off the thought and blank out comments; None if the response settles on no answer.
 
     That is where it ends with different answers and decides for none of them, or takes its answer
     back. `same` compares two answers, `is_part` tells from what stands between two whether they are
@@ -132,7 +133,7 @@ def decided_text(
 
 
 def _find_finals(text: str) -> list[Span]:
-    """List the last answers of the strongest form: tags, boxes, or else lines of their own."""
+    """List the last answers of the strongest form: tags, boxes, or else separate lines."""
     spans = (find_tags(text) or find_boxes(text))[-MAX_MARKS:]
     if spans:
         return [span for span in spans if not _BLANK.fullmatch(span.text)]
@@ -186,7 +187,7 @@ def _is_undecided(
 
 
 def find_tags(text: str, tag: str = "answer") -> list[Span]:
-    """List what stands between `<tag>` and `</tag>`, over any number of lines."""
+    """List the texts between `<tag>` and `</tag>`, over any number of lines."""
     opening = f"<{tag}>"
     closing = f"</{tag}>"
     spans: list[Span] = []
@@ -204,7 +205,9 @@ def has_open_tag(text: str) -> bool:
     return text.rfind("<answer>") > text.rfind("</answer>")
 
 
-@lru_cache(2)  # a response is asked for its boxes twice: whether it stands by one, and for which
+@lru_cache(
+    2
+)  # the boxes of a response are needed twice: to see whether it takes one back, and to read one
 def find_boxes(text: str, *, nested: bool = False) -> Sequence[Span]:
     r"""List what `\boxed{...}` and its kin hold, in order; a span takes in the command.
 

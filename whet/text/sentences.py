@@ -76,7 +76,7 @@ def first_sentence(span: Span) -> Span:
 
 
 def text_after_verb(line: str) -> str | None:
-    """Take what stands after the last verb of the last sentence; None where the line doubts.
+    """Take what follows the last verb of the last sentence; None if the line doubts.
 
     >>> text_after_verb("So the letters are **nda**."), text_after_verb("nda")
     ('nda', None)
@@ -106,7 +106,7 @@ def find_only_number(line: str) -> str | None:
 
 
 def find_formulas(text: str) -> list[Span]:
-    r"""List what stands between dollar signs, `\(` and `\)`, `\[` and `\]`, in order."""
+    r"""List the texts between dollar signs, `\(` and `\)`, `\[` and `\]`, in order."""
     spans = []
     opening: tuple[str, int] | None = None
     for match in _FORMULA_SIGN.finditer(text):

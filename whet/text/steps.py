@@ -17,6 +17,9 @@ from typing import Literal
 
 from whet.text.final_answer import Span, find_tags, make_span
 
+VERIFICATION = "verify"
+"""The task of a verifier's problems, which no setting of a prompt changes. No task of a user's has
+this name."""
 StepLayout = Literal["lines", "paragraphs", "tags"]
 """A step is a line, a paragraph (between blank lines), or the text inside <step>…</step>."""
 _LINE = re.compile(r"[^\n]+")
@@ -75,7 +78,7 @@ def _strip(part: Span) -> Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The verdicts on each step and on the whole solution; None where none can be read."""
+    """The verdicts on each step and on the whole solution; None if none can be read."""
 
     step_verdicts: tuple[bool | None, ...] = ()
     final: bool | None = None

@@ -1,6 +1,6 @@
 """Chat templates: jinja2 programs by strangers, rendered as transformers renders them.
 
-The sandbox keeps them from reaching anything and from running or growing without bound.
+The sandbox gives them no access to anything and bounds their time and output.
 """
 
 import functools
@@ -164,7 +164,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return tree
 
     def make_call(self, name: str, args: list[nodes.Expr], line: int) -> nodes.Call:
-        """Make a call of a method here, to be put into a template."""
+        """Build the node of a call to a method of this class, to insert into a template."""
         call = nodes.Call(nodes.EnvironmentAttribute(name), args, [], None, None, lineno=line)
         call.set_environment(self)
         return call
@@ -232,8 +232,8 @@ def _raise(message: str) -> NoReturn:
 
 
 def _write_date(pattern: str) -> str:
-    """Write one fixed date, Llama 3's default, so that a run that is resumed tomorrow has the
-    prompts of today."""
+    """Write one fixed date, Llama 3's default, so that a run that is resumed another day has the
+    same prompts."""
     return datetime(2024, 7, 26).strftime(pattern)
 
 

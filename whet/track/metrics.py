@@ -46,7 +46,7 @@ MACHINE_AREAS = ("time/", "engine/", "memory/")
 
 
 CELL = 8
-"""Characters of a metric on the console."""
+"""Width of a metric on the console, in characters."""
 ROWS_PER_HEADER = 20
 
 
@@ -172,7 +172,7 @@ def measure_rollouts(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def split_by_origin(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Split groups by `<task>` and by `source/<source>`, where there are several of them."""
+    """Split groups by `<task>` and by `source/<source>`, if there are several of them."""
     by_task = _split(groups, lambda problem: problem.task)
     return by_task | _split(groups, lambda problem: f"source/{problem.source}")
 
@@ -301,8 +301,8 @@ class ConsoleTracker(Tracker):
 
 
 def format_number(value: float) -> str:
-    """Write a metric in at most eight characters: whole numbers as such, others with four digits,
-    or as many as there is room for.
+    """Write a metric in at most eight characters: whole numbers in full, others with four digits or
+    as many as fit.
 
     >>> format_number(512.0), format_number(0.123456), format_number(1.5e-7)
     ('512', '0.1235', '1.5e-07')

@@ -42,7 +42,7 @@ class RateColumn(ProgressColumn):
 
 
 def say(sentence: str) -> None:
-    """Print a sentence literally: brackets are no markup, and control characters are escaped."""
+    """Print a sentence literally: brackets are not markup, and control characters are escaped."""
     console.print(visible(sentence), markup=False)
 
 
@@ -57,7 +57,7 @@ def progress_bar(
 ) -> Iterator[Advance]:
     """Show the progress of work; call the yielded function with the amount just done.
 
-    `note` adds words of the moment, such as what the work has cost so far.
+    `note` returns a short text to add, such as the cost so far.
     """
     if console.is_terminal and not console.quiet:
         columns = (

@@ -20,7 +20,7 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def format_metric(value: float | None) -> str:
-    """Write a number with five digits, or a dash where there is none.
+    """Write a number with five digits, or a dash if there is none.
 
     >>> format_metric(0.123456789), format_metric(None), format_metric(-0.0)
     ('0.12346', '–', '0')

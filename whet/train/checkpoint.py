@@ -21,7 +21,7 @@ Others = Mapping[str, tuple[Policy, Learner]]
 
 
 def read_numbers(state: Json) -> dict[str, float]:
-    """Read numbers by name from a checkpoint's state; empty where there are none."""
+    """Read numbers by name from a checkpoint's state; empty if there are none."""
     rows = state.items() if isinstance(state, dict) else ()
     return {name: read_number(value) for name, value in rows}
 
@@ -82,7 +82,7 @@ class BackgroundWriter:
     def start(
         self, name: str, write: Callable[[], None], finish: Callable[[], None] = lambda: None
     ) -> None:
-        """Wait for the write before, then start another; its error will call it by `name`.
+        """Wait for the previous write, then start another; an error message calls it `name`.
 
         `write` runs in the thread and exchanges nothing with other ranks. `finish`, which may, runs
         in a later call, once all ranks have written: it makes what was written visible.

@@ -1,4 +1,4 @@
-"""The critic of PPO: a value for every response token, fitted to targets by a learner of its own.
+"""The critic of PPO: a value for every response token, fitted to targets by its own learner.
 
 Its model, `ValueModel`, is the decoder with a value head in place of the vocabulary.
 """
@@ -34,7 +34,7 @@ class CriticConfig(Config):
     """How far a value may move within a step of several mini-batches before its gradient stops
     (PPO); none means no bound."""
     warmup_steps: int = Field(default=0, ge=0)
-    """Steps at the start in which only the critic learns, since its first values are useless to the
+    """First steps, in which only the critic learns, since its first values are useless to the
     policy."""
 
 

@@ -1,7 +1,7 @@
 """The learner of several ranks: every rank has a part of the examples, and a shard of the weights.
 
-Weights come before ranks: the weights of a step's tokens are set from all of its examples, so what
-ranks compute is added and divided by nothing.
+Loss weights are set from all examples of a step before these are split, so the gradients of ranks
+are summed and never divided.
 """
 
 from collections.abc import Callable, Sequence
@@ -94,7 +94,7 @@ class FSDPLearner(Learner):
 
     def reserve_memory(self, examples: Sequence[Example]) -> None:
         self.local.reserve_memory(examples[self.world.dp_rank :: self.world.dp_size])
-        if self.local.memory is not None:  # the ranks decide alike
+        if self.local.memory is not None:  # all ranks decide the same
             layers = self.world.all_gather(self.model.num_checkpointed, "room for an update")
             self.model.num_checkpointed = max(layers)
 
@@ -124,6 +124,9 @@ class FSDPLearner(Learner):
     def zero_grad(self) -> None:
         self.local.zero_grad()
 
+    def close(self) -> None:
+        self.local.close()
+
     def scale_lr(self, factor: float) -> float:
         return self.local.scale_lr(factor)
 
@@ -144,7 +147,7 @@ class FSDPLearner(Learner):
         )
 
     def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
-        # Each rank values batches of its own, even where ranks share a sequence in training.
+        # Each rank computes values for its own batches, even if ranks share a sequence in training.
         critic = self.local.value_model
         assert critic is not None, "values are those of a value model"
         return compute_on_ranks(self.world, self.model, examples, self.cfg, critic)

@@ -51,27 +51,29 @@ class Learner(LogprobModel):
 
     @abstractmethod
     def reserve_memory(self, examples: Sequence[Example]) -> None:
-        """Free enough memory of the device for an update on the examples."""
+        """Free memory of the device for an update on the examples; `accumulate` repeats it."""
 
     @abstractmethod
     def accumulate(
         self, examples: Sequence[Example], objective: Objective | ValueObjective
     ) -> LossSums:
-        """Add the gradient of all examples, without a step.
-
-        Values are trained by the learner of a value model.
-        """
+        """Add the gradient of all examples, without a step; values take a value model's learner."""
 
     @abstractmethod
     def optim_step(self) -> Metrics:
-        """Move the weights by the gradient added so far."""
+        """Take an optimizer step with the gradient accumulated so far."""
 
     @abstractmethod
     def zero_grad(self) -> None:
-        """Set the gradient added so far to zero."""
+        """Set the accumulated gradient to zero."""
 
     def sync_model(self) -> None:
-        """Fill the model that the learner was made for, unless steps change it in place."""
+        """Copy the weights into the model that the learner was made for, unless steps change it in
+        place."""
+        return
+
+    def close(self) -> None:
+        """Leave the model to another learner; this one trains no more."""
         return
 
     @abstractmethod
@@ -99,8 +101,8 @@ class ValueModel(nn.Module):
     """Values the state before each token, from the hidden state that predicts the token.
 
     The body starts as a copy of the policy; under adapters the two share the frozen weights. With
-    `is_shared` they share all, for a learner that copies them itself. The head starts at zero, so
-    all first values are 0.
+    `is_shared` nothing is copied here: the learner makes its own copy, in shards. The head
+    starts at zero, so all first values are 0.
     """
 
     def __init__(self, policy: Transformer, *, is_shared: bool = False) -> None:
@@ -196,6 +198,7 @@ class LocalLearner(Learner):
         self, groups: Iterable[list[Example]], objective: Objective | ValueObjective
     ) -> LossSums:
         """Add the gradients of micro-batches of examples."""
+        self.optimizer.check_open()
         num_losses = 0
         done: list[BatchSums] = []
         for group in groups:
@@ -247,6 +250,9 @@ class LocalLearner(Learner):
     def zero_grad(self) -> None:
         self.optimizer.zero_grad()
 
+    def close(self) -> None:
+        self.optimizer.close()
+
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         return compute_logprobs(self.model, examples, self.cfg.micro_batch_tokens)
 
@@ -276,7 +282,7 @@ class LocalLearner(Learner):
 
 
 def _add_up(values: Iterable[Tensor]) -> float:
-    """Add numbers on their device, and wait for the result once."""
+    """Sum numbers on their device, so that the host waits only once."""
     return float(sum(values))
 
 
@@ -296,7 +302,7 @@ def to_loss_inputs(batch: Batch, logprob_M: Tensor, entropy_M: Tensor) -> LossIn
 def micro_batches(
     model: Transformer, examples: Sequence[Example], tokens: int, *, ranks: int = 1
 ) -> list[list[int]]:
-    """Split examples into micro-batches, which are padded where there is no Triton.
+    """Split examples into micro-batches, which are padded if there is no Triton.
 
     Ranks have equally many; rank r takes every `ranks`-th from r on. On a CPU they are small, since
     larger ones exceed its caches and gain nothing, unless an example needs more.
@@ -318,7 +324,7 @@ def forward_logprobs(
 
 
 def _compute_hidden(model: Transformer, batch: Batch) -> Tensor:
-    """Run the model; its final hidden state where each target is predicted.
+    """Run the model; return the final hidden state at each target's predictor.
 
     On a CPU, shared prefixes of sequences are run once, and their last tokens not at all.
     """

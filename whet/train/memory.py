@@ -1,4 +1,4 @@
-"""Memory of one device, and how it is freed where an update does not fit.
+"""Memory of one device, and how it is freed if an update does not fit.
 
 First the KV caches of engines are freed; allocating them again takes a fraction of a second. Then
 layers are checkpointed: they keep only their inputs and are recomputed in the backward pass.
@@ -34,10 +34,10 @@ class DeviceMemory:
         self.engines.append(engine)
 
     def reserve(self, model: Transformer, optimizer: Optimizer, examples: Sequence[Example]) -> int:
-        """Free caches where an update would not fit; return how many layers to checkpoint.
+        """Free caches if an update would not fit; return how many layers to checkpoint.
 
         Optimizer state that the first step allocates is counted from the start, so that all steps
-        decide alike.
+        decide the same.
         """
         cfg = optimizer.cfg
         layers = model.cfg.num_layers

@@ -114,7 +114,7 @@ class _Stream:
 
 
 class OffloadedWeights:
-    """Frozen weights that are in host memory but for a pass.
+    """Frozen weights that are in host memory except during a pass.
 
     They are copied to the device all at once, since they need no more memory than the gradients
     that follow.
@@ -128,6 +128,7 @@ class OffloadedWeights:
 
     @contextmanager
     def on_device(self) -> Iterator[None]:
+        """Copy the weights to the device for a block, and free them there afterwards."""
         host = [weight.data for weight in self.weights]
         for weight, tensor in zip(self.weights, host, strict=True):
             weight.data = tensor.to(self.device, non_blocking=True, copy=True)

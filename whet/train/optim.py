@@ -1,6 +1,7 @@
 """AdamW with float32 masters, learning-rate schedules and gradient clipping."""
 
 import math
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal
@@ -9,6 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
+from torch.utils.hooks import RemovableHandle
 
 from whet.config import CONSTANT, Config
 from whet.errors import TrainError
@@ -17,7 +19,7 @@ from whet.train.offload import StateStreamer, host_zeros
 from whet.types import Dtype
 
 OPTIMIZER = Path("optimizer", "state.safetensors")
-"""In a folder of its own: vLLM refuses a model folder that holds another safetensors file."""
+"""In its own folder: vLLM refuses a model folder that holds another safetensors file."""
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 SCALE = "scale"
 Moments = tuple[Tensor, Tensor, Tensor]
@@ -38,7 +40,7 @@ class TrainConfig(Config):
     """Learning rate after warm-up: constant, or falling to `final_lr` linearly or as a half
     cosine."""
     final_lr: float = Field(default=0.0, ge=0.0)
-    """Where a falling schedule ends: the rate of the step after the last."""
+    """Final rate of a falling schedule, which the step after the last would have."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps over which the rate rises from zero."""
     weight_decay: float = Field(default=0.0, ge=0.0)
@@ -53,7 +55,7 @@ class TrainConfig(Config):
     """Largest norm of the whole gradient."""
     learner: str = "auto"
     """Where models train: local is one device, fsdp is all ranks, with the weights in shards; auto
-    is fsdp where there are several ranks; my_learner.py:Factory is one of your own."""
+    is fsdp if there are several ranks; my_learner.py:Factory is your own."""
     micro_batch_tokens: int = Field(default=16384, ge=1)
     """Most tokens of one forward pass, on a CPU with the padding of its rows; it changes memory and
     speed, never the result."""
@@ -69,7 +71,7 @@ class TrainConfig(Config):
     passes."""
     reference_url: str | None = None
     """A vLLM server of the starting policy of a KL, such as `http://localhost:8000`, which then
-    computes its log-probabilities, at temperature 1. None keeps a copy here."""
+    computes its log-probabilities, at temperature 1; none keeps a copy here."""
     gradient_checkpointing: Literal["auto", "on", "off"] = "auto"
     """Recompute layers in the backward pass: all of them, none, or as many as it takes for an
     update to fit on the GPU. It changes memory and speed, never the result."""
@@ -112,7 +114,8 @@ class Optimizer:
     """Updates the trainable weights of a model in place, so that their addresses stay the same.
 
     Weights below float32 have a float32 master and gradient. With `offload_optimizer`, masters and
-    moments are in host memory and pass through the device piece by piece.
+    moments are in host memory and pass through the device piece by piece. A model may have another
+    optimizer after `close`, or once this one is freed.
     """
 
     def __init__(self, model: nn.Module, cfg: TrainConfig) -> None:
@@ -125,10 +128,14 @@ class Optimizer:
         self._gradients: dict[str, Tensor] = {}
         device = next(iter(self.params.values())).device
         self._streamer = StateStreamer(device) if cfg.offload_optimizer else None
+        hooks: list[RemovableHandle] = []
         for name, param in self.params.items():
             if self.masters[name] is not param:
-                hook = _accumulate_into(self._gradients, name)
-                param.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+                hook = param.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                    _accumulate_into(self._gradients, name)
+                )
+                hooks.append(hook)
+        self._remove_hooks = weakref.finalize(self, _remove, hooks)
 
     def list_params(self, model: nn.Module) -> dict[str, nn.Parameter]:
         """List the trainable parameters by their names in the optimizer's files."""
@@ -188,6 +195,17 @@ class Optimizer:
         self._gradients.clear()
         for param in self.params.values():
             param.grad = None
+
+    def close(self) -> None:
+        """Drop the gradients, and leave those of later passes to another optimizer."""
+        self.clear()
+        self._remove_hooks()
+
+    def check_open(self) -> None:
+        if not self._remove_hooks.alive:
+            raise TrainError(
+                "this learner was closed when its policy made another: train with that one"
+            )
 
     def total_norm(self, gradients: Mapping[str, Tensor]) -> float:
         return float(torch.nn.utils.get_total_norm(list(gradients.values())))
@@ -276,7 +294,7 @@ class Optimizer:
             if not is_own:
                 param[at].copy_(target)
 
-        assert self._streamer is not None
+        assert self._streamer is not None, "offloaded state has a streamer"
         self._streamer.stream(
             [tensor.view(-1) for tensor in (*moments, *([] if is_own else [master]))], act
         )
@@ -292,7 +310,12 @@ class Optimizer:
     ) -> None:
         firsts, seconds, counts = state
         adamw(
-            *(masters, gradients, firsts, seconds, [], counts),
+            masters,
+            gradients,
+            firsts,
+            seconds,
+            [],
+            counts,
             fused=True,
             amsgrad=False,
             maximize=False,
@@ -336,7 +359,7 @@ def _accumulate_into(gradients: dict[str, Tensor], name: str) -> Callable[[Tenso
     """
 
     def hook(param: Tensor) -> None:
-        assert param.grad is not None
+        assert param.grad is not None, "one optimizer takes the gradients of a weight"
         total = gradients.get(name)
         if total is None:
             gradients[name] = param.grad.float()
@@ -345,3 +368,8 @@ def _accumulate_into(gradients: dict[str, Tensor], name: str) -> Callable[[Tenso
         param.grad = None
 
     return hook
+
+
+def _remove(hooks: Iterable[RemovableHandle]) -> None:
+    for hook in hooks:
+        hook.remove()

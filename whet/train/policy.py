@@ -100,7 +100,7 @@ class FSDPLearnerFactory(LearnerFactory):
         steps: int,
         memory: DeviceMemory | None,
     ) -> Learner:
-        # One process needs none of it.
+        # A single process does not need torch.distributed.
         from whet.train.fsdp_learner import FSDPLearner  # noqa: PLC0415
 
         return FSDPLearner(model, cfg, steps=steps, memory=memory)
@@ -124,13 +124,13 @@ class FSDPLearnerFactory(LearnerFactory):
 
 LOCAL = LocalLearnerFactory()
 LEARNERS: dict[str, LearnerFactory] = {"local": LOCAL, "fsdp": FSDPLearnerFactory()}
-"""Learner factories by the name in `TrainConfig.learner`: the one place that knows them all."""
+"""Learner factories by the name in `TrainConfig.learner`: the only list of them."""
 
 
 def build_learners(cfg: TrainConfig) -> LearnerFactory:
     """Return the factory of all learners and frozen models of a policy.
 
-    Another kind is one more entry of `LEARNERS`, or a class of the user's own; see
+    Another kind is one more entry of `LEARNERS`, or the user's own class; see
     docs/add_a_learner.md.
     """
     name = cfg.learner
@@ -172,7 +172,13 @@ class Trainable(ABC):
     learner: Learner | None
 
     def make_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
-        """Make a learner of the same weights, whose updates may free the engine's cache."""
+        """Make a learner of the same weights, whose updates may free the engine's cache.
+
+        It starts where the one before has left them, which is closed.
+        """
+        if self.learner is not None:
+            self.learner.sync_model()
+            self.learner.close()
         self.learner = self.learners.make_learner(self.model, cfg, steps=steps, memory=self.memory)
         return self.learner
 
@@ -361,7 +367,7 @@ def _check_teacher(source: ModelSource, tokenizer: Tokenizer, longest: int, poli
 def add_pair_ref_logprobs(
     pairs: Sequence[PreferencePair], reference: LogprobModel
 ) -> list[PreferencePair]:
-    """Add the reference's log-probabilities, computed once for a response of several pairs."""
+    """Add the reference's log-probabilities; a response in several pairs is computed once."""
     examples = list(dict.fromkeys(item for pair in pairs for item in (pair.chosen, pair.rejected)))
     with_logprobs = dict(zip(examples, add_ref_logprobs(examples, reference), strict=True))
     return [

@@ -37,12 +37,13 @@ class StepResult:
     """The result of a step. Recipes act on its fields; metrics are only logged."""
 
     update: Metrics
-    """Measured by the learner, and the critic's where there is one."""
+    """Metrics of the learner, and of the critic if there is one."""
     is_empty: bool = False
     """Whether no rollout had a gradient, so that no optimizer step was taken."""
 
     @property
     def metrics(self) -> Metrics:
+        """The metrics to log: those of the update, and whether the step was empty."""
         return self.update | {"step/empty": float(self.is_empty)}
 
 
@@ -143,13 +144,14 @@ class Selection:
 def select_rollouts(
     groups: Sequence[Group], algo: Algorithm, dynamic_sampling: DynamicSamplingConfig | None = None
 ) -> Selection:
-    """Choose the rollouts a step trains on; nothing is left out anywhere else.
+    """Choose the rollouts whose rewards count in a step.
 
     Left out are groups of equal reward that were replaced by others, rollouts without a reward, and
-    groups with a single rollout left where rollouts of a group are compared.
+    groups with a single rollout left where rollouts of a group are compared. Later,
+    `assign_advantages` drops masked rollouts, and `update_policy` those without a gradient.
     """
     dynamic_sampling = dynamic_sampling or DynamicSamplingConfig()
-    fewest = 1 if algo.advantage is None else 2
+    fewest = 2 if algo.compares_responses else 1
     rewarded = [
         tuple(rollout for rollout in group if rollout.reward is not None)
         for group in dynamic_sampling.choose_groups(groups)
@@ -217,7 +219,7 @@ def _credit_outcome(
 ) -> tuple[list[Example], list[bool], Baseline]:
     """Credit the reward of the whole response, less the KL where it is subtracted from rewards.
 
-    Also tells for each example whether its group has something to learn from.
+    Also returns for each example whether its group has different rewards to learn from.
     """
     rewards = [rewards_of(group) for group in groups]
     penalties = [_kl_penalty(example, algo) for example in examples]
@@ -240,7 +242,7 @@ def _credit_tokens(
     example: Example, reward: float, penalty: FloatArray, algo: Algorithm
 ) -> Example:
     """Spread the reward, which belongs to the last token, over the tokens before it."""
-    assert algo.token_advantage is not None
+    assert algo.token_advantage is not None, "tokens are credited by a token advantage"
     if algo.needs_values and example.value_M is None:
         raise ConfigError(
             "this algorithm needs a critic, and there is none: set algo.name to another, "

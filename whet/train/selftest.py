@@ -29,11 +29,14 @@ class Exactness:
 
     @property
     def is_exact(self) -> bool:
+        """Whether all log-probabilities are equal in every bit."""
         return self.equal_fraction == 1.0
 
     @property
     def summary(self) -> str:
-        percent = math.floor(1000 * self.equal_fraction) / 10  # all of them is all of them
+        percent = (
+            math.floor(1000 * self.equal_fraction) / 10
+        )  # not 100.0 % unless all of them agree
         return (
             f"{percent} % of {self.num_tokens} log-probabilities have the same bits, "
             f"the largest gap is {self.largest_gap:.1e}"

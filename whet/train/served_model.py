@@ -60,7 +60,7 @@ class ServedModel(LogprobModel):
         return np.array(logprobs[example.response_start - 1 :], dtype=np.float32)
 
     async def _send(self, origin: Origin, content: bytes) -> Json:
-        """Send a request; a fault that may pass is tried again."""
+        """Send a request; temporary faults are retried."""
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         target = origin.parts.path.rstrip("/") + PATH
         for number in range(TRIES):

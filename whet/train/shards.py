@@ -1,9 +1,9 @@
 """A model in shards over the ranks (FSDP2), and the optimizer of the shards.
 
 The policy's own model stays whole on every rank, since its engine samples from it and checkpoints
-are written from it; before either it is filled from the shards. Shards are float32 and
-serve as masters; a layer is gathered in the type that the model computes in, so that a sharded
-model computes the same bits. No reduction over ranks touches a logit.
+are written from it; before either, the shards are copied into it. Shards are float32 and serve as
+masters; a layer is gathered in the type that the model computes in, so that a sharded model
+computes the same bits. No reduction over ranks touches a logit.
 
 In deterministic training gradients are added in the order in which one process adds them
 (`OrderedReduceScatter`), and the norm is that of whole gradients, so that the number of ranks
@@ -67,7 +67,7 @@ def rank_world() -> RankWorld:
 
 
 def needs_shards(model: Transformer, world: RankWorld) -> bool:
-    """Whether ranks share a model out; adapters and a model of one rank stay whole."""
+    """Whether a model is sharded; adapters and a model of one rank stay whole."""
     return world.shard_size > 1 and not isinstance(model, LoraTransformer)
 
 

@@ -21,6 +21,7 @@ class Coded:
     codes: NDArray[np.int32]
 
     def equals(self, value: str) -> Mask:
+        """Return a mask of the rows with this text."""
         try:
             code = self.values.index(value)
         except ValueError:
@@ -38,6 +39,7 @@ class Coded:
         return np.append(hits, False)[self.codes]
 
     def at(self, row: int) -> str | None:
+        """Return the text of a row; None if it has none."""
         code = int(self.codes[row])
         return None if code < 0 else self.values[code]
 

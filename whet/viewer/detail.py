@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import ValidationError
 
-from whet.algos.advantages import GroupRule, center, leave_one_out, zscore
+from whet.algos.advantages import GROUP_RULES
 from whet.errors import DataError, WhetError
 from whet.rewards.spec import RewardSpec
 from whet.store.files import stream_rows
@@ -37,14 +37,8 @@ MAX_TOKENS = 20_000
 """Tokens of a response that are sent."""
 CACHED_FILES = 4
 CACHED_BYTES = 1 << 30
-ADVANTAGES: Mapping[str, GroupRule] = {
-    "zscore": zscore,
-    "center": center,
-    "leave_one_out": leave_one_out,
-}
-"""Rules that need no more than the rewards of a group."""
 OF_UPDATES = ("ratio", "entropy", "engine_gap", "mask")
-"""What only an update knows of tokens; a replay computes it again."""
+"""Token quantities that only exist during an update; a replay computes them again."""
 NO_STEPS = "no verifier judged the steps of this response"
 STORED = {"prompt_tokens", "tokens", "logprobs"}
 """Lists of numbers that every file of whet has."""
@@ -219,7 +213,7 @@ def _token_columns(table: pa.Table, rollout: Rollout) -> dict[str, Json]:
 def _explain_missing(
     run: Run, source: RolloutFile, settings: Mapping[str, Json], *, is_computed: bool
 ) -> str:
-    """Say why what an update knows of tokens is not there, and what would compute it."""
+    """Say why token quantities of an update are missing, and what would compute them."""
     if is_computed:
         return "the update left this response out: no token of it had a loss"
     if source.set != "train":
@@ -238,7 +232,7 @@ def _advantage(rule: str | None, rewards: Sequence[float | None]) -> tuple[float
     """Compare a reward, the first, with the others of its group."""
     if rule is None:
         return None, "only runs of RL have advantages"
-    compare = ADVANTAGES.get(rule)
+    compare = GROUP_RULES.get(rule)
     if compare is None:
         return None, f"not stored; {rule} needs more than the rewards of the group"
     known = [reward for reward in rewards if reward is not None]
@@ -278,7 +272,7 @@ def explain_reward(rollout: Rollout, settings: Mapping[str, Json]) -> list[Json]
     rows = [{**row, "product": product} for row, product in zip(rows, products, strict=True)]
     rest = rollout.reward - sum(product or 0.0 for product in products)
     if own or abs(rest) > 1e-6:
-        name = "a function of your own" if own else "not explained by the settings"
+        name = "your own function" if own else "not explained by the settings"
         rows.append({"name": name, "weight": None, "value": None, "product": finite(rest)})
     return list(rows)
 

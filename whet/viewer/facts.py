@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def facts_file(cache: Path) -> Path:
-    """Name the file of the facts about the package as it is now, also between two versions."""
+    """Name the file of the facts about the current code, which may change between two versions."""
     newest = max(path.stat().st_mtime_ns for path in PACKAGE.rglob("*.py"))
     return cache / f"facts-{version('whet')}-{newest}.json"
 
@@ -53,7 +53,7 @@ class Facts:
         return words if isinstance(words, str) else ""
 
     def advantage_rule(self, root: Root, run: Run) -> str | None:
-        """Name how a run compares rewards; None where it has no algorithm."""
+        """Name how a run compares rewards; None if it has no algorithm."""
         algo = read_run_settings(root, run).get("algo")
         if not isinstance(algo, dict):
             return None

@@ -24,7 +24,7 @@ from whet.viewer.rollout_sources import SCHEMA, RolloutFile, find_rollout_files,
 from whet.viewer.run_folders import Root, Run
 
 SEGMENT_ROWS = 25_000
-"""Rows after which a segment is written: what a stop can lose."""
+"""Rows after which a segment is written, so the most that a stop can lose."""
 MAX_SEGMENTS = 24
 """Segments beyond which the small ones are merged."""
 FORMAT = "1"

@@ -42,7 +42,7 @@ HEADLINES = (
     "sft/token_loss",
     "loss",
 )
-"""What the list of runs shows of each: the first of these with two points, or with one."""
+"""The metric that the list of runs shows: the first of these with two points, or with one."""
 SPARK_POINTS = 60
 
 
@@ -87,7 +87,7 @@ class MetricsFile:
         self._tail = self._hash_before(file, self._offset)
 
     def _hash_before(self, file: BinaryIO, offset: int) -> int:
-        """Hash the bytes before an offset; 0 where the file is shorter."""
+        """Hash the bytes before an offset; 0 if the file is shorter."""
         start = max(offset - TAIL_BYTES, 0)
         file.seek(start)
         tail = file.read(offset - start)
@@ -154,7 +154,8 @@ def spark(series: MetricSeries) -> list[Json]:
 
 
 class Overview:
-    """Reads what is asked of runs; metrics files are kept, and read on where they have grown."""
+    """Answers requests about runs; metrics files are kept in memory, and only what was added to
+    them is read."""
 
     def __init__(self, root: Root, facts: Facts) -> None:
         self._root = root
@@ -303,7 +304,7 @@ def _describe_ratio(ratio: float) -> str:
 
 
 def _name(table: Json) -> Json:
-    """Give the name in a table such as `task`, or a name that stands for one."""
+    """Give the name in a table such as `task`, or a bare name."""
     if isinstance(table, dict):
         name = table.get("name")
         return name if isinstance(name, str) else None

@@ -1,4 +1,4 @@
-"""Questions to an index: which rollouts pass filters, and how many there are of each kind."""
+"""Queries on an index: which rollouts pass filters, and how many there are of each kind."""
 
 import json
 import re
@@ -215,6 +215,7 @@ def _describe_row(columns: Columns, row: int) -> dict[str, Json]:
 
 
 def finite(value: float) -> float | None:
+    """Replace numbers that are not finite by None."""
     number = float(value)
     return number if isfinite(number) else None
 

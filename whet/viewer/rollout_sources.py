@@ -66,6 +66,7 @@ class RolloutFile:
 
     @property
     def stamp(self) -> str:
+        """Identify the content of the file by its name, size and time."""
         return f"{self.name}:{self.size}:{self.changed}"
 
 

@@ -1,4 +1,4 @@
-"""The runs below one folder: which there are, how far they are, what they were told.
+"""The runs below one folder: their state and their settings.
 
 Every file is reached through `Root.open_path`, which follows no link out of the folder. Nothing is
 written there, and no lock is taken.
@@ -14,20 +14,22 @@ from pathlib import Path
 from whet import toml
 from whet.errors import DataError
 from whet.store.files import read_json, read_rows
+from whet.store.run import RUN_FOLDERS
 from whet.types import Json
 
 MAX_DEPTH = 6
 """Folders below the given one in which runs are looked for."""
 MAX_RUNS = 2_000
 SCAN_SECONDS = 2.0
-"""A listing is used again for so long, so that several pages that poll cost one scan."""
+"""Seconds for which a listing is reused, so that several pages that poll cost one scan."""
 FRESH_SECONDS = 90.0
-"""A run on another machine, whose lock is not seen here, is alive if it wrote so recently."""
+"""A run on another machine, whose lock is not visible here, is alive if it wrote this recently."""
 MAX_FILE_BYTES = 64 << 20
 """Larger settings, summaries and tables are refused."""
 VERL_DUMP = re.compile(r"\d+\.jsonl")
 WANDB_TABLE = re.compile(r".+\.table\.json")
-SKIPPED = {"checkpoints", "rollouts", "answers", "logs", "evals", "node_modules", "__pycache__"}
+SKIPPED = {*RUN_FOLDERS, "node_modules", "__pycache__"}
+"""Folders in which no runs are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,7 @@ def _find_origin(names: list[str]) -> str | None:
 
 
 def read_small(root: Root, path: Path) -> Json:
-    """Read a JSON file of bounded size, or None where there is none."""
+    """Read a JSON file of bounded size, or None if there is none."""
     real = root.open_path(path)
     if not real.is_file():
         return None
@@ -142,7 +144,7 @@ def read_events(root: Root, run: Run) -> list[dict[str, Json]]:
 
 
 def read_run_settings(root: Root, run: Run) -> dict[str, Json]:
-    """Read the settings of a run as nested tables; empty where they cannot be read."""
+    """Read the settings of a run as nested tables; empty if they cannot be read."""
     path = run.folder / "config.toml"
     if run.origin != "whet" or not path.is_file():
         return {}

@@ -1,9 +1,9 @@
 """`whet view`: serve a folder of runs as a web page, its files, and JSON under /api.
 
-GET requests of bounded size are answered, from the pages that were sent. Text of models is shown,
-so nothing but the viewer's own script and style may run in the page (the content security
-policy), and no other site may ask (host names, fetch metadata, a token). An answer of the API has
-a tag: a page that asks again for what has not changed gets an empty 304.
+Only GET requests of bounded size are answered, and only from the viewer's own pages. Text of models
+is shown, so nothing but the viewer's own script and style may run in the page (the content security
+policy), and no other site may ask (host names, fetch metadata, a token). An answer of the API has a
+tag: a page that asks again for what has not changed gets an empty 304.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ STATIC = Path(__file__).parent / "static"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 PORT = 8024
 TRIED_PORTS = 20
-"""Ports tried from the first on, where none is asked for."""
+"""Ports tried from the first on, if none is asked for."""
 MAX_TARGET = 8_192
 """Bytes of a path with its query."""
 MAX_HEADERS = 32_768
@@ -144,7 +144,7 @@ def _to_route(ask: Callable[[Params], Json]) -> Callable[[Request], object]:
 
 
 def _answer(ask: Callable[[Params], Json], params: Params) -> tuple[int, bytes]:
-    """Ask, and turn what is wrong with the question or the files into a sentence."""
+    """Answer a request, and turn errors in the request or the files into a sentence."""
     try:
         return 200, _to_body(ask(params))
     except KeyError as error:
@@ -227,7 +227,7 @@ class Guard:
 
 
 def host_name(host: str) -> str:
-    """Take the port off; any is right, since a tunnel may have another at its other end.
+    """Remove the port; any port is allowed, since a tunnel may use another one.
 
     >>> host_name("localhost:8024"), host_name("[::1]:1"), host_name("evil.example")
     ('localhost', '[::1]', 'evil.example')

@@ -1,5 +1,5 @@
-"""No contestant: writes the random weights that all sides load, as a Hugging Face folder, in a
-process of its own."""
+"""No contestant: writes the random weights that all sides load, as a Hugging Face folder, in its
+own process."""
 
 from pathlib import Path
 

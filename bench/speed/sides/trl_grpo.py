@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer, in a thread of its own so that each optimizer step waits for its turn."""
+"""TRL's GRPO trainer, in its own thread so that each optimizer step waits for its turn."""
 
 # The peer's own annotations are partial.
 # mypy: disable-error-code="attr-defined, import-untyped, method-assign, no-untyped-call, operator"

@@ -1,4 +1,4 @@
-"""vLLM in an environment of its own: it lacks whet, so this module imports nothing of it."""
+"""vLLM in its own environment: it lacks whet, so this module imports nothing of it."""
 
 # The peer's own annotations are partial.
 # mypy: disable-error-code="import-not-found"

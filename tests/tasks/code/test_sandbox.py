@@ -395,7 +395,7 @@ def test_asked_for_by_name_bubblewrap_must_be_there(
 
 
 def test_what_contains_programs_is_said_in_a_sentence() -> None:
-    assert describe_isolation() == "programs of models run in Linux namespaces of their own"
+    assert describe_isolation() == "programs of models run in their own Linux namespaces"
     assert describe_isolation("none") == "programs of models run unprotected"
 
 

@@ -1,7 +1,7 @@
 """Clean problem files: which rows are kept, and for each other why, and in favour of which row.
 
-Rows are read twice, once to hash and once to write, and between them the candidates. Memory grows
-by about 250 bytes a row, whatever its text.
+Rows are read twice, once to hash and once to write; candidates for removal are read in between.
+Memory grows by about 250 bytes per row, however long its text.
 """
 
 from collections import Counter
@@ -19,6 +19,7 @@ from whet.data.clean.near import choose_band_size, find_near_duplicates, pair_ca
 from whet.data.clean.scan import MIN_SHARED_BYTES, ChunkScan, ScanPlan, hash_answer, scan_chunks
 from whet.data.clean.word_hashes import Hashes, Indices, Words, hash_words, list_words, normalise
 from whet.data.problem_lines import ProblemLines, to_question
+from whet.data.row_files import Advance
 from whet.errors import DataError
 from whet.store.files import atomic_path, to_line
 from whet.types import Json, Problem
@@ -27,7 +28,6 @@ COMMON_ROWS = 10
 COMMON_FRACTION = 0.01
 """N-grams in more than 10 rows and 1 % of all may belong to a prompt's frame."""
 BATCH = 1000
-Advance = Callable[[int], None]
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
 """Opens a progress bar by its label and total."""
 OnKept = Callable[[Problem, int], None] | None
@@ -90,10 +90,12 @@ class CleaningResult:
         return int((self.reasons == KEPT).sum())
 
     def leave_out(self, rows: Indices | Sequence[int], reason: Reason) -> None:
+        """Mark rows as left out for a reason, and count them."""
         self.reasons[rows] = REASONS.index(reason) + 1
         self.counts[reason] += len(rows)
 
     def remaining(self) -> Indices:
+        """Return the numbers of the rows that no reason leaves out so far."""
         return np.flatnonzero(self.reasons == KEPT)
 
 

@@ -33,7 +33,7 @@ BATCH = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalText:
-    """Where an evaluation question stands, and its own id, or None."""
+    """The file and line of an evaluation question, and its id or None."""
 
     file: str
     location: str
@@ -45,8 +45,8 @@ class EvalText:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Matches:
-    """Where texts and the index agree: for each place the text, the number of the n-gram, and the
-    first of its words in the text."""
+    """The matches between texts and the index: for each place the text, the number of the n-gram,
+    and the first of its words in the text."""
 
     texts: Indices
     ngrams: Indices
@@ -91,7 +91,7 @@ class EvalIndex:
         return Matches(texts=texts, ngrams=ngrams, words=first)
 
     def _look_up(self, hashes: Hashes) -> tuple[Indices, Indices]:
-        """Return the places of hashes that are in the index, and their numbers there."""
+        """Return the positions of hashes that are in the index, and their numbers there."""
         places = np.flatnonzero(self._is_possible[hashes & self._mask])
         numbers = np.minimum(np.searchsorted(self.hashes, hashes[places]), len(self.hashes) - 1)
         is_equal = self.hashes[numbers] == hashes[places]
@@ -165,7 +165,7 @@ def _batch(pairs: Iterator[tuple[str, EvalText]]) -> Iterator[list[tuple[str, Ev
 
 
 def _read_all(files: Sequence[Path], advance: Advance) -> Iterator[tuple[str, EvalText]]:
-    """Read the normalised questions of files, and where each stands."""
+    """Read the normalised questions of files, each with its file and line."""
     for file in files:
         for row in iterate_rows(file, advance=advance):
             id = next((str(row.fields[name]) for name in IDS if row.fields.get(name)), None)

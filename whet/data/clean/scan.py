@@ -104,7 +104,7 @@ class Scanner:
 
 
 def hash_answer(problem: Problem) -> int:
-    """Hash what a problem is graded by: the answer, or the payload where there is none."""
+    """Hash what a problem is graded by: the answer, or the payload if there is none."""
     answer = problem.answer
     if answer is None:
         digest = hashlib.blake2b(compact(problem.payload, sort_keys=True), digest_size=8).digest()

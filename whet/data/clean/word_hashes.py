@@ -47,6 +47,7 @@ class Words:
 
     @property
     def counts(self) -> Indices:
+        """Return the number of words of each text."""
         return np.diff(self.starts)
 
 
@@ -105,7 +106,7 @@ def _sum_powers(values: Hashes) -> Hashes:
     """Sum values times powers from the left.
 
     The sum over a window is then the difference of two, and times the inverse power of its start it
-    is the same wherever the window stands (Karp and Rabin 1987).
+    does not depend on where the window is (Karp and Rabin 1987).
     """
     powers, _ = _powers(_table_size(len(values)))
     sums = np.zeros(len(values) + 1, dtype=np.uint64)

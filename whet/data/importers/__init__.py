@@ -40,8 +40,8 @@ def find_format(name: str) -> Format:
         return Format(about="", required=(), optional=None, split="rl", read=_load_reader(name))
     if name not in FORMATS:
         raise ConfigError(
-            f"there is no format {name!r}; known formats: {', '.join(sorted(FORMATS))}, or a "
-            "function of your own such as my_rows.py:read"
+            f"there is no format {name!r}; known formats: {', '.join(sorted(FORMATS))}, or your "
+            "own function such as my_rows.py:read"
         )
     return FORMATS[name]
 

@@ -284,7 +284,7 @@ def read_cruxeval(direction: Direction, row: Fields) -> ParsedRow:
 
 
 def codeio_either(row: Fields) -> ParsedRow:
-    """Ask for the input or the output, by the toss of a coin that depends on the program alone."""
+    """Ask for the input or the output, by a coin toss that depends only on the program."""
     is_input = derive(0, "codeio", row.text("refcode")) % 2
     return read_codeio("input" if is_input else "output", row)
 

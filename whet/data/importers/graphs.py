@@ -253,7 +253,7 @@ def _name(node: Json) -> str:
 
 
 def level(task: str, graph: Mapping[str, Json]) -> float:
-    """Grade a graph by its size, as the task grades its own."""
+    """Give a graph its level by its size, as the task itself does."""
     fields = Fields(graph)
     if "nodes" in fields:
         size = len(fields.entries("nodes"))

@@ -136,7 +136,7 @@ def arc(row: Fields) -> ParsedRow:
 
 
 def barc(row: Fields) -> ParsedRow:
-    """Read BARC's pairs; the one behind those that are shown is asked for."""
+    """Read BARC's pairs; the pair after those that are shown is the question."""
     pairs = [_read_pair(pair, "examples") for pair in row.entries("examples")]
     if len(pairs) < 2:
         raise DataError("field 'examples' should hold at least two pairs of grids")
@@ -225,7 +225,7 @@ def _statement(tree: Tree) -> Json:
 
 
 def _level(size: int, tops: tuple[int, ...]) -> float:
-    """Grade a size by the largest one of each fifth but the last, as the task grades its own."""
+    """Give a size its level: sizes up to the largest of each fifth, as the task itself does."""
     return to_level(1 + sum(size > top for top in tops))
 
 

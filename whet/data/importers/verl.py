@@ -1,4 +1,4 @@
-"""Rows of verl and its kin (Reasoning360's GURU, Tango, NPG-Muse) and of AReaL.
+"""Rows of verl and its derivatives (Reasoning360's GURU, Tango, NPG-Muse) and of AReaL.
 
 verl's rows have one schema, and `data_source` gives the meaning of their ground truth. A row that
 lacks a field its reward needs is refused when the file is read, and so is an unknown source, with a

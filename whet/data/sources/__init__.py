@@ -58,7 +58,7 @@ class ColumnRule(Config):
     """A regular expression that must not."""
 
     def check(self) -> None:
-        """Refuse a rule that says nothing, and an expression that is none."""
+        """Refuse an empty rule and an invalid regular expression."""
         if self == ColumnRule(column=self.column):
             raise ConfigError(f"the rule for the column {self.column!r} has no condition")
         for pattern in (self.matching, self.not_matching):
@@ -68,7 +68,7 @@ class ColumnRule(Config):
                 raise ConfigError(f"{pattern!r} is not a regular expression: {error}") from error
 
     def explain(self, row: Row) -> str | None:
-        """Say why a row is left out; None where it is kept."""
+        """Say why a row is left out; None if it is kept."""
         value = read_column(row, self.column)
         failure = self._find_failure(value)
         return failure and f"{self.column} {failure}"
@@ -135,8 +135,8 @@ class SourceFile(Config):
     """Files of rows that are read alike."""
 
     names: tuple[str, ...] = Field(min_length=1)
-    """Patterns of their paths: in the hub's repository, in the folder of raw files, or, for a
-    source of your own, in the folder of its file."""
+    """Patterns of their paths: in the hub's repository, in the folder of raw files, or, for your
+    own source, in the folder of its file."""
     split: Split | Mapping[Split, float] | None = None
     """The split of the rows, or fractions by the hash of their prompt; None takes the rows' own."""
     hub: str | None = None
@@ -221,7 +221,7 @@ def list_sources() -> list[str]:
 
 
 def _check(source: Source) -> None:
-    """Refuse what cannot be meant, before a file is looked for."""
+    """Refuse settings that make no sense, before any file is looked for."""
     for file in source.files:
         layout = file.format or source.format
         if (layout is None) == (not source.map):

@@ -137,9 +137,9 @@ class _Run:
         self._answered = AnsweredProblems()
 
     def read_all(self, raws: list[RawFile], limit: int | None, advance: Advance | None) -> None:
-        """Write the problems of files that are read alike; refuse them where no row can be read.
+        """Write the problems of files that are read alike; refuse them if no row can be read.
 
-        So is one of several files, if it has more than a few rows.
+        One unreadable file among several is refused too, if it has more than a few rows.
         """
         results = [self._read(raw, limit, advance) for raw in raws]
         broken = [result for result in results if result.first_error and not result.num_read]
@@ -292,7 +292,7 @@ def _describe(
     facts: list[Json] = []
     for path, origin in paths.items():
         hashes = hash_file(path)
-        assert isinstance(hashes, dict)
+        assert isinstance(hashes, dict), "the hash of a file is a table"
         facts.append({"name": path.name, "origin": origin, **hashes})
     return {
         "source": name,

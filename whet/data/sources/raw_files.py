@@ -1,5 +1,5 @@
-"""Find the raw files of a source: those a user names, a folder of them, those beside a source of
-the user's own, or the hub's.
+"""Find the raw files of a source: those a user names, a folder of them, those beside the user's own
+source, or the hub's.
 
 Without them, one sentence says which files to put where.
 """
@@ -36,7 +36,7 @@ def find_raw_files(
 ) -> list[RawFile]:
     """Take the files that are given, else those in the folder, else download them.
 
-    Names in a source of the user's own may be paths from the folder `beside`, where its file is.
+    Names in the user's own source may be paths from the folder `beside`, where its file is.
     """
     if given:
         return [raw for text in given for raw in _match_given(source, text)]
@@ -48,7 +48,8 @@ def find_raw_files(
 
 
 def _match_given(source: Source, text: str) -> list[RawFile]:
-    """Read `PATH` or `SPLIT=PATH`; without a split, a file is told by its name or by being one."""
+    """Read `PATH` or `SPLIT=PATH`; without a split, a file is recognised by its name or by being
+    the only one."""
     split, sign, rest = text.partition("=")
     named = sign and split in SPLITS
     path = Path(rest if named else text).expanduser()

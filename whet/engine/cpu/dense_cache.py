@@ -5,7 +5,7 @@ rows block by block.
 
 Shapes: R rows, B rows in use, S prompts, N query heads, G key/value heads, Y query heads that share
 one, C cached tokens, D head size, T tokens of a prefill, Q rows that move, are written or share a
-prompt. Z stands for rows and key/value heads, or prompts and key/value heads, as one dimension.
+prompt. Z is rows and key/value heads, or prompts and key/value heads, as one dimension.
 """
 
 import heapq
@@ -29,7 +29,7 @@ BLOCK = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PromptGroups:
-    """Rows in a grid by shared prompt: one line per prompt, as wide as the largest group."""
+    """Rows in a grid by shared prompt: one grid row per prompt, as wide as the largest group."""
 
     first: int
     """The prompt of the first line; prompts of the other lines follow."""
@@ -172,7 +172,8 @@ class DenseCache:
         return num_rows
 
     def decode(self, batch: InputBatch, size: int, longest: int) -> "DenseDecode":
-        """Attend from the newest token of the first `size` rows to everything each has cached."""
+        """Return attention from the newest token of the first `size` rows to all that each has
+        cached."""
         by_prompt = self.allocator.group_rows(size)
         column_B = batch.position_of(slice(0, size)) - torch.from_numpy(by_prompt.prompt_length_B)
         attend = DenseDecode(self, by_prompt, column_B)

@@ -1,4 +1,4 @@
-"""The C kernels: compiled on first use and cached; without a compiler torch does the work.
+"""The C kernels: compiled on first use and cached; without a compiler, torch is used instead.
 
 Each has an equivalent in plain torch, so they only save time. `CC` names another compiler, as for
 make but without arguments; `CC=false` disables them.

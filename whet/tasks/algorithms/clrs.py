@@ -49,10 +49,10 @@ class ClrsAlgorithm(NamedTuple):
     inputs: Draw
     run: Callable[..., Value]
     size: int | None = None
-    """Where inputs have one size only."""
+    """The size of the inputs, if they have only one."""
 
     def draw(self, rng: Random, size: int) -> tuple[str, str, str]:
-        """Give the input as it is printed, the trace (empty without one), and the output."""
+        """Return the printed input, the trace (empty without one), and the output."""
         inputs = self.inputs(rng, size)
         shown = ", ".join(f"{name}: {format_input(value)}" for name, value in inputs.items())
         result = self.run(*inputs.values())
@@ -264,7 +264,7 @@ class ClrsConfig(GeneratedConfig):
 
 
 class Printout(NamedTuple):
-    """The intermediate states, None where there is no trace, and the output."""
+    """The intermediate states, None if there is no trace, and the output."""
 
     trace: tuple[Item, ...] | None
     output: tuple[Item, ...]
@@ -279,7 +279,7 @@ class Clrs(GeneratedTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare printouts: every number by its exact value, every bracket and the order as is.
 
-        Parts: `correct` 0 or 1; `output`, 1 where what follows the trace is right; `trace`, the
+        Parts: `correct` 0 or 1; `output`, 1 if what follows the trace is right; `trace`, the
         fraction of right states, where the gold answer has them.
         """
         algorithm = ALGORITHMS.get(str(problem.payload.get("algorithm")))
@@ -311,9 +311,9 @@ _NAMED = re.compile(r"\A\s*(?:index|position|node|vertex|key|value)\s+(-?[0-9.]+
 
 
 def printout_of(text: str, label: str = "") -> Printout | None:
-    """Read `output` or `trace | output`; None where it is neither, or there is no output.
+    """Read `output` or `trace | output`; None if it is neither, or there is no output.
 
-    The label that the question ends with may be said again: `median: 5`.
+    The label that the question ends with may be repeated: `median: 5`.
     """
     name, mark, rest = text.replace("**", "").replace("=", ":", 1).partition(":")
     is_labelled = mark and label and name.strip() == label
@@ -327,10 +327,10 @@ def printout_of(text: str, label: str = "") -> Printout | None:
 
 
 def parse_items(text: str) -> tuple[Item, ...] | None:
-    """Read the items of a text; None where it holds anything else.
+    """Read the items of a text; None if it holds anything else.
 
-    Spaces or commas part the elements, and 0.50, 0.5 and 5e-1 are the same number; nothing else is
-    forgiven: brackets and order count.
+    Spaces or commas separate the elements, and 0.50, 0.5 and 5e-1 are the same number; nothing else
+    may differ: brackets and order count.
 
     >>> parse_items("[1 0.50], 2") == parse_items("[1, 5e-1] 2.0")
     True

@@ -147,7 +147,7 @@ def lcs_table(string: Sequence[int], key: Sequence[int]) -> list[list[int]]:
     """Give where the longest common subsequence of each two prefixes comes from.
 
     The two sequences are the keys marked 0 and 1, and the table has a row and a column for each of
-    both: 0 stands for both one shorter, 1 for the first one shorter, 2 for the second.
+    both: 0 means both one shorter, 1 for the first one shorter, 2 for the second.
     """
     split = list(string).count(0)
     size = len(key)

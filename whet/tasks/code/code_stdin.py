@@ -129,7 +129,7 @@ def policies(statement: str) -> dict[str, Json]:
 
 
 def unsupported_reason(statement: str, problem: Problem) -> str | None:
-    """Explain why a row cannot be graded here, for importers; None where it can."""
+    """Explain why a row cannot be graded here, for importers; None if it can."""
     if not cases_of(problem):
         return "there are no cases of input and output"
     if several := _SEVERAL.search(statement):

@@ -32,9 +32,9 @@ class CodeConfig(Config):
     """How programs are contained: "namespaces", our own or bubblewrap's where ours are not allowed,
     or "bubblewrap" alone. "none" runs them unprotected, with the rights of the grader."""
     seconds: float = Field(default=8.0, gt=0)
-    """Processor time for one response, all its tests together. By the clock, three times as much to
-    load and again for all calls. A program not done by then is wrong; its tests have a clock of
-    their own."""
+    """Processor time for one response, all its tests together. By the clock, three times as much
+    for loading, and the same again for all calls. A program that has not finished by then is wrong;
+    its tests have their own time."""
     memory_mb: int = Field(default=1024, ge=64)
     """Address space of a program."""
 
@@ -134,9 +134,8 @@ def check_call(
 
 
 def load_program(model: Process, job: dict[str, str], limits: ProgramLimits) -> None:
-    """Give a program to its process; one that does not load is wrong.
-
-    Loading has a clock of its own, apart from that of the calls.
+    """Send a program to its process; one that does not load is wrong. Loading has its own time
+    limit.
     """
     message = json.dumps({"kind": "function", **job}).encode()
     reply = ask_program(model, message, Allowance(limits.wall), limits)

@@ -10,11 +10,11 @@ code_pytest: tests that import the program as `solution` or as the row says.
     payload   {"tests": the test module's source, "module": the name it imports, else "solution",
                "setup": source that both sides run first, else ""}
 
-Tests run in a process of their own that never executes model text (see `referee`). For a function
-`candidate`, the entry's name and every name the tests do not make themselves stand for the program,
-and a function `check` is called with `candidate`. Arguments and results cross as plain data, so
-arguments are copies and what a program does to them is not seen. Instances of classes that `setup`
-defines, such as ListNode, cross by their fields.
+Tests run in their own process that never executes model text (see `referee`). For a function
+`candidate`, the entry's name and every name the tests do not define themselves stand for the
+program, and a function `check` is called with `candidate`. Arguments and results cross as plain
+data, so arguments are copies and what a program does to them is not seen. Instances of classes that
+`setup` defines, such as ListNode, cross by their fields.
 """
 
 import json
@@ -108,7 +108,7 @@ def tests_of(problem: Problem) -> Tests:
 
 
 def unsupported_reason(problem: Problem) -> str | None:
-    """Explain why a row cannot be graded here, for importers; None where it can."""
+    """Explain why a row cannot be graded here, for importers; None if it can."""
     tests = tests_of(problem)
     if tests.kind == "function" and not tests.entry:
         return "there is no entry to call"
@@ -124,7 +124,7 @@ def _score_tests(config: CodeConfig, tests: Tests, source: str | None) -> Score:
 
 
 def _run_tests(config: CodeConfig, tests: Tests, source: str) -> str:
-    """Run tests against a program; all but an answer in time, as plain data, is a failure."""
+    """Run tests against a program; anything but a timely answer in plain data is a failure."""
     limits = config.limits
     with (
         open_process(config.sandbox, "program", limits) as model,
@@ -138,7 +138,7 @@ def _run_tests(config: CodeConfig, tests: Tests, source: str) -> str:
 def _relay(model: Process, referee: Process, tests: Tests, limits: ProgramLimits) -> str:
     """Pass the calls of the tests to the program and its answers back, until there is a verdict.
 
-    The tests have time of their own: a program that uses up its time leaves them theirs.
+    The tests have their own time limit, which the program cannot use up.
     """
     num_calls = 0
     allowance = Allowance(limits.wall)

@@ -1,8 +1,8 @@
 """The model's side of a sandbox: runs the program, and answers calls with plain data.
 
-Nothing it says is believed. A program owns this process: it can patch this file's functions, write
-to its pipes, or exit. All it can reach that way is its own answers, which the referee compares in
-another process that never runs model code.
+Nothing it reports is trusted. A program owns this process: it can patch this file's functions,
+write to its pipes, or exit. All it can reach that way is its own answers, which the referee
+compares in another process that never runs model code.
 """
 
 import builtins
@@ -82,7 +82,7 @@ def describe_exception(error: BaseException) -> str:
 
 
 def _is_stateful(value: object) -> bool:
-    """Whether a value is a container of the program's own kind, which is no data to be copied."""
+    """Whether a value is a container class of the program, which cannot be copied as plain data."""
     return isinstance(value, _STATEFUL) and type(value).__module__ == "solution"
 
 
@@ -97,6 +97,7 @@ class CallServer:
         self._candidate: object = None
 
     def answer(self, call: dict[str, object]) -> dict[str, object]:
+        """Answer one call of the referee with plain data or an error."""
         try:
             known = {name: self._names.get(name) for name in self._records}
             records = {name: kind for name, kind in known.items() if isinstance(kind, type)}

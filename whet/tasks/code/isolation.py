@@ -4,8 +4,8 @@ The new root is a small read-only tmpfs. The standard library and the shared lib
 into it read-only, the scratch folder `/tmp` is a tmpfs with limits on bytes and files, and there is
 no /proc, no /sys, no home.
 
-Where the kernel refuses namespaces to us, bubblewrap makes the same: a setuid `bwrap` works where
-user namespaces are switched off, others where the system's rules name it. It starts a new Python in
+Where the kernel refuses namespaces to us, bubblewrap creates the same: a setuid `bwrap` works where
+user namespaces are disabled, any other where the system's rules allow it. It starts a new Python in
 its root, so a start costs as much as a Python does; limits and the filter of system calls are ours
 again. Where it is setuid the scratch folder is read-only, since it cannot bound its files.
 
@@ -109,7 +109,7 @@ def sources() -> dict[str, str]:
 def unshare(uid: int | None) -> None:
     """Leave the machine's namespaces, as a user without `uid` and as root with it.
 
-    Children made after this are alone.
+    Children forked after this see only themselves.
     """
     flags = _NEW_NS | _NEW_UTS | _NEW_IPC | _NEW_PID | _NEW_NET
     user = os.getuid()

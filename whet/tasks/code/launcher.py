@@ -12,7 +12,7 @@ Its standard input is two lines, the folder of whet and a JSON object, since a p
 command line of the process it was forked from.
 
 Where bubblewrap makes the sandbox, the watcher's child becomes `bwrap`, which starts
-`run_in_bubblewrap` in a Python of its own.
+`run_in_bubblewrap` in a new Python.
 """
 
 import errno
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def run_in_bubblewrap() -> None:
-    """Go on where bubblewrap has put us: take on the limits, report READY, become the program."""
+    """Continue inside bubblewrap: apply the limits, report READY, become the program."""
     row = json.loads(sys.argv[1])
     os.environ.clear()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -155,7 +155,9 @@ def _watch(child: int, request: LaunchRequest, woken: int, errors: int | None) -
         has_left = request.watch in dict(poll.poll())
         pid, status, usage = os.wait4(child, os.WNOHANG)
         if not pid and not has_left:
-            os.read(woken, 4096)  # a program that stops itself wakes us too, and has not ended
+            os.read(
+                woken, 4096
+            )  # a program that stops itself (SIGSTOP) wakes us too, but has not ended
     for kill in (os.kill, os.killpg):
         try:
             kill(child, signal.SIGKILL)
@@ -180,7 +182,7 @@ def _report(watch: int, row: dict[str, float | str]) -> None:
     try:
         os.write(watch, json.dumps(row).encode() + b"\n")
     except OSError:
-        return  # the grader has hung up and does not want to know
+        return  # the grader has closed the connection
 
 
 def _arrange_files(request: LaunchRequest, errors: int | None = None) -> None:

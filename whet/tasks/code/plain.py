@@ -1,8 +1,8 @@
 """Plain data across a pipe: values as a flat list, read back into the same built-in types only.
 
-Entries stand in postfix order: a container follows its items and says how many it takes. What
-comes back is a tree by construction, of types whose equality nobody can override, however hostile
-the writer.
+Entries are in postfix order: a container follows its items and says how many it takes. What comes
+back is a tree by construction, of types whose equality nobody can override, however hostile the
+writer.
 
 >>> encode_value([1, (2.5, "a")])
 [1, ['f', '0x1.4000000000000p+1'], 'a', ['t', 2], ['l', 2]]

@@ -161,7 +161,7 @@ def problem_of(row: Mapping[str, Json], direction: Direction, split: Split = "te
 
 
 def unsupported_reason(problem: Problem) -> str | None:
-    """Explain why a row cannot be graded here, for importers; None where it can."""
+    """Explain why a row cannot be graded here, for importers; None if it can."""
     if problem.task == CruxEval.name and read_literal(text_of(problem, "output")) is None:
         return "the recorded output is not a literal"
     if problem.task == CodeIO.name and text_of(problem, "direction") not in ("input", "output"):

@@ -12,7 +12,7 @@ from whet.text.final_answer import visible_text
 MAX_CHARS = 1 << 20
 MAX_PROGRAM_CHARS = 1 << 17
 _FENCE = re.compile(r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3,}|~{3,})([^`\n]*)")
-"""The start of a block, perhaps as the item of a list: what stands before it, marks, language."""
+"""The start of a block, perhaps in a list item: text before it, fence, language."""
 _LATE_FENCE = re.compile(r"()(?:[^`\n]*[^`\s])[ \t]+(`{3,})((?i:python3?|py))")
 """One behind words in its line, of a named language: ``First: ```python``."""
 _LANGUAGES = {"", "python", "python3", "py"}
@@ -52,7 +52,7 @@ def blocks(text: str) -> list[tuple[str, str]]:
 
 
 def _dedent(line: str, width: int) -> str:
-    """Take away as much space as stands before the fence, or as there is."""
+    """Remove as much leading space as the fence has, or all there is."""
     return line[min(width, len(line) - len(line.lstrip(" \t"))) :]
 
 

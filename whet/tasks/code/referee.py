@@ -1,8 +1,8 @@
 """The tests' side: runs a problem's tests in a sandbox where no model text is ever executed.
 
-The names under test are stand-ins. Calling one sends plain data to the program's process and gets
+The names under test are proxies. Calling one sends plain data to the program's process and gets
 plain data back, or an exception of a built-in kind. An object that cannot cross, such as an
-instance of the model's class, is a stand-in too: its methods can be called, its attributes are read
+instance of the model's class, is a proxy too: its methods can be called, its attributes are read
 and set there, and comparing it is an error, unless it is a dict, list or set under another name.
 
 Nothing but the standard library is installed there, so the part of pytest that published tests use
@@ -64,7 +64,7 @@ class Relay:
         return self._ask(path, plain.encode_value((args, named), self.records))
 
     def read(self, path: list[str | int]) -> object:
-        """Read what a name stands for, without calling it."""
+        """Read the value of a name, without calling it."""
         return self._ask(path, plain.encode_value(None))
 
     def _ask(self, path: list[str | int], data: list[plain.Entry]) -> object:

@@ -70,7 +70,7 @@ class ScriptResult:
 
 
 class RefusedError(ConfigError):
-    """This machine does not allow the sandbox, and will not the next time."""
+    """This machine does not allow the sandbox; trying again would not help."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -82,7 +82,7 @@ class RefusedError(ConfigError):
 
 
 class LostError(Exception):
-    """A sandbox ended without a word from its watcher: a failure of ours, or of the machine."""
+    """A sandbox ended without a report from its watcher: our fault or the machine's."""
 
 
 def open_process(
@@ -115,13 +115,12 @@ def run_script(
 
 
 _CHOSEN: dict[Mode, Mode] = {}
-"""What works on this machine, by what was asked for; a fork keeps it."""
+"""What works on this machine, by the requested mode; forked processes keep it."""
 
 
 def choose_mode(mode: Mode = "namespaces") -> Mode:
-    """Tell what contains programs: the mode itself, or bubblewrap where namespaces are refused.
-
-    Tried once per process; a RefusedError, in one sentence, where nothing works.
+    """Return what contains programs: the requested mode, or bubblewrap if namespaces are refused.
+    Tried once per process; raises a RefusedError if nothing works.
     """
     if mode not in _CHOSEN:
         first = find_trouble(mode)
@@ -138,7 +137,7 @@ def describe_isolation(mode: Mode = "namespaces") -> str:
         kind = choose_mode(mode)
     except RefusedError as error:
         return str(error)
-    words = {"namespaces": "in Linux namespaces of their own", "bubblewrap": "in bubblewrap"}
+    words = {"namespaces": "in their own Linux namespaces", "bubblewrap": "in bubblewrap"}
     return f"programs of models run {words.get(kind, 'unprotected')}"
 
 
@@ -177,7 +176,7 @@ class Process:
         return self._channel.receive(deadline)
 
     def status(self, deadline: float) -> int | None:
-        """Wait for the exit status, negative for a signal; None where it does not come in time."""
+        """Wait for the exit status, negative for a signal; None if it does not come in time."""
         if not _is_readable(self._watch.fileno(), deadline):
             return None
         line = self._watch.recv(4096).partition(b"\n")[0]
@@ -269,7 +268,7 @@ class Launcher:
         return self._control
 
     def _forget(self) -> None:
-        """Leave the launcher to the process this one was forked from."""
+        """Forget the launcher: it belongs to the process this one was forked from."""
         if self._control is not None:
             self._control.close()
         if self._process is not None:
@@ -335,7 +334,7 @@ def describe_fault(process: Process, status: int | None, limits: ProgramLimits) 
 
 
 def _is_readable(fd: int, deadline: float) -> bool:
-    """Wait until there is something to read, or the end; False where the deadline comes first."""
+    """Wait until there is something to read, or the end; False if the deadline comes first."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))

@@ -12,7 +12,7 @@ _PYTEST = {"raises", "approx", "mark", "fail", "param", "fixture"}
 
 
 def parse_python(text: str) -> ast.Module | None:
-    """Parse Python; None where it is not, without warnings about odd escapes."""
+    """Parse Python; None if it is not, without warnings about odd escapes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -59,7 +59,7 @@ def without_star_import(tree: ast.Module, module: str) -> ast.Module:
 
 
 def unsupported_reason(tests: str, *, entry: str, module: str, setup: str = "") -> str | None:
-    """Explain why tests cannot be run here; None where they can.
+    """Explain why tests cannot be run here; None if they can.
 
     >>> unsupported_reason("import requests\\nassert f(1)", entry="f", module="solution")
     'the tests import requests, which is not in the standard library'
@@ -83,7 +83,7 @@ def unsupported_reason(tests: str, *, entry: str, module: str, setup: str = "") 
 
 
 def pytest_fault(tests: str) -> str | None:
-    """Name what tests use of pytest that is not there; None where that is nothing."""
+    """Name what tests use of pytest that is not there; None if that is nothing."""
     tree = parse_python(tests)
     return next(filter(None, map(_pytest_fault, ast.walk(tree))), None) if tree else None
 

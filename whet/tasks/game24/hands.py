@@ -43,8 +43,10 @@ _OTHERS = {k: [[i for i in range(k) if i not in p] for p in ps] for k, ps in _PA
 
 
 class Rating(NamedTuple):
+    """The level and the split of a hand."""
+
     level: float | None
-    """From 0 (easiest) to 1 (hardest); None where there is no solution."""
+    """From 0 (easiest) to 1 (hardest); None if there is no solution."""
     split: Split
 
 
@@ -95,7 +97,7 @@ def _rate_training_hands(
 
 @cache
 def winning_plays(highest_card: int = HIGHEST_CARD) -> dict[Hand, Plays]:
-    """List the winning plays on the sorted cards of every hand; none where there is no solution."""
+    """List the winning plays on the sorted cards of every hand; none if there is no solution."""
     return dict(zip(_list_hands(highest_card), _solve_hands(highest_card).plays, strict=True))
 
 

@@ -68,7 +68,7 @@ _CROSS = re.compile(r"(?<=[0-9)])\s?[xX]\s?(?=[0-9(])")
 
 @lru_cache(_CACHE_SIZE)
 def read_value(text: str) -> Value | None:
-    """Read a written value; None where it is none, or is over zero.
+    """Read a written value; None if it is not a value, or divides by zero.
 
     >>> read_value("-6/4"), read_value("1.5"), read_value("1/0")
     ((-3, 2), (3, 2), None)
@@ -91,7 +91,7 @@ def write_value(value: Value) -> str:
 
 @lru_cache(_CACHE_SIZE)
 def combine(left: Value | None, symbol: str, right: Value | None) -> Value | None:
-    """Apply an operation exactly; None where it, or what led to its operands, divides by zero."""
+    """Apply an operation exactly; None if it, or what led to its operands, divides by zero."""
     if left is None or right is None:
         return None
     a, b = left
@@ -104,7 +104,7 @@ def combine(left: Value | None, symbol: str, right: Value | None) -> Value | Non
 
 
 def reduce(top: int, bottom: int) -> Value | None:
-    """Reduce a fraction; None where it is over zero."""
+    """Reduce a fraction; None if its denominator is zero."""
     if bottom == 0:
         return None
     shared = gcd(top, bottom) if bottom > 0 else -gcd(top, bottom)
@@ -113,7 +113,7 @@ def reduce(top: int, bottom: int) -> Value | None:
 
 @lru_cache(_CACHE_SIZE)
 def join(before: State, a: Value, symbol: str, b: Value) -> State | None:
-    """Put the result of a step in place of its operands; None where they are missing."""
+    """Put the result of a step in place of its operands; None if they are missing."""
     result = combine(a, symbol, b)
     rest = list(before)
     if result is None or a not in rest:
@@ -136,14 +136,14 @@ def can_reach(state: State) -> bool:
 
 
 class Expression(NamedTuple):
-    """The value (None where it divides by zero) and the whole numbers in it, in rising order."""
+    """The value (None if it divides by zero) and the whole numbers in it, in rising order."""
 
     value: Value | None
     leaves: tuple[int, ...]
 
 
 def parse_expression(text: str) -> Expression | None:
-    """Parse a whole text; None where it is no expression, or longer or deeper than any honest one.
+    """Parse a whole text; None if it is no expression, or longer or deeper than any honest one.
 
     >>> parse_expression("8 / (3 - 8/3)")
     Expression(value=(24, 1), leaves=(3, 3, 8, 8))
@@ -193,6 +193,8 @@ class Left(NamedTuple):
 
 
 class StepLine(NamedTuple):
+    """A line that joins two numbers: the operation, its result and the numbers left."""
+
     a: Value
     symbol: str
     b: Value
@@ -205,11 +207,13 @@ class StepLine(NamedTuple):
 
 
 class RollBackLine(NamedTuple):
+    """A line that returns to earlier numbers."""
+
     left: Left | None
 
 
 class AnswerLine(NamedTuple):
-    """A claim: an expression (None where it cannot be read), or that there is no solution."""
+    """A claim: an expression (None if it cannot be read), or that there is no solution."""
 
     text: str
     expression: Expression | None
@@ -222,7 +226,7 @@ Line = StepLine | RollBackLine | AnswerLine | None
 def lines_of(text: str) -> list[str]:
     """Split a response into its lines without blank ones, × ÷ − written as * / -.
 
-    What stands in answer tags has lines of its own.
+    Text in answer tags gets its own lines.
     """
     if "</answer>" in text:
         text = _TAGS.sub(r"\n\1\n", text)
@@ -235,7 +239,7 @@ def lines_of(text: str) -> list[str]:
 
 @lru_cache(1 << 15)
 def read_line(line: str) -> Line:
-    """Read a line; None where it is nothing a response may hold, or longer than any honest one."""
+    """Read a line; None if it has none of the known forms, or longer than any honest one."""
     if len(line) > _MAX_LINE_CHARS:
         return None
     line = _strip_dress(line) if _DRESS.search(line) else line
@@ -252,7 +256,7 @@ def read_answer_line(line: str) -> AnswerLine | None:
 
 
 def _strip_words(line: str) -> str:
-    """Strip what stands around a bare answer: `## So = 4 * 6.`"""
+    """Strip the text around a bare answer: `## So = 4 * 6.`"""
     bare = strip_lead(line.strip("#>✅ "))
     return bare.strip("\"'`“”*_# ").removesuffix(".").removeprefix("=").strip("\"'`“”*_ ")
 

@@ -2,14 +2,13 @@
 
 The grader tells the format from the text, so every format is graded whatever was configured. The
 verdict rests on the last line: an expression that uses the four numbers once each and makes 24, a
-step that completes a right chain from the hand to 24, or `no solution` where there is none.
-Everything before it counts for the process only, and the thinking part for nothing.
+step that completes a right chain from the hand to 24, or `no solution` if there is none. Everything
+before it counts for the process only, and the thinking part for nothing.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp
-from random import Random
 from typing import Literal
 
 from pydantic import Field
@@ -74,18 +73,21 @@ class Game24Config(Config):
     unsolvable: bool = False
     """Also ask hands that cannot make 24; the right answer is `no solution`."""
     instructions: bool = False
-    """Explain the game in a system message; otherwise the numbers stand alone."""
+    """Explain the game in a system message; otherwise the prompt is the numbers alone."""
     length: Length | Literal["mixed", "wide"] = "mixed"
     """How many steps gold searches show (v1 to v4): short 6 to 9, medium 10 to 13, long 14 to 17;
     mixed draws among these, wide from 6 to 99, half of them below 25."""
     depth: Literal[2, 3] = 3
-    """How deep gold searches go: 2 judges two numbers at a glance instead of trying all joins."""
+    """How deep gold searches go: 2 judges two numbers at once instead of trying all operations on
+    them."""
     highest_card: int = Field(default=HIGHEST_CARD, ge=HIGHEST_CARD, le=24)
-    """Above 13: also train on hands with cards up to this; dev and test hands stay the same."""
+    """Above 13: searches (v1 to v4) are also trained on hands with cards up to this; dev and test
+    hands stay the same."""
 
     def without_effect(self) -> dict[str, str]:
         reason = f'format = "{self.format}" shows no search'
-        return dict.fromkeys(("length", "depth"), reason) if self.format in ("v0", "v0l") else {}
+        of_searches = ("length", "depth", "highest_card")
+        return dict.fromkeys(of_searches, reason) if self.format in ("v0", "v0l") else {}
 
 
 class Game24(ConfiguredTask):
@@ -141,9 +143,9 @@ class Game24(ConfiguredTask):
 
         Parts: `correct` 0 or 1; `process`, the fraction of lines that are right, idle operations on
         the hand among them; `progress`, the fraction of the three steps that the response has made
-        and that leave 24 within reach, 1 where it is right; `length`, 1 up to four lines and
-        falling after that, 0 without an answer; `lines`, their number; `finished`, 1 where the last
-        line is an answer.
+        and that leave 24 within reach, 1 if it is right; `length`, 1 up to four lines and falling
+        after that, 0 without an answer; `lines`, their number; `finished`, 1 if the last line is an
+        answer.
         """
         graded = self._grade(problem, text)
         parts = {
@@ -166,7 +168,7 @@ class Game24(ConfiguredTask):
         numbers = _numbers(problem)
         plays = winning_plays(cfg.highest_card)[self._hand(numbers)]
         rng = stream(seed, "game24", "solve", *numbers)
-        budget = _budget(cfg.length, rng)
+        budget = traces.draw_budget(cfg.length, rng)
         return traces.trace(numbers, plays, rng, format=cfg.format, budget=budget, depth=cfg.depth)
 
     def _hand(self, numbers: Sequence[int]) -> Hand:
@@ -185,13 +187,6 @@ def hand_of(numbers: Sequence[int], highest_card: int = HIGHEST_CARD) -> Hand:
         limits = f"four whole numbers from 1 to {highest_card}"
         raise DataError(f"a hand is {limits}, not {list(numbers)}")
     return hand
-
-
-def _budget(length: Length | Literal["mixed", "wide"], rng: Random) -> int:
-    if length == "wide":
-        return int(traces.SHORTEST * (traces.WIDEST / traces.SHORTEST) ** rng.random())
-    spans = [span for name, span in traces.BUDGETS.items() if length in (name, "mixed")]
-    return rng.choice([steps for span in spans for steps in span])
 
 
 def _is_card(word: str, highest_card: int) -> bool:
@@ -317,9 +312,9 @@ def _judge_answer(answer: AnswerLine, hand: tuple[int, ...], is_solvable: bool) 
 class Board:
     """The numbers left while a response is played; each move returns what is wrong with it, or "".
 
-    The path holds one state per depth: four numbers, three, two, one. A state is None where the
-    line that led to it was wrong; nothing that rests on it is right until a roll back returns to a
-    known state.
+    The path holds one state per depth: four numbers, three, two, one. A state is None if the line
+    that led to it was wrong; nothing that rests on it is right until a roll back returns to a known
+    state.
     """
 
     def __init__(self, hand: tuple[int, ...], *, may_jump: bool) -> None:

@@ -45,6 +45,8 @@ WIDEST = 100
 
 
 class Move(NamedTuple):
+    """One step on the numbers of a state."""
+
     a: Value
     symbol: str
     b: Value
@@ -69,6 +71,14 @@ class _Item(NamedTuple):
     value: Value
     origin: str
     is_card: bool
+
+
+def draw_budget(length: Length | Literal["mixed", "wide"], rng: Random) -> int:
+    """Draw how many steps a search may show."""
+    if length == "wide":
+        return int(SHORTEST * (WIDEST / SHORTEST) ** rng.random())
+    spans = [span for name, span in BUDGETS.items() if length in (name, "mixed")]
+    return rng.choice([steps for span in spans for steps in span])
 
 
 def trace(
@@ -128,7 +138,7 @@ def _search(hand: Hand, rng: Random, budget: int, depth: int, *, is_tidy: bool) 
 def _grow(
     frontier: list[tuple[_Node, _Branch]], rng: Random, count: int, fewest: int, *, is_tidy: bool
 ) -> None:
-    """Hang random dead ends into the tree, each below a node that is already in it.
+    """Add random dead ends to the tree, each below a node that is already in it.
 
     States of `fewest` numbers are left at once.
     """

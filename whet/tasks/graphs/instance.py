@@ -2,8 +2,8 @@
 
 Payloads: `{"nodes": [name, ...], "edges": [[name, name], ...]}`, an edge with a third part where it
 has a distance (tsp) or a relation (distance, diameter), and `"pair": [name, name]` where two nodes
-are asked about. Beside them stand `"optimum"`, the best value there is, and `"proven"`, false where
-a search ended early.
+are asked about. Also `"optimum"`, the best possible value, and `"proven"`, false if a search ended
+early.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class Graph:
     neighbours: tuple[int, ...]
     edges: tuple[Span, ...]
     values: tuple[Json, ...]
-    """The third part of every edge, None where it has none."""
+    """The third part of every edge, None if it has none."""
     asked: Json
     """The payload's pair as it is; `pair` reads it."""
 

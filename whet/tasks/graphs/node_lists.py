@@ -75,6 +75,7 @@ class Names:
         self.most_commas = max((name.count(",") for name in names), default=0)
 
     def find(self, piece: str) -> int | None:
+        """Return the number of the node with this name, or None."""
         name = _plain(piece)
         if name in self._exact:
             return self._exact[name]
@@ -90,7 +91,7 @@ def final_part(text: str, question: str = "") -> str:
 
 
 def read_names(text: str, names: Sequence[str]) -> NodeListReply | None:
-    """Read the final list of node names; None where there is no list.
+    """Read the final list of node names; None if there is no list.
 
     >>> read_names("Maybe [A, B]. The answer is: [B, c d]", ["A", "B", "C D"])
     NodeListReply(lists=((1, 2),), unknown=(), text='[B, c d]')
@@ -162,7 +163,7 @@ def _last(
     bare: Callable[[str], R | None],
     strange: Callable[[str], R | None] = lambda content: None,
 ) -> R | None:
-    """Try in turn where an answer may stand.
+    """Try the places where an answer may be, in order.
 
     `bare` reads a box without brackets in it, `strange` a list that is stated as the answer and
     names nothing known.
@@ -234,7 +235,7 @@ def _claimed(text: str, *, in_pairs: bool = False) -> list[Span]:
 
 
 def _outside_remarks(text: str, brackets: Sequence[Span]) -> list[Span]:
-    """Leave out lists that are only mentioned behind one that has a line of its own."""
+    """Leave out lists that are only mentioned behind one that has its own line."""
     kept: set[int] = set()
     own_lines: dict[int, bool] = {}
     before: Span | None = None
@@ -277,7 +278,7 @@ def _short_candidates(text: str) -> list[str]:
 
 
 def _closing_parts(text: str) -> list[str]:
-    """Take what the last box and the last answer tag hold, where there are any."""
+    """Take what the last box and the last answer tag hold, if there are any."""
     box = last_box(text)
     frames = [*([box] if box else []), *find_tags(text)[-1:]]
     return [
@@ -316,7 +317,7 @@ def _join(replies: Sequence[tuple[int, NodeListReply]]) -> NodeListReply:
 def _read_names(content: str, lookup: Names) -> NodeListReply | None:
     """Split a list into names, which may hold commas; None for what only wraps another list.
 
-    Where names stand in another form than one behind the other with commas, it is read as such.
+    Names in another form than a list with commas are read in that form.
     """
     reply = _split_names(content, lookup)
     if reply is not None and reply.unknown and _OTHER_FORM.search(content):

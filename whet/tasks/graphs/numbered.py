@@ -60,7 +60,7 @@ class NumberedTask(DrawnTask):
             raise ConfigError(f"kinds of {self.name} are {known}; there is no {kind!r}")
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State the parts `correct` and `feasible`: 0 where an answer breaks the rules."""
+        """State the parts `correct` and `feasible`: 0 if an answer breaks the rules."""
         prompt = problem.prompt[-1].content if problem.prompt else ""
         question, form = self._parse(problem)
         gold = problem.answer or shorten_solution(form, solve_question(question)[0])

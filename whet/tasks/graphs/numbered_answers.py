@@ -1,8 +1,8 @@
 """Read and judge the answer to a question about a numbered graph, in linear time.
 
-Where a text answers two things at once nothing is read. What follows the last `###`, or stands in
-the last box or answer tag, comes first, then what a sentence states, and only then the last line.
-Where a path, an order or a matching is asked for, any right one counts.
+Where a text answers two things at once nothing is read. What follows the last `###`, or is in the
+last box or answer tag, comes first, then what a sentence states, and only then the last line. Where
+a path, an order or a matching is asked for, any right one counts.
 """
 
 import re
@@ -69,7 +69,7 @@ _ROW = re.compile(
 )
 _FENCE = re.compile(r"^[ \t]*```[a-z]*[ \t]*$", re.MULTILINE)
 _CLOSING_SIGNS = re.compile(r"(?<=\S)[ \t]*#+[ \t]*$", re.MULTILINE)
-# A sentence whose number stands in the next line, the last one.
+# A sentence whose number is on the next line, the last one.
 _GOES_ON = re.compile(r"(\b(?:is|are)|[:=])[ \t]*\n\s*(?=-?[0-9.]{1,20}\W*\Z)")
 _QUOTES = dict.fromkeys(map(ord, '"“”`'))
 _SHORT = 240
@@ -147,7 +147,7 @@ def _judge_path(question: GraphQuestion, gold: str, text: str) -> Judgement:
 
 
 def _judge_tour(question: GraphQuestion, gold: str, text: str) -> Judgement:
-    """Judge a path through every node where there is one; otherwise a no."""
+    """Judge a path through every node if there is one; otherwise a no."""
     if read_yes_no(gold) == "no":
         return _judge_yes_no(question, gold, text)
     path = read_walk(text)
@@ -212,7 +212,7 @@ _JUDGES: dict[Form, Callable[[GraphQuestion, str, str], Judgement]] = {
 
 
 def read_yes_no(text: str) -> str | None:
-    """Read "yes" or "no"; None where the answer is neither, or both.
+    """Read "yes" or "no"; None if the answer is neither, or both.
 
     >>> [read_yes_no(text) for text in ("No way. ### Yes", "### Yes or No", "No, it has none.")]
     ['yes', None, 'no']
@@ -248,7 +248,7 @@ def read_yes_no(text: str) -> str | None:
 
 
 def read_final_number(text: str) -> Fraction | None:
-    """Read the final number; None where there is none, or several.
+    """Read the final number; None if there is none, or several.
 
     >>> read_final_number("The maximum flow from node 4 to node 9 is 6.")
     Fraction(6, 1)
@@ -368,7 +368,8 @@ def _leading_word(line: str) -> str | None:
 
 
 def _is_contradictory(line: str) -> bool:
-    """Tell whether a yes and a no both stand as answers; the no of `there is no cycle` does not."""
+    """Tell whether a yes and a no are both given as answers; the no of `there is no cycle` does
+    not."""
     return len({word.lower() for word in _BARE_YES_NO.findall(line[:_SHORT])}) > 1
 
 

@@ -73,7 +73,7 @@ def layers(neighbours: Sequence[int], start: int) -> list[int]:
 
 
 def distance(neighbours: Sequence[int], start: int, end: int) -> int | None:
-    """Count the edges of a shortest path; None where there is none."""
+    """Count the edges of a shortest path; None if there is none."""
     rings = enumerate(layers(neighbours, start))
     return next((steps for steps, ring in rings if ring >> end & 1), None)
 
@@ -152,7 +152,7 @@ def _ways_on(neighbours: Sequence[int], node: int, seen: int) -> list[int]:
 def lightest_path(
     edges: Sequence[tuple[int, int, int]], start: int, end: int
 ) -> tuple[int, list[int]] | None:
-    """Find a path of least weight, both ways along edges (Dijkstra); None where there is none."""
+    """Find a path of least weight, both ways along edges (Dijkstra); None if there is none."""
     around: dict[int, list[Edge]] = defaultdict(list)
     for a, b, weight in edges:
         around[a].append((b, weight))
@@ -178,7 +178,7 @@ def lightest_path(
 
 
 def max_matching(wishes: Sequence[Edge]) -> dict[int, int]:
-    """Give as many left nodes as possible a right node of their own (augmenting paths)."""
+    """Give as many left nodes as possible their own right node (augmenting paths)."""
     around: dict[int, list[int]] = defaultdict(list)
     for a, b in wishes:
         around[a].append(b)

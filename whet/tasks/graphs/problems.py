@@ -52,7 +52,7 @@ class GraphProblem(Generic[T]):
     sizes: Sizes
     has_one_answer: bool = False
     draw: Callable[[Random, int], Payload | None]
-    """Draw a payload of a size; None where the draw is of no use."""
+    """Draw a payload of a size; None if the draw is unusable."""
     parse: Callable[[Given], T]
     ask: Callable[[T], str]
     best: Callable[[T], Solution]

@@ -146,7 +146,7 @@ def solve_question(question: GraphQuestion) -> tuple[str, int]:
 
 
 def best_triplet(question: GraphQuestion) -> int:
-    """Sum the weights of the heaviest triangle; 0 where there is none."""
+    """Sum the weights of the heaviest triangle; 0 if there is none."""
     around = bitsets(question.n, question.pairs)
     sums = [
         question.weights[a] + question.weights[b] + question.weights[c]
@@ -319,6 +319,7 @@ class Judgement(NamedTuple):
 
 
 def report_missing(what: str) -> Judgement:
+    """Report that a response gives no answer."""
     return Judgement(None, f"no final {what} could be read")
 
 

@@ -120,7 +120,7 @@ def max_common_subgraph(a: Sequence[int], b: Sequence[int], *, limit: int = NODE
 def are_isomorphic(
     a: Sequence[int], b: Sequence[int], *, limit: int = 10 * NODE_LIMIT
 ) -> bool | None:
-    """Tell whether two graphs differ only in numbering; None where the search reaches its limit."""
+    """Tell whether two graphs differ only in numbering; None if the search reaches its limit."""
     if len(a) != len(b):
         return False
     nodes = 0

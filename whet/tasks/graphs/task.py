@@ -34,7 +34,7 @@ class DrawnConfig(Config):
     count: int = Field(default=1000, ge=1)
     """Problems in each split."""
     level: tuple[float, float] | None = None
-    """Lowest and highest level asked; None asks all, from 0 to 1."""
+    """Lowest and highest level asked; none asks all, from 0 to 1."""
     sizes: Literal["levels", "easy", "hard"] = "levels"
     """Five spans of sizes by level, or one of GraphArena's two."""
     seed: int = 0
@@ -54,7 +54,7 @@ class DrawnTask(Task):
     sizes: Sizes
 
     def draw(self, rng: Random, level: float, size: int) -> Payload | None:
-        """Draw a payload of a level and a size; None where the draw is of no use."""
+        """Draw a payload of a level and a size; None if the draw is unusable."""
         raise NotImplementedError
 
     def answer(self, payload: Payload) -> tuple[str, str, Payload]:

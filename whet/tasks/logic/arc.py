@@ -47,7 +47,7 @@ class Arc(GeneratedTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the grid of the answer with the gold one, cell by cell; whole numbers only.
 
-        Parts: `correct` 0 or 1; `cells`, the fraction of right cells, 0 where the size is wrong.
+        Parts: `correct` 0 or 1; `cells`, the fraction of right cells, 0 if the size is wrong.
         """
         return grade_final_answer(problem, text, grid_of, _compare, needs="a grid")
 
@@ -72,7 +72,7 @@ class Arc(GeneratedTask):
 
 
 def grid_of(text: str) -> Grid | None:
-    """Read a list of rows, or rows of numbers on lines of their own; None where it is no grid."""
+    """Read a list of rows, or rows of numbers on separate lines; None if it is no grid."""
     text = _HEADING.sub("", text, count=1) if _HEADING.match(text) else text
     if text.startswith(("[", "{")):
         tree = _parse_rows(text)
@@ -119,6 +119,7 @@ def results(grids: Sequence[Grid], depth: int) -> set[tuple[Grid, ...]]:
 
 
 def is_small(grid: Grid) -> bool:
+    """Whether no side of a grid exceeds the limit."""
     return len(grid) <= MAX_SIDE and len(grid[0]) <= MAX_SIDE
 
 

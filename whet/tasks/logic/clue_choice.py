@@ -18,12 +18,12 @@ from whet.tasks.logic.positions import (
 )
 
 _ACROSS = ("same", "differ", "one_same", "any_same", "any_differ")
-"""Kinds that speak of two attributes."""
+"""Kinds of clues about two attributes."""
 _TRIES = 2000
 
 
 class Arrangement(NamedTuple):
-    """Where every item stands, and which item of each attribute stands at each position."""
+    """The position of every item, and the item of each attribute at each position."""
 
     positions: Positions
     items: tuple[tuple[int, ...], ...]
@@ -49,9 +49,9 @@ def draw_arrangement(num_positions: int, num_attributes: int, rng: Random) -> Ar
 def clues_for(
     solution: Arrangement, kinds: Sequence[str], rng: Random, *, minimal: bool = False
 ) -> list[Clue] | None:
-    """Choose clues that leave this solution only; None where the kinds cannot.
+    """Choose clues that leave this solution only; None if the kinds cannot.
 
-    `minimal` drops every clue that the others make needless.
+    `minimal` drops every clue that the others make redundant.
     """
     n = solution.num_positions
     m = len(solution.items)
@@ -87,7 +87,7 @@ def _draw_against(
 
 
 def _draw_clue(kind: str, item: int, solution: Arrangement, rng: Random) -> Clue | None:
-    """Draw a clue of a kind about an item; None where the draw is not true of the solution."""
+    """Draw a clue of a kind about an item; None if the draw is not true of the solution."""
     position = solution.positions[item]
     if kind in UNARY:
         number = {"at": position, "not_at": rng.randrange(solution.num_positions)}.get(kind, 0)

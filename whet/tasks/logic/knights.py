@@ -2,11 +2,10 @@
 
 Trying every island proves that a generated puzzle has one answer.
 
-answer   one clause per person: `(1) Ada is a knight`, on lines of their own or with commas between
+answer   one clause per person: `(1) Ada is a knight`, on separate lines or with commas between
 payload  {"names": [...], "statements": [...]}: what each person says, in machine form, as Logic-RL
-         writes it: ["telling-truth", i], ["lying", i], ["not", s], ["and", s, ...],
-         ["or", s, ...], ["->", s, s], ["<=>", s, s]; for reading and proof only, the grader needs
-         only the answer
+writes it: ["telling-truth", i], ["lying", i], ["not", s], ["and", s, ...], ["or", s, ...], ["->",
+s, s], ["<=>", s, s]; for reading and proof only, the grader needs only the answer
 """
 
 import re
@@ -111,7 +110,7 @@ class Knights(GeneratedTask):
 
 
 def roles_of(text: str) -> dict[str, str] | None:
-    """Read who is what; None where a clause says more or again, nobody where two differ."""
+    """Read who is what; None if a clause says more or again, nobody where two differ."""
     roles: dict[str, str] = {}
     plain = strip_text_commands(text.replace("*", "")).replace("\\\\", "\n")
     if (table := parse_markdown(plain)) is not None:

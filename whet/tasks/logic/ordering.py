@@ -87,7 +87,7 @@ class Ordering(GeneratedTask):
 def order_of(text: str) -> list[str] | None:
     """Read names in order: a list in brackets, with commas or arrows, one a line, or words.
 
-    None where it is none of these.
+    None if it is none of these.
     """
     text = _HEADING.sub("", strip_text_commands(text).replace("**", "").strip(), count=1)
     text = text.strip().removesuffix(".")

@@ -2,7 +2,7 @@
 
 Several attributes, each a permutation of its items over the positions 0 to n - 1; item `a * n + v`
 is value v of attribute a. A domain is a bit mask of the positions an item may still have. A rule
-narrows the domains of its items in place and returns False where nothing is left.
+narrows the domains of its items in place and returns False if nothing is left.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,6 +84,7 @@ class PositionPuzzle:
         self.add(*clues)
 
     def add(self, *clues: Clue) -> None:
+        """Add a clue and propagate it."""
         for clue in clues:
             narrow = _make_rule(clue, self._n)
             if clue.kind in UNARY:  # domains only shrink, so that once is enough

@@ -91,7 +91,7 @@ _ASK = (
 class ZebraConfig(GeneratedConfig):
     name: Literal["zebra"] = "zebra"
     minimal: bool = False
-    """Leave out every clue that the others make needless."""
+    """Leave out every clue that the others make redundant."""
 
 
 class Zebra(GeneratedTask):
@@ -146,6 +146,7 @@ def kinds_at(level: int) -> list[str]:
 
 
 def clue_level(level: float) -> int:
+    """Return the clue level, 1 to 20, of a difficulty from 0 to 1."""
     return min(1 + int(level * NUM_CLUE_LEVELS), NUM_CLUE_LEVELS)
 
 
@@ -161,7 +162,7 @@ def arrange(values: dict[str, list[str]], solution: Arrangement) -> list[list[st
 
 
 def read_cells(text: str, read: Callable[[str], Cells | None]) -> tuple[str, Cells] | None:
-    """Read the cells of the JSON object in the final answer; None where there are none.
+    """Read the cells of the JSON object in the final answer; None if there are none.
 
     Two that differ, one right behind the other, are no answer.
     """
@@ -320,7 +321,7 @@ def cells_of(text: str) -> Cells | None:
 
 
 def _from_table(header: Tree, rows: Tree) -> Tree:
-    """Turn a table with a House column first into houses; empty where it is not one."""
+    """Turn a table with a House column first into houses; empty if it is not one."""
     houses: dict[str, Tree] = {}
     for row in rows if isinstance(rows, list) else ():
         if not isinstance(header, list) or not isinstance(row, list) or len(row) != len(header):

@@ -169,7 +169,7 @@ def _same_relation_and_value(gold: Node, answer: Node, rules: MathConfig) -> boo
 
 
 def _stated_value(relation: Node) -> Node | None:
-    """Find the value that a chain of equalities gives; None where it is an equation.
+    """Find the value that a chain of equalities gives; None if it is an equation.
 
     These give values: x = 2, 2 = x, 10^3 = 1000.
     """
@@ -249,7 +249,7 @@ def _same_matrix(gold: Node, answer: Node, rules: MathConfig) -> bool:
 
 
 def _same_rows(a: Node, b: Node, rules: MathConfig) -> bool:
-    """Compare row by row; rows may stand in brackets: [[1, 2], [3, 4]]."""
+    """Compare row by row; rows may be in brackets: [[1, 2], [3, 4]]."""
     return len(a.args) == len(b.args) and all(
         row.kind == other.kind == "seq" and _same_in_order(row.args, other.args, rules)
         for row, other in zip(a.args, b.args, strict=True)

@@ -1,4 +1,5 @@
-"""The question is no answer: whether an answer is a formula of the prompt that was not worked out.
+"""Repeating the question is no answer: whether an answer is a formula of the prompt that was not
+worked out.
 
 Formulas are compared as mathematics with nothing worked out: numbers above one are as good as
 unknowns, so that order, brackets, + 0 and 2(23 + 4)/2 make no other formula of 23 + 4, and 27 is
@@ -174,7 +175,7 @@ def _is_other_form(answer: str, golds: list[str], prompt: str) -> bool:
 
 
 def _has_inner_sum(node: Node) -> bool:
-    """Whether a sum stands in a product or power."""
+    """Whether a product or power contains a sum."""
     return any(
         part.kind in ("mul", "pow") and any(factor.kind == "add" for factor in part.args)
         for part in tree.walk(node)
@@ -277,7 +278,7 @@ def _hands_back(node: Node, asked: list[Node]) -> bool:
 
 
 def _unwrap(node: Node) -> Node | None:
-    """Take what stands in bars, floors or the root of a square."""
+    """Take the content of bars, floors or the root of a square."""
     if node.kind == "call" and node.name in _WRAPPERS:
         return node.args[0]
     if node.kind == "pow" and node.args[1] == tree.HALF and node.args[0].kind == "mul":

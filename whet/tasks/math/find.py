@@ -51,7 +51,7 @@ _RETRACTION = re.compile(
 
 
 def find_answer(text: str, *, in_parts: bool = False) -> Span | None:
-    """Find the answer of a response; None where it gives none.
+    """Find the answer of a response; None if it gives none.
 
     With `in_parts` the boxes behind (a), (b), ... are one answer.
     """
@@ -78,7 +78,7 @@ def find_answer(text: str, *, in_parts: bool = False) -> Span | None:
 
 
 def _unless_taken_back(text: str, marked: Span) -> Span | None:
-    """Give a box or tag, what corrects it behind it, or None where it is denied."""
+    """Give a box or tag, what corrects it behind it, or None if it is denied."""
     if _is_ruled_out(text, marked.start, marked.end):
         return None
     end = _find_retraction(text, marked.end)
@@ -128,6 +128,6 @@ def _is_ruled_out(text: str, start: int, end: int) -> bool:
 
 
 def _find_retraction(text: str, end: int) -> int | None:
-    """Find where the words behind an answer that take it back end; None where there are none."""
+    """Find where the words behind an answer that take it back end; None if there are none."""
     match = _RETRACTION.match(text, end)
     return match.end() if match else None

@@ -21,7 +21,7 @@ MAX_CHARS = 3000
 MAX_TOKENS = 1200
 MAX_EXPONENT = 2000
 ROW = "\x02"
-"""Stands for the row break of a matrix."""
+"""The row break of a matrix."""
 
 _NAMED_SIGNS = r"""
     × \times · \cdot ⋅ \cdot ∙ \cdot ÷ \div π \pi √ \sqrt ∞ \infty ≤ \le ≥ \ge ≦ \le ≧ \ge
@@ -288,7 +288,7 @@ class Token(NamedTuple):
     kind: TokenKind
     text: str
     is_spaced: bool
-    """Whether a space stands before it."""
+    """Whether a space comes before it."""
     detail: str = ""
     """For a text: the command that wraps it."""
 

@@ -49,7 +49,7 @@ MAX_DIGITS = 6000
 
 
 class MathConfig(Config):
-    """What counts as the same answer where mathematicians differ."""
+    """What counts as the same answer where conventions differ."""
 
     name: Literal["math"] = "math"
     percent: Literal["unit", "value", "both"] = "unit"
@@ -64,11 +64,12 @@ class MathConfig(Config):
     names: Literal["drop", "keep"] = "drop"
     """Whether x = 2 is also given by 2: "drop" says yes, "keep" asks for the equation."""
     echo: Literal["wrong", "right"] = "wrong"
-    """What a formula of the prompt is that is handed back instead of worked out, where its value is
-    right: 23 + 4 for 27. Any expression with work left is the same, where a number is asked for."""
+    """The verdict on a formula of the prompt that is repeated instead of worked out, if its value
+    is right: 23 + 4 for 27. Any expression with work left counts like that if a number is asked
+    for."""
     rounded_digits: int = Field(default=6, ge=0)
-    """A decimal stands for a fraction or root if it has this many significant digits, all right; 0:
-    it never does."""
+    """A decimal counts as a fraction or root if it has this many significant digits, all right; 0
+    never accepts one."""
     tolerance: float = Field(default=0.0, ge=0, lt=1e300)
     """The relative error that is right for every problem; a problem's own `tolerance` or `error`
     comes on top."""
@@ -190,10 +191,10 @@ def _last_place(decimal: Node) -> Fraction:
 
 
 def same_value(a: Node, b: Node) -> bool | None:
-    """Compare two expressions; None where they cannot be evaluated.
+    """Compare two expressions; None if they cannot be evaluated.
 
-    A point where both stay real decides; branches of complex roots are looked at only where there
-    is no such point.
+    A point where both stay real decides; branches of complex roots are looked at only if there is
+    no such point.
     """
     if a == b or a.kind == b.kind == "number":
         return a.value == b.value
@@ -302,7 +303,7 @@ def _is_unequal(a: Node, b: Node) -> bool:
 
 
 def ratio_sign(a: Node, b: Node) -> int:
-    """Give the sign of the constant that a is times b; 0 where there is none or it has no sign."""
+    """Give the sign of the constant that a is times b; 0 if there is none or it has no sign."""
     ratios = []
     for point in range(len(SCALES)):
         try:

@@ -57,7 +57,7 @@ _SIDES = {
     "lfloor": ("rfloor", "floor"),
     "lceil": ("rceil", "ceil"),
 }
-"""Bars that open: what closes them, and the function they stand for."""
+"""Bars that open: what closes them, and the function they mean."""
 _SUCH_THAT = _keys(r"| \mid : \| \vert")
 _SEPARATORS = _keys(f", ; {ROW}")
 _SIGNS = {("sign", "+"): 1, ("sign", "-"): -1}
@@ -95,7 +95,7 @@ _LEADING = words.word_set("approximately about roughly exactly nearly around usd
 _FROM_TO = re.compile(r"_\{([a-z])=(-?[0-9]{1,6})\} \^\{?([0-9]{1,6})\}?")
 _UNIT_IN_BRACKETS = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")
 _ALL_TEXT = re.compile(r"\\(?:text|textbf|textrm|mbox)\s?\{\s?([-+]?[0-9][^{}\\]*)\}")
-"""Numbers that stand in a text as a whole: `\\text{12 and 15}`."""
+"""Numbers that are a whole text: `\\text{12 and 15}`."""
 CURRENCIES = {"\\$": "dollar", "€": "euro", "£": "sterling", "¥": "yuan", "￥": "yuan"}
 _RESPELLED = (
     (re.compile(r"(?<=[0-9}])\s?in\.?$"), " inch"),
@@ -134,11 +134,11 @@ _ITEM_START = re.compile(
 )
 """A line that starts otherwise goes on with the one before."""
 _UNNAMED = tree.symbol("")
-"""What stands before the sign in `> 3`."""
+"""The missing left side in `> 3`."""
 
 
 class Reading(NamedTuple):
-    """One way to read an answer: its tree and the units that stood in it."""
+    """One way to read an answer: its tree and its units."""
 
     node: Node
     units: tuple[str, ...]
@@ -146,7 +146,7 @@ class Reading(NamedTuple):
 
 @lru_cache(1 << 14)
 def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
-    """Read an answer in every way it can be meant; empty where it is not mathematics.
+    """Read an answer in every way it can be meant; empty if it is not mathematics.
 
     `1,234` is a number and also a list. A `literal` reading works nothing out: its numerals above
     one are symbols, so that 23 + 4 is 4 + 23 but not 27.
@@ -193,7 +193,7 @@ def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
 
 
 def _list_lines(text: str) -> str:
-    """Put commas between lines that are an answer each; empty where they are none or go on."""
+    """Put commas between lines that are an answer each; empty if they are none or go on."""
     lines = [line for line in text.splitlines() if line.strip(" \t$")]
     if len(lines) < 2 or not all(_ITEM_START.match(line) and readings(line) for line in lines):
         return ""
@@ -201,7 +201,7 @@ def _list_lines(text: str) -> str:
 
 
 class Parser:
-    """Reads the tokens of one answer from left to right; a method a rule of the grammar.
+    """Reads the tokens of one answer from left to right; one method per rule of the grammar.
 
     `units` gathers the words after numbers, and `units_end` is the position after the last of
     them. `num_bars` counts the bars that are open. `is_in_chain` is set after the first sign of a
@@ -282,7 +282,7 @@ class Parser:
         return token[0] == "join" or token in _SEPARATORS
 
     def _take_separator(self) -> Token:
-        """Take a separator; a word that joins, as in `1 or 2`, stands before an item."""
+        """Take a separator; a word that joins, as in `1 or 2`, comes before an item."""
         token = self.take()
         if token.kind == "join" and (self._at_separator() or self.position == len(self.tokens)):
             raise NotMathError(f"nothing follows {token.text!r}")
@@ -347,7 +347,7 @@ class Parser:
     # Brackets
 
     def bracket(self) -> Node:
-        """Read a bracket, a set, a matrix or what stands between bars."""
+        """Read a bracket, a set, a matrix or the content of bars."""
         token = self.take()
         opening = token.text
         if token.kind == "begin":
@@ -372,7 +372,7 @@ class Parser:
         return _in_brackets(opening, end, items, has_comma)
 
     def _items(self, closing: dict[TokenKey, str]) -> tuple[list[Node], bool]:
-        """Read up to a closing bracket, and say whether a comma stood between."""
+        """Read up to a closing bracket, and say whether a comma was in between."""
         items: list[Node] = []
         has_comma = False
         is_set = closing is _CLOSING["\\{"]
@@ -544,7 +544,7 @@ class Parser:
         return tree.matrix_negative(factor) if is_minus else factor
 
     def _postfix(self, base: Node) -> Node:
-        """Apply what stands after a leaf: powers, factorials, percent and degree signs."""
+        """Apply what follows a leaf: powers, factorials, percent and degree signs."""
         while True:
             token = kind, text = self.peek()
             word = text.lower() if kind in ("word", "text") else ""
@@ -879,7 +879,7 @@ def _is_unit_text(token: Token) -> bool:
 
 
 def _is_unit_word(token: Token) -> bool:
-    """Whether a word after a number is a unit: a known one, or a longer word that stands alone."""
+    """Whether a word after a number is a unit: a known one, or a longer word by itself."""
     text = token.text
     if token.kind != "word" or text in words.FUNCTIONS or text in _SYMBOLS:
         return False

@@ -41,7 +41,7 @@ MAX_BARE = 600
 MAX_LINE = 2000
 """Of a longer last line, only this many characters at its end are searched."""
 MAX_LINES = 20
-"""Answers that stand one a line are up to this many."""
+"""Largest number of answers given one per line."""
 MAX_TURN_WORDS = 3
 """More words than this between the turn and a number, and the number belongs to something else."""
 
@@ -53,7 +53,7 @@ _BULLET = re.compile(r"(?:[-*•]|[0-9]{1,2}[.)])\s+")
 _OPEN_BOX = re.compile(r"\\boxed\s?\{(?!\s*\})[^\n]*$")
 """A box that is opened at the end and never closed: the response was cut."""
 _DISPLAY_END = re.compile(r"\n[ \t]*(?:\\[\])]|\$\$)[\s*$`.]*\Z")
-"""The end of a formula on lines of its own."""
+"""The end of a formula on separate lines."""
 _OBJECT = re.compile(
     r"""\{\s*"[^"\n]{1,40}"\s*:[^\n]*\}[\s`]*$"""
     r"""|\{\s*\n\s*"[^"\n]{1,40}"\s*:(?:[^{}]|\{\d)*\}[\s`]*$"""
@@ -168,7 +168,7 @@ def _behind_mark(text: str) -> Span | None:
 
 
 def _in_items(text: str) -> Span | None:
-    """Join the answers that end a response one a line, behind a line that announces them."""
+    """Join the answers that end a response one per line, after a line that announces them."""
     start = max(0, len(text) - MAX_LINE)
     ends = [match.span() for match in _HEADING_END.finditer(text, start)]
     colon, start = ends[-1] if ends else (0, 0)
@@ -182,7 +182,7 @@ def _in_items(text: str) -> Span | None:
 
 
 def _in_object(text: str) -> Span | None:
-    """Find the answer of a JSON object that ends the response; empty where it has no such key."""
+    """Find the answer of a JSON object that ends the response; empty if it has no such key."""
     whole = _OBJECT.search(text, max(0, len(text) - MAX_LINE))
     if whole is None:
         return None
@@ -232,7 +232,7 @@ def _in_line(text: str, line: Span, *, is_first: bool) -> Span | None:
     """Find the answer in a line: the line where it can be read, else a formula or number in it.
 
     Behind a mark the first of its first sentence counts, otherwise the last. One that is hedged or
-    corrected is none: then the whole line stands. One that is denied leaves an empty answer.
+    corrected is none: then the whole line counts. One that is denied leaves an empty answer.
     """
     part = line
     if is_first:
@@ -313,7 +313,7 @@ def _pieces(text: str) -> list[Span]:
 
 
 def _is_hedged(line: str, chosen: Span, sentence_end: int) -> bool:
-    """Whether another piece stands beside the chosen one as a choice, or in its place.
+    """Whether another piece is offered beside the chosen one, or in its place.
 
     A choice is looked for up to the end of the sentence; a correction up to the end of the line.
     """

@@ -56,7 +56,7 @@ _SUBJECT = re.compile(
     r"(?:the |this )?(?:series|sequence|integral|function|sum|limit|graph|curve|equation|system"
     r"|statement|argument|lines?|planes?) (?:is |are )?(?=[a-z]+$)"
 )
-"""What a word of answer is said of: the series converges."""
+"""The subject of an answer that is a word: the series converges."""
 _WRAPPED_LETTER = re.compile(
     r"^\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?(\(?[A-J][).:]?\s?[^{}]{0,40})\}"
 )
@@ -301,7 +301,7 @@ def _same_statement(gold: str, answer: str, rules: MathConfig) -> bool:
 
 
 def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
-    """Compare where a side is an option, as in (C) 27: by its letter, or by what stands after."""
+    """Compare where a side is an option, as in (C) 27: by its letter, or by what follows."""
     names = [_NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
     if name := names[0] or names[1]:
         return wording(gold if names[1] else answer).casefold() == name[1]

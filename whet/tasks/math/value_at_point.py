@@ -34,7 +34,7 @@ CONTEXT.dps = DIGITS
 TOLERANCE = CONTEXT.mpf(10) ** -38
 _KNOWN = {"π": CONTEXT.pi, "e": CONTEXT.e, "i": CONTEXT.mpc(0, 1)}
 Number: TypeAlias = mpmath.mpf
-"""A real or complex number of mpmath, which has no types of its own."""
+"""A real or complex number of mpmath, which has no type annotations."""
 
 
 class NoValueError(Exception):

@@ -57,7 +57,7 @@ _UNITS = _word_lists(
 )
 UNIT_WORDS = {word: name for name, words in _UNITS.items() for word in words.split()}
 UNIT_NAMES = UNIT_WORDS | {name.lower(): name for name in _UNITS}
-"""Spellings that stand for a unit where it is known that one stands there, as in `\\text{m}`."""
+"""Spellings that mean a unit where one is expected, as in `\\text{m}`."""
 _DIMENSIONS = _word_lists(
     """
     length: mm cm m km in ft yd mi; mass: mg g kg lb oz t; volume: ml l; angle: degree radian;
@@ -110,7 +110,7 @@ COMMENT = re.compile(
     r"(?![a-zA-Z])[^0-9\n]{0,60}$",
     re.IGNORECASE,
 )
-"""Behind a mark it says how good the answer is, and gives none."""
+"""Words after a marker that judge the answer instead of giving one."""
 IS_FALSE = re.compile(any_of(FALSE, DENIAL) + f"|{CONTRACTION}", re.IGNORECASE)
 _NUMBER_IN_TEXT = re.compile(r"(?:^|[\s(,;:])[0-9]")
 

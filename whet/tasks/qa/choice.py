@@ -3,9 +3,9 @@
 choice: GPQA, SuperGPQA, MMLU, AQuA and their like. A problem's `answer` is the letter ("B"; "ABD"
 where several are right together), its `payload` may hold the options' texts: `{"options": {"A":
 "4", "B": "5"}}`, or as a list. An answer is a letter in any usual form or the whole text of an
-option; two letters are wrong where one is asked for.
-yes_no: StrategyQA. A problem's `answer` is "yes" or "no"; true and false mean the same. A response
-that commits itself to neither answers with the word it starts with; "yes and no" is wrong.
+option; two letters are wrong if one is asked for. yes_no: StrategyQA. A problem's `answer` is "yes"
+or "no"; true and false mean the same. A response that commits itself to neither answers with the
+word it starts with; "yes and no" is wrong.
 
 The last answer that the response commits itself to counts.
 """
@@ -155,7 +155,7 @@ class YesNo(FileTask):
 
 
 def write_boxed(problem: Problem) -> str | None:
-    """Write the reference answer in a box, None where there is none."""
+    """Write the reference answer in a box, None if there is none."""
     return None if problem.answer is None else f"The answer is \\boxed{{{problem.answer}}}."
 
 
@@ -218,7 +218,7 @@ def _is_in_list(text: str, line: Statement) -> bool:
 
 
 def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picked | None:
-    """Read the options a text picks at its start; None where it picks none.
+    """Read the options a text picks at its start; None if it picks none.
 
     With `must_be_whole` the letter must stand alone, or before its own text or punctuation.
 

@@ -3,10 +3,10 @@
 A problem's `answer` is the reference, `payload["answers"]` further ones; the question is the last
 user message, or `payload["question"]`. An answer that reads as a reference is right without asking.
 Otherwise the judge sees question, references and answer, the answer delimited by a random word that
-its author cannot know, and must reply with that word. A model that was trained on a prompt of its
-own, as TIGER-Lab/general-verifier was, is asked by that one. What the judge cannot be asked, or
-does not answer in that form, is `UNSCORED`, never a zero. Asking takes at most a time budget and
-never raises.
+its author cannot know, and must reply with that word. A model that was trained on its own prompt,
+as TIGER-Lab/general-verifier was, is asked with that one. What the judge cannot be asked, or does
+not answer in that form, is `UNSCORED`, never a zero. Asking takes at most a time budget and never
+raises.
 """
 
 import re
@@ -51,15 +51,15 @@ _SYSTEM = (
 
 class JudgeEndpoint(Config):
     url: str | None = None
-    """Where the judge listens, with the version: `http://localhost:8000/v1`; None has no judge."""
+    """Where the judge listens, with the version: `http://localhost:8000/v1`; none has no judge."""
     model: str = "judge"
     """The model's name at that address."""
     key_env: str | None = None
-    """The environment variable that holds the key, which is never a setting; None sends none."""
+    """The environment variable that holds the key, which is never a setting; none sends no key."""
     timeout: float = Field(default=30.0, gt=0)
     """Seconds that one attempt may take."""
     tries: int = Field(default=3, ge=1)
-    """How often to ask if a fault may be temporary: no connection, 5xx, too many requests."""
+    """Number of attempts if a fault may be temporary: no connection, 5xx, too many requests."""
     budget: float = Field(default=60.0, gt=0)
     """Seconds that all attempts together may take, waiting included."""
     max_tokens: int = Field(default=1024, ge=1)
@@ -91,7 +91,7 @@ class Judge(FileTask):
         return self.config.endpoint.budget
 
     def preload(self) -> None:
-        """Refuse, in one sentence, a judge that cannot be reached; what it answers is all one."""
+        """Refuse, in one sentence, a judge that cannot be reached; its reply does not matter."""
         endpoint = self.config.endpoint
         if endpoint.url is None:
             return
@@ -102,7 +102,7 @@ class Judge(FileTask):
             raise ConfigError(f"the judge at {endpoint.url} cannot be reached: {error}") from error
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State what the judge says. Parts: `correct`, and `asked`, 1 where a judge was needed."""
+        """State what the judge says. Parts: `correct`, and `asked`, 1 if a judge was needed."""
         golds = list_references(problem)
         answer = final_answer(text)
         if answer is None:
@@ -165,7 +165,7 @@ def messages(question: str, golds: Sequence[str], answer: str, nonce: str) -> li
 
 
 def read_verdict(reply: str, nonce: str) -> bool | None:
-    """Read the verdict from the last line; None where it is missing, or given both ways.
+    """Read the verdict from the last line; None if it is missing, or given both ways.
 
     >>> read_verdict("The units agree.\\n51fe yes", "51fe"), read_verdict("yes", "51fe")
     (True, None)
@@ -197,7 +197,7 @@ def general_verifier_messages(
 
 
 def read_decision(reply: str) -> bool | None:
-    """Read general-verifier's verdict; None where it is missing, or given both ways.
+    """Read general-verifier's verdict; None if it is missing, or given both ways.
 
     >>> read_decision("The same.\\n\\nFinal Decision: Yes"), read_decision("Yes")
     (True, None)

@@ -74,7 +74,7 @@ class LiveBench(FileTask):
 
 
 def unsupported_reason(kind: Kind, answer: str) -> str | None:
-    """Say why an answer cannot be compared; None where it can."""
+    """Say why an answer cannot be compared; None if it can."""
     if kind in ("text", "order"):
         parts: Sized | None = _list_sentences(answer, kind == "order")
     else:
@@ -83,7 +83,7 @@ def unsupported_reason(kind: Kind, answer: str) -> str | None:
 
 
 def read_words(span: str) -> list[str] | None:
-    """Read words with commas between them; None where one of them is no bare word.
+    """Read words with commas between them; None if one of them is no bare word.
 
     >>> read_words("Yes, no,Four"), read_words("yes or no"), read_words("")
     (['yes', 'no', '4'], None, None)
@@ -129,8 +129,8 @@ def compare_pairs(answer: Pairs, gold: Pairs) -> float:
 def compare_order(answer: Sequence[str], gold: Sequence[str]) -> float:
     """Subtract from 1 the edit distance of an order of sentences, a sentence each.
 
-    Where each sentence of the reference stands is where the sentence most like it stands. A longer
-    answer than the reference could be, twice over, is not read.
+    The position of a reference sentence is that of the sentence most like it. A longer answer than
+    the reference could be, twice over, is not read.
     """
     if sum(map(len, answer)) > 2 * sum(map(len, gold)) + 100:
         return 0.0
@@ -190,7 +190,7 @@ def _list_sentences(text: str, is_split: bool) -> list[str]:
 
 
 def _read_bold(text: str) -> tuple[str, list[str]] | None:
-    """Read what the last line has in bold, where nothing stands in tags or boxes."""
+    """Read what the last line has in bold, if there are no tags or boxes."""
     visible = decided_text(text)
     line = None if visible is None else last_line(visible)
     if visible is None or line is None or "answer>" in visible or "boxed" in visible:

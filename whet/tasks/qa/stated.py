@@ -69,7 +69,7 @@ _NOISE = re.compile(r"[*`$]|_{2,}|\\[()\[\]!,;]|\\(?:quad|left|right)(?![a-z])")
 
 Form = Literal["tag", "box", "marker", "conclusion", "line"]
 LOOSE = ("conclusion", "line")
-"""Only a bare answer counts in these, since any sentence may stand there."""
+"""Only a bare answer counts in these, since they may hold any sentence."""
 _PATTERNS: tuple[tuple[re.Pattern[str], Form], ...] = (
     (_MARKER, "marker"),
     (_PICK, "marker"),
@@ -87,11 +87,12 @@ class Statement:
 
     @property
     def is_explicit(self) -> bool:
+        """Whether the answer is in a tag or box."""
         return self.form in ("tag", "box")
 
 
 def statements(text: str) -> list[Statement]:
-    """List what the response commits itself to, first to last; nothing where it was cut.
+    """List what the response commits itself to, first to last; nothing if it was cut.
 
     >>> [one.text for one in statements("<think>B?</think>The answer is B. No: \\\\boxed{C}")]
     ['B. No: \\\\boxed{C}', 'C']
@@ -104,7 +105,7 @@ def statements(text: str) -> list[Statement]:
         return []
     stated = []
     for tag in find_tags(visible)[-_MAX_OF_A_KIND:]:
-        # What is longer than any answer, or is denied, stands as one that cannot be read.
+        # What is longer than any answer, or is denied, counts as one that cannot be read.
         content = "" if is_denied(visible, tag.start, tag.end) else tag.text[: MAX_SPAN + 1]
         stated.append(Statement(start=tag.start, form="tag", text=content))
     for box in boxes:

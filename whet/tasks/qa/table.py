@@ -46,7 +46,7 @@ _TAKES_BACK = re.compile(
 """With it the line behind a box may state another answer."""
 _IN = re.compile(r"(?:in|on|by|at|for|during)\s", re.IGNORECASE)
 _NEEDS = re.compile(r"\b[a-z]{2,20}s (?:\*\*\s?[$£€]?|[$£€]\s?)[0-9]")
-"""A verb of its own before a sum or a bold number: `she needs **$5**`."""
+"""A main verb before a sum or a bold number: `she needs **$5**`."""
 _ABOUT = re.compile(
     r"(?i)(?:\b(?:about|approximately|approx\.?|roughly|around)\s|\\approx(?![a-z])|[≈~])"
     r"[\s$\\]*(?=-?[0-9])"
@@ -105,10 +105,10 @@ class Table(FileTask):
 
 
 def read_answer(text: str) -> str | None:
-    """Choose the one reading of a response, whatever the reference is; None where there is none.
+    """Choose the one reading of a response, whatever the reference is; None if there is none.
 
     What a tag or a box holds is an answer as it is. What follows a marker, or the last line, may be
-    a sentence: then its number counts, else what stands after its verb.
+    a sentence: then its number counts, else what follows its verb.
     """
     stated = [span for span in statements(text) if span.form != "conclusion"]
     if not stated:

@@ -49,7 +49,7 @@ _UNIT = re.compile(r"[^\W\d_][^0-9|,;]{0,60}|%|°[CF]?|[$£€¥₹]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """A number and the words of its unit, none where it is bare."""
+    """A number and the words of its unit, none if it is bare."""
 
     value: Fraction
     unit: frozenset[str]
@@ -101,7 +101,7 @@ def agrees(gold: str, answer: str, rule: ComparisonRule) -> bool:
 
 
 def _match_all(golds: Sequence[str], answers: Sequence[str], rule: ComparisonRule) -> bool:
-    """Give every reference an answer of its own."""
+    """Give every reference its own answer."""
     left = list(answers)
     for gold in golds:
         match = next((answer for answer in left if _is_same(gold, answer, rule)), None)

@@ -113,7 +113,7 @@ def _steps(node: ExpressionNode) -> Iterator[str]:
 
 
 def _tree(rng: Random, num_leaves: int, highest: int, symbols: str) -> ExpressionNode | None:
-    """Draw an expression; None where a number in it grows beyond nine digits."""
+    """Draw an expression; None if a number in it grows beyond nine digits."""
     if num_leaves == 1:
         return ExpressionNode(rng.randint(1, highest))
     size = rng.randint(1, num_leaves - 1)
@@ -151,12 +151,12 @@ def _fraction_done(expression: Json, notes: Sequence[StepNote]) -> float:
 
 
 Reducible = int | tuple[str, tuple["Reducible", ...]]
-"""A number, or `+`, `*` or `-` (the negative) of parts. No sum stands in a sum and no product in a
-product: these may be worked off in any order."""
+"""A number, or `+`, `*` or `-` (the negative) of parts. No sum is directly in a sum and no product
+in a product: these may be worked off in any order."""
 
 
 def _to_reducible(expression: Json) -> Reducible:
-    """Read an expression of the data; 0, which needs no operation, where it is none."""
+    """Read an expression of the data; 0, which needs no operation, if it is not an expression."""
     try:
         tree = ast.parse(str(expression)[:1000], mode="eval").body
         return _from_ast(tree)
@@ -194,7 +194,7 @@ def _build(symbol: str, parts: tuple[Reducible, ...]) -> Reducible:
 
 
 def _work_off(node: Reducible, a: int, symbol: str, b: int) -> Reducible | None:
-    """Do one operation somewhere in the expression; None where it has no such one to do."""
+    """Do one operation somewhere in the expression; None if it has no such operation."""
     if isinstance(node, int):
         return None
     kind, parts = node

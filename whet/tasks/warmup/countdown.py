@@ -19,7 +19,7 @@ from whet.types import Json, Problem, Score, Split, level_band
 
 Use = Literal["all", "some"]
 Term = tuple[Value, str]
-"""A number at hand and the expression that made it."""
+"""An available number and the expression that made it."""
 
 _SHAPES = ((3, 3, 9, 40), (4, 4, 12, 100), (4, 5, 25, 300), (5, 5, 50, 600), (6, 6, 100, 999))
 """Fewest and most numbers, their largest, and the largest target in each fifth of difficulty."""
@@ -49,8 +49,8 @@ class Countdown(GeneratedTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Check the expression of the answer: its value exactly, and the numbers in it.
 
-        Parts: `correct` 0 or 1; `numbers`, 1 where it uses the given numbers as asked; `value`, 1
-        where it makes the target, whatever numbers it uses.
+        Parts: `correct` 0 or 1; `numbers`, 1 if it uses the given numbers as asked; `value`, 1 if
+        it makes the target, whatever numbers it uses.
         """
         numbers, target, use = self._read_payload(problem)
         answer = read_final(text, lambda span: _parse(span, target))
@@ -68,7 +68,7 @@ class Countdown(GeneratedTask):
         return to_score(fits and reaches, parts, span, note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
-        """Give the known expression, or search for one; None where a bounded search finds none."""
+        """Give the known expression, or search for one; None if a bounded search finds none."""
         numbers, target, use = self._read_payload(problem)
         known = problem.answer and f"<answer>{problem.answer}</answer>"
         if known and self.score(problem, known).parts["correct"] == 1.0:
@@ -141,7 +141,7 @@ def _parse(span: str, target: int) -> Expression | None:
 
 
 def _join_all(numbers: Sequence[int], rng: Random) -> Term | None:
-    """Join numbers at random, in whole steps only; None where a draw does not allow it."""
+    """Join numbers at random, in whole steps only; None if a draw does not allow it."""
     terms: list[Term] = [((number, 1), str(number)) for number in numbers]
     while len(terms) > 1:
         a, a_text = terms.pop(rng.randrange(len(terms)))
