@@ -280,7 +280,9 @@ def test_a_model_that_ends_worse_than_it_began_is_told_of_and_recorded(
             "step 4, and 50.0 % before the first step; see docs/troubleshooting.md"
         )
         assert sentence in " ".join(capsys.readouterr().err.split())
-        assert [row["said"] for row in run.events() if row["event"] == "worse"] == [sentence]
+        assert [row["said"] for row in run.events() if row["event"] == "worse"] == [
+            f"after 10 steps, {sentence}"
+        ]
 
 
 def test_a_model_that_improves_is_not_called_worse_also_after_a_resume(

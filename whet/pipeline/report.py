@@ -349,19 +349,14 @@ def _facts(runs: Mapping[str, RunStore]) -> dict[str, str]:
     template = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
     restores = _events(runs, "restore", "{name} went back", template)
     worse = _events(runs, "worse", "{name} ends worse", "{said}")
-    notes = _events(runs, "note", "{name}, to look at", "{said}")
-    return {**shown, **exactness, **restores, **worse, **notes}
+    return {**shown, **exactness, **restores, **worse, **_events(runs, "note", "{name}", "{said}")}
 
 
 def _events(runs: Mapping[str, RunStore], event: str, title: str, template: str) -> dict[str, str]:
     """Describe the events of one kind in each run that has some, the same words once."""
     facts = {}
     for name, run in runs.items():
-        rows = run.events()
-        starts = [index for index, row in enumerate(rows) if row["event"] == "extend"]
-        if event == "worse" and starts:
-            rows = rows[starts[-1] :]  # of the steps before, which were not the last
-        lines = [template.format_map(row) for row in rows if row["event"] == event]
+        lines = [template.format_map(row) for row in run.events() if row["event"] == event]
         if lines:
             facts[title.format(name=name)] = "; ".join(dict.fromkeys(lines))
     return facts

@@ -259,5 +259,5 @@ def finish(run: RunStore, manager: CheckpointManager, **more: Json) -> None:
     value = best.value if best.step >= 0 else None
     if (words := manager.describe_loss()) is not None:
         console.print(f"[bold red]{words}[/]")
-        run.log_event("worse", said=words)
+        run.log_event("worse", said=f"after {manager.steps:,} steps, {words}")
     run.finish({"model": model, **more, "step": step, "validation_pass@1": value})
