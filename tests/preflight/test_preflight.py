@@ -17,7 +17,7 @@ steps = 2
 problems_per_step = 2
 group_size = 2
 model = {{ path = "{model}" }}
-sampling = {{ max_tokens = 24 }}
+sampling = {{ max_tokens = 32 }}
 """
 
 

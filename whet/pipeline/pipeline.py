@@ -24,6 +24,7 @@ from whet.errors import ConfigError, DataError, TrainError
 from whet.pipeline.report import describe_results, write_pipeline_results
 from whet.pipeline.smoke import STAND_INS, shrink, write_smoke_inputs
 from whet.pipeline.stage_keys import StageKey, check_same_prompt, hash_stages, list_earlier_stages
+from whet.preflight.lengths import continues_new_model, note_before_stage
 from whet.preflight.preflight import check_before_run
 from whet.recipes.registry import STAGES
 from whet.recipes.stage import ModelStageConfig, StageConfig, TrainingConfig
@@ -166,16 +167,18 @@ def run_file(
         loaded = load_pipeline(file, overrides)
         folder = out or Path("runs") / file.stem
         check_before_run(loaded.config.stages, folder, is_pipeline=True)
-        run_pipeline(loaded, folder, resume=resume)
+        run_pipeline(loaded, folder, resume=resume, smoke=False)
         return
     folder = out or Path("runs") / f"{file.stem}-smoke"
     loaded = load_smoke(file, overrides, folder / STAND_INS)
     write = partial(write_smoke_inputs, loaded.config.stages, folder / STAND_INS)
     get_world().run_on_rank_zero(write, "the inputs of a smoke run")
-    run_pipeline(loaded, folder, resume=resume)
+    run_pipeline(loaded, folder, resume=resume, smoke=True)
 
 
-def run_pipeline(loaded: LoadedSettings[PipelineConfig], folder: Path, *, resume: bool) -> None:
+def run_pipeline(
+    loaded: LoadedSettings[PipelineConfig], folder: Path, *, resume: bool, smoke: bool
+) -> None:
     """Run every stage that is not up to date, then write summary.json and report.html."""
     cfg = loaded.config
     folders = {
@@ -191,7 +194,8 @@ def run_pipeline(loaded: LoadedSettings[PipelineConfig], folder: Path, *, resume
             )
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             resolved = _resolve_references(stage, folders)
-            _run_or_skip(resolved, origin, folders[name], keys[name], resume=resume)
+            is_new = not smoke and continues_new_model(cfg.stages, stage)
+            _run_or_skip(resolved, origin, folders[name], keys[name], resume=resume, is_new=is_new)
             settings += f"[{name}]\n{show_settings(LoadedSettings(config=stage, origin=origin))}\n"
         if get_world().is_rank_zero:
             write_pipeline_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
@@ -215,6 +219,7 @@ def _run_or_skip(
     stage_key: StageKey,
     *,
     resume: bool,
+    is_new: bool,
 ) -> None:
     key = stage_key.now
     attempt = get_world().run_on_rank_zero(
@@ -237,6 +242,8 @@ def _run_or_skip(
         )
         try:
             if not is_done:
+                if is_new and isinstance(stage, ModelStageConfig):
+                    note_before_stage(stage, run)
                 run_stage(stage, run)
         finally:
             spent = attempt.spent + time.monotonic() - clock

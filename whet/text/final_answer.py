@@ -18,8 +18,8 @@ from whet.text.doubt import SENTENCE_WINDOW, decides_for_last, is_denied, is_dou
 from whet.text.withdrawal import (
     DISOWNING,
     OF,
+    REMARK_WINDOW,
     RETREATING,
-    WINDOW,
     find_replacement,
     is_disowned,
     takes_back_all,
@@ -156,7 +156,7 @@ def _cut_withdrawn(text: str, last: Span) -> str | None:
     for lead in _find_leads(text, last.start):
         if (lead.endswith(OF) or _has_word(lead, DISOWNING)) and is_disowned(lead):
             return None
-    tail = text[last.end : last.end + WINDOW].removeprefix("</answer>")
+    tail = text[last.end : last.end + REMARK_WINDOW].removeprefix("</answer>")
     if not _WORDS.search(tail) or not _has_word(tail, RETREATING):
         return text
     end = find_replacement(tail)
@@ -164,7 +164,7 @@ def _cut_withdrawn(text: str, last: Span) -> str | None:
         return text
     if end >= len(tail):
         return None
-    blank = last.end + end + len(text[last.end : last.end + WINDOW]) - len(tail)
+    blank = last.end + end + len(text[last.end : last.end + REMARK_WINDOW]) - len(tail)
     return " " * blank + text[blank:]
 
 

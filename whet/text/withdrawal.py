@@ -10,7 +10,7 @@ import re
 
 from whet.text.doubt import is_doubtful
 
-_WINDOW = 480
+REMARK_WINDOW = 480
 """What follows an answer is read this far."""
 _MAX_LEAD = 240
 _MAX_REST = 200
@@ -145,7 +145,7 @@ def find_replacement(tail: str) -> int | None:
     >>> tail[find_replacement(tail):]
     '. It is blue.'
     """
-    tail = tail[:_WINDOW]
+    tail = tail[:REMARK_WINDOW]
     if _LEFT_OPEN.search(tail):
         return len(tail)
     ends = [match.end() for match in _TAKEN_BACK.finditer(tail)]
