@@ -7,7 +7,7 @@ import pytest
 from small import whet, write
 
 from whet.errors import ConfigError
-from whet.pipeline.pipeline import find_kind
+from whet.pipeline.pipeline_config import find_kind
 from whet.store.run import RunStore
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add_a_stage.md").read_text()

@@ -18,13 +18,13 @@ from whet.recipes.rl import RLConfig, rl
 from whet.store.run import RunStore
 from whet.testing.contracts import check_learners
 from whet.train.learner import Learner
-from whet.train.optim import TrainConfig
-from whet.train.policy import (
+from whet.train.learner_factory import (
     LEARNER_FACTORIES,
     LOCAL_FACTORY,
     LocalLearnerFactory,
     choose_learner_factory,
 )
+from whet.train.optim import TrainConfig
 from whet.types import Floats, Metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add_a_learner.md").read_text()

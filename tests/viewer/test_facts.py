@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from whet.algos.advantages import GROUP_RULES
-from whet.pipeline.pipeline import STAGE_KINDS
+from whet.pipeline.pipeline_config import STAGE_KINDS
 from whet.viewer.package_facts import list_meanings, main
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))

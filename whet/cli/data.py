@@ -160,7 +160,7 @@ def _read_prompt(settings: Path) -> "Table":
     """Read the prompt of the first stage in which a model reads problems, and the first model that
     no stage makes."""
     from whet.config import to_table
-    from whet.pipeline.pipeline import load_stages
+    from whet.pipeline.pipeline_config import load_stages
 
     tables = [to_table(stage) for stage in load_stages(settings, []).values()]
     tables = [table for table in tables if "model" in table]

@@ -43,7 +43,7 @@ from whet.store.run import RunStore, model_folder
 from whet.tasks.base import Task, is_builtin
 from whet.text.chat import NO_PROMPT, PROBE, ChatFormat, PromptConfig
 from whet.track.progress import say
-from whet.train.policy import choose_learner_factory
+from whet.train.learner_factory import choose_learner_factory
 from whet.types import Message, Problem, Split
 from whet.world import get_world
 

@@ -24,8 +24,9 @@ from whet.track.progress import console, get_console, progress_bar, say
 from whet.track.sinks import open_trackers
 from whet.train.critic import Critic
 from whet.train.learner import Learner
+from whet.train.learner_factory import choose_learner_factory
 from whet.train.memory import peak_counter
-from whet.train.policy import Policy, build_policy, choose_learner_factory, set_determinism
+from whet.train.policy import Policy, build_policy, set_determinism
 from whet.train.selftest import Exactness, measure_exactness
 from whet.train.training_state import OtherPolicies
 from whet.types import Json, Problem

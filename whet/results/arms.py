@@ -13,7 +13,7 @@ from pathlib import Path
 
 from whet.config import explain_settings, load_settings
 from whet.errors import ConfigError, DataError
-from whet.pipeline.pipeline import STAGE_KINDS
+from whet.pipeline.pipeline_config import STAGE_KINDS
 from whet.recipes.stage import StageConfig
 from whet.recipes.teach import TeachConfig
 from whet.store.run import RunStore, find_run, stage_folders

@@ -23,7 +23,7 @@ from whet.evals.report_pages import (
 )
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary, pass_rates
-from whet.pipeline.pipeline import STAGE_KINDS
+from whet.pipeline.pipeline_config import STAGE_KINDS
 from whet.pipeline.report import read_curves
 from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.results.arms import Arm, RunFolder, group_arms

@@ -15,7 +15,8 @@ from torch.distributed.fsdp import FSDPModule
 
 from whet.algos.objectives import LossSums, Objective, ValueObjective
 from whet.cluster.ranks import RankWorld
-from whet.data.examples import Batch, Example, to_batch
+from whet.data.batches import Batch, to_batch
+from whet.data.examples import Example
 from whet.models.lora import load_trained, save_trained
 from whet.models.transformer import Transformer
 from whet.train import ulysses

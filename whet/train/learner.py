@@ -14,7 +14,9 @@ from torch import Tensor
 
 from whet.algos.losses import LossInputs, LossWeights
 from whet.algos.objectives import BatchSums, LossSums, Objective, ValueObjective
-from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
+from whet.data.batches import Batch, to_batch
+from whet.data.examples import Example, with_field
+from whet.data.packing import merge_prefixes, pack
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
 from whet.models.load import write_tensors

@@ -11,7 +11,7 @@ from typing import Annotated, Union, get_args, get_origin
 
 from whet.algos.presets import PRESETS, Preset
 from whet.config import Config
-from whet.pipeline.pipeline import STAGE_KINDS
+from whet.pipeline.pipeline_config import STAGE_KINDS
 
 
 def list_meanings(settings: type[Config], prefix: str = "") -> dict[str, str]:
