@@ -58,7 +58,7 @@ def test_a_new_learner_starts_where_the_one_before_has_left_the_weights() -> Non
             return Watched(*args, **kwargs)  # type: ignore[arg-type]
 
     policy = tiny_policy()
-    policy.learners = Factory()
+    policy.learner_factory = Factory()
     policy.build_learner(TrainConfig(), steps=1)
     policy.build_learner(TrainConfig(), steps=1)
 
