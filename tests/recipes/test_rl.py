@@ -77,7 +77,7 @@ def test_micro_batches_too_small_for_the_longest_answer_are_refused_before_the_f
     said = rl(tiny, tmp_path / "run", "--steps", 1, "--train.micro_batch_tokens", 25)
     assert said.code == 2
     assert re.search(
-        r"train\.micro_batch_tokens = 25 is below \d+, the tokens of the longest prompt with an answer of "
+        r"train\.micro_batch_tokens = 25 is below \d+, the tokens of the longest prompt with a response of "
         r"sampling\.max_tokens = 24: raise the first or lower the second$",
         said.last,
     )

@@ -87,7 +87,7 @@ class Empty(Game24):
     [
         (
             "Strict",
-            "the task's own answer to strict/5e587f332d26 is graded no_answer (the last line is not an answer)",
+            "the task's own response to strict/5e587f332d26 is graded no_answer (the last line is not an answer)",
         ),
         (
             "Empty",

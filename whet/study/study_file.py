@@ -162,9 +162,9 @@ class Study:
             )
         name = asked or known[-1]
         stage = pipeline.stages[name]
-        name, _, k = metric.partition("@")
+        metric_name, _, k = metric.partition("@")
         samples = stage.list_work()[0].samples if stage.measures_model else 0
-        if name == "pass" and stage.measures_model and int(k) > samples:
+        if metric_name == "pass" and stage.measures_model and int(k) > samples:
             raise ConfigError(
                 f"{self.file}: metric = {metric!r} needs that many responses per problem, and "
                 f"{name} has samples = {samples}"
