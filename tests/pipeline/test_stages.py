@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from whet.errors import TrainError
-from whet.pipeline import pipeline as kinds
+from whet.pipeline import pipeline_config as kinds
 from whet.recipes.make import MakeConfig
 from whet.store.run import RunStore
 
