@@ -8,14 +8,15 @@ import pytest
 import torch
 
 from whet.errors import TrainError
-from whet.pipeline import pipeline_config as kinds
+from whet.pipeline import pipeline as kinds
+from whet.pipeline.pipeline_config import STAGE_KINDS
 from whet.recipes.make import MakeConfig
 from whet.store.run import RunStore
 
 
 def test_every_kind_is_that_of_its_settings() -> None:
-    assert {name: cls.model_fields["kind"].default for name, cls in kinds.STAGE_KINDS.items()} == {
-        name: name for name in kinds.STAGE_KINDS
+    assert {name: cls.model_fields["kind"].default for name, cls in STAGE_KINDS.items()} == {
+        name: name for name in STAGE_KINDS
     }
 
 

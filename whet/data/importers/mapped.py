@@ -27,7 +27,7 @@ MAPPED_FIELDS = {
     "answer": "the reference answer",
     "answers": "a list of accepted answers",
     "response": "a response to imitate",
-    "responses": "a list of answers to imitate",
+    "responses": "a list of responses to imitate",
     "messages": "a whole chat; its last message, the assistant's, is a response to imitate",
     "chosen": "the better of two answers: a text, or a whole chat",
     "rejected": "the worse of them",
