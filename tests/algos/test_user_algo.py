@@ -1,6 +1,7 @@
 """Estimators and losses of the user's own, by file and name."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,10 @@ import pytest
 import torch
 
 from whet import config
-from whet.algos.algorithm import build_algorithm
+from whet.algos import advantages, algorithm
+from whet.algos.algorithm import TokenRule, build_algorithm, compares_responses, needs_critic
 from whet.algos.losses import LossInputs
+from whet.algos.presets import PRESETS
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.errors import ConfigError
 
@@ -183,6 +186,29 @@ def test_a_users_clip_is_the_shipped_loss_and_gradient_bit_for_bit(file: str) ->
 
     assert found[0] == found[1]
     assert any(found[0][1])
+
+
+@pytest.mark.parametrize("has_critic", [False, True])
+def test_a_token_advantage_of_the_table_compares_no_responses(
+    monkeypatch: pytest.MonkeyPatch, has_critic: bool
+) -> None:
+    rule = TokenRule(
+        build=lambda cfg: advantages.to_go_advantage(gamma=cfg.gamma), needs_critic=has_critic
+    )
+    monkeypatch.setattr(
+        algorithm, "TOKEN_ADVANTAGES", {**algorithm.TOKEN_ADVANTAGES, "added": rule}
+    )
+    preset = replace(PRESETS["grpo"], advantage="added")
+    assert not compares_responses(preset)
+    assert needs_critic(preset) is has_critic
+
+
+def test_which_presets_compare_responses_and_which_need_a_critic() -> None:
+    alone = {name for name, preset in PRESETS.items() if not compares_responses(preset)}
+    assert alone == {
+        name for name, preset in PRESETS.items() if preset.advantage in ("to_go", "gae")
+    }
+    assert {name for name, preset in PRESETS.items() if needs_critic(preset)} == {"ppo"}
 
 
 def test_a_function_of_the_users_changes_nothing_else_of_the_row(file: str) -> None:

@@ -7,20 +7,50 @@ from functools import partial
 from whet.algos import advantages, losses, verifier
 from whet.algos.losses import EarlyStop, KlEstimator
 from whet.algos.objectives import Objective, policy_objective
-from whet.algos.presets import LossWeightsName, Preset, compares_responses, needs_critic
+from whet.algos.presets import LossWeightsName, Preset
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
-from whet.algos.user_functions import load_advantage, load_token_advantage
+from whet.algos.user_functions import load_advantage, load_critic_mark, load_token_advantage
 from whet.user_code import is_code_path
 
 ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.Advantage]] = {
     "zscore": lambda cfg: advantages.per_group(partial(advantages.zscore, ddof=cfg.ddof)),
     "momentum": lambda cfg: advantages.momentum(cfg.max_momentum),
 }
-"""Advantages of whole responses that have settings; `advantages.GROUP_RULES` has the others."""
-TOKEN_ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.TokenAdvantage]] = {
-    "to_go": lambda cfg: advantages.to_go_advantage(gamma=cfg.gamma),
-    "gae": lambda cfg: advantages.gae_advantage(gamma=cfg.gamma, decay=cfg.gae_lambda),
+"""Advantages of whole responses that have settings; others are in `advantages.GROUP_RULES`, which
+also has zscore with its default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRule:
+    """An advantage of single tokens, which compares no responses with each other."""
+
+    build: Callable[[AlgoConfig], advantages.TokenAdvantage]
+    needs_critic: bool
+
+
+TOKEN_ADVANTAGES: Mapping[str, TokenRule] = {
+    "to_go": TokenRule(
+        build=lambda cfg: advantages.to_go_advantage(gamma=cfg.gamma), needs_critic=False
+    ),
+    "gae": TokenRule(
+        build=lambda cfg: advantages.gae_advantage(gamma=cfg.gamma, decay=cfg.gae_lambda),
+        needs_critic=True,
+    ),
 }
+
+
+def needs_critic(preset: Preset) -> bool:
+    """Whether the advantage compares with the values of a critic; for a user's function, its file
+    says so."""
+    if is_code_path(preset.advantage):
+        return load_critic_mark(preset.advantage)
+    rule = TOKEN_ADVANTAGES.get(preset.advantage)
+    return rule is not None and rule.needs_critic
+
+
+def compares_responses(preset: Preset) -> bool:
+    """Whether the advantage compares the responses to a problem with each other."""
+    return preset.advantage not in TOKEN_ADVANTAGES and not needs_critic(preset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +124,8 @@ def _build_token_advantage(
 ) -> advantages.TokenAdvantage | None:
     if is_code_path(preset.advantage):
         return load_token_advantage(preset.advantage) if has_critic else None
-    build = TOKEN_ADVANTAGES.get(preset.advantage)
-    return None if build is None else build(cfg)
+    rule = TOKEN_ADVANTAGES.get(preset.advantage)
+    return None if rule is None else rule.build(cfg)
 
 
 def _build_loss_weights(name: LossWeightsName, max_tokens: int) -> losses.LossWeights:
