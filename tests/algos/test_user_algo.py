@@ -19,7 +19,7 @@ from whet.errors import ConfigError
 CODE = """
 from statistics import fmean
 import torch
-from whet.algos.advantages import uses_critic
+from whet.algos.advantages import per_token, uses_critic
 
 def center(rewards, baseline):
     groups = [[reward - fmean(group) for reward in group] for group in rewards]
@@ -48,6 +48,14 @@ def too_deep(ratio_M, inputs):
     return torch.cat([ratio_M, 5])
 
 number = 3
+
+@per_token
+def halves(rewards):
+    return rewards / 2
+
+@per_token
+def too_few(rewards):
+    return rewards[:1]
 
 @uses_critic
 def one_step(rewards, predictions):
@@ -152,6 +160,24 @@ def test_a_users_advantage_that_uses_a_critic_is_of_tokens_and_has_one(file: str
 
     assert target is not None
     assert (advantage.tolist(), target.tolist()) == ([0.25, 0.5], [0.5, 1.0])
+
+
+def test_a_users_advantage_per_token_compares_no_responses_and_has_no_critic(file: str) -> None:
+    cfg = AlgoConfig(name="ppo", whiten=False, advantage=f"{file}:halves")
+    algo = build_algorithm(cfg, max_tokens=8)
+    assert not algo.needs_values and not algo.compares_responses and algo.advantage is None
+    assert algo.token_advantage is not None
+
+    advantage, target = algo.token_advantage(np.array([0.0, 1.0]), None)
+
+    assert (advantage.tolist(), target) == ([0.0, 0.5], None)
+
+
+def test_a_users_advantage_per_token_of_another_length_is_refused(file: str) -> None:
+    algo = build_algorithm(AlgoConfig(advantage=f"{file}:too_few"), max_tokens=8)
+    assert algo.token_advantage is not None
+    with pytest.raises(ConfigError, match="for each of 2 tokens, not a list of 1"):
+        algo.token_advantage(np.array([0.0, 1.0]), None)
 
 
 def test_a_users_advantage_without_values_has_no_critic(file: str) -> None:

@@ -9,7 +9,13 @@ from whet.algos.losses import EarlyStop, KlEstimator
 from whet.algos.objectives import Objective, policy_objective
 from whet.algos.presets import LossWeightsName, Preset
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
-from whet.algos.user_functions import load_advantage, load_critic_mark, load_token_advantage
+from whet.algos.user_functions import (
+    load_advantage,
+    load_critic_advantage,
+    load_critic_mark,
+    load_token_advantage,
+    load_token_mark,
+)
 from whet.user_code import is_code_path
 
 ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.Advantage]] = {
@@ -49,8 +55,11 @@ def needs_critic(preset: Preset) -> bool:
 
 
 def compares_responses(preset: Preset) -> bool:
-    """Whether the advantage compares the responses to a problem with each other."""
-    return preset.advantage not in TOKEN_ADVANTAGES and not needs_critic(preset)
+    """Whether the advantage compares the responses to a problem with each other; one of single
+    tokens does not."""
+    if is_code_path(preset.advantage):
+        return not (load_critic_mark(preset.advantage) or load_token_mark(preset.advantage))
+    return preset.advantage not in TOKEN_ADVANTAGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +96,8 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     in_loss = preset.kl_in == "loss"
     has_critic = needs_critic(preset)
     return Algorithm(
-        advantage=_build_advantage(preset, cfg, has_critic=has_critic),
-        token_advantage=_build_token_advantage(preset, cfg, has_critic=has_critic),
+        advantage=_build_advantage(preset, cfg),
+        token_advantage=_build_token_advantage(preset, cfg),
         compares_responses=compares_responses(preset),
         whitens=preset.whiten,
         step_credit=verifier.step_credit(preset.step_rule) if preset.step_rule else None,
@@ -108,22 +117,21 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     )
 
 
-def _build_advantage(
-    preset: Preset, cfg: AlgoConfig, *, has_critic: bool
-) -> advantages.Advantage | None:
+def _build_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.Advantage | None:
     if is_code_path(preset.advantage):
-        return None if has_critic else load_advantage(preset.advantage)
+        return load_advantage(preset.advantage) if compares_responses(preset) else None
     if build := ADVANTAGES.get(preset.advantage):
         return build(cfg)
     rule = advantages.GROUP_RULES.get(preset.advantage)
     return None if rule is None else advantages.per_group(rule)
 
 
-def _build_token_advantage(
-    preset: Preset, cfg: AlgoConfig, *, has_critic: bool
-) -> advantages.TokenAdvantage | None:
+def _build_token_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.TokenAdvantage | None:
     if is_code_path(preset.advantage):
-        return load_token_advantage(preset.advantage) if has_critic else None
+        if compares_responses(preset):
+            return None
+        load = load_critic_advantage if needs_critic(preset) else load_token_advantage
+        return load(preset.advantage)
     rule = TOKEN_ADVANTAGES.get(preset.advantage)
     return None if rule is None else rule.build(cfg)
 
