@@ -221,6 +221,24 @@ def test_modules_have_no_cycle() -> None:
     TopologicalSorter({module: imports.inside for module, imports in IMPORTS.items()}).prepare()
 
 
+def private_imports(source: str) -> list[str]:
+    """List the names with an underscore that a file imports from modules of whet."""
+    return [
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(parse(source))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "whet"
+        for alias in node.names
+        if alias.name.startswith("_") and not alias.name.startswith("__")
+    ]
+
+
+def test_a_private_name_stays_in_its_module() -> None:
+    source = "from whet import __version__\nfrom whet.a import b, _c\nfrom os import _exit\n"
+    assert private_imports(source) == ["whet.a._c"]
+    private = {str(file.relative_to(ROOT)): private_imports(file.read_text()) for file in FILES}
+    assert {name: names for name, names in private.items() if names} == {}
+
+
 def test_files_and_functions_stay_short() -> None:
     long_files, long_functions = set(), set()
     for file in FILES:

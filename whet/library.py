@@ -82,7 +82,7 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
             f"whet.grade takes the text of a response, not {_kind(text)}: of a rollout, pass "
             "rollout.text"
         )
-    # The user's own error task is for the user to see.
+    # An error in the user's own task is for the user to see.
     if not is_builtin(grading_task):
         return grading_task.score(problem, text)
     return grade_safely(grading_task, problem, text)

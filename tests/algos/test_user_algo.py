@@ -1,6 +1,7 @@
 """Estimators and losses of the user's own, by file and name."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,15 +9,17 @@ import pytest
 import torch
 
 from whet import config
-from whet.algos.algorithm import build_algorithm
+from whet.algos import advantages, algorithm
+from whet.algos.algorithm import TokenRule, build_algorithm, compares_responses, needs_critic
 from whet.algos.losses import LossInputs
+from whet.algos.presets import PRESETS
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.errors import ConfigError
 
 CODE = """
 from statistics import fmean
 import torch
-from whet.algos.advantages import uses_critic
+from whet.algos.advantages import per_token, uses_critic
 
 def center(rewards, baseline):
     groups = [[reward - fmean(group) for reward in group] for group in rewards]
@@ -45,6 +48,14 @@ def too_deep(ratio_M, inputs):
     return torch.cat([ratio_M, 5])
 
 number = 3
+
+@per_token
+def halves(rewards):
+    return rewards / 2
+
+@per_token
+def too_few(rewards):
+    return rewards[:1]
 
 @uses_critic
 def one_step(rewards, predictions):
@@ -151,6 +162,24 @@ def test_a_users_advantage_that_uses_a_critic_is_of_tokens_and_has_one(file: str
     assert (advantage.tolist(), target.tolist()) == ([0.25, 0.5], [0.5, 1.0])
 
 
+def test_a_users_advantage_per_token_compares_no_responses_and_has_no_critic(file: str) -> None:
+    cfg = AlgoConfig(name="ppo", whiten=False, advantage=f"{file}:halves")
+    algo = build_algorithm(cfg, max_tokens=8)
+    assert not algo.needs_values and not algo.compares_responses and algo.advantage is None
+    assert algo.token_advantage is not None
+
+    advantage, target = algo.token_advantage(np.array([0.0, 1.0]), None)
+
+    assert (advantage.tolist(), target) == ([0.0, 0.5], None)
+
+
+def test_a_users_advantage_per_token_of_another_length_is_refused(file: str) -> None:
+    algo = build_algorithm(AlgoConfig(advantage=f"{file}:too_few"), max_tokens=8)
+    assert algo.token_advantage is not None
+    with pytest.raises(ConfigError, match="for each of 2 tokens, not a list of 1"):
+        algo.token_advantage(np.array([0.0, 1.0]), None)
+
+
 def test_a_users_advantage_without_values_has_no_critic(file: str) -> None:
     algo = build_algorithm(AlgoConfig(name="ppo", advantage=f"{file}:center"), max_tokens=8)
     assert not algo.needs_values and algo.token_advantage is None
@@ -183,6 +212,29 @@ def test_a_users_clip_is_the_shipped_loss_and_gradient_bit_for_bit(file: str) ->
 
     assert found[0] == found[1]
     assert any(found[0][1])
+
+
+@pytest.mark.parametrize("has_critic", [False, True])
+def test_a_token_advantage_of_the_table_compares_no_responses(
+    monkeypatch: pytest.MonkeyPatch, has_critic: bool
+) -> None:
+    rule = TokenRule(
+        build=lambda cfg: advantages.to_go_advantage(gamma=cfg.gamma), needs_critic=has_critic
+    )
+    monkeypatch.setattr(
+        algorithm, "TOKEN_ADVANTAGES", {**algorithm.TOKEN_ADVANTAGES, "added": rule}
+    )
+    preset = replace(PRESETS["grpo"], advantage="added")
+    assert not compares_responses(preset)
+    assert needs_critic(preset) is has_critic
+
+
+def test_which_presets_compare_responses_and_which_need_a_critic() -> None:
+    alone = {name for name, preset in PRESETS.items() if not compares_responses(preset)}
+    assert alone == {
+        name for name, preset in PRESETS.items() if preset.advantage in ("to_go", "gae")
+    }
+    assert {name for name, preset in PRESETS.items() if needs_critic(preset)} == {"ppo"}
 
 
 def test_a_function_of_the_users_changes_nothing_else_of_the_row(file: str) -> None:

@@ -250,6 +250,17 @@ def test_answers_are_expected_to_be_as_long_as_those_before() -> None:
     assert lengths.expect(request) == 6 and lengths.expect(other) == 12
 
 
+def test_the_prompt_that_was_not_asked_for_longest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("whet.engine.base.MAX_PROMPTS", 2)
+    lengths = ExpectedLengths()
+    first, second, third = all_requests(random_prompts(3), 1, SAMPLING)
+    for request in (first, second, first, third):
+        lengths.add(request, 4)
+    assert [lengths.expect(request) for request in (first, second, third)] == [4, 12, 4]
+
+
 def test_long_requests_begin_first_across_workers(model: Transformer) -> None:
     begun: list[str] = []
 

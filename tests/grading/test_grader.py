@@ -112,6 +112,16 @@ def test_a_failure_is_unscored_with_its_reason_and_its_neighbours_are_graded(
     assert [score.verdict for score in (*scores[:2], *scores[3:])] == right
 
 
+def test_what_a_dead_grader_left_is_graded_before_what_came_later() -> None:
+    texts = ["sleep 0.1", "die", *"abcdefgh"]
+    with Grader(Trouble(), LIMITS.model_copy(update={"workers": 1})) as grader:
+        grader._batch_sizer.seconds = BATCH_SECONDS / 4
+        keys = [key for key, _ in grader.grade((text, problem(), text) for text in texts)]
+
+    assert keys == texts
+    assert grader.num_lost == 1
+
+
 @pytest.mark.parametrize("text", ["part nan", "part inf", "part -inf", "part 1e308", "part -1e10"])
 def test_a_part_that_no_mean_survives_is_refused(text: str) -> None:
     with Grader(Wrong(), GradingConfig(workers=0, unscored_fraction=1.0)) as grader:

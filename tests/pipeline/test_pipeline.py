@@ -1,4 +1,5 @@
 import json
+import os
 import time
 from pathlib import Path
 
@@ -36,6 +37,24 @@ def test_the_summary_says_how_long_each_stage_took(tiny: Pipeline) -> None:
     seconds = json.loads((tiny.folder / "summary.json").read_text())["seconds"]
     assert list(seconds) == ["problems", "traces", "sft", "sft_eval", "rl", "rl_eval"]
     assert all(0 < value < 300 for value in seconds.values())
+
+
+def test_the_seconds_of_a_stage_include_a_killed_attempt_until_its_last_metric(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    folder = tiny.copy(tmp_path / "run")
+    stage = folder / "05-rl"
+    key = json.loads((stage / "stage.json").read_text())["key"]
+    unfinish(stage)
+    began = time.time() - 5000
+    facts = {"key": key, "began": began, "spent": 100.0}
+    (stage / "stage.json").write_text(json.dumps(facts))
+    os.utime(stage / "metrics.jsonl", (began + 2000, began + 2000))
+
+    assert whet("run", tiny.file, "--out", folder, "--resume").code == 0
+
+    seconds = json.loads((folder / "summary.json").read_text())["seconds"]["rl"]
+    assert 2100 < seconds < 2400
 
 
 def test_nothing_half_written_is_left(tiny: Pipeline) -> None:

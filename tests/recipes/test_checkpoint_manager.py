@@ -11,11 +11,17 @@ from small import Pipeline
 from whet.config import Config
 from whet.engine.base import SamplingParams
 from whet.engine.native import NativeConfig
+from whet.errors import TrainError
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource, load_model, torch_device
-from whet.recipes.checkpoint_manager import CheckpointManager, EmptyStepLimit, SaveConfig
+from whet.recipes.checkpoint_manager import (
+    MAX_EMPTY_STEPS,
+    CheckpointManager,
+    EmptyStepLimit,
+    SaveConfig,
+)
 from whet.recipes.evaluate import SAMPLED
 from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.training import finish_training
@@ -87,6 +93,18 @@ def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointMa
     return CheckpointManager(
         SaveConfig(every=3), run, policy, learner, validator, steps=10, stateful=stateful
     )
+
+
+def test_empty_steps_count_in_a_row_and_a_step_with_a_gradient_starts_again() -> None:
+    limit = EmptyStepLimit()
+    for _ in range(3):
+        for _ in range(MAX_EMPTY_STEPS - 1):
+            limit.check(is_empty=True)
+        limit.check(is_empty=False)
+    for _ in range(MAX_EMPTY_STEPS - 1):
+        limit.check(is_empty=True)
+    with pytest.raises(TrainError, match=f"^{MAX_EMPTY_STEPS} steps in a row"):
+        limit.check(is_empty=True)
 
 
 def test_validation_keeps_only_problems_that_have_a_solution() -> None:

@@ -120,6 +120,15 @@ def uses_critic(function: F) -> F:
     return function
 
 
+def per_token(function: F) -> F:
+    """Mark a user's advantage as one per token, without a critic.
+
+    It takes the rewards of the tokens of one response, and returns their advantages.
+    """
+    function.per_token = True  # type: ignore[attr-defined]
+    return function
+
+
 def rewards_to_go(reward: Doubles, *, gamma: float = 1.0) -> Doubles:
     """Sum the rewards from each token to the end, its own included.
 

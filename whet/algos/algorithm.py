@@ -7,20 +7,59 @@ from functools import partial
 from whet.algos import advantages, losses, verifier
 from whet.algos.losses import EarlyStop, KlEstimator
 from whet.algos.objectives import Objective, policy_objective
-from whet.algos.presets import LossWeightsName, Preset, compares_responses, needs_critic
+from whet.algos.presets import LossWeightsName, Preset
 from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
-from whet.algos.user_functions import load_advantage, load_token_advantage
+from whet.algos.user_functions import (
+    load_advantage,
+    load_critic_advantage,
+    load_critic_mark,
+    load_token_advantage,
+    load_token_mark,
+)
 from whet.user_code import is_code_path
 
 ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.Advantage]] = {
     "zscore": lambda cfg: advantages.per_group(partial(advantages.zscore, ddof=cfg.ddof)),
     "momentum": lambda cfg: advantages.momentum(cfg.max_momentum),
 }
-"""Advantages of whole responses that have settings; `advantages.GROUP_RULES` has the others."""
-TOKEN_ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.TokenAdvantage]] = {
-    "to_go": lambda cfg: advantages.to_go_advantage(gamma=cfg.gamma),
-    "gae": lambda cfg: advantages.gae_advantage(gamma=cfg.gamma, decay=cfg.gae_lambda),
+"""Advantages of whole responses that have settings; others are in `advantages.GROUP_RULES`, which
+also has zscore with its default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRule:
+    """An advantage of single tokens, which compares no responses with each other."""
+
+    build: Callable[[AlgoConfig], advantages.TokenAdvantage]
+    needs_critic: bool
+
+
+TOKEN_ADVANTAGES: Mapping[str, TokenRule] = {
+    "to_go": TokenRule(
+        build=lambda cfg: advantages.to_go_advantage(gamma=cfg.gamma), needs_critic=False
+    ),
+    "gae": TokenRule(
+        build=lambda cfg: advantages.gae_advantage(gamma=cfg.gamma, decay=cfg.gae_lambda),
+        needs_critic=True,
+    ),
 }
+
+
+def needs_critic(preset: Preset) -> bool:
+    """Whether the advantage compares with the values of a critic; for a user's function, its file
+    says so."""
+    if is_code_path(preset.advantage):
+        return load_critic_mark(preset.advantage)
+    rule = TOKEN_ADVANTAGES.get(preset.advantage)
+    return rule is not None and rule.needs_critic
+
+
+def compares_responses(preset: Preset) -> bool:
+    """Whether the advantage compares the responses to a problem with each other; one of single
+    tokens does not."""
+    if is_code_path(preset.advantage):
+        return not (load_critic_mark(preset.advantage) or load_token_mark(preset.advantage))
+    return preset.advantage not in TOKEN_ADVANTAGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +96,8 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     in_loss = preset.kl_in == "loss"
     has_critic = needs_critic(preset)
     return Algorithm(
-        advantage=_build_advantage(preset, cfg, has_critic=has_critic),
-        token_advantage=_build_token_advantage(preset, cfg, has_critic=has_critic),
+        advantage=_build_advantage(preset, cfg),
+        token_advantage=_build_token_advantage(preset, cfg),
         compares_responses=compares_responses(preset),
         whitens=preset.whiten,
         step_credit=verifier.step_credit(preset.step_rule) if preset.step_rule else None,
@@ -78,24 +117,23 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     )
 
 
-def _build_advantage(
-    preset: Preset, cfg: AlgoConfig, *, has_critic: bool
-) -> advantages.Advantage | None:
+def _build_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.Advantage | None:
     if is_code_path(preset.advantage):
-        return None if has_critic else load_advantage(preset.advantage)
+        return load_advantage(preset.advantage) if compares_responses(preset) else None
     if build := ADVANTAGES.get(preset.advantage):
         return build(cfg)
     rule = advantages.GROUP_RULES.get(preset.advantage)
     return None if rule is None else advantages.per_group(rule)
 
 
-def _build_token_advantage(
-    preset: Preset, cfg: AlgoConfig, *, has_critic: bool
-) -> advantages.TokenAdvantage | None:
+def _build_token_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.TokenAdvantage | None:
     if is_code_path(preset.advantage):
-        return load_token_advantage(preset.advantage) if has_critic else None
-    build = TOKEN_ADVANTAGES.get(preset.advantage)
-    return None if build is None else build(cfg)
+        if compares_responses(preset):
+            return None
+        load = load_critic_advantage if needs_critic(preset) else load_token_advantage
+        return load(preset.advantage)
+    rule = TOKEN_ADVANTAGES.get(preset.advantage)
+    return None if rule is None else rule.build(cfg)
 
 
 def _build_loss_weights(name: LossWeightsName, max_tokens: int) -> losses.LossWeights:

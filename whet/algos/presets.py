@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from whet.algos.user_functions import load_critic_mark
 from whet.algos.verifier import StepRule
-from whet.user_code import is_code_path
 
 AlgoName = Literal[
     "grpo",
@@ -56,19 +54,6 @@ class Preset:
     alpha: float = 0.0
     """Fraction of the step credit at the start."""
     source: Mapping[str, float | str] = field(default_factory=dict)
-
-
-def needs_critic(preset: Preset) -> bool:
-    """Whether the advantage compares with the values of a critic; for a user's function, its file
-    says so."""
-    if is_code_path(preset.advantage):
-        return load_critic_mark(preset.advantage)
-    return preset.advantage == "gae"
-
-
-def compares_responses(preset: Preset) -> bool:
-    """Whether the advantage compares the responses to a problem with each other."""
-    return preset.advantage != "to_go" and not needs_critic(preset)
 
 
 TANGO_SOURCE: Mapping[str, float | str] = {

@@ -78,9 +78,36 @@ def load_critic_mark(code_path: str) -> bool:
     return getattr(load_from_file(code_path, ADVANTAGE), "uses_critic", False) is True
 
 
+def load_token_mark(code_path: str) -> bool:
+    """Load a user's advantage, and tell whether `per_token` marks it; a missing file is not
+    marked."""
+    if not Path(code_path.rpartition(":")[0]).is_file():
+        return False
+    return getattr(load_from_file(code_path, ADVANTAGE), "per_token", False) is True
+
+
 def load_token_advantage(code_path: str) -> TokenAdvantage:
-    """Load an advantage of tokens: `rewards` and `values` of the tokens of one response ->
-    advantages, and targets of the values."""
+    """Load an advantage of tokens without a critic: `rewards` of the tokens of one response ->
+    advantages."""
+    label = f"{ADVANTAGE} = {code_path!r}"
+    call = _load_function(code_path, ADVANTAGE, ("rewards",))
+
+    def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
+        row = _to_plain(call(reward))
+        is_row = isinstance(row, list) and len(row) == len(reward)
+        if not is_row or not all(map(_is_finite, row)):
+            raise ConfigError(
+                f"{label} should return advantages, a finite number for each of {len(reward)} "
+                f"tokens, not {_describe(row)}"
+            )
+        return np.array(row), None
+
+    return advantage
+
+
+def load_critic_advantage(code_path: str) -> TokenAdvantage:
+    """Load an advantage of tokens with a critic: `rewards` and `values` of the tokens of one
+    response -> advantages, and targets of the values."""
     label = f"{ADVANTAGE} = {code_path!r}"
     call = _load_function(code_path, ADVANTAGE, ("rewards", "values"))
 
@@ -148,7 +175,7 @@ def load_surrogate(code_path: str) -> Surrogate:
     return surrogate
 
 
-def _load_function(code_path: str, key: str, parameters: tuple[str, str]) -> Callable[..., Any]:
+def _load_function(code_path: str, key: str, parameters: tuple[str, ...]) -> Callable[..., Any]:
     return load_function(code_path, key, parameters, passes=(torch.OutOfMemoryError,))
 
 

@@ -1,7 +1,7 @@
 """pass@k, maj@k, and 95 % intervals over problems; `comparison` has several seeds and two models.
 
 A problem is the sampling unit: its responses are averaged before anything is resampled. avg@n is
-pass@1 of n responses, so it has no its own function.
+pass@1 of n responses, so it has no function of its own.
 """
 
 from collections import Counter

@@ -19,7 +19,7 @@ from whet.config import LoadedSettings, show_settings, to_table
 from whet.errors import DataError, TrainError
 from whet.pipeline.pipeline_config import (
     PipelineConfig,
-    _find_producing_stage,
+    find_producing_stage,
     load_pipeline,
     load_smoke,
 )
@@ -176,7 +176,7 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
     world = get_world()
     recipe = partial(cfg.run_in, run)
     world.run_on_rank_zero(
-        lambda: check_same_prompt(cfg, partial(_find_producing_stage, {})), "the prompt"
+        lambda: check_same_prompt(cfg, partial(find_producing_stage, {})), "the prompt"
     )
     if run.steps_before is not None and isinstance(cfg, TrainingConfig):
         say(cfg.describe_more_steps(run.steps_before))

@@ -149,10 +149,10 @@ def check_stage_names(stages: Mapping[str, StageConfig]) -> None:
                     f"ones: {known}"
                 )
         earlier.append(name)
-        check_same_prompt(stage, partial(_find_producing_stage, stages))
+        check_same_prompt(stage, partial(find_producing_stage, stages))
 
 
-def _find_producing_stage(stages: Mapping[str, StageConfig], location: str) -> StageConfig | None:
+def find_producing_stage(stages: Mapping[str, StageConfig], location: str) -> StageConfig | None:
     """Find the settings of the stage or run that made a model or responses; None if there is none,
     or if another version of whet wrote them."""
     if location.startswith("@"):

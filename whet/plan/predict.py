@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from rich.table import Table
 
-from whet.algos.presets import needs_critic
+from whet.algos.algorithm import needs_critic
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig

@@ -11,7 +11,7 @@ import torch
 from huggingface_hub import constants, get_token, hf_hub_download, snapshot_download
 from huggingface_hub.errors import HFValidationError
 
-from whet.algos.presets import needs_critic
+from whet.algos.algorithm import needs_critic
 from whet.algos.settings import resolve_algorithm
 from whet.errors import DataError
 from whet.models.cost import GB, GPUS, Cost, state_bytes

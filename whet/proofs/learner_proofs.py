@@ -15,7 +15,7 @@ from torch import Tensor
 from whet.algos import algorithm, losses
 from whet.algos.losses import KlEstimator, LossInputs
 from whet.algos.objectives import Objective, TokenLoss, policy_objective
-from whet.algos.presets import PRESETS, KlPlace, LossWeightsName, needs_critic
+from whet.algos.presets import PRESETS, KlPlace, LossWeightsName
 from whet.algos.settings import AlgoConfig
 from whet.data.batches import to_batch
 from whet.data.examples import Example
@@ -150,7 +150,9 @@ def measure_ratio() -> Measurement:
     learner = policy.build_learner(TrainConfig(micro_batch_tokens=100), steps=1)
     gap_by_name: dict[str, float] = {}
     names = [
-        name for name, row in PRESETS.items() if row.step_rule is None and not needs_critic(row)
+        name
+        for name, row in PRESETS.items()
+        if row.step_rule is None and not algorithm.needs_critic(row)
     ]
     for name in names:
         algo = algorithm.build_algorithm(AlgoConfig(name=name), max_tokens=16)

@@ -12,13 +12,13 @@ from whet.data.rollout_datasets import take_batch
 from whet.evals.report_data import Unit
 from whet.models.source import ModelSource
 from whet.recipes.held_out import load_training_problems
-from whet.recipes.rl import vary_problems
 from whet.recipes.stage import NEEDS_TRAINED_MODEL, ModelWork, OnPolicyConfig
 from whet.recipes.training import (
     Session,
     finish_training,
     open_loop,
     open_session,
+    vary_problems,
 )
 from whet.rng import derive
 from whet.rollout.collect import sample_and_grade

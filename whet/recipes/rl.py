@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.presets import compares_responses, needs_critic
+from whet.algos.algorithm import compares_responses, needs_critic
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.problem_sampler import CurriculumConfig, MixedCurriculum, ProblemSampler
 from whet.engine.base import SamplingParams
@@ -15,18 +15,25 @@ from whet.grading.check_task import precheck
 from whet.recipes.checkpoint_manager import EmptyStepLimit
 from whet.recipes.guard import CollapseGuard, GuardConfig
 from whet.recipes.held_out import load_training_problems
-from whet.recipes.stage import ModelWork, OnPolicyConfig, TrainingConfig, check_served_reference
-from whet.recipes.training import Session, check_exactness, finish_training, open_loop, open_session
+from whet.recipes.stage import ModelWork, OnPolicyConfig, check_served_reference
+from whet.recipes.training import (
+    Session,
+    check_exactness,
+    finish_training,
+    open_loop,
+    open_session,
+    vary_problem,
+)
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import GroupRequest, collect_groups
 from whet.rollout.dynamic_sampling import DynamicSamplingConfig, join_groups
-from whet.rollout.rollout_queue import OverlappedQueue, RolloutQueue
+from whet.rollout.rollout_queue import GroupSource, OverlappedQueue, RolloutQueue
 from whet.rollout.stream import StreamQueue
 from whet.rollout.stream_ledger import STREAM_EVENT, read_stream
 from whet.rollout.stream_plan import StreamPlan
 from whet.store.run import RunStore
-from whet.tasks.base import Task, explain_user_errors
+from whet.tasks.base import Task
 from whet.tasks.task_config import build_task
 from whet.track.metrics import Clock, measure_rollouts
 from whet.train.critic import CriticConfig
@@ -227,9 +234,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     finish_training(run, manager, **count_stream_groups(cfg, run))
 
 
-def build_queue(
-    session: Session[RLConfig], problem_sampler: ProblemSampler
-) -> RolloutQueue | StreamQueue:
+def build_queue(session: Session[RLConfig], problem_sampler: ProblemSampler) -> GroupSource:
     """Build the queue of batches; with a lag, an engine with its own weights fills it while the
     learner trains, batch by batch or as a stream of groups."""
     cfg = session.cfg
@@ -367,22 +372,3 @@ def build_request(
     return GroupRequest(
         index=index, problem=varied, sampling=sampling, sample_ids=range(cfg.group_size)
     )
-
-
-def vary_problems(
-    session: Session[TrainingConfig], problems: Sequence[Problem], step: int
-) -> list[Problem]:
-    """Rephrase the problems of a step."""
-    seeds = [derive(session.cfg.seed, "vary", step, index) for index in range(len(problems))]
-    return [vary_problem(session, *pair) for pair in zip(problems, seeds, strict=True)]
-
-
-def vary_problem(session: Session[TrainingConfig], problem: Problem, seed: int) -> Problem:
-    """Rephrase a problem, unless the new wording is too long for the policy."""
-    with explain_user_errors(session.task):
-        varied = session.task.vary(problem, seed)
-    length = len(session.policy.chat.encode_problem(varied))
-    context = session.policy.engine.max_model_len
-    longest = min(length + session.cfg.sampling.max_tokens, context)
-    is_long = length >= context or longest > session.cfg.train.micro_batch_tokens
-    return problem if is_long else varied

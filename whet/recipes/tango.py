@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.presets import needs_critic
+from whet.algos.algorithm import needs_critic
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.algos.verifier import (
     Agreement,
@@ -29,7 +29,6 @@ from whet.grading.check_task import precheck
 from whet.models.source import ModelSource, load_model, torch_dtype
 from whet.recipes.checkpoint_manager import EmptyStepLimit, Stateful
 from whet.recipes.held_out import load_training_problems
-from whet.recipes.rl import vary_problems
 from whet.recipes.stage import (
     NEEDS_TRAINED_MODEL,
     ModelWork,
@@ -44,6 +43,7 @@ from whet.recipes.training import (
     finish_training,
     open_loop,
     open_session,
+    vary_problems,
 )
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive

@@ -1,4 +1,5 @@
-"""What recipes that train share: open a training run, drop problems that do not fit, finish it."""
+"""What recipes that train share: open a training run, drop problems that do not fit, rephrase
+problems, finish it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -15,9 +16,10 @@ from whet.recipes.checkpoint_manager import CheckpointManager, Stateful, Trainin
 from whet.recipes.guard import CollapseGuard
 from whet.recipes.stage import TrainingConfig
 from whet.recipes.validation import Validator
+from whet.rng import derive
 from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
-from whet.tasks.base import Task
+from whet.tasks.base import Task, explain_user_errors
 from whet.tasks.task_config import build_task
 from whet.track.metrics import Clock
 from whet.track.progress import console, get_console, progress_bar, say
@@ -270,3 +272,22 @@ def finish_training(run: RunStore, manager: CheckpointManager, **more: Json) -> 
         console.print(f"[bold red]{words}[/]")
         run.log_event("worse", said=f"after {manager.steps:,} steps, {words}")
     run.finish({"model": model, **more, "step": step, "validation_pass@1": value})
+
+
+def vary_problems(
+    session: Session[TrainingConfig], problems: Sequence[Problem], step: int
+) -> list[Problem]:
+    """Rephrase the problems of a step."""
+    seeds = [derive(session.cfg.seed, "vary", step, index) for index in range(len(problems))]
+    return [vary_problem(session, *pair) for pair in zip(problems, seeds, strict=True)]
+
+
+def vary_problem(session: Session[TrainingConfig], problem: Problem, seed: int) -> Problem:
+    """Rephrase a problem, unless the new wording is too long for the policy."""
+    with explain_user_errors(session.task):
+        varied = session.task.vary(problem, seed)
+    length = len(session.policy.chat.encode_problem(varied))
+    context = session.policy.engine.max_model_len
+    longest = min(length + session.cfg.sampling.max_tokens, context)
+    is_long = length >= context or longest > session.cfg.train.micro_batch_tokens
+    return problem if is_long else varied

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whet import toml
-from whet.algos.presets import needs_critic
+from whet.algos.algorithm import needs_critic
 from whet.algos.settings import resolve_algorithm
 from whet.config import load_settings, to_table
 from whet.errors import ConfigError

@@ -9,20 +9,41 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from whet.errors import DataError
 from whet.rollout.collect import group_rollouts
 from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.track.metrics import Clock
-from whet.types import (
-    Group,
-    Json,
-    Metrics,
-)
+from whet.types import Group, Json, Metrics
 from whet.world import get_world, world_of_thread
 
 SampleStep = Callable[[int], list[Group]]
 """Step -> its groups, sampled with the current weights."""
+
+
+class GroupSource(Protocol):
+    """What gives the learner the rewarded groups of each step; checkpoints hold its state."""
+
+    def take(self, step: int) -> list[Group]:
+        """Return the groups that a step trains on; its weights have been published."""
+        ...
+
+    def join(self) -> None:
+        """Wait, after a step, for sampling that must end before weights change."""
+        ...
+
+    def metrics(self) -> Metrics:
+        """Measure the sampling since the last call."""
+        ...
+
+    def drop(self) -> None:
+        """Give up what is sampled, once the weights that sampled it have been replaced."""
+        ...
+
+    def save(self, folder: Path) -> Json: ...
+
+    def load(self, folder: Path, state: Json) -> None: ...
 
 
 class RolloutQueue:
