@@ -177,9 +177,13 @@ def takes_back_all(line: str, *, is_alone: bool) -> bool:
     return bool(ends) and (not _GOES_ON.search(line, max(ends)) or is_doubtful(line[max(ends) :]))
 
 
+_NUMBER_WORDS = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve"),
+)
 _VALUE = (
-    r"(?P<value>[*$`]{0,3}(?:-?[0-9][0-9.,/]*|\[[^\[\]\n]*\]|zero|one|two|three|four|five|six|seven"
-    r"|eight|nine|ten|eleven|twelve))[*$`]{0,3}(?:[.!]?\s*\Z|[.!]\s|\n)"
+    r"(?P<value>[*$`]{0,3}(?:-?[0-9][0-9.,/]*|\[[^\[\]\n]*\]"
+    rf"|{'|'.join(_NUMBER_WORDS)}))[*$`]{{0,3}}(?:[.!]?\s*\Z|[.!]\s|\n)"
 )
 """A number or a list that ends its sentence."""
 _RESULT = r"(?: \w+)? (?:answer|result|count|total|value|solution|list|number)"
@@ -194,16 +198,16 @@ _OTHER = re.compile(
 )
 """Behind an answer it gives another."""
 _TURNED = re.compile(
-    r"\b(?:wait|actually|correction|instead|oops|sorry|missed|mixed up|overlooked|forgot"
-    r"|on (?:reflection|second thoughts?)|was my first)\b",
+    r"\b(?:wait|correction|oops|missed|mixed up|overlooked|forgot|on reflection"
+    r"|on second thoughts?|was my first)\b",
     re.IGNORECASE,
 )
 _OTHER_TURNED = re.compile(
     rf"(?:\b(?:the|it|that){_RESULT} {_BECOMES}|\bit should(?: \w+)? be |\bit becomes "
-    rf"|(?<=[.:,]) |\n)(?:so )?{_VALUE}",
+    rf"|(?<=[.:]) (?=[*`]*\[)|\n(?=[*`]*\[)){_VALUE}\Z",
     re.IGNORECASE,
 )
-"""Behind an answer and a turn it gives another."""
+"""At the end behind an answer and a turn it gives another."""
 _PARTLY = re.compile(
     r"\A\W{0,12}(?:correction|erratum|on second thoughts?)\b(?![^.\n]{0,80}\b(?:right|correct"
     r"|holds?|confirm\w*|stands?|sure|confident|agree|fine|still|works?|same|keep|stick|none|needed"
@@ -216,7 +220,7 @@ _LEFT_OUT = re.compile(
     r"|\b(?:leave|drop|remove|delete|superfluous)\b",
     re.IGNORECASE,
 )
-_SPACES = re.compile(r"[\s*$`\\.{}]|\b(?:boxed|text)\b")
+_SPACES = re.compile(r"[\s*$`\\{}]|\b(?:boxed|text)\b")
 _PLAIN = re.compile(r"-?[0-9][0-9.,/]*|\[.*\]")
 
 
@@ -229,18 +233,25 @@ def find_other_answer(tail: str, answer: str) -> int | None:
     (None, 17)
     """
     tail = tail[:REMARK_WINDOW]
-    plain = _SPACES.sub("", answer)
+    plain = _to_plain(answer)
     if _PLAIN.fullmatch(plain):
         matches = [*_OTHER.finditer(tail)]
         if turned := _TURNED.search(tail):
             matches += _OTHER_TURNED.finditer(tail, turned.end())
-        others = [match for match in matches if _SPACES.sub("", match["value"]) != plain]
-        if others:
-            return max(match.start("value") for match in others)
+        values = {match.start("value"): _to_plain(match["value"]) for match in matches}
+        alike = [start for start, value in values.items() if (value[0] == "[") == (plain[0] == "[")]
+        if alike and values[max(alike)] != plain:
+            return max(alike)
     partly = _PARTLY.match(tail)
     if partly is None:
         return None
     return partly.end() if _GOES_ON.search(tail, partly.end()) else len(tail)
+
+
+def _to_plain(value: str) -> str:
+    """Write a value without markup, and a small number in digits."""
+    plain = _SPACES.sub("", value).lower().rstrip(".,")
+    return str(_NUMBER_WORDS.index(plain)) if plain in _NUMBER_WORDS else plain
 
 
 _CLAIMS = (
