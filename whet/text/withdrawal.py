@@ -49,7 +49,8 @@ RETREATING = _NEGATIONS | _with_stops(
 """Without one of these a sentence behind an answer takes nothing back."""
 REPLACING = _with_stops(
     "my our please instead rather correction reflection thought thoughts really becomes should "
-    "wait actually oops sorry missed mixed overlooked forgot again however though although"
+    "wait actually oops sorry missed mixed overlooked forgot again however though although make "
+    "change correct hmm hold skipped dropped answer"
 )
 """Without one of these a sentence behind an answer gives no other."""
 OF = (" of", " of the", " in", " from", " among")
@@ -183,7 +184,7 @@ _NUMBER_WORDS = (
 )
 _VALUE = (
     r"(?P<value>[*$`]{0,3}(?:-?[0-9][0-9.,/]*|\[[^\[\]\n]*\]"
-    rf"|{'|'.join(_NUMBER_WORDS)}))[*$`]{{0,3}}(?:[.!]?\s*\Z|[.!]\s|\n)"
+    rf"|{'|'.join(_NUMBER_WORDS)}))[*$`]{{0,3}}(?: instead)?(?:[.!]?\s*\Z|[.!]\s|\n)"
 )
 """A number or a list that ends its sentence."""
 _RESULT = r"(?: \w+)? (?:answer|result|count|total|value|solution|list|number)"
@@ -193,12 +194,15 @@ _BECOMES = (
 )
 _OTHER = re.compile(
     rf"\b(?:(?:my|our){_RESULT} {_BECOMES}|(?:please|instead|rather)"
-    rf" (?:take|use|read|accept|say|go with|answer|give|write) ){_VALUE}",
+    rf" (?:take|use|read|accept|say|go with|answer|give|write) |or rather:? "
+    rf"|(?:make|call) (?:that|it|this) |(?:change|correct) (?:that|it|this|(?:my|the) answer) to "
+    rf"){_VALUE}",
     re.IGNORECASE,
 )
+_OTHER_AT_END = re.compile(rf"\bthe(?: \w+)? answer {_BECOMES}{_VALUE}\Z", re.IGNORECASE)
 """Behind an answer it gives another."""
 _TURNED = re.compile(
-    r"\b(?:wait|correction|oops|missed|mixed up|overlooked|forgot|on reflection"
+    r"\b(?:wait|hold on|correction|oops|missed|mixed up|overlooked|forgot|skipped|on reflection"
     r"|on second thoughts?|was my first)\b",
     re.IGNORECASE,
 )
@@ -209,8 +213,9 @@ _OTHER_TURNED = re.compile(
 )
 """At the end behind an answer and a turn it gives another."""
 _PARTLY = re.compile(
-    r"\A\W{0,12}(?:correction|erratum|on second thoughts?)\b(?![^.\n]{0,80}\b(?:right|correct"
-    r"|holds?|confirm\w*|stands?|sure|confident|agree|fine|still|works?|same|keep|stick|none|needed"
+    r"\A\W{0,12}(?:correction|erratum|on second thoughts?"
+    r"|(?:hmm+|wait|no|oops)\W{1,3}(?:replace|remove|drop|swap|leave out))\b"
+    r"(?![^.\n]{0,80}\b(?:right|correct|holds?|confirm\w*|stands?|sure|confident|agree|fine|still|works?|same|keep|stick|none|needed"
     r"|necessary)\b)",
     re.IGNORECASE,
 )
@@ -235,7 +240,7 @@ def find_other_answer(tail: str, answer: str) -> int | None:
     tail = tail[:REMARK_WINDOW]
     plain = _to_plain(answer)
     if _PLAIN.fullmatch(plain):
-        matches = [*_OTHER.finditer(tail)]
+        matches = [*_OTHER.finditer(tail), *_OTHER_AT_END.finditer(tail)]
         if turned := _TURNED.search(tail):
             matches += _OTHER_TURNED.finditer(tail, turned.end())
         values = {match.start("value"): _to_plain(match["value"]) for match in matches}
@@ -296,6 +301,7 @@ _DISOWNED = re.compile(
     rf"|\baccording to (?:an?|some|my|the)(?: \w+)? {_PERSON}\b"
     r"|(?<![a-z。，,])(?:错误|不是|并非|不正确)(?![^\n]*而是))[^\n.!?。]{0,80}\Z"
     r"|\b(?:opposite|contrary|negation) (?:of|to)\W*\Z"
+    r"|\bnot (?:to )?be (?:chosen|taken|given|used|submitted|trusted)\W*\Z"
     r"|\A\W*(?:wrong|incorrect|false|mistaken)(?: answer)? (?:would be|is|was)\W*\Z"
     r"|\b(?:i|we)(?: have)? (?:ruled out|excluded|rejected|discarded|dismissed|eliminated)\W*\Z"
     r"|\b(?:answer|result|output|solution|it|this)\W{0,4}(?:≠|\\neq?(?![a-z])|!=)\W*\Z"

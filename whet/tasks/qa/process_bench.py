@@ -18,7 +18,7 @@ _INDEX = re.compile(
 )
 _AT_FAULT = re.compile(
     r"(\b(?:paragraph|step)(?:[ _]?[0-9]{1,4})?>?(?:, [^\n,]{1,80},)?"
-    r" (?:is|was|seems|looks)(?: \w+)?)"
+    r" (?:is|was|seems|looks)(?: (?!answer)\w+){0,5})"
     r" (?:wrong|incorrect|false|mistaken|invalid|untrue|not (?:right|correct|true|valid))\b"
     r"|(\bthe (?:first )?)mistake(?= (?:is|lies)\b)",
     re.IGNORECASE,
