@@ -10,7 +10,17 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from whet.text.doubt import cut_remarks, is_denied, is_doubtful, strip_lead
+from whet.text.doubt import (
+    CHOICE,
+    DENIAL,
+    FALSE,
+    TURN,
+    any_of,
+    cut_remarks,
+    is_denied,
+    is_doubtful,
+    strip_lead,
+)
 from whet.text.final_answer import (
     decided_text,
     find_tags,
@@ -19,6 +29,7 @@ from whet.text.final_answer import (
     last_box,
 )
 from whet.text.sentences import last_line, text_after_verb
+from whet.text.withdrawal import DISOWNING, RETREATING
 from whet.types import Score, Verdict
 
 T = TypeVar("T")
@@ -48,13 +59,22 @@ _PAIRS = (
 )
 _QUOTES = ('""', "''", "“”", "‘’", "``")
 _VALUE = re.compile(r"[`{\[]")
-_ASIDE = re.compile(r"(?<=\S) \((?:check|verif|as |by )[^()0-9\n]{0,80}\)\.?\Z")
-"""A remark in parentheses behind an answer: `69 (checked by adding again)`."""
+_ASIDE = re.compile(
+    r"(?<=\S) \((?:(?:check|verif|as |by )[^()0-9\n]{0,80}"
+    r"|(?!(?:minus|negative|times|in|of|to|mod|base|per|plus|half|with|without|before|after)\b)"
+    r"[a-z]+,?(?: [a-z',-]+){2,11})\)\.?\Z"
+    r"|(?<=[0-9]), (?:and )?not -?[0-9][0-9.,]{0,20}(?: [a-z][a-z' ]{0,80})?\.?\Z"
+)
+"""A remark behind an answer: `69 (checked by adding again)`, `16, not 15`."""
+_CHECK_BELOW = re.compile(
+    r"[\s*_]*\((?:check|verification|sanity check|test)\b[^\n]*\)[\s*_.]*\Z", re.I
+)
 _RESTATED = re.compile(
     r"\b(?:answer|result|solution|it) (?:is|should be|must be)\b[\s:*]*"
     r"(?!(?:right|correct|valid|verified|consistent|true|the|an?|in|as|now|also)\b)([^\n]+)\Z",
     re.IGNORECASE,
 )
+_MORE_THAN_CONTRAST = re.compile(any_of(CHOICE, TURN, FALSE, DENIAL, "but|no|is"))
 _SENTENCE = re.compile(r"[*_#]*[A-Z]\S*(?: \S+){2}")
 """The start of a line of prose."""
 _MAX_RESTATED = 300
@@ -76,7 +96,7 @@ def candidates(text: str) -> tuple[str, ...]:
     spans += [
         span[: aside.start()]
         for span in spans
-        if (aside := _ASIDE.search(span)) and not is_doubtful(aside[0])
+        if (aside := _ASIDE.search(span)) and not _is_more_than_aside(span, aside)
     ]
     forms = (form for span in spans for form in (span, _strip_dress(_unquote(span))))
     return tuple(dict.fromkeys(filter(None, forms)))
@@ -155,6 +175,20 @@ def _strongest(text: str) -> tuple[str, ...]:
     return _in_plain_text(text)
 
 
+def _is_more_than_aside(span: str, aside: re.Match[str]) -> bool:
+    """Whether what stands behind an answer doubts it, or names it as what it is not."""
+    remark = aside[0].lower()
+    if remark.startswith((" (check", " (verif", " (as ", " (by ")):
+        return is_doubtful(remark)
+    if not remark.startswith(","):
+        words = remark.strip(" ().").split()
+        return is_doubtful(remark) or not (DISOWNING | RETREATING).isdisjoint(words)
+    _, _, other = remark.partition("not ")
+    number = other.split()[0].rstrip(".,")
+    has_turn = _MORE_THAN_CONTRAST.search(other) is not None
+    return has_turn or span[: aside.start()].endswith(number)
+
+
 def after_heading(text: str) -> str | None:
     """Take all that follows the last line that starts with `Answer:` or `Final answer:`."""
     ends = [match.end() for match in _HEADING.finditer(text)]
@@ -169,7 +203,8 @@ def _under_heading(text: str, rest: str) -> tuple[str, ...]:
     """
     line, _, below = rest.partition("\n")
     start = len(text) - len(rest)
-    is_answer = not below.split("\n")[0].strip("` ") or _SENTENCE.match(below)
+    is_check = _CHECK_BELOW.match(below) is not None and not is_doubtful(below)
+    is_answer = is_check or not below.split("\n")[0].strip("` ") or _SENTENCE.match(below)
     if not is_answer or is_denied(text, start, start + len(line)):
         return (rest,)
     again = None if is_doubtful(last := below[-_MAX_RESTATED:]) else _RESTATED.search(last)

@@ -70,7 +70,7 @@ _DENIED_BEFORE = re.compile(
     r"|(?:could|might|may|unlikely to|hardly) (?:be|say|answer)"
     r"|(?<!\bor )(?:maybe|perhaps|possibly|probably)"
     r"|(?:wrong|incorrect|rejected|gold|golden|reference) answer(?: is| was)?"
-    r"|(?:wrong|incorrect|rejected|discarded|guess|hypothetically)(?=[\s*]*:)))"
+    r"|(?:wrong|incorrect|rejected|discarded|ruled out|guess|hypothetically)(?=[\s*]*:)))"
     r"(?:[\s:*$`\"'(\[{}\\]|boxed|text(?:bf)?|<answer>)*(?:[A-Za-z]\w{0,3}\s?=[\s$*(\\]*)?\Z",
     re.IGNORECASE,
 )

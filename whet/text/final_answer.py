@@ -19,7 +19,9 @@ from whet.text.withdrawal import (
     DISOWNING,
     OF,
     REMARK_WINDOW,
+    REPLACING,
     RETREATING,
+    find_other_answer,
     find_replacement,
     is_disowned,
     takes_back_all,
@@ -157,9 +159,11 @@ def _cut_withdrawn(text: str, last: Span) -> str | None:
         if (lead.endswith(OF) or _has_word(lead, DISOWNING)) and is_disowned(lead):
             return None
     tail = text[last.end : last.end + REMARK_WINDOW].removeprefix("</answer>")
-    if not _WORDS.search(tail) or not _has_word(tail, RETREATING):
+    if not _WORDS.search(tail):
         return text
-    end = find_replacement(tail)
+    end = find_replacement(tail) if _has_word(tail, RETREATING) else None
+    if end is None and _has_word(tail, REPLACING):
+        end = find_other_answer(tail, last.text)
     if end is None:
         return text
     if end >= len(tail):

@@ -35,7 +35,7 @@ DISOWNING = _NEGATIONS | _with_stops(
     "writes think thinks thought believe believes believed guesses guessed suggest suggests "
     "suggested replies replied argue argues argued insist insists insisted tells submit "
     "submits submitted propose proposes proposed maintain maintains maintained whichever pick "
-    "choose select your these those them !="
+    "choose select your these those them ruled excluded dismissed eliminated !="
 )
 """Without one of these a lead disowns nothing: a check that costs little."""
 RETREATING = _NEGATIONS | _with_stops(
@@ -44,9 +44,15 @@ RETREATING = _NEGATIONS | _with_stops(
     "breaks format contradicts retract withdraw disown reject discard misread miscount "
     "miscounted miscalculated erred back doubt distrust mind slip longer ignore disregard "
     "forget strike scrap scratch delete cross marked what alternatively equally erratum "
-    "nothing any guessing well leave pick struck crossed decide"
+    "nothing any guessing well leave pick struck crossed decide choose"
 )
 """Without one of these a sentence behind an answer takes nothing back."""
+REPLACING = _with_stops(
+    "my our please instead rather correction reflection thought thoughts really becomes should "
+    "wait actually oops sorry missed mixed overlooked forgot again however though although make "
+    "change correct hmm hold skipped dropped answer"
+)
+"""Without one of these a sentence behind an answer gives no other."""
 OF = (" of", " of the", " in", " from", " among")
 
 _ADVERBS = r"(?: (?:also|clearly|obviously|certainly|just|actually|now|really|simply|all|plainly))*"
@@ -122,6 +128,7 @@ _LEFT_OPEN = re.compile(
     r"|I (?:do|did|could|can|really)(?: not|n['’]t|not)(?: \w+)? (?:know|decide|tell)\b(?! that)"
     r"|I(?:['’]m| am)(?: \w+)? guessing|(?:cannot|can['’]t|could not) decide"
     r"|(?:could|might|may) (?:just )?as well be|looks? equally (?:good|right|likely|plausible)"
+    r"|(?:could|might|may) be (?:equally|just as|as) (?:good|right|likely|plausible|valid)"
     r"|leave (?:it|this|that|the \w+)(?: up)? to (?:you|the \w+|others)"
     r"|there is no (?:final )?answer(?= ?(?:[.!]|\Z))|take your pick|struck out|crossed out)\b",
     re.IGNORECASE,
@@ -164,9 +171,92 @@ def takes_back_all(line: str, *, is_alone: bool) -> bool:
     One that is alone has nothing to take back. A line that goes on may give another answer.
     """
     ends = [match.end() for match in _LEFT_OPEN.finditer(line)]
+    if not is_alone and _PARTLY.match(line) and _LEFT_OUT.search(line):
+        return True
     if not is_alone:
         ends += [match.end() for match in _TAKEN_BACK.finditer(line)]
     return bool(ends) and (not _GOES_ON.search(line, max(ends)) or is_doubtful(line[max(ends) :]))
+
+
+_NUMBER_WORDS = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve"),
+)
+_VALUE = (
+    r"(?P<value>[*$`]{0,3}(?:-?[0-9][0-9.,/]*|\[[^\[\]\n]*\]"
+    rf"|{'|'.join(_NUMBER_WORDS)}))[*$`]{{0,3}}(?: instead)?(?:[.!]?\s*\Z|[.!]\s|\n)"
+)
+"""A number or a list that ends its sentence."""
+_RESULT = r"(?: \w+)? (?:answer|result|count|total|value|solution|list|number)"
+_BECOMES = (
+    r"(?:is|becomes|should(?: \w+)? be|must be|has to be)"
+    r"(?: (?:really|actually|now|instead|rather))?[\s:*]{1,4}"
+)
+_OTHER = re.compile(
+    rf"\b(?:(?:my|our){_RESULT} {_BECOMES}|(?:please|instead|rather)"
+    rf" (?:take|use|read|accept|say|go with|answer|give|write) |or rather:? "
+    rf"|(?:make|call) (?:that|it|this) |(?:change|correct) (?:that|it|this|(?:my|the) answer) to "
+    rf"){_VALUE}",
+    re.IGNORECASE,
+)
+_OTHER_AT_END = re.compile(rf"\bthe(?: \w+)? answer {_BECOMES}{_VALUE}\Z", re.IGNORECASE)
+"""Behind an answer it gives another."""
+_TURNED = re.compile(
+    r"\b(?:wait|hold on|correction|oops|missed|mixed up|overlooked|forgot|skipped|on reflection"
+    r"|on second thoughts?|was my first)\b",
+    re.IGNORECASE,
+)
+_OTHER_TURNED = re.compile(
+    rf"(?:\b(?:the|it|that){_RESULT} {_BECOMES}|\bit should(?: \w+)? be |\bit becomes "
+    rf"|(?<=[.:]) (?=[*`]*\[)|\n(?=[*`]*\[)){_VALUE}\Z",
+    re.IGNORECASE,
+)
+"""At the end behind an answer and a turn it gives another."""
+_PARTLY = re.compile(
+    r"\A\W{0,12}(?:correction|erratum|on second thoughts?"
+    r"|(?:hmm+|wait|no|oops)\W{1,3}(?:replace|remove|drop|swap|leave out))\b"
+    r"(?![^.\n]{0,80}\b(?:right|correct|holds?|confirm\w*|stands?|sure|confident|agree|fine|still|works?|same|keep|stick|none|needed"
+    r"|necessary)\b)",
+    re.IGNORECASE,
+)
+"""Right behind an answer it takes back a part."""
+_LEFT_OUT = re.compile(
+    r"\b(?:should|must|do|does|can|could)(?: not|n['’]t|not)\b"
+    r"|\b(?:leave|drop|remove|delete|superfluous)\b",
+    re.IGNORECASE,
+)
+_SPACES = re.compile(r"[\s*$`\\{}]|\b(?:boxed|text)\b")
+_PLAIN = re.compile(r"-?[0-9][0-9.,/]*|\[.*\]")
+
+
+def find_other_answer(tail: str, answer: str) -> int | None:
+    """Find where what follows a number or list gives another; None where it does not.
+
+    The end of the tail says that a part is taken back and no other is given.
+
+    >>> find_other_answer(" So my answer is 4.", "4"), find_other_answer(" So my answer is 3.", "4")
+    (None, 17)
+    """
+    tail = tail[:REMARK_WINDOW]
+    plain = _to_plain(answer)
+    if _PLAIN.fullmatch(plain):
+        matches = [*_OTHER.finditer(tail), *_OTHER_AT_END.finditer(tail)]
+        if turned := _TURNED.search(tail):
+            matches += _OTHER_TURNED.finditer(tail, turned.end())
+        values = {match.start("value"): _to_plain(match["value"]) for match in matches}
+        alike = [start for start, value in values.items() if (value[0] == "[") == (plain[0] == "[")]
+        if alike and values[max(alike)] != plain:
+            return max(alike)
+    partly = _PARTLY.match(tail)
+    if partly is None:
+        return None
+    return partly.end() if _GOES_ON.search(tail, partly.end()) else len(tail)
+
+
+def _to_plain(value: str) -> str:
+    """Write a value without markup, and a small number in digits."""
+    plain = _SPACES.sub("", value).lower().rstrip(".,")
+    return str(_NUMBER_WORDS.index(plain)) if plain in _NUMBER_WORDS else plain
 
 
 _CLAIMS = (
@@ -211,6 +301,9 @@ _DISOWNED = re.compile(
     rf"|\baccording to (?:an?|some|my|the)(?: \w+)? {_PERSON}\b"
     r"|(?<![a-z。，,])(?:错误|不是|并非|不正确)(?![^\n]*而是))[^\n.!?。]{0,80}\Z"
     r"|\b(?:opposite|contrary|negation) (?:of|to)\W*\Z"
+    r"|\bnot (?:to )?be (?:chosen|taken|given|used|submitted|trusted)\W*\Z"
+    r"|\A\W*(?:wrong|incorrect|false|mistaken)(?: answer)? (?:would be|is|was)\W*\Z"
+    r"|\b(?:i|we)(?: have)? (?:ruled out|excluded|rejected|discarded|dismissed|eliminated)\W*\Z"
     r"|\b(?:answer|result|output|solution|it|this)\W{0,4}(?:≠|\\neq?(?![a-z])|!=)\W*\Z"
     r"|\b(?:one|some|none|any|part|few|several|half|either|neither) of (?:the |these |those )?"
     r"(?:\w+ (?:of|in|from|among)\b)?[^\w:]*\Z",

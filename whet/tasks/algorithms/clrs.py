@@ -20,6 +20,8 @@ from typing import Literal, NamedTuple
 from whet.tasks.algorithms import textbook
 from whet.tasks.algorithms.textbook import Array, Matrix
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer
+from whet.text.doubt import is_doubtful
+from whet.text.withdrawal import find_replacement
 from whet.types import Json, Problem, Score, Split, level_band
 
 Item = Decimal | tuple["Item", ...]
@@ -27,6 +29,7 @@ Item = Decimal | tuple["Item", ...]
 
 MAX_CHARS = 1 << 16
 MAX_DEPTH = 4
+_MAX_LABELLED = 2000
 
 _PIECE = re.compile(
     r"\s*([\[\](),]|[-+]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,3})?(?![\w.]))"
@@ -283,8 +286,10 @@ class Clrs(GeneratedTask):
         fraction of right states, where the gold answer has them.
         """
         algorithm = ALGORITHMS.get(str(problem.payload.get("algorithm")))
-        label = algorithm.output if algorithm else ""
-        read = partial(printout_of, label=label)
+        read = partial(printout_of, label=algorithm.output if algorithm else "")
+        explained = _EXPLANATION.search(text, max(len(text) - _MAX_LABELLED, 0))
+        if explained and not is_doubtful(explained[0]) and not find_replacement(explained[0]):
+            text = text[: explained.start()]
         return grade_final_answer(problem, text, read, _compare, needs="a CLRS printout")
 
     def solve(self, problem: Problem, seed: int) -> str | None:
@@ -310,20 +315,37 @@ _NAMED = re.compile(r"\A\s*(?:index|position|node|vertex|key|value)\s+(-?[0-9.]+
 """A single number with what it is."""
 
 
+_EXPLANATION = re.compile(
+    r"(?is)(?<=\S)\n\s*\n[*_]*(?:explanation|reasoning|reason|why|note)\b[*_]*:"
+    r"(?!.*(?:\n\s*\n|[:=<\[]|boxed)).*\Z"
+)
+"""A last paragraph that explains an output and holds no other."""
+
+
 def printout_of(text: str, label: str = "") -> Printout | None:
     """Read `output` or `trace | output`; None if it is neither, or there is no output.
 
     The label that the question ends with may be repeated: `median: 5`.
     """
-    name, mark, rest = text.replace("**", "").replace("=", ":", 1).partition(":")
-    is_labelled = mark and label and name.strip() == label
-    text = _NAMED.sub(r"\1", rest if is_labelled else text)
+    text = _NAMED.sub(r"\1", _strip_label(text, label) if label else text)
     before, bar, after = text.rpartition("|")
     trace = parse_items(before) if bar else None
     output = parse_items(after)
     if not output or (bar and trace is None):
         return None
     return Printout(trace, output)
+
+
+def _strip_label(text: str, label: str) -> str:
+    """Take what follows a label, or each of its parts; the text itself without one."""
+    plain = text.replace("**", "").replace("=", ":").strip().removesuffix(".")
+    parts = [rf"{re.escape(name)}[ \t]*:[ \t]*" for name in label.split(", ")]
+    lead = r"(?:[^\n]{0,200}\b(?:so|thus|hence|therefore),? (?:the )?)?"
+    whole = re.fullmatch(rf"({lead}){re.escape(label)}[ \t]*:\s*(.*)", plain, re.DOTALL)
+    if whole and not is_doubtful(whole[1]):
+        return whole[2].strip("` ")
+    each = re.fullmatch(r"([^:]*?)[\s,;]*".join(parts) + "([^:]*)", plain[:_MAX_LABELLED])
+    return ", ".join(one.strip("` ") for one in each.groups()) if each else text
 
 
 def parse_items(text: str) -> tuple[Item, ...] | None:

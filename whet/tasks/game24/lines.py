@@ -64,7 +64,18 @@ _BOX = re.compile(
 )
 _SOME_LEAD = re.compile(r"[A-Z][A-Za-z' ]{0,40}[:!] ?")
 """Words before an expression: `Found it: `."""
-_CHECK = re.compile(r"\W*(?:check|verification|sanity check)\W*[:—–-]", re.IGNORECASE)
+_CHECK = re.compile(
+    r"\W*(?:(?:check|verification|sanity check)\W*[:—–-]"
+    r"|(?:all|each|every)(?: \w+){0,2} (?:cards?|numbers?)(?: \w+)? (?:used|in use)"
+    r"\b[a-z ]*[.!]?\Z)",
+    re.IGNORECASE,
+)
+_STEP_LEAD = re.compile(
+    r"(?:(?:that|this|which) leaves|leaving|then|next|now|finally|lastly)\b[0-9, ]{0,20}(?:and )?"
+    r"[0-9]{0,4}[:,] (?=[(0-9-])",
+    re.IGNORECASE,
+)
+"""Words before a step: `that leaves 1: `."""
 SIGNS = str.maketrans(
     dict.fromkeys("×·⋅∙∗✕", "*") | dict.fromkeys("−–", "-") | {"÷": "/", "∕": "/"}
 )
@@ -257,7 +268,8 @@ def read_line(line: str) -> Line:
     if len(line) > _MAX_LINE_CHARS:
         return None
     line = _strip_dress(line) if _DRESS.search(line) else line
-    if match := _STEP.fullmatch(line):
+    lead = _STEP_LEAD.match(line)
+    if match := _STEP.fullmatch(line, lead.end() if lead else 0):
         return _read_step(match)
     if match := _ROLL_BACK.fullmatch(line):
         return RollBackLine(_read_left(match[1] or ""))

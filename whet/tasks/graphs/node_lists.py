@@ -9,6 +9,7 @@ in linear time.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 from unicodedata import normalize
@@ -42,8 +43,7 @@ _COMMA = re.compile(r"\s*(?:[,;]|,? and)?\s*")
 _OWN_LINE = re.compile(r"[ \t*`$>-]*+\[[^\n]*\][ \t*`$.]*+(?:\n|\Z)")
 _ANNOUNCES = re.compile(
     r"(?:\A|[:：=→>(]|\b(?:is|are|be|was|were|get|have|choose|select|pick|take|answer|path|tour"
-    r"|route"
-    r"|set|list|order|so|thus|hence|therefore|final|finally|or|and|wait|actually|no|instead)\b)"
+    r"|route|set|list|order|so|thus|hence|therefore|final|finally|or|and|wait|actually|no|instead)\b)"
     r"[^\w\[\]]*\Z",
     re.IGNORECASE,
 )
@@ -51,6 +51,8 @@ _REMARK = re.compile(
     r"[\s*(]*(?:p\.?\s?s\b|nb\b|note|remark|fyi|by the way|for comparison|alternatively|an? )",
     re.IGNORECASE,
 )
+_EDGES_AT_END = re.compile(r"(?<![\w,-])([0-9]{1,5}-[0-9]{1,5}(?:, ?[0-9]{1,5}-[0-9]{1,5})++)\W*\Z")
+_WALKED = re.compile(r", | ?-> ?")
 _DIGIT = re.compile("[0-9]")
 _STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
@@ -153,6 +155,23 @@ def read_final_list(text: str) -> NodeListReply | None:
     )
     listed = map(_read_numbers, _short_candidates(text))
     return reply or next((one for one in listed if one and len(one.lists[0]) > 1), None)
+
+
+def drop_walked_edges(text: str) -> str:
+    """Leave out edges at the end of a text that are the steps of a walk before them.
+
+    >>> drop_walked_edges("1,0,3 visits all: 1-0, 0-3.")
+    '1,0,3 visits all: '
+    """
+    edges = _EDGES_AT_END.search(text, max(len(text) - MAX_LIST_CHARS // 4, 0))
+    if edges is None:
+        return text
+    steps = [one.split("-") for one in edges[1].replace(" ", "").split(",")]
+    walk = [steps[0][0], *(end for _, end in steps)]
+    before = _WALKED.sub(",", text[: edges.start()])
+    is_walk = steps == [list(step) for step in pairwise(walk)]
+    is_given = re.search(rf"(?<![\w,-]){','.join(walk)}(?![\w,-])", before)
+    return text[: edges.start(1)] if is_walk and is_given else text
 
 
 def read_two(text: str) -> NodeListReply | None:

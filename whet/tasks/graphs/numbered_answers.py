@@ -13,6 +13,7 @@ from typing import Literal
 
 from whet.tasks.answers import candidates, strip_text_commands, write_in_line
 from whet.tasks.game24.lines import parse_expression, read_value
+from whet.tasks.graphs.node_lists import drop_walked_edges
 from whet.tasks.graphs.paths import lightest_path, max_matching
 from whet.tasks.graphs.questions import (
     GraphQuestion,
@@ -281,7 +282,7 @@ def read_walk(text: str) -> tuple[int, ...] | None:
     for part in _closing_parts(text):
         if inside := list(_RUNS.finditer(part)):
             return _numbers(inside[-1][0]) if _is_claimed(part, *inside[-1].span()) else None
-    bare = _EDGE.sub(" ", text)
+    bare = drop_walked_edges(_EDGE.sub(" ", text))
     for pattern, source in ((_STATED_RUN, bare), (_RUNS, bare), (_RUNS, text)):
         if runs := list(pattern.finditer(source)):
             start, end = runs[-1].span(pattern.groups)
@@ -364,14 +365,13 @@ def _leading_word(line: str) -> str | None:
     alone = None if _is_contradictory(line) else _CLOSING_WORD.search(line)
     line = alone[1] if alone else strip_lead(line)
     match = _LEADING.fullmatch(line[:_SHORT])
-    if match is None or _is_contradictory(line) or is_denied(line, *match.span(1)):
+    if match is None or _is_contradictory(f"{match[1]}; {line}") or is_denied(line, *match.span(1)):
         return None
     return match[1].lower()
 
 
 def _is_contradictory(line: str) -> bool:
-    """Tell whether a yes and a no are both given as answers; the no of `there is no cycle` does
-    not."""
+    """Tell whether a yes and a no are both given as answers, unlike in `yes, there is no cycle`."""
     return len({word.lower() for word in _BARE_YES_NO.findall(line[:_SHORT])}) > 1
 
 

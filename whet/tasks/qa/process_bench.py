@@ -16,6 +16,14 @@ from whet.types import Problem, Score
 _INDEX = re.compile(
     r"<?(?:(?:step|paragraph|index)[ _]?)?(-1|[0-9]{1,4})>?\.?", re.IGNORECASE | re.ASCII
 )
+_AT_FAULT = re.compile(
+    r"(\b(?:paragraph|step)(?:[ _]?[0-9]{1,4})?>?(?:, [^\n,]{1,80},)?"
+    r" (?:is|was|seems|looks)(?: (?!answer)\w+){0,5})"
+    r" (?:wrong|incorrect|false|mistaken|invalid|untrue|not (?:right|correct|true|valid))\b"
+    r"|(\bthe (?:first )?)mistake(?= (?:is|lies)\b)",
+    re.IGNORECASE,
+)
+"""A wrong step is what is asked for: such a word in front of an index denies nothing."""
 
 
 class ProcessBenchConfig(Config):
@@ -31,8 +39,9 @@ class ProcessBench(FileTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare indices. Parts: `correct`."""
+        named = _AT_FAULT.sub(lambda match: f"{match[1] or match[2]} fault", text)
         return grade_final_answer(
-            problem, text, read_index, _compare, needs="the index of a step, or -1,"
+            problem, named, read_index, _compare, needs="the index of a step, or -1,"
         )
 
     def solve(self, problem: Problem, seed: int) -> str | None:
