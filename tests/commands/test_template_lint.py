@@ -54,7 +54,7 @@ THINKS = "m.content.split('</think>')[-1]"
             GOOD.replace("'[assistant]'", "'[assistant]<think>'"),
             "generation prompt",
             "note",
-            "but in a finished conversation the answer follows",
+            "but in a finished conversation the response follows",
         ),
         (
             GOOD.replace("+ m.content +", "+ (m.content if loop.last else '...') +"),

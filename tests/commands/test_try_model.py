@@ -61,7 +61,7 @@ def test_a_question_longer_than_the_context_is_refused_with_both_numbers(tiny: P
     said = whet("try", tiny.folder, "7 " * 60)
     assert said.code == 2
     assert (
-        "leaves no room for an answer in the model's context of 48; ask something shorter"
+        "leaves no room for a response in the model's context of 48; ask something shorter"
         in said.last
     )
 

@@ -112,7 +112,7 @@ GENERATE = "/inference/v1/generate"
     [
         ("hang", "has not answered for 3 s"),
         ("error", f"answers {GENERATE} with 500: out of memory"),
-        ("middle", "changed its weights in the middle of an answer: versions 0, 99"),
+        ("middle", "changed its weights in the middle of a response: versions 0, 99"),
     ],
 )
 def test_a_server_that_fails_in_a_batch_is_named_and_another_answers(
