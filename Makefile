@@ -1,4 +1,4 @@
-# `make train` sets up .venv from requirements.lock with pip; all other targets add requirements-dev.lock to it.
+# `make install` and `make train` set up .venv from requirements.lock with pip; all other targets add requirements-dev.lock to it.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 USER := .venv/.user
@@ -6,7 +6,10 @@ READY := .venv/.ready
 WORKERS ?= 2
 THREADS ?= 1
 
-.PHONY: train test coverage test-cluster test-browser quick lint types format docs clean
+.PHONY: install train test coverage test-cluster test-browser quick lint types format docs clean
+
+install: $(USER)
+	@echo "whet is installed; 'source $(CURDIR)/.venv/bin/activate' puts it on your path"
 
 train: $(USER)
 	@echo "training a small model on the 24 game in six stages (README.md has the time they take);"
@@ -55,7 +58,8 @@ format: $(READY)
 docs: $(READY)
 	$(BIN)/python tools/settings_page.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
-	@echo "the pages are in build/site; $(BIN)/mkdocs serve shows them while you write"
+	@echo "the pages are in build/site; '$(BIN)/python -m http.server -d build/site' shows them with search,"
+	@echo "'$(BIN)/mkdocs serve' while you write"
 
 clean:
 	rm -rf .venv .venv-vllm build/site

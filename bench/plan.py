@@ -34,10 +34,11 @@ from whet.engine.cuda_graphs import graph_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.cost import GB, GPUS, Cost
 from whet.plan.phases import ModelJob, StepPhase, phases
+from whet.train.frozen_models import add_ref_logprobs
 from whet.train.learner import LocalLearner, LogprobModel
+from whet.train.learner_factory import build_reference
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import add_ref_logprobs, build_reference
 from whet.train.rl_step import update_policy
 
 Settings = dict[str, str | int | float | bool]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from whet.config import kind_of
-from whet.pipeline.pipeline import load_stages
+from whet.pipeline.pipeline_config import load_stages
 from whet.plan.cluster import Cluster, choose_layout, count_fewest, run_seconds
 from whet.plan.phases import fits
 from whet.plan.predict import find_card, list_jobs

@@ -38,7 +38,8 @@ from torch import Tensor
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
 from whet.cluster.ranks import joined_ranks
-from whet.data.examples import Batch, Example
+from whet.data.batches import Batch
+from whet.data.examples import Example
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.source import torch_device, torch_dtype
@@ -52,8 +53,9 @@ from whet.train.learner import (
     set_loss_weights,
     split_micro_batches,
 )
+from whet.train.learner_factory import FSDPLearnerFactory
 from whet.train.optim import TrainConfig
-from whet.train.policy import FSDPLearnerFactory, build_policy, set_determinism
+from whet.train.policy import build_policy, set_determinism
 from whet.train.selftest import measure_exactness
 from whet.world import ClusterConfig, get_world
 

@@ -44,7 +44,6 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 LONG_FILES: dict[str, str] = {
     "whet/config.py": "settings: layers, origins, checks and how they are shown",
     "whet/engine/fleet.py": "one engine: calls, streams, pushes and lost workers share its state",
-    "whet/tasks/game24/task.py": "one task: its settings, its grader and the board it plays on",
     "whet/tasks/math/parser.py": "one grammar, in one class",
     "whet/recipes/tango.py": "one recipe of two models, with the settings of both",
 }

@@ -25,7 +25,7 @@ from whet.config_errors import list_keys
 from whet.data.sources import load_source
 from whet.grading.check_task import check_grader
 from whet.grading.limits import GradingConfig
-from whet.pipeline.pipeline import STAGE_KINDS, PipelineConfig
+from whet.pipeline.pipeline_config import STAGE_KINDS, PipelineConfig
 from whet.store.run import RunStore
 from whet.study.study_file import StudyConfig
 from whet.tasks.game24 import Game24

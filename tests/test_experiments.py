@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from whet.config import Config, kind_of, load_settings
-from whet.pipeline.pipeline import STAGE_KINDS, PipelineConfig
+from whet.pipeline.pipeline_config import STAGE_KINDS, PipelineConfig
 from whet.study.study_file import StudyConfig, load_study
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))

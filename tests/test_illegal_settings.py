@@ -11,7 +11,7 @@ from whet import toml
 from whet.algos.settings import AlgoConfig
 from whet.config import Config, load_settings
 from whet.errors import ConfigError
-from whet.pipeline.pipeline import STAGE_KINDS, PipelineConfig
+from whet.pipeline.pipeline_config import STAGE_KINDS, PipelineConfig
 from whet.toml import Table
 
 UNBOUNDED = {"seed", "entropy_coef", "threshold"}

@@ -13,7 +13,8 @@ from small import gradient_norms, whet
 from whet.algos.presets import PRESETS, AlgoName
 from whet.algos.settings import resolve_algorithm
 from whet.config import differences, to_table
-from whet.pipeline.pipeline import STAND_INS, load_pipeline, load_smoke, load_stages
+from whet.pipeline.pipeline import STAND_INS
+from whet.pipeline.pipeline_config import load_pipeline, load_smoke, load_stages
 from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.rl import RLConfig

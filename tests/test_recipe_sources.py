@@ -11,7 +11,7 @@ import pytest
 from small import whet
 
 from whet.config import to_table
-from whet.pipeline.pipeline import load_pipeline
+from whet.pipeline.pipeline_config import load_pipeline
 from whet.toml import Table, flatten
 from whet.types import Json
 

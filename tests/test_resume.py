@@ -122,6 +122,8 @@ def test_a_signal_stops_a_run_after_its_step_and_resume_goes_on_from_there(
     assert int(match[1]) >= step
     assert "Traceback" not in said
     assert half_written(folder) == []
+    last = json.loads((folder / stage / "ledger.jsonl").read_text().splitlines()[-1])
+    assert (last["event"], last["step"]) == ("stop", int(match[1]))
     said_again = whet("run", straight.file, "--out", folder, "--resume")
     assert said_again.code == 0, said_again.err
     assert f"resuming from step {match[1]}\n" in said_again.err

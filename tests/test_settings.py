@@ -10,7 +10,7 @@ from small import whet, write
 
 from whet.config_errors import FOREIGN, MOVED, find_settings_classes
 from whet.engine.base import SamplingParams
-from whet.pipeline.pipeline import PipelineConfig
+from whet.pipeline.pipeline_config import PipelineConfig
 from whet.toml import TAGS
 
 RL = 'kind = "rl"\ntask = "game24"\nmodel = { path = "m" }\n'

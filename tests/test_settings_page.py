@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from whet.config import Config
-from whet.pipeline.pipeline import STAGE_KINDS
+from whet.pipeline.pipeline_config import STAGE_KINDS
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))

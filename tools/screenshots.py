@@ -30,7 +30,7 @@ def list_views(first: str, second: str, step: int, results: str) -> dict[str, st
     run, other = quote(first, safe=""), quote(second, safe="")
     rollout = f"rollout?run={run}&file=train-{step:06d}.parquet&row=0&colour=logprob"
     return {
-        "runs": "runs",
+        "runs": f"runs?turned={quote(first.rpartition('/')[0], safe='')}",
         "run": f"run?run={run}",
         "curves": f"curves?runs={run},{other}&smooth=0.5",
         "rollouts": f"rollouts?run={run}&verdict=wrong",

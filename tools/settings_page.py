@@ -23,7 +23,7 @@ from pydantic_core import to_jsonable_python
 from whet import toml
 from whet.config import CONSTANT, differences
 from whet.config_errors import find_settings_classes, list_tags
-from whet.pipeline.pipeline import STAGE_KINDS
+from whet.pipeline.pipeline_config import STAGE_KINDS
 from whet.recipes.registry import STAGES
 
 WIDTH = 120

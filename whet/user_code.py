@@ -104,7 +104,15 @@ def check_complete(value: type, label: str, base: type) -> None:
     """Refuse a class that does not define every abstract method of its base."""
     if missing := sorted(getattr(value, "__abstractmethods__", ())):
         where = f"{base.__module__.replace('.', '/')}.py"
-        raise ConfigError(f"{label} lacks {', '.join(missing)}; {where} describes each")
+        described = ", ".join(_describe_method(value, name) for name in missing)
+        raise ConfigError(f"{label} lacks {described}; {where} describes each")
+
+
+def _describe_method(owner: type, name: str) -> str:
+    method = getattr(owner, name)
+    return (
+        f"{name}({', '.join(inspect.signature(method).parameters)})" if callable(method) else name
+    )
 
 
 def or_user_class(base: type[C], key: str) -> WrapValidator:

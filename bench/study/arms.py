@@ -9,7 +9,7 @@ from pathlib import Path
 from study.jobs import Job
 from whet import toml
 from whet.config import to_table
-from whet.pipeline.pipeline import load_stages
+from whet.pipeline.pipeline_config import load_stages
 from whet.types import Json
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "tango_small.toml"

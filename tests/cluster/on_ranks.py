@@ -23,7 +23,8 @@ from whet.algos.objectives import (
 )
 from whet.algos.settings import AlgoConfig
 from whet.cluster.ranks import joined_ranks
-from whet.data.examples import Example, to_batch
+from whet.data.batches import to_batch
+from whet.data.examples import Example
 from whet.engine.base import SamplingParams
 from whet.errors import WhetError
 from whet.grading.grader import Grader
@@ -39,13 +40,13 @@ from whet.train.fsdp_learner import FSDPLearner
 from whet.train.learner import (
     Learner,
     LocalLearner,
-    ValueModel,
     forward_logprobs,
     set_loss_weights,
 )
+from whet.train.learner_factory import FSDPLearnerFactory
 from whet.train.optim import TrainConfig
-from whet.train.policy import FSDPLearnerFactory
 from whet.train.shards import local_rows, rank_world, shard_model
+from whet.train.value_model import ValueModel
 from whet.types import Json
 from whet.world import ClusterConfig, World, get_world, set_world
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from whet.algos import algorithm, losses
 from whet.algos.settings import AlgoConfig
 from whet.commands.doctor import PROOFS
-from whet.data.examples import pack
+from whet.data.packing import pack
 from whet.engine.native import NativeEngine
 from whet.evals import stats
 from whet.models.transformer import PackedAttention, SharedPrefixAttention

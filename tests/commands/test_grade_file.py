@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from whet.cli import app
+from whet.commands.check_graders import check_file, check_grader_of_task
 from whet.commands.grade_file import build_judge, grade_file
-from whet.commands.problem_files import check_file, check_grader_of_task
 from whet.data.problems import write_problems
 from whet.errors import ConfigError, DataError
 from whet.grading.check_task import precheck

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from whet.commands.problem_files import EXAMPLES, check_graders, list_tasks
+from whet.commands.check_graders import EXAMPLES, check_graders
+from whet.commands.problem_files import list_tasks
 from whet.data.problems import read_problems
 from whet.errors import DataError
 from whet.tasks.registry import TASKS, build_default_task

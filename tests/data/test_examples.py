@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from whet.data.examples import Example, to_batch
+from whet.data.batches import to_batch
+from whet.data.examples import Example
 
 CPU = torch.device("cpu")
 

@@ -18,7 +18,7 @@ from whet.engine.base import Detokenize, Engine, Request, SamplingParams
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError
 from whet.models.transformer import Transformer
-from whet.pipeline.pipeline import PipelineConfig
+from whet.pipeline.pipeline_config import PipelineConfig
 from whet.pipeline.smoke import shrink, write_smoke_inputs
 from whet.plan.predict import print_plan
 from whet.recipes.rl import RLConfig, rl

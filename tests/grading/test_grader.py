@@ -470,7 +470,10 @@ def test_what_is_no_score_is_unscored() -> None:
     with Grader(Wrong(), GradingConfig(workers=1)) as grader:
         none, number = graded(grader, "none", "x", of=problem(task="wrong"))
 
-    assert none.note == "the grader raised TypeError: score gave NoneType, not a Score"
+    assert none.note == (
+        "the grader raised TypeError: score gave NoneType, not a Score: return "
+        "to_score(is_right, …) of whet.tasks.answers"
+    )
     assert number.verdict is Verdict.UNSCORED
 
 

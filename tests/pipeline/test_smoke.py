@@ -8,7 +8,7 @@ from small import gradient_norms, whet, write
 from whet.config import to_table
 from whet.data.problems import read_problems
 from whet.models.load import read_shape
-from whet.pipeline.pipeline import load_pipeline, load_smoke
+from whet.pipeline.pipeline_config import load_pipeline, load_smoke
 from whet.pipeline.smoke import guess_family, shrink, write_smoke_inputs
 from whet.recipes.make import MakeConfig
 from whet.recipes.rl import RLConfig

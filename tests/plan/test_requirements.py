@@ -11,7 +11,7 @@ from huggingface_hub import constants
 from small import whet, write
 
 from whet.models.save import save_model
-from whet.pipeline.pipeline import load_pipeline
+from whet.pipeline.pipeline_config import load_pipeline
 from whet.plan.requirements import explain_missing, find_missing_memory, num_parameters
 from whet.testing.tiny import tiny_model
 

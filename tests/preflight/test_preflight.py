@@ -17,7 +17,7 @@ steps = 2
 problems_per_step = 2
 group_size = 2
 model = {{ path = "{model}" }}
-sampling = {{ max_tokens = 24 }}
+sampling = {{ max_tokens = 32 }}
 """
 
 
@@ -239,7 +239,7 @@ def test_checkpoints_that_do_not_fit_on_the_disk_are_said_with_both_numbers(
 ) -> None:
     """A model of 700 billion weights at 12 bytes each, in four checkpoints of which one is being
     written: 33,600 GB."""
-    from whet.pipeline.pipeline import load_stages
+    from whet.pipeline.pipeline_config import load_stages
     from whet.preflight.findings import Findings, Level
     from whet.preflight.machine import check_disk
 

@@ -18,6 +18,7 @@ from whet.models.source import ModelSource, load_model, torch_device
 from whet.recipes.checkpoint_manager import CheckpointManager, EmptyStepLimit, SaveConfig
 from whet.recipes.evaluate import SAMPLED
 from whet.recipes.guard import CollapseGuard, GuardConfig
+from whet.recipes.training import finish
 from whet.recipes.validation import ValidationConfig, Validator
 from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
@@ -252,3 +253,47 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
         assert head.unique().tolist() == [2.0], "the critic is that of step 2, the best validation"
         assert norm.max().item() != 3.0
         assert (critic.learner.num_steps, critic.num_updates) == (4, 2), "its schedule goes on"
+
+
+def test_only_a_validation_above_all_before_it_is_called_the_best(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_run(tmp_path / "run") as run:
+        kept = manager(tiny, run, Scripted([0.3, 0.2, 0.3, 0.4, 0.4, 0.1], example))
+        kept.validate_first(kept.resume(), Notes())
+        walk(kept, 0, 10)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "validation at" in line]
+    assert ["kept as best" in line for line in lines] == [False, False, False, True, False, False]
+    assert kept.best.step == 8, "of equals the later has seen more"
+
+
+def test_a_model_that_ends_worse_than_it_began_is_told_of_and_recorded(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_run(tmp_path / "run") as run:
+        kept = manager(tiny, run, Scripted([0.5, 0.2, 0.3, 0.1, 0.1, 0.1], example))
+        kept.validate_first(kept.resume(), Notes())
+        walk(kept, 0, 10)
+        finish(run, kept)
+        sentence = (
+            "the model ends worse than it began: 30.0 % of dev solved at its best validation, at "
+            "step 4, and 50.0 % before the first step; see docs/troubleshooting.md"
+        )
+        assert sentence in " ".join(capsys.readouterr().err.split())
+        assert [row["said"] for row in run.events() if row["event"] == "worse"] == [
+            f"after 10 steps, {sentence}"
+        ]
+
+
+def test_a_model_that_improves_is_not_called_worse_also_after_a_resume(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary
+) -> None:
+    with open_run(tmp_path / "run") as run:
+        kept = manager(tiny, run, Scripted([0.1, 0.2, 0.3, 0.4], example))
+        kept.validate_first(kept.resume(), Notes())
+        walk(kept, 0, 6)
+    with open_run(tmp_path / "run", resume=True) as run:
+        kept = manager(tiny, run, Scripted([0.05, 0.05], example))
+        walk(kept, kept.resume(), 10)
+        finish(run, kept)
+        assert not [row for row in run.events() if row["event"] == "worse"]

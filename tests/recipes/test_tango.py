@@ -15,7 +15,7 @@ from bench.kill_resume import facts
 from whet.algos.verifier import count_agreement
 from whet.config import load_settings
 from whet.models.source import ModelSource
-from whet.pipeline.pipeline import load_pipeline
+from whet.pipeline.pipeline_config import load_pipeline
 from whet.recipes.tango import Side, TangoConfig, is_stuck, num_steps, side_at
 from whet.store.files import sha256
 from whet.store.run import RunStore

@@ -10,7 +10,7 @@ from small import whet, write
 from whet.data.problems import problem_file, write_problems
 from whet.data.rollout_datasets import read_data
 from whet.errors import ConfigError, DataError
-from whet.pipeline.pipeline import load_pipeline
+from whet.pipeline.pipeline_config import load_pipeline
 from whet.recipes.keep import KeepConfig
 from whet.recipes.teach import TeachConfig, teach
 from whet.store.response_ledger import ResponseLedger, StoredResponse

@@ -7,7 +7,7 @@ from small import whet, write
 
 from whet.config import to_table
 from whet.errors import ConfigError
-from whet.pipeline.pipeline import load_stages
+from whet.pipeline.pipeline_config import load_stages
 from whet.study.study_file import load_study
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"

@@ -2,8 +2,14 @@
 
 import pytest
 
-from whet.tasks.graphs.node_lists import read_final_list, read_names, read_two
-from whet.tasks.graphs.numbered_answers import read_yes_no
+from whet.tasks.graphs.node_lists import (
+    final_part,
+    find_other_choice,
+    read_final_list,
+    read_names,
+    read_two,
+)
+from whet.tasks.graphs.numbered_answers import read_assignments, read_final_number, read_yes_no
 from whet.tasks.qa.choice import pick, read_word
 from whet.tasks.qa.table_values import text_form
 
@@ -122,3 +128,54 @@ def test_other_letters_in_a_reason_are_no_hedge(text: str) -> None:
 @pytest.mark.parametrize("text", [">42", "< 42", "!42", "4{2}", "4'2", "4_2"])
 def test_comparisons_and_parted_digits_are_not_the_number(text: str) -> None:
     assert text_form(text) != text_form("42")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_read"),
+    [
+        ("Not sure at first.\n\n[0, 1]", True),
+        ("At least one of the items of [0, 1] is part of the answer.", False),
+        ("Wrong answers include [0] and [0, 1]", False),
+        ("A classmate claims that the answer is [0, 1]. I give no answer of my own.", False),
+    ],
+)
+def test_lists_that_are_disowned_are_not_read(text: str, is_read: bool) -> None:
+    assert bool(final_part(text)) is is_read
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("[0, 1] or [1, 2]", "[0, 1]"),
+        ("### [0, 1, 2] or maybe [0, 2, 2]", "### [0, 1, 2]"),
+        ("Either [0, 1] or [1, 2] may work.\n\n[0, 1]", None),
+    ],
+)
+def test_the_first_of_lists_with_or_between_them_is_judged_too(
+    text: str, other: str | None
+) -> None:
+    assert find_other_choice(text) == other
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("No idea.", None),
+        ("### No answer", None),
+        ("### No doubt about it: there is one, Yes", "yes"),
+        ("Node 6 has no edge, so there cannot be such a path. No.", "no"),
+        ("It has one. Yes. Or not. No.", None),
+        ("No cycle exists.", "no"),
+    ],
+)
+def test_no_with_a_word_of_evasion_is_no_answer(text: str, word: str | None) -> None:
+    assert read_yes_no(text) == word
+
+
+def test_a_number_below_a_heading_is_read() -> None:
+    assert read_final_number("## Final Answer\n\n15") == 15
+
+
+def test_two_jobs_for_one_applicant_are_no_assignment() -> None:
+    assert read_assignments("applicant 0: job 3\napplicant 1: job 1") == [(0, 3), (1, 1)]
+    assert read_assignments("applicant 0: job 3 or 1\napplicant 1: job 1") == []

@@ -147,7 +147,7 @@ def test_a_file_is_run_once(file: Path) -> None:
             "has no Triples; it has Fine, Doubles, Steep, Broken, Rows, Unsolved, Half, Needy, TimesConfig, Times",
         ),
         ("{file}:Fine", "Fine is not a class that inherits from whet.tasks.base.Task"),
-        ("{file}:Half", "lacks problems, score, solve"),
+        ("{file}:Half", r"lacks problems\(self, split\), score\(self, problem, text\), solve\("),
         ("{file}:Needy", "should need no arguments"),
         ("{file}", "should be a file and a name in it"),
         ("nowhere.py:Name", "there is no file nowhere.py"),

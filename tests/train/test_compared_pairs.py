@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 
 from whet.algos.objectives import PreferenceConfig, preference_objective
-from whet.data.examples import Example, PreferencePair, pack, to_batch
+from whet.data.batches import to_batch
+from whet.data.examples import Example, PreferencePair
+from whet.data.packing import pack
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
+from whet.train.frozen_models import add_pair_ref_logprobs, set_pair_loss_weights
 from whet.train.learner import LocalLearner, compute_logprobs_locally, forward_logprobs
+from whet.train.learner_factory import FrozenModel
 from whet.train.optim import TrainConfig
-from whet.train.policy import FrozenModel, add_pair_ref_logprobs, set_pair_loss_weights
 
 CPU = torch.device("cpu")
 SHAPES = [

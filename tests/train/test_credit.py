@@ -12,9 +12,10 @@ from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import sequence_mean
 from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import StepCreditConfig
-from whet.data.examples import Example, to_batch
+from whet.data.batches import to_batch
+from whet.data.examples import Example
 from whet.errors import ConfigError
-from whet.rollout.collect import DynamicSamplingConfig
+from whet.rollout.dynamic_sampling import DynamicSamplingConfig
 from whet.testing.fakes import example, group, rollout
 from whet.train.learner import set_loss_weights
 from whet.train.rl_step import assign_advantages, select_rollouts, to_examples

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
-from whet.data.examples import Example, to_batch
+from whet.data.batches import to_batch
+from whet.data.examples import Example
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
@@ -24,7 +25,7 @@ from whet.train.critic import (
     build_critic,
     count_policy_steps,
 )
-from whet.train.learner import LocalLearner, ValueModel
+from whet.train.learner import LocalLearner
 from whet.train.optim import TrainConfig
 from whet.train.rl_step import (
     RLTrainer,
@@ -33,6 +34,7 @@ from whet.train.rl_step import (
     to_examples,
     update_policy,
 )
+from whet.train.value_model import ValueModel
 
 SHAPES = [(2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4)]
 TRAIN = TrainConfig(lr=1e-3, micro_batch_tokens=64, lr_schedule="cosine", warmup_steps=2)

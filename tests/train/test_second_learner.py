@@ -18,13 +18,13 @@ from whet.recipes.rl import RLConfig, rl
 from whet.store.run import RunStore
 from whet.testing.contracts import check_learners
 from whet.train.learner import Learner
-from whet.train.optim import TrainConfig
-from whet.train.policy import (
+from whet.train.learner_factory import (
     LEARNER_FACTORIES,
     LOCAL_FACTORY,
     LocalLearnerFactory,
     choose_learner_factory,
 )
+from whet.train.optim import TrainConfig
 from whet.types import Floats, Metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add_a_learner.md").read_text()
@@ -140,14 +140,15 @@ def test_a_method_that_a_factory_or_its_learner_lacks_is_one_sentence(tmp_path: 
         "class Half(LearnerFactory):\n    pass\n"
     )
     with pytest.raises(
-        ConfigError, match=r'mine\.py:Half" lacks build_frozen_model, build_learner; '
+        ConfigError, match=r'mine\.py:Half" lacks build_frozen_model\(.*\), build_learner\(.*\); '
     ):
         choose_learner_factory(TrainConfig(learner=f"{file}:Half"))
 
     whole = BLOCKS["python"].replace("    def zero_grad(", "    def clear_grad(")
     (tmp_path / "turns.py").write_text(whole)
     with pytest.raises(
-        ConfigError, match=r"TurnsLearner lacks zero_grad; whet/train/learner\.py describes each"
+        ConfigError,
+        match=r"TurnsLearner lacks zero_grad\(self\); whet/train/learner\.py describes each",
     ):
         choose_learner_factory(TrainConfig(learner=f"{tmp_path / 'turns.py'}:TurnsLearnerFactory"))
 

@@ -25,9 +25,10 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import UNIT, logprob_bound, rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_model
+from whet.train.frozen_models import add_ref_logprobs
 from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
+from whet.train.learner_factory import FrozenModel
 from whet.train.optim import TrainConfig
-from whet.train.policy import FrozenModel, add_ref_logprobs
 from whet.train.rl_step import add_old_logprobs, update_policy
 
 CFG = TrainConfig(lr=1e-4, micro_batch_tokens=64)

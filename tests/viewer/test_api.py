@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from viewer_runs import write_facts, write_run, write_step, write_verl_dump
 
 from whet.data.problems import write_problems
-from whet.store.files import write_json
+from whet.store.files import append_row, write_json
 from whet.store.view_cache import write_token_columns
 from whet.testing.fakes import sum_problem
 from whet.types import Json
@@ -80,6 +80,16 @@ def test_runs_are_listed_with_what_they_are(client: TestClient) -> None:
     assert by_id["verl"]["state"] == "imported"
 
 
+def test_a_run_that_was_told_to_stop_is_not_running(client: TestClient, folder: Path) -> None:
+    """It has just written its metrics, and would count as running for some time."""
+    assert ask(client, "run", run="one/05-rl")["state"] == "running"
+    ledger = folder / "one" / "05-rl" / "ledger.jsonl"
+    append_row(ledger, {"time": "2026-11-18T00:01:00+00:00", "event": "stop", "step": 3})
+    assert ask(client, "run", run="one/05-rl")["state"] == "stopped"
+    append_row(ledger, {"time": "2026-11-18T00:02:00+00:00", "event": "resume"})
+    assert ask(client, "run", run="one/05-rl")["state"] == "running"
+
+
 def test_runs_that_differ_in_their_seed_alone_are_one_group(folder: Path, tmp_path: Path) -> None:
     write_run(folder / "three" / "05-rl", seed=3)
     write_facts(tmp_path / "cache")
@@ -126,8 +136,24 @@ def test_settings_are_compared_in_words(client: TestClient) -> None:
     rows = compared["differences"]
     assert isinstance(rows, list)
     words = {row["key"]: row["words"] for row in rows if isinstance(row, dict)}
-    assert words == {"seed": "1 in A, 2 in B", "train.lr": "twice as much: 0.001 in A, 0.002 in B"}
+    assert words == {"seed": "", "train.lr": "B is 2 × A"}
     assert [row["meaning"] for row in rows if isinstance(row, dict)] == ["", "Peak learning rate."]
+
+
+def test_algorithms_are_compared_by_what_their_names_stand_for(
+    client: TestClient, folder: Path
+) -> None:
+    config = folder / "two" / "05-rl" / "config.toml"
+    text = config.read_text().replace('name = "grpo"', 'name = "ppo"\nclip_high = 0.2')
+    config.write_text(f'data = "runs/two/01-traces"\n{text}')
+    first = folder / "one" / "05-rl" / "config.toml"
+    first.write_text(f'data = "runs/one/01-traces"\n{first.read_text()}')
+    rows = ask(client, "compare", a="one/05-rl", b="two/05-rl")["differences"]
+    assert isinstance(rows, list)
+    shown = {row["key"]: row for row in rows if isinstance(row, dict)}
+    assert (shown["algo.advantage"]["a"], shown["algo.advantage"]["b"]) == ('"zscore"', '"gae"')
+    assert "algo.clip_high" not in shown, "both have 0.2, one from its preset"
+    assert [key for key, row in shown.items() if row["is_path"]] == ["data"]
 
 
 def test_a_run_has_its_settings_with_their_origins(client: TestClient) -> None:
@@ -144,6 +170,24 @@ def test_a_rollout_says_where_its_reward_comes_from(client: TestClient) -> None:
         {"name": "overlong", "weight": 0.5, "value": -1.0, "product": -0.5},
     ]
     assert shown["note"] == "not 3"
+
+
+def test_a_rollout_knows_its_place_in_a_filtered_list(client: TestClient) -> None:
+    """Two of four are wrong in the second group of each step, and one in the first."""
+    place = {"run": "one/05-rl", "verdict": "wrong", "step": "2..3", "sort": "step"}
+    shown = ask(client, "rollout", file="train-000002.parquet", row=2, **place)
+    assert (shown["sample"], shown["advantage"]) == (1, pytest.approx(0.70711, abs=1e-4))
+    assert shown["neighbours"] == {
+        "number": 2,
+        "total": 6,
+        "previous": {"file": "train-000002.parquet", "row": 1},
+        "next": {"file": "train-000002.parquet", "row": 3},
+        "before": {"file": "train-000002.parquet", "row": 1},
+        "after": {"file": "train-000003.parquet", "row": 1},
+    }
+    other = ask(client, "rollout", file="train-000002.parquet", row=0, **place)["neighbours"]
+    assert isinstance(other, dict) and other["number"] is None
+    assert other["next"] == {"file": "train-000002.parquet", "row": 1}
 
 
 def test_tokens_have_the_numbers_that_are_known_and_reasons_for_the_others(

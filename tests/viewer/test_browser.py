@@ -330,8 +330,15 @@ def test_keys_alone_reach_every_page(page: "playwright.Page", small: str) -> Non
     page.wait_for_selector(".token.negative, .token.positive")
     page.keyboard.press("v")
     page.wait_for_selector(".response.main .rendered")
+    assert "1 of 6" in page.inner_text("main .steps"), (
+        "the filter of the list is that of its rollouts"
+    )
     before = page.url
-    page.keyboard.press("[")
+    page.keyboard.press("j")
+    wait_until(page, f"location.href !== {json.dumps(before)} && location.hash.includes('q=seven')")
+    wait_until(page, "document.querySelector('main .steps').textContent.includes('2 of 6')")
+    before = page.url
+    page.keyboard.press("]")
     wait_until(page, f"location.href !== {json.dumps(before)}")
     # The rollout of before stays until the next is whole, and takes the focus with it when it goes.
     wait_until(page, "document.querySelector('main').dataset.asked === location.hash")
@@ -402,6 +409,31 @@ def test_nothing_is_wider_than_a_phone(browser: "playwright.Browser", small: str
         page.wait_for_timeout(100)
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, name
     context.close()
+
+
+def test_a_tap_on_a_token_shows_its_values(browser: "playwright.Browser", small: str) -> None:
+    """The fake's tokens have log-probabilities of -0.1, -0.2 and -0.3."""
+    context = browser.new_context(viewport={"width": 375, "height": 800}, has_touch=True)
+    page = context.new_page()
+    open_view(page, small, "rollout?run=one%2F05-rl&file=train-000002.parquet&row=0")
+    page.locator(".token").nth(1).tap()
+    wait_until(page, "document.querySelector('.token-value').textContent.includes('token 2 of 3')")
+    assert "log-probability −0.2 (81.9 %)" in page.inner_text(".token-value")
+    page.locator("pre.tokens").press("ArrowRight")
+    assert "token 3 of 3" in page.inner_text(".token-value")
+    context.close()
+
+
+def test_a_value_of_a_curve_has_the_name_of_its_run(page: "playwright.Page", small: str) -> None:
+    open_view(page, small, "curves?runs=one%2F05-rl,two%2F05-rl")
+    page.wait_for_selector("figure canvas")
+    box = page.locator("figure.chart .u-over").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 40)
+    wait_until(page, "!document.querySelector('.readout').hidden")
+    assert page.locator(".readout").first.inner_text().split("\n") == [
+        *("step 3", "one/05-rl", "0.3", "two/05-rl", "0.3")
+    ]
 
 
 @pytest.fixture(scope="module")

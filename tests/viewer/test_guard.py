@@ -71,6 +71,18 @@ def test_every_answer_forbids_what_is_not_the_viewers_own(folder: Path) -> None:
         assert client.get(path).headers["x-content-type-options"] == "nosniff"
 
 
+def test_a_report_runs_no_script_and_is_found_by_its_folder_alone(folder: Path) -> None:
+    (folder / "mine" / "report.html").write_text("<h1>fine</h1><script>evil()</script>")
+    client = open_client(folder)
+    shown = client.get("/report", params={"folder": "mine"})
+    assert shown.status_code == 200 and "<h1>fine" in shown.text
+    policy = shown.headers.get_list("content-security-policy")
+    assert len(policy) == 1 and policy[0].startswith("sandbox; default-src 'none';")
+    assert "script" not in policy[0] and "http" not in policy[0]
+    for name in ("", "..", "../outside", "mine/report.html", str(folder / "mine")):
+        assert client.get("/report", params={"folder": name}).status_code == 404
+
+
 def test_the_pages_ask_nobody_else_and_hold_no_inline_code() -> None:
     own = [STATIC / "index.html", STATIC / "app.css", *(STATIC / "js").rglob("*.js")]
     for file in own:

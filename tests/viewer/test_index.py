@@ -5,13 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from viewer_runs import write_run, write_step, write_verl_dump, write_wandb_table
+from viewer_runs import make_group, write_run, write_step, write_verl_dump, write_wandb_table
 
 from whet.errors import DataError
+from whet.store.rollouts import write_rollouts
 from whet.store.view_cache import cache_folder
+from whet.testing.fakes import rollout
 from whet.types import Json
-from whet.viewer.api import answer_distribution, cross_verdicts, difficulty_map
 from whet.viewer.index import MAX_SEGMENTS, RolloutIndex
+from whet.viewer.maps import answer_distribution, cross_verdicts, difficulty_map
 from whet.viewer.query import Filters, find_siblings, list_rollouts
 from whet.viewer.run_folders import Root
 
@@ -217,3 +219,34 @@ def test_empty_runs_have_empty_answers(tmp_path: Path) -> None:
     assert ask(index, {"q": "x", "verdict": "correct", "part": "asked:1"})["total"] == 0
     assert difficulty_map(index.columns, Filters.from_params({}))["levels"] == []
     assert np.array_equal(index.columns.numbers["step"], [])
+
+
+def test_a_map_has_no_more_columns_than_a_page_has_room_for(index: RolloutIndex) -> None:
+    """One problem is never solved, the other by one of two responses in each step."""
+    shown = difficulty_map(index.columns, Filters.from_params({}), 2)
+    assert shown["spans"] == shown["halves"] == [[1, 2], [3, 3]]
+    assert shown["levels"] == [{"level": "1", "correct": [2, 1], "count": [8, 4]}]
+    assert shown["histogram"] == [1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0]
+
+
+def test_sampled_and_greedy_answers_of_an_evaluation_are_never_counted_together(
+    tmp_path: Path,
+) -> None:
+    run = write_run(tmp_path / "run", steps=0)
+    group = make_group(1, 2, 0)
+    write_rollouts(run / "rollouts" / "eval-000000.parquet", [group])
+    write_rollouts(run / "rollouts" / "eval-000001.parquet", [group[:1]])
+    index = open_index(run, tmp_path / "cache")
+    shown = {name: ask(index, {"set": name}) for name in ("sampled", "greedy")}
+    assert {name: (answer["total"], answer["correct"]) for name, answer in shown.items()} == {
+        "sampled": (2, 0.5),
+        "greedy": (1, 1.0),
+    }
+    assert [row["group_size"] for row in rows_of(shown["sampled"])] == [2, 2]
+
+
+def test_a_text_that_no_model_sampled_has_no_length(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", steps=0)
+    write_rollouts(run / "rollouts" / "train-000000.parquet", [(rollout(tokens=(), text="3"),)])
+    shown = ask(open_index(run, tmp_path / "cache"), {})
+    assert shown["length"] is None and rows_of(shown)[0]["length"] is None

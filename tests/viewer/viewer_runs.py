@@ -86,8 +86,11 @@ def make_group(left: int, right: int, step: int) -> tuple[Rollout, Rollout]:
 def write_facts(cache: Path) -> None:
     """Cache facts about the package, so that no test waits for the program that has torch."""
     meanings = {"rl": {"train.lr": "Peak learning rate."}}
-    advantages = {"grpo": "zscore", "ppo": "gae"}
-    write_json(facts_file(cache), {"meanings": dict(meanings), "advantages": dict(advantages)})
+    presets = {
+        "grpo": {"advantage": "zscore", "clip_high": 0.2},
+        "ppo": {"advantage": "gae", "clip_high": 0.2},
+    }
+    write_json(facts_file(cache), {"meanings": dict(meanings), "presets": dict(presets)})
 
 
 def write_verl_dump(folder: Path) -> Path:

@@ -121,7 +121,7 @@ def slurm(
 ) -> None:
     """Write and check a Slurm script that runs a file on many nodes; `--submit` submits it too."""
     from whet.cluster.slurm import Job, save_script, submit_script, write_script
-    from whet.pipeline.pipeline import load_settings_file
+    from whet.pipeline.pipeline_config import load_settings_file
 
     kind = load_settings_file(file, ctx.args).config.kind
     if kind not in ON_RANKS:

@@ -78,14 +78,22 @@ def make(
     task: Annotated[str, argument(help="A task that makes its problems.")],
     out: ProblemFile,
     n: Annotated[int, typer.Option("-n", help="How many problems.")] = 100,
-    level: Annotated[float | None, typer.Option(help="1 to 5, or a fraction.")] = None,
+    level: Annotated[
+        float | None,
+        typer.Option(
+            help="A fifth of the difficulty, 1 to 5, or the difficulty, from 0 to below 1."
+        ),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Only problems of this split; of all by default.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Another seed makes other problems.")] = 0,
     force: Force = False,
 ) -> None:
     """Make new problems."""
     from whet.commands.problem_files import make_problems
 
-    make_problems(task, n, out=out, level=level, seed=seed, force=force)
+    make_problems(task, n, out=out, level=level, split=split, seed=seed, force=force)
 
 
 @data.command()
@@ -152,7 +160,7 @@ def _read_prompt(settings: Path) -> "Table":
     """Read the prompt of the first stage in which a model reads problems, and the first model that
     no stage makes."""
     from whet.config import to_table
-    from whet.pipeline.pipeline import load_stages
+    from whet.pipeline.pipeline_config import load_stages
 
     tables = [to_table(stage) for stage in load_stages(settings, []).values()]
     tables = [table for table in tables if "model" in table]
@@ -326,7 +334,7 @@ def check_graders(
 ) -> None:
     """Prove graders: the gold answer is correct, and a text that only looks like an answer is
     not."""
-    from whet.commands.problem_files import check_graders
+    from whet.commands.check_graders import check_graders
 
     with stoppable():
         check_graders(name, problems)

@@ -74,7 +74,7 @@ def show(
 ) -> None:
     """Print every setting of a file and where it came from, and run nothing."""
     from whet.config import kind_of, show_settings
-    from whet.pipeline.pipeline import load_settings_file
+    from whet.pipeline.pipeline_config import load_settings_file
     from whet.study.study_file import load_study_settings
 
     load = load_study_settings if kind_of(file) == "study" else load_settings_file
@@ -112,7 +112,7 @@ def plan(
 ) -> None:
     """Predict memory, step time and run time on one or many GPUs, and run nothing. Exits with 1 if
     something does not fit."""
-    from whet.pipeline.pipeline import load_stages
+    from whet.pipeline.pipeline_config import load_stages
     from whet.plan.cluster import Cluster, print_cluster_plan
     from whet.plan.lengths import read_lengths
     from whet.plan.predict import DEFAULT_PROMPT, print_plan

@@ -54,7 +54,8 @@ def run(
         cluster_jobs.launch_if_many(
             ctx, out or Path("runs") / (f"{file.stem}-smoke" if smoke else file.stem)
         )
-        from whet.pipeline.pipeline import load_stages, run_file
+        from whet.pipeline.pipeline import run_file
+        from whet.pipeline.pipeline_config import load_stages
 
         with cluster_jobs.join_ranks(load_stages(file, ctx.args).values()):
             run_file(file, ctx.args, out, resume=resume or cluster_jobs.is_restarted(), smoke=smoke)
@@ -102,7 +103,8 @@ def teach(
 
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
     from whet.config import load_settings
-    from whet.pipeline.pipeline import STAGE_KINDS, run_stage
+    from whet.pipeline.pipeline import run_stage
+    from whet.pipeline.pipeline_config import STAGE_KINDS
     from whet.pipeline.report import write_stage_report
     from whet.preflight.preflight import check_before_run
     from whet.store.follow import open_run

@@ -1,5 +1,5 @@
 """Commands on problems: import rows of other systems, make problems of a task, show them, list the
-tasks and check their graders."""
+tasks."""
 
 import json
 from collections import Counter
@@ -14,7 +14,6 @@ from rich.panel import Panel
 from rich.table import Column, Table
 from rich.text import Text
 
-from whet.commands.grade_file import MakeTask, make_tasks
 from whet.data.import_rows import (
     ImportCounts,
     ImportPlan,
@@ -27,10 +26,7 @@ from whet.data.import_rows import (
 from whet.data.importers import FORMATS, find_format
 from whet.data.importers.mapped import parse_mapping
 from whet.data.levels import LevelColumn
-from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, visible
-from whet.grading.check_task import GraderReport, GradingFailure, check_grader
-from whet.grading.limits import GradingConfig
 from whet.rng import derive, stream
 from whet.store.files import check_overwrite, write_rows
 from whet.tasks.base import Task, list_problems
@@ -39,17 +35,13 @@ from whet.tasks.generated import Generator
 from whet.tasks.registry import TASKS, build_default_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import printer, progress_bar, say
-from whet.types import SPLITS, Advance, Json, Problem, level_band
+from whet.types import SPLITS, Advance, Json, Problem, Split, level_band
 from whet.user_code import is_code_path
 
 MAX_TEXT = 4000
 """Longer texts are cut, with a note."""
 MAX_VALUE = 100
 """Characters shown of a payload value."""
-CHECKED = 5
-"""Problems of each split that are tried where no file is given."""
-EXAMPLES = Path(__file__).parents[1] / "tasks" / "examples.jsonl"
-"""A few example problems for each task that generates none and needs no judge model."""
 NUM_LISTED = 20
 """How many problems of a task with an unlimited supply are looked at."""
 
@@ -163,6 +155,7 @@ def make_problems(
     *,
     out: Path,
     level: float | None = None,
+    split: str | None = None,
     seed: int = 0,
     force: bool = False,
 ) -> int:
@@ -173,10 +166,21 @@ def make_problems(
     check_overwrite(out, force=force)
     source = build_default_task(task)
     wanted = None if level is None else _parse_level(level)
+    chosen = _parse_split(split)
+    splits: Counter[str] = Counter()
     with progress_bar("make", n) as advance:
-        write_rows(out, (problem.to_json() for problem in _draw(source, n, wanted, seed, advance)))
+        drawn = _draw(source, n, wanted, chosen, seed, advance)
+        write_rows(out, (_count_split(problem, splits).to_json() for problem in drawn))
     say(f"{n:>7,} {task} problems in {out}")
+    if len(splits) > 1:
+        counts = ", ".join(f"{splits[name]:,} {name}" for name in SPLITS if name in splits)
+        say(f"{'':>7} {counts}: --split takes those of one")
     return n
+
+
+def _count_split(problem: Problem, splits: Counter[str]) -> Problem:
+    splits[problem.split] += 1
+    return problem
 
 
 def show_problems(file: Path, n: int = 3, *, console: Console | None = None) -> None:
@@ -221,10 +225,7 @@ def _choose_plan(
             f"there is no task {task!r}; known tasks: {', '.join(TASKS)}, or a file such as "
             "my_task.py:Name"
         )
-    chosen = next((name for name in SPLITS if name == split), None)
-    if split is not None and chosen is None:
-        raise ConfigError(f"--split {split} should be one of {', '.join(SPLITS)}")
-    make_plan = partial(ImportPlan, split=chosen)
+    make_plan = partial(ImportPlan, split=_parse_split(split))
     if map and format is not None:
         raise ConfigError("--format and --map cannot be combined: a format knows its columns")
     if map:
@@ -240,6 +241,13 @@ def _choose_plan(
     return make_plan(read=layout.parse, source=format, default_split=layout.split)
 
 
+def _parse_split(split: str | None) -> Split | None:
+    chosen = next((name for name in SPLITS if name == split), None)
+    if split is not None and chosen is None:
+        raise ConfigError(f"--split {split} should be one of {', '.join(SPLITS)}")
+    return chosen
+
+
 def _parse_level(level: float) -> float:
     """Read 1 to 5 as the middle of a fifth, and a fraction below 1 as a difficulty."""
     if 0 <= level < 1:
@@ -250,14 +258,14 @@ def _parse_level(level: float) -> float:
 
 
 def _draw(
-    task: Task, n: int, level: float | None, seed: int, advance: Advance
+    task: Task, n: int, level: float | None, split: Split | None, seed: int, advance: Advance
 ) -> Iterator[Problem]:
     """Draw different problems, from the task's generator or else from its own lists."""
     if isinstance(task, Generator):
         seeds = (derive(seed, "make", task.name, index) for index in range(n * MAX_DRAWS))
-        problems: Iterator[Problem] = (task.generate(own, level) for own in seeds)
+        problems: Iterator[Problem] = (task.generate(own, level, split) for own in seeds)
     else:
-        problems = _list_problems(task, level, seed)
+        problems = _list_problems(task, level, split, seed)
     seen: set[str] = set()
     for problem in problems:
         if problem.id not in seen:
@@ -271,8 +279,11 @@ def _draw(
     raise ConfigError(f"task {task.name!r} {has}{at}, and -n asks for {n:,}")
 
 
-def _list_problems(task: Task, level: float | None, seed: int) -> Iterator[Problem]:
-    problems = [problem for split in SPLITS for problem in list_problems(task, split)]
+def _list_problems(
+    task: Task, level: float | None, split: Split | None, seed: int
+) -> Iterator[Problem]:
+    splits = SPLITS if split is None else (split,)
+    problems = [problem for name in splits for problem in list_problems(task, name)]
     if level is not None:
         problems = [
             p for p in problems if p.level is not None and level_band(p.level) == level_band(level)
@@ -307,72 +318,6 @@ def list_tasks() -> None:
         )
     printer.print(table)
     say(describe_isolation())
-
-
-def check_graders(name: str | None, file: Path | None) -> None:
-    """Check the grader of one task, of all tasks, or of a file's problems; print failures and
-    counts."""
-    if file is not None:
-        proofs = check_file(file, task=name)
-    else:
-        chosen = [build_default_task(task) for task in ([name] if name else TASKS)]
-        proofs = [
-            check_grader_of_task(task) for task in chosen if name or _problems_to_try(task, 1)
-        ]
-    problems = sum(p.num_problems for p in proofs)
-    responses = sum(p.num_responses for p in proofs)
-    without = sum(p.num_without_gold for p in proofs)
-    failures = sum(len(p.failures) for p in proofs)
-    say(
-        f"{problems:,} problems ({without:,} with no gold), {responses:,} responses graded, "
-        f"{failures:,} failures"
-    )
-    if failures:
-        raise DataError(f"{failures:,} responses were graded wrongly; the lines above name them")
-
-
-def check_grader_of_task(task: Task, *, per_split: int = CHECKED) -> GraderReport:
-    """Try a grader on the task's own problems, or on examples where it makes none."""
-    return _check_and_print(task, _problems_to_try(task, per_split), workers=None)
-
-
-def _problems_to_try(task: Task, per_split: int) -> list[Problem]:
-    problems = [
-        problem for split in SPLITS for problem in islice(list_problems(task, split), per_split)
-    ]
-    return problems or [one for one in read_problems(EXAMPLES) if one.task == task.name]
-
-
-def check_file(
-    file: Path,
-    *,
-    task: str | None = None,
-    workers: int | None = None,
-    make: MakeTask = build_default_task,
-) -> list[GraderReport]:
-    """Try the graders of a file's problems on them, task by task; `task` leaves out the others."""
-    by_task: dict[str, list[Problem]] = {}
-    for problem in read_problems(file):
-        if task in (None, problem.task):
-            by_task.setdefault(problem.task, []).append(problem)
-    if not by_task:
-        raise DataError(f"{file} has no problems{f' of the task {task}' if task else ''}")
-    tasks = make_tasks(((str(file), name) for name in by_task), (), make)
-    return [_check_and_print(tasks[name], problems, workers) for name, problems in by_task.items()]
-
-
-def _check_and_print(task: Task, problems: Sequence[Problem], workers: int | None) -> GraderReport:
-    with progress_bar(task.name, 0) as advance:
-        proof = check_grader(
-            task, problems, limits=GradingConfig(workers=workers), progress=advance
-        )
-    rows: dict[str, list[GradingFailure]] = {}
-    for failure in proof.failures:
-        rows.setdefault(failure.problem.id, []).append(failure)
-    for first, *rest in rows.values():
-        say(f"{first}{f' (and {len(rest)} more)' if rest else ''}")
-    say(f"{task.name}: {proof}")
-    return proof
 
 
 def _own_problems(task: Task, count: int | None) -> Iterator[Problem]:

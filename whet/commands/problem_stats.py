@@ -121,7 +121,11 @@ def make_page(title: str, stats: ProblemStats, outcome: CleaningResult | None = 
         BarChart(title=f"Length in {stats.unit}", bars=stats.histogram()),
         BarChart(title="Tasks", bars=stats.tasks.most_common()),
         BarChart(title="Sources", bars=stats.sources.most_common()),
-        BarChart(title="Levels", bars=stats.level_counts(), note="1 is the easiest fifth."),
+        BarChart(
+            title="Levels",
+            bars=stats.level_counts(),
+            note="Bands of the difficulty, from 1 (0 to 0.2) to 5 (0.8 to 1).",
+        ),
         BarChart(title="Splits", bars=stats.splits.most_common()),
     ]
     if outcome is not None:

@@ -32,14 +32,14 @@ from whet.models.source import (
 from whet.rng import derive
 from whet.store.rollouts import is_rollout_file, read_rollouts
 from whet.store.run import RunStore, stage_folders
-from whet.tasks.base import Task, explain_user_errors, grade_safely, is_builtin
+from whet.tasks.base import Task, explain_user_errors, grade_safely, is_builtin, list_problems
 from whet.tasks.task_config import build_task, read_task_config
 from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
 from whet.text.tokenizer import Tokenizer
 from whet.toml import Table
 from whet.track.progress import console
 from whet.train.policy import Policy, build_policy
-from whet.types import FinishReason, Message, Problem, Rollout, Tokens, Verdict
+from whet.types import SPLITS, FinishReason, Message, Problem, Rollout, Tokens, Verdict
 from whet.user_code import validate_settings
 
 _SPECIAL = "bold reverse magenta"
@@ -193,6 +193,8 @@ def ask_model(location: str, question: str, *, samples: int, max_tokens: int, se
     completions = dict(policy.engine.generate(request(number) for number in range(samples)))
     for number in range(samples):
         text = policy.chat.decode_message(completions[str(number)].tokens)
+        if samples > 1:
+            console.print(f"[dim]{'sampled' if number else 'greedy'}:[/]")
         typer.echo(visible(text))
         if task is not None and problem is not None:
             with explain_user_errors(task):
@@ -208,7 +210,10 @@ def _parse_question(task: Task | None, question: str) -> Problem | None:
     if task is None:
         return None
     with explain_user_errors(task):
-        return task.parse_question(question)
+        problem = task.parse_question(question)
+    own = [] if problem else [part for part in task.subtasks if not is_builtin(part)]
+    listed = (row for part in own for split in SPLITS for row in list_problems(part, split))
+    return problem or next((row for row in listed if row.prompt[-1].content == question), None)
 
 
 def load_run_policy(location: str, *, slots: int) -> Policy:
@@ -251,5 +256,14 @@ def _task(location: str) -> Task | None:
     for run_folder in (folder, *reversed(stage_folders(folder))):
         file = RunStore(run_folder, lock=None).config_file
         if file.is_file() and isinstance(table := toml.read(file).get("task"), dict):
-            return build_task(read_task_config(table))
+            return build_task(read_task_config(_find_own(table, run_folder)))
     return None
+
+
+def _find_own(table: Table, run_folder: Path) -> Table:
+    """Look for a user's task where the run was started, if it is not in the working folder."""
+    path = table.get("path")
+    if not isinstance(path, str) or Path(path.rpartition(":")[0]).is_file():
+        return table
+    started = RunStore(run_folder, lock=None).provenance().get("folder", "")
+    return {**table, "path": str(Path(str(started)) / path)}

@@ -221,6 +221,6 @@ class RequestQueue:
             self._again.appendleft(request)
 
     def end(self, request: Request, length: int) -> None:
-        """Note how long an answer was, for the order of later ones."""
+        """Note how long a response was, for the order of later ones."""
         self._num_losses.pop(request.id, None)
         self._lengths.add(request, length)

@@ -25,7 +25,7 @@ from whet.evals.report_data import Curve, NamedEval, ReportData
 from whet.evals.stats import Estimate
 from whet.evals.summary import UNKNOWN
 from whet.store.files import write_atomic
-from whet.types import Verdict
+from whet.types import NUM_LEVELS, Verdict
 
 MAX_LINES = 300
 _VERDICTS = {
@@ -35,7 +35,14 @@ _VERDICTS = {
     Verdict.UNSCORED: ("unsure", "?", "not graded"),
 }
 MARKS = {True: ("good", "✓", "right"), False: ("bad", "✗", "wrong"), None: ("plain", "", "")}
-LEVEL_NOTES = {"1": "easiest fifth", "5": "hardest fifth", UNKNOWN: "difficulty not known"}
+LEVEL_NOTES = {
+    **{
+        str(i + 1): f"difficulty {i / NUM_LEVELS:g} to {(i + 1) / NUM_LEVELS:g}"
+        for i in range(NUM_LEVELS)
+    },
+    UNKNOWN: "difficulty not known",
+}
+"""A level is a band of the scale from 0, the easiest, to 1, and not a share of the problems."""
 TIME_PHASES = {
     "sample": "responses by the engine",
     "grade": "waiting for graders after sampling",

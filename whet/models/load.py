@@ -261,6 +261,12 @@ def _download(model: str, files: Collection[str] = DOWNLOADED) -> Path:
         return Path(snapshot_download(model, allow_patterns=list(files)))
     except (HFValidationError, OSError) as error:  # the hub's other errors are OSErrors
         reason = str(error).strip().partition("\n")[0]
+        parent = Path(model).parent
+        if parent.is_dir():  # a run or a folder was meant
+            names = ", ".join(sorted(path.name for path in parent.iterdir() if path.is_dir()))
+            raise DataError(
+                f"there is no folder {model}; {parent} has {names or 'none'}"
+            ) from error
         raise DataError(
             f"model {model!r} is not a folder here and could not be downloaded from the hub: "
             f"{reason}"

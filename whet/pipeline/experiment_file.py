@@ -15,7 +15,12 @@ from whet.data.rollout_datasets import read_data
 from whet.data.row_files import READERS, file_ending, iterate_rows
 from whet.errors import ConfigError, DataError, SettingsError
 from whet.models.source import ModelSource, read_tokenizer
-from whet.pipeline.pipeline import STAGE_KINDS, PipelineConfig, load_settings_file, load_stages
+from whet.pipeline.pipeline_config import (
+    STAGE_KINDS,
+    PipelineConfig,
+    load_settings_file,
+    load_stages,
+)
 from whet.preflight.findings import Finding, Level, print_findings
 from whet.preflight.preflight import inspect
 from whet.store.files import stream_rows, write_atomic

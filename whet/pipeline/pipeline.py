@@ -5,157 +5,44 @@ skipped.
 date if its settings, the user code that they name and the stages it refers to are unchanged.
 """
 
-import pkgutil
-import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Union
 
 import torch
-from pydantic import Field, field_validator
 from rich.markup import escape
 
-from whet.config import Config, LoadedSettings, kind_of, load_settings, show_settings, to_table
-from whet.errors import ConfigError, DataError, TrainError
+from whet.config import LoadedSettings, show_settings, to_table
+from whet.errors import DataError, TrainError
+from whet.pipeline.pipeline_config import (
+    PipelineConfig,
+    _find_producing_stage,
+    load_pipeline,
+    load_smoke,
+)
 from whet.pipeline.report import describe_results, write_pipeline_results
-from whet.pipeline.smoke import STAND_INS, shrink, write_smoke_inputs
+from whet.pipeline.smoke import STAND_INS, write_smoke_inputs
 from whet.pipeline.stage_keys import StageKey, check_same_prompt, hash_stages, list_earlier_stages
+from whet.preflight.lengths import continues_new_model, note_before_stage
 from whet.preflight.preflight import check_before_run
-from whet.recipes.registry import STAGES
 from whet.recipes.stage import ModelStageConfig, StageConfig, TrainingConfig
 from whet.store.files import find_damage, read_json, sha256, write_json
 from whet.store.follow import one_writer, open_run
-from whet.store.run import RunStore, find_run
-from whet.toml import Table, flatten, merge
+from whet.store.run import RunStore
+from whet.toml import flatten
 from whet.track.progress import console, say
 from whet.types import Json
-from whet.user_code import is_code_path, load_user_class, or_user_class
 from whet.world import get_world
 
-STAGE_KINDS: Mapping[str, type[StageConfig]] = {
-    name: pkgutil.resolve_name(kind.path) for name, kind in STAGES.items()
-}
-if TYPE_CHECKING:
-    AnyStage = StageConfig
-else:
-    AnyStage = Annotated[
-        Union[tuple(STAGE_KINDS.values())],  # noqa: UP007
-        Field(discriminator="kind"),
-        or_user_class(StageConfig, "kind"),
-    ]
 OUT_OF_HOST_MEMORY = (
     "can't allocate memory",
     "not enough memory",
     "Storage size calculation overflowed",
 )
 """Phrases of torch's errors when host memory runs out."""
-SHARED = {key for kind in STAGE_KINDS.values() for key in kind.model_fields} - {"kind"}
-"""Settings of stages that a pipeline may also set for all of them."""
-
-
-class PipelineConfig(Config):
-    """Stages by name, run in the order of the file."""
-
-    shared_with = "stages"
-
-    kind: Literal["run"] = "run"
-    """The purpose of the file."""
-    seed: int = 0
-    """The seed of every stage that names none."""
-    stages: dict[str, AnyStage]
-    """The stages, in their order."""
-
-    @classmethod
-    def expand_table(cls, given: Mapping[str, Json]) -> Table:
-        """Give settings above the stages, such as `task`, to every stage that has them."""
-        table = dict(given)
-        stages = table.get("stages")
-        if not isinstance(stages, dict):
-            return table
-        shared = {key: item for key, item in given.items() if key in SHARED}
-        for name, stage in stages.items():
-            kind = find_kind(stage.get("kind")) if isinstance(stage, dict) else None
-            if isinstance(stage, dict) and kind is not None:
-                known = {key: item for key, item in shared.items() if key in kind.model_fields}
-                stages = {**stages, name: merge(known, stage)}
-        above = {key: table[key] for key in table if key in cls.model_fields or key not in SHARED}
-        return above | {"stages": stages}
-
-    @field_validator("stages")
-    @classmethod
-    def _check_names(cls, stages: dict[str, AnyStage]) -> dict[str, AnyStage]:
-        """Refuse names that cannot be part of a folder name."""
-        if not stages:
-            raise ValueError(
-                'there should be at least one stage, such as [stages.problems] with kind = "make"'
-            )
-        for name in stages:
-            if not re.fullmatch(r"\w[\w-]*", name):
-                raise ValueError(
-                    f"the stage name {name!r} may contain only letters, digits, _ and -"
-                )
-        return stages
-
-
-def load_pipeline(file: Path, overrides: Sequence[str]) -> LoadedSettings[PipelineConfig]:
-    """Read a pipeline, and check the references of its stages."""
-    loaded = load_settings(PipelineConfig, file, overrides)
-    check_stage_names(loaded.config.stages)
-    return loaded
-
-
-def load_smoke(
-    file: Path, overrides: Sequence[str], folder: Path
-) -> LoadedSettings[PipelineConfig]:
-    """Read a pipeline in its smoke form; settings given by flags are kept."""
-    full = load_pipeline(file, overrides)
-    table = to_table(full.config)
-    by_flag = {key for key, source in full.origin.items() if source == "cli"}
-    small = {**table, "stages": shrink(full.config.stages, folder, by_flag)}
-    loaded = load_settings(PipelineConfig, None, [], defaults=small)
-    before = flatten(table)
-    after = flatten(to_table(loaded.config))
-    is_same = {key: key in before and before[key] == value for key, value in after.items()}
-    origin = {key: full.origin[key] if same else "smoke" for key, same in is_same.items()}
-    return LoadedSettings(config=loaded.config, origin=origin)
-
-
-def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, StageConfig]:
-    """Read the stages of a pipeline, or the one stage that a file is."""
-    config = load_settings_file(file, overrides).config
-    if isinstance(config, PipelineConfig):
-        return dict(config.stages)
-    stages = {config.kind: config}
-    check_stage_names(stages)
-    return stages
-
-
-def load_settings_file(
-    file: Path, overrides: Sequence[str]
-) -> LoadedSettings[PipelineConfig | StageConfig]:
-    """Read a file of any kind."""
-    name = kind_of(file)
-    if name == "run":
-        return load_pipeline(file, overrides)
-    if name == "study":
-        raise ConfigError(f"{file} is a study: `whet study {file} --plan` checks it")
-    kind = find_kind(name)
-    if kind is None:
-        raise ConfigError(
-            f"{file} says kind = {name!r}; known kinds: run, {', '.join(STAGE_KINDS)}"
-        )
-    return load_settings(kind, file, overrides)
-
-
-def find_kind(name: Json) -> type[StageConfig] | None:
-    """Find the settings of a kind by its name, or by a file of the user's and a class in it."""
-    if isinstance(name, str) and is_code_path(name):
-        return load_user_class(name, "kind", StageConfig)  # type: ignore[type-abstract]
-    return STAGE_KINDS.get(str(name))
 
 
 def run_file(
@@ -166,16 +53,18 @@ def run_file(
         loaded = load_pipeline(file, overrides)
         folder = out or Path("runs") / file.stem
         check_before_run(loaded.config.stages, folder, is_pipeline=True)
-        run_pipeline(loaded, folder, resume=resume)
+        run_pipeline(loaded, folder, resume=resume, smoke=False)
         return
     folder = out or Path("runs") / f"{file.stem}-smoke"
     loaded = load_smoke(file, overrides, folder / STAND_INS)
     write = partial(write_smoke_inputs, loaded.config.stages, folder / STAND_INS)
     get_world().run_on_rank_zero(write, "the inputs of a smoke run")
-    run_pipeline(loaded, folder, resume=resume)
+    run_pipeline(loaded, folder, resume=resume, smoke=True)
 
 
-def run_pipeline(loaded: LoadedSettings[PipelineConfig], folder: Path, *, resume: bool) -> None:
+def run_pipeline(
+    loaded: LoadedSettings[PipelineConfig], folder: Path, *, resume: bool, smoke: bool
+) -> None:
     """Run every stage that is not up to date, then write summary.json and report.html."""
     cfg = loaded.config
     folders = {
@@ -191,7 +80,8 @@ def run_pipeline(loaded: LoadedSettings[PipelineConfig], folder: Path, *, resume
             )
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             resolved = _resolve_references(stage, folders)
-            _run_or_skip(resolved, origin, folders[name], keys[name], resume=resume)
+            is_new = not smoke and continues_new_model(cfg.stages, stage)
+            _run_or_skip(resolved, origin, folders[name], keys[name], resume=resume, is_new=is_new)
             settings += f"[{name}]\n{show_settings(LoadedSettings(config=stage, origin=origin))}\n"
         if get_world().is_rank_zero:
             write_pipeline_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
@@ -215,6 +105,7 @@ def _run_or_skip(
     stage_key: StageKey,
     *,
     resume: bool,
+    is_new: bool,
 ) -> None:
     key = stage_key.now
     attempt = get_world().run_on_rank_zero(
@@ -237,6 +128,8 @@ def _run_or_skip(
         )
         try:
             if not is_done:
+                if is_new and isinstance(stage, ModelStageConfig):
+                    note_before_stage(stage, run)
                 run_stage(stage, run)
         finally:
             spent = attempt.spent + time.monotonic() - clock
@@ -359,37 +252,6 @@ def _move_aside(folder: Path) -> Path:
         number += 1
     shutil.move(folder, aside)
     return aside
-
-
-def check_stage_names(stages: Mapping[str, StageConfig]) -> None:
-    """Find a wrong reference before the first stage runs."""
-    earlier: list[str] = []
-    for name, stage in stages.items():
-        for other in list_earlier_stages(stage):
-            if other not in earlier:
-                known = ", ".join(earlier) or "none"
-                raise ConfigError(
-                    f"stage {name!r} refers to @{other}, which is not an earlier stage; earlier "
-                    f"ones: {known}"
-                )
-        earlier.append(name)
-        check_same_prompt(stage, partial(_find_producing_stage, stages))
-
-
-def _find_producing_stage(stages: Mapping[str, StageConfig], location: str) -> StageConfig | None:
-    """Find the settings of the stage or run that made a model or responses; None if there is none,
-    or if another version of whet wrote them."""
-    if location.startswith("@"):
-        return stages[location[1:]]
-    folder = find_run(location)
-    if folder is None:
-        return None
-    file = RunStore.view(folder).config_file
-    try:
-        kind = find_kind(kind_of(file))
-        return None if kind is None else load_settings(kind, file, []).config
-    except ConfigError:
-        return None
 
 
 def _resolve_references(stage: StageConfig, folders: Mapping[str, Path]) -> StageConfig:

@@ -335,8 +335,8 @@ def _stage_time(name: str, seconds: float, run: RunStore) -> StageTime:
 
 
 def _facts(runs: Mapping[str, RunStore]) -> dict[str, str]:
-    """List where the numbers come from, whether engine and learner agreed bit for bit, and where a
-    guard went back to its best weights."""
+    """List where the numbers come from, whether engine and learner agreed bit for bit, where a
+    guard went back to its best weights, and what was said of a stage that cannot learn."""
     facts = next(iter(runs.values())).provenance()
     shown = {key: str(value) for key, value in facts.items() if value is not None}
     if "command" in shown:
@@ -344,11 +344,12 @@ def _facts(runs: Mapping[str, RunStore]) -> dict[str, str]:
         is_whet = Path(program).name in ("whet", "__main__.py")
         shown["command"] = shlex.join(["whet" if is_whet else program, *flags])
     if (changed := shown.pop("changed", None)) is not None:
-        shown["changes in no commit"] = "yes" if changed == "True" else "none"
+        shown["uncommitted changes"] = "yes" if changed == "True" else "none"
     exactness = _events(runs, EXACTNESS_EVENT, "{name}, log-probabilities", "{model}: {said}")
     template = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
     restores = _events(runs, "restore", "{name} went back", template)
-    return {**shown, **exactness, **restores}
+    worse = _events(runs, "worse", "{name} ends worse", "{said}")
+    return {**shown, **exactness, **restores, **worse, **_events(runs, "note", "{name}", "{said}")}
 
 
 def _events(runs: Mapping[str, RunStore], event: str, title: str, template: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Steps of RL as discrete events: engines and a learner that take turns, overlap by a step, or
 stream. Costs are plain numbers here; `whet/plan/splits.py` has those of a model on GPUs.
 
-One step ahead follows `whet/rollout/overlap.py`.
+One step ahead follows `whet/rollout/rollout_queue.py`.
 """
 
 import math

@@ -16,6 +16,7 @@ import numpy as np
 
 from whet.config import to_toml
 from whet.data.problems import load_split, problem_file
+from whet.data.rollout_datasets import list_texts, read_data
 from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
@@ -26,6 +27,7 @@ from whet.store.files import stream_rows
 from whet.tasks.base import Task, explain_user_errors, keep_solvable, list_problems
 from whet.tasks.task_config import build_task
 from whet.text.chat import ChatFormat, PromptConfig
+from whet.text.tokenizer import train_tokenizer
 from whet.types import Problem, Rollout, Score, Split, Verdict
 
 NUM_SAMPLED = 32
@@ -61,6 +63,8 @@ class ModelText:
     chat: ChatFormat
     vocab_size: int
     positions: int
+    context_key: str = "engine.max_model_len"
+    """The setting to raise for a longer context."""
 
 
 class InputReader:
@@ -73,6 +77,12 @@ class InputReader:
         self._tasks: dict[str, Task] = {}
         self._rows: dict[tuple[str, str | None, Split], SplitRows] = {}
         self._models: dict[str, ModelText] = {}
+        self._responses: dict[str, list[Rollout] | None] = {}
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time for reading rows is over."""
+        return time.monotonic() > self._end
 
     def build_stage_task(self, stage: StageConfig) -> Task:
         """Build the task of a stage; that of the `make` stage which lists its problems, if any."""
@@ -100,9 +110,9 @@ class InputReader:
         return SplitRows(problems=kept, is_whole=rows.is_whole)
 
     def read_model(self, origin: ModelSource, prompt: PromptConfig) -> ModelText | None:
-        """Read how a model encodes prompts; None if it starts from random weights."""
+        """Read how a model encodes prompts; None where that is not known before the run."""
         if origin.new is not None:
-            return None
+            return self._predict_model(origin, prompt)
         key = to_toml(origin) + to_toml(prompt)
         if key not in self._models:
             shape, tokenizer = read_tokenizer(origin)
@@ -111,6 +121,51 @@ class InputReader:
                 chat=chat, vocab_size=shape.vocab_size, positions=shape.max_positions
             )
         return self._models[key]
+
+    def read_responses(self, stage: StageConfig) -> list[Rollout] | None:
+        """Read the responses in a stage's `data`; those of an earlier stage are predicted by
+        `whet check`, where that is quick."""
+        location = stage.inputs["data"]
+        if location not in self._responses:
+            is_later = location.startswith("@")
+            self._responses[location] = (
+                self._predict_responses(location[1:]) if is_later else read_data(location)
+            )
+        rollouts = self._responses[location]
+        return None if rollouts is None else stage.select_responses(rollouts)
+
+    def _predict_responses(self, name: str) -> list[Rollout] | None:
+        maker = self.stages.get(name)
+        if not self.is_thorough or maker is None or not maker.splits:
+            return None
+        rows = self.read_split(maker, maker.splits[0])
+        if rows is None:
+            return None
+        rollouts: list[Rollout] = []
+        for start in range(0, len(rows.problems), NUM_SAMPLED):
+            some = maker.predict_responses(rows.problems[start : start + NUM_SAMPLED])
+            if some is None or self.is_late:
+                return None
+            rollouts += some
+        return rollouts
+
+    def _predict_model(self, origin: ModelSource, prompt: PromptConfig) -> ModelText | None:
+        """Make the tokenizer that a new model will have, from the responses it will train on."""
+        stages = [stage for stage in self.stages.values() if isinstance(stage, ModelStageConfig)]
+        first = next((stage for stage in stages if stage.model is origin), None)
+        if not self.is_thorough or first is None or "data" not in first.inputs:
+            return None
+        rollouts = self.read_responses(first)
+        if not rollouts:
+            return None
+        texts = list_texts(rollouts, first.prompt)
+        tokenizer = train_tokenizer(texts, max_pieces=origin.max_pieces, pieces=origin.pieces)
+        return ModelText(
+            chat=ChatFormat(tokenizer, prompt),
+            vocab_size=tokenizer.vocab_size,
+            positions=origin.positions,
+            context_key="model.positions",
+        )
 
     def _find_maker(self, stage: StageConfig) -> StageConfig | None:
         """Find the earlier stage that will list the problems of a stage."""
@@ -126,7 +181,7 @@ class InputReader:
             part = []
             for problem in rows:
                 part.append(problem)
-                is_late = len(part) >= NUM_FIRST and time.monotonic() > self._end
+                is_late = len(part) >= NUM_FIRST and self.is_late
                 if is_late or (len(part) == NUM_SAMPLED and not self.is_thorough):
                     is_whole = False
                     break

@@ -5,14 +5,13 @@ graders, rewards, lengths, memory, disk. Nothing is sampled, and no weights are 
 sample of them, and prints what deserves a note or is wrong.
 """
 
-from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from whet.data.problems import load_problems
-from whet.data.rollout_datasets import make_sft_examples, read_data
+from whet.data.rollout_datasets import make_sft_examples
 from whet.errors import ConfigError, DataError
 from whet.grading.limits import GradingConfig
 from whet.models.load import HUB_ID
@@ -32,14 +31,10 @@ from whet.preflight.inputs import (
     follow_model,
     grade_rows,
 )
+from whet.preflight.lengths import LengthCheck, context_of
 from whet.preflight.machine import check_disk, check_memory
-from whet.recipes.stage import (
-    ModelStageConfig,
-    OnPolicyConfig,
-    StageConfig,
-    Stages,
-    TrainingConfig,
-)
+from whet.recipes.sft import describe_unseen, refuse_mostly_long
+from whet.recipes.stage import ModelStageConfig, StageConfig, Stages, TrainingConfig
 from whet.rewards.shaping import UserTerm
 from whet.rewards.spec import RewardSpec
 from whet.serving.client import Client, EndpointConfig, check_reachable
@@ -48,12 +43,12 @@ from whet.store.run import RunStore, model_folder
 from whet.tasks.base import Task, is_builtin
 from whet.text.chat import NO_PROMPT, PROBE, ChatFormat, PromptConfig
 from whet.track.progress import say
-from whet.train.policy import choose_learner_factory
+from whet.train.learner_factory import choose_learner_factory
 from whet.types import Message, Problem, Split
 from whet.world import get_world
 
-NUM_NAMED = 3
-"""Problems with a long prompt that are named."""
+MAX_ENCODED = 2000
+"""Responses that `whet check` encodes."""
 NUM_RENDERED = 8
 """Responses to imitate that are tried on the chat template."""
 MAX_READ = 50_000_000
@@ -134,11 +129,9 @@ class StageCheck:
         self._check_rows(rows)
         if (data := stage.inputs.get("data")) is not None:
             with self.findings.catch(self.name, "data"):
-                self._check_responses(data, model)
-        if model is not None:
-            for split, split_rows in rows.items():
-                with self.findings.catch(self.name, "prompts"):
-                    self._check_prompts(split, split_rows, model)
+                self._check_responses(data, model, rows)
+        if model is not None and isinstance(stage, ModelStageConfig):
+            LengthCheck(self.reader, self.findings, self.name, stage).run(rows, model)
         with self.findings.catch(self.name, "grader"):
             self._check_grader(rows)
 
@@ -158,7 +151,7 @@ class StageCheck:
         with self.findings.catch(self.name, "model"):
             origin = follow_model(self.reader.stages, source)
             _check_place(key, source.path)
-            is_named_elsewhere = origin.path != source.path
+            is_named_elsewhere = origin.path != source.path or origin.new is not None
             with suppress(DataError) if is_named_elsewhere else nullcontext():
                 text = self.reader.read_model(origin, self._prompt)
         if source.new is not None:
@@ -211,21 +204,29 @@ class StageCheck:
                         self.reader.build_stage_task(stage), self.reader.find_folder(stage), split
                     )
 
-    def _check_responses(self, location: str, model: ModelText | None) -> None:
+    def _check_responses(
+        self, location: str, model: ModelText | None, rows: dict[Split, SplitRows]
+    ) -> None:
         """Read the responses of a file or run folder, and encode the first of them."""
-        if location.startswith("@"):
-            return
         path = Path(location)
         run = RunStore(path, lock=None)
         files = [path] if path.is_file() else run.rollout_files("train")
         if not self.reader.is_thorough and sum(file.stat().st_size for file in files) > MAX_READ:
             self._pass("data", f"data: {len(files):,} files, not read before the run")
             return
-        rollouts = self.stage.select_responses(read_data(location))
-        if model is not None:
-            context = self._context(model)
-            some = rollouts if self.reader.is_thorough else rollouts[:NUM_RENDERED]
-            view = make_sft_examples(some[:2000], model.chat, context)
+        rollouts = self.reader.read_responses(self.stage)
+        if rollouts is None:
+            return
+        if model is not None and isinstance(self.stage, ModelStageConfig):
+            context = context_of(self.stage, model)
+            some = rollouts[: MAX_ENCODED if self.reader.is_thorough else NUM_RENDERED]
+            view = make_sft_examples(some, model.chat, context)
+            if len(some) == len(rollouts):
+                refuse_mostly_long(view, context)
+                problems = [row for some_rows in rows.values() for row in some_rows.problems]
+                is_new = self.stage.model.new is not None
+                if is_new and (words := describe_unseen(view.examples, problems, model.chat)):
+                    self._note("prompts", words)
             if view.num_too_long:
                 self._note(
                     "data",
@@ -234,47 +235,6 @@ class StageCheck:
                     "them",
                 )
         self._pass("data", f"data: {len(rollouts):,} responses")
-
-    def _context(self, model: ModelText) -> int:
-        assert isinstance(self.stage, ModelStageConfig), "only such stages have a model"
-        return min(self.stage.engine.max_model_len or model.positions, model.positions)
-
-    def _check_prompts(self, split: str, rows: SplitRows, model: ModelText) -> None:
-        """Render the prompts, and compare their lengths with the context and the responses."""
-        stage = self.stage
-        assert isinstance(stage, ModelStageConfig), "only such stages have a model"
-        lengths = [(_count_tokens(problem, model), problem) for problem in rows.problems]
-        if not lengths:
-            return
-        context = self._context(model)
-        longest = max(length for length, _ in lengths)
-        limit = stage.sampling.max_tokens
-        long = [
-            f"{problem.id} ({length:,} tokens)" for length, problem in lengths if length >= context
-        ]
-        tight = sum(context - limit < length < context for length, _ in lengths)
-        of = f"of {rows} prompts of the split {split}"
-        if len(long) == len(lengths):
-            raise DataError(
-                f"every prompt leaves no room in a context of {context:,} tokens: "
-                f"{_name(long)}; raise engine.max_model_len or shorten the prompts"
-            )
-        if long:
-            self._note(
-                "prompts",
-                f"{len(long):,} {of} leave no room in a context of {context:,} tokens and are left "
-                f"out: {_name(long)}; raise engine.max_model_len to keep them",
-            )
-        if tight:
-            self._note(
-                "prompts",
-                f"{tight:,} {of} leave less than sampling.max_tokens = {limit:,} tokens for a "
-                f"response in a context of {context:,}: lower it, or raise engine.max_model_len",
-            )
-        if isinstance(stage, OnPolicyConfig) and split == "rl":
-            fitting = max(length for length, _ in lengths if length < context)
-            _check_micro_batch_tokens(stage, min(fitting + limit, context))
-        self._pass("prompts", f"split {split}: at most {longest:,} tokens in {rows}")
 
     def _check_grader(self, rows: dict[Split, SplitRows]) -> None:
         """Try the grader on the first rows, and the reward on what it says."""
@@ -338,32 +298,7 @@ def _judge(judge: Task, problem: Problem) -> Graded:
     return [(replace(problem, task=judge.name), text, judge.score(problem, text))]
 
 
-def _check_micro_batch_tokens(stage: TrainingConfig, longest: int) -> None:
-    micro_batch_tokens = stage.train.micro_batch_tokens
-    if longest > micro_batch_tokens:
-        raise DataError(
-            f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the tokens of "
-            "the longest prompt with a response of sampling.max_tokens = "
-            f"{stage.sampling.max_tokens}: raise the first or lower the second"
-        )
-
-
-def _count_tokens(problem: Problem, model: ModelText) -> int:
-    tokens = model.chat.encode_problem(problem)
-    if len(tokens) and tokens.max() >= model.vocab_size:
-        raise DataError(
-            f"the prompt of {problem.id} has the token {tokens.max()}, and the model's vocabulary "
-            f"has {model.vocab_size:,}: its tokenizer is another model's"
-        )
-    return len(tokens)
-
-
 def _ends_turns(chat: ChatFormat) -> bool:
     turns = [Message(role="user", content="?"), Message(role="assistant", content=PROBE)]
     rest = chat.render(turns, False).rpartition(PROBE)[2]
     return any(special in rest for special in chat.tokenizer.special_texts)
-
-
-def _name(items: Sequence[str]) -> str:
-    more = f" and {len(items) - NUM_NAMED:,} more" if len(items) > NUM_NAMED else ""
-    return ", ".join(items[:NUM_NAMED]) + more

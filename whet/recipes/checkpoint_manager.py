@@ -129,6 +129,8 @@ class CheckpointManager:
         self.stateful |= {name: item for name, item in optional.items() if item is not None}
         self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
         self.best = BestValidation()
+        self.first: float | None = None
+        """The validation before the first step, if there was one."""
         self.stop_signal = 0
         self.is_background = is_background
         self.writer = BackgroundWriter()
@@ -151,6 +153,8 @@ class CheckpointManager:
         best = state["best"]
         assert isinstance(best, list), "a checkpoint holds the best step and its value"
         self.best = BestValidation(step=read_integer(best[0]), value=read_number(best[1]))
+        first = state.get("first")
+        self.first = None if first is None else read_number(first)
         for name, item in self.stateful.items():
             item.load(folder, state.get(name))
         if self.best.step in self.checkpoints.steps():
@@ -218,6 +222,7 @@ class CheckpointManager:
             self.writer.check()
         if stop_signal:
             self.writer.wait()
+            self.run.log_event("stop", step=step)
             raise KeyboardInterrupt(
                 f"stopped after step {step:,} of {self.steps:,}, which has a checkpoint; the same "
                 "command with --resume continues from there",
@@ -232,12 +237,13 @@ class CheckpointManager:
         # The guard reads it on every rank.
         write = partial(self.run.write_eval, step, summary.to_json())
         get_world().run_on_rank_zero(write, f"validation {step}")
-        mark = ""
-        if (
-            can_be_best and value >= self.best.value
-        ):  # of equal results, the later checkpoint has trained longer
+        is_above_all = value > max(self.best.value, -1.0 if self.first is None else self.first)
+        mark = ", kept as best" if can_be_best and is_above_all else ""
+        # Of equal results, the later checkpoint has trained longer.
+        if can_be_best and value >= self.best.value:
             self.best = BestValidation(step=step, value=value)
-            mark = ", kept as best"
+        if step == 0:
+            self.first = value
         console.print(
             f"[bold]validation[/] at step {step:,}: {_percent(summary)} of "
             f"{self.validator.cfg.split} solved{mark}"
@@ -277,6 +283,7 @@ class CheckpointManager:
     def _save(self, step: int) -> None:
         def write(folder: Path) -> None:
             state: dict[str, Json] = {"best": [self.best.step, self.best.value]}
+            state["first"] = self.first
             state |= {name: item.save(folder) for name, item in self.stateful.items()}
             save_training_state(folder, self.policy, self.learner, state, self.other_policies)
 
@@ -294,6 +301,17 @@ class CheckpointManager:
             self.writer.start(f"checkpoint {step}", partial(_run_all, later), finish=complete)
         else:
             complete()
+
+    def describe_loss(self) -> str | None:
+        """Say that the model was better before the first step than at its best validation."""
+        if self.first is None or self.best.value >= self.first:
+            return None
+        return (
+            f"the model ends worse than it began: {100 * self.best.value:.1f} % of "
+            f"{self.validator.cfg.split} solved at its best validation, at step "
+            f"{self.best.step:,}, and {100 * self.first:.1f} % before the first step; see "
+            "docs/troubleshooting.md"
+        )
 
     def result(self) -> tuple[int, Path]:
         """Return the step and folder of the best checkpoint by validation, or else the last."""

@@ -25,8 +25,8 @@ from whet.rollout.collect import sample_and_grade
 from whet.serving.client import check_url
 from whet.store.run import RunStore
 from whet.track.metrics import measure_rollouts
+from whet.train.frozen_models import add_ref_logprobs, load_teacher
 from whet.train.learner import set_loss_weights
-from whet.train.policy import add_ref_logprobs, load_teacher
 from whet.train.rl_step import to_example
 from whet.types import Group, Metrics, Problem
 

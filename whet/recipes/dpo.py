@@ -33,7 +33,7 @@ from whet.rng import derive
 from whet.rollout.collect import sample_and_grade
 from whet.store.run import RunStore
 from whet.track.progress import console
-from whet.train.policy import add_pair_ref_logprobs, set_pair_loss_weights
+from whet.train.frozen_models import add_pair_ref_logprobs, set_pair_loss_weights
 from whet.types import Rollout, Split
 
 COLUMNS = {

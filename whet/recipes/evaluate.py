@@ -16,7 +16,7 @@ from whet.rng import derive
 from whet.rollout.collect import sample_and_grade
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
-from whet.track.progress import console
+from whet.track.progress import console, say
 from whet.train.policy import build_policy
 from whet.types import Dtype, Split
 
@@ -87,6 +87,8 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
             run.write_rollouts("eval", number, groups)
             run.write_eval(number, summaries[number].to_json())
     console.print(_describe_results(summaries[SAMPLED], summaries[GREEDY]))
+    if all(summary.pass_at[1].mean == 0 for summary in summaries.values()):
+        say("nothing is solved: docs/troubleshooting.md lists causes, with what to look at")
     run.finish(
         {
             "sampled": summaries[SAMPLED].to_json(),

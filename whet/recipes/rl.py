@@ -19,14 +19,9 @@ from whet.recipes.stage import ModelWork, OnPolicyConfig, TrainingConfig, check_
 from whet.recipes.training import Session, check_exactness, finish_training, open_loop, open_session
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
-from whet.rollout.collect import (
-    DynamicSamplingConfig,
-    GroupRequest,
-    RolloutQueue,
-    collect_groups,
-    join_groups,
-)
-from whet.rollout.overlap import OverlappedQueue
+from whet.rollout.collect import GroupRequest, collect_groups
+from whet.rollout.dynamic_sampling import DynamicSamplingConfig, join_groups
+from whet.rollout.rollout_queue import OverlappedQueue, RolloutQueue
 from whet.rollout.stream import StreamQueue
 from whet.rollout.stream_ledger import STREAM_EVENT, read_stream
 from whet.rollout.stream_plan import StreamPlan

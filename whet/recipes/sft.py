@@ -1,6 +1,6 @@
 """Supervised fine-tuning (SFT) on stored responses, with the loss on responses only."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Literal
@@ -12,6 +12,7 @@ from whet.algos.objectives import sft_objective
 from whet.data.examples import Example
 from whet.data.rollout_datasets import (
     Keep,
+    SftExamples,
     choose_responses,
     list_texts,
     make_sft_examples,
@@ -31,10 +32,11 @@ from whet.recipes.training import (
 from whet.rng import derive
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
+from whet.text.chat import ChatFormat
 from whet.track.progress import console, say
 from whet.train.learner import mean_loss, set_loss_weights
 from whet.train.policy import Policy
-from whet.types import Rollout
+from whet.types import Problem, Rollout
 
 COLUMNS = {
     "loss": "loss",
@@ -105,6 +107,10 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         )
     learner = policy.build_learner(cfg.train, steps=cfg.steps)
     manager = session.build_checkpoint_manager(learner)
+    is_new = cfg.model.new is not None
+    if is_new and (words := describe_unseen(examples, manager.validator.problems, policy.chat)):
+        say(f"note: {words}")
+        run.log_event("note", said=words)
     objective = sft_objective()
     with session.grader, open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
         for step in loop:
@@ -148,6 +154,7 @@ def make_examples(
         f"{len(view.examples):,} {label}, {view.num_too_long:,} left out as longer than "
         f"{context} tokens"
     )
+    refuse_mostly_long(view, context)
     longest = max(len(example.tokens) for example in view.examples)
     if longest > cfg.train.micro_batch_tokens:
         raise ConfigError(
@@ -155,6 +162,31 @@ def make_examples(
             "tokens of the longest example: raise it"
         )
     return view.examples
+
+
+def refuse_mostly_long(view: SftExamples, context: int) -> None:
+    """Refuse to train on what is left where most examples do not fit the context."""
+    if view.num_too_long > len(view.examples):
+        count = view.num_too_long + len(view.examples)
+        raise DataError(
+            f"{view.num_too_long:,} of {count:,} examples are longer than the context of "
+            f"{context:,} tokens: raise model.positions of a new model, or engine.max_model_len"
+        )
+
+
+def describe_unseen(
+    examples: Iterable[Example], problems: Sequence[Problem], chat: ChatFormat
+) -> str | None:
+    """Say that most prompts have tokens of which a new model learns nothing from the examples."""
+    seen = {token for example in examples for token in example.tokens.tolist()}
+    count = sum(not seen.issuperset(chat.encode_problem(row).tolist()) for row in problems)
+    if 2 * count <= len(problems):
+        return None
+    return (
+        f"{count:,} of {len(problems):,} prompts of the split {problems[0].split} have tokens that "
+        "no training example has, so a new model cannot read them: set model.max_pieces = 0, which "
+        "makes every character a token, or let the parts of a question stand apart"
+    )
 
 
 def read_responses(cfg: SFTConfig) -> list[Rollout]:

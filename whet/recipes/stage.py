@@ -31,7 +31,7 @@ from whet.tasks.task_config import TaskConfig
 from whet.text.chat import NO_PROMPT, PromptConfig
 from whet.track.metrics import TrackConfig
 from whet.train.optim import TrainConfig, learning_rate
-from whet.types import Json, Rollout, Split
+from whet.types import Json, Problem, Rollout, Split
 from whet.world import ClusterConfig
 
 NEEDS_TRAINED_MODEL = "the model has to be one that can answer"
@@ -142,6 +142,11 @@ class StageConfig(Config):
     def select_responses(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
         """Choose the stored responses that are trained on; raise a DataError if none is left."""
         return list(rollouts)
+
+    def predict_responses(self, problems: Sequence[Problem]) -> list[Rollout] | None:
+        """Write responses like those that the stage will make of these problems; None where only
+        the run can tell."""
+        return None
 
     def smoke_changes(self) -> dict[str, Json]:
         """Other changes of settings in a smoke run, by their dotted keys."""

@@ -62,8 +62,9 @@ from whet.tasks.task_config import build_task
 from whet.tasks.verify import VERDICT_WORDS, Verify, VerifyConfig
 from whet.track.metrics import measure_rollouts
 from whet.track.progress import say
+from whet.train.learner_factory import choose_learner_factory
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy, choose_learner_factory
+from whet.train.policy import Policy, build_policy
 from whet.train.rl_step import RLTrainer, StepResult
 from whet.train.training_state import read_numbers
 from whet.types import Group, Json, Metrics

@@ -128,6 +128,12 @@ class TeachConfig(StageConfig):
     def servers(self) -> dict[str, EndpointConfig]:
         return {"teacher": self.teacher} if isinstance(self.teacher, ServerTeacher) else {}
 
+    def predict_responses(self, problems: Sequence[Problem]) -> list[Rollout] | None:
+        if not isinstance(self.teacher, TaskTeacher):
+            return None
+        groups = write_groups(self.model_copy(update={"per_problem": 1}), problems)
+        return [rollout for group in groups for rollout in group]
+
     def smoke_changes(self) -> dict[str, Json]:
         """Let the task answer: a model with random weights would get nothing right."""
         if isinstance(self.teacher, TaskTeacher):

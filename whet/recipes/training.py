@@ -20,12 +20,13 @@ from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import build_task
 from whet.track.metrics import Clock
-from whet.track.progress import get_console, progress_bar, say
+from whet.track.progress import console, get_console, progress_bar, say
 from whet.track.sinks import open_trackers
 from whet.train.critic import Critic
 from whet.train.learner import Learner
+from whet.train.learner_factory import choose_learner_factory
 from whet.train.memory import peak_counter
-from whet.train.policy import Policy, build_policy, choose_learner_factory, set_determinism
+from whet.train.policy import Policy, build_policy, set_determinism
 from whet.train.selftest import Exactness, measure_exactness
 from whet.train.training_state import OtherPolicies
 from whet.types import Json, Problem
@@ -265,4 +266,7 @@ def finish_training(run: RunStore, manager: CheckpointManager, **more: Json) -> 
     model = str(folder.relative_to(run.folder))
     best = manager.best
     value = best.value if best.step >= 0 else None
+    if (words := manager.describe_loss()) is not None:
+        console.print(f"[bold red]{words}[/]")
+        run.log_event("worse", said=f"after {manager.steps:,} steps, {words}")
     run.finish({"model": model, **more, "step": step, "validation_pass@1": value})

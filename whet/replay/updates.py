@@ -28,15 +28,16 @@ from whet.train.learner import (
     Learner,
     LocalLearner,
     LogprobModel,
-    ValueModel,
     compute_per_token,
     forward_logprobs,
 )
+from whet.train.learner_factory import LOCAL_FACTORY, LearnerFactory
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import TrainConfig
-from whet.train.policy import LOCAL_FACTORY, LearnerFactory, TrainableModel, set_determinism
+from whet.train.policy import TrainableModel, set_determinism
 from whet.train.rl_step import RLTrainer, StepResult
 from whet.train.training_state import STATE, load_training_state, save_training_state
+from whet.train.value_model import ValueModel
 from whet.types import Advance, Floats, Group, Json, Metrics, rewards_of
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from whet.config import explain_settings, load_settings
 from whet.errors import ConfigError, DataError
-from whet.pipeline.pipeline import STAGE_KINDS
+from whet.pipeline.pipeline_config import STAGE_KINDS
 from whet.recipes.stage import StageConfig
 from whet.recipes.teach import TeachConfig
 from whet.store.run import RunStore, find_run, stage_folders
@@ -225,7 +225,7 @@ def _name_value(key: str, value: str) -> str:
         return f"no {key}"
     text = value.strip('"')
     text = Path(text).name if key in ("path", "problems", "data") else text
-    return f"{key} {text}"[:MAX_NAME]
+    return text[:MAX_NAME] if key == "name" else f"{key} {text}"[:MAX_NAME]
 
 
 def _name_folders(folders: Sequence[Path]) -> str:

@@ -305,6 +305,8 @@ def _describe_stage(store: RunStore) -> Iterator[str]:
             yield f"it was extended from {row['before']} to {row['steps']} steps."
         if row["event"] == "restore":
             yield f"a guard went back to step {row['best']} after step {row['step']}."
+        if row["event"] in ("note", "worse"):
+            yield f"{row['said']}."
         if row["event"] == "too_long" and isinstance(row["problems"], list):
             yield f"{len(row['problems']):,} problems with too long prompts were left out."
     flags = [f"{key} = {value}" for key, value, origin in store.settings() if origin == "cli"]

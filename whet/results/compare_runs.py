@@ -23,7 +23,7 @@ from whet.evals.report_pages import (
 )
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary, pass_rates
-from whet.pipeline.pipeline import STAGE_KINDS
+from whet.pipeline.pipeline_config import STAGE_KINDS
 from whet.pipeline.report import read_curves
 from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.results.arms import Arm, RunFolder, group_arms
@@ -279,7 +279,7 @@ def _describe_result(arms: Sequence[Arm], scores: Sequence[ScoreRow]) -> tuple[s
         return f"{name} {verb} than {first} on {row.name}.", f"{detail}."
     least = number(100 * test.minimum_detectable, 1)
     return (
-        f"The data cannot tell {name} from {first} on {row.name}.",
+        f"No detectable difference between {name} and {first} on {row.name}.",
         f"{detail}. A true difference of {least} points would be found in four of five cases.",
     )
 

@@ -1,42 +1,23 @@
-"""Rollouts: problems in, scored groups out, in the order of the problems; and which of them a
-training step uses: which problems get more responses or are replaced, and batches sampled ahead.
+"""Rollouts: problems in, scored groups out, in the order of the problems."""
 
-Where engine and learner share their weights they take turns, so a lag is a queue; `OverlappedQueue`
-in `whet/rollout/overlap.py` and `StreamQueue` in `whet/rollout/stream.py` are for engines with
-their own weights.
-"""
-
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
-from statistics import fmean
 from zlib import crc32
 
-from pydantic import Field
-
-from whet.config import Config
 from whet.engine.base import Engine, Request, SamplingParams
-from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.rng import derive
-from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.text.chat import ChatFormat
 from whet.track.metrics import Clock
 from whet.track.progress import progress_bar
 from whet.types import (
     Author,
     Completion,
-    FinishReason,
     Group,
-    Json,
-    Metrics,
     Problem,
     Rollout,
     Tokens,
-    all_equal,
-    rewards_of,
 )
 from whet.world import World, get_world
 
@@ -222,146 +203,3 @@ def group_rollouts(rollouts: Iterable[Rollout]) -> list[Group]:
     for rollout in rollouts:
         groups.setdefault(rollout.group_id, []).append(rollout)
     return [tuple(group) for group in groups.values()]
-
-
-class DynamicSamplingConfig(Config):
-    """Which responses a step samples, and which of them it trains on."""
-
-    max_extra_problems: int | None = Field(default=None, ge=0)
-    """Dynamic sampling (DAPO): groups of equal reward are left out, and up to this many more
-    problems per step are sampled in their place; none keeps them."""
-    first_samples: int | None = Field(default=None, ge=2)
-    """Responses to sample first; the others of a group follow only where the first differ in
-    reward, or one of them could not be graded; none samples all at once."""
-    mask_unfinished: bool = False
-    """Leave responses cut at the length limit out of the loss; their rewards still count for their
-    siblings."""
-
-    def num_problems_needed(self, groups: Sequence[Group], problems: int) -> int:
-        """Return how many problems a step of `problems` asks next, after `groups`.
-
-        First it asks all, then others in place of groups of equal reward, within the budget.
-        """
-        if not groups:
-            return problems
-        missing = problems - len(self.choose_groups(groups))
-        budget = problems + (self.max_extra_problems or 0) - len(groups)
-        return max(0, min(missing, budget))
-
-    def first_requests(self, requests: Sequence[GroupRequest]) -> list[GroupRequest]:
-        """Return the requests for the responses to sample first."""
-        return [
-            replace(request, sample_ids=request.sample_ids[: self.first_samples])
-            for request in requests
-        ]
-
-    def later_requests(
-        self, requests: Sequence[GroupRequest], groups: Sequence[Group]
-    ) -> list[GroupRequest]:
-        """Return the requests for the others of a group, where its first responses call for
-        them."""
-        if self.first_samples is None:
-            return []
-        return [
-            replace(request, sample_ids=request.sample_ids[self.first_samples :])
-            for request, group in zip(requests, groups, strict=True)
-            if not all_equal(rewards_of(group)) or len(rewards_of(group)) < len(group)
-        ]
-
-    def choose_groups(self, groups: Sequence[Group]) -> list[Group]:
-        """Choose the groups to train on."""
-        if self.max_extra_problems is None:
-            return list(groups)
-        return [group for group in groups if not all_equal(rewards_of(group))]
-
-    def masked_ids(self, groups: Sequence[Group]) -> set[str]:
-        """Return the ids of rollouts without their own loss."""
-        rollouts = [rollout for group in groups for rollout in group]
-        return {
-            r.id
-            for r in rollouts
-            if self.mask_unfinished and r.completion.finish_reason is FinishReason.LENGTH
-        }
-
-    def first_responses(self, groups: Sequence[Group]) -> list[Group]:
-        """Cut all groups to the first responses, so that groups of both phases do not bias
-        metrics."""
-        return [group[: self.first_samples] for group in groups]
-
-    def metrics(
-        self, groups: Sequence[Group], step: int, *, problems: int, samples: int
-    ) -> Metrics:
-        """Count the effects of the active settings on a step."""
-        trained = self.choose_groups(groups)
-        metrics = {
-            "sampling/lag": fmean(
-                step - rollout.completion.policy_version for group in groups for rollout in group
-            )
-        }
-        if self.max_extra_problems is not None:
-            metrics |= {
-                "groups/extra": float(len(groups) - problems),
-                "groups/trained": float(len(trained)),
-            }
-        if self.first_samples is not None:
-            metrics["groups/stopped"] = fmean(len(group) < samples for group in groups)
-        if self.mask_unfinished:
-            metrics["length/masked"] = float(len(self.masked_ids(trained)))
-        return metrics
-
-
-def join_groups(groups: Sequence[Group], later: Sequence[Group]) -> list[Group]:
-    """Add later responses to their groups; sampling in two phases gives the same group as in
-    one."""
-    by_group_id = {group[0].group_id: group for group in later}
-    return [group + by_group_id.get(group[0].group_id, ()) for group in groups]
-
-
-SampleStep = Callable[[int], list[Group]]
-"""Step -> its groups, sampled with the current weights."""
-
-
-class RolloutQueue:
-    """Batches of rollouts, each sampled `lag` steps early; checkpoints hold the queue."""
-
-    def __init__(self, sample: SampleStep, *, steps: int, lag: int) -> None:
-        self.sample = sample
-        self.steps = steps
-        self.lag = lag
-        self._waiting: deque[list[Group]] = deque()
-
-    def take(self, step: int) -> list[Group]:
-        """Return the batch of a step, after sampling those up to `lag` steps ahead."""
-        while len(self._waiting) <= self.lag and step + len(self._waiting) < self.steps:
-            self._waiting.append(self.sample(step + len(self._waiting)))
-        return self._waiting.popleft()
-
-    def join(self) -> None:
-        """Wait until sampling has ended, so that weights may change; here it always has."""
-
-    def metrics(self) -> Metrics:
-        """Measure what was sampled in the background since the last call."""
-        return {}
-
-    def drop(self) -> None:
-        """Empty the queue, once the weights that sampled it have been replaced."""
-        self._waiting.clear()
-
-    def save(self, folder: Path) -> Json:
-        for index, groups in enumerate(self._waiting if get_world().is_rank_zero else ()):
-            write_rollouts(waiting_file(folder, index), groups)
-        return len(self._waiting)
-
-    def load(self, folder: Path, state: Json) -> None:
-        if not isinstance(state, int):
-            raise DataError(
-                f"checkpoint {folder} does not record how many batches wait: start the run again"
-            )
-        self._waiting = deque(
-            group_rollouts(read_rollouts(waiting_file(folder, index))) for index in range(state)
-        )
-
-
-def waiting_file(folder: Path, index: int) -> Path:
-    """Name the file of a checkpoint that holds sampled groups which no step has trained."""
-    return folder / f"waiting-{index:03d}.parquet"

@@ -27,13 +27,8 @@ from whet.engine.base import EngineStats, StreamingEngine
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.rng import derive
-from whet.rollout.collect import (
-    ChatEngine,
-    engine_requests,
-    group_rollouts,
-    make_rollout,
-    waiting_file,
-)
+from whet.rollout.collect import ChatEngine, engine_requests, group_rollouts, make_rollout
+from whet.rollout.rollout_queue import waiting_file
 from whet.rollout.stream_ledger import StreamRow
 from whet.rollout.stream_plan import PlannedGroup, StreamPlan
 from whet.store.rollouts import read_rollouts, write_rollouts

@@ -28,6 +28,7 @@ def collect_provenance(seed: int | None) -> Row:
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "command": shlex.join(sys.argv),
+        "folder": str(Path.cwd()),
         "commit": read_commit(repository),
         "changed": has_changes(repository),
         "seed": seed,

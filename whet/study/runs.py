@@ -11,7 +11,7 @@ from pathlib import Path
 
 from whet.config import load_settings, to_table, to_toml
 from whet.errors import ConfigError
-from whet.pipeline.pipeline import PipelineConfig
+from whet.pipeline.pipeline_config import PipelineConfig
 from whet.pipeline.smoke import STAND_INS, shrink, write_smoke_inputs
 from whet.pipeline.stage_keys import hash_stages, read_seconds
 from whet.store.files import write_atomic

@@ -188,7 +188,10 @@ def _check_score(score: Score) -> Score:
     Half a surrogate pair, which no file can hold, becomes a question mark.
     """
     if not isinstance(score, Score):
-        raise TypeError(f"score gave {type(score).__name__}, not a Score")
+        raise TypeError(
+            f"score gave {type(score).__name__}, not a Score: return to_score(is_right, …) of "
+            "whet.tasks.answers"
+        )
     if not isinstance(score.answer, str | None) or not isinstance(score.note, str):
         raise TypeError("a score's answer must be text or None, and its note text")
     parts = {_clean(str(name)): float(part) for name, part in score.parts.items()}

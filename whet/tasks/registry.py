@@ -1,8 +1,10 @@
 """Tasks by name: one line registers a task, and its constructor tells its settings."""
 
+import ast
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from itertools import zip_longest
+from pathlib import Path
 
 from whet.errors import ConfigError, DataError
 from whet.tasks.base import LineNote, Task, list_problems, settings_class
@@ -62,12 +64,27 @@ def build_default_task(name: str) -> Task:
     if is_code_path(name):
         return load_user_task(name)
     if name not in TASKS:
+        if name.endswith(".py") and Path(name).is_file():
+            raise ConfigError(_ask_for_class(name))
         raise ConfigError(f"there is no task {name!r}; known tasks: {', '.join(TASKS)}")
     kind = load_task_class(TASKS[name])
     settings = settings_class(kind)
     assert settings is not None, "every shipped task has settings"
     make: Callable[..., Task] = kind
     return make(settings.model_validate({"name": name}))
+
+
+def _ask_for_class(file: str) -> str:
+    """List the classes of a file, which is not run."""
+    try:
+        body = ast.parse(Path(file).read_bytes()).body
+    except (SyntaxError, ValueError) as error:
+        return f"{file} is not Python: {error}"
+    names = [f"{file}:{node.name}" for node in body if isinstance(node, ast.ClassDef)]
+    if not names:
+        return f"{file} has no class; a task is a class that inherits from whet.tasks.base.Task"
+    *others, last = names
+    return f"name the class: {', '.join(others)}{' or ' if others else ''}{last}"
 
 
 class Mix(Task):

@@ -27,9 +27,10 @@ from whet.models.transformer import Transformer
 from whet.tasks.base import Task
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
-from whet.train.learner import Learner, ValueModel
+from whet.train.learner import Learner
+from whet.train.learner_factory import LOCAL_FACTORY, LearnerFactory
 from whet.train.optim import TrainConfig
-from whet.train.policy import LOCAL_FACTORY, LearnerFactory
+from whet.train.value_model import ValueModel
 from whet.types import (
     SPLITS,
     Completion,

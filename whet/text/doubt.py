@@ -30,6 +30,12 @@ SUPPOSED = "suppose|supposing|assume|assuming|impossible|untrue|unlikely|anythin
 """The answer is only looked at, or ruled out."""
 REFERENCE = "gold|golden|reference"
 """The answer is somebody else's."""
+EVASIVE = (
+    "idea|clue|comment|answer|opinion|doubt|preference|guess|information|info|conclusion|decision"
+    "|response|reply|verdict|judge?ment|notion|inkling|hint|certainty|matter|need|reason|evidence"
+    "|thanks|thank you|worries|telling|way (?:to|of) (?:know|tell|say)(?:ing)?|one (?:knows|can)"
+)
+"""What `no` belongs to where it is no answer: `no idea`."""
 CONTRACTION = r"n['’]t\b"
 
 

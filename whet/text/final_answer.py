@@ -12,8 +12,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import repeat
 
 from whet.text.doubt import SENTENCE_WINDOW, decides_for_last, is_denied, is_doubtful, leaves_open
+from whet.text.withdrawal import (
+    DISOWNING,
+    OF,
+    REMARK_WINDOW,
+    RETREATING,
+    find_replacement,
+    is_disowned,
+    takes_back_all,
+)
 
 MAX_CHARS = 1 << 22
 """Longer responses are not read."""
@@ -25,7 +35,7 @@ MAX_BOX = 1 << 16
 """Longer boxes are not read where boxes may be nested."""
 
 _HIDDEN = re.compile(
-    r"<!--.*?(?:-->|\Z)|\\iffalse\b.*?(?:\\fi\b|\Z)|~~[^~\n]+~~"
+    r"<!--.*?(?:-->|\Z)|\\iffalse\b.*?(?:\\fi\b|\Z)|(?<!~)~~(?!~)[^~]+~~(?!~)"
     r"|(?:^|(?<=\n))[ \t]*(?:%|\[//\]:)[^\n]*|(?<=\})\$?\$?[.,]?[ \t]+%[^\n]*",
     re.DOTALL,
 )
@@ -55,7 +65,15 @@ _THOUGHT_START = re.compile(f"<{_THOUGHT}")
 _THOUGHT_END = re.compile(f"</{_THOUGHT}")
 _BOX = re.compile(r"\\?(?:boxed|fbox|framebox)(?![a-zA-Z])\s?")
 _BRACE = re.compile(r"\\[\\{}]|[{}]")
-_LETTER = re.compile(r"[^\W\d_]")
+_WORDS = re.compile(r"[^\W\d_]")
+_LIST = re.compile(r"\[[^\n]*\]|\\?(?:boxed|fbox)\{[^\n]*\}|</?answer>[^\n]*|```[a-z]*")
+_DRESS = " \t\r*$`#"
+_DRESS_OR_END = f"{_DRESS}\n"
+_MAY_END_LEAD = f"{_DRESS_OR_END}:："
+_MAX_CLIMB = 8
+_SUSPECT = DISOWNING | RETREATING
+_WIDE = re.compile("[一-鿿≠]")
+_AHEAD = re.compile(r"\b(?:following|below|next)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +143,102 @@ def decided_text(
     if _COMMENT.search(shown) or any(map(shown.__contains__, _HIDING)):
         shown = _HIDDEN.sub(lambda match: " " * len(match[0]), shown)
     finals = _find_finals(shown)
-    if not finals:
-        return shown
     if len(finals) > 1 and _is_undecided(shown, finals, same, is_part):
         return None
-    return None if is_withdrawn(shown, finals[-1].start, finals[-1].end) else shown
+    if not finals and _is_plain(shown):
+        return shown
+    last = finals[-1] if finals else _find_unmarked(shown)
+    return None if last is None else _cut_withdrawn(shown, last)
+
+
+def _cut_withdrawn(text: str, last: Span) -> str | None:
+    """Blank out a last answer that is taken back for another; None where it is for no other."""
+    for lead in _find_leads(text, last.start):
+        if (lead.endswith(OF) or _has_word(lead, DISOWNING)) and is_disowned(lead):
+            return None
+    tail = text[last.end : last.end + REMARK_WINDOW].removeprefix("</answer>")
+    if not _WORDS.search(tail) or not _has_word(tail, RETREATING):
+        return text
+    end = find_replacement(tail)
+    if end is None:
+        return text
+    if end >= len(tail):
+        return None
+    blank = last.end + end + len(text[last.end : last.end + REMARK_WINDOW]) - len(tail)
+    return " " * blank + text[blank:]
+
+
+def _has_word(text: str, words: frozenset[str]) -> bool:
+    if not text.isascii() and _WIDE.search(text):
+        return True
+    return not words.isdisjoint(text.lower().split())
+
+
+def _find_leads(text: str, start: int) -> Sequence[str]:
+    """List the words that lead to an answer: those before it in its line, and the line above.
+
+    A line above counts where it ends in a colon, and without words in the answer's own line also
+    where it is no complete sentence, or speaks of what follows. Of several answers in lines of
+    their own the words above the first lead to all.
+    """
+    begin = text.rfind("\n", 0, start) + 1
+    line = text[max(begin, start - SENTENCE_WINDOW) : start].removesuffix("<answer>")
+    line = line.rstrip(_DRESS)
+    if _has_prose(line):
+        own = line if "[" in line else line[line.rfind(". ") + 1 :]
+        if begin < 2 or text[begin - 2] not in _MAY_END_LEAD:
+            return (own,)
+        above = text[max(begin - SENTENCE_WINDOW, 0) : begin].rstrip(_DRESS_OR_END)
+        is_lead = above.endswith((":", "："))
+        return (own, above[above.rfind("\n") + 1 :]) if is_lead else (own,)
+    is_climbing = bool(line)
+    lines = text[max(begin - SENTENCE_WINDOW, 0) : begin].split("\n")
+    for line in map(str.rstrip, lines[: -_MAX_CLIMB - 1 : -1], repeat(_DRESS)):
+        if _has_prose(line):
+            is_complete = is_climbing or line.endswith((".", "!", "?"))
+            leads = line.endswith((":", "：")) or not is_complete or _AHEAD.search(line)
+            return (line,) if leads else ()
+        is_climbing |= bool(line) and not line.lstrip().startswith("```")
+    return ()
+
+
+def _has_prose(line: str) -> bool:
+    is_plain = "[" not in line and "`" not in line and "{" not in line and "<" not in line
+    return _WORDS.search(line if is_plain else _LIST.sub("", line)) is not None
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text without marks ends in a line that has nothing to disown or take back with."""
+    end = len(text.rstrip())
+    start = text.rfind("\n", 0, end) + 1
+    line = text[max(start, end - SENTENCE_WINDOW) : end]
+    is_led_to = start > 1 and text[start - 2] in _MAY_END_LEAD
+    has_lead = _WORDS.search(line, 0, max(line.rfind(" "), 0)) is not None
+    return has_lead and not (is_led_to or "[" in line or "```" in text or _has_word(line, _SUSPECT))
+
+
+def _find_unmarked(text: str) -> Span | None:
+    """Find what ends a text without marks: its last fenced block, or the end of its last line.
+
+    None where its last line says that there is no answer.
+    """
+    text = text.rstrip()
+    closing = text.rfind("```", max(len(text) - _MAX_TAIL, 0))
+    opening = text.rfind("```", 0, closing) if closing > 0 else -1
+    if opening >= 0 and text.count("```", 0, opening) % 2 == 0:
+        return make_span(text, opening, closing + 3)
+    start = text.rfind("\n") + 1
+    line = text[start:]
+    ending = line[-SENTENCE_WINDOW:]
+    if _has_word(ending, RETREATING) and takes_back_all(ending, is_alone=start == 0):
+        return None
+    end = line.rfind("]") + 1
+    opened = line.rfind("[", 0, end)
+    if opened >= 0:
+        return make_span(text, start + opened, start + end)
+    word = line.rfind(" ") + 1
+    has_lead = _WORDS.search(line, 0, word) is not None
+    return make_span(text, start + word if has_lead else start, len(text))
 
 
 def _find_finals(text: str) -> list[Span]:
@@ -271,79 +380,3 @@ def match_braces(text: str, start: int = 0) -> dict[int, int]:
         elif match.group() == "}" and waiting:
             closing[waiting.pop()] = match.start()
     return closing
-
-
-_NO_GOOD = (
-    r"(?:void|false|wrong|incorrect|invalid|untrue|bogus|nonsense|mistaken|impossible|rubbish"
-    r"|an? (?:\w+ )?(?:mistake|error|joke|trap|guess|sample|example|illustration|placeholder"
-    r"|template|dummy|decoy)|(?:only|just|merely) (?:an?|the) (?:\w+ )?(?:sample|example"
-    r"|illustration|placeholder|template|format)|to be (?:ignored|disregarded)"
-    r"|not (?:right|correct|true|valid|it|mine"
-    r"|(?:my|our|the)(?: \w+)? (?:answer|solution|reply)))\b"
-)
-_THIS = (
-    r"(?:that|this|it|which|(?:the |my )?(?:line|list|answer|result|box|tag|one|value)?(?: ?above)"
-    r"|the (?:line|list|answer|result|box|one)|my (?:answer|result|list|solution))(?: \w+)?"
-)
-_WITHDRAWN_AFTER = re.compile(
-    rf"\b(?:{_THIS} (?:"
-    rf"(?:is|was|are)(?: (?:also|clearly|obviously|certainly|just|actually|now))? {_NO_GOOD}"
-    r"|(?:can(?:not|['’]t| not)|could(?:n['’]t| not)) be (?:right|correct|true|it|the)\b)"
-    r"|(?:I|we)(?: hereby| must| have to| would| now)?(?: (?:take|took) (?:it|that|this|\w+ \w+)"
-    r" back| (?:retract|withdraw|disown|reject|discard)\b)"
-    r"|(?:ignore|disregard|forget|strike|scrap|delete)"
-    r" (?:that|this|it|the (?:above|line|answer))\b"
-    r"|not my (?:own )?(?:answer|solution|reply|result|conclusion|submission)\b"
-    r"|(?:no|any) (?:answer|solution|reply|result) of my own\b"
-    r"|marked (?:as )?(?:wrong|incorrect|false)\b|cannot (?:confirm|vouch)\b"
-    r"|(?:leads? to|is|gives|yields|reach|get|have) an? contradiction\b"
-    r"|is what (?:the|an?|my|some|another)\b[^\n]{0,40}\b(?:wrote|said|claimed|got|gave|had)\b"
-    r"|(?:I|we) (?:could|can|did|do)(?: not|n['’]t|not) (?:find|have|get) (?:one|an?y?|it)\b)"
-    r"|\A\W{0,12}(?:alternatively|equally)\b[^\n\\\[]{0,60}\["
-    r"|\A\W{0,12}(?:false|wrong|incorrect|void|erratum|not true)\b"
-    r"|以上(?:答案)?(?:是)?(?:错|不对)|(?:错误|不对|不正确)",
-    re.IGNORECASE,
-)
-"""Behind the last answer of a response it takes the answer back."""
-_GOES_ON = re.compile(r":|\n\s*\S|[0-9]|\b(?:answer|it|result|value|solution) (?:is|should)\b")
-"""Behind that it goes on, perhaps with another answer."""
-_WITHDRAWN_BEFORE = re.compile(
-    r"(?:\b(?:(?:(?:anything|everything|all) but|(?:every(?:one|body|thing)|all|any(?:one|thing))"
-    r"(?: \w+){0,3} (?:except|excluding|other than))\b(?![^\n]*, (?:so|thus|hence|therefore)\b)"
-    r"|(?:mistake|wrong|error|incorrect|false|tempting|premature) to"
-    r" (?:conclude|say|answer|write|claim|think|state|give|submit)\b"
-    r"|(?:sample|example|illustration|template) of (?:the |an? )?(?:\S+ )?"
-    r"(?:format|layout|reply|answer|response|output)\b|contradiction\b"
-    r"|(?:told|heard|rumou?r|allegedly|supposedly|somebody|someone)\b"
-    r"|(?:wrong|incorrect|rejected|discarded|false) (?:answer|list|solution|result|reply)\b"
-    r"|(?:following|below|next)\b[^\n]{0,30}\b(?:is|are) (?:wrong|incorrect|false|not)\b)"
-    r"|(?:错误|不是|并非|不正确)(?![^\n]*而是))[^\n.!?。]{0,60}\Z",
-    re.IGNORECASE,
-)
-"""Before an answer, in the words that lead to it, it says that the answer is another."""
-_WITHDRAWING = (
-    *(" but", "except", "excluding", "other than", "mistake", "wrong", "error", "incorrect"),
-    *("false", "tempting", "premature", "sample", "example", "illustration", "template"),
-    *("contradiction", "told", "heard", "rumo", "allegedly", "supposedly", "somebody", "someone"),
-    *("rejected", "discarded", "following", "below", "next", "错误", "不是", "并非", "不正确"),
-)
-"""Without one of these, in lower case, there is nothing to match: a check that costs little."""
-
-
-def is_withdrawn(text: str, start: int, end: int) -> bool:
-    r"""Whether the words before or behind the last answer, end exclusive, take it back.
-
-    >>> [is_withdrawn(text, 0, 1) for text in ("4\n\nI take it back.", "4. This is a maximum.")]
-    [True, False]
-    """
-    lead = text[max(start - SENTENCE_WINDOW, 0) : start].removesuffix("<answer>")
-    lead = lead.rstrip(" \t\r\n*$`:：#")
-    lead = lead[lead.rfind("\n") + 1 :]
-    lower = lead.lower()
-    if any(map(lower.__contains__, _WITHDRAWING)) and _WITHDRAWN_BEFORE.search(lead):
-        return True
-    tail = text[end : end + 2 * SENTENCE_WINDOW].removeprefix("</answer>")
-    if not _LETTER.search(tail):
-        return False
-    ends = [match.end() for match in _WITHDRAWN_AFTER.finditer(tail, 0, SENTENCE_WINDOW)]
-    return bool(ends) and not _GOES_ON.search(tail, ends[-1])

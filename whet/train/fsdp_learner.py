@@ -15,7 +15,8 @@ from torch.distributed.fsdp import FSDPModule
 
 from whet.algos.objectives import LossSums, Objective, ValueObjective
 from whet.cluster.ranks import RankWorld
-from whet.data.examples import Batch, Example, to_batch
+from whet.data.batches import Batch, to_batch
+from whet.data.examples import Example
 from whet.models.lora import load_trained, save_trained
 from whet.models.transformer import Transformer
 from whet.train import ulysses
@@ -23,7 +24,6 @@ from whet.train.learner import (
     Learner,
     LocalLearner,
     LogprobModel,
-    ValueModel,
     compute_micro_batches,
     forward_logprobs,
     split_micro_batches,
@@ -41,6 +41,7 @@ from whet.train.shards import (
     save_shards,
     shard_model,
 )
+from whet.train.value_model import ValueModel
 from whet.types import Floats, Metrics
 
 

@@ -5,29 +5,28 @@ It knows no algorithm: an objective computes losses, `whet/train/rl_step.py` cho
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 from whet.algos.losses import LossInputs, LossWeights
 from whet.algos.objectives import BatchSums, LossSums, Objective, ValueObjective
-from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
+from whet.data.batches import Batch, to_batch
+from whet.data.examples import Example, with_field
+from whet.data.packing import merge_prefixes, pack
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
-from whet.models.load import check_finite, write_tensors
-from whet.models.lora import copy_trainable, load_trained, save_trained, share_weights
+from whet.models.load import write_tensors
+from whet.models.lora import load_trained, save_trained
 from whet.models.transformer import PackedAttention, SharedPrefixAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import OPTIMIZER, Optimizer, TrainConfig, learning_rate, optimizer_files
+from whet.train.value_model import ValueModel
 from whet.types import Floats, Metrics
-from whet.world import get_world
 
-VALUE_HEAD = "value_head.safetensors"
 CPU_TOKENS = 4096
 """Tokens of a micro-batch on a CPU, unless an example is longer."""
 
@@ -95,40 +94,6 @@ class Learner(LogprobModel):
     def update(self, examples: Sequence[Example], objective: Objective | ValueObjective) -> Metrics:
         """Take one optimizer step on the sum of weight times loss over all examples."""
         return self.accumulate(examples, objective).means | self.optim_step()
-
-
-class ValueModel(nn.Module):
-    """Values the state before each token, from the hidden state that predicts the token.
-
-    The body starts as a copy of the policy; under adapters the two share the frozen weights. With
-    `is_shared` nothing is copied here: the learner makes its own copy, in shards. The head
-    starts at zero, so all first values are 0.
-    """
-
-    def __init__(self, policy: Transformer, *, is_shared: bool = False) -> None:
-        super().__init__()
-        self.body = share_weights(policy) if is_shared else copy_trainable(policy)
-        # A critic needs no vocabulary head.
-        self.body.head = None
-        self.body.cfg = replace(policy.cfg, tied=True)
-        self.head = nn.Linear(policy.cfg.hidden_size, 1, dtype=torch.float32, device=policy.device)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
-
-    def forward(self, batch: Batch) -> Tensor:
-        attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
-        hidden_TH = self.body(batch.tokens_T, batch.positions_T, attend)
-        hidden_MH = hidden_TH[batch.predictor_M].float()
-        return F.linear(hidden_MH, self.head.weight, self.head.bias)[:, 0]
-
-    def save_head(self, folder: Path) -> None:
-        head = self.head.state_dict()
-        check_finite((f"value_head.{name}", tensor) for name, tensor in head.items())
-        if get_world().is_rank_zero:
-            write_tensors(folder / VALUE_HEAD, head)
-
-    def load_head(self, folder: Path) -> None:
-        self.head.load_state_dict(load_file(folder / VALUE_HEAD))
 
 
 class ForwardPass:

@@ -17,15 +17,17 @@ from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import exceeds_limit, kl
 from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import blend_advantages
-from whet.data.examples import Example, split_minibatches, with_field
+from whet.data.examples import Example, with_field
+from whet.data.packing import split_minibatches
 from whet.errors import ConfigError
 from whet.rng import stream
-from whet.rollout.collect import DynamicSamplingConfig
+from whet.rollout.dynamic_sampling import DynamicSamplingConfig
 from whet.track.metrics import Clock
 from whet.train.critic import CriticConfig, add_values, build_critic, count_policy_steps
+from whet.train.frozen_models import add_ref_logprobs
 from whet.train.learner import Learner, average_metrics, set_loss_weights
 from whet.train.optim import TrainConfig
-from whet.train.policy import TrainableModel, add_ref_logprobs
+from whet.train.policy import TrainableModel
 from whet.train.training_state import read_numbers
 from whet.types import (
     Doubles,

@@ -20,6 +20,8 @@ PATH = "/inference/v1/generate"
 IN_FLIGHT = 64
 TRIES = 4
 MAX_REPLY_BYTES = 1 << 26
+SERVED_SECONDS = 600.0
+"""How long a model behind a server may take for a response."""
 
 
 class ServedModel(LogprobModel):

@@ -19,13 +19,14 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
-from whet.data.examples import Batch
+from whet.data.batches import Batch
 from whet.errors import ConfigError
 from whet.kernels import AttentionSpec
 from whet.kernels.layer_ops import split_heads
 from whet.models.config import ModelConfig
 from whet.models.transformer import PackedAttention, Transformer
-from whet.train.learner import ForwardPass, ValueModel
+from whet.train.learner import ForwardPass
+from whet.train.value_model import ValueModel
 
 
 def check_sequence(cfg: ModelConfig, size: int) -> None:

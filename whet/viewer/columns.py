@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from whet.types import Verdict
 from whet.viewer.rollout_sources import SCHEMA
 
 Mask = NDArray[np.bool_]
@@ -45,6 +46,15 @@ class Coded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCounts:
+    """The responses to one problem in one step: a number of its group per row, and counts."""
+
+    codes: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    correct: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
     """All rows of an index."""
 
@@ -54,6 +64,8 @@ class Columns:
     count: int
     searches: dict[str, Mask] = field(default_factory=dict)
     """What the last searches found: another filter, or a poll, does not search again."""
+    counted: dict[str, "GroupCounts"] = field(default_factory=dict)
+    """Filled by `groups` when it is first asked."""
 
     @staticmethod
     def empty() -> "Columns":
@@ -71,6 +83,21 @@ class Columns:
             elif item.name != "text":
                 numbers[item.name] = column.to_numpy().astype(np.float64)
         return Columns(texts=texts, numbers=numbers, text=table["text"], count=table.num_rows)
+
+    def groups(self) -> GroupCounts:
+        """Count the groups, which share a name, a set and a step; once for all requests."""
+        if "all" not in self.counted:
+            name, kind = self.texts["group"], self.texts["set"]
+            steps, step_codes = np.unique(self.numbers["step"], return_inverse=True)
+            keys = (name.codes + np.int64(1)) * (len(kind.values) + 1) + kind.codes + 1
+            _, codes = np.unique(keys * (len(steps) + 1) + step_codes, return_inverse=True)
+            correct = self.texts["verdict"].equals(Verdict.CORRECT.value)
+            self.counted["all"] = GroupCounts(
+                codes=codes,
+                sizes=np.bincount(codes),
+                correct=np.bincount(codes[correct], minlength=codes.max(initial=-1) + 1),
+            )
+        return self.counted["all"]
 
     def search(self, text: str) -> Mask:
         """Find the rows whose response contains a text, regardless of case."""

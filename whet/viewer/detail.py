@@ -40,6 +40,7 @@ CACHED_BYTES = 1 << 30
 OF_UPDATES = ("ratio", "entropy", "engine_gap", "mask")
 """Token quantities that only exist during an update; a replay computes them again."""
 NO_STEPS = "no verifier judged the steps of this response"
+NOT_TRAINED = "this response was not trained on"
 STORED = {"prompt_tokens", "tokens", "logprobs"}
 """Lists of numbers that every file of whet has."""
 
@@ -125,8 +126,8 @@ def read_rollout(
     absent: dict[str, Json] = {name: why for name in OF_UPDATES if name not in columns}
     if "step_credit" not in columns:
         absent["step_credit"] = NO_STEPS
+    advantage, missing = _advantage(rule, rewards) if source.set == "train" else (None, NOT_TRAINED)
     if "advantage" not in columns:
-        advantage, missing = _advantage(rule, rewards)
         if advantage is None:
             absent["advantage"] = missing
         else:
@@ -147,6 +148,7 @@ def read_rollout(
         "problem": _describe_problem(rollout.problem),
         "score": _describe_score(rollout.score),
         "reward": None if rollout.reward is None else finite(rollout.reward),
+        "advantage": advantage,
         "terms": explain_reward(rollout, settings),
         "pieces": None if pieces is None else list(pieces[:MAX_TOKENS]),
         "prompt_text": _decode_prompt(files, run, rollout),
@@ -219,7 +221,7 @@ def _explain_missing(
     if is_computed:
         return "the update left this response out: no token of it had a loss"
     if source.set != "train":
-        return "this response was not trained on"
+        return NOT_TRAINED
     if settings.get("kind") != "rl":
         return "not stored, and only runs of kind rl can be replayed"
     command = f"whet replay {shlex.quote(str(run.folder))} --step {source.step} --tokens"
@@ -298,6 +300,7 @@ def _read_foreign(root: Root, source: RolloutFile, row: int) -> dict[str, Json]:
     reason = "the rollouts of another system hold no tokens"
     return {
         "fields": dict(shown),
+        "advantage": None,
         "terms": [],
         "score": {"parts": dict(foreign_parts(fields))},
         "pieces": None,

@@ -57,8 +57,11 @@ class Facts:
         algo = read_run_settings(root, run).get("algo")
         if not isinstance(algo, dict):
             return None
-        rules = self._facts.get("advantages")
-        name = algo.get("advantage")
-        if name is None and isinstance(rules, dict):
-            name = rules.get(str(algo.get("name")))
+        name = algo.get("advantage") or self.preset(algo.get("name")).get("advantage")
         return name if isinstance(name, str) else "this algorithm"
+
+    def preset(self, name: Json) -> dict[str, Json]:
+        """Give what the name of an algorithm stands for; empty if it is unknown."""
+        presets = self._facts.get("presets")
+        parts = presets.get(name) if isinstance(presets, dict) and isinstance(name, str) else None
+        return parts if isinstance(parts, dict) else {}

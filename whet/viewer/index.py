@@ -27,7 +27,7 @@ SEGMENT_ROWS = 25_000
 """Rows after which a segment is written, so the most that a stop can lose."""
 MAX_SEGMENTS = 24
 """Segments beyond which the small ones are merged."""
-FORMAT = "1"
+FORMAT = "2"
 """Changes with the schema, so that older caches are left alone."""
 
 

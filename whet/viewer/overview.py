@@ -29,13 +29,14 @@ from whet.viewer.run_folders import (
     settings_key,
 )
 
+VALIDATION = "validation/pass@1"
 MAX_POINTS = 2_000
 """Points of a series that are sent; longer ones are averaged over spans of equally many steps."""
 TAIL_BYTES = 256
 """Bytes before the end that tell whether a file has only grown."""
 HEADLINES = (
     "score/correct",
-    "validation/pass@1",
+    VALIDATION,
     "reward/mean",
     "preference/accuracy",
     "validation/loss",
@@ -161,6 +162,7 @@ class Overview:
         self._root = root
         self._facts = facts
         self._metrics: dict[str, MetricsFile] = {}
+        self._intervals: dict[tuple[Path, int], dict[str, Json]] = {}
         self._lock = threading.Lock()
 
     def metrics(self, run: ListedRun) -> MetricsFile:
@@ -169,6 +171,23 @@ class Overview:
             file = self._metrics.setdefault(run.id, MetricsFile(path))
         file.refresh()
         return file
+
+    def read_intervals(self, run: ListedRun, names: Sequence[str]) -> dict[str, Json]:
+        """Give the 95 % intervals of validations as steps, lows and highs; metrics have means."""
+        if VALIDATION not in names:
+            return {}
+        folder = run.folder / "evals"
+        rows = []
+        for path in sorted(folder.glob("[0-9]*.json")) if folder.is_dir() else ():
+            key = (path, path.stat().st_mtime_ns)
+            if key not in self._intervals:
+                passes = read_table(self._root, path).get("pass_at")
+                first = passes.get("1") if isinstance(passes, dict) else None
+                self._intervals[key] = first if isinstance(first, dict) else {}
+            found = self._intervals[key]
+            if "low" in found and "high" in found:
+                rows.append((int(path.stem), found["low"], found["high"]))
+        return {VALIDATION: [list(column) for column in zip(*rows, strict=True)]} if rows else {}
 
     def list_runs(self) -> list[Json]:
         """Describe every run in a line; a run that cannot be read says why."""
@@ -187,13 +206,13 @@ class Overview:
         headline = metrics.headline()
         times = metrics.series.get("time/step")
         recent = times.values[-20:] if times else []
-        validation = metrics.series.get("validation/pass@1")
+        validation = metrics.series.get(VALIDATION)
         return {
             "id": run.id,
             "origin": run.origin,
             "kind": settings.get("kind", run.origin),
             "state": find_state(self._root, run),
-            "task": _name(settings.get("task")),
+            "task": _task(settings.get("task")),
             "model": _model(settings.get("model")),
             "algo": _name(settings.get("algo")),
             "seed": settings.get("seed"),
@@ -254,10 +273,15 @@ class Overview:
         ]
 
     def compare(self, first: ListedRun, second: ListedRun) -> dict[str, Json]:
-        """List the settings that differ, each with a sentence and its meaning."""
+        """List the settings that differ, each with its meaning; paths of other folders apart.
+
+        Where two algorithms differ, what their names stand for is compared, too.
+        """
         tables = [read_run_settings(self._root, run) for run in (first, second)]
         old, new = (toml.flatten(table) for table in tables)
         kind = str(tables[0].get("kind"))
+        if old.get("algo.name") != new.get("algo.name"):
+            old, new = (self._expand_preset(flat) for flat in (old, new))
         rows: list[Json] = []
         for key in dict.fromkeys([*old, *new]):
             if old.get(key) != new.get(key) or (key in old) != (key in new):
@@ -265,6 +289,7 @@ class Overview:
                     {
                         "key": key,
                         "words": describe_difference(key, old, new),
+                        "is_path": _differ_in_folder(old.get(key), new.get(key)),
                         "meaning": self._facts.meaning(kind, key),
                         "a": toml.literal(old[key]) if key in old else None,
                         "b": toml.literal(new[key]) if key in new else None,
@@ -273,34 +298,40 @@ class Overview:
         same = sum(key in new and old[key] == new[key] for key in old)
         return {"a": first.id, "b": second.id, "differences": rows, "same": same}
 
+    def _expand_preset(self, flat: Mapping[str, Json]) -> dict[str, Json]:
+        """Add what the algorithm's name stands for where no setting replaces it."""
+        preset = self._facts.preset(flat.get("algo.name"))
+        parts = {f"algo.{name}": value for name, value in preset.items() if value is not None}
+        return {**flat, **{key: value for key, value in parts.items() if key not in flat}}
+
 
 def describe_difference(key: str, old: Mapping[str, Json], new: Mapping[str, Json]) -> str:
-    """Say how a setting differs.
+    """Say how the two values of a setting compare, beyond what they are; often nothing.
 
-    >>> describe_difference("train.lr", {"train.lr": 1e-6}, {"train.lr": 2e-6})
-    'twice as much: 1e-06 in A, 2e-06 in B'
+    >>> describe_difference("group_size", {"group_size": 6}, {"group_size": 16})
+    'B is 2.67 × A'
     >>> describe_difference("lag", {"lag": 0}, {})
-    'A sets it to 0; in B it has no effect or is not set'
+    'in B it has no effect or is not set'
     """
-    if key not in new:
-        return f"A sets it to {toml.literal(old[key])}; in B it has no effect or is not set"
-    if key not in old:
-        return f"B sets it to {toml.literal(new[key])}; in A it has no effect or is not set"
+    if key not in new or key not in old:
+        return f"in {'B' if key not in new else 'A'} it has no effect or is not set"
     a, b = old[key], new[key]
-    if isinstance(a, bool) and isinstance(b, bool):
-        return f"{'on' if a else 'off'} in A, {'on' if b else 'off'} in B"
-    both = f"{toml.literal(a)} in A, {toml.literal(b)} in B"
+    if isinstance(a, bool) or key == "seed":
+        return ""
     if isinstance(a, int | float) and isinstance(b, int | float) and a > 0 and b > 0:
-        return f"{_describe_ratio(b / a)}: {both}" if key != "seed" else both
-    return both
+        return f"B is {b / a:.3g} × A" if b > a else f"A is {a / b:.3g} × B"
+    return ""
 
 
-def _describe_ratio(ratio: float) -> str:
-    words = {2.0: "twice as much", 0.5: "half as much"}
-    near = next((word for value, word in words.items() if abs(ratio / value - 1) < 1e-9), None)
-    if near is not None:
-        return near
-    return f"{ratio:.3g} times as much" if ratio > 1 else f"{1 / ratio:.3g} times less"
+def _differ_in_folder(a: Json, b: Json) -> bool:
+    """Tell two paths of the same name in different folders, as of stages of two pipelines.
+
+    >>> _differ_in_folder("runs/one/02-sft", "runs/two/02-sft")
+    True
+    """
+    if not isinstance(a, str) or not isinstance(b, str):
+        return False
+    return "/" in a and "/" in b and Path(a).name == Path(b).name
 
 
 def _name(table: Json) -> Json:
@@ -309,6 +340,17 @@ def _name(table: Json) -> Json:
         name = table.get("name")
         return name if isinstance(name, str) else None
     return table if isinstance(table, str) else None
+
+
+def _task(table: Json) -> Json:
+    """Name a task; one of the user's own by its class.
+
+    >>> _task({"name": "own", "path": "roman.py:Roman"})
+    'Roman'
+    """
+    name = _name(table)
+    path = table.get("path") if isinstance(table, dict) else None
+    return path.rpartition(":")[2] if name == "own" and isinstance(path, str) else name
 
 
 def _model(table: Json) -> Json:

@@ -5,12 +5,13 @@ the viewer, once for a version of whet.
 """
 
 import json
+from dataclasses import asdict
 from types import UnionType
 from typing import Annotated, Union, get_args, get_origin
 
-from whet.algos.presets import PRESETS
+from whet.algos.presets import PRESETS, Preset
 from whet.config import Config
-from whet.pipeline.pipeline import STAGE_KINDS
+from whet.pipeline.pipeline_config import STAGE_KINDS
 
 
 def list_meanings(settings: type[Config], prefix: str = "") -> dict[str, str]:
@@ -36,8 +37,14 @@ def list_configs(annotation: object) -> list[type[Config]]:
 
 def main() -> None:
     meanings = {kind: list_meanings(settings) for kind, settings in STAGE_KINDS.items()}
-    advantages = {name: preset.advantage for name, preset in PRESETS.items()}
-    print(json.dumps({"meanings": meanings, "advantages": advantages}))
+    presets = {name: describe_preset(preset) for name, preset in PRESETS.items()}
+    print(json.dumps({"meanings": meanings, "presets": presets}))
+
+
+def describe_preset(preset: Preset) -> dict[str, str | float | bool | None]:
+    """Give the parts of an algorithm that settings of the same names replace."""
+    parts = asdict(preset)
+    return {name: parts[name] for name in parts if name not in ("paper", "source")}
 
 
 if __name__ == "__main__":

@@ -148,24 +148,39 @@ def _sort(columns: Columns, rows: Rows, sort: str) -> Rows:
 
 
 def describe_rows(columns: Columns, rows: Rows, search: str = "") -> list[Json]:
-    """Give what a list shows of each row."""
+    """Give what a list shows of each row, with how the whole group of it did."""
+    groups = columns.groups()
     described: list[Json] = []
     for row in rows.tolist():
-        question = (columns.texts["question"].at(row) or "")[:SNIPPET]
-        cut = snippet(columns.text[row].as_py(), search)
-        described.append({**_describe_row(columns, row), "question": question, "snippet": cut})
+        group = groups.codes[row]
+        described.append(
+            {
+                **_describe_row(columns, row),
+                "question": (columns.texts["question"].at(row) or "")[:SNIPPET],
+                "snippet": snippet(columns.text[row].as_py(), search),
+                "group_number": int(group),
+                "group_size": int(groups.sizes[group]),
+                "group_correct": int(groups.correct[group]),
+            }
+        )
     return described
 
 
 def snippet(text: str, search: str) -> str:
-    """Cut a response to its first characters, or to those around a hit.
+    """Cut a response to the end of its last line, or to the characters around a hit.
 
-    >>> snippet("short", "")
-    'short'
+    Responses of one model begin alike; they differ in where they end.
+
+    >>> snippet("<think>\\nLet me see.\\n</think>\\nIt is 4.\\n", "")
+    '… It is 4.'
     >>> snippet("a" * 300 + "needle", "NEEDLE").endswith("aaneedle")
     True
     """
     hit = text.lower().find(search.lower()) if search else -1
+    if hit < 0:
+        whole = text.strip()
+        last = whole.rpartition("\n")[2].strip()[-SNIPPET:]
+        return last if last == whole else f"… {last}"
     start = max(hit - SNIPPET // 3, 0)
     part = text[start : start + SNIPPET]
     return f"{'…' if start else ''}{part}{'…' if start + SNIPPET < len(text) else ''}"
@@ -177,29 +192,46 @@ def find_siblings(columns: Columns, file: str, row: int, most: int) -> tuple[int
     if not here.any():
         raise DataError(f"row {row} of {file[:80]!r} is not indexed yet")
     at = int(np.flatnonzero(here)[0])
-    alike = columns.texts["group"].codes == columns.texts["group"].codes[at]
-    alike &= columns.texts["set"].codes == columns.texts["set"].codes[at]
-    alike &= columns.numbers["step"] == columns.numbers["step"][at]
-    return at, [i for i in np.flatnonzero(alike).tolist() if i != at][:most]
+    codes = columns.groups().codes
+    return at, [i for i in np.flatnonzero(codes == codes[at]).tolist() if i != at][:most]
 
 
-def find_neighbours(columns: Columns, at: int) -> Json:
-    """Give the first rollouts of the groups before and after, by file and row."""
-    groups = columns.texts["group"].codes
-    before, after = at, at
-    while before >= 0 and groups[before] == groups[at]:
-        before -= 1
-    while before > 0 and groups[before - 1] == groups[before]:
-        before -= 1
-    while after < columns.count and groups[after] == groups[at]:
-        after += 1
+def find_neighbours(columns: Columns, at: int, filters: Filters, sort: str) -> Json:
+    """Say where a rollout stands in a list, and give those around it by file and row.
 
-    def place(row: int) -> Json:
-        if not 0 <= row < columns.count:
+    `previous` and `next` are single rollouts, `before` and `after` the nearest of other groups.
+    One that does not pass the filters is given the place where it would stand, and no number.
+    """
+    passed, _ = select(columns, filters)
+    is_listed = bool(passed[at])
+    total = int(passed.sum())
+    passed[at] = True
+    rows = _sort(columns, np.flatnonzero(passed), sort)
+    place = int(np.flatnonzero(rows == at)[0])
+    groups = columns.groups().codes[rows]
+    others = np.flatnonzero(groups != groups[place])
+    before = others[others < place]
+    after = others[others > place]
+    if len(before):  # the first of that group, not its last
+        start = int(before[-1])
+        while start > 0 and groups[start - 1] == groups[start]:
+            start -= 1
+        before = np.array([start])
+
+    def name(position: int | None) -> Json:
+        if position is None or not 0 <= position < len(rows):
             return None
+        row = int(rows[position])
         return {"file": columns.texts["file"].at(row), "row": int(columns.numbers["row"][row])}
 
-    return {"before": place(before), "after": place(after)}
+    return {
+        "number": place + 1 if is_listed else None,
+        "total": total,
+        "previous": name(place - 1),
+        "next": name(place + 1),
+        "before": name(int(before[0]) if len(before) else None),
+        "after": name(int(after[0]) if len(after) else None),
+    }
 
 
 def describe_full(columns: Columns, at: int) -> dict[str, Json]:

@@ -23,6 +23,8 @@ from whet.types import Json, Verdict, content_id
 from whet.viewer.run_folders import VERL_DUMP, WANDB_TABLE, ListedRun, Root
 
 PARQUET = re.compile(r"([a-z]+)-(\d+)\.parquet")
+EVAL_SETS = ("sampled", "greedy")
+"""The files of an evaluation by their numbers: two ways to answer, not two steps."""
 MAX_CELL = 400
 """Characters of an answer or a note that the index holds."""
 MAX_TABLE_BYTES = 256 << 20
@@ -99,7 +101,11 @@ def _place(run: ListedRun, name: str) -> tuple[str, int] | None:
     """Tell the set and step of a file from its name; None if it holds no rollouts."""
     if run.origin == "whet":
         match = PARQUET.fullmatch(name)
-        return (match[1], int(match[2])) if match else None
+        if match is None:
+            return None
+        number = int(match[2])
+        is_eval = match[1] == "eval" and number < len(EVAL_SETS)
+        return EVAL_SETS[number] if is_eval else match[1], number
     if run.origin == "verl" and VERL_DUMP.fullmatch(name):
         return "verl", int(name.removesuffix(".jsonl"))
     return ("wandb", 0) if run.origin == "wandb" and WANDB_TABLE.fullmatch(name) else None
@@ -128,7 +134,7 @@ def _from_parquet(source: RolloutFile, table: pa.Table) -> pa.Table:
         "gold": problems.column(codes, "answer"),
         "verdict": _encode(pc.fill_null(_decode(table["verdict"]), Verdict.UNSCORED.value)),
         "reward": pc.fill_null(table["reward"], nan),
-        "length": pa.array(lengths.astype(np.int32)),
+        "length": pa.array(lengths.astype(np.int32), mask=lengths == 0),  # 0: was not sampled
         "logprob": pa.array(_mean_of_lists(table["logprobs"], lengths)),
         "finish": _encode(table["finish"]),
         "answer": _encode(_cut(table["answer"])),

@@ -4,6 +4,7 @@ Every file is reached through `Root.open_path`, which follows no link out of the
 written there, and no lock is taken.
 """
 
+import json
 import os
 import re
 import time
@@ -24,8 +25,11 @@ SCAN_SECONDS = 2.0
 """Seconds for which a listing is reused, so that several pages that poll cost one scan."""
 FRESH_SECONDS = 90.0
 """A run on another machine, whose lock is not visible here, is alive if it wrote this recently."""
+EVENT_BYTES = 4_096
+"""Bytes before the end of a ledger in which its last event is looked for."""
 MAX_FILE_BYTES = 64 << 20
 """Larger settings, summaries and tables are refused."""
+REPORT = "report.html"
 VERL_DUMP = re.compile(r"\d+\.jsonl")
 WANDB_TABLE = re.compile(r".+\.table\.json")
 SKIPPED = {*RUN_FOLDERS, "node_modules", "__pycache__"}
@@ -52,6 +56,7 @@ class Root:
         self.folder = folder.resolve()
         self._runs: dict[str, ListedRun] = {}
         self._files: dict[str, Path] = {}
+        self._reports: dict[str, Path] = {}
         self._scanned = 0.0
 
     def open_path(self, path: Path) -> Path:
@@ -78,21 +83,29 @@ class Root:
         self._scan()
         return self._files
 
+    def reports(self) -> dict[str, Path]:
+        """Find the reports of pipelines and single stages, by their folders below the root."""
+        self._scan()
+        return self._reports
+
     def _scan(self) -> None:
         if time.monotonic() - self._scanned < SCAN_SECONDS:
             return
         runs: dict[str, ListedRun] = {}
         files: dict[str, Path] = {}
+        reports: dict[str, Path] = {}
         for folder, names in self._walk(self.folder, 0):
             name = folder.relative_to(self.folder).as_posix()
             origin = _find_origin(names)
             if origin is not None and len(runs) < MAX_RUNS:
                 runs[name] = ListedRun(id=name, folder=folder, origin=origin)
+            if REPORT in names:
+                reports[name] = folder / REPORT
             for file in names:
                 if file.endswith((".jsonl", ".json")) and not file.startswith("."):
                     path = folder / file
                     files[path.relative_to(self.folder).as_posix()] = path
-        self._runs, self._files = runs, files
+        self._runs, self._files, self._reports = runs, files, reports
         self._scanned = time.monotonic()
 
     def _walk(self, folder: Path, depth: int) -> Iterator[tuple[Path, list[str]]]:
@@ -171,10 +184,26 @@ def find_state(root: Root, run: ListedRun) -> str:
     if read_table(root, run.folder / "summary.json"):
         return "finished"
     changed = max(_changed(run.folder / name) for name in ("metrics.jsonl", "rollouts"))
-    if _is_lock_held(run.folder / ".lock") or time.time() - changed < FRESH_SECONDS:
+    if _is_lock_held(run.folder / ".lock"):
+        return "running"
+    if _read_last_event(root, run) == "stop":
+        return "stopped"
+    if time.time() - changed < FRESH_SECONDS:
         return "running"
     pages = [folder / "failure.txt" for folder in (run.folder, run.folder.parent)]
     return "failed" if any(_changed(page) > changed for page in pages) else "stopped"
+
+
+def _read_last_event(root: Root, run: ListedRun) -> Json:
+    """Name the last event of a ledger, from its end: a streamed run has one row for each step."""
+    try:
+        with root.open_path(run.folder / "ledger.jsonl").open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(file.tell() - EVENT_BYTES, 0))
+            row: Json = json.loads(file.read().splitlines()[-1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return row.get("event") if isinstance(row, dict) else None
 
 
 def _changed(path: Path) -> float:

@@ -52,6 +52,12 @@ POLICY = (
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 """No inline script or style, nothing from elsewhere, and no text that becomes markup."""
+REPORT_POLICY = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""A report is a page of its own, which anybody may have written: it runs no script here, and is
+not of the viewer's origin."""
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -124,6 +130,7 @@ def build_app(folder: Path, cache: Path, *, token: str | None, is_local: bool) -
         routes=[
             Route("/", lambda request: FileResponse(STATIC / "index.html")),
             *routes,
+            Route("/report", _to_report(api)),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
     )
@@ -139,6 +146,18 @@ def _to_route(ask: Callable[[Params], Json]) -> Callable[[Request], object]:
         if status == 200 and request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=fields)
         return Response(body, status, fields, media_type="application/json")
+
+    return answer
+
+
+def _to_report(api: Api) -> Callable[[Request], object]:
+    async def answer(request: Request) -> Response:
+        try:
+            path = await run_in_threadpool(api.report, request.query_params.get("folder", ""))
+        except DataError as error:
+            return PlainTextResponse(str(error), 404)
+        fields = {"content-security-policy": REPORT_POLICY, "cache-control": "no-cache"}
+        return FileResponse(path, headers=fields, media_type="text/html; charset=utf-8")
 
     return answer
 
@@ -181,8 +200,10 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                own = {name for name, _ in message.get("headers", ())}
                 fields = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message.get("headers", ()), *fields]
+                missing = [field for field in fields if field[0] not in own]
+                message["headers"] = [*message.get("headers", ()), *missing]
             await send(message)
 
         respond = self._refuse(scope) or self._take_token(scope) or self._app

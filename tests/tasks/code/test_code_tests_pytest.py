@@ -290,3 +290,95 @@ def test_attributes_exceptions_and_containers_of_the_program_are_its_own(
     score = CodePytest().score(row, fence(OBJECTS.replace(old, new, 1) if old else OBJECTS))
 
     assert score.verdict == verdict, score.note
+
+
+IN_PLACE = """
+from solution import change
+
+def test_it():
+    inner = [3]
+    xs = [2, 1, inner]
+    result = change(xs)
+    %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("check", "body"),
+    [
+        ("assert xs == [2, 1, [3]] and result == 3", "return len(xs)"),
+        ("assert result is None and xs == [1, 2, [3]]", "xs[:2] = sorted(xs[:2])"),
+        ("assert result is xs and xs == []", "xs.clear(); return xs"),
+        ("assert result[0] is xs", "return [xs, 1]"),
+        ("assert xs[2] is inner and inner == [3, 4]", "xs[2].append(4)"),
+        ("assert xs == [inner, 2] and xs[0] is inner", "xs[:] = [xs[2], 2]"),
+        ("assert xs == [2, 1]; assert result == [3]", "return xs.pop()"),
+        ("assert result is inner", "return xs.pop()"),
+    ],
+)
+def test_a_call_leaves_its_arguments_as_the_program_does(check: str, body: str) -> None:
+    row = make("code_pytest", {"tests": IN_PLACE % check}, "")
+    changing = fence(f"def change(xs):\n    {body}")
+
+    assert CodePytest().score(row, changing).verdict == Verdict.CORRECT
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "body"),
+    [
+        ("{1: [2]}", "{1: [2, 3], 4: 5}", "x[1].append(3); x[4] = 5"),
+        ("{1, 2}", "{2}", "x.remove(1)"),
+        ("deque([1, 2])", "deque([2])", "x.popleft()"),
+        ("([1], 2)", "([0], 2)", "x[0][0] = 0"),
+    ],
+)
+def test_arguments_of_every_kind_come_back_changed(given: str, wanted: str, body: str) -> None:
+    tests = f"""
+from collections import deque
+from solution import change
+
+def test_it():
+    x = {given}
+    change(x)
+    assert x == {wanted} and type(x) is type({wanted})
+"""
+    row = make("code_pytest", {"tests": tests}, "")
+    task = CodePytest()
+
+    assert task.score(row, fence(f"def change(x):\n    {body}")).verdict == Verdict.CORRECT
+    assert task.score(row, fence("def change(x):\n    pass")).verdict == Verdict.WRONG
+
+
+def test_a_call_that_raises_leaves_what_it_changed() -> None:
+    tests = """
+import pytest
+from solution import take
+
+def test_it():
+    xs = [1]
+    with pytest.raises(ValueError):
+        take(xs)
+    assert xs == [1]
+"""
+    row = make("code_pytest", {"tests": tests}, "")
+    task = CodePytest()
+    after = fence("def take(xs):\n    xs.pop()\n    raise ValueError")
+
+    assert task.score(row, fence("def take(xs):\n    raise ValueError")).verdict == Verdict.CORRECT
+    assert task.score(row, after).verdict == Verdict.WRONG
+
+
+def test_a_program_that_may_not_change_its_list_and_empties_it_is_wrong() -> None:
+    tests = """
+from solution import unique
+
+def test_it():
+    xs = [1, 2, 1]
+    assert unique(xs) == [1, 2]
+    assert xs == [1, 2, 1]
+"""
+    row = make("code_pytest", {"tests": tests}, "")
+    emptying = "def unique(xs):\n    seen = []\n    while xs:\n        x = xs.pop(0)\n"
+    emptying += "        if x not in seen:\n            seen.append(x)\n    return seen"
+
+    assert CodePytest().score(row, fence(emptying)).verdict == Verdict.WRONG

@@ -6,8 +6,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from whet.errors import DataError
-from whet.tasks.game24.hands import HANDS, rated_hands, winning_plays
-from whet.tasks.game24.task import hand_of
+from whet.tasks.game24.hands import HANDS, hand_of, rated_hands, winning_plays
 
 PEOPLE = Path(__file__).parents[3] / ".." / "shared" / "data" / "game24.csv"
 

@@ -11,6 +11,9 @@ import random
 import re
 import sys
 from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import is_
 from types import ModuleType
 
 from whet.tasks.code import frames, plain
@@ -81,6 +84,15 @@ def describe_exception(error: BaseException) -> str:
         return type(error).__name__
 
 
+def _describe_error(error: BaseException) -> dict[str, object]:
+    kinds = [kind.__name__ for kind in type(error).__mro__]
+    return {"error": kinds, "message": describe_exception(error).partition(": ")[2]}
+
+
+def _is_same(before: Sequence[object], after: Sequence[object]) -> bool:
+    return len(before) == len(after) and all(map(is_, before, after))
+
+
 def _is_stateful(value: object) -> bool:
     """Whether a value is a container class of the program, which cannot be copied as plain data."""
     return isinstance(value, _STATEFUL) and type(value).__module__ == "solution"
@@ -104,18 +116,36 @@ class CallServer:
             data = plain.decode_value(
                 call["data"], records, lambda number, *_: self._objects[number]
             )
-            target = self._target(call["call"])
+            encode = partial(plain.encode_value, records=records, keep=self._keep)
             if data is None:  # a name to read, not to call
-                return {"value": plain.encode_value(target, records, self._keep)}
+                return {"value": encode(self._target(call["call"]))}
             assert isinstance(data, tuple), "the referee sends a pair"
+            parts = plain.mutable_parts(data, records) if call.get("shares") else []
+            encode = partial(encode, parts={id(part): number for number, part in enumerate(parts)})
+            before = [plain.contents_of(part) for part in parts]
+            reply = self._call(call["call"], data, encode)
+            after = [plain.contents_of(part) for part in parts]
+            pairs = enumerate(zip(before, after, strict=True))
+            changed = {n: encode(new) for n, (old, new) in pairs if not _is_same(old, new)}
+            return {**reply, "changed": [*changed.items()]} if changed else reply
+        except BaseException as error:
+            return _describe_error(error)
+
+    def _call(
+        self,
+        path: object,
+        data: tuple[tuple[object, ...], dict[str, object]],
+        encode: Callable[[object], list[plain.Entry]],
+    ) -> dict[str, object]:
+        try:
+            target = self._target(path)
             assert callable(target), "the referee names something to call"
             value = target(*data[0], **data[1])
             if isinstance(target, type) and _is_stateful(value):
                 return {"value": [["h", self._keep(value), target.__name__, int(bool(value))]]}
-            return {"value": plain.encode_value(value, records, self._keep)}
+            return {"value": encode(value)}
         except BaseException as error:
-            kinds = [kind.__name__ for kind in type(error).__mro__]
-            return {"error": kinds, "message": describe_exception(error).partition(": ")[2]}
+            return _describe_error(error)
 
     def _keep(self, value: object) -> int:
         self._objects[len(self._objects)] = value

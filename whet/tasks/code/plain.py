@@ -4,6 +4,9 @@ Entries are in postfix order: a container follows its items and says how many it
 back is a tree by construction, of types whose equality nobody can override, however hostile the
 writer.
 
+Lists, dicts, sets, deques and records that a call takes are its mutable parts, which both sides
+number alike. The answer says which of them the call changed, and names one where it holds it.
+
 >>> encode_value([1, (2.5, "a")])
 [1, ['f', '0x1.4000000000000p+1'], 'a', ['t', 2], ['l', 2]]
 >>> decode_value(encode_value({"a": {1, 2}}))
@@ -12,7 +15,7 @@ writer.
 
 import numbers
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -23,6 +26,7 @@ Entry = None | bool | int | str | list[str | int]
 MAX_ENTRIES = 1 << 20
 _SMALL = 1 << 53
 _BARE = (bool, str)
+_ATOMS = (bool, str, int, float, type(None))
 
 
 class NotPlainError(Exception):
@@ -42,15 +46,23 @@ def encode_value(
     value: object,
     records: Mapping[str, type] | None = None,
     keep: Callable[[object], int] | None = None,
+    parts: Mapping[int, int] | None = None,
 ) -> list[Entry]:
-    """Write a value; instances of `records` cross by their fields, `keep` numbers all others."""
+    """Write a value; instances of `records` cross by their fields, `keep` numbers all others.
+
+    `parts` has the numbers of objects that the reader knows already, by their ids.
+    """
     known = records or {}
+    numbered = parts or {}
     entries = list[Entry]()
     waiting = [value]
     while waiting:
         item = waiting.pop()
         if item is None or type(item) in _BARE:
             entries.append(item)  # type: ignore[arg-type]  # None, a truth value or a text
+            continue
+        if id(item) in numbered:
+            entries.append(["a", numbered[id(item)]])
             continue
         entry, children = _open(item, known, keep)
         entries.append(entry)
@@ -66,6 +78,7 @@ def decode_value(
     entries: object,
     records: Mapping[str, type] | None = None,
     remote: Callable[[int, str, bool], object] = Remote,
+    parts: Sequence[object] = (),
 ) -> object:
     """Read a value; anything that `encode_value` cannot have written is a NotPlainError."""
     stack: list[object] = []
@@ -73,12 +86,64 @@ def decode_value(
         if not isinstance(entries, list):
             raise ValueError("not a list")
         for entry in entries:
-            is_bare = not isinstance(entry, list)
-            stack.append(entry if is_bare else _close(entry, stack, records or {}, remote))
+            if not isinstance(entry, list):
+                stack.append(entry)
+            elif entry[0] == "a" and isinstance(entry[1], int) and entry[1] >= 0:
+                stack.append(parts[entry[1]])
+            else:
+                stack.append(_close(entry, stack, records or {}, remote))
         (value,) = stack
     except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, AttributeError) as error:
         raise NotPlainError(f"not plain data: {error}") from error
     return value
+
+
+def mutable_parts(value: object, records: Mapping[str, type]) -> list[object]:
+    """List what a call can change in a value that crosses, in the same order on both sides.
+
+    >>> mutable_parts(([1, {"a": [2]}], (3, [4])), {})
+    [[4], [1, {'a': [2]}], {'a': [2]}, [2]]
+    """
+    parts: list[object] = []
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list | dict | deque | set) or type(item).__name__ in records:
+            parts.append(item)
+        if isinstance(item, list | tuple | deque):
+            waiting += [one for one in item if type(one) not in _ATOMS]
+        elif isinstance(item, dict):
+            waiting += item.values()
+        elif type(item).__name__ in records:
+            waiting += vars(item).values()
+    return parts
+
+
+def contents_of(part: object) -> tuple[object, ...]:
+    """List what a mutable part holds, for dicts and records keys and values in turn."""
+    if isinstance(part, list | deque | set):
+        return tuple(part)
+    return tuple(_pairs(part if isinstance(part, dict) else vars(part)))
+
+
+def replace_contents(part: object, contents: object) -> None:
+    """Let a mutable part hold what another of its kind has come to hold."""
+    if not isinstance(contents, tuple):
+        raise NotPlainError("what a part holds is not a tuple")
+    if isinstance(part, list):
+        part[:] = contents
+    elif isinstance(part, deque):
+        part.clear()
+        part.extend(contents)
+    elif isinstance(part, set):
+        items = set(contents)
+        part.clear()
+        part.update(items)
+    else:
+        table = dict(zip(contents[::2], contents[1::2], strict=True))
+        fields = part if isinstance(part, dict) else vars(part)
+        fields.clear()
+        fields.update(table)
 
 
 def _open(

@@ -14,7 +14,6 @@ import ast
 import builtins
 import inspect
 import json
-import math
 import random
 import re
 import sys
@@ -28,6 +27,7 @@ from types import ModuleType, SimpleNamespace, TracebackType
 from typing import TypeVar
 
 from whet.tasks.code import frames, plain, tests_text
+from whet.tasks.code.approx import Approx
 from whet.tasks.code.harness import describe_exception, own_classes
 
 _NOT_RAISED = {"StopIteration", "StopAsyncIteration", "GeneratorExit"}
@@ -57,28 +57,50 @@ class Relay:
     def __init__(self, channel: frames.Channel) -> None:
         self._channel = channel
         self.records: dict[str, type] = {}
+        self.watched: list[range] = []
+        """Lines of the tests where calls change their arguments; elsewhere these are copies."""
 
     def call(
         self, path: list[str | int], args: tuple[object, ...], named: dict[str, object]
     ) -> object:
-        return self._ask(path, plain.encode_value((args, named), self.records))
+        data = plain.encode_value((args, named), self.records)
+        is_watched = any(_calling_line() in lines for lines in self.watched)
+        parts = plain.mutable_parts((args, named), self.records) if is_watched else ()
+        return self._ask(path, data, parts)
 
     def read(self, path: list[str | int]) -> object:
         """Read the value of a name, without calling it."""
         return self._ask(path, plain.encode_value(None))
 
-    def _ask(self, path: list[str | int], data: list[plain.Entry]) -> object:
-        self._channel.send(b"C" + json.dumps({"call": path, "data": data}).encode())
+    def _ask(
+        self, path: list[str | int], data: list[plain.Entry], parts: Sequence[object] = ()
+    ) -> object:
+        """Send a call; what it leaves of the mutable parts given becomes what they hold here."""
+        call = {"call": path, "data": data, "shares": bool(parts)}
+        self._channel.send(b"C" + json.dumps(call).encode())
+        decode = partial(
+            plain.decode_value, records=self.records, remote=partial(StandIn, self), parts=parts
+        )
         try:
             reply = json.loads(self._channel.receive())
+            changed = [(int(n), decode(held)) for n, held in reply.get("changed", ())]
+            for number, held in changed:
+                plain.replace_contents(parts[number], held)
             if "value" in reply:
-                stand_in = partial(StandIn, self)
-                return plain.decode_value(reply["value"], self.records, stand_in)
+                return decode(reply["value"])
             kinds = [str(kind) for kind in reply["error"]]
             message = str(reply["message"])
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise ModelError("the answer is not plain data") from error
         raise _rebuild(kinds, message)
+
+
+def _calling_line() -> int:
+    """Find the line of the tests that is being run."""
+    frame = inspect.currentframe()
+    while frame and frame.f_code.co_filename != "tests.py":
+        frame = frame.f_back
+    return frame.f_lineno if frame else 0
 
 
 def _rebuild(kinds: Sequence[str], message: str) -> Exception:
@@ -214,6 +236,7 @@ def _run(relay: Relay, job: dict[str, str]) -> str:
     sys.modules["pytest"] = pytest_module()
     sys.modules[job["module"]] = SolutionModule(job["module"], relay)
     tree = tests_text.without_star_import(ast.parse(job["tests"]), job["module"])
+    relay.watched = tests_text.scopes_that_look_at_arguments(tree, job["module"])
     for name in tests_text.free_names(tree) - names.keys() | ({root} if root else set()):
         is_library = name in sys.stdlib_module_names
         names[name] = import_module(name) if is_library else RemoteName(relay, name)
@@ -260,9 +283,6 @@ def fixture(make: Callable[..., object] | None = None) -> object:
         return fixture
     vars(make)["is_fixture"] = True
     return make
-
-
-_Number = int | float | complex
 
 
 class Param(tuple[object, ...]):
@@ -324,41 +344,6 @@ def _is_kind(error: BaseException, kind: object) -> bool:
     if isinstance(kind, RemoteName):
         return str(kind._path[-1]) in vars(error).get("kinds", ())
     return isinstance(kind, type) and isinstance(error, kind)
-
-
-class Approx:
-    """Equal within a tolerance, as in pytest: the larger of `abs` and `rel` × expected."""
-
-    def __init__(
-        self, expected: object, rel: float | None = None, abs: float | None = None
-    ) -> None:
-        self._expected = expected
-        self._rel = rel
-        self._abs = abs
-
-    def __eq__(self, actual: object) -> bool:
-        return self._near(actual, self._expected)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def _near(self, actual: object, expected: object) -> bool:
-        if isinstance(expected, dict):
-            if not isinstance(actual, dict) or actual.keys() != expected.keys():
-                return False
-            return all(self._near(actual[key], expected[key]) for key in expected)
-        if isinstance(expected, list | tuple):
-            if not isinstance(actual, list | tuple) or len(actual) != len(expected):
-                return False
-            return all(map(self._near, actual, expected))
-        if isinstance(expected, _Number) and isinstance(actual, _Number):
-            return actual == expected or self._is_close(actual, expected)
-        return actual == expected
-
-    def _is_close(self, actual: complex, expected: complex) -> bool:
-        least = 1e-12 if self._abs is None else self._abs
-        relative = (1e-6 if self._abs is None else 0.0) if self._rel is None else self._rel
-        distance = abs(actual - expected)
-        return math.isfinite(distance) and distance <= max(relative * abs(expected), least)
 
 
 def _collect(names: Mapping[str, object]) -> Iterator[tuple[str, Callable[[], object]]]:

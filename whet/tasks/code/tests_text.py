@@ -4,6 +4,8 @@ import ast
 import builtins
 import sys
 import warnings
+from collections.abc import Sequence
+from itertools import pairwise
 
 _MARKS = {"parametrize"}
 _RUNNERS = {"eval", "exec", "compile", "__import__", "globals"}
@@ -56,6 +58,98 @@ def without_star_import(tree: ast.Module, module: str) -> ast.Module:
     """Leave out `from solution import *`, which would let a program replace `len` in the tests."""
     body = [node for node in tree.body if not _is_star_import(node, module)]
     return ast.Module(body=body, type_ignores=[])
+
+
+def scopes_that_look_at_arguments(tree: ast.Module, module: str) -> list[range]:
+    """List the lines of functions, or of all the rest, that check what a call left of an argument.
+
+    Only there do changes of arguments come back: elsewhere a program that empties its list could
+    fool `assert f(a) == sorted(a)`.
+
+    >>> tests = "def test_it(a):\\n  f(a)\\n  assert a == [1]\\nb = [2]\\nassert f(b) == sorted(b)"
+    >>> scopes_that_look_at_arguments(ast.parse(tests), "solution")
+    [range(1, 4)]
+    """
+    taken = (alias for node in ast.walk(tree) for alias in _taken(node, module))
+    tested = {alias.asname or alias.name for alias in taken}
+    tested |= free_names(tree) | {"candidate", module}
+    definitions = ast.FunctionDef | ast.ClassDef
+    rest = [node for node in tree.body if not isinstance(node, definitions)]
+    scopes: list[Sequence[ast.stmt]] = [rest]
+    scopes += [[node] for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    watched: list[range] = []
+    for scope in scopes:
+        nodes = [part for node in scope for part in ast.walk(node)]
+        if any(map(_Calls(nodes, tested).are_looked_at, nodes)):
+            watched += [range(node.lineno, (node.end_lineno or 0) + 1) for node in scope]
+    return watched
+
+
+class _Calls:
+    """The names in a scope that go into calls of the program, and those that come out of them."""
+
+    def __init__(self, nodes: Sequence[ast.AST], tested: set[str]) -> None:
+        self._results = set(tested)
+        for node in nodes:
+            if isinstance(node, ast.Assign) and self._is_of_program(node.value):
+                self._results |= {name for target in node.targets for name in _names(target)}
+        self._arguments: set[str] = set()
+        for node in nodes:
+            if isinstance(node, ast.Call) and self._is_of_program(node.func):
+                given = (*node.args, *(keyword.value for keyword in node.keywords))
+                self._arguments |= {name for value in given for name in _names(value)}
+        for node in nodes:
+            is_display = isinstance(node, ast.Assign) and isinstance(
+                node.value, ast.List | ast.Dict
+            )
+            if is_display and not self._arguments.isdisjoint(_names(node)):
+                self._arguments |= _names(node)
+        self._arguments -= self._results
+
+    def are_looked_at(self, node: ast.AST) -> bool:
+        """Whether a statement compares an argument with what does not come from the program."""
+        if isinstance(node, ast.Return) and node.value is not None:
+            return self._is_argument(node.value)
+        if isinstance(node, ast.Assert):
+            test = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
+            return self._is_argument(test) and not isinstance(test, ast.Compare)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            is_check = node.func.attr.startswith("assert")
+            return is_check and (
+                self._compares(node.args)
+                or (node.func.attr.startswith("assertIs") and any(map(self._mentions, node.args)))
+            )
+        if not isinstance(node, ast.Compare):
+            return False
+        sides = (node.left, *node.comparators)
+        is_identity = any(isinstance(sign, ast.Is | ast.IsNot) for sign in node.ops)
+        return self._compares(sides) or (is_identity and any(map(self._mentions, sides)))
+
+    def _compares(self, sides: Sequence[ast.expr]) -> bool:
+        pairs = pairwise(sides) if len(sides) > 1 else [(side, side) for side in sides]
+        return any(
+            not self._is_of_program(left)
+            and not self._is_of_program(right)
+            and (self._mentions(left) or self._mentions(right))
+            for left, right in pairs
+        )
+
+    def _is_argument(self, node: ast.expr) -> bool:
+        return self._mentions(node) and not self._is_of_program(node)
+
+    def _mentions(self, node: ast.expr) -> bool:
+        return not self._arguments.isdisjoint(_names(node))
+
+    def _is_of_program(self, node: ast.expr) -> bool:
+        return not self._results.isdisjoint(_names(node))
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _taken(node: ast.AST, module: str) -> list[ast.alias]:
+    return node.names if isinstance(node, ast.ImportFrom) and node.module == module else []
 
 
 def unsupported_reason(tests: str, *, entry: str, module: str, setup: str = "") -> str | None:

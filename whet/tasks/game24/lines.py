@@ -19,7 +19,7 @@ from math import gcd
 from typing import NamedTuple
 
 from whet.tasks.answers import strip_text_commands
-from whet.text.doubt import strip_lead
+from whet.text.doubt import is_doubtful, strip_lead
 
 Value = tuple[int, int]
 State = tuple[Value, ...]
@@ -58,7 +58,13 @@ _SENTENCE = re.compile(
     r"|(?:these |four )?(?:numbers|cards) (?:combine|work|go together|fit together) as):? ",
     re.IGNORECASE,
 )
-_BOX = re.compile(r"((?:Final )?Answer: ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?", re.IGNORECASE)
+_BOX = re.compile(
+    r"((?:Final )?Answer: ?|[A-Z][A-Za-z' ]{0,40}:? ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?",
+    re.IGNORECASE,
+)
+_SOME_LEAD = re.compile(r"[A-Z][A-Za-z' ]{0,40}[:!] ?")
+"""Words before an expression: `Found it: `."""
+_CHECK = re.compile(r"\W*(?:check|verification|sanity check)\W*[:—–-]", re.IGNORECASE)
 SIGNS = str.maketrans(
     dict.fromkeys("×·⋅∙∗✕", "*") | dict.fromkeys("−–", "-") | {"÷": "/", "∕": "/"}
 )
@@ -234,7 +240,15 @@ def lines_of(text: str) -> list[str]:
         text = _FRAME.sub("", text)
     if not text.isascii():
         text = text.translate(SIGNS)
-    return [stripped for line in text.split("\n") if (stripped := line.strip())]
+    return [stripped for line in text.split("\n") if (stripped := line.strip()).strip("*_-")]
+
+
+def without_checks(lines: list[str]) -> list[str]:
+    """Leave out lines at the end that check an answer and do not doubt it."""
+    num = len(lines)
+    while num > 1 and _CHECK.match(lines[num - 1]) and not is_doubtful(lines[num - 1]):
+        num -= 1
+    return lines[:num]
 
 
 @lru_cache(1 << 15)
@@ -252,7 +266,13 @@ def read_line(line: str) -> Line:
 
 def read_answer_line(line: str) -> AnswerLine | None:
     """Read a line as an answer; without a word before it, it needs `= 24` or four numbers."""
-    return _read_answer(line) or _read_answer(_CROSS.sub("*", _strip_words(line)))
+    bare = _CROSS.sub("*", _strip_words(line))
+    answer = _read_answer(line) or _read_answer(bare)
+    if answer is None and (lead := _SOME_LEAD.match(bare)) and not is_doubtful(line):
+        named = _read_answer(bare[lead.end() :])
+        is_whole = named and named.expression and len(named.expression.leaves) == 4
+        return named if is_whole and "=" in bare else None
+    return answer
 
 
 def _strip_words(line: str) -> str:
@@ -284,7 +304,12 @@ def _strip_dress(line: str) -> str:
     line = _WRAPPER.sub(" ", line.replace("\\left", "").replace("\\right", ""))
     line = _SENTENCE.sub("Answer: ", " ".join(line.split()))
     if match := _BOX.fullmatch(line):
-        line = f"{match[1] or ''}{strip_text_commands(match[2])}{match[3] or ''}"
+        name = match[1] if match[1] and "nswer" in match[1] else ""
+        line = (
+            line
+            if is_doubtful(match[1] or "")
+            else f"{name}{strip_text_commands(match[2])}{match[3] or ''}"
+        )
     return line.rstrip(". ")
 
 

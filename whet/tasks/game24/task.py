@@ -14,11 +14,10 @@ from typing import Literal
 from pydantic import Field
 
 from whet.config import Config
-from whet.errors import DataError
 from whet.rng import stream
 from whet.tasks.base import ConfiguredTask, LineNote, check_split, data_error
 from whet.tasks.game24 import traces
-from whet.tasks.game24.hands import HIGHEST_CARD, Hand, rated_hands, winning_plays
+from whet.tasks.game24.hands import HIGHEST_CARD, Hand, hand_of, rated_hands, winning_plays
 from whet.tasks.game24.lines import (
     TARGET,
     AnswerLine,
@@ -34,6 +33,7 @@ from whet.tasks.game24.lines import (
     lines_of,
     read_answer_line,
     read_line,
+    without_checks,
     write_value,
 )
 from whet.tasks.game24.traces import NO_SOLUTION, Length, TraceFormat
@@ -180,15 +180,6 @@ class Game24(ConfiguredTask):
         return grade_hand(hand, text, is_solvable=is_solvable)
 
 
-def hand_of(numbers: Sequence[int], highest_card: int = HIGHEST_CARD) -> Hand:
-    """Sort four numbers into a hand; anything else is a DataError."""
-    hand = tuple(sorted(numbers))
-    if hand not in rated_hands(highest_card):
-        limits = f"four whole numbers from 1 to {highest_card}"
-        raise DataError(f"a hand is {limits}, not {list(numbers)}")
-    return hand
-
-
 def _is_card(word: str, highest_card: int) -> bool:
     return word.isascii() and word.isdigit() and 1 <= int(word[:3]) <= highest_card
 
@@ -233,7 +224,7 @@ def grade_hand(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
     shown = decided_text(text)
     if shown is None:
         return _no_answer("the response does not settle on an answer")
-    lines = lines_of(cut_remarks(shown))
+    lines = without_checks(lines_of(cut_remarks(shown)))
     if not lines:
         return _no_answer("the response is empty")
     above = "\n".join([*lines[-2:-1], ""])

@@ -33,6 +33,11 @@ _STATING = re.compile(
     rf"(?:[:：]|\b(?:is|are)\b|{_JOINING}|[\])\s][,/;\n]|\] )[^\w\[\]]{{0,20}}\Z", re.IGNORECASE
 )
 _OTHER_FORM = re.compile(r"\n|\band\b|->|→|\\to\b|\\rightarrow\b|\*\*")
+_EITHER = re.compile(
+    r"\][^\w\[\]]{0,6}(?:or|versus|vs)\b[^\w\[\]]{0,4}"
+    r"(?:(?:maybe|perhaps|possibly|else)\W{1,3})?(?=\[)",
+    re.IGNORECASE,
+)
 _COMMA = re.compile(r"\s*(?:[,;]|,? and)?\s*")
 _OWN_LINE = re.compile(r"[ \t*`$>-]*+\[[^\n]*\][ \t*`$.]*+(?:\n|\Z)")
 _ANNOUNCES = re.compile(
@@ -88,6 +93,18 @@ def final_part(text: str, question: str = "") -> str:
     if question:
         text = text.replace(question, " ")
     return (decided_text(text) or "")[-MAX_CHARS:]
+
+
+def find_other_choice(text: str) -> str | None:
+    """Cut a text before the "or" between the lists of its last line with any; None without one.
+
+    >>> find_other_choice("It is [A] or [B].")
+    'It is [A]'
+    """
+    end = text.rfind("]")
+    start = text.rfind("\n", 0, max(end, 0)) + 1
+    choice = _EITHER.search(text, start, end + 1)
+    return text[: choice.start() + 1] if choice else None
 
 
 def read_names(text: str, names: Sequence[str]) -> NodeListReply | None:

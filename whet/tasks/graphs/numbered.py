@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from whet.errors import ConfigError, DataError
 from whet.tasks.graphs.instance import Sizes
-from whet.tasks.graphs.node_lists import final_part
+from whet.tasks.graphs.node_lists import final_part, find_other_choice
 from whet.tasks.graphs.numbered_answers import AnswerForm, compare_with_gold
 from whet.tasks.graphs.questions import SPANS, GraphQuestion, draw_question, solve_question
 from whet.tasks.graphs.sources import Payload
@@ -64,7 +64,12 @@ class NumberedTask(DrawnTask):
         prompt = problem.prompt[-1].content if problem.prompt else ""
         question, form = self._parse(problem)
         gold = problem.answer or shorten_solution(form, solve_question(question)[0])
-        return compare_with_gold(form, question, gold, final_part(text, prompt)).to_score()
+        shown = final_part(text, prompt)
+        judgement = compare_with_gold(form, question, gold, shown)
+        other = find_other_choice(shown)
+        if other is not None and judgement.is_right:  # of several lists all must be right
+            judgement = compare_with_gold(form, question, gold, other)
+        return judgement.to_score()
 
     def solve(self, problem: Problem, seed: int) -> str:
         """Write the answer as the benchmark does; any seed writes the same."""

@@ -21,7 +21,7 @@ from whet.tasks.graphs.questions import (
     convolve,
     report_missing,
 )
-from whet.text.doubt import cut_remarks, is_denied, strip_lead
+from whet.text.doubt import EVASIVE, cut_remarks, is_denied, strip_lead
 from whet.text.final_answer import last_box, make_span
 
 AnswerForm = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
@@ -33,6 +33,8 @@ _CONCLUDED = re.compile(r"(?i)\b(?:so|therefore|thus|hence)[\s,:]{1,3}(yes|no)\b
 _ANSWER_YES_NO = re.compile(
     r"answer(?: is)?[\W_]{0,8}(yes|no)\b(?![\s.,;)*]*(?:\bor\b|\band\b|/|\())", re.IGNORECASE
 )
+_CLOSING_WORD = re.compile(r"(?i)[.!;]\s+(yes|no)[.!]?\Z")
+_EVASION = re.compile(rf"(?i)\bno (?:{EVASIVE})\b")
 _THERE = re.compile(r"\bthere (?:is|exists) (an?|no)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])-?[0-9]{1,12}(?:\.[0-9]{1,6})?(?!\.?\w)")
 _STATED_NUMBER = re.compile(
@@ -47,7 +49,7 @@ _PATH_WEIGHT = re.compile(r" with (?:a |the )?(?:total )?weight of [0-9]{1,12}")
 _RUN_ALONE = re.compile(_RUN)
 _RUNS = re.compile(rf"(?<![\w.,]){_RUN}(?!\w)")
 _STATED_RUN = re.compile(rf"(?:\bis|\bbe|:|=)[\s*\[]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE)
-_OR_ANOTHER = re.compile(r"[\s*\])]{0,4},? ?(?:or|/)[\s*\[(]{0,4}[0-9]")
+_OR_ANOTHER = re.compile(r"[\s*\])]{0,4},? ?(?:or|/)[\s*\[(]{0,4}(?:job )?[0-9]")
 _SHOWN = re.compile(
     r"(?i)\b(?:path|cycle|route)\b[^\n.;0-9]{0,60}?(?:\b(?:is|be)\b|[:=\[(])[\s*\[(]{0,6}"
     rf"({_RUN})(?!\w)"
@@ -61,16 +63,15 @@ _PAIR = re.compile(
     r"|^[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]*$"
 )
 _OTHER_LINE = re.compile(r"\n[ \t]*[^\s][^\n]*\n")
-_HEAD = re.compile(r"(?i)\b(?:the|there)\b")  # where a statement with an answer may start
+_HEAD = re.compile(r"(?i)\b(?:the|there)\b")  # where a statement may start
 _SENTENCE = re.compile(r"[.!]\s+(?=[A-Z])")
 _ROW = re.compile(
     r"(?i)(?:node\s{0,3}|\|[ \t]{0,9})([0-9]{1,5})\s{0,3}[:=|]\s{0,3}[\[(]\s{0,3}(-?[0-9]{1,9})"
     r"\s{0,3},\s{0,3}(-?[0-9]{1,9})\s{0,3}[\])]"
 )
 _FENCE = re.compile(r"^[ \t]*```[a-z]*[ \t]*$", re.MULTILINE)
-_CLOSING_SIGNS = re.compile(r"(?<=\S)[ \t]*#+[ \t]*$", re.MULTILINE)
-# A sentence whose number is on the next line, the last one.
-_GOES_ON = re.compile(r"(\b(?:is|are)|[:=])[ \t]*\n\s*(?=-?[0-9.]{1,20}\W*\Z)")
+_CLOSING_SIGNS = re.compile(r"(?m)(?<=\S)[ \t]*#+[ \t]*$")
+_GOES_ON = re.compile(r"(\b(?:is|are)|[:=])[ \t]*\n\s*(?=-?[0-9.]{1,20}\W*\Z)")  # to the last line
 _QUOTES = dict.fromkeys(map(ord, '"“”`'))
 _SHORT = 240
 
@@ -217,6 +218,7 @@ def read_yes_no(text: str) -> str | None:
     >>> [read_yes_no(text) for text in ("No way. ### Yes", "### Yes or No", "No, it has none.")]
     ['yes', None, 'no']
     """
+    text = _EVASION.sub(" ", text)
     for part in _closing_parts(text):
         if words := list(_YES_NO.finditer(part)):
             is_one = len({word[0].lower() for word in words}) == 1
@@ -225,10 +227,8 @@ def read_yes_no(text: str) -> str | None:
             is_tidy = is_one and _TIDY.fullmatch(line)
             return words[0][0].lower() if is_tidy else _leading_word(line)
     for last in list(_ANSWER_YES_NO.finditer(text))[-1:]:
-        is_claimed = not _is_contradictory(text[last.start(1) :]) and _is_claimed(
-            text, *last.span(1)
-        )
-        return last.group(1).lower() if is_claimed else None
+        is_single = not _is_contradictory(text[last.start(1) :])
+        return last[1].lower() if is_single and _is_claimed(text, *last.span(1)) else None
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     if is_denied(text, text.rfind(lines[-1]), len(text)):
         return None
@@ -308,7 +308,8 @@ def read_assignments(text: str) -> list[tuple[int, int]]:
         if block and _OTHER_LINE.search(text, block[-1].end(), pair.start()):
             block = []
         block.append(pair)
-    if not block or not _is_claimed(text, block[0].start(), block[-1].end()):
+    has_choice = any(_OR_ANOTHER.match(text, pair.end()) for pair in block)
+    if not block or has_choice or not _is_claimed(text, block[0].start(), block[-1].end()):
         return []
     return [(int(pair[1] or pair[3]), int(pair[2] or pair[4])) for pair in block]
 
@@ -360,7 +361,8 @@ def _strip_signs(text: str, start: int) -> int:
 
 
 def _leading_word(line: str) -> str | None:
-    line = strip_lead(line)
+    alone = None if _is_contradictory(line) else _CLOSING_WORD.search(line)
+    line = alone[1] if alone else strip_lead(line)
     match = _LEADING.fullmatch(line[:_SHORT])
     if match is None or _is_contradictory(line) or is_denied(line, *match.span(1)):
         return None
@@ -380,7 +382,7 @@ def _bare_number(text: str) -> Fraction | None:
         return Fraction(bare)
     lines = text.strip().splitlines()
     last = lines[-1].strip(" \t*$\\.()[]{}") if len(lines) > 1 else ""
-    if len(last) < 20 and _NUMBER.fullmatch(last) and _PROSE.fullmatch(lines[0]):
+    if len(last) < 20 and _NUMBER.fullmatch(last) and _PROSE.fullmatch(lines[0].lstrip("# ")):
         return Fraction(last)
     return _number_at_end(lines[-1]) if lines else None
 
@@ -395,4 +397,4 @@ def _number_at_end(line: str) -> Fraction | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(digits) for digits in re.findall(r"[0-9]+", text))
+    return tuple(map(int, re.findall(r"[0-9]+", text)))

@@ -17,7 +17,7 @@ from whet.tasks.base import Task, check_split
 from whet.tasks.generated import question, split_of_id
 from whet.tasks.graphs.instance import Sizes
 from whet.tasks.graphs.molecules import MOLECULE_PROBLEMS
-from whet.tasks.graphs.node_lists import final_part
+from whet.tasks.graphs.node_lists import final_part, find_other_choice
 from whet.tasks.graphs.paths import Solution
 from whet.tasks.graphs.problems import GRAPH_PROBLEMS, Goal
 from whet.tasks.graphs.sources import Payload
@@ -139,11 +139,20 @@ class GraphTask(DrawnTask):
         of the two.
         """
         prompt = problem.prompt[-1].content if problem.prompt else ""
+        shown = final_part(text, prompt)
+        other = find_other_choice(shown)
+        score = self._score_list(problem, shown)
+        if other is None or score.verdict is not Verdict.CORRECT:
+            return score
+        # Of lists with "or" between them all must be right.
+        return self._score_list(problem, other)
+
+    def _score_list(self, problem: Problem, shown: str) -> Score:
         optimum, is_proven = self._optimum(problem.payload)
         parts = dict.fromkeys(("correct", "feasible", "value", "optimum", "quality"), 0.0)
         parts |= {"value": NO_VALUE, "optimum": optimum}
         graph = self.problem.parse(problem.payload)
-        reply = self.problem.read(graph, final_part(text, prompt))
+        reply = self.problem.read(graph, shown)
         if reply is None:
             note = "no list in square brackets as final answer"
             return Score(verdict=Verdict.NO_ANSWER, parts=parts, note=note)

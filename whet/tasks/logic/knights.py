@@ -39,8 +39,8 @@ _ASK = (
     "<answer>(1) NAME is a knight or knave\n(2) ...</answer>"
 )
 _CLAUSE = re.compile(
-    r"(?:\(\d{1,3}\)|\d{1,3}[.)]|[-*])? ?(?:and )?(\S{1,40}?)(?: is (not )?an? |: ?)"
-    r"(knight|knave)\.?",
+    r"(?:\(\d{1,3}\)|\d{1,3}[.)]|[-*])? ?(?:and )?(\S{1,40}?)"
+    r"(?: (?:is|must be) (not )?an? |: ?| = )(knight|knave)\.?",
     re.IGNORECASE,
 )
 _NAME = r"(?!(?:knight|knave)s?\b)[^\s,;.:|()]{1,40}"

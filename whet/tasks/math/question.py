@@ -191,8 +191,9 @@ def drop_modulus(answer: str, prompt: str) -> str:
 
 def other_references(golds: list[str], prompt: str) -> list[str]:
     """Write references as the question lets them be: 52_8 without the base that it asks for."""
+    plain = prompt.replace("$", "")
     based = (_BASED.fullmatch(gold) for gold in golds)
-    return [match[1] for match in based if match and f"base {match[2]}" in prompt]
+    return [match[1] for match in based if match and re.search(rf"base {match[2]}\b", plain)]
 
 
 def restates(answer: str, gold: str, prompt: str) -> bool:

@@ -20,7 +20,7 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import LOOSE, MAX_SPAN, Statement, statements, strip_markup
-from whet.text.doubt import CHOICE, TURN, any_of, is_denied, strip_lead
+from whet.text.doubt import CHOICE, EVASIVE, TURN, any_of, is_denied, strip_lead
 from whet.text.final_answer import decided_text
 from whet.types import Problem, Score
 
@@ -84,7 +84,7 @@ _SECOND = re.compile(
 )
 _ELSE = re.compile(r"\b(yes|no|true|false)\s+(?:otherwise|if not|else)\b", re.IGNORECASE)
 _NOT_AN_ANSWER = re.compile(
-    r"\s+(?:one|longer|matter|doubt|more|way|such|evidence|need|idea|information|reason)\b",
+    rf"\s+(?:one|longer|more|way|such|{EVASIVE})\b",
     re.IGNORECASE,
 )
 

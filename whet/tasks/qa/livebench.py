@@ -63,12 +63,16 @@ class LiveBench(FileTask):
         kind = problem.payload.get("kind")
         shown = _TAG.sub(r"<\1answer>", text)
         if kind in ("text", "order"):
+            if "<PLOT_SUMMARY>" in text and "</PLOT_SUMMARY>" not in text:
+                shown += "</answer>"  # the question asks for the opening tag only
             return _score_text(problem, shown)
         if kind == "mapping":
             return _score(problem, read_final(shown, read_pairs), read_pairs, compare_pairs)
         if kind not in ("words", "groups"):
             raise data_error(problem, "a kind: words, groups, mapping, text or order", kind)
         answer = _read_bold(shown) or read_final(shown, read_words)
+        if answer and _offers_others(shown, answer[1]):
+            answer = None
         compare = compare_words if kind == "words" else compare_groups
         return _score(problem, answer, read_words, compare)
 
@@ -189,16 +193,29 @@ def _list_sentences(text: str, is_split: bool) -> list[str]:
     return [words for piece in pieces if (words := " ".join(piece.split()))]
 
 
+def _offers_others(text: str, words: list[str]) -> bool:
+    """Whether other answers stand in lines of their own: all lines, or lines in bold."""
+    visible = decided_text(text) or ""
+    if "answer>" in visible or "boxed" in visible:
+        return False
+    lines = [line.strip() for line in visible[-4000:].splitlines() if line.strip()]
+    bold = [read_words(line) for line in lines if _BOLD.fullmatch(line)]
+    stated = [read_words(line) for line in lines]
+    is_spray = len(words) == 1 and all(one and len(one) == 1 for one in stated)
+    return any(one and one != words for one in (stated if is_spray else bold))
+
+
 def _read_bold(text: str) -> tuple[str, list[str]] | None:
     """Read what the last line has in bold, if there are no tags or boxes."""
     visible = decided_text(text)
     line = None if visible is None else last_line(visible)
     if visible is None or line is None or "answer>" in visible or "boxed" in visible:
         return None
-    spans = list(_BOLD.finditer(visible, line.start, min(line.end, line.start + 4000)))
+    start = line.start + max(line.text.rfind(". ") + 1, 0)
+    spans = list(_BOLD.finditer(visible, start, min(line.end, line.start + 4000)))
     if len(spans) != 1 or is_denied(visible, spans[0].start(), spans[0].end()):
         return None
-    around = visible[line.start : spans[0].start()] + visible[spans[0].end() : line.end]
+    around = visible[start : spans[0].start()] + visible[spans[0].end() : line.end]
     if is_doubtful(around):
         return None
     words = read_words(spans[0][1])

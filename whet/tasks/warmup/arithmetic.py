@@ -30,7 +30,10 @@ _SHAPES = (
 _HIGHEST = 10**9
 _OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _ASK = "Work out {expression}\nWrite one operation a line, then a line with Answer: and the value."
-_NUMBER = re.compile(r"[-+]?(?:\d{1,40}|\d{1,3}(?:,\d{3}){1,13})(?:\.0{1,40})?")
+_NUMBER = re.compile(
+    r"[-+]?(?:\d{1,40}|\d{1,3}(?:(?:,\d{3}){1,13}|(?: \d{3}){1,13}))(?:\.0{1,40})?"
+)
+_WIDE_SPACE = re.compile("[\u00a0\u2009\u202f]|\\\\[,;]")
 _STEP = re.compile(r"(-?\d{1,9}) ?([-+*]) ?\(?(-?\d{1,9})\)? ?= ?(-?\d{1,9})\.?")
 
 
@@ -227,9 +230,9 @@ def _whole(span: str) -> int | None:
     expression, equals, number = (
         span.strip("$`* ").removesuffix(".").translate(SIGNS).rpartition("=")
     )
-    number = number.strip()
+    number = _WIDE_SPACE.sub(" ", number.strip())
     if not _NUMBER.fullmatch(number) or not number.isascii():
         return None
-    value = int(number.partition(".")[0].replace(",", ""))
+    value = int(number.partition(".")[0].replace(",", "").replace(" ", ""))
     left = parse_expression(expression.strip()) if equals else None
     return value if not equals or (left is not None and left.value == (value, 1)) else None

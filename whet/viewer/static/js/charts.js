@@ -1,6 +1,6 @@
 // Lines: small ones as SVG, large ones by uPlot; and bars.
 
-import { h, number, svg } from "./dom.js";
+import { h, number, put, svg } from "./dom.js";
 
 /* global uPlot */
 
@@ -39,48 +39,102 @@ export function smooth(values, weight) {
   });
 }
 
-export function meanOf(columns) {
-  return columns[0].map((_, i) => {
-    const values = columns.map((column) => column[i]).filter((value) => value !== null && value !== undefined);
-    return values.length ? values.reduce((a, b) => a + b, 0) / values.length : null;
-  });
+// What several lines have at each step: their mean, and the least and the most.
+export function summarise(columns) {
+  const known = columns[0].map((_, i) => columns.map((column) => column[i]).filter((value) => value !== null && value !== undefined));
+  const each = (pick) => known.map((values) => (values.length ? pick(values) : null));
+  return {
+    mean: each((values) => values.reduce((a, b) => a + b, 0) / values.length),
+    low: each((values) => Math.min(...values)),
+    high: each((values) => Math.max(...values)),
+  };
 }
 
-// lines: [{name, steps, values, colour, width, dash}]
-export function lineChart({ title, lines, range, onRange, height = 190 }) {
-  const readout = h("span", { class: "readout quiet" });
+// A flat line gets a little room around it; uPlot would draw one of zeros from 0 to 100.
+function pad(low, high) {
+  if (low === null || high === null) return [0, 1];
+  if (low !== high) return uPlot.rangeNum(low, high, 0.1, true);
+  if (low === 0) return [0, 1];
+  const room = 0.1 * Math.abs(low);
+  return [low - room, high + room];
+}
+
+// The value of a line at a step, or its last before it: runs do not log at the same steps.
+function valueAt(line, step) {
+  if (!line.steps.length || step < line.steps[0] || step > line.steps.at(-1)) return null;
+  let low = 0;
+  let high = line.steps.length - 1;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (line.steps[middle] <= step) low = middle;
+    else high = middle - 1;
+  }
+  return line.values[low];
+}
+
+// lines: [{name, steps, values, colour, width, band: [lows, highs]}]; about says what the title means.
+export function lineChart({ title, lines, range, onRange, about, format = number, height = 190 }) {
   const place = h("div", { class: "plot" });
-  const box = h("figure", { class: "chart", "data-metric": title }, h("figcaption", {}, h("span", { class: "metric" }, title), readout), place);
+  const readout = h("div", { class: "readout", hidden: true, "aria-hidden": "true" });
+  const box = h("figure", { class: "chart", "data-metric": title }, h("figcaption", {}, h("span", { class: "metric", title: about }, title)), h("div", { class: "stage" }, place, readout));
   let plot = null;
+
+  // A band is two lines that are not drawn, and what is between them.
+  function join() {
+    const tables = lines.flatMap((line) => [[line.steps, line.values], ...(line.band ?? []).map((values) => [line.steps, values])]);
+    return uPlot.join(tables);
+  }
+
+  function series() {
+    const list = [{}];
+    const bands = [];
+    for (const line of lines) {
+      const points = { show: line.steps.length < 3, size: 5 };
+      list.push({ label: line.name, stroke: line.colour, width: line.width ?? 1.6, spanGaps: true, points });
+      if (!line.band) continue;
+      for (let i = 0; i < 2; i += 1) list.push({ label: "", width: 0, spanGaps: true, points: { show: false } });
+      bands.push({ series: [list.length - 1, list.length - 2], fill: `${line.colour}33` });
+    }
+    return { list, bands };
+  }
+
+  function showReadout(u) {
+    const at = u.cursor.idx;
+    const isHere = box.matches(":hover") && at !== null && at !== undefined;
+    readout.hidden = !isHere;
+    if (!isHere) return;
+    const step = u.data[0][at];
+    const known = lines.map((line) => ({ line, value: valueAt(line, step) })).filter(({ value }) => value !== null && value !== undefined);
+    put(readout, h("div", { class: "quiet" }, `step ${number(step)}`), known.map(({ line, value }) => h("div", { class: "entry" },
+      h("span", { class: "swatch", vars: { background: line.colour } }), h("span", { class: "name" }, line.name), h("span", { class: "value" }, format(value)))));
+    const isLeft = u.cursor.left > u.over.clientWidth / 2;
+    readout.classList.toggle("left", isLeft);
+  }
 
   function draw() {
     plot?.destroy();
-    const joined = uPlot.join(lines.map((line) => [line.steps, line.values]));
-    const ink = style("--quiet");
     const grid = { stroke: style("--rule"), width: 1 };
-    const axis = { stroke: ink, grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const axis = { stroke: style("--quiet"), grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const { list, bands } = series();
     const options = {
       width: Math.max(place.clientWidth, 200),
       height,
       legend: { show: false },
       cursor: { sync: { key: "steps" }, drag: { x: true, y: false }, points: { size: 6 } },
-      scales: { x: { time: false, ...(range ? { range: () => range } : {}) } },
+      scales: { x: { time: false, ...(range ? { range: () => range } : {}) }, y: { range: (_, low, high) => pad(low, high) } },
       axes: [{ ...axis, size: 28 }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => number(tick, 3)) }],
-      series: [{}, ...lines.map((line) => ({ label: line.name, stroke: line.colour, width: line.width ?? 1.6, spanGaps: true, alpha: line.alpha ?? 1, points: { show: line.steps.length < 3, size: 5 } }))],
+      series: list,
+      bands,
       hooks: {
-        setCursor: [(u) => {
-          const at = u.cursor.idx;
-          if (at === null || at === undefined) { readout.textContent = ""; return; }
-          const values = u.data.slice(1).map((column) => column[at]).filter((value) => value !== null && value !== undefined);
-          readout.textContent = values.length ? `step ${u.data[0][at]}: ${values.slice(0, 4).map((value) => number(value)).join(" · ")}${values.length > 4 ? " …" : ""}` : "";
-        }],
+        setCursor: [showReadout],
         setSelect: [(u) => {
           if (u.select.width > 4 && onRange) onRange([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]);
         }],
       },
     };
-    plot = new uPlot(options, joined, place);
+    plot = new uPlot(options, join(), place);
     plot.over.addEventListener("dblclick", () => onRange?.(null));
+    plot.over.addEventListener("mouseleave", () => { readout.hidden = true; });
   }
 
   const resizer = new ResizeObserver(() => {
@@ -93,16 +147,16 @@ export function lineChart({ title, lines, range, onRange, height = 190 }) {
   const words = lines.map((line) => `${line.name}: ${number(line.values.at(-1))}`).join("; ");
   place.setAttribute("role", "img");
   place.setAttribute("aria-label", `${title} over steps. Last values: ${words}`);
+  const shape = (items) => JSON.stringify(items.map((line) => [line.name, line.colour, line.width, Boolean(line.band)]));
   return {
     element: box,
     update(next, nextRange) {
-      const isSame = next.length === lines.length && !range && !nextRange;  // a range is drawn in
+      const isSame = shape(next) === shape(lines) && !range && !nextRange;  // a range is drawn in
       lines = next;
       range = nextRange;
-      if (plot && isSame) plot.setData(uPlot.join(lines.map((line) => [line.steps, line.values])));
+      if (plot && isSame) plot.setData(join());
       else if (plot) draw();
     },
-    points: () => lines.reduce((sum, line) => sum + line.steps.length, 0),
     close() { resizer.disconnect(); removeEventListener("themechange", onTheme); plot?.destroy(); },
   };
 }

@@ -68,6 +68,35 @@ export function count(value, word) {
   return `${number(value)} ${word}${value === 1 ? "" : "s"}`;
 }
 
+// A level as maps count it, in five bands, and as files have it, from 0 to 1.
+export function level(value) {
+  if (value === null || value === undefined) return "–";
+  return `${Math.min(Math.floor(value * 5), 4) + 1} (${number(value, 2)})`;
+}
+
+// A length; texts that no model sampled have none.
+export function length(value, unit) {
+  return value === null || value === undefined ? "–" : count(value, unit);
+}
+
+// A button that copies a text, also where the page is not a secure one.
+export function copyButton(text, name) {
+  const button = h("button", { class: "plain copy", type: "button", "aria-label": `Copy ${name}`, title: `Copy ${name}`, onclick: async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+    } catch {
+      const area = h("textarea", { class: "aside", value: text(), "aria-hidden": "true" });
+      document.body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+    put(button, "copied");
+    setTimeout(() => put(button, "copy"), 1200);
+  } }, "copy");
+  return button;
+}
+
 // A value of a metric: those that are shares in percent.
 export function metricValue(name, value) {
   return /^(score\/correct|validation\/pass@)/.test(name ?? "") && value !== null && value !== undefined ? percent(value) : number(value);

@@ -3,12 +3,13 @@
 import { h, put } from "./dom.js";
 
 const COMMON = [
-  ["j  k", "next and previous in a list"],
+  ["j  k", "next and previous in a list, and of its rollouts"],
   ["Enter", "open it"],
   ["/", "search"],
   ["[  ]", "previous and next group of rollouts"],
   ["v", "raw or rendered text"],
   ["c", "next token colour"],
+  ["e", "all of a long response"],
   ["x", "choose a run for comparison"],
   ["t", "dark or light"],
   ["Esc", "leave a field, close this"],

@@ -17,6 +17,8 @@ function page(data, context, draw) {
   const head = (part) => h("div", { class: "head" }, h("h1", {}, "Grader and judge"),
     data.parts.length > 0 && field("Against", select("part", part, data.parts.map((name) => [name, name === "asked" ? "whether a judge was asked" : name]), (value) => { context.set({ part: value }, true); draw(); })));
   if (data.indexing) return [head(params.part), progress(data.indexing)];
+  const run = context.runs().find((item) => item.id === params.run);
+  if (!data.table && !run?.has_rollouts) return [head(), empty("This run keeps no responses", "There is nothing to grade. Runs of teach, rl, distill, tango and eval store what a model wrote.")];
   if (!data.table) return [head(), empty("Nothing to compare", "The scores of this run have no parts. The task judge and rewards with several parts have some.")];
   const { part, values, cells, halves } = data.table;
   const total = cells.reduce((sum, cell) => sum + cell.count, 0);

@@ -1,5 +1,6 @@
-import { COLOURS, colour, lineChart, meanOf, smooth } from "../charts.js";
-import { empty, field, h, link, number, put, select } from "../dom.js";
+import { COLOURS, colour, lineChart, smooth, summarise } from "../charts.js";
+import { empty, field, h, link, metricValue, number, put, select } from "../dom.js";
+import { METRICS } from "../metrics.js";
 
 /* global uPlot */
 
@@ -8,7 +9,7 @@ const MOST = 24;
 
 export async function render(main, context) {
   const { params } = context;
-  const all = context.runs().filter((run) => run.step > 0);
+  const all = context.runs().filter((run) => run.step > 0 || (params.runs ?? "").split(",").includes(run.id));
   if (!all.length) return put(main, empty("No curves yet", "Runs that train log metrics at every step; they appear here as they do."));
   if (!params.runs) {
     const like = all.find((run) => run.state === "running") ?? all.find((run) => run.kind === "rl") ?? all[0];
@@ -37,39 +38,51 @@ export async function render(main, context) {
     const list = wanted().join(",");
     const answers = await Promise.all(ids().map((run) => context.ask("metrics", { run, names: list })));
     const isNew = answers.some((answer) => answer.isNew) || !loaded.length;
-    loaded = answers.map((answer, i) => ({ id: ids()[i], step: answer.data.step, series: answer.data.series }));
+    loaded = answers.map((answer, i) => ({ id: ids()[i], step: answer.data.step, series: answer.data.series, intervals: answer.data.intervals }));
     return isNew;
   }
 
   function linesOf(metric) {
     const weight = Number(params.smooth ?? 0);
-    const groups = groupOf();
     const lines = [];
-    const byGroup = new Map();
-    loaded.forEach((run, i) => {
-      const series = run.series[metric];
-      if (!series || !series[0].length) return;
-      const isTogether = params.seeds === "together";
-      const tint = colour(isTogether ? groups.get(run.id) : i);
-      lines.push({ name: run.id, steps: series[0], values: smooth(series[1], weight), colour: tint, width: isTogether ? 1 : 1.7, alpha: isTogether ? 0.45 : 1 });
-      if (isTogether) byGroup.set(groups.get(run.id), [...(byGroup.get(groups.get(run.id)) ?? []), lines.at(-1)]);
+    groups().forEach((members, i) => {
+      const single = members.map((id) => loaded.find((run) => run.id === id)).filter((run) => run?.series[metric]?.[0].length)
+        .map((run) => lineOf(run, metric, weight, colour(i)));
+      if (single.length < 2) lines.push(...single);
+      else lines.push({ ...together(single), name: groupName(members), colour: colour(i), width: 2.2 });
     });
-    for (const [group, members] of byGroup) {
-      if (members.length < 2) continue;
-      const joined = uPlot.join(members.map((line) => [line.steps, line.values]));
-      lines.push({ name: `mean of ${members.length}`, steps: joined[0], values: meanOf(joined.slice(1)), colour: colour(group), width: 2.6 });
-    }
     return lines;
   }
 
-  // Runs that differ in their seed alone share a number.
-  function groupOf() {
-    const keys = new Map();
-    return new Map(ids().map((id) => {
+  // An interval is drawn where it is of the very values that are shown.
+  function lineOf(run, metric, weight, tint) {
+    const [steps, values] = run.series[metric];
+    const known = weight || params.seeds === "together" ? null : run.intervals?.[metric];
+    const at = known ? new Map(known[0].map((step, i) => [step, i])) : null;
+    const band = at && steps.every((step) => at.has(step)) ? [1, 2].map((side) => steps.map((step) => known[side][at.get(step)])) : null;
+    return { name: run.id, steps, values: smooth(values, weight), colour: tint, width: 1.7, band };
+  }
+
+  function together(members) {
+    const joined = uPlot.join(members.map((line) => [line.steps, line.values]));
+    const { mean, low, high } = summarise(joined.slice(1));
+    return { steps: joined[0], values: mean, band: [low, high] };
+  }
+
+  // Runs that are drawn as one line: those that differ in their seed alone, if they are to be.
+  function groups() {
+    if (params.seeds !== "together") return ids().map((id) => [id]);
+    const byKey = new Map();
+    for (const id of ids()) {
       const key = runsById().get(id)?.group ?? id;
-      if (!keys.has(key)) keys.set(key, keys.size);
-      return [id, keys.get(key)];
-    }));
+      byKey.set(key, [...(byKey.get(key) ?? []), id]);
+    }
+    return [...byKey.values()];
+  }
+
+  function groupName(members) {
+    const seeds = members.map((id) => runsById().get(id)?.seed ?? "?");
+    return `${members[0]}, mean of seeds ${seeds.join(", ")}`;
   }
 
   const range = () => (params.x ? params.x.split("..").map(Number) : null);
@@ -84,22 +97,24 @@ export async function render(main, context) {
       const lines = linesOf(metric);
       if (charts.has(metric)) charts.get(metric).update(lines, range());
       else {
-        charts.set(metric, lineChart({ title: metric, lines, range: range(), onRange: setRange }));
+        charts.set(metric, lineChart({ title: metric, about: METRICS[metric], format: (value) => metricValue(metric, value), lines, range: range(), onRange: setRange }));
       }
     }
     if ([...grid.children].map((item) => item.dataset.metric).join() !== show.join()) put(grid, show.map((metric) => charts.get(metric).element));
-    if (!show.length) put(grid, empty("No such metric", "The names are those of the page on metrics in the documentation."));
+    if (!show.length) put(grid, names.length ? empty("No such metric", "The names are those of the page on metrics in the documentation.")
+      : empty("No curves", "These runs log no metrics: only training does."));
     drawLegend();
-    status.textContent = `${show.length} of ${names.length} metrics, up to step ${Math.max(0, ...loaded.map((run) => run.step))}${range() ? `, steps ${range().map((value) => number(value, 4)).join(" to ")}: double-click shows all` : ""}`;
+    status.hidden = !show.length;
+    status.textContent = `${show.length} of ${names.length} metrics, up to step ${Math.max(0, ...loaded.map((run) => run.step))}${range() ? `, steps ${range().map((value) => number(value, 4)).join(" to ")}: double-click shows all` : ""}${show.includes("validation/pass@1") && params.seeds !== "together" ? ". The band around validation/pass@1 is its 95 % interval." : ""}`;
   }
 
   function drawLegend() {
-    const groups = groupOf();
     const rest = all.filter((run) => !ids().includes(run.id));
-    put(legend, ids().map((id, i) => h("li", {},
-      h("span", { class: "swatch", vars: { background: colour(params.seeds === "together" ? groups.get(id) : i) } }),
-      link("run", { run: id }, id), " ",
-      h("button", { class: "plain", type: "button", "aria-label": `Leave out ${id}`, onclick: () => { context.set({ runs: ids().filter((other) => other !== id).join(",") || id }, true); reload(); } }, "×"))),
+    const entry = (id) => h("span", { class: "nowrap" }, link("run", { run: id }, id), " ",
+      h("button", { class: "plain", type: "button", "aria-label": `Leave out ${id}`, onclick: () => { context.set({ runs: ids().filter((other) => other !== id).join(",") || id }, true); reload(); } }, "×"));
+    put(legend, groups().map((members, i) => h("li", {},
+      h("span", { class: "swatch", vars: { background: colour(i) } }), members.map(entry),
+      members.length > 1 && h("span", { class: "quiet small" }, "mean, and from the lowest to the highest"))),
       rest.length > 0 && h("li", {}, select("add", "", [["", "Add a run…"], ...rest.map((run) => [run.id, run.id])], (id) => { if (id) { context.set({ runs: [...ids(), id].join(",") }, true); reload(); } })));
     legend.querySelector("select")?.setAttribute("aria-label", "Add a run");
   }

@@ -1,7 +1,7 @@
 // Leaderboards, comparisons, studies and summaries as tables. Each throws at a file that is shaped
 // otherwise, which the page of results then shows as it is.
 
-import { duration, estimate, h, isEstimate, link, number, percent, table } from "../dom.js";
+import { duration, estimate, h, isEstimate, link, number, percent, table, words } from "../dom.js";
 import { facts_list } from "./run.js";
 
 const CLEAR = 0.05;  // below this p-value the data can tell, as in evals/comparison.py
@@ -23,7 +23,7 @@ function leaderboard(board) {
   const isPair = board.models.length === 2;
   return [
     head(`${board.suite}, ${board.form}`, board.about),
-    board.warnings.map((words) => h("p", { class: "care" }, words)),
+    board.warnings.map((text) => h("p", { class: "care" }, text)),
     table(["Benchmark", { text: "Metric", class: "middle" }, { text: "Problems", class: "num middle" }, ...board.models.map(num)], [
       ...board.benchmarks.map((name) => h("tr", {}, h("th", { scope: "row" }, name, h("div", { class: "narrow quiet small" }, at(board.models[0], name).metric)), h("td", { class: "quiet middle" }, at(board.models[0], name).metric), h("td", { class: "num middle" }, number(at(board.models[0], name).score.count)),
         board.models.map((model) => h("td", { class: "num" }, interval(at(model, name).score, most))))),
@@ -50,7 +50,7 @@ function comparison(page) {
   return [
     head(page.headline, page.detail),
     section("What differs", table(["Setting", ...page.arms.map((arm) => arm.name)], [
-      ...page.settings.map((row) => h("tr", {}, h("th", { scope: "row" }, row.key, h("div", { class: "quiet small" }, row.meaning)), row.values.map((value) => h("td", { class: "break" }, String(value))))),
+      ...page.settings.map((row) => h("tr", {}, h("th", { scope: "row" }, row.key, h("div", { class: "quiet small" }, words(row.meaning))), row.values.map((value) => h("td", { class: "break" }, String(value).replace(/^"(.*)"$/, "$1"))))),
       h("tr", {}, h("th", { scope: "row" }, "seeds"), page.arms.map((arm) => h("td", {}, arm.seeds.join(", ")))),
     ], { label: "Settings that differ" }), page.notes.map((note) => h("p", { class: "quiet small" }, note))),
     page.scores.length > 0 && section("Scores", table(["Figure", "Arm", num("Score"), num("Seeds"), num("Difference"), "Verdict", num("p"), num("Detectable")], page.scores.flatMap((row) =>
@@ -73,7 +73,7 @@ function study(result) {
         table(["Level", num(round.metric), num("Seeds"), num("Difference"), "Verdict", num("p"), num("Detectable")], round.levels.map((level) => h("tr", {}, h("th", { scope: "row" }, level.name),
           h("td", { class: "num" }, interval(level.estimate, most)), h("td", { class: "num" }, Object.values(level.seeds).map((mean) => (100 * mean).toFixed(1)).join(", ")),
           compared(differences.get(level.name)?.comparison, differences.get(level.name)?.p_value))), { label: `Round ${i + 1}` }),
-        [...new Set(Object.values(round.failed))].map((words) => h("p", { class: "small quiet break" }, h("span", { class: "warning" }, `${Object.keys(round.failed).filter((name) => round.failed[name] === words).join(", ")} failed: `), words)));
+        [...new Set(Object.values(round.failed))].map((text) => h("p", { class: "small quiet break" }, h("span", { class: "warning" }, `${Object.keys(round.failed).filter((name) => round.failed[name] === text).join(", ")} failed: `), text)));
     }),
     section("Runs", table(["Run", "State", num("Time")], result.runs.map((run) => h("tr", {}, h("td", {}, run.name), h("td", {}, run.state), h("td", { class: "num" }, duration(run.seconds)))), { label: "Runs" })),
   ];
@@ -97,8 +97,8 @@ function compared(row, chance) {
   if (!row) return [h("td", {}), h("td", {}), h("td", {}), h("td", {})];
   const { mean, low, high } = row.difference;
   const points = (value) => (100 * value).toFixed(1).replace(/^-(?=0\.0$)/, "").replace("-", "−");
-  const word = chance >= CLEAR ? "cannot tell" : mean > 0 ? "better" : "worse";
-  const tone = { "cannot tell": "quiet", better: "good", worse: "warning" }[word];
+  const word = chance >= CLEAR ? "no clear difference" : mean > 0 ? "better" : "worse";
+  const tone = { "no clear difference": "quiet", better: "good", worse: "warning" }[word];
   return [
     h("td", { class: "num" }, `${mean > 0 ? "+" : ""}${points(mean)} points `, h("span", { class: "quiet" }, `[${points(low)}, ${points(high)}]`)),
     h("td", { class: `nowrap ${tone}` }, word),
@@ -107,8 +107,8 @@ function compared(row, chance) {
   ];
 }
 
-function head(title, words) {
-  return [h("h2", { class: "title" }, title), words && h("p", { class: "quiet" }, words)];
+function head(title, text) {
+  return [h("h2", { class: "title" }, title), text && h("p", { class: "quiet" }, text)];
 }
 
 function section(title, ...children) {

@@ -1,20 +1,23 @@
-import { address, count, field, h, link, number, put, select, verdict } from "../dom.js";
+import { address, copyButton, field, h, length, level, link, number, put, select, verdict } from "../dom.js";
 import { loadMath, raw, rendered } from "../text.js";
+import { ENDS, EVAL_SETS, filtersOf, isEvalRun } from "./rollouts.js";
 import { facts_list } from "./run.js";
-
-const COLOURS = [["", "nothing"], ["advantage", "advantage"], ["logprob", "log-probability"], ["ratio", "ratio"], ["entropy", "entropy"], ["mask", "mask"], ["engine_gap", "engine–learner gap"], ["step_credit", "step credit"]];
-
-const SIGNED = ["advantage", "step_credit", "engine_gap", "ratio"];
+import { siblings } from "./siblings.js";
+import { COLOURS, tokens, wordsOf } from "./tokens.js";
 
 export async function render(main, context) {
   const { params } = context;
   await loadMath();
-  const { data } = await context.ask("rollout", { run: params.run, file: params.file, row: params.row });
+  const isEval = isEvalRun(context);
+  const set = isEval ? EVAL_SETS[Number(/-(\d+)\.parquet$/.exec(params.file)?.[1] ?? 0)] : params.set;  // its own list
+  const { data } = await context.ask("rollout", { run: params.run, ...filtersOf(context), set, sort: params.sort, file: params.file, row: params.row });
   const body = h("div", {});
-  const known = [...COLOURS, ...Object.keys(data.columns).filter((name) => !COLOURS.some(([key]) => key === name)).map((name) => [name, name])];
-  const options = known.map(([key, words]) => [key, key && !(key in data.columns) ? `${words} (not there)` : words]);
+  const known = [...COLOURS, ...Object.keys(data.columns).filter((name) => !COLOURS.some(([key]) => key === name)).map((name) => [name, wordsOf(name)])];
+  const options = known.map(([key, words]) => [key, key && !(key in data.columns) ? `${words} (unavailable)` : words]);
+  const views = [...(data.pieces ? [["", "tokens"]] : []), [data.pieces ? "rendered" : "", "rendered"], ["raw", "raw"]];
+  const viewOf = () => views.find(([key]) => key === (params.view ?? "")) ?? views[0];
 
-  function draw() { put(body, page(data, params)); }
+  function draw() { put(body, page(data, params, viewOf()[1], () => change({ whole: "1" }))); }
 
   function change(changes) { context.set(changes); draw(); }
 
@@ -22,16 +25,25 @@ export async function render(main, context) {
   for (const option of picker.options) {
     if (option.value && !(option.value in data.columns)) { option.disabled = true; option.title = data.absent[option.value] ?? "not stored"; }
   }
-  const view = select("view", params.view, [["", "tokens"], ["rendered", "rendered"], ["raw", "raw"]], (value) => change({ view: value }));
-  const step = (place) => place && link("rollout", { ...params, file: place.file, row: place.row }, place === data.neighbours.before ? "← group before" : "group after →");
-  put(main, h("div", { class: "head" }, h("h1", {}, "Rollout"), field("Text", view), field("Colour tokens by", picker),
-    h("div", { class: "actions" }, step(data.neighbours.before), step(data.neighbours.after),
-      link("rollouts", { run: params.run, group: data.group, step: data.step }, "This group"), link("problem", { run: params.run, problem: problemId(data) }, "This problem over training"))),
-    reasons(data), body);
+  const view = select("view", viewOf()[0], views, (value) => change({ view: value }));
+  const place = data.neighbours;
+  const to = (target) => ({ ...params, whole: "", file: target.file, row: target.row });
+  const step = (target, words, key) => (target ? h("a", { href: address("rollout", to(target)), title: `key ${key}` }, words) : h("span", { class: "quiet" }, words));
+  const list = Object.fromEntries(Object.entries({ ...params, set }).filter(([name]) => !["file", "row", "view", "colour", "whole"].includes(name)));
+  put(main,
+    h("div", { class: "head tight" }, h("h1", {}, "Rollout"),
+      h("nav", { class: "actions steps", "aria-label": "Rollouts of the list" }, step(place.previous, "← previous", "k"),
+        link("rollouts", list, place.number === null ? `outside the ${number(place.total)} of the list` : `${number(place.number)} of ${number(place.total)}`), step(place.next, "next →", "j")),
+      h("div", { class: "actions" }, step(place.before, "← group", "["), step(place.after, "group →", "]"),
+        link("rollouts", { run: params.run, group: data.group, step: data.step, set }, "This group"), link("problem", { run: params.run, problem: problemId(data) }, "This problem over training"))),
+    facts(data, isEval),
+    h("div", { class: "filters always" }, field("Text", view), data.pieces && field("Colour tokens by", picker), reasons(data)), body);
   draw();
-  const places = [["[", data.neighbours.before], ["]", data.neighbours.after]];
-  for (const [key, place] of places) context.keys[key] = () => { if (place) location.hash = address("rollout", { ...params, file: place.file, row: place.row }); };
-  context.keys.v = () => { const order = ["", "rendered", "raw"]; view.value = order[(order.indexOf(params.view ?? "") + 1) % 3]; change({ view: view.value }); };
+  for (const [key, target] of [["[", place.before], ["]", place.after], ["k", place.previous], ["j", place.next]]) {
+    context.keys[key] = () => { if (target) location.hash = address("rollout", to(target)); };
+  }
+  context.keys.e = () => change({ whole: params.whole ? "" : "1" });
+  context.keys.v = () => { const at = views.indexOf(viewOf()); view.value = views[(at + 1) % views.length][0]; change({ view: view.value }); };
   context.keys.c = () => {
     const free = known.map(([key]) => key).filter((key) => !key || key in data.columns);
     picker.value = free[(free.indexOf(params.colour ?? "") + 1) % free.length];
@@ -41,90 +53,78 @@ export async function render(main, context) {
 
 function problemId(data) { return typeof data.problem === "object" ? data.problem.id : data.problem; }
 
-// Why quantities are missing, in words, for those who do not see the tooltip of a greyed option.
+// What a reader wants to know before reading, on one line.
+function facts(data, isEval) {
+  const size = data.siblings.length + 1;
+  const parts = [
+    isEval ? EVAL_SETS[data.step] : data.step > 0 && `step ${data.step}`,
+    size > 1 && `sample ${data.sample} of ${size}`,
+    data.reward !== null && `reward ${number(data.reward, 3)}`,
+    data.advantage !== null && `advantage ${number(data.advantage, 3).replace("-", "−")}`,
+    data.finish && (ENDS[data.finish] ?? data.finish),
+    data.task,
+  ].filter(Boolean);
+  return h("p", { class: "facts-line" }, verdict(data.verdict), parts.map((words) => h("span", {}, words)),
+    h("span", { class: "break" }, h("span", { class: "mono" }, problemId(data)), " ", copyButton(() => problemId(data), "the problem's id")));
+}
+
+// Why measures are missing, in words, for those who do not see the tooltip of a greyed option.
 function reasons(data) {
   const rows = Object.entries(data.absent);
   if (!rows.length) return null;
   const byReason = new Map();
-  for (const [name, why] of rows) byReason.set(why, [...(byReason.get(why) ?? []), name.replace("_", " ")]);
-  return h("details", { class: "small quiet" }, h("summary", {}, `${rows.length} ${rows.length === 1 ? "quantity is" : "quantities are"} not there for these tokens`),
-    h("ul", {}, [...byReason].map(([why, names]) => h("li", {}, h("strong", {}, names.join(", ")), `: ${why}`))));
+  for (const [name, why] of rows) byReason.set(why, [...(byReason.get(why) ?? []), wordsOf(name)]);
+  return h("details", { class: "small quiet" }, h("summary", {}, `${rows.length} measure${rows.length === 1 ? "" : "s"} unavailable`),
+    h("ul", {}, [...byReason].map(([why, names]) => h("li", { class: "break" }, h("strong", {}, names.join(", ")), `: ${why}`))));
 }
 
-function page(data, params) {
+function page(data, params, view, onWhole) {
   const unit = data.fields ? "word" : "token";  // other systems' files have no tokens
   const prompt = data.prompt ?? [{ role: "input", content: data.question ?? "" }];
   return [
     h("div", { class: "columns" },
       h("div", { class: "span2" },
-        h("section", {}, h("h2", {}, "Question"), prompt.map((message) => [prompt.length > 1 && h("p", { class: "quiet small" }, message.role), params.view === "raw" ? raw(message.content) : rendered(message.content)]),
+        h("section", {}, h("h2", {}, "Question"), prompt.map((message) => [prompt.length > 1 && h("p", { class: "quiet small" }, message.role), view === "raw" ? raw(message.content) : rendered(message.content)]),
           data.prompt_text && h("details", { class: "small quiet" }, h("summary", {}, `What the model was given, ${number(data.num_prompt_tokens)} tokens`), raw(data.prompt_text))),
-        h("section", {}, h("h2", {}, "Response"), response(data, params, true, unit))),
+        h("section", {}, h("h2", {}, "Response ", h("span", { class: "quiet small" }, length(data.length, unit), " "), copyButton(() => data.text, "the response")), response(data, params, view, onWhole))),
       h("section", {}, h("h2", {}, "Score"), score(data))),
-    data.siblings.length > 0 && h("section", {}, h("h2", {}, `Siblings, ${data.siblings.length}`),
-      h("div", { class: "siblings", tabindex: "0", role: "region", "aria-label": "Other responses of the group" }, data.siblings.map((sibling) => response(sibling, params, false, unit)))),
-    data.fields && h("section", {}, h("h2", {}, "All fields"), facts_list(Object.entries(data.fields).map(([k, v]) => [k, h("span", { class: "mono break" }, v)]))),
+    data.siblings.length > 0 && siblings(data, params, unit, view),
+    data.fields && h("details", { class: "fields" }, h("summary", {}, `All ${Object.keys(data.fields).length} fields of the file`), facts_list(Object.entries(data.fields).map(([name, value]) => [name, h("span", { class: "mono break lines" }, value)]))),
   ];
+}
+
+function response(data, params, view, onWhole) {
+  const text = view === "raw" ? raw(data.text) : view === "rendered" ? rendered(data.text) : tokens(data, params.colour);
+  const box = h("article", { class: params.whole ? "response main whole" : "response main" }, text);
+  if (params.whole) return box;
+  // Only a response that is cut here has the button.
+  const button = h("button", { type: "button", hidden: true, title: "key e", onclick: onWhole }, "Show all of it");
+  const watcher = new ResizeObserver(() => {
+    const inner = box.querySelector(".text");
+    const isCut = inner.scrollHeight > inner.clientHeight + 4;
+    button.hidden = !isCut;
+    inner.classList.toggle("cut", isCut);
+  });
+  watcher.observe(box);
+  return [box, button];
 }
 
 function score(data) {
-  const parts = Object.entries(data.score?.parts ?? data.parts ?? {});
+  const explained = new Set(data.terms.map((term) => term.name));
+  const parts = Object.entries(data.score?.parts ?? data.parts ?? {}).filter(([name]) => !explained.has(name));
   return [
     facts_list([
       ["Verdict", verdict(data.verdict)],
-      ["Reward", number(data.reward)],
       ["Answer read", data.score?.answer ?? data.answer ?? "–"],
       ["Right answer", data.gold ?? "–"],
       ["Grader's reason", data.score?.note || data.note || "–"],
-      ["Level", data.level === null ? "unknown" : number(data.level, 2)],
-    ]),
-    data.terms.length > 0 && [h("h3", {}, "How the reward comes about"),
+      ["Reward", number(data.reward)],
+      data.level !== null && ["Level", level(data.level)],
+    ].filter(Boolean)),
+    data.terms.length > 0 && [h("h3", {}, "Reward breakdown"),
       h("table", { class: "tight" }, h("thead", {}, h("tr", {}, ["Term", "Value", "Weight", "Adds"].map((head, i) => h("th", { scope: "col", class: i ? "num" : "" }, head)))),
         h("tbody", {}, data.terms.map((term) => h("tr", {}, h("td", {}, term.name), h("td", { class: "num" }, number(term.value, 3)), h("td", { class: "num" }, number(term.weight, 3)), h("td", { class: "num" }, number(term.product, 3)))),
           h("tr", { class: "sum" }, h("td", {}, "reward"), h("td", {}), h("td", {}), h("td", { class: "num" }, number(data.reward, 4)))))],
-    parts.length > 0 && [h("h3", {}, "Parts of the score"), facts_list(parts.map(([name, value]) => [name, number(value, 4)]))],
+    parts.length > 0 && [h("h3", {}, explained.size ? "Other parts of the score" : "Parts of the score"), facts_list(parts.map(([name, value]) => [name, number(value, 4)]))],
   ];
-}
-
-function response(item, params, isMain, unit) {
-  const head = h("p", { class: "meta" }, verdict(item.verdict), item.reward !== null && h("span", {}, `reward ${number(item.reward, 3)}`), h("span", {}, count(item.length, unit)), item.finish === "length" && h("span", {}, "cut"));
-  let body;
-  if (params.view === "raw") body = raw(item.text);
-  else if (params.view === "rendered" || !isMain || !item.pieces) body = isMain && params.view !== "rendered" ? raw(item.text) : rendered(item.text);
-  else body = tokens(item, params.colour);
-  return h("article", { class: isMain ? "response main" : "response" },
-    isMain ? head : h("a", { class: "plain", href: address("rollout", { run: params.run, file: item.file, row: item.row, view: params.view, colour: params.colour }), "data-item": `${item.file}:${item.row}` }, head),
-    body, !isMain && item.note && h("p", { class: "small quiet note" }, item.note));
-}
-
-function tokens(item, name) {
-  const values = item.columns[name];
-  const known = (values ?? []).filter((value) => value !== null);
-  const centre = name === "ratio" ? 1 : 0;
-  const isSigned = known.some((value) => value > 0) && known.some((value) => value < 0) || SIGNED.includes(name);
-  const top = Math.max(...known.map((value) => Math.abs(value - centre)), 1e-9);
-  const isFlat = isSigned && top < 1e-7 && name !== "engine_gap";
-  const low = Math.min(...known, 0);
-  const high = Math.max(...known, 0);
-  const box = h("pre", { class: "text tokens", tabindex: "0", "aria-label": "Tokens of the response" }, item.pieces.map((piece, i) => {
-    const value = values?.[i];
-    const span = h("span", { class: "token" }, piece);
-    if (value !== null && value !== undefined) {
-      const share = isFlat ? 0 : isSigned ? Math.abs(value - centre) / top : (value - low) / (high - low || 1);
-      const tint = isSigned && value < centre ? "negative" : "positive";
-      // A low log-probability is what one looks for: the scale is turned round.
-      const strength = name === "logprob" ? 1 - share : share;
-      span.classList.add(tint);
-      span.style.setProperty("--strength", `${Math.round(70 * strength)}%`);
-      span.title = `${name.replace("_", " ")} ${number(value, 4)}`;
-    }
-    return span;
-  }));
-  return [values && (isFlat ? h("p", { class: "scale small quiet" }, `${name.replace("_", " ")} is ${centre} at every token`) : scale(name, isSigned ? centre - top : low, isSigned ? centre + top : high, isSigned)), box,
-    item.num_tokens > item.pieces.length && h("p", { class: "quiet small" }, `${(item.num_tokens - item.pieces.length).toLocaleString("en")} more tokens are not shown here; raw text has all.`)];
-}
-
-function scale(name, low, high, isSigned) {
-  const kind = isSigned ? "both" : name === "logprob" ? "down" : "up";
-  return h("p", { class: "scale small quiet" }, number(low, 3), h("span", { class: `ramp ${kind}`, "aria-hidden": "true" }), number(high, 3), ` ${name.replace("_", " ")}`);
 }

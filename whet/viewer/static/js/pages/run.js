@@ -1,5 +1,6 @@
 import { colour, lineChart } from "../charts.js";
-import { duration, empty, estimate, h, isEstimate, link, moment, number, percent, put, table } from "../dom.js";
+import { duration, empty, estimate, h, isEstimate, link, metricValue, moment, number, percent, put, table } from "../dom.js";
+import { METRICS } from "../metrics.js";
 
 export async function render(main, context) {
   const { run } = context.params;
@@ -14,7 +15,7 @@ export async function render(main, context) {
     if (data.headline) {
       const { data: metrics } = await context.ask("metrics", { run, names: data.headline });
       const [steps, values] = metrics.series[data.headline] ?? [[], []];
-      if (steps.length > 1) chart = lineChart({ title: data.headline, lines: [{ name: run, steps, values, colour: colour(0) }] });
+      if (steps.length > 1) chart = lineChart({ title: data.headline, about: METRICS[data.headline], format: (value) => metricValue(data.headline, value), lines: [{ name: run, steps, values, colour: colour(0) }] });
     }
     put(main, page(data, chart));
   }
@@ -40,14 +41,14 @@ function page(run, chart) {
   return [
     h("div", { class: "head" }, h("h1", {}, run.id === "." ? "This folder" : run.id),
       h("div", { class: "actions" }, run.metrics.length > 0 && link("curves", { runs: run.id }, "Curves"),
-        run.sets.map((set) => link("rollouts", { run: run.id, set }, `Rollouts: ${set}`)),
+        [...run.sets].sort((a, b) => b.localeCompare(a)).map((set) => link("rollouts", { run: run.id, set }, run.sets.length > 1 ? `Rollouts: ${set}` : "Rollouts")),
         run.origin === "whet" && link("settings", { a: run.id }, "Settings"))),
     run.failure && h("details", { class: "failure" }, h("summary", {}, "This run failed"), h("pre", {}, run.failure)),
     h("div", { class: "columns" },
       h("section", {}, h("h2", {}, "Facts"), facts_list(facts)),
       chart && h("section", {}, h("h2", {}, "How it goes"), chart.element),
     ),
-    run.evals.length > 0 && h("section", {}, h("h2", {}, "Evaluations"), evaluations(run)),
+    run.evals.length > 0 && h("section", {}, h("h2", {}, run.kind === "eval" ? "Evaluations" : "Validations"), evaluations(run), run.kind !== "eval" && h("p", { class: "quiet small" }, "Validations keep their scores; their responses are not stored.")),
     run.events.length > 0 && h("section", {}, h("h2", {}, "Events"), events(run.events, run.provenance.command)),
     Object.keys(run.provenance).length > 0 && h("section", {}, h("h2", {}, "Made with"), facts_list(madeWith(run.provenance))),
   ];
@@ -73,7 +74,7 @@ function evaluations(run) {
 function madeWith({ command, changed, started, ...rest }) {
   return [
     ...Object.entries(rest).filter(([, value]) => value !== null).map(([name, value]) => [name, String(value)]),
-    changed !== null && changed !== undefined && ["changes in no commit", changed ? "yes" : "none"],
+    changed !== null && changed !== undefined && ["uncommitted changes", changed ? "yes" : "none"],
     command && ["command", h("span", { class: "mono command" }, String(command).split(" ").map((word) => [h("span", { class: "word" }, word), " "]))],
     started && ["started", moment(started)],
   ].filter(Boolean);

@@ -23,17 +23,31 @@ export async function render(main, context) {
 }
 
 function differences(data) {
-  const count = data.differences.length;
+  const paths = data.differences.filter((row) => row.is_path);
+  const rows = data.differences.filter((row) => !row.is_path);
   return [
-    h("p", { class: "lead" }, count ? `${count} setting${count === 1 ? "" : "s"} differ, ${data.same} are the same.` : `All ${data.same} settings are the same.`),
+    h("p", { class: "lead" }, rows.length ? `${rows.length} setting${rows.length === 1 ? " differs" : "s differ"}, ${data.same} are the same.` : `All ${data.same} settings are the same${paths.length ? " but for folders" : ""}.`),
     h("p", { class: "small" }, "A is ", link("run", { run: data.a }, data.a), ", B is ", link("run", { run: data.b }, data.b), "."),
-    count > 0 && table(["Setting", "Difference", "What it means"], data.differences.map((row) => h("tr", {},
-      h("td", { class: "mono nowrap" }, row.key), h("td", { class: "break" }, row.words), h("td", { class: "quiet" }, words(row.meaning || "–")))), { label: "Differences" }),
+    rows.length > 0 && compared(rows),
+    paths.length > 0 && h("details", {}, h("summary", {}, `${paths.length} path${paths.length === 1 ? "" : "s"} into another folder`), compared(paths)),
   ];
 }
 
+function compared(rows) {
+  return table(["Setting", "A", "B", ""], rows.map((row) => h("tr", {},
+    h("td", {}, h("span", { class: "mono" }, row.key), row.meaning && h("div", { class: "quiet small" }, words(row.meaning))),
+    h("td", { class: "mono break", "data-name": "A" }, bare(row.a)), h("td", { class: "mono break", "data-name": "B" }, bare(row.b)),
+    h("td", { class: "quiet small" }, row.words))), { label: "Differences", class: "stacked" });
+}
+
+// A text without its quotes, a setting that is not there as a dash.
+function bare(value) {
+  return value === null ? "–" : value.replace(/^"(.*)"$/, "$1");
+}
+
 function all(settings) {
-  return table(["Setting", "Value", "From", "What it means"], settings.map((row) => h("tr", {},
-    h("td", { class: "mono nowrap" }, row.key), h("td", { class: "mono break" }, row.value),
-    h("td", { class: row.origin === "default" ? "quiet" : "" }, row.origin), h("td", { class: "quiet" }, words(row.meaning || "–")))), { label: "Settings" });
+  return table(["Setting", "Value", "From"], settings.map((row) => h("tr", {},
+    h("td", {}, h("span", { class: "mono" }, row.key), row.meaning && h("div", { class: "quiet small" }, words(row.meaning))),
+    h("td", { class: "mono break", "data-name": "value" }, row.value),
+    h("td", { class: row.origin === "default" ? "quiet" : "", "data-name": "from" }, row.origin))), { label: "Settings", class: "stacked" });
 }

@@ -1,4 +1,5 @@
 import { colour, lineChart, stackedBar } from "../charts.js";
+import { METRICS } from "../metrics.js";
 import { duration, empty, h, number, percent, put, table } from "../dom.js";
 
 const PHASES = [["time/sample", "sampling"], ["time/grade", "waiting for grades"], ["time/score", "reference and values"], ["time/update", "training"]];
@@ -30,9 +31,9 @@ function page(data, charts) {
   const rest = Math.max(total - sum(parts.map((part) => part.value)), 0);
   parts.push({ name: "the rest", value: rest, colour: "var(--rule)" });
   const lines = PHASES.filter(([name]) => data.series[name]).map(([name, words], i) => ({ name: words, steps: data.series[name][0], values: data.series[name][1], colour: colour(i) }));
-  charts.push(lineChart({ title: "seconds of each step", lines, height: 220 }));
+  charts.push(lineChart({ title: "seconds of each step", lines }));
   for (const name of ["engine/tokens_per_s", "engine/slots_busy", "memory/peak_gb"]) {
-    if (data.series[name]) charts.push(lineChart({ title: name, lines: [{ name, steps: data.series[name][0], values: data.series[name][1], colour: colour(0) }] }));
+    if (data.series[name]) charts.push(lineChart({ title: name, about: METRICS[name], lines: [{ name, steps: data.series[name][0], values: data.series[name][1], colour: colour(0) }] }));
   }
   const longest = parts.reduce((a, b) => (b.value > a.value ? b : a));
   return [

@@ -1,0 +1,125 @@
+"""Groups sampled some steps ahead of training, which wait for their step.
+
+Where engine and learner share their weights they take turns, so a lag is a queue. Engines with
+their own weights sample while the learner trains: `OverlappedQueue`, and `StreamQueue` in
+`whet/rollout/stream.py`.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from whet.errors import DataError
+from whet.rollout.collect import group_rollouts
+from whet.store.rollouts import read_rollouts, write_rollouts
+from whet.track.metrics import Clock
+from whet.types import (
+    Group,
+    Json,
+    Metrics,
+)
+from whet.world import get_world, world_of_thread
+
+SampleStep = Callable[[int], list[Group]]
+"""Step -> its groups, sampled with the current weights."""
+
+
+class RolloutQueue:
+    """Batches of rollouts, each sampled `lag` steps early; checkpoints hold the queue."""
+
+    def __init__(self, sample: SampleStep, *, steps: int, lag: int) -> None:
+        self.sample = sample
+        self.steps = steps
+        self.lag = lag
+        self._waiting: deque[list[Group]] = deque()
+
+    def take(self, step: int) -> list[Group]:
+        """Return the batch of a step, after sampling those up to `lag` steps ahead."""
+        while len(self._waiting) <= self.lag and step + len(self._waiting) < self.steps:
+            self._waiting.append(self.sample(step + len(self._waiting)))
+        return self._waiting.popleft()
+
+    def join(self) -> None:
+        """Wait until sampling has ended, so that weights may change; here it always has."""
+
+    def metrics(self) -> Metrics:
+        """Measure what was sampled in the background since the last call."""
+        return {}
+
+    def drop(self) -> None:
+        """Empty the queue, once the weights that sampled it have been replaced."""
+        self._waiting.clear()
+
+    def save(self, folder: Path) -> Json:
+        for index, groups in enumerate(self._waiting if get_world().is_rank_zero else ()):
+            write_rollouts(waiting_file(folder, index), groups)
+        return len(self._waiting)
+
+    def load(self, folder: Path, state: Json) -> None:
+        if not isinstance(state, int):
+            raise DataError(
+                f"checkpoint {folder} does not record how many batches wait: start the run again"
+            )
+        self._waiting = deque(
+            group_rollouts(read_rollouts(waiting_file(folder, index))) for index in range(state)
+        )
+
+
+def waiting_file(folder: Path, index: int) -> Path:
+    """Name the file of a checkpoint that holds sampled groups which no step has trained."""
+    return folder / f"waiting-{index:03d}.parquet"
+
+
+class OverlappedQueue(RolloutQueue):
+    """A queue that fills up in a thread: `take` starts it, and `join` waits for its end.
+
+    The batch of step s + lag is sampled with the weights of step s, as in one process. Between
+    `take` and `join` no weights may be pushed, and nothing that sampling reads may change, such as
+    what the sampler has observed. `clock` counts the seconds that a step waits as sampling;
+    `background` is the one that `sample` counts with.
+    """
+
+    def __init__(
+        self, sample: SampleStep, *, steps: int, lag: int, clock: Clock, background: Clock
+    ) -> None:
+        super().__init__(sample, steps=steps, lag=lag)
+        self._clock = clock
+        self._background = background
+        self._world = get_world().for_thread()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def take(self, step: int) -> list[Group]:
+        assert self._thread is None, "the batch before is joined first"
+        if not self._waiting:
+            with self._clock.measure("sample"):
+                self._waiting.append(self.sample(step))
+        batch = self._waiting.popleft()
+        # A second Ctrl-C ends the run without waiting for responses.
+        self._thread = threading.Thread(target=self._fill, args=(step + 1,), daemon=True)
+        self._thread.start()
+        return batch
+
+    def join(self) -> None:
+        if self._thread is None:
+            return
+        with self._clock.measure("sample"):
+            self._thread.join()
+        self._thread = None
+        if self._error is not None:
+            raise self._error
+
+    def metrics(self) -> Metrics:
+        metrics = self._background.lap()
+        seconds = metrics["time/sample"] + metrics["time/grade"]
+        engine = {name: value for name, value in metrics.items() if name.startswith("engine/")}
+        return engine | {"engine/sample_s": seconds}
+
+    def _fill(self, step: int) -> None:
+        try:
+            with world_of_thread(self._world):
+                while len(self._waiting) < self.lag and step + len(self._waiting) < self.steps:
+                    self._waiting.append(self.sample(step + len(self._waiting)))
+        except BaseException as error:  # raised again by `join`
+            self._error = error

@@ -1,0 +1,246 @@
+"""Sentences that disown an answer: those that lead to it and those behind it.
+
+Before an answer it may be denied, given as someone else's or offered for choice. Behind it it may
+be called wrong, taken back or left to the reader. The rules look for what a sentence is built of:
+a word of denial with the answer, or a word that stands for it, as its object. `doubt` has the words
+right beside an answer. The regular expressions have nothing to backtrack into.
+"""
+
+import re
+
+from whet.text.doubt import is_doubtful
+
+REMARK_WINDOW = 480
+"""What follows an answer is read this far."""
+_MAX_LEAD = 240
+_MAX_REST = 200
+"""A replacement up to this long must not be in doubt itself."""
+
+
+def _with_stops(words: str) -> frozenset[str]:
+    """Make a set of words with and without the sign that may follow one."""
+    return frozenset(f"{word}{stop}" for word in words.split() for stop in ("", *".,:;!?)"))
+
+
+_NEGATIONS = _with_stops(
+    "not never no cannot wrong incorrect false untrue mistake mistaken error void invalid "
+    "nonsense contradiction don't doesn't didn't isn't wasn't aren't can't couldn't won't "
+    "wouldn't shouldn't don’t doesn’t didn’t isn’t wasn’t can’t won’t wouldn’t"
+)
+DISOWNING = _NEGATIONS | _with_stops(
+    "but except excluding other tempting premature sample example illustration template told "
+    "heard rumor rumour allegedly supposedly somebody someone pretend jokingly rejected "
+    "discarded below following follows next nobody who whoever anyone opposite contrary "
+    "negation according refuse avoid answers answered claim claims claimed say says said wrote "
+    "writes think thinks thought believe believes believed guesses guessed suggest suggests "
+    "suggested replies replied argue argues argued insist insists insisted tells submit "
+    "submits submitted propose proposes proposed maintain maintains maintained whichever pick "
+    "choose select your these those them !="
+)
+"""Without one of these a lead disowns nothing: a check that costs little."""
+RETREATING = _NEGATIONS | _with_stops(
+    "bogus erroneous rubbish faulty inconsistent unsound off joke trap guess sample example "
+    "lie illustration placeholder template dummy decoy ignored disregarded fails violates "
+    "breaks format contradicts retract withdraw disown reject discard misread miscount "
+    "miscounted miscalculated erred back doubt distrust mind slip longer ignore disregard "
+    "forget strike scrap scratch delete cross marked what alternatively equally erratum "
+    "nothing any guessing well leave pick struck crossed decide"
+)
+"""Without one of these a sentence behind an answer takes nothing back."""
+OF = (" of", " of the", " in", " from", " among")
+
+_ADVERBS = r"(?: (?:also|clearly|obviously|certainly|just|actually|now|really|simply|all|plainly))*"
+_BAD = (
+    r"(?:void|false|wrong|incorrect|invalid|untrue|bogus|nonsense|mistaken|erroneous|rubbish|faulty"
+    r"|inconsistent|unsound|off|in error"
+    r"|an? (?:\w+ )?(?:mistake|error|joke|trap|guess|sample|example|illustration|placeholder"
+    r"|template|dummy|decoy|lie)|(?:only|just|merely) (?:an?|the) (?:\w+ )?(?:sample|example"
+    r"|illustration|placeholder|template|format)|to be (?:ignored|disregarded)"
+    r"|not(?: \w+)? (?:right|correct|true|valid|it|mine|consistent|allowed|reliable|sound"
+    r"|(?:my|our|the)(?: \w+)? (?:answer|solution|reply)))\b"
+)
+_THING = (
+    r"(?:above|line|list|answer|result|box|tag|one|value|solution|expression|path|route|order|grid"
+    r"|table|block|output|choice|claim|reply|attempt|guess|conclusion|assignment|letter|option)"
+)
+_PERSON = (
+    r"(?:student|pupil|classmate|friend|colleague|teacher|professor|tutor|person|people|guy|kid"
+    r"|child|user|reviewer|expert|neighbou?r|brother|sister|mother|father|uncle|aunt|cousin|boss"
+    r"|roommate|model|assistant|bot|chatbot|website|forum|blog|post|internet|participant|solver"
+    r"|critic|stranger|man|woman|boy|girl|author|player|opponent|rival|reader|grader)s?"
+)
+_THIS = (
+    rf"(?:that|this|it|these|those|they|he|she|(?:the|my|our|this|that)(?: \w+)? {_THING}"
+    rf"|(?:the|that|this)(?: \w+)? {_PERSON}|the above)(?: one| above)?"
+)
+_OPENING = (
+    r"(?:\A|[.;:!?)\n—–-])[\s*_(>]*"
+    r"(?:(?:but|and|oh|no|wait|oops|sorry|hmm+|however|actually|unfortunately|well|ah|edit|update"
+    r"|correction|in fact|then again|(?:on|upon|after|looking)(?: \w+){1,3})[\s,.:;!—–-]{1,3}){0,3}"
+)
+_GOOD = (
+    r"(?:right|correct|true|valid|sound|consistent|trust(?:ed|worthy)?|reliable|rel(?:y|ied)"
+    r"|confident|submit(?:ted)?|stand|believe[sd]?|accept(?:ed)?|endorse|vouch|confirm|mine"
+    r"|my answer)\b(?! that\b)"
+)
+_TAKEN_BACK = re.compile(
+    rf"{_OPENING}{_THIS}(?:"
+    rf" (?:is|was|are|were|seems|looks|appears|turns out|proves|must be|has to be)(?: to be)?"
+    rf"{_ADVERBS} {_BAD}"
+    rf"|(?:['’]s){_ADVERBS} {_BAD}"
+    rf"|(?: \w+){{0,3}}(?: not|n['’]t| ?cannot| never)(?: \w+){{0,3}} (?:{_GOOD}|it\b(?! \w))"
+    r"|(?: does| do| did| will| can| could)(?:n['’]t| not|not)(?: \w+)?"
+    r" (?:work|hold|fit|count|satisfy|check|stand|be (?:right|correct|true|it|the))\b"
+    r"|(?: \w+)? (?:fails|violates|breaks|contradicts)\b)"
+    r"|\b(?:I|we)(?: \w+){0,3} (?:retract|withdraw|disown|reject|discard|misread|miscount(?:ed)?"
+    r"|miscalculated|erred|(?:take|took) (?:\w+ ){1,3}back|(?:distrust|doubt) (?:it|this|that|my)"
+    r"|changed my mind)\b"
+    r"|\bI(?:['’]m| am| was| have been)(?: \w+){0,2} (?:wrong|mistaken|in error)\b"
+    r"|\bI (?:made|make|have made) an? (?:\w+ )?(?:mistake|error|slip)\b"
+    rf"|\bI(?:['’]m| \w+)?(?: no longer| not|n['’]t| ?cannot| never)(?: \w+){{0,3}} {_GOOD}"
+    r"|\bI (?:no longer|don['’]t|do not) think\b"
+    r"|\b(?:ignore|disregard|forget|strike|scrap|scratch|delete|discard|cross out)"
+    r" (?:that|this|it|these|everything|(?:the|my) (?:above|line|answer|box|last))\b"
+    r"|\bnot my (?:own )?(?:answer|solution|reply|result|conclusion|submission)\b"
+    r"|\b(?:not|never) (?:to )?be (?:trusted|believed|relied|accepted|submitted)\b"
+    r"|\bmarked (?:as )?(?:wrong|incorrect|false)\b"
+    r"|\b(?:leads? to|is|gives|yields|reach|get|have) an? contradiction\b"
+    r"|\bis what (?:the|an?|my|some|another)\b[^\n]{0,40}\b(?:wrote|said|claimed|got|gave|had)\b"
+    r"|\A\W{0,12}(?:alternatively|equally)\b[^\n\\\[]{0,60}\["
+    r"|\A\W{0,12}(?:(?:oops|no|wait|hmm+|sorry|oh|ah|actually|but)\W{1,3}){0,2}"
+    r"(?:false|wrong|incorrect|void|erratum|not true)\b"
+    r"|以上(?:答案)?(?:是)?(?:错|不对)|(?:错误|不对|不正确)",
+    re.IGNORECASE,
+)
+"""Behind an answer it takes the answer back; another one may follow."""
+_LEFT_OPEN = re.compile(
+    r"\b(?:(?:I|we)(?: \w+){0,2} (?:have|give|gave|offer|submit|claim|see|got)(?: \w+){0,2}"
+    r" (?:no (?:\w+ )?(?:answer|solution|idea|clue|opinion|reply)|nothing (?:better|else|to offer))"
+    r"|(?:no|any) (?:answer|solution|reply|result) of my own"
+    r"|(?:I|we) (?:could|can|did|do)(?: not|n['’]t|not) (?:find|have|get|give|offer)"
+    r" (?:one|an?y?|it|(?:an? |the |any )?(?:answer|solution))"
+    r"|I (?:do|did|could|can|really)(?: not|n['’]t|not)(?: \w+)? (?:know|decide|tell)\b(?! that)"
+    r"|I(?:['’]m| am)(?: \w+)? guessing|(?:cannot|can['’]t|could not) decide"
+    r"|(?:could|might|may) (?:just )?as well be|looks? equally (?:good|right|likely|plausible)"
+    r"|leave (?:it|this|that|the \w+)(?: up)? to (?:you|the \w+|others)"
+    r"|there is no (?:final )?answer(?= ?(?:[.!]|\Z))|take your pick|struck out|crossed out)\b",
+    re.IGNORECASE,
+)
+"""It says that there is no answer, or leaves open which one holds."""
+_GOES_ON = re.compile(
+    r":|\n\s*\S|[0-9]|\b(?:answer|it|result|value|solution) (?:is|should|must|returns|gives)\b",
+    re.IGNORECASE,
+)
+"""Behind a withdrawal it goes on, perhaps with another answer."""
+
+
+def find_replacement(tail: str) -> int | None:
+    """Find where what follows an answer takes it back and may give another; None where it stands.
+
+    The end of the tail says that no other is given.
+
+    >>> find_replacement(". I checked it."), find_replacement(" No, that is wrong.") == 19
+    (None, True)
+    >>> tail = " Oops, wrong. It is blue."
+    >>> tail[find_replacement(tail):]
+    '. It is blue.'
+    """
+    tail = tail[:REMARK_WINDOW]
+    if _LEFT_OPEN.search(tail):
+        return len(tail)
+    ends = [match.end() for match in _TAKEN_BACK.finditer(tail)]
+    if not ends:
+        return None
+    rest = tail[ends[0] :]
+    is_short = len(rest) <= _MAX_REST
+    if not _GOES_ON.search(tail, ends[-1]) or (is_short and is_doubtful(rest)):
+        return len(tail)
+    return ends[0]
+
+
+def takes_back_all(line: str, *, is_alone: bool) -> bool:
+    """Whether a last line says that there is no answer, or takes back what stands above it.
+
+    One that is alone has nothing to take back. A line that goes on may give another answer.
+    """
+    ends = [match.end() for match in _LEFT_OPEN.finditer(line)]
+    if not is_alone:
+        ends += [match.end() for match in _TAKEN_BACK.finditer(line)]
+    return bool(ends) and (not _GOES_ON.search(line, max(ends)) or is_doubtful(line[max(ends) :]))
+
+
+_CLAIMS = (
+    r"(?:answered|claims?|claimed|says?|said|wrote|writes|thinks?|thought|believes?"
+    r"|believed|guesses|guessed|suggests?|suggested|replies|replied|argues?|argued|insists?"
+    r"|insisted|told me|tells me|submits?|submitted|proposes?|proposed|maintains?|maintained)"
+)
+_SAYS = rf"(?:answers?|{_CLAIMS})"
+_SOURCE = (
+    "table|text|passage|problem|question|clue|statement|rule|data|row|column|chart|formula|theorem"
+    "|equation|definition|code|program|function|output|task|prompt|puzzle|sentence|line"
+)
+"""What these say is no one's answer."""
+_OPINION = (
+    r"(?:answer|say|claim|believe|think|accept|conclude|trust|endorse|submit|agree|recommend|mean)"
+)
+_SAID = re.compile(
+    rf"\b(?!(?:i|we|you|it|this|that|which|and|{_SOURCE})\b)\w+ {_CLAIMS}(?: that)?:"
+    r"[^\n.!?。]{0,80}\Z"
+)
+"""Someone says what follows."""
+_DISOWNED = re.compile(
+    r"(?:\b(?:(?:anything|everything|all) but|(?:every(?:one|body|thing)|all|any(?:one|thing))"
+    r"(?: \w+){0,3} (?:except|excluding|other than))\b"
+    r"|\b(?:mistake|wrong|error|incorrect|false|tempting|premature) to"
+    r" (?:conclude|say|answer|write|claim|think|state|give|submit)\b"
+    r"|\b(?:false|untrue|wrong|incorrect|not (?:true|right|correct|the case)) that\b"
+    r"|\b(?:sample|example|illustration|template) of (?:the |an? )?(?:\S+ )?"
+    r"(?:format|layout|reply|answer|response|output)\b|\bcontradiction\b"
+    r"|\b(?:told|heard|rumou?r|allegedly|supposedly|somebody|someone|pretend|jokingly)\b"
+    rf"|\b(?:wrong|incorrect|rejected|discarded|false) {_THING}s?\b"
+    r"|\b(?:nobody|no one) (?:should|would|can|could|will)\b"
+    r"|\bnot (?:my|the|an?|our)(?: \w+)? (?:answer|solution|reply|result|conclusion)\b"
+    r"|\b(?:following|follows|below|next)\b[^\n]{0,30}\b(?:is|are) (?:wrong|incorrect|false|not)\b"
+    rf"|\b(?:whoever|any(?:one|body)|every(?:one|body)|those|people|{_PERSON}) (?:who|that)\b"
+    r"[^\n]{0,60}\b(?:is|are|was|were) (?:\w+ )?(?:wrong|mistaken|incorrect|fooled)\b"
+    rf"|(?:\A|\b(?:i|we|you|one|please|should|would|will)(?: \w+)? )(?:do not|don['’]t|never|not"
+    rf"|cannot|can['’]t|wouldn['’]t|won['’]t|refuse to|avoid)(?: \w+)? {_OPINION}\b"
+    r"|(?:do not|don['’]t|never) \w+ (?:this|that|these|it|the following|as follows)\b"
+    rf"|\b(?:an?|some|one|another|my|the|that)(?: \w+)? {_PERSON}(?: \w+)? {_SAYS}\b"
+    r"(?=[^\n]*(?::|\bthat\b|\banswer\b))"
+    rf"|\baccording to (?:an?|some|my|the)(?: \w+)? {_PERSON}\b"
+    r"|(?<![a-z。，,])(?:错误|不是|并非|不正确)(?![^\n]*而是))[^\n.!?。]{0,80}\Z"
+    r"|\b(?:opposite|contrary|negation) (?:of|to)\W*\Z"
+    r"|\b(?:answer|result|output|solution|it|this)\W{0,4}(?:≠|\\neq?(?![a-z])|!=)\W*\Z"
+    r"|\b(?:one|some|none|any|part|few|several|half|either|neither) of (?:the |these |those )?"
+    r"(?:\w+ (?:of|in|from|among)\b)?[^\w:]*\Z",
+)
+"""Before an answer, in lower case, it says that the answer is another, or whose."""
+_OFFERED = re.compile(
+    r"\bwhichever(?: one)? (?:of|you|the|fits|suits|works|is (?:right|correct))\b"
+    r"|\b(?:(?:pick|choose|take|select|use) (?:any|either|one|your)"
+    r"|(?:one|either|any|some|none|neither)(?: \w+)? of (?:these|those|them|the (?:following|two)))"
+    r"\b(?=[^\n]*(?::\W*\Z|\b(?:right|correct|true|answers?)\b))",
+)
+_BRACKETS = re.compile(r"\[[^\[\]\n]*\]")
+_CLAUSE = re.compile(
+    r"(?<!thing)(?<!\ball),? (?:but|so|thus|hence|therefore|then|rather|instead)\b"
+    r"(?! (?:of|than)\b)|;|[.!?] "
+)
+"""What stands between clauses, of which the last leads to the answer."""
+
+
+def is_disowned(lead: str) -> bool:
+    """Whether the words that lead to an answer deny it, give it as another's or offer it.
+
+    >>> [is_disowned(lead) for lead in ("So it is:", "A friend said:", "Pick one of these:")]
+    [False, True, True]
+    """
+    plain = lead[-_MAX_LEAD:].lower()
+    plain = _BRACKETS.sub("[]", plain) if "[" in plain else plain
+    clause = _CLAUSE.split(plain)[-1].strip()
+    is_plain = clause.isascii() and DISOWNING.isdisjoint(clause.split())
+    if is_plain and not clause.rstrip(" [").endswith(OF):
+        return False
+    is_said = ":" in clause and _SAID.search(clause)
+    return bool(is_said or _DISOWNED.search(clause) or _OFFERED.search(clause))

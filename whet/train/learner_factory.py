@@ -1,0 +1,192 @@
+"""Learner factories: they build the learners, critics and frozen models of a run, here or on
+ranks."""
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+from torch import nn
+
+from whet.data.examples import Example
+from whet.errors import ConfigError
+from whet.models.lora import copy_trainable
+from whet.models.transformer import Transformer
+from whet.train.learner import (
+    Learner,
+    LocalLearner,
+    LogprobModel,
+    compute_logprobs_locally,
+)
+from whet.train.memory import DeviceMemory
+from whet.train.offload import OffloadedWeights
+from whet.train.optim import TrainConfig
+from whet.train.served_model import SERVED_SECONDS, ServedModel
+from whet.train.value_model import ValueModel
+from whet.types import Floats
+from whet.user_code import check_complete, load_from_file
+from whet.world import get_world
+
+
+class LearnerFactory(ABC):
+    """Builds the learners and frozen models of a model, and so decides on their devices.
+
+    Every learner, critic, reference and teacher of a run comes from the factory of its policy.
+    """
+
+    @abstractmethod
+    def build_learner(
+        self,
+        model: Transformer | ValueModel,
+        cfg: TrainConfig,
+        *,
+        steps: int,
+        memory: DeviceMemory | None,
+    ) -> Learner:
+        """Make a learner that moves `model` in place, whose schedule spans `steps` updates.
+
+        Updates on a device may free the caches of the engines that share its `memory`.
+        """
+
+    def build_value_learner(
+        self, policy: Transformer, cfg: TrainConfig, *, steps: int, memory: DeviceMemory | None
+    ) -> Learner:
+        """Make a learner of a critic that starts from a copy of the policy's weights."""
+        return self.build_learner(ValueModel(policy), cfg, steps=steps, memory=memory)
+
+    @abstractmethod
+    def build_frozen_model(
+        self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
+    ) -> LogprobModel:
+        """Wrap a frozen model; weights in `offloaded` wait in host memory."""
+
+
+class LocalLearnerFactory(LearnerFactory):
+    """Runs each model on the device where it is."""
+
+    def build_learner(
+        self,
+        model: Transformer | ValueModel,
+        cfg: TrainConfig,
+        *,
+        steps: int,
+        memory: DeviceMemory | None,
+    ) -> Learner:
+        return LocalLearner(model, cfg, steps=steps, memory=memory)
+
+    def build_frozen_model(
+        self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
+    ) -> LogprobModel:
+        return FrozenModel(model, cfg.micro_batch_tokens, offloaded=offloaded)
+
+
+class FSDPLearnerFactory(LearnerFactory):
+    """Runs each model over all ranks, in shards (`whet/train/fsdp_learner.py`)."""
+
+    def build_learner(
+        self,
+        model: Transformer | ValueModel,
+        cfg: TrainConfig,
+        *,
+        steps: int,
+        memory: DeviceMemory | None,
+    ) -> Learner:
+        # A single process does not need torch.distributed.
+        from whet.train.fsdp_learner import FSDPLearner  # noqa: PLC0415
+
+        return FSDPLearner(model, cfg, steps=steps, memory=memory)
+
+    def build_value_learner(
+        self, policy: Transformer, cfg: TrainConfig, *, steps: int, memory: DeviceMemory | None
+    ) -> Learner:
+        from whet.train.shards import needs_shards, rank_world  # noqa: PLC0415
+
+        # Shards are copies already.
+        critic = ValueModel(policy, is_shared=needs_shards(policy, rank_world()))
+        return self.build_learner(critic, cfg, steps=steps, memory=memory)
+
+    def build_frozen_model(
+        self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
+    ) -> LogprobModel:
+        from whet.train.fsdp_learner import FrozenShardedModel  # noqa: PLC0415
+
+        return FrozenShardedModel(model, cfg, offloaded=offloaded)
+
+
+LOCAL_FACTORY = LocalLearnerFactory()
+
+
+LEARNER_FACTORIES: dict[str, LearnerFactory] = {
+    "local": LOCAL_FACTORY,
+    "fsdp": FSDPLearnerFactory(),
+}
+"""Learner factories by the name in `TrainConfig.learner`: the only list of them."""
+
+
+def choose_learner_factory(cfg: TrainConfig) -> LearnerFactory:
+    """Return the factory of all learners and frozen models of a policy.
+
+    Another kind is one more entry of `LEARNER_FACTORIES`, or the user's own class; see
+    docs/add_a_learner.md.
+    """
+    name = cfg.learner
+    if name == "auto":
+        name = "local" if get_world().size == 1 else "fsdp"
+    if name in LEARNER_FACTORIES:
+        return LEARNER_FACTORIES[name]
+    if ":" not in name:
+        known = ", ".join(LEARNER_FACTORIES)
+        raise ConfigError(
+            f'train.learner = "{name}" should be one of auto, {known}, or my_learner.py:Factory'
+        )
+    return _load_factory(name)
+
+
+def _load_factory(code_path: str) -> LearnerFactory:
+    """Make the user's own factory; a method that it or a learner in its file lacks is named."""
+    label = f'train.learner = "{code_path}"'
+    factory = load_from_file(code_path, "train.learner")
+    if not isinstance(factory, type) or LearnerFactory not in factory.__mro__:
+        raise ConfigError(
+            f"{label} should name a class that inherits from LearnerFactory (docs/add_a_learner.md)"
+        )
+    check_complete(factory, label, LearnerFactory)
+    for value in vars(sys.modules[factory.__module__]).values():
+        is_model = isinstance(value, type) and issubclass(value, LogprobModel)
+        if is_model and not value.__subclasses__():
+            check_complete(value, f"{label}: {value.__name__}", Learner)
+    made: LearnerFactory = factory()
+    return made
+
+
+class FrozenModel(LogprobModel):
+    """A model that computes log-probabilities and is not trained.
+
+    The weights in `offloaded` are kept in host memory between passes.
+    """
+
+    def __init__(
+        self, model: Transformer, micro_batch_tokens: int, *, offloaded: Sequence[nn.Parameter] = ()
+    ) -> None:
+        self.model = model
+        self.micro_batch_tokens = micro_batch_tokens
+        self.offloaded = OffloadedWeights(offloaded, model.device) if offloaded else None
+
+    def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+        with self.offloaded.on_device() if self.offloaded else nullcontext():
+            return compute_logprobs_locally(self.model, examples, self.micro_batch_tokens)
+
+
+def build_reference(
+    model: Transformer, cfg: TrainConfig, learner_factory: LearnerFactory = LOCAL_FACTORY
+) -> LogprobModel:
+    """Copy the starting policy: weights that train are copied and frozen, the others shared; or
+    take the one that a server has."""
+    if cfg.reference_url is not None:
+        return ServedModel(cfg.reference_url, setting="train.reference_url", wait=SERVED_SECONDS)
+    copied = copy_trainable(model).requires_grad_(False)
+    shared = {id(weight) for weight in model.parameters()}
+    copies = [weight for weight in copied.parameters() if id(weight) not in shared]
+    return learner_factory.build_frozen_model(
+        copied, cfg, offloaded=copies if cfg.offload_reference else ()
+    )
