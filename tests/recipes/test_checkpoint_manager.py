@@ -18,7 +18,7 @@ from whet.models.source import ModelSource, load_model, torch_device
 from whet.recipes.checkpoint_manager import CheckpointManager, EmptyStepLimit, SaveConfig
 from whet.recipes.evaluate import SAMPLED
 from whet.recipes.guard import CollapseGuard, GuardConfig
-from whet.recipes.training import finish
+from whet.recipes.training import finish_training
 from whet.recipes.validation import ValidationConfig, Validator
 from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
@@ -274,7 +274,7 @@ def test_a_model_that_ends_worse_than_it_began_is_told_of_and_recorded(
         kept = manager(tiny, run, Scripted([0.5, 0.2, 0.3, 0.1, 0.1, 0.1], example))
         kept.validate_first(kept.resume(), Notes())
         walk(kept, 0, 10)
-        finish(run, kept)
+        finish_training(run, kept)
         sentence = (
             "the model ends worse than it began: 30.0 % of dev solved at its best validation, at "
             "step 4, and 50.0 % before the first step; see docs/troubleshooting.md"
@@ -295,5 +295,5 @@ def test_a_model_that_improves_is_not_called_worse_also_after_a_resume(
     with open_run(tmp_path / "run", resume=True) as run:
         kept = manager(tiny, run, Scripted([0.05, 0.05], example))
         walk(kept, kept.resume(), 10)
-        finish(run, kept)
+        finish_training(run, kept)
         assert not [row for row in run.events() if row["event"] == "worse"]

@@ -112,7 +112,8 @@ def test_a_learner_that_breaks_a_promise_breaks_the_contract(
 
 def test_recipes_know_learners_by_their_protocols_alone() -> None:
     package = Path(__file__).parents[2] / "whet"
-    makers = {package / "train" / f"{name}.py" for name in ("learner", "policy", "fsdp_learner")}
+    names = ("learner", "learner_factory", "policy", "frozen_models", "fsdp_learner")
+    makers = {package / "train" / f"{name}.py" for name in names}
     files = {*package.glob("train/*.py"), *package.glob("recipes/*.py")} - makers
     inside = re.compile(r"LocalLearner|FrozenModel|learner\.(model|optimizer|cfg|device)\b")
     assert len(files) > 15
@@ -122,7 +123,7 @@ def test_recipes_know_learners_by_their_protocols_alone() -> None:
 def test_a_file_names_a_factory_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
-        "from whet.train.policy import LocalLearnerFactory\n\nclass Mine(LocalLearnerFactory): ...\nother = 3\n"
+        "from whet.train.learner_factory import LocalLearnerFactory\n\nclass Mine(LocalLearnerFactory): ...\nother = 3\n"
     )
     made = choose_learner_factory(TrainConfig(learner=f"{file}:Mine"))
     assert isinstance(made, LocalLearnerFactory) and type(made).__name__ == "Mine"
@@ -136,7 +137,7 @@ def test_a_method_that_a_factory_or_its_learner_lacks_is_one_sentence(tmp_path: 
     file = tmp_path / "mine.py"
     file.write_text(
         "from whet.train.learner import Learner\n"
-        "from whet.train.policy import LearnerFactory, LocalLearnerFactory\n\n"
+        "from whet.train.learner_factory import LearnerFactory, LocalLearnerFactory\n\n"
         "class Half(LearnerFactory):\n    pass\n"
     )
     with pytest.raises(

@@ -129,7 +129,7 @@ def _check_micro_batch_tokens(stage: TrainingConfig, longest: int) -> None:
     if longest > micro_batch_tokens:
         raise DataError(
             f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the tokens of "
-            "the longest prompt with an answer of sampling.max_tokens = "
+            "the longest prompt with a response of sampling.max_tokens = "
             f"{stage.sampling.max_tokens}: raise the first or lower the second"
         )
 

@@ -184,9 +184,9 @@ class Overview:
                 passes = read_table(self._root, path).get("pass_at")
                 first = passes.get("1") if isinstance(passes, dict) else None
                 self._intervals[key] = first if isinstance(first, dict) else {}
-            found = self._intervals[key]
-            if "low" in found and "high" in found:
-                rows.append((int(path.stem), found["low"], found["high"]))
+            interval = self._intervals[key]
+            if "low" in interval and "high" in interval:
+                rows.append((int(path.stem), interval["low"], interval["high"]))
         return {VALIDATION: [list(column) for column in zip(*rows, strict=True)]} if rows else {}
 
     def list_runs(self) -> list[Json]:
