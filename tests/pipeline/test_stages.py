@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from whet.errors import TrainError
-from whet.pipeline.pipeline import run_stage
+from whet.pipeline import pipeline as kinds
 from whet.pipeline.pipeline_config import STAGE_KINDS
 from whet.recipes.make import MakeConfig
 from whet.store.run import RunStore
@@ -34,7 +34,7 @@ def test_a_gpu_without_enough_memory_is_one_sentence_that_says_what_to_change(
         RunStore.open(tmp_path / "run", MakeConfig(task="game24"), {}, resume=False) as run,
         pytest.raises(TrainError, match=said),
     ):
-        run_stage(MakeConfig(task="game24"), run)
+        kinds.run_stage(MakeConfig(task="game24"), run)
 
 
 @pytest.mark.parametrize("ask", [lambda: np.zeros(1 << 50), lambda: torch.zeros(1 << 50)])
@@ -47,7 +47,7 @@ def test_a_machine_without_enough_memory_is_one_sentence_that_says_what_to_chang
         RunStore.open(tmp_path / "run", MakeConfig(task="game24"), {}, resume=False) as run,
         pytest.raises(TrainError, match=said),
     ):
-        run_stage(MakeConfig(task="game24"), run)
+        kinds.run_stage(MakeConfig(task="game24"), run)
 
 
 def test_a_fault_that_is_not_of_memory_is_not_taken_for_one(
@@ -58,4 +58,4 @@ def test_a_fault_that_is_not_of_memory_is_not_taken_for_one(
         RunStore.open(tmp_path / "run", MakeConfig(task="game24"), {}, resume=False) as run,
         pytest.raises(RuntimeError),
     ):
-        run_stage(MakeConfig(task="game24"), run)
+        kinds.run_stage(MakeConfig(task="game24"), run)

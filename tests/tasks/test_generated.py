@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from whet.tasks import registry
 from whet.tasks.algorithms.clrs import Clrs, ClrsConfig
 from whet.tasks.base import Task
 from whet.tasks.generated import Generator, level_of, split_of, split_of_id
@@ -160,3 +161,13 @@ def test_the_remainder_of_an_id_by_a_hundred_chooses_its_split() -> None:
         *("sft", "sft", "rl", "rl"),
         *("dev", "dev", "test", "test"),
     ]
+
+
+@pytest.mark.parametrize("name", sorted(registry.TASKS))
+def test_every_generator_draws_a_problem_of_a_split(name: str) -> None:
+    task = registry.build_default_task(name)
+    if not isinstance(task, Generator):
+        pytest.skip("has lists of problems and no generator")
+    problem = task.generate(3, 0.2, "rl")
+    assert problem.split == "rl"
+    assert problem == task.generate(3, 0.2, "rl")

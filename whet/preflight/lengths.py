@@ -95,8 +95,8 @@ class LengthCheck:
             )
         if tight:
             self._note(
-                f"{tight:,} {of} leave less than sampling.max_tokens = {limit:,} tokens for an "
-                f"answer in a context of {context:,}: lower it, or raise {model.context_key}",
+                f"{tight:,} {of} leave less than sampling.max_tokens = {limit:,} tokens for a "
+                f"response in a context of {context:,}: lower it, or raise {model.context_key}",
             )
         if isinstance(self.stage, OnPolicyConfig) and split == "rl":
             fitting = max(length for length, _ in lengths if length < context)
@@ -119,8 +119,8 @@ class LengthCheck:
         if cut := sum(length > limit for length in lengths):
             self._note(
                 f"{cut:,} of {len(lengths):,} references of the split {split} are longer than "
-                f"sampling.max_tokens = {limit:,}, the longest {max(lengths):,} tokens: answers of "
-                "this length are cut; raise it",
+                f"sampling.max_tokens = {limit:,}, the longest {max(lengths):,} tokens: responses "
+                "of this length are cut; raise it",
             )
 
 

@@ -74,9 +74,18 @@ class DrawnTask(Task):
                 seen.add(id)
                 yield self._make(payload, level)
 
-    def generate(self, seed: int, level: float | None = None) -> Problem:
-        """Draw one problem, the same for the same seed and level."""
-        return self._make(*self._draw(derive(seed, self.name, "generate"), level))
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
+        """Draw one problem, the same for the same arguments; with a split, until one is in it."""
+        if split is not None:
+            check_split(split)
+        problem = self._make(*self._draw(derive(seed, self.name, "generate"), level))
+        attempts = count(1)
+        while split not in (None, problem.split):
+            own = derive(seed, self.name, "generate", next(attempts))
+            problem = self._make(*self._draw(own, level))
+        return problem
 
     def _make(self, payload: Payload, level: float) -> Problem:
         """Make a problem named by its payload, the facts about the solution left out."""
