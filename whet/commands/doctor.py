@@ -31,7 +31,7 @@ PROOFS = (
     ),
     Proof(
         name="rewards",
-        claim="a reward stays with its rollout, whatever order responses come in",
+        claim="a reward stays with its rollout, in whatever order responses finish",
         fault="shifted rewards",
         remedy=(
             "look for a changed order in whet/rollout/collect.py, whet/rewards/spec.py and "
@@ -119,7 +119,7 @@ PROOFS = (
     Proof(
         name="publish",
         claim=(
-            "after an update the engine samples from the learner's present weights, under their "
+            "after an update the engine samples from the learner's current weights, under their "
             "version"
         ),
         fault="stale weights",
