@@ -215,7 +215,8 @@ _OTHER_TURNED = re.compile(
 _PARTLY = re.compile(
     r"\A\W{0,12}(?:correction|erratum|on second thoughts?"
     r"|(?:hmm+|wait|no|oops)\W{1,3}(?:replace|remove|drop|swap|leave out))\b"
-    r"(?![^.\n]{0,80}\b(?:right|correct|holds?|confirm\w*|stands?|sure|confident|agree|fine|still|works?|same|keep|stick|none|needed"
+    r"(?![^.\n]{0,80}\b(?:right|correct|holds?|confirm\w*|stands?|sure|confident|agree|fine"
+    r"|still|works?|same|keep|stick|none|needed"
     r"|necessary)\b)",
     re.IGNORECASE,
 )

@@ -43,8 +43,8 @@ _COMMA = re.compile(r"\s*(?:[,;]|,? and)?\s*")
 _OWN_LINE = re.compile(r"[ \t*`$>-]*+\[[^\n]*\][ \t*`$.]*+(?:\n|\Z)")
 _ANNOUNCES = re.compile(
     r"(?:\A|[:：=→>(]|\b(?:is|are|be|was|were|get|have|choose|select|pick|take|answer|path|tour"
-    r"|route|set|list|order|so|thus|hence|therefore|final|finally|or|and|wait|actually|no|instead)\b)"
-    r"[^\w\[\]]*\Z",
+    r"|route|set|list|order|so|thus|hence|therefore|final|finally|or|and|wait|actually|no"
+    r"|instead)\b)[^\w\[\]]*\Z",
     re.IGNORECASE,
 )
 _REMARK = re.compile(
