@@ -34,8 +34,7 @@ from whet.engine.cuda_graphs import graph_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.cost import GB, GPUS, Cost
 from whet.plan.phases import ModelJob, StepPhase, phases
-from whet.train.frozen_models import add_ref_logprobs
-from whet.train.learner import LocalLearner, LogprobModel
+from whet.train.learner import LocalLearner, LogprobModel, add_logprobs
 from whet.train.learner_factory import build_reference
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
@@ -225,7 +224,7 @@ def step(
     # before.
     learner.reserve_memory(examples)
     if reference is not None:
-        read, found["read"] = meter.of(lambda: add_ref_logprobs(examples, reference))
+        read, found["read"] = meter.of(lambda: add_logprobs(examples, "ref_logprob_M", reference))
         examples = read
     _, found["update"] = meter.of(lambda: update_policy(learner, examples, algo, seed=number))
     engine.load_weights([], engine.version + 1)

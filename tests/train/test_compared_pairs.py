@@ -16,8 +16,7 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.frozen_models import add_pair_ref_logprobs, set_pair_loss_weights
-from whet.train.learner import LocalLearner, compute_logprobs_locally, forward_logprobs
-from whet.train.learner_factory import FrozenModel
+from whet.train.learner import FrozenModel, LocalLearner, compute_logprobs_locally, forward_logprobs
 from whet.train.optim import TrainConfig
 
 CPU = torch.device("cpu")

@@ -25,11 +25,15 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import UNIT, logprob_bound, rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_model
-from whet.train.frozen_models import add_ref_logprobs
-from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
-from whet.train.learner_factory import FrozenModel
+from whet.train.learner import (
+    FrozenModel,
+    LocalLearner,
+    add_logprobs,
+    compute_logprobs_locally,
+    set_loss_weights,
+)
 from whet.train.optim import TrainConfig
-from whet.train.rl_step import add_old_logprobs, update_policy
+from whet.train.rl_step import update_policy
 
 CFG = TrainConfig(lr=1e-4, micro_batch_tokens=64)
 ADVANTAGES = (1.0, 0.0, -0.5, 0.0, 2.0, 0.0)
@@ -142,7 +146,9 @@ def test_no_example_at_all_is_an_empty_step() -> None:
 
 @pytest.mark.parametrize("cfg", [AlgoConfig(kl_coef=0.1), AlgoConfig(entropy_coef=0.1)])
 def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
-    examples = add_ref_logprobs(_examples((0.0,) * 4), FrozenModel(tiny_model(seed=9), 64))
+    examples = add_logprobs(
+        _examples((0.0,) * 4), "ref_logprob_M", FrozenModel(tiny_model(seed=9), 64)
+    )
 
     weights, metrics = _updated(build_algorithm(cfg, max_tokens=32), examples)
 
@@ -245,9 +251,8 @@ def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
     examples, policy, reference = _examples(), tiny_model(), tiny_model(seed=9)
     expected = compute_logprobs_locally(reference, examples, 4096)
 
-    noted = add_old_logprobs(
-        add_ref_logprobs(examples, FrozenModel(reference, 64)), LocalLearner(policy, CFG, steps=1)
-    )
+    noted = add_logprobs(examples, "ref_logprob_M", FrozenModel(reference, 64))
+    noted = add_logprobs(noted, "old_logprob_M", LocalLearner(policy, CFG, steps=1))
 
     for item, theirs, own in zip(
         noted, expected, compute_logprobs_locally(policy, examples, 4096), strict=True

@@ -25,8 +25,8 @@ from whet.rollout.collect import sample_and_grade
 from whet.serving.client import check_url
 from whet.store.run import RunStore
 from whet.track.metrics import measure_rollouts
-from whet.train.frozen_models import add_ref_logprobs, load_teacher
-from whet.train.learner import set_loss_weights
+from whet.train.frozen_models import load_teacher
+from whet.train.learner import add_logprobs, set_loss_weights
 from whet.train.rl_step import to_example
 from whet.types import Group, Metrics, Problem
 
@@ -104,7 +104,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
             examples = [to_example(rollout, cfg.sampling.temperature) for rollout in rollouts]
             learner.reserve_memory(examples)
             with clock.measure("score"):
-                examples = add_ref_logprobs(examples, teacher)
+                examples = add_logprobs(examples, "ref_logprob_M", teacher)
             with clock.measure("update"):
                 metrics = learner.update(set_loss_weights(examples, token_mean), objective)
             run.write_rollouts("train", step + 1, groups)

@@ -3,21 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whet.data.examples import Example, PreferencePair, with_field
+from whet.data.examples import Example, PreferencePair
 from whet.errors import ConfigError
 from whet.models.source import ModelSource, load_model, read_tokenizer, torch_dtype
 from whet.text.tokenizer import Tokenizer
-from whet.train.learner import (
-    LogprobModel,
-)
+from whet.train.learner import LogprobModel, add_logprobs
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 from whet.train.served_model import SERVED_SECONDS, ServedModel
-
-
-def add_ref_logprobs(examples: Sequence[Example], reference: LogprobModel) -> list[Example]:
-    """Add the log-probability that the reference gives each token."""
-    return with_field(examples, "ref_logprob_M", reference.compute_logprobs(examples))
 
 
 def load_teacher(
@@ -57,7 +50,8 @@ def add_pair_ref_logprobs(
 ) -> list[PreferencePair]:
     """Add the reference's log-probabilities; a response in several pairs is computed once."""
     examples = list(dict.fromkeys(item for pair in pairs for item in (pair.chosen, pair.rejected)))
-    with_logprobs = dict(zip(examples, add_ref_logprobs(examples, reference), strict=True))
+    added = add_logprobs(examples, "ref_logprob_M", reference)
+    with_logprobs = dict(zip(examples, added, strict=True))
     return [
         PreferencePair(chosen=with_logprobs[pair.chosen], rejected=with_logprobs[pair.rejected])
         for pair in pairs

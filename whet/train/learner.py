@@ -5,12 +5,14 @@ It knows no algorithm: an objective computes losses, `whet/train/rl_step.py` cho
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from whet.algos.losses import LossInputs, LossWeights
 from whet.algos.objectives import BatchSums, LossSums, Objective, ValueObjective
@@ -23,6 +25,7 @@ from whet.models.load import write_tensors
 from whet.models.lora import load_trained, save_trained
 from whet.models.transformer import PackedAttention, SharedPrefixAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
+from whet.train.offload import OffloadedWeights
 from whet.train.optim import OPTIMIZER, Optimizer, TrainConfig, learning_rate, optimizer_files
 from whet.train.value_model import ValueModel
 from whet.types import Floats, Metrics
@@ -37,6 +40,24 @@ class LogprobModel(ABC):
     @abstractmethod
     def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         """Compute the log-probabilities of each example's response tokens, without gradient."""
+
+
+class FrozenModel(LogprobModel):
+    """A model that computes log-probabilities and is not trained.
+
+    The weights in `offloaded` are kept in host memory between passes.
+    """
+
+    def __init__(
+        self, model: Transformer, micro_batch_tokens: int, *, offloaded: Sequence[nn.Parameter] = ()
+    ) -> None:
+        self.model = model
+        self.micro_batch_tokens = micro_batch_tokens
+        self.offloaded = OffloadedWeights(offloaded, model.device) if offloaded else None
+
+    def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+        with self.offloaded.on_device() if self.offloaded else nullcontext():
+            return compute_logprobs_locally(self.model, examples, self.micro_batch_tokens)
 
 
 class Learner(LogprobModel):
@@ -339,6 +360,15 @@ def compute_micro_batches(
         rows = np.split(forward(batch).cpu().numpy(), ends[:-1])
         arrays |= dict(zip(indices, rows, strict=True))
     return arrays
+
+
+def add_logprobs(
+    examples: Sequence[Example],
+    field: Literal["ref_logprob_M", "old_logprob_M"],
+    model: LogprobModel,
+) -> list[Example]:
+    """Add the log-probabilities that a model gives the response tokens, as this field."""
+    return with_field(examples, field, model.compute_logprobs(examples))
 
 
 def mean_loss(model: LogprobModel, examples: Sequence[Example]) -> float:

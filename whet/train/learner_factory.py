@@ -4,26 +4,17 @@ ranks."""
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 from torch import nn
 
-from whet.data.examples import Example
 from whet.errors import ConfigError
 from whet.models.lora import copy_trainable
 from whet.models.transformer import Transformer
-from whet.train.learner import (
-    Learner,
-    LocalLearner,
-    LogprobModel,
-    compute_logprobs_locally,
-)
+from whet.train.learner import FrozenModel, Learner, LocalLearner, LogprobModel
 from whet.train.memory import DeviceMemory
-from whet.train.offload import OffloadedWeights
 from whet.train.optim import TrainConfig
 from whet.train.served_model import SERVED_SECONDS, ServedModel
 from whet.train.value_model import ValueModel
-from whet.types import Floats
 from whet.user_code import check_complete, load_from_file
 from whet.world import get_world
 
@@ -157,24 +148,6 @@ def _load_factory(code_path: str) -> LearnerFactory:
             check_complete(value, f"{label}: {value.__name__}", Learner)
     made: LearnerFactory = factory()
     return made
-
-
-class FrozenModel(LogprobModel):
-    """A model that computes log-probabilities and is not trained.
-
-    The weights in `offloaded` are kept in host memory between passes.
-    """
-
-    def __init__(
-        self, model: Transformer, micro_batch_tokens: int, *, offloaded: Sequence[nn.Parameter] = ()
-    ) -> None:
-        self.model = model
-        self.micro_batch_tokens = micro_batch_tokens
-        self.offloaded = OffloadedWeights(offloaded, model.device) if offloaded else None
-
-    def compute_logprobs(self, examples: Sequence[Example]) -> list[Floats]:
-        with self.offloaded.on_device() if self.offloaded else nullcontext():
-            return compute_logprobs_locally(self.model, examples, self.micro_batch_tokens)
 
 
 def build_reference(

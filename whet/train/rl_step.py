@@ -24,8 +24,7 @@ from whet.rng import stream
 from whet.rollout.dynamic_sampling import DynamicSamplingConfig
 from whet.track.metrics import Clock
 from whet.train.critic import CriticConfig, add_values, build_critic, count_policy_steps
-from whet.train.frozen_models import add_ref_logprobs
-from whet.train.learner import Learner, average_metrics, set_loss_weights
+from whet.train.learner import Learner, add_logprobs, average_metrics, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import TrainableModel
 from whet.train.training_state import read_numbers
@@ -109,7 +108,7 @@ class RLTrainer(Generic[P]):
         self.learner.reserve_memory(examples)
         with clock.measure("score"):
             if self.reference is not None:
-                examples = add_ref_logprobs(examples, self.reference)
+                examples = add_logprobs(examples, "ref_logprob_M", self.reference)
             if self.critic is not None:
                 examples = add_values(examples, self.critic)
         examples, self.baseline = assign_advantages(
@@ -297,7 +296,7 @@ def update_policy(
     in the divisors. Updates that the early stop skips are counted.
     """
     if algo.needs_old_logprobs:
-        examples = add_old_logprobs(examples, learner)
+        examples = add_logprobs(examples, "old_logprob_M", learner)
     minibatch_metrics: list[Metrics] = []
     rng = None
     if algo.num_minibatches > 1:
@@ -322,11 +321,6 @@ def update_policy(
         return StepResult(learner_metrics={}, is_empty=True)
     skipped = {"step/skipped": float(num_skipped)} if algo.early_stop.limit is not None else {}
     return StepResult(learner_metrics=average_metrics(minibatch_metrics) | skipped)
-
-
-def add_old_logprobs(examples: Sequence[Example], learner: Learner) -> list[Example]:
-    """Add the log-probabilities at the start of a step, with which ratios compare."""
-    return with_field(examples, "old_logprob_M", learner.compute_logprobs(examples))
 
 
 def _step_minibatch(
