@@ -34,7 +34,7 @@ from whet.algos.algorithm import build_algorithm
 from whet.algos.losses import LossInputs
 from whet.algos.objectives import Objective, PreferenceConfig, TokenLoss, preference_objective
 from whet.algos.settings import AlgoConfig
-from whet.data.examples import Example, PreferencePair
+from whet.batching.examples import Example, PreferencePair
 from whet.models.transformer import Transformer
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.rounding import rounding_bound, terms_of_gradient

@@ -18,7 +18,7 @@ from whet.pipeline.pipeline_config import load_stages
 from whet.plan.cluster import Cluster, choose_layout, count_fewest, run_seconds
 from whet.plan.phases import fits
 from whet.plan.predict import find_card, list_jobs
-from whet.recipes.stage import ModelStageConfig, StageConfig
+from whet.stages.stage import ModelStageConfig, StageConfig
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "recipes.md"

@@ -37,9 +37,9 @@ from torch import Tensor
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
+from whet.batching.batches import Batch
+from whet.batching.examples import Example
 from whet.cluster.ranks import joined_ranks
-from whet.data.batches import Batch
-from whet.data.examples import Example
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.source import torch_device, torch_dtype

@@ -16,7 +16,7 @@ from whet.algos.advantages import zscore
 from whet.algos.losses import sequence_mean, token_mean
 from whet.algos.objectives import policy_objective, sft_objective
 from whet.algos.settings import AlgoConfig
-from whet.data.rollout_datasets import make_sft_examples
+from whet.batching.rollout_datasets import make_sft_examples
 from whet.rng import stream
 from whet.train.learner import set_loss_weights
 from whet.train.rl_step import to_example

@@ -107,7 +107,7 @@ def load_policy(
     problems and solutions of `task`. A folder that is named like a size is written "./tiny". The
     model of a run gets the run's prompt.
     """
-    from whet.data.rollout_datasets import list_texts
+    from whet.batching.rollout_datasets import list_texts
     from whet.engine.native import NativeConfig
     from whet.models.source import (
         ModelSource,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from svg import Markup, tag
 
-from whet.evals.charts import ticks
+from whet.reports.charts import ticks
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 60, 190, 34, 44

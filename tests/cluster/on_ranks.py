@@ -22,9 +22,9 @@ from whet.algos.objectives import (
     sft_objective,
 )
 from whet.algos.settings import AlgoConfig
+from whet.batching.batches import to_batch
+from whet.batching.examples import Example
 from whet.cluster.ranks import joined_ranks
-from whet.data.batches import to_batch
-from whet.data.examples import Example
 from whet.engine.base import SamplingParams
 from whet.errors import WhetError
 from whet.grading.grader import Grader

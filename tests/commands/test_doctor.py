@@ -17,8 +17,8 @@ from torch import Tensor
 
 from whet.algos import algorithm, losses
 from whet.algos.settings import AlgoConfig
+from whet.batching.packing import pack
 from whet.commands.doctor import PROOFS
-from whet.data.packing import pack
 from whet.engine.native import NativeEngine
 from whet.evals import stats
 from whet.models.transformer import PackedAttention, SharedPrefixAttention

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from whet.data.rollout_datasets import choose_responses, read_data, split_off_responses
+from whet.batching.rollout_datasets import choose_responses, read_data, split_off_responses
 from whet.errors import DataError
 from whet.types import Json, Message, Rollout, Verdict
 

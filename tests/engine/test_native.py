@@ -16,7 +16,7 @@ from engines import (
     small_engine,
 )
 
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.engine.base import Request, SamplingParams
 from whet.engine.kv_cache import BuildCache, KVCache
 from whet.errors import DataError, EngineError

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.engine.base import Engine, Request, SamplingParams
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.transformer import Transformer, rope_table

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.engine.native import NativeEngine
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small import Pipeline, whet, write
 
-from whet.recipes.stage import TrainingConfig
+from whet.stages.stage import TrainingConfig
 from whet.testing.tiny import tiny_policy
 
 

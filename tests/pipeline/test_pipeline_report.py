@@ -7,9 +7,9 @@ import pytest
 from small import Pipeline, whet, write
 
 from whet.data.problems import write_problems
-from whet.evals.report_data import NamedEval
 from whet.evals.summary import summarise
 from whet.pipeline.report import list_warnings
+from whet.reports.report_data import NamedEval
 from whet.tasks.game24 import Game24
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Group, Message, Score, Verdict
@@ -225,7 +225,7 @@ def test_a_kind_of_the_users_own_that_measures_a_model_is_in_the_report(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
     code = """from whet.recipes.evaluate import EvalConfig, evaluate_model
-from whet.recipes.stage import ModelStageConfig
+from whet.stages.stage import ModelStageConfig
 
 
 class Mine(ModelStageConfig):

@@ -52,7 +52,7 @@ def test_a_kind_from_a_file_is_shown_checked_planned_and_run_like_any_other(file
     ("name", "sentence"),
     [
         ("vote", "kind = 'my_vote.py:vote' should name a class that inherits from StageConfig"),
-        ("Bare", "kind = 'my_vote.py:Bare' lacks run_in.*; whet/recipes/stage.py describes each"),
+        ("Bare", "kind = 'my_vote.py:Bare' lacks run_in.*; whet/stages/stage.py describes each"),
         ("Voteconfig", "my_vote.py has no Voteconfig; .* did you mean VoteConfig?"),
     ],
 )

@@ -9,7 +9,7 @@ from whet.algos.settings import AlgoConfig
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_pipeline_results
 from whet.recipes.rl import RLConfig
-from whet.recipes.training import EXACTNESS_EVENT, check_exactness, record_exactness
+from whet.stages.training import EXACTNESS_EVENT, check_exactness, record_exactness
 from whet.store.files import write_json
 from whet.store.run import RunStore
 from whet.testing.tiny import tiny_policy

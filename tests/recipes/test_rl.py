@@ -13,7 +13,7 @@ from whet.grading.grader import Grader
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_pipeline_results
 from whet.recipes.rl import RLConfig, build_request, sampling_at
-from whet.recipes.training import Session, vary_problem
+from whet.stages.training import Session, vary_problem
 from whet.store.files import write_json
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from small import Pipeline, check_clock, whet, write
 
-from whet.data.rollout_datasets import make_sft_examples, read_data, take_batch
+from whet.batching.rollout_datasets import make_sft_examples, read_data, take_batch
 from whet.store.run import RunStore
 from whet.testing.fakes import example
 from whet.text.chat import ChatFormat

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from small import whet, write
 
+from whet.batching.rollout_datasets import read_data
 from whet.data.problems import problem_file, write_problems
-from whet.data.rollout_datasets import read_data
 from whet.errors import ConfigError, DataError
 from whet.pipeline.pipeline_config import load_pipeline
 from whet.recipes.keep import KeepConfig

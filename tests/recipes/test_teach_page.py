@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small import whet, write
 
-from whet.data.rollout_datasets import read_data
+from whet.batching.rollout_datasets import read_data
 from whet.testing.server import Asked, CannedReply, chat_reply, serve_replies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "teach.md").read_text()

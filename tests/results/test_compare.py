@@ -10,9 +10,9 @@ from small import Pipeline, whet, write
 
 from whet.config import load_settings
 from whet.errors import DataError
-from whet.evals.report_pages import write_comparison
 from whet.evals.summary import summarise
 from whet.recipes.evaluate import EvalConfig
+from whet.reports.report_pages import write_comparison
 from whet.results.compare_runs import build_comparison
 from whet.store.run import RunStore
 from whet.testing.fakes import rollout, sum_problem

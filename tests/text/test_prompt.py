@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from whet.batching.rollout_datasets import make_preference_pairs, make_sft_examples
 from whet.config import Config, load_settings, to_table, to_toml
-from whet.data.rollout_datasets import make_preference_pairs, make_sft_examples
 from whet.errors import ConfigError, DataError
 from whet.testing.fakes import sum_problem
 from whet.testing.tiny import tiny_tokenizer

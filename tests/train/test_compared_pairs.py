@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from whet.algos.objectives import PreferenceConfig, preference_objective
-from whet.data.batches import to_batch
-from whet.data.examples import Example, PreferencePair
-from whet.data.packing import pack
+from whet.batching.batches import to_batch
+from whet.batching.examples import Example, PreferencePair
+from whet.batching.packing import pack
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model

@@ -12,8 +12,8 @@ from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import sequence_mean
 from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import StepCreditConfig
-from whet.data.batches import to_batch
-from whet.data.examples import Example
+from whet.batching.batches import to_batch
+from whet.batching.examples import Example
 from whet.errors import ConfigError
 from whet.rollout.dynamic_sampling import DynamicSamplingConfig
 from whet.testing.fakes import example, group, rollout

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
-from whet.data.batches import to_batch
-from whet.data.examples import Example
+from whet.batching.batches import to_batch
+from whet.batching.examples import Example
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer

@@ -20,9 +20,9 @@ from whet.algos.losses import (
 )
 from whet.algos.objectives import Objective, TokenLoss, policy_objective, sft_objective
 from whet.algos.settings import AlgoConfig
-from whet.data.batches import to_batch
-from whet.data.examples import Example
-from whet.data.packing import pack
+from whet.batching.batches import to_batch
+from whet.batching.examples import Example
+from whet.batching.packing import pack
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound

@@ -9,7 +9,7 @@ import torch
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.engine.base import Request, SamplingParams
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.cost import MEMORY_FRACTION, Cost, update_bytes

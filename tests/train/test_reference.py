@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model

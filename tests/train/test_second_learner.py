@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from small import Pipeline
 
 from whet.algos.objectives import LossSums
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.errors import ConfigError
 from whet.models.source import ModelSource
 from whet.recipes.rl import RLConfig, rl

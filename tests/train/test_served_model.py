@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example

@@ -20,7 +20,7 @@ from whet.algos.losses import (
 from whet.algos.objectives import LossSums, Objective, TokenLoss
 from whet.algos.presets import PRESETS, AlgoName
 from whet.algos.settings import AlgoConfig
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import UNIT, logprob_bound, rounding_bound, terms_of_gradient

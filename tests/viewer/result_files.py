@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from whet.evals.comparison import compare_paired
-from whet.evals.report_pages import ArmFacts, ArmScore, ComparisonPage, ScoreRow, SettingRow
 from whet.evals.stats import Estimate
+from whet.reports.report_pages import ArmFacts, ArmScore, ComparisonPage, ScoreRow, SettingRow
 from whet.results.compare_runs import comparison_to_json
 from whet.store.files import write_json
 from whet.study.results import Contrast, RoundResult, StudyArm

@@ -16,7 +16,7 @@ from whet.recipes.registry import ON_RANKS
 from whet.track.progress import say
 
 if TYPE_CHECKING:
-    from whet.recipes.stage import StageConfig
+    from whet.stages.stage import StageConfig
 
 cluster = typer.Typer(
     help="Machines that train together.", no_args_is_help=True, rich_markup_mode=None
@@ -64,7 +64,7 @@ def join_ranks(stages: Iterable["StageConfig"]) -> AbstractContextManager[None]:
     if "RANK" not in os.environ:
         return nullcontext()
     from whet.cluster.ranks import joined_ranks
-    from whet.recipes.stage import ModelStageConfig, TrainingConfig
+    from whet.stages.stage import ModelStageConfig, TrainingConfig
     from whet.world import ClusterConfig
 
     with_models = [stage for stage in stages if isinstance(stage, ModelStageConfig)]

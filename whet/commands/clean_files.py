@@ -11,7 +11,7 @@ from whet.data.clean.contamination import MIN_WORDS
 from whet.data.clean.near import MIN_THRESHOLD
 from whet.data.problem_counts import ProblemStats
 from whet.errors import ConfigError, DataError
-from whet.evals.data_page import write_page
+from whet.reports.data_page import write_page
 from whet.store.files import check_overwrite
 from whet.track.progress import progress_bar, say
 

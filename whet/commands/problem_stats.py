@@ -24,7 +24,7 @@ from whet.data.import_rows import stream_problems
 from whet.data.problem_counts import ProblemStats
 from whet.data.problem_lines import ProblemLines, to_question
 from whet.errors import ConfigError, DataError, visible
-from whet.evals.data_page import BarChart, DataPage, write_page
+from whet.reports.data_page import BarChart, DataPage, write_page
 from whet.store.files import check_overwrite, write_rows
 from whet.store.run import RunStore, model_folder
 from whet.text.chat import ChatFormat

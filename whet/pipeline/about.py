@@ -9,7 +9,7 @@ from whet.errors import WhetError
 from whet.models.cost import Cost
 from whet.models.load import read_shape
 from whet.models.source import ModelSource
-from whet.recipes.stage import StageConfig, TrainingConfig
+from whet.stages.stage import StageConfig, TrainingConfig
 from whet.store.rollouts import count_rows
 from whet.store.run import RunStore, find_run, model_folder
 from whet.tasks.base import Task, is_builtin

@@ -9,9 +9,9 @@ from textwrap import wrap
 
 from pydantic import BaseModel
 
+from whet.batching.rollout_datasets import read_data
 from whet.config_errors import find_settings_classes
 from whet.data.problems import problem_file
-from whet.data.rollout_datasets import read_data
 from whet.data.row_files import READERS, file_ending, iterate_rows
 from whet.errors import ConfigError, DataError, SettingsError
 from whet.models.source import ModelSource, read_tokenizer

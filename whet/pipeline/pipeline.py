@@ -28,7 +28,7 @@ from whet.pipeline.smoke import STAND_INS, write_smoke_inputs
 from whet.pipeline.stage_keys import StageKey, check_same_prompt, hash_stages, list_earlier_stages
 from whet.preflight.lengths import continues_new_model, note_before_stage
 from whet.preflight.preflight import check_before_run
-from whet.recipes.stage import ModelStageConfig, StageConfig, TrainingConfig
+from whet.stages.stage import ModelStageConfig, StageConfig, TrainingConfig
 from whet.store.files import find_damage, read_json, sha256, write_json
 from whet.store.follow import one_writer, open_run
 from whet.store.run import RunStore

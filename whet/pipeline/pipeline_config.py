@@ -15,7 +15,7 @@ from whet.errors import ConfigError
 from whet.pipeline.smoke import shrink
 from whet.pipeline.stage_keys import check_same_prompt, list_earlier_stages
 from whet.recipes.registry import STAGES
-from whet.recipes.stage import StageConfig
+from whet.stages.stage import StageConfig
 from whet.store.run import RunStore, find_run
 from whet.toml import Table, flatten, merge
 from whet.types import Json

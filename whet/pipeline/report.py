@@ -12,14 +12,18 @@ from rich.markup import escape
 from whet.config import LoadedSettings, show_settings
 from whet.data.problems import load_validation
 from whet.evals.comparison import compare_paired
-from whet.evals.formatting import (
+from whet.evals.stats import Estimate
+from whet.evals.summary import MUCH_CUT_OFF, EvalSummary, pass_rates
+from whet.pipeline.about import describe_run
+from whet.recipes.evaluate import GREEDY, SAMPLED
+from whet.reports.formatting import (
     choose_digits,
     describe_change,
     percent,
     percent_interval,
     points,
 )
-from whet.evals.report_data import (
+from whet.reports.report_data import (
     NUM_SAMPLES,
     Curve,
     NamedEval,
@@ -30,14 +34,10 @@ from whet.evals.report_data import (
     Unit,
     pick_samples,
 )
-from whet.evals.report_pages import write_report
-from whet.evals.stats import Estimate
-from whet.evals.summary import MUCH_CUT_OFF, EvalSummary, pass_rates
-from whet.pipeline.about import describe_run
-from whet.recipes.evaluate import GREEDY, SAMPLED
-from whet.recipes.stage import StageConfig, TrainingConfig
-from whet.recipes.training import EXACTNESS_EVENT
+from whet.reports.report_pages import write_report
 from whet.rollout.collect import group_rollouts
+from whet.stages.stage import StageConfig, TrainingConfig
+from whet.stages.training import EXACTNESS_EVENT
 from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
 from whet.tasks.base import explain_user_errors, is_solvable, keep_solvable

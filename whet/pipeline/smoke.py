@@ -21,9 +21,9 @@ from whet.models.save import save_model
 from whet.models.sizes import new_config
 from whet.models.source import ModelSource, load_model, torch_device, torch_dtype
 from whet.models.transformer import Transformer, init_weights
-from whet.recipes.stage import StageConfig
 from whet.recipes.teach import TeachConfig, write_groups
 from whet.rng import derive
+from whet.stages.stage import StageConfig
 from whet.store.rollouts import write_rollouts
 from whet.tasks.base import Task, list_problems
 from whet.tasks.generated import Generator

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from whet.config import to_table
 from whet.errors import ConfigError
-from whet.recipes.stage import StageConfig, TrainingConfig
+from whet.stages.stage import StageConfig, TrainingConfig
 from whet.store.files import read_json
 from whet.store.run import RunStore
 from whet.toml import Table, read

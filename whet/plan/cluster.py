@@ -9,7 +9,7 @@ from whet.errors import ConfigError
 from whet.models.cost import ALONE, GPU, RankLayout
 from whet.plan.phases import ModelJob, fits, phases
 from whet.plan.predict import find_card, list_jobs, print_phases, print_sentences
-from whet.recipes.stage import ModelStageConfig, Stages
+from whet.stages.stage import ModelStageConfig, Stages
 from whet.track.progress import printer
 
 NODE = 8

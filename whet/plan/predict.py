@@ -16,7 +16,7 @@ from whet.models.load import read_shape
 from whet.models.sizes import ModelSize, new_config
 from whet.models.source import ModelSource
 from whet.plan.phases import ModelJob, cache_bytes, phases, suggest_change
-from whet.recipes.stage import ModelStageConfig, ModelWork, Stages
+from whet.stages.stage import ModelStageConfig, ModelWork, Stages
 from whet.track.progress import printer
 from whet.train.optim import TrainConfig
 

@@ -18,7 +18,7 @@ from whet.models.cost import GB, GPUS, Cost, state_bytes
 from whet.models.load import CONFIG, DOWNLOADED, HUB_ID, read_shape
 from whet.models.load import resolve as resolve_model
 from whet.models.source import torch_device
-from whet.recipes.stage import ModelStageConfig, StageConfig, Stages
+from whet.stages.stage import ModelStageConfig, StageConfig, Stages
 from whet.store.run import model_folder
 
 _CARD = "h100"

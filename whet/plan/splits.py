@@ -24,8 +24,8 @@ from whet.plan.simulate import (
     simulate_streamed,
 )
 from whet.plan.simulated_costs import build_engines, build_learner
-from whet.recipes.stage import Stages
 from whet.rng import stream
+from whet.stages.stage import Stages
 from whet.track.progress import printer
 
 DEFAULT_LAG = 4

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
+from whet.batching.rollout_datasets import list_texts, read_data
 from whet.config import to_toml
 from whet.data.problems import load_split, problem_file
-from whet.data.rollout_datasets import list_texts, read_data
 from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
 from whet.models.source import ModelSource, read_tokenizer
-from whet.recipes.stage import ModelStageConfig, StageConfig, Stages
 from whet.rewards.spec import RewardSpec
+from whet.stages.stage import ModelStageConfig, StageConfig, Stages
 from whet.store.files import stream_rows
 from whet.tasks.base import Task, explain_user_errors, keep_solvable, list_problems
 from whet.tasks.task_config import build_task

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from whet.errors import DataError
 from whet.preflight.findings import Finding, Findings, Level
 from whet.preflight.inputs import NUM_FIRST, InputReader, ModelText, SplitRows, follow_model
-from whet.recipes.stage import ModelStageConfig, OnPolicyConfig, StageConfig, Stages, TrainingConfig
+from whet.stages.stage import ModelStageConfig, OnPolicyConfig, StageConfig, Stages, TrainingConfig
 from whet.store.run import RunStore
 from whet.tasks.base import explain_user_errors
 from whet.track.progress import say

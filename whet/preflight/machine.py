@@ -16,7 +16,7 @@ from whet.plan.predict import jobs
 from whet.plan.requirements import device_bytes, find_missing_memory, num_parameters
 from whet.preflight.findings import Findings, Level
 from whet.preflight.inputs import follow_model
-from whet.recipes.stage import OnPolicyConfig, StageConfig, Stages, TrainingConfig
+from whet.stages.stage import OnPolicyConfig, StageConfig, Stages, TrainingConfig
 from whet.store.run import model_folder
 
 TYPICAL_PROMPT = 256

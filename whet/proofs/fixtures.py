@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.engine.base import EngineStats, Request, SamplingParams, check_prompt_tokens
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config

@@ -17,8 +17,8 @@ from whet.algos.losses import KlEstimator, LossInputs
 from whet.algos.objectives import Objective, TokenLoss, policy_objective
 from whet.algos.presets import PRESETS, KlPlace, LossWeightsName
 from whet.algos.settings import AlgoConfig
-from whet.data.batches import to_batch
-from whet.data.examples import Example
+from whet.batching.batches import to_batch
+from whet.batching.examples import Example
 from whet.evals import stats
 from whet.models.transformer import Transformer
 from whet.proofs import fixtures

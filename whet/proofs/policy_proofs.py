@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.engine.base import Request, SamplingParams
 from whet.engine.native import NativeConfig
 from whet.grading.grader import Grader

@@ -8,21 +8,21 @@ from pydantic import Field, model_validator
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import distill_objective
-from whet.data.rollout_datasets import take_batch
-from whet.evals.report_data import Unit
+from whet.batching.rollout_datasets import take_batch
 from whet.models.source import ModelSource
-from whet.recipes.held_out import load_training_problems
-from whet.recipes.stage import NEEDS_TRAINED_MODEL, ModelWork, OnPolicyConfig
-from whet.recipes.training import (
+from whet.reports.report_data import Unit
+from whet.rng import derive
+from whet.rollout.collect import sample_and_grade
+from whet.serving.client import check_url
+from whet.stages.held_out import load_training_problems
+from whet.stages.stage import NEEDS_TRAINED_MODEL, ModelWork, OnPolicyConfig
+from whet.stages.training import (
     Session,
     finish_training,
     open_loop,
     open_session,
     vary_problems,
 )
-from whet.rng import derive
-from whet.rollout.collect import sample_and_grade
-from whet.serving.client import check_url
 from whet.store.run import RunStore
 from whet.track.metrics import measure_rollouts
 from whet.train.frozen_models import load_teacher

@@ -8,8 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from whet.algos.objectives import PreferenceConfig, preference_objective
-from whet.config import Config
-from whet.data.rollout_datasets import (
+from whet.batching.rollout_datasets import (
     LeftOutReason,
     PairRule,
     PreferencePairs,
@@ -17,20 +16,21 @@ from whet.data.rollout_datasets import (
     read_data,
     take_batch,
 )
+from whet.config import Config
 from whet.errors import DataError
-from whet.evals.report_data import Unit
-from whet.recipes.guard import CollapseGuard, GuardConfig
-from whet.recipes.held_out import leave_out_held, load_training_problems
-from whet.recipes.stage import ModelWork, TrainingConfig
-from whet.recipes.training import (
+from whet.reports.report_data import Unit
+from whet.rng import derive
+from whet.rollout.collect import sample_and_grade
+from whet.stages.guard import CollapseGuard, GuardConfig
+from whet.stages.held_out import leave_out_held, load_training_problems
+from whet.stages.stage import ModelWork, TrainingConfig
+from whet.stages.training import (
     STEPS_PER_LINE,
     Session,
     finish_training,
     open_loop,
     open_session,
 )
-from whet.rng import derive
-from whet.rollout.collect import sample_and_grade
 from whet.store.run import RunStore
 from whet.track.progress import console
 from whet.train.frozen_models import add_pair_ref_logprobs, set_pair_loss_weights

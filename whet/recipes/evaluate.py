@@ -10,10 +10,10 @@ from whet.data.problems import load_problems
 from whet.evals.summary import REPORTED_KS, EvalSummary, summarise
 from whet.grading.grader import Grader
 from whet.models.source import load_model, torch_device, torch_dtype
-from whet.recipes.stage import ModelStageConfig, ModelWork
-from whet.recipes.training import drop_long_prompts
 from whet.rng import derive
 from whet.rollout.collect import sample_and_grade
+from whet.stages.stage import ModelStageConfig, ModelWork
+from whet.stages.training import drop_long_prompts
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
 from whet.track.progress import console, say

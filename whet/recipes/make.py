@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from whet.data.problems import problem_file, write_problems
-from whet.recipes.stage import StageConfig
+from whet.stages.stage import StageConfig
 from whet.store.files import hash_file
 from whet.store.run import RunStore
 from whet.tasks.base import list_problems

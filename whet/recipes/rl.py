@@ -12,18 +12,6 @@ from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.problem_sampler import CurriculumConfig, MixedCurriculum, ProblemSampler
 from whet.engine.base import SamplingParams
 from whet.grading.check_task import precheck
-from whet.recipes.checkpoint_manager import EmptyStepLimit
-from whet.recipes.guard import CollapseGuard, GuardConfig
-from whet.recipes.held_out import load_training_problems
-from whet.recipes.stage import ModelWork, OnPolicyConfig, check_served_reference
-from whet.recipes.training import (
-    Session,
-    check_exactness,
-    finish_training,
-    open_loop,
-    open_session,
-    vary_problem,
-)
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import GroupRequest, collect_groups
@@ -32,6 +20,18 @@ from whet.rollout.rollout_queue import GroupSource, OverlappedQueue, RolloutQueu
 from whet.rollout.stream import StreamQueue
 from whet.rollout.stream_ledger import STREAM_EVENT, read_stream
 from whet.rollout.stream_plan import StreamPlan
+from whet.stages.checkpoint_manager import EmptyStepLimit
+from whet.stages.guard import CollapseGuard, GuardConfig
+from whet.stages.held_out import load_training_problems
+from whet.stages.stage import ModelWork, OnPolicyConfig, check_served_reference
+from whet.stages.training import (
+    Session,
+    check_exactness,
+    finish_training,
+    open_loop,
+    open_session,
+    vary_problem,
+)
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import build_task

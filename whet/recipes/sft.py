@@ -9,8 +9,8 @@ from pydantic import Field
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
-from whet.data.examples import Example
-from whet.data.rollout_datasets import (
+from whet.batching.examples import Example
+from whet.batching.rollout_datasets import (
     Keep,
     SftExamples,
     choose_responses,
@@ -21,15 +21,15 @@ from whet.data.rollout_datasets import (
     take_batch,
 )
 from whet.errors import ConfigError, DataError
-from whet.recipes.held_out import leave_out_held
-from whet.recipes.stage import ModelWork, TrainingConfig
-from whet.recipes.training import (
+from whet.rng import derive
+from whet.stages.held_out import leave_out_held
+from whet.stages.stage import ModelWork, TrainingConfig
+from whet.stages.training import (
     STEPS_PER_LINE,
     finish_training,
     open_loop,
     open_session,
 )
-from whet.rng import derive
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
 from whet.text.chat import ChatFormat

@@ -27,24 +27,6 @@ from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
 from whet.grading.check_task import precheck
 from whet.models.source import ModelSource, load_model, torch_dtype
-from whet.recipes.checkpoint_manager import EmptyStepLimit, Stateful
-from whet.recipes.held_out import load_training_problems
-from whet.recipes.stage import (
-    NEEDS_TRAINED_MODEL,
-    ModelWork,
-    OnPolicyConfig,
-    check_served_reference,
-    unused_reference_settings,
-)
-from whet.recipes.training import (
-    CheckpointedValue,
-    Session,
-    check_exactness,
-    finish_training,
-    open_loop,
-    open_session,
-    vary_problems,
-)
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import sample_and_grade
@@ -55,6 +37,24 @@ from whet.rollout.verification import (
     outcome_pairs,
     step_pairs,
     with_steps,
+)
+from whet.stages.checkpoint_manager import EmptyStepLimit, Stateful
+from whet.stages.held_out import load_training_problems
+from whet.stages.stage import (
+    NEEDS_TRAINED_MODEL,
+    ModelWork,
+    OnPolicyConfig,
+    check_served_reference,
+    unused_reference_settings,
+)
+from whet.stages.training import (
+    CheckpointedValue,
+    Session,
+    check_exactness,
+    finish_training,
+    open_loop,
+    open_session,
+    vary_problems,
 )
 from whet.store.run import RunStore
 from whet.tasks.base import Task

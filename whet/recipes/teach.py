@@ -19,7 +19,6 @@ from whet.data.problems import load_problems
 from whet.errors import ConfigError, DataError
 from whet.grading.limits import GradingConfig
 from whet.recipes.keep import KeepConfig
-from whet.recipes.stage import StageConfig
 from whet.recipes.teach_job import (
     Shard,
     TeachJob,
@@ -42,6 +41,7 @@ from whet.recipes.teachers import (
 )
 from whet.rng import derive
 from whet.serving.client import EndpointConfig
+from whet.stages.stage import StageConfig
 from whet.store.run import RunStore
 from whet.tasks.base import Task, explain_user_errors, grade_safely
 from whet.tasks.task_config import build_task

@@ -11,8 +11,8 @@ from pathlib import Path
 from whet.config import kind_of, load_settings
 from whet.errors import ConfigError, DataError
 from whet.recipes.rl import RLConfig
-from whet.recipes.training import EXACTNESS_EVENT
 from whet.rollout.collect import group_rollouts
+from whet.stages.training import EXACTNESS_EVENT
 from whet.store.checkpoint_folders import check_checkpoint, list_checkpoints
 from whet.store.run import RunStore, stage_folders
 from whet.track.progress import say

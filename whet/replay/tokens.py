@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.errors import DataError
 from whet.models.source import read_tokenizer
 from whet.replay.stored_run import load_stored_run

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from whet.algos.objectives import LossSums, Objective, ValueObjective
 from whet.algos.settings import AlgoConfig
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.models.lora import save_trained
 from whet.models.source import load_model, torch_device, torch_dtype
 from whet.models.transformer import Transformer

@@ -14,8 +14,8 @@ from pathlib import Path
 from whet.config import explain_settings, load_settings
 from whet.errors import ConfigError, DataError
 from whet.pipeline.pipeline_config import STAGE_KINDS
-from whet.recipes.stage import StageConfig
 from whet.recipes.teach import TeachConfig
+from whet.stages.stage import StageConfig
 from whet.store.run import RunStore, find_run, stage_folders
 from whet.toml import flatten, literal, read
 from whet.types import Json

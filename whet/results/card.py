@@ -16,12 +16,12 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from whet.errors import visible
-from whet.evals.formatting import duration, number, percent, percent_interval
 from whet.evals.stats import Estimate
 from whet.evals.summary import MUCH_CUT_OFF, EvalSummary
 from whet.pipeline.about import describe_run
 from whet.pipeline.report import measure_seconds
 from whet.recipes.evaluate import GREEDY, SAMPLED
+from whet.reports.formatting import duration, number, percent, percent_interval
 from whet.results.arms import RunFolder, load_stage, view_run_folder
 from whet.store.files import check_target, sha256, write_atomic
 from whet.store.rollouts import count_rows, count_tokens

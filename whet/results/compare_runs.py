@@ -9,11 +9,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from whet.errors import ConfigError, visible
-from whet.evals.charts import average_seeds
 from whet.evals.comparison import Rates, compare_arms, estimate_over_seeds
-from whet.evals.formatting import number, p_value, percent_interval, points
-from whet.evals.report_data import Curve, Unit
-from whet.evals.report_pages import (
+from whet.evals.stats import Estimate
+from whet.evals.summary import EvalSummary, pass_rates
+from whet.pipeline.pipeline_config import STAGE_KINDS
+from whet.pipeline.report import read_curves
+from whet.recipes.evaluate import GREEDY, SAMPLED
+from whet.reports.charts import average_seeds
+from whet.reports.formatting import number, p_value, percent_interval, points
+from whet.reports.report_data import Curve, Unit
+from whet.reports.report_pages import (
     ArmFacts,
     ArmScore,
     ComparisonPage,
@@ -21,11 +26,6 @@ from whet.evals.report_pages import (
     SettingRow,
     write_comparison,
 )
-from whet.evals.stats import Estimate
-from whet.evals.summary import EvalSummary, pass_rates
-from whet.pipeline.pipeline_config import STAGE_KINDS
-from whet.pipeline.report import read_curves
-from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.results.arms import Arm, RunFolder, group_arms
 from whet.rollout.collect import group_rollouts
 from whet.store.run import RunStore

@@ -19,10 +19,10 @@ from whet.pipeline.pipeline import hash_inputs
 from whet.pipeline.report import summarise_evals
 from whet.recipes.distill import DistillConfig
 from whet.recipes.rl import RLConfig
-from whet.recipes.stage import ModelStageConfig, StageConfig
 from whet.results.arms import RunFolder, load_stage, view_run_folder
 from whet.rng import stream
 from whet.rollout.collect import group_rollouts
+from whet.stages.stage import ModelStageConfig, StageConfig
 from whet.store.checkpoint_folders import check_checkpoint
 from whet.store.files import find_damage, read_object
 from whet.store.run import RunStore

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from whet.evals.charts import (
+from whet.reports.charts import (
     Bar,
     BarRow,
     ForestRow,
@@ -17,10 +17,10 @@ from whet.evals.charts import (
     draw_legend,
     tone,
 )
-from whet.evals.formatting import duration, percent_interval, points
-from whet.evals.page import render_static
-from whet.evals.report_data import Curve, Unit
-from whet.recipes.stage import TrainingConfig
+from whet.reports.formatting import duration, percent_interval, points
+from whet.reports.page import render_static
+from whet.reports.report_data import Curve, Unit
+from whet.stages.stage import TrainingConfig
 from whet.store.files import write_atomic, write_json
 from whet.store.run import RunStore
 from whet.study.execution import Executor

@@ -8,10 +8,10 @@ from statistics import fmean
 
 from whet.errors import DataError
 from whet.evals.comparison import PairedComparison, Rates, compare_arms, estimate_over_seeds
-from whet.evals.formatting import percent, percent_interval, points
 from whet.evals.stats import CONFIDENCE, Estimate
 from whet.evals.summary import pass_rates
 from whet.recipes.evaluate import GREEDY, SAMPLED
+from whet.reports.formatting import percent, percent_interval, points
 from whet.store.run import RunStore
 from whet.study.runs import StudyRun
 from whet.study.study_file import Levels, RoundConfig, StudyConfig

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from whet.errors import WhetError
 from whet.plan.predict import predict_seconds
-from whet.recipes.stage import ModelStageConfig
+from whet.stages.stage import ModelStageConfig
 from whet.store.follow import one_writer
 from whet.study.execution import BudgetSpentError, Executor, Machine, format_seconds
 from whet.study.output import print_results, write_study_results

@@ -17,7 +17,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from whet.config import Config, LoadedSettings, kind_of, load_layers, load_settings, read_layers
 from whet.errors import ConfigError
 from whet.pipeline.pipeline_config import PipelineConfig, check_stage_names
-from whet.recipes.stage import TrainingConfig
+from whet.stages.stage import TrainingConfig
 from whet.toml import Table, from_flags, literal
 from whet.types import Json
 

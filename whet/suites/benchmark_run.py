@@ -35,10 +35,10 @@ from whet.recipes.teachers import (
     build_server_teacher,
     sample_wanted,
 )
-from whet.recipes.training import drop_long_prompts
 from whet.rng import derive
 from whet.serving.client import Client, check_reachable
 from whet.serving.http import HttpError
+from whet.stages.training import drop_long_prompts
 from whet.store.response_ledger import ResponseKey, ResponseLedger
 from whet.store.run import RunStore, model_folder
 from whet.suites.benchmarks import LoadedBenchmark

@@ -8,9 +8,9 @@ from statistics import fmean
 from pydantic import TypeAdapter
 
 from whet.evals.comparison import PairedComparison, compare_paired
-from whet.evals.formatting import number, p_value, percent, points
 from whet.evals.stats import Estimate
 from whet.evals.summary import MUCH_CUT_OFF
+from whet.reports.formatting import number, p_value, percent, points
 from whet.suites.result import BenchmarkResult
 from whet.types import Json
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from rich.table import Table
 
 from whet.errors import visible
-from whet.evals.charts import Bar, BarRow, share_axis
-from whet.evals.page import render_static
 from whet.evals.stats import Estimate
 from whet.evals.summary import UNKNOWN
+from whet.reports.charts import Bar, BarRow, share_axis
+from whet.reports.page import render_static
 from whet.store.files import write_atomic
 from whet.suites.leaderboard import Leaderboard
 from whet.suites.result import BenchmarkResult

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from whet.evals.formatting import duration
+from whet.reports.formatting import duration
 from whet.store.files import write_atomic, write_json
 from whet.store.run import RunStore
 from whet.suites.benchmark_run import (

@@ -20,7 +20,7 @@ from whet.algos.objectives import (
     preference_objective,
 )
 from whet.algos.settings import AlgoConfig
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.engine.base import Detokenize, Engine, Request, SamplingParams
 from whet.errors import EngineError
 from whet.models.transformer import Transformer

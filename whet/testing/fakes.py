@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.tasks.base import Task
 from whet.types import (
     SPLITS,

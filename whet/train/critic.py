@@ -13,9 +13,9 @@ from whet.algos.advantages import explained_variance
 from whet.algos.algorithm import Algorithm
 from whet.algos.losses import token_mean
 from whet.algos.objectives import ValueObjective
+from whet.batching.examples import Example, with_field
+from whet.batching.packing import split_minibatches
 from whet.config import Config
-from whet.data.examples import Example, with_field
-from whet.data.packing import split_minibatches
 from whet.errors import ConfigError, DataError
 from whet.rng import stream
 from whet.train.learner import Learner, average_metrics, set_loss_weights

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whet.data.examples import Example, PreferencePair
+from whet.batching.examples import Example, PreferencePair
 from whet.errors import ConfigError
 from whet.models.source import ModelSource, load_model, read_tokenizer, torch_dtype
 from whet.text.tokenizer import Tokenizer

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from whet.algos.objectives import LossSums, Objective, ValueObjective
+from whet.batching.batches import Batch, to_batch
+from whet.batching.examples import Example
 from whet.cluster.ranks import RankWorld
-from whet.data.batches import Batch, to_batch
-from whet.data.examples import Example
 from whet.models.lora import load_trained, save_trained
 from whet.models.transformer import Transformer
 from whet.train import ulysses

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from whet.algos.losses import LossInputs, LossWeights
 from whet.algos.objectives import BatchSums, LossSums, Objective, ValueObjective
-from whet.data.batches import Batch, to_batch
-from whet.data.examples import Example, with_field
-from whet.data.packing import merge_prefixes, pack
+from whet.batching.batches import Batch, to_batch
+from whet.batching.examples import Example, with_field
+from whet.batching.packing import merge_prefixes, pack
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
 from whet.models.load import write_tensors

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.engine.base import Engine
 from whet.engine.cuda_graphs import graph_bytes
 from whet.models.cost import MEMORY_FRACTION, Cost, layers_to_checkpoint, update_bytes

@@ -17,8 +17,8 @@ from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import exceeds_limit, kl
 from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import blend_advantages
-from whet.data.examples import Example, with_field
-from whet.data.packing import split_minibatches
+from whet.batching.examples import Example, with_field
+from whet.batching.packing import split_minibatches
 from whet.errors import ConfigError
 from whet.rng import stream
 from whet.rollout.dynamic_sampling import DynamicSamplingConfig

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whet.algos.settings import AlgoConfig
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.engine.base import Request, SamplingParams
 from whet.rng import derive, numpy_stream
 from whet.train.optim import TrainConfig

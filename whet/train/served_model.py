@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.engine.server_calls import read_prompt_logprobs
 from whet.engine.worker import WorkerError
 from whet.errors import EngineError

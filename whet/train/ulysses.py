@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
-from whet.data.batches import Batch
+from whet.batching.batches import Batch
 from whet.errors import ConfigError
 from whet.kernels import AttentionSpec
 from whet.kernels.layer_ops import split_heads

@@ -18,7 +18,7 @@ from speed.work import Spec  # noqa: E402
 from whet.algos.advantages import zscore  # noqa: E402
 from whet.algos.algorithm import build_algorithm  # noqa: E402
 from whet.algos.settings import AlgoConfig  # noqa: E402
-from whet.data.examples import Example  # noqa: E402
+from whet.batching.examples import Example  # noqa: E402
 from whet.engine.base import Request, SamplingParams  # noqa: E402
 from whet.engine.native import NativeConfig, NativeEngine  # noqa: E402
 from whet.models.load import load_decoder  # noqa: E402

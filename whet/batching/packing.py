@@ -11,7 +11,7 @@ from random import Random
 
 import numpy as np
 
-from whet.data.examples import Example, ExampleUnit
+from whet.batching.examples import Example, ExampleUnit
 from whet.errors import DataError
 from whet.types import Indices
 

@@ -16,17 +16,17 @@ from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource, load_model, torch_device
-from whet.recipes.checkpoint_manager import (
+from whet.recipes.evaluate import SAMPLED
+from whet.rollout.collect import ChatEngine
+from whet.stages.checkpoint_manager import (
     MAX_EMPTY_STEPS,
     CheckpointManager,
     EmptyStepLimit,
     SaveConfig,
 )
-from whet.recipes.evaluate import SAMPLED
-from whet.recipes.guard import CollapseGuard, GuardConfig
-from whet.recipes.training import finish_training
-from whet.recipes.validation import ValidationConfig, Validator
-from whet.rollout.collect import ChatEngine
+from whet.stages.guard import CollapseGuard, GuardConfig
+from whet.stages.training import finish_training
+from whet.stages.validation import ValidationConfig, Validator
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24, Game24Config
 from whet.testing.fakes import rollout, sum_problem

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whet.data.examples import Example, PreferencePair
-from whet.data.rollout_datasets import (
+from whet.batching.examples import Example, PreferencePair
+from whet.batching.rollout_datasets import (
     LeftOutReason,
     PairRule,
     PreferencePairs,

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from whet.data.examples import Example
+from whet.batching.examples import Example
 from whet.types import Floats, Indices, TokenFields
 
 

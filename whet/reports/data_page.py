@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.evals.page import render_static
+from whet.reports.page import render_static
 from whet.store.files import write_atomic
 
 MAX_BARS = 60

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from whet.data.batches import to_batch
-from whet.data.examples import Example
+from whet.batching.batches import to_batch
+from whet.batching.examples import Example
 
 CPU = torch.device("cpu")
 

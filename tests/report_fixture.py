@@ -7,8 +7,9 @@ from math import exp
 import numpy as np
 
 from whet.evals.comparison import compare_paired
-from whet.evals.formatting import describe_change
-from whet.evals.report_data import (
+from whet.evals.summary import pass_rates, summarise
+from whet.reports.formatting import describe_change
+from whet.reports.report_data import (
     Curve,
     NamedEval,
     ReportData,
@@ -17,7 +18,6 @@ from whet.evals.report_data import (
     Unit,
     pick_samples,
 )
-from whet.evals.summary import pass_rates, summarise
 from whet.types import (
     Author,
     Completion,

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from report_fixture import line_notes, make_groups
 
-from whet.evals.escaping import escape_hidden
-from whet.evals.page import MAX_CHARACTERS
-from whet.evals.report_data import (
+from whet.evals.summary import F1, summarise
+from whet.reports.escaping import escape_hidden
+from whet.reports.page import MAX_CHARACTERS
+from whet.reports.report_data import (
     Curve,
     NamedEval,
     ReportData,
@@ -23,8 +24,7 @@ from whet.evals.report_data import (
     StageTime,
     pick_samples,
 )
-from whet.evals.report_pages import MAX_LINES, render_report, write_report
-from whet.evals.summary import F1, summarise
+from whet.reports.report_pages import MAX_LINES, render_report, write_report
 from whet.types import Verdict
 
 HOSTILE = "</script></style><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whet.data.rollout_datasets import list_texts, make_sft_examples
+from whet.batching.rollout_datasets import list_texts, make_sft_examples
 from whet.errors import DataError
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer

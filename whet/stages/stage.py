@@ -18,13 +18,13 @@ from whet.config import Config
 from whet.data.problems import problem_file
 from whet.engine.base import EngineConfig, SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
-from whet.evals.report_data import Unit
 from whet.grading.limits import GradingConfig
 from whet.models.source import ModelSource
-from whet.recipes.checkpoint_manager import SaveConfig
-from whet.recipes.validation import ValidationConfig
+from whet.reports.report_data import Unit
 from whet.rewards.spec import RewardSpec
 from whet.serving.client import EndpointConfig, check_url
+from whet.stages.checkpoint_manager import SaveConfig
+from whet.stages.validation import ValidationConfig
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import TaskConfig

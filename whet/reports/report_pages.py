@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whet.errors import DataError
-from whet.evals.charts import (
+from whet.evals.comparison import PairedComparison
+from whet.evals.stats import Estimate
+from whet.evals.summary import UNKNOWN
+from whet.reports.charts import (
     Bar,
     BarRow,
     ForestRow,
@@ -19,11 +22,8 @@ from whet.evals.charts import (
     share_axis,
     tone,
 )
-from whet.evals.comparison import PairedComparison
-from whet.evals.page import build_environment, csp_hash, read_static, render_static
-from whet.evals.report_data import Curve, NamedEval, ReportData
-from whet.evals.stats import Estimate
-from whet.evals.summary import UNKNOWN
+from whet.reports.page import build_environment, csp_hash, read_static, render_static
+from whet.reports.report_data import Curve, NamedEval, ReportData
 from whet.store.files import write_atomic
 from whet.types import NUM_LEVELS, Verdict
 

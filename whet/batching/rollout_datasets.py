@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from whet.data.examples import Example, PreferencePair
+from whet.batching.examples import Example, PreferencePair
 from whet.data.import_rows import is_response_file, read_response_rows
 from whet.data.row_files import file_ending
 from whet.errors import DataError

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.data.examples import Example
-from whet.data.packing import pack
+from whet.batching.examples import Example
+from whet.batching.packing import pack
 from whet.errors import DataError
 from whet.testing.fakes import example
 

@@ -11,10 +11,10 @@ from math import ceil, floor, log10
 
 import numpy as np
 
-from whet.evals.formatting import MINUS, SPACE, number, percent, significant
-from whet.evals.page import build_environment
-from whet.evals.report_data import Curve, Unit
 from whet.evals.stats import Estimate
+from whet.reports.formatting import MINUS, SPACE, number, percent, significant
+from whet.reports.page import build_environment
+from whet.reports.report_data import Curve, Unit
 from whet.types import Doubles
 
 MAX_POINTS = 300

@@ -3,7 +3,7 @@
 import pytest
 from report_fixture import make_report
 
-from whet.evals.report_data import ReportData
+from whet.reports.report_data import ReportData
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from whet.config import Config
 from whet.errors import DataError
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
-from whet.recipes.validation import ValidationConfig
+from whet.stages.validation import ValidationConfig
 from whet.store.run import RunStore
 from whet.track.progress import console
 from whet.train.learner import Learner

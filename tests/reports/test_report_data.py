@@ -2,7 +2,7 @@
 
 from report_fixture import line_notes, make_groups, make_problem, make_rollout
 
-from whet.evals.report_data import ResponseLine, ResponseView, pick_samples
+from whet.reports.report_data import ResponseLine, ResponseView, pick_samples
 from whet.types import FinishReason, Verdict
 
 

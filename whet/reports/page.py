@@ -7,9 +7,9 @@ from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader
 
-from whet.evals import formatting
-from whet.evals.escaping import escape_hidden
-from whet.evals.mathml import show_math
+from whet.reports import formatting
+from whet.reports.escaping import escape_hidden
+from whet.reports.mathml import show_math
 
 MAX_CHARACTERS = 2_000
 """Characters of one text that a page shows."""
@@ -50,7 +50,7 @@ def render_static(template: str, **parts: object) -> str:
 
 def read_static(name: str) -> str:
     """Read a template, style or script."""
-    return files("whet.evals").joinpath("static", name).read_text(encoding="utf-8")
+    return files("whet.reports").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def csp_hash(text: str) -> str:

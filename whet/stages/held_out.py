@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from whet.data.problems import load_problems, load_validation, normalised_question
 from whet.errors import DataError
-from whet.recipes.stage import TrainingConfig
+from whet.stages.stage import TrainingConfig
 from whet.tasks.base import Task
 from whet.track.progress import say
 from whet.types import Problem, Rollout, Split

@@ -7,7 +7,7 @@ anything else in it stays as it was written.
 import re
 from html import escape
 
-from whet.evals.escaping import Html, escape_hidden
+from whet.reports.escaping import Html, escape_hidden
 
 MAX_DEPTH = 30
 """Braces within braces; a formula with more stays text."""

@@ -14,8 +14,8 @@ from whet.config import Config
 from whet.errors import ConfigError, DataError, TrainError
 from whet.evals.summary import EvalSummary
 from whet.models.load import defer_writes
-from whet.recipes.guard import CollapseGuard
-from whet.recipes.validation import Validator, metrics_by_task_and_source
+from whet.stages.guard import CollapseGuard
+from whet.stages.validation import Validator, metrics_by_task_and_source
 from whet.store.checkpoint_folders import Checkpoints
 from whet.store.run import RunStore
 from whet.track.metrics import Clock, Tracker

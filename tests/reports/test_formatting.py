@@ -2,8 +2,8 @@
 
 import pytest
 
-from whet.evals.formatting import describe_change, duration, number, points, significant
 from whet.evals.stats import Estimate
+from whet.reports.formatting import describe_change, duration, number, points, significant
 
 OLD = Estimate(mean=0.18, low=0.16, high=0.2, count=400)
 NEW = Estimate(mean=0.34, low=0.31, high=0.37, count=400)

@@ -12,12 +12,12 @@ from whet.data.problems import load_validation
 from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
 from whet.models.source import load_model, torch_device, torch_dtype
-from whet.recipes.checkpoint_manager import CheckpointManager, Stateful, TrainingLoop
-from whet.recipes.guard import CollapseGuard
-from whet.recipes.stage import TrainingConfig
-from whet.recipes.validation import Validator
 from whet.rng import derive
 from whet.rollout.collect import ChatEngine
+from whet.stages.checkpoint_manager import CheckpointManager, Stateful, TrainingLoop
+from whet.stages.guard import CollapseGuard
+from whet.stages.stage import TrainingConfig
+from whet.stages.validation import Validator
 from whet.store.run import RunStore
 from whet.tasks.base import Task, explain_user_errors
 from whet.tasks.task_config import build_task

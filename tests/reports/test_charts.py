@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.evals.charts import (
+from whet.evals.stats import Estimate
+from whet.reports.charts import (
     MAX_POINTS,
     Bar,
     BarRow,
@@ -21,8 +22,7 @@ from whet.evals.charts import (
     tone,
     write_ticks,
 )
-from whet.evals.report_data import Curve, Unit
-from whet.evals.stats import Estimate
+from whet.reports.report_data import Curve, Unit
 
 
 def curve(values: list[float], **more: list[float]) -> Curve:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from whet.evals.mathml import show_math
+from whet.reports.mathml import show_math
 
 TAGS = {
     *("math", "semantics", "annotation", "mrow", "mi", "mn", "mo", "mtext", "mspace"),
