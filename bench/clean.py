@@ -22,7 +22,7 @@ from pathlib import Path
 
 from whet.data.clean.contamination import list_eval_files, read_row_question
 from whet.data.row_files import iterate_rows
-from whet.rng import stream
+from whet.rng import make_rng
 
 ROOT = Path(__file__).parents[1]
 WORDS = 150
@@ -45,7 +45,7 @@ def main() -> None:
     questions = read_questions(given.against)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "rows.jsonl"
-        planted = write_rows(source, given.rows, questions, stream(given.seed, "bench"))
+        planted = write_rows(source, given.rows, questions, make_rng(given.seed, "bench"))
         size = source.stat().st_size / 1e9
         print(f"{given.rows:,} rows, {size:.2f} GB; planted {dict(planted)}", flush=True)
         out = Path(folder) / "clean.jsonl"

@@ -25,7 +25,7 @@ from whet.evals.stats import (
     fraction_estimate,
     wilson_interval,
 )
-from whet.rng import numpy_stream
+from whet.rng import make_numpy_rng
 from whet.types import Doubles
 
 DRAWS, BOOTSTRAP_DRAWS, CHUNK = 10_000, 1_000, 500
@@ -157,7 +157,7 @@ def _draw(world: World, problems: int, seeds: int, draws: int = DRAWS) -> Iterat
 def _draw_pairs(
     world: World, problems: int, seeds: int, draws: int = DRAWS
 ) -> Iterator[tuple[Doubles, Doubles]]:
-    random = numpy_stream(0, "coverage", world.name, problems, seeds)
+    random = make_numpy_rng(0, "coverage", world.name, problems, seeds)
     for _ in range(draws // CHUNK):
         base = logit(random.beta(*world.difficulty, size=(CHUNK, 1, problems)).clip(1e-9, 1 - 1e-9))
         before, after = (_answer(world, base + gain, seeds, random) for gain in (0.0, world.gain))
@@ -171,7 +171,7 @@ def _answer(world: World, base: Doubles, seeds: int, random: np.random.Generator
 
 
 def _truth(world: World) -> float:
-    random = numpy_stream(1, "truth", world.name)
+    random = make_numpy_rng(1, "truth", world.name)
     base = logit(random.beta(*world.difficulty, size=2_000_000).clip(1e-9, 1 - 1e-9))
     shift = np.hypot(world.seed_sd, world.own_sd) * random.standard_normal(2_000_000)
     return float(expit(base + shift + world.gain).mean())

@@ -41,7 +41,7 @@ from fuzzing.rows import KINDS, RUNS_CODE, Kind, kind_of
 from fuzzing.texts import Text, text_for
 
 from whet.grading.limits import GradingConfig, extend_wall_limit, limit_memory
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.types import RAISED, Json, Score, Verdict
 
 CHUNK = 400
@@ -118,7 +118,7 @@ class Chunk:
 
 def written(kind: Kind, seed: int, number: int) -> tuple[int, Text]:
     """Write the text of a number, and say to which row it is a response."""
-    rng = stream(seed, "fuzz", kind.name, number)
+    rng = make_rng(seed, "fuzz", kind.name, number)
     place = rng.randrange(len(kind.rows))
     return place, text_for(kind, kind.rows[place], rng, attacks=number % 2 == 1)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.store.files import read_rows
 from whet.tasks.math.task import Math
 from whet.types import Message, Problem, Score, Verdict, content_id
@@ -79,7 +79,7 @@ def problem(question: str, answer: str) -> Problem:
 def mixed(num: int, share: float) -> tuple[list[Answer], list[bool]]:
     """Put hostile answers at random places among friendly ones; every fourth is also made the
     reference."""
-    rng = stream(0, "hostile", num)
+    rng = make_rng(0, "hostile", num)
     friendly = list(friendly_answers())
     rng.shuffle(friendly)
     is_hostile = [place < share * num for place in range(num)]

@@ -46,7 +46,7 @@ from whet.plan.simulate import (
     simulate_streamed,
 )
 from whet.plan.simulated_costs import build_engines, build_learner
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.store.run import RunStore
 from whet.testing.workers import SlowConfig
 from whet.train.optim import TrainConfig
@@ -173,7 +173,7 @@ def compare_fleet(
             flags = ["--engine.workers", count, "--problems_per_step", PROBLEMS, "--seed", 2]
             flags += ["--stream", "true"] if name.startswith("streamed") else []
             run = train(folder, f"{name}-{count}", *flags, lag=lag, steps=steps)
-            draw = partial(lengths.draw, GROUP_SIZE, stream(0, "bench", "simulate"))
+            draw = partial(lengths.draw, GROUP_SIZE, make_rng(0, "bench", "simulate"))
             step = simulate(replace(engine, count=count), learner, draw)
             measured = fmean(row["time/step"] for row in run)
             title = f"a step, workers: {count}, {name}"
@@ -286,7 +286,7 @@ def simulate_published(model: str, *, gpus: int, answers: int, mean: int) -> tup
     engines = build_engines(job, card, gpus=gpus, tensor_parallel=2)
     assert engines is not None, "the runs were on such GPUs"
     lengths = LogNormal(mean=mean, limit=27_648)
-    random = stream(0, "bench", "published")
+    random = make_rng(0, "bench", "published")
     batches = [[lengths.draw(samples, random) for _ in range(answers // samples)] for _ in range(4)]
     placed = job.on(RankLayout(ranks=gpus, shard=8))
     learner = build_learner(placed, card, batches[0], is_collocated=True)

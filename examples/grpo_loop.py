@@ -17,7 +17,7 @@ from whet.algos.losses import sequence_mean, token_mean
 from whet.algos.objectives import policy_objective, sft_objective
 from whet.algos.settings import AlgoConfig
 from whet.batching.rollout_datasets import make_sft_examples
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.train.learner import set_loss_weights
 from whet.train.rl_step import to_example
 
@@ -26,7 +26,7 @@ def main(sft_steps: int = 200, rl_steps: int = 40) -> list[dict[str, float]]:
     """Train a new model on the easiest Countdown; return the metrics of each GRPO step."""
     task = whet.task("countdown", level=[0.0, 0.1])
     policy = whet.load_policy("tiny", task=task)
-    rng = stream(0, "batches")
+    rng = make_rng(0, "batches")
 
     solutions = whet.solve(task, task.problems("sft"))
     data = make_sft_examples(solutions, policy.chat, policy.engine.max_model_len).examples

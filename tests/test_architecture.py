@@ -418,8 +418,8 @@ def test_an_assert_has_a_sentence() -> None:
 
 
 GENERATORS = {
-    "stream",
-    "numpy_stream",
+    "make_rng",
+    "make_numpy_rng",
     "Random",
     "random.Random",
     "np.random.default_rng",
@@ -444,9 +444,7 @@ def generators_of(source: str) -> set[str]:
 
 
 def test_a_random_generator_is_called_rng() -> None:
-    source = (
-        "def f(a: Random, b: torch.Generator): c = stream(0); d = torch.Generator().manual_seed(1)"
-    )
+    source = "def f(a: Random, b: torch.Generator): c = make_rng(0); d = torch.Generator().manual_seed(1)"
     assert generators_of(source) == {"a", "b", "c", "d"}
     names = {name for file in FILES for name in generators_of(file.read_text())}
     assert names == {"rng", "_RNG"}

@@ -11,7 +11,7 @@ import torch
 from small import gradient_norms, whet
 
 from whet.algos.presets import PRESETS, AlgoName
-from whet.algos.settings import resolve_algorithm
+from whet.algos.settings import resolve_preset
 from whet.config import differences, to_table
 from whet.pipeline.pipeline import STAND_INS
 from whet.pipeline.pipeline_config import load_pipeline, load_smoke, load_stages
@@ -104,7 +104,7 @@ def num_steps(
             "verifier_train/grad_norm": num_side_steps(stage, Side.VERIFIER, stage.steps),
         }
     models = ["train"]
-    if isinstance(stage, RLConfig) and resolve_algorithm(stage.algo).advantage == "gae":
+    if isinstance(stage, RLConfig) and resolve_preset(stage.algo).advantage == "gae":
         models.append("value")
     return {f"{model}/grad_norm": stage.steps for model in models}
 

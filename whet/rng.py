@@ -1,4 +1,4 @@
-"""Named, independent random streams. Every random choice in whet takes its stream from here."""
+"""Named, independent random streams. Every random choice in whet takes its generator from here."""
 
 import hashlib
 import random
@@ -18,11 +18,11 @@ def derive(seed: int, *keys: Key) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
 
 
-def stream(seed: int, *keys: Key) -> random.Random:
-    """Open a Python stream, for shuffles and choices."""
+def make_rng(seed: int, *keys: Key) -> random.Random:
+    """Make a Python generator, for shuffles and choices."""
     return random.Random(derive(seed, *keys))
 
 
-def numpy_stream(seed: int, *keys: Key) -> np.random.Generator:
-    """Open a numpy stream, for arrays."""
+def make_numpy_rng(seed: int, *keys: Key) -> np.random.Generator:
+    """Make a numpy generator, for arrays."""
     return np.random.Generator(np.random.PCG64(derive(seed, *keys)))

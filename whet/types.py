@@ -124,7 +124,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class JudgedStep:
     """A span of completion tokens, end exclusive, and the reward a verifier gave it."""
 
     start: int
@@ -146,7 +146,7 @@ class Rollout:
     text: str
     score: Score | None = None
     reward: float | None = None
-    judged_steps: tuple[Step, ...] = ()
+    judged_steps: tuple[JudgedStep, ...] = ()
     """Steps that a verifier judged; empty if none did."""
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.algos.verifier import class_weights
+from whet.algos.agreement import class_weights
 
 
 def test_the_rarer_label_weighs_more_and_weights_average_one() -> None:

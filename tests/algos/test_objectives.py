@@ -11,11 +11,11 @@ from torch import Tensor
 
 from whet import toml
 from whet.algos.algorithm import build_algorithm
-from whet.algos.losses import EarlyStop, ImportanceCorrection, LossInputs
+from whet.algos.losses import EarlyStopConfig, ImportanceCorrectionConfig, LossInputs
 from whet.algos.objectives import policy_objective, sft_objective
 from whet.algos.presets import PRESETS, AlgoName
-from whet.algos.settings import AlgoConfig, resolve_algorithm
-from whet.algos.verifier import StepCreditConfig
+from whet.algos.settings import AlgoConfig, resolve_preset
+from whet.algos.step_credit import StepCreditConfig
 from whet.config import Config, load_settings
 from whet.errors import ConfigError
 from whet.toml import Table
@@ -203,7 +203,7 @@ class _Holder(Config):
 def test_a_name_given_over_the_default_brings_its_own_bounds() -> None:
     cfg = _Holder.model_validate({"algo": {"name": "dapo"}})
 
-    assert resolve_algorithm(cfg.algo).clip_high == 0.28
+    assert resolve_preset(cfg.algo).clip_high == 0.28
 
 
 def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:
@@ -374,7 +374,7 @@ def test_cispo_counts_only_ratios_above_its_cap() -> None:
 def test_the_correction_multiplies_the_policy_loss_and_not_the_penalties() -> None:
     # The learner gives the token e times what the engine gave it; the factor stops at 2.
     cfg = AlgoConfig(
-        importance_correction=ImportanceCorrection(rule="truncate"),
+        importance_correction=ImportanceCorrectionConfig(rule="truncate"),
         kl_coef=1.0,
         kl_gradient="direct",
         kl_estimator="k1",
@@ -401,7 +401,7 @@ def test_ratios_may_compare_with_what_the_engine_sampled_at() -> None:
 @pytest.mark.parametrize(("limit", "zeroed"), [(1.3, 1.0), (1.4, 0.0)])
 def test_the_early_stop_of_a_micro_batch_zeroes_its_loss(limit: float, zeroed: float) -> None:
     # Ratios 1 and e^.5: their mean is 1.3244.
-    stop = EarlyStop(limit=limit, scope="micro_batch", action="zero")
+    stop = EarlyStopConfig(limit=limit, scope="micro_batch", action="zero")
     cfg = AlgoConfig(num_minibatches=2, clip_high=1.0, early_stop=stop)
     inputs = _inputs([-2.0, -1.5], advantage=[1.0, 1.0], old=[-2.0, -2.0])
 
@@ -415,7 +415,7 @@ def test_the_early_stop_of_a_micro_batch_zeroes_its_loss(limit: float, zeroed: f
 
 
 def test_a_micro_batch_whose_ratio_is_not_a_number_has_no_gradient() -> None:
-    stop = EarlyStop(limit=5.0, scope="micro_batch", action="zero")
+    stop = EarlyStopConfig(limit=5.0, scope="micro_batch", action="zero")
     cfg = AlgoConfig(num_minibatches=2, early_stop=stop)
     inputs = _inputs([-2.0], advantage=[1.0], old=[math.nan])
 
@@ -429,7 +429,7 @@ def test_a_micro_batch_whose_ratio_is_not_a_number_has_no_gradient() -> None:
 
 def test_the_kl_of_an_early_stop_is_that_of_tokens_also_where_ratios_are_of_sequences() -> None:
     # Two tokens of one sequence move by +.5 and -.5: the sequence's ratio is 1, its KL would be 0.
-    stop = EarlyStop(limit=5.0, statistic="kl", scope="micro_batch", action="zero")
+    stop = EarlyStopConfig(limit=5.0, statistic="kl", scope="micro_batch", action="zero")
     cfg = AlgoConfig(name="gspo", num_minibatches=2, early_stop=stop)
     inputs = _inputs([-1.5, -2.5], advantage=[1.0, 1.0], old=[-2.0, -2.0])
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from whet.algos.losses import ImportanceCorrection, LossInputs, importance_factors
+from whet.algos.losses import ImportanceCorrectionConfig, LossInputs, importance_factors
 
 # Learner over engine: 4, ½ in the first sequence; 1.5, 1 in the second.
 FACTORS = [4.0, 0.5, 1.5, 1.0]
@@ -30,19 +30,19 @@ def _inputs(*, old: bool = True) -> LossInputs:
 @pytest.mark.parametrize(
     ("cfg", "factors", "outside"),
     [
-        (ImportanceCorrection(rule="truncate"), [2, 0.5, 1.5, 1], [1, 0, 0, 0]),
-        (ImportanceCorrection(rule="truncate", low=0.8), [2, 0.8, 1.5, 1], [1, 1, 0, 0]),
-        (ImportanceCorrection(rule="mask", low=0.6, high=3.0), [0, 0, 1.5, 1], [1, 1, 0, 0]),
+        (ImportanceCorrectionConfig(rule="truncate"), [2, 0.5, 1.5, 1], [1, 0, 0, 0]),
+        (ImportanceCorrectionConfig(rule="truncate", low=0.8), [2, 0.8, 1.5, 1], [1, 1, 0, 0]),
+        (ImportanceCorrectionConfig(rule="mask", low=0.6, high=3.0), [0, 0, 1.5, 1], [1, 1, 0, 0]),
         # A factor on a bound is within.
-        (ImportanceCorrection(rule="mask", low=1.0, high=1.0), [0, 0, 0, 1], [1, 1, 1, 0]),
+        (ImportanceCorrectionConfig(rule="mask", low=1.0, high=1.0), [0, 0, 0, 1], [1, 1, 1, 0]),
         # A sequence's factor is the product: 4 × ½ = 2 and 1.5 × 1.
         (
-            ImportanceCorrection(rule="truncate", level="sequence", high=1.8),
+            ImportanceCorrectionConfig(rule="truncate", level="sequence", high=1.8),
             [1.8, 1.8, 1.5, 1.5],
             [1, 1, 0, 0],
         ),
         (
-            ImportanceCorrection(rule="mask", level="sequence", high=1.8),
+            ImportanceCorrectionConfig(rule="mask", level="sequence", high=1.8),
             [0, 0, 1.5, 1.5],
             [1, 1, 0, 0],
         ),
@@ -50,7 +50,7 @@ def _inputs(*, old: bool = True) -> LossInputs:
 )
 @pytest.mark.parametrize("old", [True, False])
 def test_factors_are_bounded_or_dropped(
-    cfg: ImportanceCorrection, factors: list[float], outside: list[float], old: bool
+    cfg: ImportanceCorrectionConfig, factors: list[float], outside: list[float], old: bool
 ) -> None:
     factor_M, is_outside_M = importance_factors(_inputs(old=old), cfg)
 
@@ -62,6 +62,6 @@ def test_factors_are_bounded_or_dropped(
 def test_a_factor_beyond_float32_stays_finite() -> None:
     inputs = replace(_inputs(), old_logprob_M=torch.tensor([100.0, -1.0, -3.0, -0.5]))
 
-    factor_M, _ = importance_factors(inputs, ImportanceCorrection(rule="truncate", high=1e30))
+    factor_M, _ = importance_factors(inputs, ImportanceCorrectionConfig(rule="truncate", high=1e30))
 
     assert factor_M.tolist() == pytest.approx([math.exp(20), 1.0, 1.0, 1.0])

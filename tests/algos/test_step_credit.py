@@ -5,19 +5,19 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from whet.algos.verifier import (
+from whet.algos.step_credit import (
     JudgedResponse,
     StepCreditConfig,
     blend_advantages,
+    build_step_credit,
     spread_over_tokens,
-    step_credit,
     step_credit_fraction_at,
 )
-from whet.types import Step
+from whet.types import JudgedStep
 
 
 def _answer(length: int, *steps: tuple[int, int, float]) -> JudgedResponse:
-    return [Step(start=start, end=end, reward=reward) for start, end, reward in steps], length
+    return [JudgedStep(start=start, end=end, reward=reward) for start, end, reward in steps], length
 
 
 # Two answers, of two steps (+½, -½) and of one (+1). Six tokens and three.
@@ -37,7 +37,7 @@ def test_steps_are_normalised_over_all_answers_of_the_group() -> None:
     # The pool is .5, -.5, 1: mean ⅓; squares 1/36, 25/36, 16/36 add up to 42/36; over 2, the
     # deviation is √(7/12). So the steps are ⅙, -⅚ and ⅔ over .7638: .2182, -1.0911, .8729. Before
     # the first step ends: .2182 - 1.0911.
-    [[first, second]] = step_credit("zscore")([GROUP])
+    [[first, second]] = build_step_credit("zscore")([GROUP])
 
     assert first.tolist() == pytest.approx(
         [-0.8729, -0.8729, -1.0911, -1.0911, -1.0911, 0.0], abs=1e-4
@@ -47,7 +47,7 @@ def test_steps_are_normalised_over_all_answers_of_the_group() -> None:
 
 def test_leave_one_out_compares_a_step_with_all_others_and_multiplies_by_ten() -> None:
     # Others' means: .25, .75, 0. So .25, -1.25, 1, times 10.
-    [[first, second]] = step_credit("leave_one_out")([GROUP])
+    [[first, second]] = build_step_credit("leave_one_out")([GROUP])
 
     assert first.tolist() == pytest.approx([-10.0, -10.0, -12.5, -12.5, -12.5, 0.0])
     assert second.tolist() == pytest.approx([10.0] * 3)
@@ -57,7 +57,7 @@ def test_whitened_steps_are_rewards_to_go_over_all_tokens_of_all_groups() -> Non
     # To go: 0, 0, -.5, -.5, -.5, 0 and, in another group, 1, 1, 1: mean 1.5 / 9 = ⅙, mean square
     # 3.75 / 9 = 5/12. The variance is 5/12 - 1/36 = 7/18, the deviation .6236. An answer without
     # steps takes no part.
-    [[first, none], [second]] = step_credit("whiten")([[GROUP[0], _answer(4)], [GROUP[1]]])
+    [[first, none], [second]] = build_step_credit("whiten")([[GROUP[0], _answer(4)], [GROUP[1]]])
 
     assert first.tolist() == pytest.approx(
         [-0.2673, -0.2673, -1.0690, -1.0690, -1.0690, -0.2673], abs=1e-4
@@ -69,7 +69,7 @@ def test_whitened_steps_are_rewards_to_go_over_all_tokens_of_all_groups() -> Non
 @pytest.mark.parametrize("rule", ["zscore", "leave_one_out", "whiten"])
 def test_no_steps_or_one_give_no_credit(rule: str) -> None:
     for group in ([_answer(2), _answer(3)], [_answer(2, (0, 2, 1.0)), _answer(3)]):
-        found = step_credit(rule)([group])[0]  # type: ignore[arg-type]
+        found = build_step_credit(rule)([group])[0]  # type: ignore[arg-type]
         assert [array.tolist() for array in found] == [[0.0] * 2, [0.0] * 3]
 
 

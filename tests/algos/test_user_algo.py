@@ -13,7 +13,7 @@ from whet.algos import advantages, algorithm
 from whet.algos.algorithm import TokenRule, build_algorithm, compares_responses, needs_critic
 from whet.algos.losses import LossInputs
 from whet.algos.presets import PRESETS
-from whet.algos.settings import AlgoConfig, resolve_algorithm
+from whet.algos.settings import AlgoConfig, resolve_preset
 from whet.errors import ConfigError
 
 CODE = """
@@ -238,7 +238,7 @@ def test_which_presets_compare_responses_and_which_need_a_critic() -> None:
 
 
 def test_a_function_of_the_users_changes_nothing_else_of_the_row(file: str) -> None:
-    row = resolve_algorithm(AlgoConfig(name="dapo", advantage=f"{file}:center"))
+    row = resolve_preset(AlgoConfig(name="dapo", advantage=f"{file}:center"))
 
     assert (row.clip_high, row.loss_weights, row.surrogate) == (0.28, "token_mean", "clip")
 

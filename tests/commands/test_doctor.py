@@ -75,7 +75,7 @@ def _divide_by_the_longest(patch: pytest.MonkeyPatch) -> None:
 def _divide_pair_by_pair(patch: pytest.MonkeyPatch) -> None:
     right = learner.set_loss_weights
 
-    def set_loss_weights(examples: Sequence[Any], rule: losses.LossWeights) -> list[Any]:
+    def set_loss_weights(examples: Sequence[Any], rule: losses.LossWeightRule) -> list[Any]:
         return [
             item for at in range(0, len(examples), 2) for item in right(examples[at : at + 2], rule)
         ]

@@ -12,7 +12,7 @@ from whet.engine.cpu import compiled_cache, dense_cache
 from whet.engine.kv_cache import BuildCache
 from whet.engine.native import Detokenize, NativeConfig, NativeEngine
 from whet.models.transformer import Attend, Transformer
-from whet.rng import numpy_stream
+from whet.rng import make_numpy_rng
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model
 from whet.types import Completion, Tokens
@@ -58,7 +58,7 @@ def pool(num_pages: int) -> BuildCache:
 
 
 def random_prompts(number: int, longest: int = 12) -> list[Tokens]:
-    source = numpy_stream(1, "prompts")
+    source = make_numpy_rng(1, "prompts")
     return [
         source.integers(0, 50, 1 + source.integers(longest)).astype(np.int32) for _ in range(number)
     ]

@@ -9,7 +9,7 @@ from whet.engine.base import Engine, Request, SamplingParams
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.transformer import Transformer, rope_table
 from whet.proofs.fixtures import make_credited_examples
-from whet.rng import derive, numpy_stream
+from whet.rng import derive, make_numpy_rng
 from whet.testing.tiny import tiny_model
 from whet.types import Completion
 
@@ -48,7 +48,7 @@ def requests(
     """Several samples of each prompt, so that prompts are shared, at two temperatures."""
     made = []
     for index, length in enumerate(lengths):
-        prompt = numpy_stream(0, "gpu", index).integers(0, 50, length).astype(np.int32)
+        prompt = make_numpy_rng(0, "gpu", index).integers(0, 50, length).astype(np.int32)
         sampling = SamplingParams(temperature=(1.0, 0.7)[index % 2], max_tokens=new)
         made += [
             Request(

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from small import Said, check_clock, check_metrics, whet, write
 
 from bench.kill_resume import facts
-from whet.algos.verifier import count_agreement
+from whet.algos.agreement import count_agreement
 from whet.config import load_settings
 from whet.models.source import ModelSource
 from whet.pipeline.pipeline_config import load_pipeline

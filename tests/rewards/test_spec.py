@@ -13,7 +13,7 @@ from whet.errors import ConfigError
 from whet.rewards.spec import SPECS_FOLDER, RewardSpec, list_specs, load_spec
 from whet.tasks.game24.task import Game24
 from whet.testing.fakes import rollout, sum_problem
-from whet.types import Rollout, Score, Step, Verdict
+from whet.types import JudgedStep, Rollout, Score, Verdict
 
 PARTS = {"correct": 1.0, "process": 0.5, "length": 0.2, "extra": 9.0}
 
@@ -168,7 +168,7 @@ def test_the_verifier_of_tango_earns_nothing_for_form_alone_without_a_verdict() 
 
 def test_the_solver_of_tango_shares_one_among_its_steps_and_twice_changes_nothing() -> None:
     steps = tuple(
-        Step(start=n, end=n + 1, reward=mark) for n, mark in enumerate((1.0, -1.0, 1.0, 0.0))
+        JudgedStep(start=n, end=n + 1, reward=mark) for n, mark in enumerate((1.0, -1.0, 1.0, 0.0))
     )
     score = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
     once = load_spec("tango_solver").apply_to(replace(rollout(score=score), judged_steps=steps))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whet.algos.verifier import step_credit
+from whet.algos.step_credit import build_step_credit
 from whet.proofs.fixtures import ScriptedEngine
 from whet.rollout.collect import ChatEngine
 from whet.rollout.verification import (
@@ -21,7 +21,7 @@ from whet.testing.fakes import rollout
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import train_tokenizer
-from whet.types import Author, Group, Rollout, Step, Verdict
+from whet.types import Author, Group, JudgedStep, Rollout, Verdict
 
 TASK, JUDGE = Game24(), Verify()
 PROBLEM = TASK.problem((1, 6, 8, 13))
@@ -53,7 +53,7 @@ def judged(solution: Rollout, *verifications: str, final: bool = True) -> Group:
     )
 
 
-def steps(solution: Rollout, *verifications: str) -> tuple[Step, ...]:
+def steps(solution: Rollout, *verifications: str) -> tuple[JudgedStep, ...]:
     [[found]] = with_steps([(solution,)], [judged(solution, *verifications)], JUDGE, GENERATOR)
     return found.judged_steps
 
@@ -81,7 +81,7 @@ def test_without_a_verdict_on_every_step_there_is_no_credit() -> None:
 
     assert steps(solution, "yy", "yyyy") == ()
     [[found]] = with_steps(
-        [(replace(solution, judged_steps=(Step(start=0, end=1, reward=1.0),)),)],
+        [(replace(solution, judged_steps=(JudgedStep(start=0, end=1, reward=1.0),)),)],
         [],
         JUDGE,
         GENERATOR,
@@ -98,7 +98,7 @@ def test_the_credit_of_a_judged_group_is_that_of_the_formula() -> None:
     answers = [
         [(each.judged_steps, len(each.completion.tokens)) for each in group] for group in groups
     ]
-    [[first, second]] = step_credit("zscore")(answers)
+    [[first, second]] = build_step_credit("zscore")(answers)
 
     end = groups[0][0].judged_steps[0].end
     assert first[0] == pytest.approx(-0.8729, abs=1e-4) and first[end] == pytest.approx(

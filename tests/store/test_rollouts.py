@@ -16,11 +16,11 @@ from whet.types import (
     Author,
     Completion,
     FinishReason,
+    JudgedStep,
     Message,
     Problem,
     Rollout,
     Score,
-    Step,
     Verdict,
 )
 
@@ -39,7 +39,11 @@ def problem(number: int) -> Problem:
 
 
 def rollout(
-    number: int, tokens: int = 3, *, score: Score | None = None, judged_steps: tuple[Step, ...] = ()
+    number: int,
+    tokens: int = 3,
+    *,
+    score: Score | None = None,
+    judged_steps: tuple[JudgedStep, ...] = (),
 ) -> Rollout:
     return Rollout(
         id=f"r{number}",
@@ -69,7 +73,7 @@ def test_rollouts_come_back_as_they_were(tmp_path: Path) -> None:
         note="misses 24",
     )
     before = [
-        rollout(0, score=score, judged_steps=(Step(start=0, end=2, reward=-1.0),)),
+        rollout(0, score=score, judged_steps=(JudgedStep(start=0, end=2, reward=-1.0),)),
         rollout(1, 0),
         rollout(2),
     ]

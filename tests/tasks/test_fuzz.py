@@ -54,7 +54,7 @@ def test_no_attack_has_another_verdict_than_it_must(name: str) -> None:
 def test_gold_is_right_and_what_is_spoiled_by_construction_is_not_gold(name: str) -> None:
     kind = kind_of(name)
     for row in kind.rows[:6]:
-        rng = fuzz.stream(1, name, row.problem.id)
+        rng = fuzz.make_rng(1, name, row.problem.id)
         assert kind.task.score(row.problem, row.gold).verdict is Verdict.CORRECT
         assert row.holds(row.answer + row.after)
         assert all(row.spoil(row.answer, rng) != row.answer for _ in range(20))

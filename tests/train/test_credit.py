@@ -11,7 +11,7 @@ from whet.algos.advantages import Baseline, center, per_group
 from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import sequence_mean
 from whet.algos.settings import AlgoConfig
-from whet.algos.verifier import StepCreditConfig
+from whet.algos.step_credit import StepCreditConfig
 from whet.batching.batches import to_batch
 from whet.batching.examples import Example
 from whet.errors import ConfigError
@@ -19,7 +19,7 @@ from whet.rollout.dynamic_sampling import DynamicSamplingConfig
 from whet.testing.fakes import example, group, rollout
 from whet.train.learner import set_loss_weights
 from whet.train.rl_step import assign_advantages, select_rollouts, to_examples
-from whet.types import FinishReason, Floats, Group, Step
+from whet.types import FinishReason, Floats, Group, JudgedStep
 
 DR_GRPO: Algorithm = build_algorithm(AlgoConfig(name="dr_grpo"), max_tokens=10)
 
@@ -38,7 +38,9 @@ def _credited(
 
 
 def _pair(
-    *, rewards: tuple[float, float] = (1.0, 0.0), steps: tuple[tuple[Step, ...], ...] = ((), ())
+    *,
+    rewards: tuple[float, float] = (1.0, 0.0),
+    steps: tuple[tuple[JudgedStep, ...], ...] = ((), ()),
 ) -> Group:
     """Two siblings, of three tokens and of one; log-probabilities -.1, -.2, -.3 and -.1."""
     both = (
@@ -236,8 +238,8 @@ def test_judged_steps_are_blended_in_by_their_share() -> None:
         max_tokens=10,
     )
     steps = (
-        (Step(start=0, end=1, reward=0.5), Step(start=1, end=2, reward=-0.5)),
-        (Step(start=0, end=1, reward=0.0),),
+        (JudgedStep(start=0, end=1, reward=0.5), JudgedStep(start=1, end=2, reward=-0.5)),
+        (JudgedStep(start=0, end=1, reward=0.0),),
     )
 
     start, _ = _credited([_pair(steps=steps)], algo, {})

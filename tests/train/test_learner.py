@@ -11,7 +11,7 @@ from torch import Tensor
 
 from whet.algos.losses import (
     LossInputs,
-    LossWeights,
+    LossWeightRule,
     constant,
     sequence_mean,
     sequence_sum,
@@ -268,7 +268,7 @@ def _constant(losses: list[Tensor]) -> Tensor:
     ],
 )
 def test_weights_give_the_gradient_of_their_textbook_form(
-    weights: LossWeights, textbook: Callable[[list[Tensor]], Tensor]
+    weights: LossWeightRule, textbook: Callable[[list[Tensor]], Tensor]
 ) -> None:
     model = tiny_model()
     losses = [-item.advantage * _textbook_logprobs(model, item) for item in _examples()]

@@ -13,7 +13,7 @@ from whet.testing.tiny import tiny_policy
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.rl_step import RLTrainer
-from whet.types import Group, Metrics, Step
+from whet.types import Group, JudgedStep, Metrics
 
 ALGO = AlgoConfig(name="tango_grpo")
 
@@ -68,8 +68,8 @@ def test_factors_leave_the_kl_alone() -> None:
 def test_judged_steps_count_only_where_they_are_asked_for() -> None:
     equal = [replace(item, reward=1.0) for item in GROUPS[0]]
     judged = (
-        replace(equal[0], judged_steps=(Step(start=0, end=2, reward=1.0),)),
-        replace(equal[1], judged_steps=(Step(start=0, end=2, reward=-1.0),)),
+        replace(equal[0], judged_steps=(JudgedStep(start=0, end=2, reward=1.0),)),
+        replace(equal[1], judged_steps=(JudgedStep(start=0, end=2, reward=-1.0),)),
     )
 
     without = step(None, [judged])

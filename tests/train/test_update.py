@@ -10,8 +10,8 @@ from torch import Tensor
 
 from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import (
-    EarlyStop,
-    ImportanceCorrection,
+    EarlyStopConfig,
+    ImportanceCorrectionConfig,
     LossInputs,
     sequence_mean,
     token_mean,
@@ -302,7 +302,7 @@ def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: 
         kl_coef=0.1,
         kl_in="loss",
         entropy_coef=0.01,
-        importance_correction=ImportanceCorrection(rule="mask", level="sequence", high=0.9),
+        importance_correction=ImportanceCorrectionConfig(rule="mask", level="sequence", high=0.9),
         clip_low=0.02,
     )
     algo = build_algorithm(cfg, max_tokens=32)
@@ -333,7 +333,7 @@ def _micro(micro_batch_tokens: int) -> TrainConfig:
 
 def _stopping(**settings: object) -> Algorithm:
     """Four mini-batches at a rate at which the first step moves the ratio's mean off 1."""
-    stop = EarlyStop.model_validate({"limit": 1e-9, "statistic": "kl", **settings})
+    stop = EarlyStopConfig.model_validate({"limit": 1e-9, "statistic": "kl", **settings})
     return build_algorithm(AlgoConfig(num_minibatches=4, early_stop=stop), max_tokens=32)
 
 

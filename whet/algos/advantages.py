@@ -17,7 +17,7 @@ from whet.types import Doubles, Floats, all_equal
 Rewards = Sequence[Sequence[float]]
 Baseline = dict[str, float]
 """The running state of an advantage, numbers by name; empty before the first step."""
-Advantage = Callable[[Rewards, Baseline], tuple[list[list[float]], Baseline]]
+AdvantageEstimator = Callable[[Rewards, Baseline], tuple[list[list[float]], Baseline]]
 GroupRule = Callable[[Sequence[float]], list[float]]
 """Rewards of one group -> their advantages."""
 
@@ -73,7 +73,7 @@ GROUP_RULES: Mapping[str, GroupRule] = {
 """Advantages that need no more than the rewards of a group, by name."""
 
 
-def per_group(rule: GroupRule) -> Advantage:
+def per_group(rule: GroupRule) -> AdvantageEstimator:
     """Apply a rule to each group by itself."""
 
     def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
@@ -82,7 +82,7 @@ def per_group(rule: GroupRule) -> Advantage:
     return advantage
 
 
-def momentum(max_momentum: float) -> Advantage:
+def momentum(max_momentum: float) -> AdvantageEstimator:
     """Normalise by a mean and deviation that run across groups (LLM4Game24).
 
     The weight of the running values starts at 0 and grows with each group up to `max_momentum`; at
@@ -106,7 +106,7 @@ def momentum(max_momentum: float) -> Advantage:
     return advantage
 
 
-TokenAdvantage = Callable[[Doubles, Doubles | None], tuple[Doubles, Doubles | None]]
+TokenAdvantageEstimator = Callable[[Doubles, Doubles | None], tuple[Doubles, Doubles | None]]
 """Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -114,7 +114,7 @@ F = TypeVar("F", bound=Callable[..., object])
 def uses_critic(function: F) -> F:
     """Mark a user's advantage as one per token, for which a critic is trained.
 
-    It takes rewards and values of the tokens of one response, as a `TokenAdvantage` does.
+    It takes rewards and values of the tokens of one response, as a `TokenAdvantageEstimator` does.
     """
     function.uses_critic = True  # type: ignore[attr-defined]
     return function
@@ -159,7 +159,7 @@ def gae(
     return advantage, advantage + value
 
 
-def to_go_advantage(*, gamma: float) -> TokenAdvantage:
+def to_go_advantage(*, gamma: float) -> TokenAdvantageEstimator:
     """Use rewards to go as advantages, without values."""
 
     def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
@@ -168,7 +168,7 @@ def to_go_advantage(*, gamma: float) -> TokenAdvantage:
     return advantage
 
 
-def gae_advantage(*, gamma: float, decay: float) -> TokenAdvantage:
+def gae_advantage(*, gamma: float, decay: float) -> TokenAdvantageEstimator:
     """Use GAE with a critic's values."""
 
     def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:

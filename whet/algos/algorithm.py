@@ -4,11 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from whet.algos import advantages, losses, verifier
-from whet.algos.losses import EarlyStop, KlEstimator
+from whet.algos import advantages, losses
+from whet.algos.losses import EarlyStopConfig, KlEstimator
 from whet.algos.objectives import Objective, policy_objective
 from whet.algos.presets import LossWeightsName, Preset
-from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
+from whet.algos.settings import AlgoConfig, resolve_kl_estimator, resolve_preset
+from whet.algos.step_credit import (
+    StepCreditEstimator,
+    build_step_credit,
+    step_credit_fraction_at,
+)
 from whet.algos.user_functions import (
     load_advantage,
     load_critic_advantage,
@@ -18,7 +23,7 @@ from whet.algos.user_functions import (
 )
 from whet.user_code import is_code_path
 
-ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.Advantage]] = {
+ADVANTAGES: Mapping[str, Callable[[AlgoConfig], advantages.AdvantageEstimator]] = {
     "zscore": lambda cfg: advantages.per_group(partial(advantages.zscore, ddof=cfg.ddof)),
     "momentum": lambda cfg: advantages.momentum(cfg.max_momentum),
 }
@@ -30,7 +35,7 @@ also has zscore with its default."""
 class TokenRule:
     """An advantage of single tokens, which compares no responses with each other."""
 
-    build: Callable[[AlgoConfig], advantages.TokenAdvantage]
+    build: Callable[[AlgoConfig], advantages.TokenAdvantageEstimator]
     needs_critic: bool
 
 
@@ -66,17 +71,17 @@ def compares_responses(preset: Preset) -> bool:
 class Algorithm:
     """The functions and switches of one algorithm, as the RL step uses them."""
 
-    advantage: advantages.Advantage | None
+    advantage: advantages.AdvantageEstimator | None
     """Of whole responses, group by group; None if `token_advantage` credits single tokens."""
-    token_advantage: advantages.TokenAdvantage | None
+    token_advantage: advantages.TokenAdvantageEstimator | None
     compares_responses: bool
     """Whether a response is compared with others to its problem."""
     whitens: bool
-    step_credit: verifier.StepCredit | None
+    step_credit: StepCreditEstimator | None
     step_credit_fraction: Callable[[float], float]
     """Fraction of step credit, by how much of the run is done."""
     objective: Objective
-    loss_weights: losses.LossWeights
+    loss_weights: losses.LossWeightRule
     kl_in_reward: float
     """Weight of the KL subtracted from the rewards; 0 if it is in the loss."""
     kl_estimator: KlEstimator
@@ -87,12 +92,12 @@ class Algorithm:
     trains_on_zero_advantage: bool
     """Whether a rollout of zero advantage still has a gradient: through the KL or the entropy."""
     num_minibatches: int
-    early_stop: EarlyStop
+    early_stop: EarlyStopConfig
 
 
 def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     """Assemble the named algorithm; `max_tokens` is the length that constant weights divide by."""
-    preset = resolve_algorithm(cfg)
+    preset = resolve_preset(cfg)
     in_loss = preset.kl_in == "loss"
     has_critic = needs_critic(preset)
     return Algorithm(
@@ -100,10 +105,8 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
         token_advantage=_build_token_advantage(preset, cfg),
         compares_responses=compares_responses(preset),
         whitens=preset.whiten,
-        step_credit=verifier.step_credit(preset.step_rule) if preset.step_rule else None,
-        step_credit_fraction=partial(
-            verifier.step_credit_fraction_at, preset.alpha, cfg.step_credit
-        ),
+        step_credit=build_step_credit(preset.step_rule) if preset.step_rule else None,
+        step_credit_fraction=partial(step_credit_fraction_at, preset.alpha, cfg.step_credit),
         objective=policy_objective(cfg),
         loss_weights=_build_loss_weights(preset.loss_weights, max_tokens),
         kl_in_reward=0.0 if in_loss else cfg.kl_coef,
@@ -117,7 +120,7 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     )
 
 
-def _build_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.Advantage | None:
+def _build_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.AdvantageEstimator | None:
     if is_code_path(preset.advantage):
         return load_advantage(preset.advantage) if compares_responses(preset) else None
     if build := ADVANTAGES.get(preset.advantage):
@@ -126,7 +129,9 @@ def _build_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.Advantage | 
     return None if rule is None else advantages.per_group(rule)
 
 
-def _build_token_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.TokenAdvantage | None:
+def _build_token_advantage(
+    preset: Preset, cfg: AlgoConfig
+) -> advantages.TokenAdvantageEstimator | None:
     if is_code_path(preset.advantage):
         if compares_responses(preset):
             return None
@@ -136,8 +141,8 @@ def _build_token_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.TokenA
     return None if rule is None else rule.build(cfg)
 
 
-def _build_loss_weights(name: LossWeightsName, max_tokens: int) -> losses.LossWeights:
-    by_name: dict[LossWeightsName, losses.LossWeights] = {
+def _build_loss_weights(name: LossWeightsName, max_tokens: int) -> losses.LossWeightRule:
+    by_name: dict[LossWeightsName, losses.LossWeightRule] = {
         "token_mean": losses.token_mean,
         "sequence_mean": losses.sequence_mean,
         "sequence_sum": losses.sequence_sum,

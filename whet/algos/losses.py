@@ -228,7 +228,7 @@ def _bound(log_ratio_M: Tensor) -> Tensor:
     return log_ratio_M.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
-class ImportanceCorrection(Config):
+class ImportanceCorrectionConfig(Config):
     """How losses are corrected for the gap between engine and learner."""
 
     rule: Literal["none", "truncate", "mask"] = "none"
@@ -247,7 +247,9 @@ class ImportanceCorrection(Config):
 
 
 @torch.no_grad()
-def importance_factors(inputs: LossInputs, cfg: ImportanceCorrection) -> tuple[Tensor, Tensor]:
+def importance_factors(
+    inputs: LossInputs, cfg: ImportanceCorrectionConfig
+) -> tuple[Tensor, Tensor]:
     """Compute the factor of each token's loss, and which tokens are out of bounds.
 
     `cfg.rule` is one that corrects: truncate or mask.
@@ -270,7 +272,7 @@ ALLOWED = {
 }
 
 
-class EarlyStop(Config):
+class EarlyStopConfig(Config):
     """When to skip an update, measured before its optimizer step."""
 
     limit: float | None = Field(default=None, gt=0.0)
@@ -290,7 +292,7 @@ class EarlyStop(Config):
     step."""
 
     @model_validator(mode="after")
-    def _refuse_contradictions(self) -> "EarlyStop":
+    def _refuse_contradictions(self) -> "EarlyStopConfig":
         if (self.scope, self.action) not in ALLOWED:
             allowed = ", ".join(f"{scope} with {action}" for scope, action in sorted(ALLOWED))
             raise ValueError(
@@ -306,7 +308,7 @@ class EarlyStop(Config):
         return {} if self.statistic == "quantile" else {"quantile": 'it is for "quantile"'}
 
 
-def stop_statistic(ratio_M: Tensor, cfg: EarlyStop) -> Tensor:
+def stop_statistic(ratio_M: Tensor, cfg: EarlyStopConfig) -> Tensor:
     """Return the per-token values whose mean is the statistic."""
     if cfg.statistic == "mean":
         return ratio_M.detach()
@@ -316,14 +318,14 @@ def stop_statistic(ratio_M: Tensor, cfg: EarlyStop) -> Tensor:
     return (ratio_M.detach() > cfg.limit).float()
 
 
-def exceeds_limit(mean: Tensor | float, cfg: EarlyStop) -> bool:
+def exceeds_limit(mean: Tensor | float, cfg: EarlyStopConfig) -> bool:
     """Whether the mean of `stop_statistic` is beyond the limit; NaN is."""
     assert cfg.limit is not None, "only an early stop with a limit has a statistic"
     bounds = {"mean": cfg.limit, "kl": cfg.limit, "max": 0.0, "quantile": 1 - cfg.quantile}
     return not bool(mean <= bounds[cfg.statistic])
 
 
-LossWeights = Callable[[Sequence[int]], list[float]]
+LossWeightRule = Callable[[Sequence[int]], list[float]]
 """Lengths of all sequences of an optimizer step -> the weight of each token of each sequence."""
 
 
@@ -350,7 +352,7 @@ def sequence_sum(lengths: Sequence[int]) -> list[float]:
     return [1.0 / len(lengths)] * len(lengths)
 
 
-def constant(divisor: int) -> LossWeights:
+def constant(divisor: int) -> LossWeightRule:
     """Divide by a fixed length, and average sequences (Dr. GRPO): no length bias.
 
     >>> constant(10)([1, 3])

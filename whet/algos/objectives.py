@@ -16,7 +16,7 @@ from torch import Tensor
 from whet.algos import losses
 from whet.algos.losses import LossInputs, Surrogate, sampling_logprobs
 from whet.algos.presets import Preset
-from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
+from whet.algos.settings import AlgoConfig, resolve_kl_estimator, resolve_preset
 from whet.algos.user_functions import load_surrogate
 from whet.config import Config
 from whet.types import Metrics
@@ -105,7 +105,7 @@ class ValueObjective:
 
 def policy_objective(cfg: AlgoConfig) -> Objective:
     """Build the loss of the named algorithm with its penalties and metrics."""
-    preset = resolve_algorithm(cfg)
+    preset = resolve_preset(cfg)
     surrogate = _build_surrogate(preset, cfg)
     estimator = resolve_kl_estimator(cfg)
     early_stop = cfg.early_stop

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from whet.algos.verifier import StepRule
+from whet.algos.step_credit import StepRule
 
 AlgoName = Literal[
     "grpo",

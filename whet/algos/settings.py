@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.losses import EarlyStop, ImportanceCorrection, KlEstimator, KlGradient
+from whet.algos.losses import EarlyStopConfig, ImportanceCorrectionConfig, KlEstimator, KlGradient
 from whet.algos.presets import (
     PRESETS,
     AdvantageName,
@@ -17,7 +17,7 @@ from whet.algos.presets import (
     RatioName,
     SurrogateName,
 )
-from whet.algos.verifier import StepCreditConfig
+from whet.algos.step_credit import StepCreditConfig
 from whet.config import CONSTANT, Config
 from whet.user_code import CodePath
 
@@ -76,7 +76,7 @@ class AlgoConfig(Config):
     old_logprobs: Literal["learner", "engine"] = "learner"
     """Which log-probabilities ratios compare with: the learner's at the start of the step, or the
     engine's as sampled."""
-    importance_correction: ImportanceCorrection = ImportanceCorrection()
+    importance_correction: ImportanceCorrectionConfig = ImportanceCorrectionConfig()
     """Correction for tokens that the engine sampled at other probabilities than the learner's."""
     kl_coef: float = Field(default=0.0, ge=0.0)
     """Weight of the KL to the starting policy; 0 needs no reference model."""
@@ -92,12 +92,12 @@ class AlgoConfig(Config):
     """Weight of an entropy bonus in the loss; 0 only logs the entropy."""
     num_minibatches: int = Field(default=1, ge=1)
     """Optimizer steps per batch of rollouts."""
-    early_stop: EarlyStop = EarlyStop()
+    early_stop: EarlyStopConfig = EarlyStopConfig()
     """Skips updates once the policy has moved too far within a step."""
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "AlgoConfig":
-        preset = resolve_algorithm(self)
+        preset = resolve_preset(self)
         if preset.ratio == "off" and preset.surrogate in ("clip", "cispo"):
             raise ValueError(
                 f'surrogate = "{preset.surrogate}" needs a ratio to bound: set ratio to "token" or '
@@ -140,7 +140,7 @@ class AlgoConfig(Config):
         return self.num_minibatches == 1 and self.old_logprobs == "learner"
 
     def without_effect(self) -> dict[str, str]:
-        preset = resolve_algorithm(self)
+        preset = resolve_preset(self)
         unused: dict[str, str] = {}
         for key, names in USED_BY.items():
             if preset.advantage not in names:
@@ -171,7 +171,7 @@ class AlgoConfig(Config):
         return {}
 
 
-def resolve_algorithm(cfg: AlgoConfig) -> Preset:
+def resolve_preset(cfg: AlgoConfig) -> Preset:
     """Return the named preset, with the parts that the settings replace."""
     preset = PRESETS[cfg.name]
     return replace(
@@ -190,4 +190,4 @@ def resolve_algorithm(cfg: AlgoConfig) -> Preset:
 
 def resolve_kl_estimator(cfg: AlgoConfig) -> KlEstimator:
     """Return the estimator that is set, or else the one whose gradient is the KL's own."""
-    return cfg.kl_estimator or ("k2" if resolve_algorithm(cfg).kl_in == "loss" else "k1")
+    return cfg.kl_estimator or ("k2" if resolve_preset(cfg).kl_in == "loss" else "k1")

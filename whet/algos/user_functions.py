@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.algos.advantages import Advantage, Baseline, Rewards, TokenAdvantage
+from whet.algos.advantages import AdvantageEstimator, Baseline, Rewards, TokenAdvantageEstimator
 from whet.algos.losses import LossInputs, Surrogate
 from whet.errors import ConfigError
 from whet.types import Doubles
@@ -21,8 +21,8 @@ from whet.user_code import load_from_file, load_function
 ADVANTAGE = "algo.advantage"
 
 
-def load_advantage(code_path: str) -> Advantage:
-    """Load an advantage of whole responses, with the signature of `advantages.Advantage`.
+def load_advantage(code_path: str) -> AdvantageEstimator:
+    """Load an advantage of whole responses, with the signature of `advantages.AdvantageEstimator`.
 
     It may return arrays and tensors in place of lists and numbers.
     """
@@ -86,7 +86,7 @@ def load_token_mark(code_path: str) -> bool:
     return getattr(load_from_file(code_path, ADVANTAGE), "per_token", False) is True
 
 
-def load_token_advantage(code_path: str) -> TokenAdvantage:
+def load_token_advantage(code_path: str) -> TokenAdvantageEstimator:
     """Load an advantage of tokens without a critic: `rewards` of the tokens of one response ->
     advantages."""
     label = f"{ADVANTAGE} = {code_path!r}"
@@ -105,7 +105,7 @@ def load_token_advantage(code_path: str) -> TokenAdvantage:
     return advantage
 
 
-def load_critic_advantage(code_path: str) -> TokenAdvantage:
+def load_critic_advantage(code_path: str) -> TokenAdvantageEstimator:
     """Load an advantage of tokens with a critic: `rewards` and `values` of the tokens of one
     response -> advantages, and targets of the values."""
     label = f"{ADVANTAGE} = {code_path!r}"

@@ -19,7 +19,7 @@ from whet.batching.examples import Example, PreferencePair
 from whet.data.import_rows import is_response_file, read_response_rows
 from whet.data.row_files import file_ending
 from whet.errors import DataError
-from whet.rng import derive, stream
+from whet.rng import derive, make_rng
 from whet.store.rollouts import list_columns, read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.base import LineNote
@@ -63,7 +63,7 @@ def take_batch(examples: list[T], count: int, step: int, seed: int) -> list[T]:
 @lru_cache(maxsize=2)
 def _order(count: int, seed: int, epoch: int) -> list[int]:
     order = list(range(count))
-    stream(seed, "sft", epoch).shuffle(order)
+    make_rng(seed, "sft", epoch).shuffle(order)
     return order
 
 
@@ -271,7 +271,7 @@ def _draw_pairs(
     seed: int,
 ) -> list[PreferencePair]:
     """List all pairs of a problem in random order, so that the first few are a fair sample."""
-    rng = stream(seed, "pairs", rule, id)
+    rng = make_rng(seed, "pairs", rule, id)
     pairs: list[PreferencePair] = []
     for known in prompts:
         responses = list(known.values())

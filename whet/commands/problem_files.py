@@ -27,7 +27,7 @@ from whet.data.importers import FORMATS, find_format
 from whet.data.importers.mapped import parse_mapping
 from whet.data.levels import LevelColumn
 from whet.errors import ConfigError, DataError, visible
-from whet.rng import derive, stream
+from whet.rng import derive, make_rng
 from whet.store.files import check_overwrite, write_rows
 from whet.tasks.base import Task, list_problems
 from whet.tasks.code.sandbox import describe_isolation
@@ -288,7 +288,7 @@ def _list_problems(
         problems = [
             p for p in problems if p.level is not None and level_band(p.level) == level_band(level)
         ]
-    stream(seed, "make", task.name).shuffle(problems)
+    make_rng(seed, "make", task.name).shuffle(problems)
     yield from problems
 
 

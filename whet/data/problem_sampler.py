@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from whet.config import Config
 from whet.data.difficulty import read_pass_rates
 from whet.errors import DataError
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.types import Group, Json, Metrics, Problem, Verdict, read_integer, read_number
 
 
@@ -30,7 +30,7 @@ class EpochSampler:
         epoch, index = divmod(position, len(self.problems))
         if epoch not in self._orders:
             order = list(range(len(self.problems)))
-            stream(self.seed, "epoch", epoch).shuffle(order)
+            make_rng(self.seed, "epoch", epoch).shuffle(order)
             self._orders = {epoch: order}
         return self.problems[self._orders[epoch][index]]
 
@@ -298,7 +298,7 @@ class ProblemSampler:
         )
         self._positions = [0] * len(self._samplers)
         self._rates = self.curriculum.initial_rates()
-        rng = stream(seed, "rests")
+        rng = make_rng(seed, "rests")
         self._rests = {id: self.curriculum.initial_rest(rng) for id in self._rates}
         self._num_passed_over = 0
 

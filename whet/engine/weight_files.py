@@ -22,7 +22,7 @@ from whet.engine.base import Request, SamplingParams
 from whet.errors import EngineError
 from whet.models.load import write_tensors
 from whet.models.transformer import PackedAttention, Transformer
-from whet.rng import numpy_stream
+from whet.rng import make_numpy_rng
 from whet.types import Completion, Floats, Tokens
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - folders in it are made by mkdtemp
@@ -112,7 +112,7 @@ def make_canary(model: Transformer, context: int) -> Canary:
     """Let the learner's model complete the prompt, which takes a few short forward passes."""
     num_prompt = max(1, min(PROMPT_TOKENS, context - _NEW_TOKENS))
     num_new = min(_NEW_TOKENS, context - num_prompt)
-    prompt = numpy_stream(0, "canary").integers(0, model.cfg.vocab_size, num_prompt)
+    prompt = make_numpy_rng(0, "canary").integers(0, model.cfg.vocab_size, num_prompt)
     sequence = prompt.tolist()
     logprobs = []
     for _ in range(num_new):

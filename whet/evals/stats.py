@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
-from whet.rng import numpy_stream
+from whet.rng import make_numpy_rng
 from whet.types import Doubles, Json
 
 CONFIDENCE = 0.95
@@ -125,7 +125,7 @@ def _bootstrap(values: Doubles, seed: int) -> Estimate:
 
 
 def _resampled_means(values: Doubles, seed: int) -> Doubles:
-    rng = numpy_stream(seed, "bootstrap")
+    rng = make_numpy_rng(seed, "bootstrap")
     count = len(values)
     rows = max(1, MAX_INDICES // count)
     means = []
@@ -209,7 +209,7 @@ def _chance_to_win(votes: Mapping[str, int], num_silent: int, answer: str, k: in
 def _drawn_majority(
     votes: Mapping[str, int], num_silent: int, chances: Mapping[str, float], k: int, seed: int
 ) -> float:
-    rng = numpy_stream(seed, "majority")
+    rng = make_numpy_rng(seed, "majority")
     counts = rng.multivariate_hypergeometric(
         [*votes.values(), num_silent], k, size=VOTE_DRAWS, method="marginals"
     )[:, :-1]

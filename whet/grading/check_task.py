@@ -21,7 +21,7 @@ from itertools import islice
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import LATE, GradingConfig
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.tasks.base import Task, explain_user_errors, make_unscored
 from whet.types import Problem, Score, Verdict
 from whet.world import get_world
@@ -245,7 +245,7 @@ def _list_trials(
     rows = list(golds)
     positions = {row: position for position, row in enumerate(rows)}
     for row, problem in enumerate(problems):
-        rng = stream(seed, "check", row)
+        rng = make_rng(seed, "check", row)
         variants = list(list_junk(problem, rng, with_huge=row < NUM_HUGE_ROWS))
         tried: set[str] = set()
         nearby: list[int] = []

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from rich.table import Table
 
 from whet.algos.algorithm import needs_critic
-from whet.algos.settings import AlgoConfig, resolve_algorithm
+from whet.algos.settings import AlgoConfig, resolve_preset
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
 from whet.models.cost import GB, GPU, GPUS, Cost
@@ -161,7 +161,7 @@ def _add_companions(job: ModelJob, algo: AlgoConfig) -> ModelJob:
         job = replace(job, frozen_model=cost, frozen_model_bytes=float(cost.width * trained))
     return replace(
         job,
-        has_critic=needs_critic(resolve_algorithm(algo)) and job.train is not None,
+        has_critic=needs_critic(resolve_preset(algo)) and job.train is not None,
         num_minibatches=algo.num_minibatches,
     )
 

@@ -12,7 +12,7 @@ from huggingface_hub import constants, get_token, hf_hub_download, snapshot_down
 from huggingface_hub.errors import HFValidationError
 
 from whet.algos.algorithm import needs_critic
-from whet.algos.settings import resolve_algorithm
+from whet.algos.settings import resolve_preset
 from whet.errors import DataError
 from whet.models.cost import GB, GPUS, Cost, state_bytes
 from whet.models.load import CONFIG, DOWNLOADED, HUB_ID, read_shape
@@ -58,7 +58,7 @@ def _bytes(stages: Stages, stage: StageConfig, width: int, ranks: int) -> float:
         is_trained = train is not None and source.lora is None
         is_served = train is not None and train.reference_url is not None
         has_reference = is_trained and algo is not None and algo.kl_coef > 0 and not is_served
-        has_critic = algo is not None and needs_critic(resolve_algorithm(algo))
+        has_critic = algo is not None and needs_critic(resolve_preset(algo))
         # A CPU has no other memory to offload to.
         is_offloaded = width < 4 and train is not None and train.offload_optimizer
         trained = count if is_trained and not is_offloaded else 0.0

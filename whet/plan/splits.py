@@ -24,7 +24,7 @@ from whet.plan.simulate import (
     simulate_streamed,
 )
 from whet.plan.simulated_costs import build_engines, build_learner
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.stages.stage import Stages
 from whet.track.progress import printer
 
@@ -55,7 +55,7 @@ class SplitWork:
 
     def draw_groups(self, name: str) -> Callable[[], GroupLengths]:
         """Return a function that draws the lengths of one group after the other."""
-        return partial(self.lengths.draw, self.job.samples, stream(0, "simulate", name))
+        return partial(self.lengths.draw, self.job.samples, make_rng(0, "simulate", name))
 
     def draw_batches(self) -> list[SimulatedBatch]:
         draw = self.draw_groups("batches")

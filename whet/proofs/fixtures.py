@@ -15,7 +15,7 @@ from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.source import torch_device, torch_dtype
 from whet.models.transformer import Transformer, init_weights
-from whet.rng import derive, numpy_stream
+from whet.rng import derive, make_numpy_rng
 from whet.text.tokenizer import Tokenizer, train_tokenizer
 from whet.train.policy import Policy, build_policy
 from whet.types import Completion, FinishReason, Message, Problem, Tokens
@@ -57,7 +57,7 @@ def make_policy(*, seed: int = 0, slots: int = 4) -> Policy:
 
 def make_random_examples() -> list[Example]:
     """Make random sequences of various lengths, with every field that a loss may need."""
-    rng = numpy_stream(0, "written")
+    rng = make_numpy_rng(0, "written")
     size = make_tokenizer().vocab_size
     made = []
     for index, (length, start) in enumerate(SHAPES):
@@ -82,7 +82,7 @@ def make_requests(
     """Make requests with prompts of 3 to 30 tokens, several samples each, at two temperatures."""
     made = []
     for index in range(groups):
-        rng = numpy_stream(seed, "prompt", index)
+        rng = make_numpy_rng(seed, "prompt", index)
         prompt = rng.integers(0, size, 3 + 9 * index % 28).astype(np.int32)
         sampling = SamplingParams(temperature=(1.0, 0.7)[index % 2], max_tokens=max_tokens)
         made += [

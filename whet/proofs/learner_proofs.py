@@ -23,7 +23,7 @@ from whet.evals import stats
 from whet.models.transformer import Transformer
 from whet.proofs import fixtures
 from whet.proofs.base import Measurement, find_worst
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.train import learner as learner_module
 from whet.train import rl_step
 from whet.train.learner import LocalLearner, forward_logprobs
@@ -183,7 +183,7 @@ def _forward(model: Transformer, examples: list[Example]) -> tuple[Tensor, float
 def _list_splits(examples: Sequence[Example]) -> Iterator[tuple[str, list[list[Example]], int]]:
     """Yield a name, the examples of each accumulation, and the tokens of a micro-batch."""
     shuffled = list(examples)
-    stream(0, "splits").shuffle(shuffled)
+    make_rng(0, "splits").shuffle(shuffled)
     for tokens in (40, 60, 100, 10_000):
         yield f"micro-batches of {tokens} tokens", [list(examples)], tokens
         yield f"shuffled, micro-batches of {tokens} tokens", [shuffled], tokens

@@ -27,7 +27,7 @@ from whet.proofs.base import Measurement, find_worst
 from whet.proofs.fixtures import ScriptedEngine
 from whet.proofs.learner_proofs import FLOAT32_LIMIT
 from whet.rewards.spec import RewardSpec
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.rollout import collect
 from whet.tasks.base import Task
 from whet.text.chat import ChatFormat
@@ -96,7 +96,7 @@ class _OutOfOrder(ScriptedEngine):
 
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         done = list(super().generate(requests))
-        stream(0, "out of order").shuffle(done)
+        make_rng(0, "out of order").shuffle(done)
         yield from done
 
 

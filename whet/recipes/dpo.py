@@ -62,7 +62,7 @@ class PairsConfig(Config):
     """Most pairs per problem and rule."""
 
 
-class OwnResponses(Config):
+class OwnResponsesConfig(Config):
     """Problems that the model answers itself, if its own responses are compared."""
 
     split: Literal["sft", "rl"] = "rl"
@@ -89,7 +89,7 @@ class DPOConfig(TrainingConfig):
     data: str | None = None
     """A rollout file, a run folder with rollouts, or `@stage` in a pipeline; none samples responses
     of the model first."""
-    own: OwnResponses = OwnResponses()
+    own: OwnResponsesConfig = OwnResponsesConfig()
     """Problems for the model to answer where `data` is none."""
     pairs: PairsConfig = PairsConfig()
     """Which responses make pairs."""

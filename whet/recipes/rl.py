@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from whet.algos.algorithm import compares_responses, needs_critic
-from whet.algos.settings import AlgoConfig, resolve_algorithm
+from whet.algos.settings import AlgoConfig, resolve_preset
 from whet.data.problem_sampler import CurriculumConfig, MixedCurriculum, ProblemSampler
 from whet.engine.base import SamplingParams
 from whet.grading.check_task import precheck
@@ -94,7 +94,7 @@ class RLConfig(OnPolicyConfig):
                 f"dynamic_sampling.first_samples = {first} should be below group_size = "
                 f"{self.group_size}"
             )
-        is_compared = compares_responses(resolve_algorithm(self.algo))
+        is_compared = compares_responses(resolve_preset(self.algo))
         if self.group_size == 1 and (
             is_compared or self.dynamic_sampling.max_extra_problems is not None
         ):
@@ -111,7 +111,7 @@ class RLConfig(OnPolicyConfig):
                 "sampling.temperature = 0 gives all responses to a problem the same tokens, so "
                 "there is nothing to compare: set it above 0"
             )
-        if resolve_algorithm(self.algo).step_rule is not None:
+        if resolve_preset(self.algo).step_rule is not None:
             raise ValueError(
                 f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
             )
@@ -169,7 +169,7 @@ class RLConfig(OnPolicyConfig):
             "reward.step_weight": "rl has no verifier to judge steps; tango has",
             "critic": f'algo.name = "{self.algo.name}" needs no critic; ppo does',
         }
-        if needs_critic(resolve_algorithm(self.algo)):
+        if needs_critic(resolve_preset(self.algo)):
             del unused["critic"]
         if self.lag == 0:
             unused["stream"] = "lag = 0 trains only on responses of the current weights"

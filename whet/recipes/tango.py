@@ -12,15 +12,15 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.algorithm import needs_critic
-from whet.algos.settings import AlgoConfig, resolve_algorithm
-from whet.algos.verifier import (
+from whet.algos.agreement import (
     Agreement,
     BalanceRule,
     class_weights,
     count_agreement,
     verifier_metrics,
 )
+from whet.algos.algorithm import needs_critic
+from whet.algos.settings import AlgoConfig, resolve_preset
 from whet.data.problem_sampler import ProblemSampler
 from whet.engine.base import SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
@@ -148,11 +148,11 @@ class TangoConfig(OnPolicyConfig):
                 "should be more"
             )
         for key, algo in (("algo", self.algo), ("verifier_algo", self.verifier_algo)):
-            if needs_critic(resolve_algorithm(algo)):
+            if needs_critic(resolve_preset(algo)):
                 raise ValueError(
                     f'{key}.name = "{algo.name}" needs a critic, which this recipe does not train'
                 )
-        if resolve_algorithm(self.verifier_algo).step_rule is not None:
+        if resolve_preset(self.verifier_algo).step_rule is not None:
             raise ValueError(
                 f'verifier_algo.name = "{self.verifier_algo.name}" is for the generator: '
                 "use grpo or rloo"

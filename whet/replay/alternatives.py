@@ -10,7 +10,7 @@ from pathlib import Path
 
 from whet import toml
 from whet.algos.algorithm import needs_critic
-from whet.algos.settings import resolve_algorithm
+from whet.algos.settings import resolve_preset
 from whet.config import load_settings, to_table
 from whet.errors import ConfigError
 from whet.recipes.rl import RLConfig
@@ -48,7 +48,7 @@ class Alternative:
             other = load_settings(RLConfig, None, flags, defaults=table).config
         except ConfigError as error:
             raise ConfigError(f"{self.name}: {error}") from error
-        wants_critic, has_critic = (needs_critic(resolve_algorithm(c.algo)) for c in (other, cfg))
+        wants_critic, has_critic = (needs_critic(resolve_preset(c.algo)) for c in (other, cfg))
         if wants_critic and not has_critic:
             raise ConfigError(
                 f"{self.name}: it needs the values of a critic, and the run trained none"

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.tasks.base import is_solvable
 from whet.types import NUM_LEVELS, FinishReason, Group, Problem, Rollout, Verdict, level_label
 
@@ -155,7 +155,7 @@ def pick_samples(
     old = _first_responses(before)
     new = _first_responses(after)
     common = [key for key in (old or new) if key in (new or old)]
-    stream(seed, "samples").shuffle(common)
+    make_rng(seed, "samples").shuffle(common)
     problems = [(new.get(key) or old[key]).problem for key in common]
     return tuple(
         ReportSample(

@@ -20,7 +20,7 @@ from whet.pipeline.report import summarise_evals
 from whet.recipes.distill import DistillConfig
 from whet.recipes.rl import RLConfig
 from whet.results.arms import RunFolder, load_stage, view_run_folder
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.rollout.collect import group_rollouts
 from whet.stages.stage import ModelStageConfig, StageConfig
 from whet.store.checkpoint_folders import check_checkpoint
@@ -219,7 +219,7 @@ def _check_grading(store: RunStore, stage: StageConfig | None) -> Iterator[tuple
 def _draw_rollouts(store: RunStore) -> list[Rollout]:
     """Draw graded responses at random: from every evaluation, and from a few training steps."""
     files = store.list_rollouts()
-    rng = stream(0, "verify")
+    rng = make_rng(0, "verify")
     chosen = rng.sample(files, min(4, len(files)))
     drawn: list[Rollout] = []
     for kind, step in chosen:

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 from whet.config import Config
 from whet.errors import ConfigError
 from whet.rewards import text_stats
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.text.steps import rate_solution, rate_verification
 from whet.types import Rollout, Score, Verdict
 from whet.user_code import (
@@ -285,7 +285,7 @@ class Random(Shaping):
 
     def value(self, rollout: Rollout, score: Score) -> float:
         """Draw it from the rollout's id and text, so that rewarding twice gives the same."""
-        return stream(0, "reward", rollout.id, rollout.text).random()
+        return make_rng(0, "reward", rollout.id, rollout.text).random()
 
 
 Term = Annotated[

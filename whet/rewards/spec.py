@@ -25,7 +25,7 @@ from whet import config, toml
 from whet.config import Config
 from whet.errors import ConfigError
 from whet.rewards.shaping import TOKEN_KINDS, Term, UserTerm, Weight
-from whet.types import Doubles, Group, Json, Rollout, Score, Step, Verdict
+from whet.types import Doubles, Group, Json, JudgedStep, Rollout, Score, Verdict
 from whet.user_code import is_code_path
 
 SPECS_FOLDER = Path(__file__).parent / "specs"
@@ -87,7 +87,7 @@ class RewardSpec(Config):
                 )
         return sum(weight * score.parts[name] for name, weight in self.weights.items())
 
-    def _reward_steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    def _reward_steps(self, steps: tuple[JudgedStep, ...]) -> tuple[JudgedStep, ...]:
         """Divide the weight among the steps by the sign of their marks; idempotent."""
         if self.step_weight is None:
             return steps

@@ -10,7 +10,7 @@ from whet.tasks.base import Task
 from whet.tasks.verify import VERDICT_WORDS, Verify
 from whet.text.chat import ChatFormat
 from whet.text.steps import token_ranges
-from whet.types import Author, Group, Problem, Rollout, Step
+from whet.types import Author, Group, JudgedStep, Problem, Rollout
 
 VerdictPairs = Iterator[tuple[bool, bool | None]]
 
@@ -105,7 +105,7 @@ def _with_steps(
         for step in zip(*marks, strict=True)
     ]
     steps = tuple(
-        Step(start=start, end=end, reward=value)
+        JudgedStep(start=start, end=end, reward=value)
         for (start, end), value in zip(places, worth, strict=True)
     )
     return replace(rollout, judged_steps=steps)

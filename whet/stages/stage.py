@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from whet.algos.settings import AlgoConfig, resolve_algorithm
+from whet.algos.settings import AlgoConfig, resolve_preset
 from whet.config import Config
 from whet.data.problems import problem_file
 from whet.engine.base import EngineConfig, SamplingParams
@@ -250,7 +250,7 @@ class TrainingConfig(ModelStageConfig):
         for key, item in self:
             if isinstance(item, TrainConfig) and item.lr_schedule != "constant":
                 names.append(f'{key}.lr_schedule = "{item.lr_schedule}"')
-            if isinstance(item, AlgoConfig) and resolve_algorithm(item).step_rule is not None:
+            if isinstance(item, AlgoConfig) and resolve_preset(item).step_rule is not None:
                 names.append(f'{key}.step_credit.decay = "{item.step_credit.decay}"')
         return names
 

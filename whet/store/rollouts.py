@@ -20,10 +20,10 @@ from whet.types import (
     FinishReason,
     Group,
     Json,
+    JudgedStep,
     Problem,
     Rollout,
     Score,
-    Step,
     Verdict,
 )
 
@@ -276,7 +276,7 @@ def _parse_parts(text: str) -> dict[str, float]:
     return {key: float(part) for key, part in value.items() if isinstance(part, int | float)}
 
 
-def _parse_steps(text: str) -> tuple[Step, ...]:
+def _parse_steps(text: str) -> tuple[JudgedStep, ...]:
     return tuple(
-        Step(start=start, end=end, reward=reward) for start, end, reward in json.loads(text)
+        JudgedStep(start=start, end=end, reward=reward) for start, end, reward in json.loads(text)
     )

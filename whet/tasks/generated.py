@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from pydantic import Field
 
 from whet.config import Config
-from whet.rng import derive, stream
+from whet.rng import derive, make_rng
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import ConfiguredTask, check_split, data_error
 from whet.types import Json, Message, Problem, Score, Split, content_id
@@ -68,7 +68,7 @@ class GeneratedTask(ConfiguredTask):
         index = last = 0
         while len(seen) < self.config.count and index - last <= _PATIENCE:
             seed = derive(self.config.seed, self.name, split, index)
-            level = low + (high - low) * stream(seed, "level").random()
+            level = low + (high - low) * make_rng(seed, "level").random()
             problem = self.generate(seed, level, split)
             index += 1
             if problem.id not in seen:
@@ -83,7 +83,7 @@ class GeneratedTask(ConfiguredTask):
         if split is not None:
             check_split(split)
         level = level_of(seed, level)
-        draws = (self.draw(stream(seed, self.name, attempt), level, split) for attempt in count())
+        draws = (self.draw(make_rng(seed, self.name, attempt), level, split) for attempt in count())
         return next(problem for problem in draws if problem and split in (None, problem.split))
 
     def solve(self, problem: Problem, seed: int) -> str | None:
@@ -139,7 +139,7 @@ def split_of_id(id: str) -> Split:
 
 def level_of(seed: int, level: float | None) -> float:
     """Take the level given, held to 0 to 1, or a random one."""
-    return stream(seed, "level").random() if level is None else min(max(level, 0.0), 1.0)
+    return make_rng(seed, "level").random() if level is None else min(max(level, 0.0), 1.0)
 
 
 def question(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pydantic import Field
 
 from whet.config import Config
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import ConfiguredTask, Task
 from whet.text.final_answer import Span, find_thought_end
@@ -119,7 +119,7 @@ class Verify(ConfiguredTask):
         """
         marks = [True] * _num_steps(problem)
         if problem.answer != VERDICT_WORDS[True]:
-            marks[stream(seed, "verify", problem.id).randrange(len(marks))] = False
+            marks[make_rng(seed, "verify", problem.id).randrange(len(marks))] = False
         return self.write(problem, marks)
 
     def write(self, problem: Problem, marks: Iterable[bool]) -> str:

@@ -17,7 +17,7 @@ from whet.batching.examples import Example, with_field
 from whet.batching.packing import split_minibatches
 from whet.config import Config
 from whet.errors import ConfigError, DataError
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.train.learner import Learner, average_metrics, set_loss_weights
 from whet.train.optim import TrainConfig
 from whet.train.policy import TrainableModel
@@ -64,7 +64,7 @@ class Critic:
         )
         if not examples:
             return {}
-        batches = split_minibatches(examples, self.num_minibatches, stream(seed, "critic"))
+        batches = split_minibatches(examples, self.num_minibatches, make_rng(seed, "critic"))
         collected = [self._step(set_loss_weights(batch, token_mean)) for batch in batches]
         self.num_updates += 1
         return average_metrics(collected) | {

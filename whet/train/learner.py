@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from whet.algos.losses import LossInputs, LossWeights
+from whet.algos.losses import LossInputs, LossWeightRule
 from whet.algos.objectives import BatchSums, LossSums, Objective, ValueObjective
 from whet.batching.batches import Batch, to_batch
 from whet.batching.examples import Example, with_field
@@ -376,7 +376,7 @@ def mean_loss(model: LogprobModel, examples: Sequence[Example]) -> float:
     return -float(np.concatenate(model.compute_logprobs(examples)).mean(dtype=np.float64))
 
 
-def set_loss_weights(examples: Sequence[Example], weights: LossWeights) -> list[Example]:
+def set_loss_weights(examples: Sequence[Example], weights: LossWeightRule) -> list[Example]:
     """Set the weight of each example's tokens; takes all examples of an optimizer step."""
     lengths = [example.num_targets for example in examples]
     return with_field(examples, "loss_weight", weights(lengths))

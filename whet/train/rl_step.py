@@ -16,11 +16,11 @@ from whet.algos.advantages import Baseline, whiten
 from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import exceeds_limit, kl
 from whet.algos.settings import AlgoConfig
-from whet.algos.verifier import blend_advantages
+from whet.algos.step_credit import blend_advantages
 from whet.batching.examples import Example, with_field
 from whet.batching.packing import split_minibatches
 from whet.errors import ConfigError
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.rollout.dynamic_sampling import DynamicSamplingConfig
 from whet.track.metrics import Clock
 from whet.train.critic import CriticConfig, add_values, build_critic, count_policy_steps
@@ -300,7 +300,7 @@ def update_policy(
     minibatch_metrics: list[Metrics] = []
     rng = None
     if algo.num_minibatches > 1:
-        rng = stream(seed, "num_minibatches")  # another name would deal other mini-batches
+        rng = make_rng(seed, "num_minibatches")  # another name would deal other mini-batches
     batches = split_minibatches(examples, algo.num_minibatches, rng)
     num_skipped = 0
     for index, batch in enumerate(batches):

@@ -9,7 +9,7 @@ import numpy as np
 from whet.algos.settings import AlgoConfig
 from whet.batching.examples import Example
 from whet.engine.base import Request, SamplingParams
-from whet.rng import derive, numpy_stream
+from whet.rng import derive, make_numpy_rng
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 
@@ -74,7 +74,7 @@ def measure_exactness(policy: Policy) -> Exactness:
     room = max(1, min(LONGEST_PROMPT, policy.engine.max_model_len - _NEW_TOKENS))
     requests = []
     for index in range(_PROMPTS):
-        rng = numpy_stream(0, "exactness", index)
+        rng = make_numpy_rng(0, "exactness", index)
         prompt = rng.integers(0, size, 1 + (room - 1) * (index + 1) // _PROMPTS).astype(np.int32)
         sampling = SamplingParams(max_tokens=_NEW_TOKENS)
         requests.append(

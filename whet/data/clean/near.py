@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.data.clean.word_hashes import Hashes, Words, hash_ngrams, mix_hashes
-from whet.rng import numpy_stream
+from whet.rng import make_numpy_rng
 from whet.types import Indices
 
 SHINGLE = 3
@@ -142,7 +142,7 @@ def _jaccard(first: Hashes, second: Hashes) -> float:
     return (len(first) + len(second) - union) / union if union else 0.0
 
 
-_RNG = numpy_stream(0, "minhash")
+_RNG = make_numpy_rng(0, "minhash")
 _FACTORS: NDArray[np.uint32] = _RNG.integers(0, 1 << 31, NUM_HASHES, dtype=np.uint32) * 2 + 1
 _SALTS: Hashes = _RNG.integers(0, 1 << 63, NUM_HASHES, dtype=np.uint64) * np.uint64(2) + np.uint64(
     1

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.rng import numpy_stream
+from whet.rng import make_numpy_rng
 from whet.types import Indices
 
 Hashes = NDArray[np.uint64]
@@ -127,7 +127,7 @@ def mix_hashes(hashes: Hashes) -> Hashes:
 
 
 def _draw(name: str, count: int) -> Hashes:
-    rng = numpy_stream(0, "words", name)
+    rng = make_numpy_rng(0, "words", name)
     return rng.integers(0, 1 << 63, count, dtype=np.uint64) * np.uint64(2) + _ODD
 
 

@@ -14,7 +14,7 @@ from whet.data.importers.base import (
     worked_response,
 )
 from whet.errors import DataError
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.tasks.qa import ifeval
 from whet.tasks.qa import livebench as exact
 from whet.types import Json
@@ -85,7 +85,7 @@ def gpqa(row: Fields) -> ParsedRow:
     right = row.text("Correct Answer").strip()
     options = [right, *(row.text(f"Incorrect Answer {number}").strip() for number in (1, 2, 3))]
     question = row.text("Question").strip()
-    stream(0, "gpqa", question).shuffle(options)
+    make_rng(0, "gpqa", question).shuffle(options)
     return choice(question, by_letter(options), _LETTERS[options.index(right)])
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import DataError
-from whet.rng import derive, stream
+from whet.rng import derive, make_rng
 from whet.types import Split
 
 Hand = tuple[int, ...]
@@ -69,7 +69,7 @@ def rated_hands(highest_card: int = HIGHEST_CARD) -> dict[Hand, Rating]:
     levels = {hand: rank / (len(ranked) - 1) for rank, hand in enumerate(ranked)}
     others = [hand for hand in HANDS if hand not in levels]
     splits: dict[Hand, Split] = {}
-    rng = stream(_SEED, "game24", "splits")
+    rng = make_rng(_SEED, "game24", "splits")
     for hands, block in ((ranked, _BLOCK), (others, len(others))):
         for start in range(0, len(hands), block):
             part = hands[start : start + block]
@@ -252,7 +252,7 @@ def _group_plays(hands: Ints, wins: Ints) -> tuple[Plays, ...]:
 
 def _fingerprints(cards: Ints, moves: Ints) -> Ints:
     """Evaluate each play modulo a prime at a random point: equal for equal rational functions."""
-    rng = stream(24, "game24", "fingerprints")
+    rng = make_rng(24, "game24", "fingerprints")
     point = np.array([rng.randrange(1, _PRIME) for _ in range(cards.max(initial=0) + 1)])
     top = point[cards]
     bottom = np.ones_like(cards)

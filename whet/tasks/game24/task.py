@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from whet.config import Config
-from whet.rng import stream
+from whet.rng import make_rng
 from whet.tasks.base import ConfiguredTask, LineNote, check_split, data_error
 from whet.tasks.game24 import traces
 from whet.tasks.game24.hands import HIGHEST_CARD, Hand, hand_of, rated_hands, winning_plays
@@ -107,7 +107,7 @@ class Game24(ConfiguredTask):
     def problem(self, hand: Hand, order: int = 0) -> Problem:
         """Ask a hand; another `order` shuffles its numbers, and the id stays the same."""
         numbers = list(hand)
-        stream(order, "game24", "order", *hand).shuffle(numbers)
+        make_rng(order, "game24", "order", *hand).shuffle(numbers)
         question = Message(role="user", content=" ".join(str(number) for number in numbers))
         rules = Message(role="system", content=f"{_RULES} {_WORDS[self.config.format]}")
         level, split = rated_hands(self.config.highest_card)[hand]
@@ -167,7 +167,7 @@ class Game24(ConfiguredTask):
         cfg = self.config
         numbers = _numbers(problem)
         plays = winning_plays(cfg.highest_card)[self._hand(numbers)]
-        rng = stream(seed, "game24", "solve", *numbers)
+        rng = make_rng(seed, "game24", "solve", *numbers)
         budget = traces.draw_budget(cfg.length, rng)
         return traces.trace(numbers, plays, rng, format=cfg.format, budget=budget, depth=cfg.depth)
 

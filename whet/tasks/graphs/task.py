@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from whet.config import Config
-from whet.rng import derive, stream
+from whet.rng import derive, make_rng
 from whet.tasks.base import Task, check_split
 from whet.tasks.generated import question, split_of_id
 from whet.tasks.graphs.instance import Sizes
@@ -97,7 +97,7 @@ class DrawnTask(Task):
         return replace(made, id=id)
 
     def _draw(self, seed: int, level: float | None) -> tuple[Payload, float]:
-        rng = stream(seed, "graph")
+        rng = make_rng(seed, "graph")
         while True:
             size, rated = self._draw_size(rng, level)
             payload = self.draw(rng, rated, size)
@@ -203,7 +203,7 @@ class GraphTask(DrawnTask):
         is_drawn = problem.source == self.name
         if not is_drawn or not isinstance(nodes, list) or not isinstance(edges, list):
             return problem
-        rng = stream(seed, self.name, "vary", problem.id)
+        rng = make_rng(seed, self.name, "vary", problem.id)
         payload: dict[str, Json] = {**problem.payload}
         payload |= {"nodes": rng.sample(nodes, len(nodes)), "edges": rng.sample(edges, len(edges))}
         prompt = (Message(role="user", content=self.problem.ask(self.problem.parse(payload))),)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.algos.verifier import count_agreement, verifier_metrics
+from whet.algos.agreement import count_agreement, verifier_metrics
 
 # Of five right solutions three are called right, one wrong, one has no verdict; of five wrong ones
 # one is called right.

@@ -1,0 +1,124 @@
+"""Step credit: what a verifier's rewards of a response's steps are worth to its tokens (Tango).
+
+A step is rewarded at its last token, and a token is credited with the rewards of the steps that end
+with it or after it. Responses without judged steps get no step credit.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from whet.algos.advantages import (
+    GroupRule,
+    leave_one_out,
+    rewards_to_go,
+    whiten,
+    zscore,
+)
+from whet.config import Config
+from whet.types import Doubles, JudgedStep
+
+StepRule = Literal["zscore", "leave_one_out", "whiten"]
+JudgedResponse = tuple[Sequence[JudgedStep], int]
+"""The judged steps of a response, and its number of tokens."""
+StepCreditEstimator = Callable[[Sequence[Sequence[JudgedResponse]]], list[list[Doubles]]]
+
+LEAVE_ONE_OUT_SCALE = 10.0
+"""Tango's factor for step credit that is centred but not divided by a deviation."""
+
+
+class StepCreditConfig(Config):
+    """How much of a token's advantage comes from judged steps, over a run."""
+
+    alpha: float | None = Field(default=None, ge=0.0, le=1.0)
+    """Fraction at the start; none takes the algorithm's."""
+    final_alpha: float = Field(default=1e-3, ge=0.0, le=1.0)
+    """Fraction at the end."""
+    decay: Literal["exponential", "linear", "cosine", "none"] = "exponential"
+    """How the fraction falls from the first value to the last; none keeps the first."""
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> "StepCreditConfig":
+        if self.decay == "exponential" and self.final_alpha == 0:
+            raise ValueError(
+                "final_alpha must be above 0 for an exponential decay, which never reaches 0"
+            )
+        return self
+
+
+def step_credit_fraction_at(first: float, cfg: StepCreditConfig, progress: float) -> float:
+    """Return the fraction of step credit once `progress` (0 to 1) of the planned updates are done.
+
+    >>> cfg = StepCreditConfig()
+    >>> done = (0.0, 0.25, 0.5, 0.75, 1.0)
+    >>> [round(step_credit_fraction_at(0.1, cfg, part), 4) for part in done]
+    [0.1, 0.0316, 0.01, 0.0032, 0.001]
+    """
+    if cfg.decay == "none" or first <= cfg.final_alpha:
+        return first
+    done = min(1.0, max(0.0, progress))
+    if cfg.decay == "exponential":
+        return float(first * (cfg.final_alpha / first) ** done)
+    left = 1 - done if cfg.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+    return cfg.final_alpha + (first - cfg.final_alpha) * left
+
+
+def blend_advantages(outcome: Doubles, step: Doubles, alpha: float) -> Doubles:
+    """Mix outcome and step advantages, each normalised separately before."""
+    return (1 - alpha) * outcome + alpha * step
+
+
+def build_step_credit(rule: StepRule) -> StepCreditEstimator:
+    """Build the step credit of a rule: pooled in the group, or whitened over all tokens."""
+    if rule == "whiten":
+        return _whiten_steps
+    return _pool_groups(zscore) if rule == "zscore" else _pool_groups(_scaled_leave_one_out)
+
+
+def spread_over_tokens(response: JudgedResponse, rewards: Sequence[float]) -> Doubles:
+    """Give each token the rewards of the steps that end with it or after it.
+
+    >>> steps = [JudgedStep(start=0, end=2, reward=0), JudgedStep(start=2, end=3, reward=0)]
+    >>> spread_over_tokens((steps, 4), [1.0, 0.5]).tolist()
+    [1.5, 1.5, 0.5, 0.0]
+    """
+    steps, length = response
+    at_ends = np.zeros(length)
+    for step, reward in zip(steps, rewards, strict=True):
+        assert 0 <= step.start < step.end <= length, (
+            f"step {step.start}:{step.end} is not within {length} tokens"
+        )
+        at_ends[step.end - 1] += reward
+    return rewards_to_go(at_ends)
+
+
+def _pool_groups(rule: GroupRule) -> StepCreditEstimator:
+    def credit(groups: Sequence[Sequence[JudgedResponse]]) -> list[list[Doubles]]:
+        return [_credit_group(group, rule) for group in groups]
+
+    return credit
+
+
+def _credit_group(group: Sequence[JudgedResponse], rule: GroupRule) -> list[Doubles]:
+    pool = [step.reward for steps, _ in group for step in steps]
+    credits = iter(rule(pool) if len(pool) > 1 else [0.0] * len(pool))
+    return [
+        spread_over_tokens(response, [next(credits) for _ in response[0]]) for response in group
+    ]
+
+
+def _whiten_steps(groups: Sequence[Sequence[JudgedResponse]]) -> list[list[Doubles]]:
+    responses = [response for group in groups for response in group]
+    raw = [
+        spread_over_tokens(response, [step.reward for step in response[0]])
+        for response in responses
+    ]
+    credits = iter(whiten(raw, [bool(steps) for steps, _ in responses]))
+    return [[next(credits) for _ in group] for group in groups]
+
+
+def _scaled_leave_one_out(pool: Sequence[float]) -> list[float]:
+    return [LEAVE_ONE_OUT_SCALE * value for value in leave_one_out(pool)]
