@@ -5,25 +5,29 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
 import torch
 from engines import all_requests, assert_same, random_prompts, small_engine
 
-from whet.engine.base import OpenRequests, Request, SamplingParams
+from whet.engine.base import EngineStats, OpenRequests, Request, SamplingParams
 from whet.engine.fleet import Fleet
 from whet.engine.fleet_config import FleetConfig, VllmConfig
+from whet.engine.fleet_member import FleetEvent, Member
 from whet.engine.kv_cache import BuildCache
 from whet.engine.native import NativeEngine
 from whet.engine.server_calls import DIALECTS, Dialect
-from whet.engine.worker import FinishedRequest, WorkerReport
+from whet.engine.weight_files import Weights, make_canary
+from whet.engine.worker import FinishedRequest, Report, WorkerReport
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.testing.server import Asked, InferenceServer, serve_inference
 from whet.testing.tiny import tiny_model
 from whet.testing.workers import Fault, ThreadWorker, with_version
-from whet.types import Completion
+from whet.types import Completion, FinishReason
 
 LONG = SamplingParams(max_tokens=40)
 SECONDS = 60.0
@@ -215,6 +219,59 @@ def test_a_worker_that_dies_in_a_stream_loses_no_request_and_comes_back() -> Non
     assert len(died) == 1 and fleet.faults[0].startswith(f"{died[0]} has died by signal 9")
 
 
+class LateWorker:
+    """Answers the canary of an earlier start before that of its own."""
+
+    name = "late worker"
+    num_slots = 4
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        self.asked: list[str] = []
+
+    def start(self, report: Report) -> None:
+        self.report = report
+
+    def load(self, weights: Weights) -> None:
+        self.weights = weights
+
+    def submit(self, call: int, requests: Sequence[Request]) -> None:
+        (request,) = requests
+        for id, version in (("canary of before", 0), (request.id, self.weights.version)):
+            canary = self.weights.canary
+            completion = Completion(
+                tokens=canary.tokens,
+                logprobs=canary.logprobs,
+                finish_reason=FinishReason.LENGTH,
+                policy_version=version,
+            )
+            self.report(
+                FinishedRequest(call=call, id=id, completion=completion, stats=EngineStats())
+            )
+        self.asked.append(request.id)
+
+    def cancel(self) -> None: ...
+
+    def sleep(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_late_canary_of_another_start_is_not_taken_for_that_of_this_one(tmp_path: Path) -> None:
+    canary = make_canary(tiny_model(positions=64), 64)
+    weights = [Weights(version=n, file=tmp_path / "weights", canary=canary) for n in (1, 2)]
+    worker = LateWorker(weights[0])
+    member = Member(worker=worker)
+    events: SimpleQueue[FleetEvent] = SimpleQueue()
+
+    member.prepare(weights[0], events, 5.0, 1, True)
+    member.prepare(weights[1], events, 5.0, 1, False)
+
+    reports = [events.get_nowait() for _ in range(2)]
+    assert [report[2].version for report in reports] == [1, 2]  # a WorkerError has none
+    assert len({*worker.asked, "canary of before"}) == 3, "an engine runs canaries side by side"
+
+
 @pytest.mark.parametrize("version", [1, 3])
 def test_an_answer_of_weights_before_its_request_or_still_to_come_is_refused(version: int) -> None:
     model = tiny_model(positions=64)
@@ -250,21 +307,25 @@ def test_a_push_that_no_worker_takes_ends_the_stream_and_says_why() -> None:
     assert reader.error is not None
 
 
-def test_processes_take_weights_in_mid_answer() -> None:
+def test_a_process_takes_weights_in_mid_answer() -> None:
     old = tiny_model(tied=True, positions=2000)
     new = moved(old)
-    cfg = FleetConfig(workers=2, max_num_seqs=2, wait=60.0)
+    cfg = FleetConfig(workers=1, max_num_seqs=2, wait=60.0)
     fleet = cfg.build(old, stop_tokens=frozenset())
     try:
         fleet.load_weights(old.named_weights(), 0)
         fleet.model = new
         with streaming(fleet) as reader:
-            fleet.submit(all_requests(random_prompts(4), 1, SamplingParams(max_tokens=1900)))
+            (short,) = all_requests(random_prompts(1), 1, SamplingParams(max_tokens=1))
+            long = replace(short, id="long", sampling=SamplingParams(max_tokens=1900))
+            fleet.submit([short, long])
+            reader.await_answers(1)  # the two have begun together
             fleet.load_weights(new.named_weights(), 1)
-            reader.await_answers(4)
+            assert "long" not in reader.done
+            reader.await_answers(2)
     finally:
         fleet.close()
-    assert [completion.policy_version for completion in reader.done.values()] == [0] * 4
+    assert reader.done["long"].policy_version == 0
     assert fleet.faults == []
 
 

@@ -6,9 +6,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
+from itertools import count
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
@@ -17,10 +18,13 @@ from whet.engine.weight_files import Weights
 from whet.engine.worker import CANARY, FinishedRequest, Refusal, Worker, WorkerError
 from whet.errors import EngineError
 from whet.track.progress import say
-from whet.types import Completion
 
 MAX_LOSSES = 5
 """How many workers may be lost while running a request before the request is blamed."""
+
+
+_canary_numbers = count()
+"""A thread whose worker is lost and started again may ask its canary of the new start."""
 
 
 class MemberState(Enum):
@@ -93,7 +97,7 @@ class Member:
     life: int = 0
     """Number of the current start; reports of earlier starts are ignored."""
     stats: EngineStats = field(default_factory=EngineStats)
-    canaries: SimpleQueue[Completion | WorkerError] = field(default_factory=SimpleQueue)
+    canaries: SimpleQueue[FinishedRequest | WorkerError] = field(default_factory=SimpleQueue)
 
     @property
     def num_free(self) -> int:
@@ -128,17 +132,21 @@ class Member:
             put(error)
 
     def _ask_canary(
-        self, weights: Weights, canaries: SimpleQueue[Completion | WorkerError], wait: float
+        self, weights: Weights, canaries: SimpleQueue[FinishedRequest | WorkerError], wait: float
     ) -> float:
         while not canaries.empty():
             canaries.get()
-        self.worker.submit(CANARY, [weights.canary.request])
-        try:
-            completion = canaries.get(timeout=wait)
-        except Empty:
-            raise WorkerError(f"has not answered for {wait:g} s") from None
-        if isinstance(completion, WorkerError):
-            raise completion
+        request = replace(weights.canary.request, id=f"canary {next(_canary_numbers)}")
+        self.worker.submit(CANARY, [request])
+        report: FinishedRequest | WorkerError | None = None
+        while not (isinstance(report, FinishedRequest) and report.id == request.id):
+            try:
+                report = canaries.get(timeout=wait)
+            except Empty:
+                raise WorkerError(f"has not answered for {wait:g} s") from None
+            if isinstance(report, WorkerError):
+                raise report
+        completion = report.completion
         if completion.policy_version != weights.version:
             raise WorkerError(
                 f"answered with weights of version {completion.policy_version}, not "
@@ -149,14 +157,14 @@ class Member:
     def _put(
         self,
         events: SimpleQueue[FleetEvent],
-        canaries: SimpleQueue[Completion | WorkerError],
+        canaries: SimpleQueue[FinishedRequest | WorkerError],
         life: int,
         report: FinishedRequest | Refusal | WorkerError | Prepared,
     ) -> None:
         """Pass a report on; a canary's goes to the thread that waits for it, and a death to
         both."""
         if isinstance(report, FinishedRequest) and report.call == CANARY:
-            canaries.put(report.completion)
+            canaries.put(report)
             return
         if isinstance(report, Refusal) and report.call == CANARY:
             report = WorkerError(report.reason)
