@@ -207,11 +207,11 @@ class TokenFields(Generic[Array]):
     """
 
     sampling_logprob_M: Array | None = None
-    """At which the engine sampled the token; None for text that was not sampled."""
+    """Log-probability at which the engine sampled it; None for text that was not sampled."""
     old_logprob_M: Array | None = None
-    """Under the weights at the start of the step; None at their first use: they are the same."""
+    """The same under the weights at the start of the step; None while they are the current ones."""
     ref_logprob_M: Array | None = None
-    """Under the starting policy of a KL or preference, or under a teacher."""
+    """The same under the starting policy of a KL or preference, or under a teacher."""
     value_M: Array | None = None
     """The critic's value before the step."""
     value_target_M: Array | None = None

@@ -75,9 +75,9 @@ class Fleet:
         self.faults: list[str] = []
         """A sentence about each worker that was lost."""
         self.push_seconds = 0.0
-        """Of the latest push, canary included."""
+        """Seconds that the latest push of weights took, canary included."""
         self.canary_gap = 0.0
-        """Largest of the latest push, in nats."""
+        """Largest gap of a canary in the latest push, in nats."""
         self._members = [Member(worker) for worker in workers]
         self._events: SimpleQueue[FleetEvent] = SimpleQueue()
         self._weights: Weights | None = None

@@ -163,6 +163,10 @@ def _shift_right(x: Tensor, bits: int) -> Tensor:
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
+_INT_FIELDS = ("token", "prompt_end", "count", "fetched", "limit", "seed", "top_k", "live")
+"""The whole numbers of a row, in the order of `InputBatch.ints`."""
+
+
 class InputBatch:
     """Tensors of R rows at fixed addresses, and a buffer of the tokens since the last fetch.
 
@@ -174,7 +178,7 @@ class InputBatch:
         self.is_stop_V = is_stop_V
         self.columns = window + 2
         device = transfer.device
-        self.ints = torch.zeros(8, rows, dtype=torch.int64, device=device)
+        self.ints = torch.zeros(len(_INT_FIELDS), rows, dtype=torch.int64, device=device)
         self.token_R, self.prompt_end_R, self.count_R, self.fetched_R = self.ints[:4].unbind()
         self.limit_R, self.seed_R, self.top_k_R, self.live_R = self.ints[4:].unbind()
         self.floats = torch.ones(3, rows, dtype=torch.float32, device=device)
@@ -196,13 +200,19 @@ class InputBatch:
     ) -> None:
         """Start rows that have `count_B` tokens already; the next one is still to be sampled."""
         settings = [request.sampling for request in requests]
-        ints = np.zeros((len(self.ints), len(requests)), dtype=np.int64)
-        ints[1] = [len(request.prompt) - 1 for request in requests]
-        ints[2:4] = count_B
-        ints[4] = limit_B
-        ints[5] = [request.seed for request in requests]
-        ints[6] = [s.top_k for s in settings]
-        ints[7] = 1
+        fields: dict[str, Indices | list[int] | int] = {
+            "token": 0,
+            "prompt_end": [len(request.prompt) - 1 for request in requests],
+            "count": count_B,
+            "fetched": count_B,
+            "limit": limit_B,
+            "seed": [request.seed for request in requests],
+            "top_k": [s.top_k for s in settings],
+            "live": 1,
+        }
+        ints = np.empty((len(_INT_FIELDS), len(requests)), dtype=np.int64)
+        for number, name in enumerate(_INT_FIELDS):
+            ints[number] = fields[name]
         floats = np.array(
             [[s.temperature, s.top_p, s.min_p] for s in settings], dtype=np.float32
         ).T.copy()

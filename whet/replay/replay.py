@@ -39,7 +39,7 @@ class ComparisonRow:
     change: float
     """Norm of the change of all weights."""
     cosine: float | None
-    """Of its gradient with that of the baseline; None if one of them is zero."""
+    """Cosine of its gradient and that of the baseline; None if one of them is zero."""
     cosines: Mapping[str, float | None]
     """The same for each part of the model: the embedding, each layer, the last norm, the head."""
     clip_fraction: float | None

@@ -46,23 +46,23 @@ class TokenReplay:
     pieces: tuple[str, ...]
     """Each token as text."""
     sampling_logprob: Floats
-    """At which the engine sampled it."""
+    """Log-probability at which the engine sampled the token."""
     advantage: Floats | None
     loss_weight: Floats | None
     """Multiplies the loss of the token."""
     logprob: Floats | None
-    """Of the learner, under the weights that its mini-batch met."""
+    """The learner's log-probability, under the weights that its mini-batch met."""
     entropy: Floats | None
-    """Of the whole next-token distribution, in nats."""
+    """Entropy of the whole next-token distribution, in nats."""
     ratio: Floats | None
     """Probability over that at the start of the step; 1 with one mini-batch."""
     engine_gap: Floats | None
     """Learner's minus engine's log-probability; beyond rounding, it is the policy's movement since
     the token was sampled."""
     ref_logprob: Floats | None
-    """Of the starting policy, with a KL penalty."""
+    """The starting policy's log-probability, with a KL penalty."""
     value: Floats | None
-    """Of the critic, before the token."""
+    """The critic's value of the state before the token."""
 
     def to_columns(self) -> dict[str, Floats]:
         """Return the arrays that exist by name; the mask is 1 for tokens that had a loss."""

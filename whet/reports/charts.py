@@ -24,7 +24,7 @@ MIN_RANGE = 1e-200
 NUM_TONES = 6
 """Colours of the style sheet; further lines use the first ones again, dashed."""
 CHARACTER_WIDTH = 6.4
-"""Of a label, in the units of a plot; it decides the room to the left of the axis."""
+"""Width of a character in units of the plot; it decides the room for labels of the axis."""
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

@@ -70,7 +70,7 @@ class StageCard:
     answers: int  # the key in the JSON of a card
     """Stored responses, of training and evaluation."""
     tokens: int
-    """Of these responses."""
+    """Tokens of these responses."""
     events: Mapping[str, int]
     """How often each event is in the ledger."""
     inputs: Mapping[str, str]

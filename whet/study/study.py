@@ -69,7 +69,7 @@ class Work:
 
     runs: Mapping[str, StudyRun]
     rounds: tuple[tuple[str, int, int], ...]
-    """By round: its factors, its runs, and how many of them no earlier round has."""
+    """Each round's factors, its runs, and how many of them no earlier round has."""
 
     @property
     def num_runs(self) -> int:
@@ -77,7 +77,7 @@ class Work:
 
     @property
     def owners(self) -> dict[str, tuple[StudyRun, str]]:
-        """By key, each stage that is computed: the first run that has it, and its name there."""
+        """The first run that has each computed stage, and its name there, by the key of the stage."""
         owners: dict[str, tuple[StudyRun, str]] = {}
         for run in self.runs.values():
             for stage in run.stages:

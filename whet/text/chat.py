@@ -24,7 +24,7 @@ FIELD = re.compile(r"\{(question|payload\.[\w-]+)\}")
 RESERVED = ("messages", "add_generation_prompt")
 """Variables of a chat template that are no options."""
 MAX_BYTES = 10_000_000
-"""Of a file of examples."""
+"""Largest file of examples that is read."""
 PRIVATE_USE = tuple(chr(code) for code in range(0xE000, 0xF8FF))
 PROBE = "whetprobe"
 STANDARD = frozenset(

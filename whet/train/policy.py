@@ -155,7 +155,8 @@ def build_policy(
 def set_determinism(deterministic: bool) -> None:
     """Allow or forbid, before CUDA starts, kernels whose results vary from run to run.
 
-    A CPU with a fixed number of threads gives the same bits anyway.
+    A CPU with a fixed number of threads gives the same bits anyway. Sums of bfloat16 products are
+    float32 from here on, whatever is asked.
     """
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.use_deterministic_algorithms(deterministic)
