@@ -77,7 +77,7 @@ class Work:
 
     @property
     def owners(self) -> dict[str, tuple[StudyRun, str]]:
-        """The first run that has each computed stage, and its name there, by the key of the stage."""
+        """The first run that has each computed stage, and its name there, by stage key."""
         owners: dict[str, tuple[StudyRun, str]] = {}
         for run in self.runs.values():
             for stage in run.stages:
