@@ -10,6 +10,7 @@ from whet.data.problems import load_problems
 from whet.evals.summary import REPORTED_KS, EvalSummary, summarise
 from whet.grading.grader import Grader
 from whet.models.source import load_model, torch_device, torch_dtype
+from whet.reports.formatting import percent_interval
 from whet.rng import derive
 from whet.rollout.collect import sample_and_grade
 from whet.stages.stage import ModelStageConfig, ModelWork
@@ -102,7 +103,6 @@ def _choose_ks(samples: int) -> list[int]:
 
 
 def _describe_results(sampled: EvalSummary, greedy: EvalSummary) -> str:
-    rate = sampled.pass_at[1]
     best = greedy.pass_at[1]
     f1 = "".join(
         f"; F1 of {subset} {100 * sampled.f1[subset].value:.1f} % sampled, "
@@ -111,6 +111,6 @@ def _describe_results(sampled: EvalSummary, greedy: EvalSummary) -> str:
         if subset in sampled.f1
     )
     return (
-        f"pass@1 {100 * rate.mean:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}] sampled, "
+        f"pass@1 {percent_interval(sampled.pass_at[1], 1)} sampled, "
         f"{100 * best.mean:.1f} % greedy, on {sampled.num_problems} problems{f1}"
     )

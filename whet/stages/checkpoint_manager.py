@@ -12,8 +12,8 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.errors import ConfigError, DataError, TrainError
-from whet.evals.summary import EvalSummary
 from whet.models.load import defer_writes
+from whet.reports.formatting import percent_interval
 from whet.stages.guard import CollapseGuard
 from whet.stages.validation import Validator, metrics_by_task_and_source
 from whet.store.checkpoint_folders import Checkpoints
@@ -245,8 +245,8 @@ class CheckpointManager:
         if step == 0:
             self.first = value
         console.print(
-            f"[bold]validation[/] at step {step:,}: {_percent(summary)} of "
-            f"{self.validator.cfg.split} solved{mark}"
+            f"[bold]validation[/] at step {step:,}: "
+            f"{percent_interval(summary.pass_at[1], 1)} of {self.validator.cfg.split} solved{mark}"
         )
         metrics = {"validation/pass@1": value, "validation/tokens": summary.tokens.mean}
         metrics |= metrics_by_task_and_source(groups)
@@ -349,8 +349,3 @@ class TrainingLoop:
 def _run_all(acts: Sequence[Callable[[], None]]) -> None:
     for act in acts:
         act()
-
-
-def _percent(summary: EvalSummary) -> str:
-    estimate = summary.pass_at[1]
-    return f"{100 * estimate.mean:.1f} % [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"

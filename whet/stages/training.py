@@ -66,10 +66,9 @@ class Session(Generic[Settings_co]):
         """
         kept = self.filter_fitting(problems)
         micro_batch_tokens = self.cfg.train.micro_batch_tokens
-        context = self.policy.engine.max_model_len
-        if context > micro_batch_tokens:
+        if self.policy.engine.max_model_len > micro_batch_tokens:
             prompt = max(len(self.policy.chat.encode_problem(problem)) for problem in kept)
-            longest = min(prompt + self.cfg.sampling.max_tokens, context)
+            longest = self.most_tokens(prompt)
             if longest > micro_batch_tokens:
                 raise ConfigError(
                     f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the "
@@ -77,6 +76,11 @@ class Session(Generic[Settings_co]):
                     f"{self.cfg.sampling.max_tokens}: raise the first or lower the second"
                 )
         return kept
+
+    def most_tokens(self, num_prompt_tokens: int) -> int:
+        """Return how many tokens a prompt of this length may have with its response."""
+        most = num_prompt_tokens + self.cfg.sampling.max_tokens
+        return min(most, self.policy.engine.max_model_len)
 
     def build_checkpoint_manager(
         self,
@@ -287,7 +291,6 @@ def vary_problem(session: Session[TrainingConfig], problem: Problem, seed: int) 
     with explain_user_errors(session.task):
         varied = session.task.vary(problem, seed)
     length = len(session.policy.chat.encode_problem(varied))
-    context = session.policy.engine.max_model_len
-    longest = min(length + session.cfg.sampling.max_tokens, context)
-    is_long = length >= context or longest > session.cfg.train.micro_batch_tokens
-    return problem if is_long else varied
+    has_room = length < session.policy.engine.max_model_len
+    is_trainable = session.most_tokens(length) <= session.cfg.train.micro_batch_tokens
+    return varied if has_room and is_trainable else problem
