@@ -10,7 +10,6 @@ from whet.data.problems import load_problems
 from whet.evals.summary import REPORTED_KS, EvalSummary, summarise
 from whet.grading.grader import Grader
 from whet.models.source import load_model, torch_device, torch_dtype
-from whet.reports.formatting import percent_interval
 from whet.rng import derive
 from whet.rollout.collect import sample_and_grade
 from whet.stages.stage import ModelStageConfig, ModelWork
@@ -111,6 +110,6 @@ def _describe_results(sampled: EvalSummary, greedy: EvalSummary) -> str:
         if subset in sampled.f1
     )
     return (
-        f"pass@1 {percent_interval(sampled.pass_at[1], 1)} sampled, "
+        f"pass@1 {sampled.pass_at[1].in_percent()} sampled, "
         f"{100 * best.mean:.1f} % greedy, on {sampled.num_problems} problems{f1}"
     )

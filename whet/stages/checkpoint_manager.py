@@ -13,7 +13,6 @@ from pydantic import Field
 from whet.config import Config
 from whet.errors import ConfigError, DataError, TrainError
 from whet.models.load import defer_writes
-from whet.reports.formatting import percent_interval
 from whet.stages.guard import CollapseGuard
 from whet.stages.validation import Validator, metrics_by_task_and_source
 from whet.store.checkpoint_folders import Checkpoints
@@ -177,8 +176,10 @@ class CheckpointManager:
 
         def stop(number: int) -> None:
             if self.stop_signal:
-                words = "stopped; the same command with --resume continues from the last checkpoint"
-                raise KeyboardInterrupt(words, number)
+                raise KeyboardInterrupt(
+                    "stopped; the same command with --resume continues from the last checkpoint",
+                    number,
+                )
             self.stop_signal = number
             say("stopping after this step, with a checkpoint; a second signal stops at once")
 
@@ -246,7 +247,7 @@ class CheckpointManager:
             self.first = value
         console.print(
             f"[bold]validation[/] at step {step:,}: "
-            f"{percent_interval(summary.pass_at[1], 1)} of {self.validator.cfg.split} solved{mark}"
+            f"{summary.pass_at[1].in_percent()} of {self.validator.cfg.split} solved{mark}"
         )
         metrics = {"validation/pass@1": value, "validation/tokens": summary.tokens.mean}
         metrics |= metrics_by_task_and_source(groups)

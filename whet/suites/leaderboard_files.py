@@ -12,7 +12,6 @@ from whet.errors import visible
 from whet.evals.stats import Estimate
 from whet.evals.summary import UNKNOWN
 from whet.reports.charts import Bar, BarRow, share_axis
-from whet.reports.formatting import percent_interval
 from whet.reports.page import render_static
 from whet.store.files import write_atomic
 from whet.suites.leaderboard import Leaderboard
@@ -37,13 +36,13 @@ def to_leaderboard_table(board: Leaderboard) -> Table:
         cells = [_cell(row) for row in rows]
         table.add_row(benchmark, rows[0].metric, f"{rows[0].score.count:,}", *cells)
     table.add_section()
-    means = [percent_interval(board.means[model], 1) for model in board.models]
+    means = [board.means[model].in_percent() for model in board.models]
     table.add_row("mean", "", "", *means, style="bold")
     return table
 
 
 def _cell(result: BenchmarkResult) -> str:
-    lines = [percent_interval(result.score, 1)]
+    lines = [result.score.in_percent()]
     if result.feasible is not None and result.hallucinated is not None:
         lines.append(f"feasible {100 * result.feasible.mean:.0f} %")
         lines.append(f"hallucinated {100 * result.hallucinated.mean:.0f} %")
