@@ -7,7 +7,7 @@ from whet.engine.base import EngineConfig
 from whet.engine.native import PREFILL_TOKENS
 from whet.models import cost
 from whet.models.cost import ALONE, GB, GPU, Cost, RankLayout
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 from whet.types import ceil_div
 
 DRIVER_BYTES = 0.6 * GB

@@ -18,7 +18,7 @@ from whet.models.source import ModelSource
 from whet.plan.phases import ModelJob, cache_bytes, phases, suggest_change
 from whet.stages.stage import ModelWork, Stages
 from whet.track.progress import printer
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 
 _QWEN_1_5B = ModelSize(28, 1536, 12, 2, 128, 8960)
 _QWEN_7B = ModelSize(28, 3584, 28, 4, 128, 18944)

@@ -30,7 +30,8 @@ from whet.tasks.base import Task
 from whet.tasks.task_config import TaskConfig
 from whet.text.chat import NO_PROMPT, PromptConfig
 from whet.track.metrics import TrackConfig
-from whet.train.optim import TrainConfig, learning_rate
+from whet.train.optim import learning_rate
+from whet.train.settings import TrainConfig
 from whet.types import Json, Problem, Rollout, Split
 from whet.world import ClusterConfig
 
