@@ -19,11 +19,11 @@ from whet.rollout.rollout_queue import GroupSource, OverlappedQueue, RolloutQueu
 from whet.rollout.stream import StreamQueue
 from whet.rollout.stream_ledger import STREAM_EVENT, read_stream
 from whet.rollout.stream_plan import StreamPlan
-from whet.stages.checkpoint_manager import EmptyStepLimit
 from whet.stages.guard import CollapseGuard, GuardConfig
 from whet.stages.held_out import load_training_problems
 from whet.stages.stage import ModelWork, OnPolicyConfig, check_served_reference
 from whet.stages.training import (
+    EmptyStepLimit,
     Session,
     check_exactness,
     finish_training,
