@@ -41,8 +41,8 @@ from whet.testing.rounding import rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_policy
 from whet.train.frozen_models import add_pair_ref_logprobs, set_pair_loss_weights
 from whet.train.learner import FrozenModel, LocalLearner, compute_logprobs_locally, set_loss_weights
-from whet.train.optim import TrainConfig
 from whet.train.rl_step import assign_advantages, select_rollouts, to_example, to_examples
+from whet.train.settings import TrainConfig
 from whet.types import Group, Json, Rollout
 
 MAX_TOKENS = 24

@@ -37,8 +37,8 @@ from whet.plan.phases import ModelJob, StepPhase, phases
 from whet.train.learner import LocalLearner, LogprobModel, add_logprobs
 from whet.train.learner_factory import build_reference
 from whet.train.memory import DeviceMemory
-from whet.train.optim import TrainConfig
 from whet.train.rl_step import update_policy
+from whet.train.settings import TrainConfig
 
 Settings = dict[str, str | int | float | bool]
 T = TypeVar("T")

@@ -54,9 +54,9 @@ from whet.train.learner import (
     split_micro_batches,
 )
 from whet.train.learner_factory import FSDPLearnerFactory
-from whet.train.optim import TrainConfig
 from whet.train.policy import build_policy, set_determinism
 from whet.train.selftest import measure_exactness
+from whet.train.settings import TrainConfig
 from whet.world import ClusterConfig, get_world
 
 

@@ -41,17 +41,17 @@ from whet.plan.predict import shape_of
 from whet.plan.simulate import (
     SimulatedLearner,
     SimulatedStep,
+    find_bound,
     simulate_ahead,
-    simulate_in_turn,
     simulate_streamed,
 )
 from whet.plan.simulated_costs import build_engines, build_learner
 from whet.rng import make_rng
 from whet.store.run import RunStore
 from whet.testing.workers import SlowConfig
-from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 from whet.train.rl_step import RLTrainer
+from whet.train.settings import TrainConfig
 
 STEP_DELAY = 0.04
 """Seconds of a token, for all rows of an engine."""
@@ -105,6 +105,15 @@ Draw = Callable[[], GroupLengths]
 
 def draw_batches(draw: Draw) -> list[list[GroupLengths]]:
     return [[draw() for _ in range(PROBLEMS)] for _ in range(40)]
+
+
+def simulate_in_turn(
+    engines: Engines, learner: SimulatedLearner, batches: Sequence[Sequence[GroupLengths]]
+) -> SimulatedStep:
+    """Simulate a fleet that samples while the learner waits, and waits while it trains."""
+    sampled = fmean(sampling_seconds(engines, batch) for batch in batches)
+    bound = find_bound(engines, learner, batches[0])[1]
+    return SimulatedStep(seconds=sampled + learner.push + learner.update, oldest=0, bound=bound)
 
 
 MODES: Mapping[str, tuple[int, Callable[[Engines, SimulatedLearner, Draw], SimulatedStep]]] = {

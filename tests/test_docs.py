@@ -33,8 +33,8 @@ from whet.tasks.user_task import load_user_task
 from whet.testing.fakes import group as fake_group
 from whet.testing.tiny import tiny_model
 from whet.train.learner import LocalLearner
-from whet.train.optim import TrainConfig
 from whet.train.rl_step import assign_advantages, select_rollouts, to_examples, update_policy
+from whet.train.settings import TrainConfig
 from whet.types import SPLITS, Verdict
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from whet.environment import avoid_broken_amx, keep_sums_in_order, limit_thread_
 if TYPE_CHECKING:
     from whet.library import generate, grade, load_policy, read_run, sample, solve, task
     from whet.rewards.spec import RewardSpec
-    from whet.train.optim import TrainConfig
+    from whet.train.settings import TrainConfig
 
 __all__ = [
     "RewardSpec",
@@ -23,7 +23,7 @@ __all__ = [
     "task",
 ]
 
-_SETTINGS = {"RewardSpec": "whet.rewards.spec", "TrainConfig": "whet.train.optim"}
+_SETTINGS = {"RewardSpec": "whet.rewards.spec", "TrainConfig": "whet.train.settings"}
 """Settings that are offered here and live elsewhere; everything else is in `whet.library`."""
 
 limit_thread_spinning()

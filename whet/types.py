@@ -287,6 +287,15 @@ def read_integer(value: Json) -> int:
     return value
 
 
+def ceil_div(count: int, size: int) -> int:
+    """Return how many parts of a size hold a count.
+
+    >>> ceil_div(5, 2)
+    3
+    """
+    return -(-count // size)
+
+
 def _problem(row: Mapping[str, Json]) -> Problem:
     prompt = row["prompt"]
     payload = row.get("payload") or {}

@@ -44,7 +44,7 @@ from whet.train.learner import (
     set_loss_weights,
 )
 from whet.train.learner_factory import FSDPLearnerFactory
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 from whet.train.shards import local_rows, rank_world, shard_model
 from whet.train.value_model import ValueModel
 from whet.types import Json

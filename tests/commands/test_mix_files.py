@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from whet.commands.mix_files import MixOptions, mix_problems, parse_fractions, split_problems
-from whet.commands.problem_stats import count_problems
+from whet.commands.show_problem_stats import count_problems
 from whet.data.problems import problem_file, read_problems
 from whet.errors import ConfigError, DataError
 from whet.store.files import write_rows

@@ -20,8 +20,8 @@ from whet.testing.tiny import tiny_model, tiny_tokenizer
 from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
 from whet.train.learner_factory import build_reference
 from whet.train.memory import DeviceMemory
-from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
+from whet.train.settings import TrainConfig
 from whet.train.training_state import load_training_state, save_training_state
 
 CFG = TrainConfig(lr=1e-2, micro_batch_tokens=256)

@@ -49,7 +49,7 @@ def test_a_token_in_the_cache_takes_the_bytes_of_its_heads():
 
 
 def test_operations_follow_the_published_rule_of_two_and_six_per_parameter():
-    body, head, length = HALF.body, HALF.head, 1000
+    body, head, length = HALF.num_layer_weights, HALF.num_head_weights, 1000
     attention = 2 * 24 * 14 * 64 * length**2
     assert HALF.forward_flops(length, 400) == 2 * body * length + 2 * head * 400 + attention
     assert HALF.update_flops(length, 400) == 3 * HALF.forward_flops(length, 400)

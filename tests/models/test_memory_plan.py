@@ -6,8 +6,16 @@ import pytest
 from test_cost import HALF, SEVEN, qwen
 
 from whet.engine.native import NativeConfig
-from whet.models import cost as estimate
-from whet.models.cost import GPUS
+from whet.models.cost import (
+    GPUS,
+    STAGING,
+    layers_to_checkpoint,
+    logprob_seconds,
+    rollout_seconds,
+    state_bytes,
+    update_bytes,
+    update_seconds,
+)
 
 MIDDLE = qwen(28, 1536, 12, 2, 128, 8960, 151936, tied=True)
 H200 = GPUS["h200"]
@@ -15,15 +23,13 @@ H200 = GPUS["h200"]
 
 @pytest.mark.parametrize(("cost", "seconds"), [(HALF, 1.21), (MIDDLE, 2.50), (SEVEN, 7.82)])
 def test_rollouts_take_what_was_measured(cost, seconds):
-    found = estimate.rollout_seconds(cost, H200, requests=512, rows=512, prompt=64, new=512)
+    found = rollout_seconds(cost, H200, requests=512, rows=512, prompt=64, new=512)
     assert found == pytest.approx(seconds, rel=0.15)
 
 
 @pytest.mark.parametrize(("cost", "passes", "seconds"), [(HALF, 9, 2.17), (MIDDLE, 18, 5.55)])
 def test_updates_take_what_was_measured(cost, passes, seconds):
-    found = estimate.update_seconds(
-        cost, H200, sequences=512, length=576, num_targets=512, passes=passes
-    )
+    found = update_seconds(cost, H200, sequences=512, length=576, num_targets=512, passes=passes)
     assert found == pytest.approx(seconds, rel=0.15)
 
 
@@ -31,19 +37,19 @@ def test_updates_take_what_was_measured(cost, passes, seconds):
     ("cost", "micro_batch_tokens", "peak"), [(HALF, 32768, 44.24e9), (MIDDLE, 16384, 65.28e9)]
 )
 def test_updates_hold_what_was_measured(cost, micro_batch_tokens, peak):
-    state = estimate.state_bytes(cost.parameters, cost.width, trained=cost.parameters)
+    state = state_bytes(cost.parameters, cost.width, trained=cost.parameters)
     found = sum(state.values()) + sum(
-        estimate.update_bytes(cost, micro_batch_tokens=micro_batch_tokens).values()
+        update_bytes(cost, micro_batch_tokens=micro_batch_tokens).values()
     )
     assert found == pytest.approx(peak, rel=0.05)
 
 
 def test_offloading_takes_the_optimizer_off_the_card_and_nothing_else():
     count = SEVEN.parameters
-    state = estimate.state_bytes(count, 2, trained=count, offload=True, reference=True)
+    state = state_bytes(count, 2, trained=count, offload=True, reference=True)
     assert state == {
         "weights": 2 * SEVEN.parameters,
-        "optimizer": estimate.STAGING,
+        "optimizer": STAGING,
         "reference": 2 * SEVEN.parameters,
     }
 
@@ -58,15 +64,15 @@ def test_the_cache_is_counted_in_whole_pages():
 
 def test_more_waves_take_longer_and_a_part_of_one_is_cheaper():
     def seconds(requests):
-        return estimate.rollout_seconds(HALF, H200, requests=requests, rows=512, prompt=64, new=512)
+        return rollout_seconds(HALF, H200, requests=requests, rows=512, prompt=64, new=512)
 
     assert seconds(1024) == pytest.approx(2 * seconds(512) - 0.02)
     assert seconds(512) < seconds(600) < seconds(1024)
 
 
 def test_layers_that_run_twice_keep_two_streams_each():
-    plain = estimate.update_bytes(SEVEN, micro_batch_tokens=1000, checkpointed=0)
-    some = estimate.update_bytes(SEVEN, micro_batch_tokens=1000, checkpointed=10)
+    plain = update_bytes(SEVEN, micro_batch_tokens=1000, checkpointed=0)
+    some = update_bytes(SEVEN, micro_batch_tokens=1000, checkpointed=10)
     # A layer keeps 158,832 bytes of a token: 79,360 numbers of two bytes and 28 of four. Its inputs
     # are 2 x 3,584 x 2.
     assert plain["activations"] == 1000 * 28 * 158_832
@@ -78,7 +84,7 @@ def test_layers_that_run_twice_keep_two_streams_each():
 
 def test_a_layer_that_runs_again_may_take_more_than_the_logits_did():
     # 28 inputs, the layer itself, and the gradients of its feed-forward: 3 x 18,944 x 2 a token.
-    found = estimate.update_bytes(SEVEN, micro_batch_tokens=65536, checkpointed=28)
+    found = update_bytes(SEVEN, micro_batch_tokens=65536, checkpointed=28)
     again = 65536 * (28 * 14_336 + 158_832 + 113_664)
     assert found["activations"] + found["logits"] == pytest.approx(again)
     assert found["activations"] > 65536 * 28 * 14_336
@@ -86,15 +92,15 @@ def test_a_layer_that_runs_again_may_take_more_than_the_logits_did():
 
 def test_a_single_pass_has_gradients_only_when_activations_are_gone():
     several, one = (
-        estimate.update_bytes(SEVEN, micro_batch_tokens=8192, passes=passes) for passes in (2, 1)
+        update_bytes(SEVEN, micro_batch_tokens=8192, passes=passes) for passes in (2, 1)
     )
     assert several["gradients"] == 4 * SEVEN.parameters and one["gradients"] == 0
-    few = estimate.update_bytes(SEVEN, micro_batch_tokens=64, passes=1)
+    few = update_bytes(SEVEN, micro_batch_tokens=64, passes=1)
     assert sum(few.values()) == pytest.approx(4 * SEVEN.parameters)
 
 
 def test_adapters_have_small_gradients_and_none_in_the_head():
-    found = estimate.update_bytes(HALF, micro_batch_tokens=64, trained=1000)
+    found = update_bytes(HALF, micro_batch_tokens=64, trained=1000)
     assert found["gradients"] == 4000
     assert found["logits"] == 64 * 151_936 * 6
 
@@ -104,18 +110,17 @@ def test_as_many_layers_run_twice_as_it_takes_or_as_is_said(checkpointing, layer
     def needed(count):
         return 100.0 - 10 * count
 
-    assert (
-        estimate.layers_to_checkpoint(needed, free=75.0, layers=8, checkpointing=checkpointing)
-        == layers
-    )
+    assert layers_to_checkpoint(needed, free=75.0, layers=8, checkpointing=checkpointing) == layers
 
 
 def test_running_layers_twice_costs_a_forward_pass_and_offloading_the_way_to_the_host():
     given = {"sequences": 512, "length": 576, "num_targets": 512, "passes": 18}
-    plain = estimate.update_seconds(SEVEN, H200, **given)
-    twice = estimate.update_seconds(SEVEN, H200, **given, checkpointed=28)
-    assert twice - plain == pytest.approx(512 * SEVEN.forward_flops(576, 0) / (0.75 * H200.matmul))
-    far = estimate.update_seconds(SEVEN, H200, **given, offload=True)
+    plain = update_seconds(SEVEN, H200, **given)
+    twice = update_seconds(SEVEN, H200, **given, checkpointed=28)
+    assert twice - plain == pytest.approx(
+        512 * SEVEN.forward_flops(576, 0) / (0.75 * H200.matmul_flops_per_s)
+    )
+    far = update_seconds(SEVEN, H200, **given, offload=True)
     # 91.4 GB each way at 50 GB/s, in place of 28 bytes a weight at 4.3 TB/s.
     assert far - plain == pytest.approx(91.4 / 50 - 28 * 7.6156 / 4300, rel=0.01)
 
@@ -123,6 +128,6 @@ def test_running_layers_twice_costs_a_forward_pass_and_offloading_the_way_to_the
 def test_a_reference_in_host_memory_comes_over_once():
     given = {"sequences": 512, "length": 576, "num_targets": 512}
     near, far = (
-        estimate.logprob_seconds(SEVEN, H200, **given, offload=offload) for offload in (False, True)
+        logprob_seconds(SEVEN, H200, **given, offload=offload) for offload in (False, True)
     )
     assert far - near == pytest.approx(2 * SEVEN.parameters / 50e9)

@@ -29,7 +29,7 @@ from whet.plan.cluster import (
 )
 from whet.plan.phases import ModelJob, StepPhase, phases
 from whet.plan.predict import PUBLISHED, shape_of
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "bench"))

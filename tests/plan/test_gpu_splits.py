@@ -20,7 +20,7 @@ from whet.plan.simulate import Bound
 from whet.plan.simulated_costs import PAUSED, PUSH_RATE, build_engines, build_learner
 from whet.plan.splits import SplitWork, find_splits
 from whet.store.run import RunStore
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 
 H100 = GPUS["h100"]
 SEVEN = Cost(cfg=shape_of(ModelSource(path="Qwen/Qwen2.5-7B"), {}))

@@ -9,7 +9,7 @@ from whet.engine.native import NativeConfig
 from whet.models.config import ModelConfig
 from whet.models.cost import GB, GPU, GPUS, Cost
 from whet.plan.phases import ModelJob, StepPhase, find_fit, fits, phases, suggest_change
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 
 COST = Cost(
     cfg=ModelConfig(

@@ -11,7 +11,6 @@ from whet.plan.simulate import (
     find_bound,
     simulate_ahead,
     simulate_collocated,
-    simulate_in_turn,
     simulate_streamed,
 )
 
@@ -82,16 +81,16 @@ def test_ranks_have_equal_shares_and_a_fleet_gives_the_next_answer_to_who_is_fre
     shared = simulate_collocated(engines(3, 1.0), learner, [batch])
     assert (shared.seconds, shared.oldest) == (16 + 3.5, 0)
     # First round 8, 8, 1; each engine holds one more that waits: 1, 1, 1; the last after two of 1.
-    assert simulate_in_turn(engines(3, 1.0), learner, [batch]).seconds == 9 + 3.5
+    assert sampling_seconds(engines(3, 1.0), batch) == 9
 
 
-def test_the_longest_answer_is_the_floor_of_steps_in_turn_whatever_the_engines() -> None:
+def test_the_longest_answer_is_the_floor_of_a_step_whatever_the_engines() -> None:
     batches = [[[2, 3], [40, 2]], [[2, 2], [2, 50]]]
     steps = [
-        simulate_in_turn(engines(count, 1.0, 1.0), SimulatedLearner(update=1.0), batches)
+        simulate_ahead(engines(count, 1.0, 1.0), SimulatedLearner(update=1.0), batches, lag=1)
         for count in (2, 100)
     ]
-    assert [step.seconds for step in steps] == [45 + 1, 45 + 1]
+    assert [step.seconds for step in steps] == [45, 45]
     assert {step.bound for step in steps} == {Bound.LONGEST}
 
 

@@ -248,5 +248,5 @@ def test_checkpoints_that_do_not_fit_on_the_disk_are_said_with_both_numbers(
     check_disk(findings, load_stages(file, []), tmp_path / "run")
 
     (finding,) = findings.of(Level.WRONG)
-    assert finding.words.startswith("33,600.0 GB of checkpoints do not fit into the ")
-    assert f"free in {tmp_path}: choose another --out, or lower save.keep" in finding.words
+    assert finding.message.startswith("33,600.0 GB of checkpoints do not fit into the ")
+    assert f"free in {tmp_path}: choose another --out, or lower save.keep" in finding.message

@@ -20,7 +20,7 @@ from whet.tasks.task_config import build_task
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy
 from whet.track.metrics import MACHINE_AREAS, Clock
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 from whet.types import Message, Problem
 
 RL = """kind = "rl"

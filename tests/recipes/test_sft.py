@@ -5,7 +5,8 @@ from statistics import fmean
 
 from small import Pipeline, check_clock, whet, write
 
-from whet.batching.rollout_datasets import make_sft_examples, read_data, take_batch
+from whet.batching.rollout_datasets import make_sft_examples, read_data
+from whet.data.problem_sampler import EpochSampler
 from whet.store.run import RunStore
 from whet.testing.fakes import example
 from whet.text.chat import ChatFormat
@@ -124,19 +125,19 @@ def test_data_can_be_a_rollout_file(tiny: Pipeline) -> None:
 
 def test_a_batch_walks_through_all_examples_before_it_meets_one_again() -> None:
     examples = [example(length=3, seed=number) for number in range(5)]
-    seen = [e.rollout_id for step in range(3) for e in take_batch(examples, 2, step, seed=1)]
+    sampler = EpochSampler(examples, seed=1)
+    seen = [e.rollout_id for step in range(3) for e in sampler.batch_at(step, 2)]
     assert sorted(seen[:5]) == ["r0", "r1", "r2", "r3", "r4"]
 
 
 def test_each_epoch_has_an_order_of_its_own_fixed_by_the_seed() -> None:
     examples = [example(length=3, seed=number) for number in range(20)]
-    first, second = (
-        [e.rollout_id for e in take_batch(examples, 20, epoch, seed=1)] for epoch in (0, 1)
-    )
+    sampler = EpochSampler(examples, seed=1)
+    first, second = ([e.rollout_id for e in sampler.batch_at(epoch, 20)] for epoch in (0, 1))
     assert sorted(first) == sorted(second)
     assert first != second
-    assert first == [e.rollout_id for e in take_batch(examples, 20, 0, seed=1)]
-    assert first != [e.rollout_id for e in take_batch(examples, 20, 0, seed=2)]
+    assert first == [e.rollout_id for e in sampler.batch_at(0, 20)]
+    assert first != [e.rollout_id for e in EpochSampler(examples, seed=2).batch_at(0, 20)]
 
 
 def test_only_the_answer_is_learned_from(tiny: Pipeline) -> None:

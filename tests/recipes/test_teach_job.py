@@ -332,7 +332,7 @@ def answers(*rows: tuple[str, dict[str, float]]) -> list[Rollout]:
 
 
 RIGHT = {"correct": 1.0, "format": 1.0}
-SLOPPY = {"correct": 1.0, "format": 0.0}
+SLOPPY = {"correct": 1.0, "format": 0.5}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """A stream of groups: each of the plan is trained once, none too old, whatever finishes when."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -117,26 +117,29 @@ class Run:
         return [{"event": "stream", **row.to_json()} for row in self.rows]
 
 
-def make_run(
-    *, steps: int = 6, lag: int = 1, is_pause: Callable[[int], bool] = lambda step: False
-) -> Run:
-    def take(step: int) -> list[Problem]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Two problems a step, two responses to each; something else needs the engine after a step."""
+
+    pause: int | None
+
+    def take_problems(self, step: int) -> list[Problem]:
         return [list(PROBLEMS.values())[number % 9] for number in (2 * step, 2 * step + 1)]
 
-    def request(number: int, problem: Problem) -> GroupRequest:
+    def build_request(self, number: int, problem: Problem) -> GroupRequest:
         sampling = SamplingParams(max_tokens=9)
         return GroupRequest(index=number, problem=problem, sampling=sampling, sample_ids=range(2))
 
+    def reward(self, group: Group) -> Group:
+        return RewardSpec().apply([group])[0]
+
+    def is_pause(self, step: int) -> bool:
+        return step == self.pause
+
+
+def make_run(*, steps: int = 6, lag: int = 1, pause: int | None = None) -> Run:
     plan = StreamPlan(
-        steps=steps,
-        per_step=2,
-        lag=lag,
-        seed=5,
-        take=take,
-        request=request,
-        reward=lambda group: RewardSpec().apply([group])[0],
-        problems=PROBLEMS,
-        is_pause=is_pause,
+        recipe=Recipe(pause=pause), steps=steps, per_step=2, lag=lag, seed=5, problems=PROBLEMS
     )
     engine = HoldingEngine()
     rows: list[StreamRow] = []
@@ -179,6 +182,35 @@ def test_while_the_learner_waits_more_is_asked_but_not_beyond_the_lag() -> None:
     assert [row.asked for row in run.rows] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13]]
     run.engine.release()
     assert [run.step(step) for step in range(4, 9)] and read_stream(run.events()).is_complete(18)
+
+
+def test_an_engine_that_runs_out_of_work_is_asked_less_far_ahead_again() -> None:
+    run = make_run(steps=9, lag=5)
+    run.engine.held_numbers = {0, 1, 6, 7, 10, 11}
+    assert [run.step(step) for step in range(3)] == [[2, 3], [4, 5], [8, 9]]
+    run.engine.release()
+    for step in range(3, 6):
+        run.await_finished(*run.queue._planned_groups)
+        run.step(step)
+    assert [row.asked for row in run.rows[2:]] == [[8, 9, 10, 11], [], [], [12, 13]]
+
+
+def test_overlap_is_the_part_of_sampling_that_no_step_waits_for() -> None:
+    run = make_run(lag=2)
+    run.engine.held_numbers = {0, 1, 2, 3}
+    threading.Timer(0.3, run.engine.release).start()
+    run.step(0)
+    run.await_finished(*run.queue._planned_groups)
+
+    run.engine.held_numbers = {4}
+    run.engine.load_weights([], 1)
+    run.queue.take(1)
+    threading.Timer(0.3, run.engine.release).start()
+    run.await_finished(4)
+    run.queue.join()
+
+    assert run.metrics[0]["stream/overlap"] < 0.3
+    assert run.queue.metrics()["stream/overlap"] > 0.7
 
 
 def test_a_group_that_is_late_is_overtaken_and_trained_within_the_lag() -> None:
@@ -262,7 +294,7 @@ def test_a_checkpoint_that_says_nothing_of_the_stream_is_refused_in_a_sentence(
 
 
 def test_before_a_pause_everything_is_finished_and_the_engine_is_let_go() -> None:
-    run = make_run(steps=4, lag=1, is_pause=lambda step: step == 2)
+    run = make_run(steps=4, lag=1, pause=2)
     run.step(0)
     run.engine.held_numbers = {4, 5}
     timer = threading.Timer(0.3, run.engine.release)
@@ -276,7 +308,7 @@ def test_before_a_pause_everything_is_finished_and_the_engine_is_let_go() -> Non
 
 
 def test_what_was_sampled_by_weights_that_were_given_up_is_asked_anew() -> None:
-    run = make_run(steps=4, lag=1, is_pause=lambda step: step == 2)
+    run = make_run(steps=4, lag=1, pause=2)
     run.step(0)
     run.step(1)
     run.queue.drop()

@@ -19,21 +19,19 @@ from whet.models.source import ModelSource, load_model, torch_device
 from whet.recipes.evaluate import SAMPLED
 from whet.rollout.collect import ChatEngine
 from whet.stages.checkpoint_manager import (
-    MAX_EMPTY_STEPS,
     CheckpointManager,
-    EmptyStepLimit,
     SaveConfig,
 )
 from whet.stages.guard import CollapseGuard, GuardConfig
-from whet.stages.training import finish_training
+from whet.stages.training import MAX_EMPTY_STEPS, EmptyStepLimit, finish_training
 from whet.stages.validation import ValidationConfig, Validator
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24, Game24Config
 from whet.testing.fakes import rollout, sum_problem
 from whet.track.metrics import Tracker
 from whet.train.critic import Critic, CriticConfig
-from whet.train.optim import TrainConfig
 from whet.train.policy import build_policy
+from whet.train.settings import TrainConfig
 from whet.types import Group, Metrics, Problem, Rollout, Score, Verdict
 
 

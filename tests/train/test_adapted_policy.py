@@ -21,8 +21,8 @@ from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
 from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
 from whet.train.learner_factory import build_reference
-from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy
+from whet.train.settings import TrainConfig
 from whet.train.training_state import load_training_state, save_training_state
 
 LORA = LoraConfig(rank=4, alpha=8.0)

@@ -17,7 +17,7 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.frozen_models import add_pair_ref_logprobs, set_pair_loss_weights
 from whet.train.learner import FrozenModel, LocalLearner, compute_logprobs_locally, forward_logprobs
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 
 CPU = torch.device("cpu")
 SHAPES = [

@@ -26,7 +26,6 @@ from whet.train.critic import (
     count_policy_steps,
 )
 from whet.train.learner import LocalLearner
-from whet.train.optim import TrainConfig
 from whet.train.rl_step import (
     RLTrainer,
     assign_advantages,
@@ -34,6 +33,7 @@ from whet.train.rl_step import (
     to_examples,
     update_policy,
 )
+from whet.train.settings import TrainConfig
 from whet.train.value_model import ValueModel
 
 SHAPES = [(2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4)]

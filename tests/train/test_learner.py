@@ -34,7 +34,7 @@ from whet.train.learner import (
     set_loss_weights,
     split_micro_batches,
 )
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 from whet.types import TokenFields
 
 CPU = torch.device("cpu")

@@ -19,8 +19,9 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_policy
 from whet.train.learner import LocalLearner, set_loss_weights
 from whet.train.memory import DeviceMemory
-from whet.train.optim import Optimizer, TrainConfig
+from whet.train.optim import Optimizer
 from whet.train.policy import Policy
+from whet.train.settings import TrainConfig
 
 CFG = TrainConfig(micro_batch_tokens=40)
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from whet.errors import TrainError
-from whet.train.optim import Optimizer, TrainConfig, learning_rate
+from whet.train.optim import Optimizer, learning_rate
+from whet.train.settings import TrainConfig
 
 
 class Pair(nn.Module):

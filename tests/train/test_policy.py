@@ -11,7 +11,7 @@ from whet.testing.fakes import SumTask, example, sum_problem
 from whet.testing.tiny import tiny_policy
 from whet.train.learner import LocalLearner
 from whet.train.learner_factory import LocalLearnerFactory
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 
 
 def test_rollouts_carry_the_published_version_and_the_policys_name() -> None:

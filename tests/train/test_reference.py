@@ -12,7 +12,7 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.learner import FrozenModel, compute_logprobs_locally
 from whet.train.learner_factory import build_reference
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 
 EXAMPLES = [example(length=length, seed=length) for length in (12, 20, 9)]
 

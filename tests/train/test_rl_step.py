@@ -11,8 +11,8 @@ from whet.algos.settings import AlgoConfig
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_policy
 from whet.train.memory import DeviceMemory
-from whet.train.optim import TrainConfig
 from whet.train.rl_step import RLTrainer
+from whet.train.settings import TrainConfig
 from whet.types import Group, JudgedStep, Metrics
 
 ALGO = AlgoConfig(name="tango_grpo")

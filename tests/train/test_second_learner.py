@@ -24,7 +24,7 @@ from whet.train.learner_factory import (
     LocalLearnerFactory,
     choose_learner_factory,
 )
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 from whet.types import Floats, Metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add_a_learner.md").read_text()

@@ -15,8 +15,8 @@ from whet.testing.server import Asked, CannedReply, serve_replies
 from whet.testing.tiny import tiny_model
 from whet.train.learner import compute_logprobs_locally
 from whet.train.learner_factory import build_reference
-from whet.train.optim import TrainConfig
 from whet.train.served_model import ServedModel
+from whet.train.settings import TrainConfig
 from whet.types import Floats
 
 

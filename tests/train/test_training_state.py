@@ -18,8 +18,8 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_policy
 from whet.text.tokenizer import Tokenizer
 from whet.train.learner import LocalLearner, set_loss_weights
-from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
+from whet.train.settings import TrainConfig
 from whet.train.training_state import load_training_state, save_training_state
 
 CFG = TrainConfig(

@@ -32,8 +32,8 @@ from whet.train.learner import (
     compute_logprobs_locally,
     set_loss_weights,
 )
-from whet.train.optim import TrainConfig
 from whet.train.rl_step import update_policy
+from whet.train.settings import TrainConfig
 
 CFG = TrainConfig(lr=1e-4, micro_batch_tokens=64)
 ADVANTAGES = (1.0, 0.0, -0.5, 0.0, 2.0, 0.0)

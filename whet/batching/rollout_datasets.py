@@ -1,4 +1,4 @@
-"""Training data from stored rollouts: SFT examples, preference pairs, and batches of either.
+"""Training data from stored rollouts: SFT examples and preference pairs.
 
 A response becomes an SFT example; a better and a worse response to the same prompt become a
 preference pair. Responses that cannot be part of a pair are counted.
@@ -7,11 +7,10 @@ preference pair. Responses that cannot be part of a pair are counted.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
@@ -25,8 +24,6 @@ from whet.store.run import RunStore
 from whet.tasks.base import LineNote
 from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
 from whet.types import FinishReason, Problem, Rollout, Verdict
-
-T = TypeVar("T")
 
 
 def read_data(location: str) -> list[Rollout]:
@@ -46,25 +43,6 @@ def read_data(location: str) -> list[Rollout]:
     if file_ending(path) == ".parquet" and not is_response_file(list_columns(path)):
         return read_rollouts(path)
     return read_response_rows(path)
-
-
-def take_batch(examples: list[T], count: int, step: int, seed: int) -> list[T]:
-    """Take the batch of a step from epochs that are reshuffled each time.
-
-    It depends on the step number alone, so a resumed run needs no state.
-    """
-    batch = []
-    for position in range(step * count, (step + 1) * count):
-        epoch, index = divmod(position, len(examples))
-        batch.append(examples[_order(len(examples), seed, epoch)[index]])
-    return batch
-
-
-@lru_cache(maxsize=2)
-def _order(count: int, seed: int, epoch: int) -> list[int]:
-    order = list(range(count))
-    make_rng(seed, "sft", epoch).shuffle(order)
-    return order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

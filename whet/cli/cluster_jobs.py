@@ -64,14 +64,12 @@ def join_ranks(stages: Iterable["StageConfig"]) -> AbstractContextManager[None]:
     if "RANK" not in os.environ:
         return nullcontext()
     from whet.cluster.ranks import joined_ranks
-    from whet.stages.stage import ModelStageConfig, TrainingConfig
     from whet.world import ClusterConfig
 
-    with_models = [stage for stage in stages if isinstance(stage, ModelStageConfig)]
-    is_forced = any(
-        isinstance(stage, TrainingConfig) and stage.train.learner == "fsdp" for stage in with_models
-    )
-    cluster = with_models[0].cluster if with_models else ClusterConfig()
+    shared = [stage for stage in stages if stage.ranks is not None]
+    trained = [work.train for stage in shared for work in stage.list_work()[:1]]
+    is_forced = any(train is not None and train.learner == "fsdp" for train in trained)
+    cluster = next((stage.ranks for stage in shared), None) or ClusterConfig()
     return joined_ranks(cluster, is_forced=is_forced)
 
 

@@ -277,7 +277,7 @@ def stats(
     force: Force = False,
 ) -> None:
     """Count problems by task, source, level, split and length."""
-    from whet.commands.problem_stats import count_problems
+    from whet.commands.show_problem_stats import count_problems
 
     count_problems(files, model=model, report=report, force=force)
 
@@ -304,7 +304,7 @@ def difficulty(
     force: Force = False,
 ) -> None:
     """Count how often each model solved each problem; show it, or filter problems by it."""
-    from whet.commands.problem_stats import add_to_map, filter_file, show_map
+    from whet.commands.difficulty_maps import add_to_map, filter_file, show_map
 
     if add:
         add_to_map(map, add, model)

@@ -30,7 +30,7 @@ def check_graders(name: str | None, file: Path | None) -> None:
         proofs = [
             _check_and_print(task, problems, workers=None, is_only=name is not None)
             for task in chosen
-            if (problems := _problems_to_try(task, CHECKED)) or name
+            if (problems := _problems_to_try(task)) or name
         ]
     num_problems = sum(p.num_problems for p in proofs)
     responses = sum(p.num_responses for p in proofs)
@@ -48,14 +48,10 @@ def check_graders(name: str | None, file: Path | None) -> None:
         raise DataError(f"{failures:,} responses were graded wrongly; the lines above name them")
 
 
-def check_grader_of_task(task: Task, *, per_split: int = CHECKED) -> GraderReport:
-    """Try a grader on the task's own problems, or on examples where it makes none."""
-    return _check_and_print(task, _problems_to_try(task, per_split), workers=None)
-
-
-def _problems_to_try(task: Task, per_split: int) -> list[Problem]:
+def _problems_to_try(task: Task) -> list[Problem]:
+    """Take the task's own problems, or examples where it makes none."""
     problems = [
-        problem for split in SPLITS for problem in islice(list_problems(task, split), per_split)
+        problem for split in SPLITS for problem in islice(list_problems(task, split), CHECKED)
     ]
     return problems or [one for one in read_problems(EXAMPLES) if one.task == task.name]
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.commands.problem_stats import find_tokenizer, make_page
+from whet.commands.show_problem_stats import find_tokenizer, make_page
 from whet.data.clean.cleaning import CleaningResult, CleanPlan, Reason, decide, write_outcome
 from whet.data.clean.contamination import MIN_WORDS
 from whet.data.clean.near import MIN_THRESHOLD
-from whet.data.problem_counts import ProblemStats
+from whet.data.problem_stats import ProblemStats
 from whet.errors import ConfigError, DataError
 from whet.reports.data_page import write_page
 from whet.store.files import check_overwrite

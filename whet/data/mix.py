@@ -12,8 +12,8 @@ from typing import Literal
 
 from whet.data.import_rows import stream_problems
 from whet.data.levels import LevelColumn
-from whet.data.problem_counts import NO_LEVEL
 from whet.data.problem_lines import ProblemLines
+from whet.data.problem_stats import NO_LEVEL
 from whet.errors import ConfigError, DataError
 from whet.rng import derive
 from whet.store.files import atomic_path, to_line

@@ -6,7 +6,7 @@ A curriculum may also use the pass rates so far, which are part of a checkpoint.
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -16,23 +16,31 @@ from whet.errors import DataError
 from whet.rng import make_rng
 from whet.types import Group, Json, Metrics, Problem, Verdict, read_integer, read_number
 
+T = TypeVar("T")
 
-class EpochSampler:
-    """An endless stream of problems, reshuffled each epoch; its only state is a position."""
 
-    def __init__(self, problems: Sequence[Problem], seed: int) -> None:
-        self.problems = tuple(problems)
+class EpochSampler(Generic[T]):
+    """An endless stream of problems or examples, reshuffled each epoch; its only state is a
+    position."""
+
+    def __init__(self, items: Sequence[T], seed: int, *, name: str = "epoch") -> None:
+        self.items = tuple(items)
         self.seed = seed
+        self.name = name
         self._orders: dict[int, list[int]] = {}
 
-    def problem_at(self, position: int) -> Problem:
-        """Return the problem at a position of the endless stream."""
-        epoch, index = divmod(position, len(self.problems))
+    def item_at(self, position: int) -> T:
+        """Return the item at a position of the endless stream."""
+        epoch, index = divmod(position, len(self.items))
         if epoch not in self._orders:
-            order = list(range(len(self.problems)))
-            make_rng(self.seed, "epoch", epoch).shuffle(order)
+            order = list(range(len(self.items)))
+            make_rng(self.seed, self.name, epoch).shuffle(order)
             self._orders = {epoch: order}
-        return self.problems[self._orders[epoch][index]]
+        return self.items[self._orders[epoch][index]]
+
+    def batch_at(self, step: int, count: int) -> list[T]:
+        """Return the batch of a step, by its number alone, so that a resumed run needs no state."""
+        return [self.item_at(position) for position in range(step * count, (step + 1) * count)]
 
 
 class CurriculumStage(Config):
@@ -66,7 +74,7 @@ class Curriculum(Config):
 
     def build_samplers(
         self, problems: Sequence[Problem], *, seed: int, steps: int, per_step: int
-    ) -> list[EpochSampler]:
+    ) -> list[EpochSampler[Problem]]:
         """Make a sampler for each stage."""
         return [EpochSampler(problems, seed)]
 
@@ -161,13 +169,13 @@ class StagedCurriculum(Curriculum):
 
     def build_samplers(
         self, problems: Sequence[Problem], *, seed: int, steps: int, per_step: int
-    ) -> list[EpochSampler]:
+    ) -> list[EpochSampler[Problem]]:
         samplers = [EpochSampler(pool, seed) for pool in self._pools(problems)]
         if not self.shuffled:
             return samplers
         stages = [self._scheduled(step, steps) for step in range(steps)]
         rows = [
-            sampler.problem_at(position)
+            sampler.item_at(position)
             for stage, sampler in enumerate(samplers)
             for position in range(stages.count(stage) * per_step)
         ]
@@ -307,7 +315,7 @@ class ProblemSampler:
         stage = self.curriculum.stage_at(step, self.steps)
         taken: list[Problem] = []
         while len(taken) < count:
-            problem = self._samplers[stage].problem_at(self._positions[stage])
+            problem = self._samplers[stage].item_at(self._positions[stage])
             self._positions[stage] += 1
             if self._is_due(problem.id):
                 taken.append(problem)

@@ -336,8 +336,8 @@ class Fleet:
         member.reason = reason
         member.is_lost = True
         num_running = len(member.running)
-        words = f"; its {num_running} requests go to others" if num_running else ""
-        fault = f"{member.worker.name} {reason}{words}"
+        clause = f"; its {num_running} requests go to others" if num_running else ""
+        fault = f"{member.worker.name} {reason}{clause}"
         self.faults.append(fault)
         say(fault)
         self.stats.lost_workers += 1

@@ -38,6 +38,14 @@ class Estimate:
     high: float
     count: int
 
+    def in_percent(self) -> str:
+        """Write an estimated fraction as a line on the screen has it.
+
+        >>> Estimate(mean=0.344, low=0.262, high=0.436, count=94).in_percent()
+        '34.4 % [26.2, 43.6]'
+        """
+        return f"{100 * self.mean:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+
     def to_json(self) -> dict[str, Json]:
         return {"mean": self.mean, "low": self.low, "high": self.high, "count": self.count}
 

@@ -19,14 +19,14 @@ class Cost:
     width: int = 2
 
     @property
-    def body(self) -> int:
+    def num_layer_weights(self) -> int:
         """Weights of the layers' matrices, each read once a decode step and used once a token."""
         cfg = self.cfg
         attention = cfg.hidden_size * (cfg.qkv_size + cfg.num_heads * cfg.head_dim)
         return cfg.num_layers * (attention + 3 * cfg.hidden_size * cfg.intermediate_size)
 
     @property
-    def head(self) -> int:
+    def num_head_weights(self) -> int:
         return self.cfg.vocab_size * self.cfg.hidden_size
 
     @property
@@ -35,8 +35,8 @@ class Cost:
         cfg = self.cfg
         biases = cfg.qkv_size if cfg.qkv_bias else 0
         norms = 2 * cfg.hidden_size + (2 * cfg.head_dim if cfg.qk_norm else 0)
-        heads = self.head * (1 if cfg.tied else 2)
-        return self.body + heads + cfg.num_layers * (biases + norms) + cfg.hidden_size
+        heads = self.num_head_weights * (1 if cfg.tied else 2)
+        return self.num_layer_weights + heads + cfg.num_layers * (biases + norms) + cfg.hidden_size
 
     def adapters(self, rank: int, targets: Iterable[str]) -> int:
         """Weights of low-rank adapters on matrices of every layer, by their Hugging Face names."""
@@ -68,9 +68,9 @@ class Cost:
     def gathered_bytes(self, *, trains: bool) -> float:
         """Count whole weights while a sharded model runs: embedding, head, and two layers, the one
         that runs and the next; with their gradients, in float32 on their way to the shards."""
-        layer = self.body / self.cfg.num_layers
+        layer = self.num_layer_weights / self.cfg.num_layers
         size = 2 * self.width + 4 if trains else self.width
-        return self.width * (self.parameters - self.body) + 2.0 * size * layer
+        return self.width * (self.parameters - self.num_layer_weights) + 2.0 * size * layer
 
     def forward_flops(self, length: int, num_targets: int) -> float:
         """One sequence through the layers, and `num_targets` of its tokens through the head.
@@ -79,7 +79,10 @@ class Cost:
         """
         cfg = self.cfg
         attention = 2.0 * cfg.num_layers * cfg.num_heads * cfg.head_dim * length**2
-        return 2.0 * (self.body * length + self.head * num_targets) + attention
+        return (
+            2.0 * (self.num_layer_weights * length + self.num_head_weights * num_targets)
+            + attention
+        )
 
     def update_flops(self, length: int, num_targets: int) -> float:
         """Forward and backward: three times the forward pass."""
@@ -92,18 +95,18 @@ Checkpointing = Literal["auto", "on", "off"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPU:
-    """A GPU: bytes, bytes copied per second, bfloat16 operations per second.
-
-    `host` is the copy rate to and from pinned host memory, `link` the rate of collectives among the
-    GPUs of a node, `network` that of one GPU to other nodes; all in each direction.
-    """
+    """A GPU: its memory in bytes, and its rates, in each direction."""
 
     memory: float
-    copy: float
-    matmul: float
-    host: float
-    link: float
-    network: float
+    copy_bytes_per_s: float
+    matmul_flops_per_s: float
+    """In bfloat16."""
+    host_bytes_per_s: float
+    """To and from pinned host memory."""
+    link_bytes_per_s: float
+    """Of collectives among the GPUs of a node."""
+    network_bytes_per_s: float
+    """Of one GPU to other nodes."""
 
     @property
     def usable(self) -> float:
@@ -111,16 +114,27 @@ class GPU:
         return self.memory * MEMORY_FRACTION
 
 
-GPUS: Mapping[str, GPU] = {
-    "h200": GPU(memory=150.1e9, copy=4.3e12, matmul=790e12, host=50e9, link=350e9, network=45e9),
-    "h100": GPU(memory=85.0e9, copy=3.0e12, matmul=790e12, host=50e9, link=350e9, network=45e9),
-    "a100": GPU(memory=85.0e9, copy=1.75e12, matmul=280e12, host=22e9, link=235e9, network=22e9),
-    "a100-40": GPU(memory=42.4e9, copy=1.4e12, matmul=280e12, host=22e9, link=235e9, network=22e9),
-    "l40s": GPU(memory=48.0e9, copy=0.75e12, matmul=330e12, host=22e9, link=20e9, network=11e9),
-    "rtx4090": GPU(memory=25.7e9, copy=0.9e12, matmul=165e12, host=22e9, link=10e9, network=1.1e9),
+_CARDS: Mapping[str, tuple[float, ...]] = {
+    "h200": (150.1e9, 4.3e12, 790e12, 50e9, 350e9, 45e9),
+    "h100": (85.0e9, 3.0e12, 790e12, 50e9, 350e9, 45e9),
+    "a100": (85.0e9, 1.75e12, 280e12, 22e9, 235e9, 22e9),
+    "a100-40": (42.4e9, 1.4e12, 280e12, 22e9, 235e9, 22e9),
+    "l40s": (48.0e9, 0.75e12, 330e12, 22e9, 20e9, 11e9),
+    "rtx4090": (25.7e9, 0.9e12, 165e12, 22e9, 10e9, 1.1e9),
 }
 """The H200's rates are measured; the others are vendors' figures, less the same shortfall.
 Links are NVLink or, on the last two, PCIe; networks have one adapter for each GPU."""
+GPUS: Mapping[str, GPU] = {
+    name: GPU(
+        memory=memory,
+        copy_bytes_per_s=copy,
+        matmul_flops_per_s=matmul,
+        host_bytes_per_s=host,
+        link_bytes_per_s=link,
+        network_bytes_per_s=network,
+    )
+    for name, (memory, copy, matmul, host, link, network) in _CARDS.items()
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +150,16 @@ class RankLayout:
     def gather_seconds(self, size: float, card: GPU) -> float:
         """Time the gathering of `size` bytes that `shard` ranks hold in equal parts, or their
         scattering; what crosses nodes enters each node once, over all its adapters."""
-        rate = card.link if self.shard <= self.node else min(card.link, self.node * card.network)
+        rate = (
+            card.link_bytes_per_s
+            if self.shard <= self.node
+            else min(card.link_bytes_per_s, self.node * card.network_bytes_per_s)
+        )
         return size * (1 - 1 / self.shard) / rate
 
     def reduce_seconds(self, size: float, card: GPU) -> float:
         """Time a sum of `size` bytes, sharded, over all replicas of the shards."""
-        rate = card.link if self.ranks <= self.node else card.network
+        rate = card.link_bytes_per_s if self.ranks <= self.node else card.network_bytes_per_s
         return 2 * size / self.shard * (1 - self.shard / self.ranks) / rate
 
 
@@ -171,10 +189,13 @@ def step_seconds(
     cost: Cost, card: GPU, rows: float, context: float, *, tensor_parallel: int = 1
 ) -> float:
     """Time one decode step: weights, cache, logits, and the kernels' own time."""
-    weights = cost.body + cost.head
-    linear = max(weights * cost.width / card.copy, 2 * weights * rows / (card.matmul * _LINEAR))
-    cache = rows * context * cost.kv_bytes / (card.copy * _CACHE)
-    logits = 3 * 4 * rows * cost.cfg.vocab_size / card.copy
+    weights = cost.num_layer_weights + cost.num_head_weights
+    linear = max(
+        weights * cost.width / card.copy_bytes_per_s,
+        2 * weights * rows / (card.matmul_flops_per_s * _LINEAR),
+    )
+    cache = rows * context * cost.kv_bytes / (card.copy_bytes_per_s * _CACHE)
+    logits = 3 * 4 * rows * cost.cfg.vocab_size / card.copy_bytes_per_s
     layer = _LAYER_SECONDS + (_REDUCE_SECONDS if tensor_parallel > 1 else 0.0)
     return (linear + cache + logits) / tensor_parallel + cost.cfg.num_layers * layer
 
@@ -227,15 +248,17 @@ def update_seconds(
     """Forward, backward and optimizer steps; `passes` is the number of micro-batches. On ranks,
     `sequences` are those of the ranks that share each of them."""
     # The head's logits are made again in the backward pass: a fourth product besides the three.
-    flops = cost.update_flops(length, num_targets) + 2.0 * cost.head * num_targets
+    flops = cost.update_flops(length, num_targets) + 2.0 * cost.num_head_weights * num_targets
     flops += cost.forward_flops(length, 0) * checkpointed / cost.cfg.num_layers
     kept = cost.activation_bytes * length * _PASSES
     stepped = optimizer_steps * cost.parameters / layout.shard
     moved = (0 if offload else 28) * stepped + 14 * passes * cost.parameters
-    carried = 12 * stepped / card.host if offload else 0.0
+    carried = 12 * stepped / card.host_bytes_per_s if offload else 0.0
     return (
-        sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy) / layout.sequence
-        + moved / card.copy
+        sequences
+        * (flops / (card.matmul_flops_per_s * _MATMUL) + kept / card.copy_bytes_per_s)
+        / layout.sequence
+        + moved / card.copy_bytes_per_s
         + carried
     )
 
@@ -248,7 +271,7 @@ def exchange_seconds(
     cfg = cost.cfg
     numbers = cfg.num_layers * (cfg.qkv_size + cfg.num_heads * cfg.head_dim)
     fraction = (1 - 1 / layout.sequence) / layout.sequence
-    return passes * tokens * numbers * cost.width * fraction / card.link
+    return passes * tokens * numbers * cost.width * fraction / card.link_bytes_per_s
 
 
 def logprob_seconds(
@@ -264,8 +287,12 @@ def logprob_seconds(
     """Time one forward pass over all sequences, by a model that may wait in host memory."""
     flops = cost.forward_flops(length, num_targets)
     kept = cost.activation_bytes * length * _PASSES / 3
-    brought = cost.width * cost.parameters / layout.shard / card.host if offload else 0.0
-    seconds = sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy)
+    brought = (
+        cost.width * cost.parameters / layout.shard / card.host_bytes_per_s if offload else 0.0
+    )
+    seconds = sequences * (
+        flops / (card.matmul_flops_per_s * _MATMUL) + kept / card.copy_bytes_per_s
+    )
     return seconds / layout.sequence + brought
 
 
@@ -303,7 +330,7 @@ def update_bytes(
     inputs = 2 * cfg.hidden_size * cost.width
     kept = micro_batch_tokens * (layer * (cfg.num_layers - checkpointed) + inputs * checkpointed)
     logits = min(LOGITS, micro_batch_tokens * cfg.vocab_size) * (4.0 + cost.width)
-    logits += 4.0 * cost.head if trained == cost.parameters else 0.0
+    logits += 4.0 * cost.num_head_weights if trained == cost.parameters else 0.0
     if checkpointed:
         # When a layer runs again, the logits are gone; it and its gradients can take more than they
         # did.

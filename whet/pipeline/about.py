@@ -9,7 +9,7 @@ from whet.errors import WhetError
 from whet.models.cost import Cost
 from whet.models.load import read_shape
 from whet.models.source import ModelSource
-from whet.stages.stage import StageConfig, TrainingConfig
+from whet.stages.stage import StageConfig
 from whet.store.rollouts import count_rows
 from whet.store.run import RunStore, find_run, model_folder
 from whet.tasks.base import Task, is_builtin
@@ -25,9 +25,9 @@ def describe_run(stages: Mapping[str, StageConfig], folders: Mapping[str, Path])
     models = dict.fromkeys(filter(None, (_describe_model(s, folders) for s in stages.values())))
     data = dict.fromkeys(line for s in stages.values() for line in _describe_data(s, folders))
     steps = [
-        f"{stage.kind} {stage.steps:,} steps"
+        f"{stage.kind} {stage.training_steps:,} steps"
         for stage in stages.values()
-        if isinstance(stage, TrainingConfig)
+        if stage.training_steps
     ]
     size = _describe_size(stages, folders)
     facts = {
@@ -62,7 +62,7 @@ def _describe_size(stages: Mapping[str, StageConfig], folders: Mapping[str, Path
     """Describe the shape of the model of the last stage that has one here."""
     for name, stage in reversed([*stages.items()]):
         path = stage.inputs.get("model.path", "")
-        places = [str(folders[name])] if isinstance(stage, TrainingConfig) else []
+        places = [str(folders[name])] if stage.training_steps else []
         places.append(str(folders[path[1:]]) if path.startswith("@") else path)
         for place in places:
             try:
@@ -88,7 +88,7 @@ def _describe_data(stage: StageConfig, folders: Mapping[str, Path]) -> list[str]
         folder = folders[location[1:]] if is_stage else Path(location)
         counted = _count_problems(folder) if key == "problems" else _count_responses(folder)
         lines.append(f"{location.removeprefix('@')}: {counted}" if counted else location)
-    if not lines and (stage.measures_model or isinstance(stage, TrainingConfig)):
+    if not lines and (stage.measures_model or stage.training_steps):
         lines.append("problems of the task itself")
     return lines
 

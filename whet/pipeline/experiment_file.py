@@ -243,14 +243,15 @@ def _inspect(file: Path, overrides: Sequence[str], folder: Path) -> list[Finding
         loaded = load_settings_file(file, overrides)
         stages = load_stages(file, overrides)
     except ConfigError as error:
-        words = error.sentences if isinstance(error, SettingsError) else (str(error),)
+        sentences = error.sentences if isinstance(error, SettingsError) else (str(error),)
         return [
-            Finding(stage="", subject="settings", level=Level.WRONG, words=line) for line in words
+            Finding(stage="", subject="settings", level=Level.WRONG, message=sentence)
+            for sentence in sentences
         ]
     is_pipeline = isinstance(loaded.config, PipelineConfig)
     kinds = ", ".join(f"{name} ({stage.kind})" for name, stage in stages.items())
     passed = Finding(
-        stage="", subject="settings", level=Level.PASSED, words=f"{len(loaded.origin)} of {kinds}"
+        stage="", subject="settings", level=Level.PASSED, message=f"{len(loaded.origin)} of {kinds}"
     )
     findings = inspect(stages, folder, is_pipeline=is_pipeline, is_thorough=True)
     return [passed, *findings]

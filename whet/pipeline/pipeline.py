@@ -181,12 +181,12 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
     if run.steps_before is not None and isinstance(cfg, TrainingConfig):
         say(cfg.describe_more_steps(run.steps_before))
     world.run_on_rank_zero(lambda: run.pin_inputs(hash_inputs(cfg)), "the hashes of the inputs")
-    is_gpu = isinstance(cfg, ModelStageConfig) and torch.cuda.is_available()
+    is_gpu = cfg.ranks is not None and torch.cuda.is_available()
     device = torch.cuda.get_device_name() if is_gpu else "cpu"
     run.log_event("machine", device=device, processes=world.size)
     try:
-        if isinstance(cfg, ModelStageConfig):
-            world.configure(cfg.cluster)
+        if cfg.ranks is not None:
+            world.configure(cfg.ranks)
             recipe()
         else:
             world.run_on_rank_zero(recipe, f"the stage {cfg.kind}")

@@ -243,7 +243,7 @@ def _spell(stage: str) -> str:
 
 def _describe_training(stages: Mapping[str, StageConfig], runs: Mapping[str, RunStore]) -> str:
     """Say how the last training stage ended, by its own validations."""
-    trained = [name for name, stage in stages.items() if isinstance(stage, TrainingConfig)]
+    trained = [name for name, stage in stages.items() if stage.training_steps]
     if not trained:
         return f"{' and '.join(stages)} finished."
     name = trained[-1]

@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -53,10 +54,10 @@ MUST_EXCEED: Mapping[str, Sequence[str]] = {
     "group_size": ("dynamic_sampling.first_samples",),
 }
 """Settings that must be larger than others, which a flag may have set."""
-RANDOM: Table = {"kind": "random"}
+RANDOM_TERM: Table = {"kind": "random"}
 """Added to every reward: responses of random weights are all wrong, and groups of equal reward have
 no gradient."""
-REPLACED: Mapping[str, Json] = {
+REPLACED_SETTINGS: Mapping[str, Json] = {
     "grading.workers": 0,
     "verify.layout": "lines",  # random weights write no tags
     "engine.max_model_len": None,
@@ -146,8 +147,8 @@ def _changes(stage: StageConfig, target: Path) -> Iterator[tuple[str, Json]]:
         value = values.get(key)
         if isinstance(value, int):
             yield key, min(value, limit)
-    for key in REPLACED.keys() & values.keys():
-        yield key, REPLACED[key]
+    for key in REPLACED_SETTINGS.keys() & values.keys():
+        yield key, REPLACED_SETTINGS[key]
     if (
         "prompt" in table
     ):  # the template of generated models has neither system messages nor options
@@ -161,7 +162,7 @@ def _changes(stage: StageConfig, target: Path) -> Iterator[tuple[str, Json]]:
     for key in stage.reward_specs:
         terms = look_up(table, [key, "terms"])
         assert isinstance(terms, list), "a reward spec has terms"
-        yield f"{key}.terms", [*terms, RANDOM]
+        yield f"{key}.terms", [*terms, RANDOM_TERM]
     for key, file in (("problems", ""), ("data", _RESPONSES)):
         if _is_outside(values.get(key, "@")):
             yield key, str(target / file)
@@ -192,15 +193,15 @@ def _make_problems(task: Task, split: Split, count: int) -> Iterator[Problem]:
 
 
 def _problem_maker(part: Task) -> Callable[[int, float], Problem] | None:
-    if part.name == "math":
-        return _make_sum
+    if part.asks_sums:
+        return partial(_make_sum, part.name)
     return part.generate if isinstance(part, Generator) else None
 
 
-def _make_sum(seed: int, level: float) -> Problem:
-    """Make a math problem from a sum, since the math task generates none."""
+def _make_sum(task: str, seed: int, level: float) -> Problem:
+    """Make a problem of a task from a sum."""
     made = ARITHMETIC.generate(seed, level)
-    return replace(made, id=content_id("math", made.prompt[-1].content), task="math", payload={})
+    return replace(made, id=content_id(task, made.prompt[-1].content), task=task, payload={})
 
 
 def _make_responses(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from whet.config import to_table
 from whet.errors import ConfigError
-from whet.stages.stage import StageConfig, TrainingConfig
+from whet.stages.stage import StageConfig
 from whet.store.files import read_json
 from whet.store.run import RunStore
 from whet.toml import Table, read
@@ -38,10 +38,10 @@ class StageKey:
 
     def has_more_steps(self, earlier: RunStore, key: Json) -> bool:
         """Whether an earlier run with this key had fewer steps, and all else is the same."""
-        if not isinstance(self.stage, TrainingConfig) or not earlier.config_file.is_file():
+        if not self.stage.training_steps or not earlier.config_file.is_file():
             return False
         steps = read(earlier.config_file).get("steps")
-        if not isinstance(steps, int) or steps >= self.stage.steps:
+        if not isinstance(steps, int) or steps >= self.stage.training_steps:
             return False
         shorter = self.stage.model_copy(update={"steps": steps})
         return _hash_stage(shorter, self.of_others) == key

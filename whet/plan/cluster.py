@@ -9,7 +9,7 @@ from whet.errors import ConfigError
 from whet.models.cost import ALONE, GPU, RankLayout
 from whet.plan.phases import ModelJob, fits, phases
 from whet.plan.predict import find_card, list_jobs, print_phases, print_sentences
-from whet.stages.stage import ModelStageConfig, Stages
+from whet.stages.stage import Stages
 from whet.track.progress import printer
 
 NODE = 8
@@ -73,7 +73,7 @@ def print_cluster_plan(
 
 def _with_settings(cluster: Cluster, stages: Stages) -> Cluster:
     """Take the layout that the file sets; the rest is chosen later."""
-    tables = [stage.cluster for stage in stages.values() if isinstance(stage, ModelStageConfig)]
+    tables = [stage.ranks for stage in stages.values() if stage.ranks is not None]
     shard = next((table.shard for table in tables if table.shard is not None), None)
     sequence = next(
         (table.sequence_parallel for table in tables if table.sequence_parallel > 1), None

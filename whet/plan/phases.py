@@ -1,14 +1,14 @@
 """The phases of one model in every step of a stage, and their time and memory on a card."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from whet.engine.base import EngineConfig
 from whet.engine.native import PREFILL_TOKENS
-from whet.models import cost as estimate
+from whet.models import cost
 from whet.models.cost import ALONE, GB, GPU, Cost, RankLayout
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
+from whet.types import ceil_div
 
 DRIVER_BYTES = 0.6 * GB
 FEWEST_TOKENS = 4096
@@ -57,7 +57,7 @@ class ModelJob:
     @property
     def num_requests(self) -> int:
         """Sequences that a rank samples."""
-        return -(-self.sequences // self.layout.ranks)
+        return ceil_div(self.sequences, self.layout.ranks)
 
     @property
     def num_updated(self) -> int:
@@ -65,7 +65,7 @@ class ModelJob:
         if self.layout.ranks == 1:
             return self.sequences
         groups = self.layout.ranks // self.layout.sequence
-        return self.num_minibatches * math.ceil(self.sequences / (self.num_minibatches * groups))
+        return self.num_minibatches * ceil_div(self.sequences, self.num_minibatches * groups)
 
     @property
     def num_passes(self) -> int:
@@ -73,9 +73,9 @@ class ModelJob:
         assert self.train is not None, "passes are those of an update"
         length = self.prompt + self.new
         if self.layout.ranks == 1:
-            return max(1, -(-self.sequences * length // self.train.micro_batch_tokens))
+            return max(1, ceil_div(self.sequences * length, self.train.micro_batch_tokens))
         rows = max(1, self.train.micro_batch_tokens // length)
-        return self.num_minibatches * math.ceil(self.num_updated / self.num_minibatches / rows)
+        return self.num_minibatches * ceil_div(self.num_updated, self.num_minibatches * rows)
 
     def on(self, layout: RankLayout) -> "ModelJob":
         """The same job on other ranks."""
@@ -92,11 +92,11 @@ class ModelJob:
             return self._shards | others
         if self.has_critic and self.train is not None:
             width = self.cost.width
-            optimizer = estimate.optimizer_bytes(self.num_trainable, width)
+            optimizer = cost.optimizer_bytes(self.num_trainable, width)
             others["critic"] = width * self.num_trainable
             others["critic"] += 0.0 if self.train.offload_optimizer else optimizer
         train = self.train
-        held = estimate.state_bytes(
+        held = cost.state_bytes(
             self.cost.parameters,
             self.cost.width,
             trained=self.num_trainable if train is not None else 0.0,
@@ -122,14 +122,14 @@ class ModelJob:
             "critic": 4.0 * trained + moments if self.has_critic else 0.0,
         }
         held |= {name: size / self.layout.shard for name, size in parts.items()}
-        return held | {"staging": estimate.STAGING if self.train.offload_optimizer else 0.0}
+        return held | {"staging": cost.STAGING if self.train.offload_optimizer else 0.0}
 
     @property
     def host_bytes(self) -> float:
         """Bytes kept in host memory instead."""
         if self.train is None:
             return 0.0
-        optimizer = estimate.optimizer_bytes(self.num_trainable, self.cost.width)
+        optimizer = cost.optimizer_bytes(self.num_trainable, self.cost.width)
         if self.layout.shard > 1:
             # The float32 masters are the shards themselves and stay on the card.
             optimizer = 8.0 * self.num_trainable
@@ -141,10 +141,10 @@ class ModelJob:
         """Bytes of an update besides the state, with `checkpointed` layers that run twice."""
         tokens = self.num_updated * (self.prompt + self.new)
         size = min(train.micro_batch_tokens, tokens)
-        held = estimate.update_bytes(
+        held = cost.update_bytes(
             self.cost,
-            micro_batch_tokens=-(-size // self.layout.sequence),
-            passes=math.ceil(tokens / size),
+            micro_batch_tokens=ceil_div(size, self.layout.sequence),
+            passes=ceil_div(tokens, size),
             checkpointed=checkpointed,
             trained=self.trained,
         )
@@ -217,7 +217,7 @@ def find_fit(job: ModelJob, card: GPU) -> Fit:
     at_least = layers if train.gradient_checkpointing == "on" else 0
     keeps = total(at_least) <= free - cache
     room = free - cache if keeps else free
-    count = estimate.layers_to_checkpoint(
+    count = cost.layers_to_checkpoint(
         total, free=room, layers=layers, checkpointing=train.gradient_checkpointing
     )
     return Fit(keeps_cache=keeps, cache=cache, checkpointed=count)
@@ -225,9 +225,9 @@ def find_fit(job: ModelJob, card: GPU) -> Fit:
 
 def suggest_change(job: ModelJob, card: GPU) -> str:
     """Try changes until every phase fits, and name the first that does it."""
-    for words, changed in _changes(job):
+    for setting, changed in _changes(job):
         if fits(changed, card):
-            return f"set {words}"
+            return f"set {setting}"
     return "take a larger card, a smaller model, or adapters (model.lora)"
 
 
@@ -252,8 +252,8 @@ def _changes(job: ModelJob) -> Iterator[tuple[str, ModelJob]]:
             offload_optimizer=True, offload_reference=True, micro_batch_tokens=FEWEST_TOKENS
         )
         if least.train != train:
-            words = "train.offload_optimizer = true, train.offload_reference = true and "
-            yield f"{words}train.micro_batch_tokens = {FEWEST_TOKENS}", least
+            settings = "train.offload_optimizer = true, train.offload_reference = true and "
+            yield f"{settings}train.micro_batch_tokens = {FEWEST_TOKENS}", least
     if job.engine is not None and job.engine.max_num_seqs > 1:
         engine = job.engine.model_copy(update={"max_num_seqs": job.engine.max_num_seqs // 2})
         yield f"engine.max_num_seqs = {engine.max_num_seqs}", replace(job, engine=engine)
@@ -277,27 +277,27 @@ def _sampling(
     job: ModelJob, engine: EngineConfig, card: GPU, cache: float, *, wakes: bool
 ) -> StepPhase:
     rows = min(engine.max_num_seqs, job.num_requests)
-    prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt)
-    sampling = {"cache": cache} | estimate.sampling_bytes(job.cost, rows=rows, prefill=prefill)
+    prefill = min(PREFILL_TOKENS, ceil_div(rows, job.samples) * job.prompt)
+    sampling = {"cache": cache} | cost.sampling_bytes(job.cost, rows=rows, prefill=prefill)
     batch = {"requests": job.num_requests, "rows": rows, "prompt": job.prompt}
     bound = ""
     if job.layout.ranks == 1:
-        seconds = estimate.rollout_seconds(job.cost, card, new=job.new, **batch)
+        seconds = cost.rollout_seconds(job.cost, card, new=job.new, **batch)
     else:
         longest = max(job.new, job.longest or 0)
         token = job.cost.kv_bytes
         free = card.usable - sum((job.state | sampling).values()) + cache
         sampling["cache"] = max(min(cache, free), float(token * (job.prompt + longest)))
         batch["rows"] = max(1, min(rows, int(sampling["cache"] / token / (job.prompt + job.new))))
-        seconds = estimate.ragged_rollout_seconds(
+        seconds = cost.ragged_rollout_seconds(
             job.cost, card, mean=job.new, longest=longest, **batch
         )
-        alone = longest * estimate.step_seconds(job.cost, card, 1, job.prompt + longest / 2)
+        alone = longest * cost.step_seconds(job.cost, card, 1, job.prompt + longest / 2)
         bound = "the longest response" if alone > seconds / 2 else "decoding"
     return StepPhase(
         name="sample",
         held=job.state | sampling,
-        seconds=seconds + (estimate.WAKE_SECONDS if wakes else 0.0),
+        seconds=seconds + (cost.WAKE_SECONDS if wakes else 0.0),
         times=job.steps,
         note="the cache is given back for the update" if wakes else "",
         bound=bound,
@@ -311,16 +311,16 @@ def _reading(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhas
     micro_batch = job.train.micro_batch_tokens if job.train else PREFILL_TOKENS
     size = min(micro_batch, job.num_updated * length)
     cfg = frozen_model.cfg
-    tokens = -(-size // layout.sequence)
+    tokens = ceil_div(size, layout.sequence)
     held = job.state | {
         "cache": fit.cache if fit.keeps_cache else 0.0,
         "pass": float(
             tokens * frozen_model.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size)
         ),
-        "logits": 4.0 * min(estimate.LOGITS, tokens * cfg.vocab_size),
+        "logits": 4.0 * min(cost.LOGITS, tokens * cfg.vocab_size),
         "reference": job.frozen_model_bytes / layout.shard,
     }
-    seconds = estimate.logprob_seconds(
+    seconds = cost.logprob_seconds(
         frozen_model,
         card,
         sequences=job.num_updated,
@@ -332,7 +332,7 @@ def _reading(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhas
     bound = ""
     if layout.shard > 1:
         held |= {"gathered": frozen_model.gathered_bytes(trains=False)}
-        passes = job.num_passes if job.train else math.ceil(job.num_updated * length / size)
+        passes = job.num_passes if job.train else ceil_div(job.num_updated * length, size)
         bytes_sent = float(passes * frozen_model.width * frozen_model.parameters)
         traffic = layout.gather_seconds(bytes_sent, card)
         seconds, bound = _slowest(seconds, traffic, passes * cfg.num_layers * PASS_SECONDS / 3)
@@ -355,7 +355,7 @@ def _update(job: ModelJob, train: TrainConfig, card: GPU, fit: Fit) -> StepPhase
         | {"cache": fit.cache if fit.keeps_cache else 0.0}
     )
     layout = job.layout
-    seconds = estimate.update_seconds(
+    seconds = cost.update_seconds(
         job.cost,
         card,
         sequences=job.num_updated,
@@ -376,7 +376,7 @@ def _update(job: ModelJob, train: TrainConfig, card: GPU, fit: Fit) -> StepPhase
         traffic += job.num_minibatches * layout.reduce_seconds(4.0 * job.num_trainable, card)
         through = 2 + (1 if fit.checkpointed else 0)
         tokens = job.num_updated * length
-        seconds += estimate.exchange_seconds(job.cost, card, layout, tokens=tokens, passes=through)
+        seconds += cost.exchange_seconds(job.cost, card, layout, tokens=tokens, passes=through)
         seconds, bound = _slowest(seconds, traffic, job.num_passes * layers * PASS_SECONDS)
     notes = [f"{fit.checkpointed} of {layers} layers run twice"] if fit.checkpointed else []
     if job.host_bytes:

@@ -16,9 +16,9 @@ from whet.models.load import read_shape
 from whet.models.sizes import ModelSize, new_config
 from whet.models.source import ModelSource
 from whet.plan.phases import ModelJob, cache_bytes, phases, suggest_change
-from whet.stages.stage import ModelStageConfig, ModelWork, Stages
+from whet.stages.stage import ModelWork, Stages
 from whet.track.progress import printer
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 
 _QWEN_1_5B = ModelSize(28, 1536, 12, 2, 128, 8960)
 _QWEN_7B = ModelSize(28, 3584, 28, 4, 128, 18944)
@@ -178,8 +178,8 @@ def shape_of(source: ModelSource, stages: Stages) -> ModelConfig:
         return new_config(source.new, SINGLE_CHARACTERS + source.max_pieces, source.positions)
     path = source.path or ""
     earlier = stages.get(path[1:]) if path.startswith("@") else None
-    if isinstance(earlier, ModelStageConfig):
-        return shape_of(earlier.model, stages)
+    if earlier is not None and "model" in earlier.models:
+        return shape_of(earlier.models["model"], stages)
     if path not in PUBLISHED:
         return read_shape(path)
     family, size, vocab_size, positions, tied = PUBLISHED[path]

@@ -18,7 +18,7 @@ from whet.models.cost import GB, GPUS, Cost, state_bytes
 from whet.models.load import CONFIG, DOWNLOADED, HUB_ID, read_shape
 from whet.models.load import resolve as resolve_model
 from whet.models.source import torch_device
-from whet.stages.stage import ModelStageConfig, StageConfig, Stages
+from whet.stages.stage import StageConfig, Stages
 from whet.store.run import model_folder
 
 _CARD = "h100"
@@ -74,7 +74,7 @@ def _origin(stages: Stages, path: str | None) -> str | None:
     """Follow a model through the stages that it comes from, to its name."""
     while path is not None and path.startswith("@"):
         earlier = stages.get(path[1:])
-        path = earlier.model.path if isinstance(earlier, ModelStageConfig) else None
+        path = None if earlier is None else earlier.inputs.get("model.path")
     return path
 
 

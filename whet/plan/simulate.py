@@ -51,15 +51,9 @@ def simulate_collocated(
 ) -> SimulatedStep:
     """Simulate ranks that sample equal shares of a batch, then train on it together."""
     sampling = [_time_shares(engines, batch) for batch in batches]
-    return _take_turns(engines, learner, batches, sampling)
-
-
-def simulate_in_turn(
-    engines: Engines, learner: SimulatedLearner, batches: Sequence[SimulatedBatch]
-) -> SimulatedStep:
-    """Simulate a fleet that samples while the learner waits, and waits while it trains."""
-    sampling = [sampling_seconds(engines, batch) for batch in batches]
-    return _take_turns(engines, learner, batches, sampling)
+    seconds = sum(sampling) / len(sampling) + learner.push + learner.update
+    bound = _explain(engines, learner, batches[0], sampling)
+    return SimulatedStep(seconds=seconds, oldest=0, bound=bound)
 
 
 def simulate_ahead(
@@ -128,17 +122,6 @@ def _time_shares(engines: Engines, batch: SimulatedBatch) -> float:
     borders = [len(lengths) * number // engines.count for number in range(engines.count + 1)]
     alone = replace(engines, count=1)
     return max(sampling_seconds(alone, [lengths[start:end]]) for start, end in pairwise(borders))
-
-
-def _take_turns(
-    engines: Engines,
-    learner: SimulatedLearner,
-    batches: Sequence[SimulatedBatch],
-    sampling: Sequence[float],
-) -> SimulatedStep:
-    seconds = sum(sampling) / len(sampling) + learner.push + learner.update
-    bound = _explain(engines, learner, batches[0], sampling)
-    return SimulatedStep(seconds=seconds, oldest=0, bound=bound)
 
 
 def _explain(

@@ -4,8 +4,7 @@ import heapq
 from collections.abc import Sequence
 
 from whet.engine.native import PREFILL_TOKENS
-from whet.models import cost as estimate
-from whet.models.cost import GPU
+from whet.models.cost import GPU, sampling_bytes, step_seconds
 from whet.plan.fleet_events import Engines
 from whet.plan.phases import ModelJob, phases
 from whet.plan.simulate import SimulatedBatch, SimulatedLearner
@@ -27,7 +26,7 @@ def build_engines(
         held = cost.width * cost.parameters / tensor_parallel
     rows = min(job.engine.max_num_seqs, job.sequences)
     prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt)
-    others = estimate.sampling_bytes(cost, rows=rows, prefill=prefill)
+    others = sampling_bytes(cost, rows=rows, prefill=prefill)
     free = card.usable - held - sum(others.values()) / tensor_parallel
     cached = free * tensor_parallel / cost.kv_bytes
     if cached < job.prompt + max(job.new, job.longest or 0):
@@ -35,7 +34,7 @@ def build_engines(
     slots = min(rows, int(cached / (job.prompt + job.new)))
 
     def seconds(num_rows: int, context: float) -> float:
-        return estimate.step_seconds(cost, card, num_rows, context, tensor_parallel=tensor_parallel)
+        return step_seconds(cost, card, num_rows, context, tensor_parallel=tensor_parallel)
 
     return Engines(
         count=gpus // tensor_parallel,

@@ -30,10 +30,10 @@ class Finding:
     """The name of a pipeline's stage; empty for the file as a whole, or where it is one stage."""
     subject: str
     level: Level
-    words: str
+    message: str
 
     def __str__(self) -> str:
-        return f"stages.{self.stage}: {self.words}" if self.stage else self.words
+        return f"stages.{self.stage}: {self.message}" if self.stage else self.message
 
 
 class Findings:
@@ -42,10 +42,10 @@ class Findings:
     def __init__(self) -> None:
         self.list: list[Finding] = []
 
-    def add(self, stage: str, subject: str, level: Level, words: str) -> None:
+    def add(self, stage: str, subject: str, level: Level, message: str) -> None:
         """Add a finding, unless an earlier stage has the same."""
-        if level is Level.PASSED or all(words != other.words for other in self.list):
-            self.list.append(Finding(stage=stage, subject=subject, level=level, words=words))
+        if level is Level.PASSED or all(message != other.message for other in self.list):
+            self.list.append(Finding(stage=stage, subject=subject, level=level, message=message))
 
     @contextmanager
     def catch(self, stage: str, subject: str) -> Iterator[None]:
@@ -67,5 +67,5 @@ def print_findings(findings: Sequence[Finding]) -> None:
         for finding in findings:
             if finding.level is level:
                 where = f"{finding.stage:<{width}}  {finding.subject:<8}"
-                words = escape(visible(finding.words))
-                printer.print(f"[{STYLES[level]}]{level:<5}[/]  {escape(where)}  {words}")
+                message = escape(visible(finding.message))
+                printer.print(f"[{STYLES[level]}]{level:<5}[/]  {escape(where)}  {message}")

@@ -195,13 +195,13 @@ def follow_model(stages: Stages, source: ModelSource) -> ModelSource:
     template = source.chat_template
     while source.path is not None and source.path.startswith("@"):
         earlier = stages.get(source.path[1:])
-        if not isinstance(earlier, ModelStageConfig):
+        if earlier is None or "model" not in earlier.models:
             kind = "no stage" if earlier is None else f"of kind {earlier.kind!r}"
             raise ConfigError(
                 f'model.path = "{source.path}" has no model, since {source.path[1:]} is {kind}: '
                 "name a stage that trains one, such as sft or rl"
             )
-        source = earlier.model
+        source = earlier.models["model"]
         template = template or source.chat_template
     if source.new is not None or template == source.chat_template:
         return source

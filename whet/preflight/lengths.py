@@ -38,7 +38,7 @@ def note_before_stage(stage: ModelStageConfig, run: RunStore) -> None:
 
     for finding in get_world().run_on_rank_zero(inspect_lengths, "the notes before a stage"):
         say(f"note: {finding}")
-        run.log_event("note", said=finding.words)
+        run.log_event("note", said=finding.message)
 
 
 def continues_new_model(stages: Stages, stage: StageConfig) -> bool:
@@ -67,8 +67,8 @@ class LengthCheck:
                 self._check_prompts(split, split_rows, model)
                 self._check_references(split, split_rows, model)
 
-    def _note(self, words: str) -> None:
-        self.findings.add(self.name, "prompts", Level.NOTE, words)
+    def _note(self, message: str) -> None:
+        self.findings.add(self.name, "prompts", Level.NOTE, message)
 
     def _check_prompts(self, split: Split, rows: SplitRows, model: ModelText) -> None:
         """Render the prompts, and compare their lengths with the context and the responses."""
@@ -101,8 +101,8 @@ class LengthCheck:
         if isinstance(self.stage, OnPolicyConfig) and split == "rl":
             fitting = max(length for length, _ in lengths if length < context)
             _check_micro_batch_tokens(self.stage, min(fitting + limit, context))
-        words = f"split {split}: at most {longest:,} tokens in {rows}"
-        self.findings.add(self.name, "prompts", Level.PASSED, words)
+        message = f"split {split}: at most {longest:,} tokens in {rows}"
+        self.findings.add(self.name, "prompts", Level.PASSED, message)
 
     def _check_references(self, split: Split, rows: SplitRows, model: ModelText) -> None:
         """Compare the lengths of the task's own responses with what may be sampled."""

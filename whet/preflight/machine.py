@@ -33,8 +33,8 @@ def check_memory(findings: Findings, stages: Stages, *, is_pipeline: bool, ranks
     unfit = [missing] if missing else []
     if is_gpu and ranks == 1 and not missing:
         unfit = list(_list_unfit(stages, _this_card()))
-    for name, words in unfit:
-        findings.add(name if is_pipeline else "", "memory", Level.WRONG, words)
+    for name, reason in unfit:
+        findings.add(name if is_pipeline else "", "memory", Level.WRONG, reason)
     if not unfit:
         device = f"the {device_bytes() / GB:,.0f} GB of the {'GPU' if is_gpu else 'machine'}"
         findings.add("", "memory", Level.PASSED, f"models and optimizers fit into {device}")
@@ -70,13 +70,13 @@ def check_disk(findings: Findings, stages: Stages, folder: Path) -> None:
     trained = {name: stage for name, stage in stages.items() if isinstance(stage, TrainingConfig)}
     checkpoints = sum(checkpoint_bytes(stages, stage) for stage in trained.values())
     rollouts = sum(rollout_bytes(stage) for stage in stages.values())
-    words = f"{checkpoints / GB:,.1f} GB of checkpoints"
+    sizes = f"{checkpoints / GB:,.1f} GB of checkpoints"
     if checkpoints > free:
         findings.add(
             "",
             "disk",
             Level.WRONG,
-            f"{words} do not fit into the {free / GB:,.1f} GB that are free in {there}: choose "
+            f"{sizes} do not fit into the {free / GB:,.1f} GB that are free in {there}: choose "
             "another --out, or lower save.keep",
         )
     elif checkpoints + rollouts > free:
@@ -84,11 +84,11 @@ def check_disk(findings: Findings, stages: Stages, folder: Path) -> None:
             "",
             "disk",
             Level.NOTE,
-            f"{words} and {rollouts / GB:,.1f} GB of rollouts, if every response is as long as "
+            f"{sizes} and {rollouts / GB:,.1f} GB of rollouts, if every response is as long as "
             f"sampling.max_tokens, do not fit into the {free / GB:,.1f} GB free in {there}",
         )
     else:
-        findings.add("", "disk", Level.PASSED, f"{words}, {free / GB:,.1f} GB are free")
+        findings.add("", "disk", Level.PASSED, f"{sizes}, {free / GB:,.1f} GB are free")
 
 
 def checkpoint_bytes(stages: Stages, stage: TrainingConfig) -> float:

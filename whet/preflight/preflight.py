@@ -135,11 +135,11 @@ class StageCheck:
         with self.findings.catch(self.name, "grader"):
             self._check_grader(rows)
 
-    def _pass(self, subject: str, words: str) -> None:
-        self.findings.add(self.name, subject, Level.PASSED, words)
+    def _pass(self, subject: str, message: str) -> None:
+        self.findings.add(self.name, subject, Level.PASSED, message)
 
-    def _note(self, subject: str, words: str) -> None:
-        self.findings.add(self.name, subject, Level.NOTE, words)
+    def _note(self, subject: str, message: str) -> None:
+        self.findings.add(self.name, subject, Level.NOTE, message)
 
     @property
     def _prompt(self) -> PromptConfig:
@@ -173,8 +173,8 @@ class StageCheck:
         try:
             check_reachable(Client(hurried))
         except HttpError as error:
-            words = f"{key}.url = {server.url!r} cannot be reached: {error}"
-            self._note("model", f"{words}; this stage stops without it")
+            message = f"{key}.url = {server.url!r} cannot be reached: {error}"
+            self._note("model", f"{message}; this stage stops without it")
         else:
             self._pass("model", f"{key}: a server replies at {server.url}")
 
@@ -225,8 +225,8 @@ class StageCheck:
                 refuse_mostly_long(view, context)
                 problems = [row for some_rows in rows.values() for row in some_rows.problems]
                 is_new = self.stage.model.new is not None
-                if is_new and (words := describe_unseen(view.examples, problems, model.chat)):
-                    self._note("prompts", words)
+                if is_new and (unseen := describe_unseen(view.examples, problems, model.chat)):
+                    self._note("prompts", unseen)
             if view.num_too_long:
                 self._note(
                     "data",
@@ -247,7 +247,7 @@ class StageCheck:
         chosen = choose_rows([row for row in rows[split].problems if row.task in names])
         if not chosen:
             return
-        limits = stage.grading if isinstance(stage, ModelStageConfig) else GradingConfig()
+        limits = stage.grading_limits
         if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
             limits = GradingConfig(
                 workers=0

@@ -27,7 +27,7 @@ from whet.rng import make_rng
 from whet.train import learner as learner_module
 from whet.train import rl_step
 from whet.train.learner import LocalLearner, forward_logprobs
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 from whet.types import Author, Group, Rollout
 
 LENGTHS = tuple(length - start for length, start in fixtures.SHAPES)

@@ -34,10 +34,10 @@ from whet.text.chat import ChatFormat
 from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer
 from whet.train import rl_step, training_state
 from whet.train.learner import Learner, LocalLearner
-from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
 from whet.train.rl_step import update_policy
 from whet.train.selftest import compare_logprobs, measure_exactness
+from whet.train.settings import TrainConfig
 from whet.types import (
     Completion,
     FinishReason,

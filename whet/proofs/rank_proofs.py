@@ -17,7 +17,7 @@ from whet.proofs import fixtures
 from whet.proofs.base import Measurement
 from whet.train.fsdp_learner import FSDPLearner
 from whet.train.learner import LocalLearner, forward_logprobs, set_loss_weights
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 from whet.train.shards import gather_rows, local_rows, rank_world, shard_model
 from whet.world import get_world
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import distill_objective
-from whet.batching.rollout_datasets import take_batch
+from whet.data.problem_sampler import EpochSampler
 from whet.models.source import ModelSource
 from whet.reports.report_data import Unit
 from whet.rng import derive
@@ -94,12 +94,14 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     teacher = load_teacher(cfg.teacher, policy, cfg.train, url=cfg.teacher_url)
     learner = policy.build_learner(cfg.train, steps=cfg.steps)
     problems = session.filter_trainable(load_training_problems(cfg, session.task))
+    # Other names would draw other problems.
+    sampler = EpochSampler(problems, derive(cfg.seed, "feed"), name="sft")
     objective = distill_objective()
     manager = session.build_checkpoint_manager(learner)
     with session.grader, open_loop(session, manager, COLUMNS) as loop:
         for step in loop:
             policy.publish(step)
-            groups = sample_responses(session, problems, step)
+            groups = sample_responses(session, sampler, step)
             rollouts = [rollout for group in groups for rollout in group]
             examples = [to_example(rollout, cfg.sampling.temperature) for rollout in rollouts]
             learner.reserve_memory(examples)
@@ -113,16 +115,14 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
 
 
 def sample_responses(
-    session: Session[DistillConfig], problems: list[Problem], step: int
+    session: Session[DistillConfig], sampler: EpochSampler[Problem], step: int
 ) -> list[Group]:
     """Take and vary the problems of a step, and sample responses of the policy."""
     cfg = session.cfg
-    seed = derive(cfg.seed, "feed")  # another name would draw other problems
-    batch = take_batch(problems, cfg.problems_per_step, step, seed)
     return sample_and_grade(
         session.policy.chat_engine,
         session.grader,
-        vary_problems(session, batch, step),
+        vary_problems(session, sampler.batch_at(step, cfg.problems_per_step), step),
         cfg.sampling,
         samples=cfg.samples,
         seed=derive(cfg.seed, "rollout", step),

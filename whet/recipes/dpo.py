@@ -14,9 +14,9 @@ from whet.batching.rollout_datasets import (
     PreferencePairs,
     make_preference_pairs,
     read_data,
-    take_batch,
 )
 from whet.config import Config
+from whet.data.problem_sampler import EpochSampler
 from whet.errors import DataError
 from whet.reports.report_data import Unit
 from whet.rng import derive
@@ -143,11 +143,12 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         check_pairs(view)
         # The starting model is the reference: score before a checkpoint replaces it.
         pairs = add_pair_ref_logprobs(view.pairs, learner)
+        sampler = EpochSampler(pairs, cfg.seed, name="sft")  # another name, another order
         with open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
             if cfg.data is None:
                 run.write_rollouts("train", 0, [tuple(rollouts)])
             for step in loop:
-                batch = set_pair_loss_weights(take_batch(pairs, cfg.batch_size, step, cfg.seed))
+                batch = set_pair_loss_weights(sampler.batch_at(step, cfg.batch_size))
                 with clock.measure("update"):
                     metrics = learner.update(batch, objective)
                 loop.log(step, metrics)

@@ -102,7 +102,6 @@ def _choose_ks(samples: int) -> list[int]:
 
 
 def _describe_results(sampled: EvalSummary, greedy: EvalSummary) -> str:
-    rate = sampled.pass_at[1]
     best = greedy.pass_at[1]
     f1 = "".join(
         f"; F1 of {subset} {100 * sampled.f1[subset].value:.1f} % sampled, "
@@ -111,6 +110,6 @@ def _describe_results(sampled: EvalSummary, greedy: EvalSummary) -> str:
         if subset in sampled.f1
     )
     return (
-        f"pass@1 {100 * rate.mean:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}] sampled, "
+        f"pass@1 {sampled.pass_at[1].in_percent()} sampled, "
         f"{100 * best.mean:.1f} % greedy, on {sampled.num_problems} problems{f1}"
     )

@@ -1,8 +1,7 @@
 """Reinforcement learning on verifiable problems: sample, score, reward, credit, update, publish."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -20,11 +19,11 @@ from whet.rollout.rollout_queue import GroupSource, OverlappedQueue, RolloutQueu
 from whet.rollout.stream import StreamQueue
 from whet.rollout.stream_ledger import STREAM_EVENT, read_stream
 from whet.rollout.stream_plan import StreamPlan
-from whet.stages.checkpoint_manager import EmptyStepLimit
 from whet.stages.guard import CollapseGuard, GuardConfig
 from whet.stages.held_out import load_training_problems
 from whet.stages.stage import ModelWork, OnPolicyConfig, check_served_reference
 from whet.stages.training import (
+    EmptyStepLimit,
     Session,
     check_exactness,
     finish_training,
@@ -249,28 +248,48 @@ def build_queue(session: Session[RLConfig], problem_sampler: ProblemSampler) -> 
 
     if sampling_session is session:
         return RolloutQueue(sample, steps=cfg.steps, lag=cfg.lag)
-    clocks = {"clock": session.clock, "background": sampling_session.clock}
-    return OverlappedQueue(sample, steps=cfg.steps, lag=cfg.lag, **clocks)
+    return OverlappedQueue(
+        sample,
+        steps=cfg.steps,
+        lag=cfg.lag,
+        clock=session.clock,
+        background=sampling_session.clock,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StreamedRL:
+    """RL as a stream of groups asks for it: a number of its plan stands for a place in a step."""
+
+    session: Session[RLConfig]
+    problem_sampler: ProblemSampler
+
+    def take_problems(self, step: int) -> list[Problem]:
+        return self.problem_sampler.take(self.session.cfg.problems_per_step, step)
+
+    def build_request(self, number: int, problem: Problem) -> GroupRequest:
+        step = number // self.session.cfg.problems_per_step
+        return build_request(self.session, step, number, problem)
+
+    def reward(self, group: Group) -> Group:
+        cfg = self.session.cfg
+        return cfg.reward.apply([group])[0]
+
+    def is_pause(self, step: int) -> bool:
+        cfg = self.session.cfg
+        return cfg.validation.is_due(step, cfg.steps)
 
 
 def build_stream_queue(session: Session[RLConfig], problem_sampler: ProblemSampler) -> StreamQueue:
-    """Build the stream of groups; their number in the plan is the index of their request."""
+    """Build the stream of groups."""
     cfg = session.cfg
-    per_step = cfg.problems_per_step
-
-    def request(number: int, problem: Problem) -> GroupRequest:
-        return build_request(session, number // per_step, number, problem)
-
     plan = StreamPlan(
+        recipe=StreamedRL(session=session, problem_sampler=problem_sampler),
         steps=cfg.steps,
-        per_step=per_step,
+        per_step=cfg.problems_per_step,
         lag=cfg.lag,
         seed=derive(cfg.seed, "rollout"),
-        take=partial(problem_sampler.take, per_step),
-        request=request,
-        reward=lambda group: cfg.reward.apply([group])[0],
         problems={problem.id: problem for problem in problem_sampler.problems},
-        is_pause=lambda step: cfg.validation.is_due(step, cfg.steps),
     )
     return StreamQueue(
         plan,

@@ -18,8 +18,8 @@ from whet.batching.rollout_datasets import (
     make_sft_examples,
     read_data,
     split_off_responses,
-    take_batch,
 )
+from whet.data.problem_sampler import EpochSampler
 from whet.errors import ConfigError, DataError
 from whet.rng import derive
 from whet.stages.held_out import leave_out_held
@@ -112,11 +112,10 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         say(f"note: {words}")
         run.log_event("note", said=words)
     objective = sft_objective()
+    sampler = EpochSampler(examples, cfg.seed, name="sft")
     with session.grader, open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
         for step in loop:
-            batch = set_loss_weights(
-                take_batch(examples, cfg.batch_size, step, cfg.seed), token_mean
-            )
+            batch = set_loss_weights(sampler.batch_at(step, cfg.batch_size), token_mean)
             with clock.measure("update"):
                 metrics = learner.update(batch, objective)
             if validation and cfg.validation.is_due(step + 1, cfg.steps):

@@ -4,7 +4,7 @@ In its turn, the generator learns from the outcome and from the verifier's verdi
 verifier judges one solution per problem several times, and learns to agree with the truth.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean
@@ -12,13 +12,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.agreement import (
-    Agreement,
-    BalanceRule,
-    class_weights,
-    count_agreement,
-    verifier_metrics,
-)
+from whet.algos.agreement import Agreement, BalanceRule, verifier_metrics
 from whet.algos.algorithm import needs_critic
 from whet.algos.settings import AlgoConfig, resolve_preset
 from whet.data.problem_sampler import ProblemSampler
@@ -26,19 +20,13 @@ from whet.engine.base import SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
 from whet.grading.check_task import precheck
-from whet.models.source import ModelSource, load_model, torch_dtype
+from whet.models.source import ModelSource
+from whet.recipes.verifier import Verifier, open_verifier
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import sample_and_grade
-from whet.rollout.verification import (
-    check_verifier_room,
-    make_verifications,
-    mark_verifier,
-    outcome_pairs,
-    step_pairs,
-    with_steps,
-)
-from whet.stages.checkpoint_manager import EmptyStepLimit, Stateful
+from whet.rollout.verification import with_steps
+from whet.stages.checkpoint_manager import Stateful
 from whet.stages.held_out import load_training_problems
 from whet.stages.stage import (
     NEEDS_TRAINED_MODEL,
@@ -49,6 +37,7 @@ from whet.stages.stage import (
 )
 from whet.stages.training import (
     CheckpointedValue,
+    EmptyStepLimit,
     Session,
     check_exactness,
     finish_training,
@@ -59,13 +48,12 @@ from whet.stages.training import (
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.task_config import build_task
-from whet.tasks.verify import VERDICT_WORDS, Verify, VerifyConfig
+from whet.tasks.verify import Verify, VerifyConfig
 from whet.track.metrics import measure_rollouts
 from whet.track.progress import say
-from whet.train.learner_factory import choose_learner_factory
-from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy
+from whet.train.policy import Policy
 from whet.train.rl_step import RLTrainer, StepResult
+from whet.train.settings import TrainConfig
 from whet.train.training_state import read_numbers
 from whet.types import Group, Json, Metrics
 
@@ -222,19 +210,19 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     stateful: dict[str, Stateful] = {
         "feed": pair.problem_sampler,  # the key in stored checkpoints
         "baseline": generator,
-        "verifier_baseline": verifier,
-        "counts": pair.class_counts,
+        "verifier_baseline": verifier.trainer,
+        "counts": verifier.class_counts,
         "is_guarded": pair.is_step_credit_off,  # the key in stored checkpoints
     }
     stateful |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
-    other_policies = {"verifier": (verifier.policy, verifier.learner)}
+    other_policies = {"verifier": (verifier.trainer.policy, verifier.trainer.learner)}
     manager = session.build_checkpoint_manager(
         generator.learner, other_policies=other_policies, stateful=stateful
     )
     with session.grader, open_loop(session, manager, COLUMNS) as loop:
         for step in loop:
             generator.policy.publish(step)
-            verifier.policy.publish(step)
+            verifier.trainer.policy.publish(step)
             side = side_at(cfg, step)
             train = train_generator if side is Side.GENERATOR else train_verifier
             turn = train(pair, step)
@@ -257,15 +245,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TangoPair:
-    """Both trainers, with their session, problems and shared state."""
+    """A generator and its verifier, with their session and problems."""
 
     session: Session[TangoConfig]
-    verifier_task: Verify
     problem_sampler: ProblemSampler
     generator: RLTrainer[Policy]
-    verifier: RLTrainer[Policy]
-    class_counts: CheckpointedValue
-    """Running counts of right and wrong solutions that the verifier trained on."""
+    verifier: Verifier
     is_step_credit_off: CheckpointedValue
     """Whether step credit was switched off in the generator's last step."""
 
@@ -283,24 +268,9 @@ class TangoPair:
             clock=self.session.clock,
         )
 
-    def verify(self, step: int, solved: Sequence[Group], samples: int) -> list[Group]:
-        """Sample verifications of every solution that can be judged."""
-        cfg = self.session.cfg
-        policy = self.verifier.policy
-        room = policy.engine.max_model_len - cfg.verifier_sampling.max_tokens
-        judged = sample_and_grade(
-            policy.chat_engine,
-            self.session.grader,
-            make_verifications(solved, self.verifier_task, policy.chat_engine, room),
-            cfg.verifier_sampling,
-            samples=samples,
-            seed=derive(cfg.seed, "verify", step),
-            clock=self.session.clock,
-        )
-        return mark_verifier(judged)
-
 
 def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
+    """Check the problems before any weights are loaded, then open both models on one device."""
     task = build_task(cfg.task)
     verifier_task = Verify(cfg.verify)
     if task.name == verifier_task.name:
@@ -321,42 +291,11 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         max_tokens=cfg.sampling.max_tokens,
         steps=num_steps(cfg, Side.GENERATOR, cfg.steps),
     )
-    model, tokenizer = load_model(
-        cfg.verifier,
-        dtype=torch_dtype(cfg.verifier_train.dtype),
-        device=session.policy.model.device,
-        texts=[],
-        seed=cfg.seed,
-    )
-    policy = build_policy(
-        model,
-        tokenizer,
-        cfg.verifier_engine,
-        name=f"{run.folder.name}-verifier",
-        prompt=cfg.prompt,
-        learner_factory=choose_learner_factory(cfg.verifier_train),
-        memory=session.policy.memory,
-    )
-    verifier = RLTrainer(
-        policy,
-        check_exactness(cfg.verifier_algo, policy, run),
-        cfg.verifier_train,
-        max_tokens=cfg.verifier_sampling.max_tokens,
-        steps=max(num_steps(cfg, Side.VERIFIER, cfg.steps), 1),
-    )
-    check_verifier_room(
-        policy.engine.max_model_len,
-        solution=cfg.sampling.max_tokens,
-        verification=cfg.verifier_sampling.max_tokens,
-        micro_batch_tokens=cfg.verifier_train.micro_batch_tokens,
-    )
     return TangoPair(
         session=session,
-        verifier_task=verifier_task,
         problem_sampler=problem_sampler,
         generator=generator,
-        verifier=verifier,
-        class_counts=CheckpointedValue({}),
+        verifier=open_verifier(session, cfg.list_work()[1], verifier_task),
         is_step_credit_off=CheckpointedValue(False),
     )
 
@@ -366,11 +305,11 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
     same."""
     cfg = pair.session.cfg
     solved = pair.solve(step, cfg.group_size)
-    judged = pair.verify(step, solved, cfg.judgements)
+    judged = pair.verifier.judge(step, solved, cfg.judgements)
     solved = cfg.reward.apply(
-        with_steps(solved, judged, pair.verifier_task, pair.generator.policy.chat)
+        with_steps(solved, judged, pair.verifier.task, pair.generator.policy.chat)
     )
-    outcome, steps = _agreements(pair, solved, judged)
+    outcome, steps = pair.verifier.measure_agreement(solved, judged)
     if outcome.is_one_sided and not pair.is_step_credit_off.value:
         say(
             f"step {step + 1}: the verifier always says the same, so its verdicts on steps do not "
@@ -402,25 +341,21 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
 
 def train_verifier(pair: TangoPair, step: int) -> Turn:
     """Reward agreement with the truth and the format; solutions of the rarer kind weigh more."""
-    cfg = pair.session.cfg
+    cfg, verifier = pair.session.cfg, pair.verifier
     solved = pair.solve(step, 1)
-    judged = cfg.verifier_reward.apply(pair.verify(step, solved, cfg.verifier_group_size))
+    judged = verifier.judge(step, solved, cfg.verifier_group_size)
+    judged = cfg.verifier_reward.apply(judged)
     if not judged:
         return Turn(groups=solved, metrics={"step/empty": 1.0}, is_stuck=True)
-    is_right = [group[0].problem.answer == VERDICT_WORDS[True] for group in judged]
-    counts = read_numbers(pair.class_counts.value)
-    weights, counts = class_weights(is_right, counts, rule=cfg.balance)
-    pair.class_counts.value = {**counts}
-    result = pair.verifier.step(
+    result = verifier.trainer.step(
         judged,
         temperature=cfg.verifier_sampling.temperature,
-        advantage_factors={
-            group[0].group_id: weight for group, weight in zip(judged, weights, strict=True)
-        },
+        advantage_factors=verifier.weigh_groups(judged, cfg.balance),
         seed=derive(cfg.seed, "update", step),
         clock=pair.session.clock,
     )
-    outcome, steps = _agreements(pair, solved, judged)
+    outcome, steps = verifier.measure_agreement(solved, judged)
+    counts = read_numbers(verifier.class_counts.value)
     figures = measure_rollouts(judged) | result.metrics
     metrics = {f"verifier_{name}": value for name, value in figures.items()}
     metrics |= verifier_metrics(outcome, steps) | {
@@ -434,14 +369,6 @@ def train_verifier(pair: TangoPair, step: int) -> Turn:
 def is_stuck(result: StepResult, outcome: Agreement) -> bool:
     """Whether a verifier learned nothing although it is not always right already."""
     return result.is_empty and outcome.accuracy <= 0.5
-
-
-def _agreements(
-    pair: TangoPair, solved: Sequence[Group], judged: Sequence[Group]
-) -> tuple[Agreement, Agreement]:
-    """Compare final verdicts with the truth, and verdicts on steps with the task's labels."""
-    steps = step_pairs(solved, judged, pair.verifier_task, pair.session.task)
-    return count_agreement(outcome_pairs(judged, pair.verifier_task)), count_agreement(steps)
 
 
 def side_at(cfg: TangoConfig, step: int) -> Side:

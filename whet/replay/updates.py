@@ -33,9 +33,9 @@ from whet.train.learner import (
 )
 from whet.train.learner_factory import LOCAL_FACTORY, LearnerFactory
 from whet.train.memory import DeviceMemory, device_memory
-from whet.train.optim import TrainConfig
 from whet.train.policy import TrainableModel, set_determinism
 from whet.train.rl_step import RLTrainer, StepResult
+from whet.train.settings import TrainConfig
 from whet.train.training_state import STATE, load_training_state, save_training_state
 from whet.train.value_model import ValueModel
 from whet.types import Advance, Floats, Group, Json, Metrics, rewards_of

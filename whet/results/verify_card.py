@@ -14,7 +14,6 @@ from pathlib import Path
 from whet.errors import DataError, WhetError, visible
 from whet.evals.summary import EvalSummary, summarise
 from whet.grading.grader import Grader
-from whet.grading.limits import GradingConfig
 from whet.pipeline.pipeline import hash_inputs
 from whet.pipeline.report import summarise_evals
 from whet.recipes.distill import DistillConfig
@@ -22,7 +21,7 @@ from whet.recipes.rl import RLConfig
 from whet.results.arms import RunFolder, load_stage, view_run_folder
 from whet.rng import make_rng
 from whet.rollout.collect import group_rollouts
-from whet.stages.stage import ModelStageConfig, StageConfig
+from whet.stages.stage import StageConfig
 from whet.store.checkpoint_folders import check_checkpoint
 from whet.store.files import find_damage, read_object
 from whet.store.run import RunStore
@@ -195,12 +194,12 @@ def _check_grading(store: RunStore, stage: StageConfig | None) -> Iterator[tuple
     if stage is None:
         yield None, "another version of whet wrote the settings, so its task is not known"
         return
-    if any(rollout.problem.task == "judge" for rollout in rollouts):
+    task = build_task(stage.task)
+    judges = {subtask.name for subtask in task.subtasks if not subtask.is_repeatable}
+    if any(rollout.problem.task in judges for rollout in rollouts):
         yield None, "a judge graded the responses, and is not asked again"
         return
-    task = build_task(stage.task)
-    limits = stage.grading if isinstance(stage, ModelStageConfig) else GradingConfig()
-    with Grader(task, limits, len(rollouts)) as grader:
+    with Grader(task, stage.grading_limits, len(rollouts)) as grader:
         jobs = [(index, r.problem, r.text) for index, r in enumerate(rollouts)]
         scores = dict(grader.grade(jobs))
     wrong = []

@@ -74,7 +74,9 @@ class StreamQueue:
         self._threads: list[threading.Thread] = []
         self._responses: SimpleQueue[Rollout | None] = SimpleQueue()
         self._record = _StepRecord()
+        """The step that is running; the threads add to it."""
         self._joined_record = _StepRecord()
+        """The last whole step, which nothing adds to while `metrics` reads it."""
         self._busy = _BusySeconds()
         self._stats = EngineStats()
 
@@ -93,7 +95,7 @@ class StreamQueue:
         """Write the ledger; before a pause, wait until nothing runs, and release the engine."""
         if not get_world().is_rank_zero:
             return
-        if self.plan.is_pause(self._record.step + 1):
+        if self.plan.recipe.is_pause(self._record.step + 1):
             with self.clock.measure("sample"):
                 self._pause()
         with self._changed:
@@ -172,7 +174,7 @@ class StreamQueue:
         """Take the problems of the plan up to a number, on every rank alike."""
         planned_groups: list[PlannedGroup] = []
         while self._num_asked < num_asked:
-            for problem in self.plan.take(self._num_asked // self.plan.per_step):
+            for problem in self.plan.recipe.take_problems(self._num_asked // self.plan.per_step):
                 planned_groups.append(PlannedGroup(number=self._num_asked, problem=problem))
                 self._num_asked += 1
         return planned_groups
@@ -225,7 +227,7 @@ class StreamQueue:
         ]
         for planned in due:
             planned.asked_at = step
-            planned.request = self.plan.request(planned.number, planned.problem)
+            planned.request = self.plan.recipe.build_request(planned.number, planned.problem)
             planned.prompt = self.chat_engine.chat.encode_problem(planned.request.problem)
             seed = derive(self.plan.seed, planned.num_drops)
             self.engine.submit(list(engine_requests(planned.request, planned.prompt, seed)))
@@ -332,7 +334,7 @@ class StreamQueue:
             if len(planned.graded) < len(planned.request.sample_ids):
                 return
             ids = sorted(planned.graded, key=lambda id: int(id.rpartition("/")[2]))
-            planned.group = self.plan.reward(tuple(planned.graded[id] for id in ids))
+            planned.group = self.plan.recipe.reward(tuple(planned.graded[id] for id in ids))
             self._record.answered.append(planned.number)
             self._update_busy()
             self._changed.notify_all()

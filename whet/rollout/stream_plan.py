@@ -1,29 +1,44 @@
 """The plan of a stream: a number for every group that a run trains on, and the groups in flight."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from whet.rollout.collect import GroupRequest
 from whet.types import Group, Problem, Rollout, Tokens
+
+
+class StreamRecipe(Protocol):
+    """What a recipe decides about the groups of a stream."""
+
+    def take_problems(self, step: int) -> Sequence[Problem]:
+        """Return the problems that are planned for a step; called once for each, in order."""
+        ...
+
+    def build_request(self, number: int, problem: Problem) -> GroupRequest:
+        """Return what is asked for a number of the plan, which is the index of the request."""
+        ...
+
+    def reward(self, group: Group) -> Group:
+        """Reward the responses of a finished group."""
+        ...
+
+    def is_pause(self, step: int) -> bool:
+        """Whether something else needs the engine after this many steps."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StreamPlan:
     """What a stream asks for, and how old it may get."""
 
+    recipe: StreamRecipe
     steps: int
     per_step: int
     lag: int
     seed: int
-    take: Callable[[int], Sequence[Problem]]
-    """Step -> the problems that are planned for it; called once for each step, in order."""
-    request: Callable[[int, Problem], GroupRequest]
-    """Number, problem -> what is asked; its index is the number."""
-    reward: Callable[[Group], Group]
     problems: Mapping[str, Problem]
-    """All that `take` may give, by their ids."""
-    is_pause: Callable[[int], bool]
-    """Whether something else needs the engine after this many steps."""
+    """All that `take_problems` may give, by their ids."""
 
     def num_asked(self, step: int, depth: int) -> int:
         """Return how many groups have been asked for when a step chooses its own, and `depth` steps

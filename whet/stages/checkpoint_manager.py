@@ -1,5 +1,4 @@
-"""Around the steps of training: the loop over them, checkpoints, and a limit on steps that learn
-nothing."""
+"""Checkpoints of a training run: when they are written, what they hold, and which is the result."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,14 +10,13 @@ from typing import Protocol
 from pydantic import Field
 
 from whet.config import Config
-from whet.errors import ConfigError, DataError, TrainError
-from whet.evals.summary import EvalSummary
+from whet.errors import ConfigError
 from whet.models.load import defer_writes
 from whet.stages.guard import CollapseGuard
 from whet.stages.validation import Validator, metrics_by_task_and_source
 from whet.store.checkpoint_folders import Checkpoints
 from whet.store.run import RunStore
-from whet.track.metrics import Clock, Tracker
+from whet.track.metrics import Tracker
 from whet.track.progress import console, on_stop, say
 from whet.train.critic import Critic
 from whet.train.learner import Learner
@@ -29,11 +27,9 @@ from whet.train.training_state import (
     load_training_state,
     save_training_state,
 )
-from whet.types import Advance, Json, read_integer, read_number
+from whet.types import Json, read_integer, read_number
 from whet.world import get_world
 
-MAX_EMPTY_STEPS = 10
-"""Steps in a row without a gradient before a run stops, since waiting longer rarely helps."""
 NUM_SHOWN = 16
 """Responses that the table of a validation shows, always to the same problems."""
 
@@ -61,34 +57,6 @@ class Stateful(Protocol):
     def save(self, folder: Path) -> Json: ...
 
     def load(self, folder: Path, state: Json) -> None: ...
-
-
-class EmptyStepLimit:
-    """Counts steps in a row without a gradient, and stops the run when there are too many."""
-
-    def __init__(self) -> None:
-        self.num_empty = 0
-
-    def check(self, is_empty: bool) -> None:
-        """Count a step, or start again at one with a gradient."""
-        self.num_empty = self.num_empty + 1 if is_empty else 0
-        if self.num_empty >= MAX_EMPTY_STEPS:
-            raise TrainError(
-                f"{self.num_empty} steps in a row had no group with responses of different reward, "
-                "so nothing is learned: start from a better model, or change reward.weights, "
-                "group_size or sampling.temperature"
-            )
-
-    def save(self, folder: Path) -> Json:
-        return self.num_empty
-
-    def load(self, folder: Path, state: Json) -> None:
-        if not isinstance(state, int):
-            raise DataError(
-                f"checkpoint {folder} does not record how many steps were empty: start the run "
-                "again"
-            )
-        self.num_empty = state
 
 
 class CheckpointManager:
@@ -177,8 +145,10 @@ class CheckpointManager:
 
         def stop(number: int) -> None:
             if self.stop_signal:
-                words = "stopped; the same command with --resume continues from the last checkpoint"
-                raise KeyboardInterrupt(words, number)
+                raise KeyboardInterrupt(
+                    "stopped; the same command with --resume continues from the last checkpoint",
+                    number,
+                )
             self.stop_signal = number
             say("stopping after this step, with a checkpoint; a second signal stops at once")
 
@@ -245,8 +215,8 @@ class CheckpointManager:
         if step == 0:
             self.first = value
         console.print(
-            f"[bold]validation[/] at step {step:,}: {_percent(summary)} of "
-            f"{self.validator.cfg.split} solved{mark}"
+            f"[bold]validation[/] at step {step:,}: "
+            f"{summary.pass_at[1].in_percent()} of {self.validator.cfg.split} solved{mark}"
         )
         metrics = {"validation/pass@1": value, "validation/tokens": summary.tokens.mean}
         metrics |= metrics_by_task_and_source(groups)
@@ -321,36 +291,6 @@ class CheckpointManager:
         return checkpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrainingLoop:
-    """The remaining steps of a run: iterating starts the clock of each step, and ends the step with
-    validation and a checkpoint when these are due."""
-
-    manager: CheckpointManager
-    clock: Clock
-    tracker: Tracker
-    advance: Advance | None
-    """Moves a bar on a terminal; elsewhere the lines of metrics say how far the run is."""
-    steps: range
-
-    def __iter__(self) -> Iterator[int]:
-        for step in self.steps:
-            self.clock.start()
-            yield step
-            if self.advance is not None:
-                self.advance(1)
-            self.manager.end_step(step + 1, self.tracker)
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Log the metrics of a step, and where its time went."""
-        self.tracker.log(step + 1, {**metrics, **self.clock.lap()})
-
-
 def _run_all(acts: Sequence[Callable[[], None]]) -> None:
     for act in acts:
         act()
-
-
-def _percent(summary: EvalSummary) -> str:
-    estimate = summary.pass_at[1]
-    return f"{100 * estimate.mean:.1f} % [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"

@@ -30,7 +30,8 @@ from whet.tasks.base import Task
 from whet.tasks.task_config import TaskConfig
 from whet.text.chat import NO_PROMPT, PromptConfig
 from whet.track.metrics import TrackConfig
-from whet.train.optim import TrainConfig, learning_rate
+from whet.train.optim import learning_rate
+from whet.train.settings import TrainConfig
 from whet.types import Json, Problem, Rollout, Split
 from whet.world import ClusterConfig
 
@@ -113,6 +114,22 @@ class StageConfig(Config):
     def models(self) -> dict[str, ModelSource]:
         """The models of the stage by their settings."""
         return {key: item for key, item in self if isinstance(item, ModelSource)}
+
+    @property
+    def training_steps(self) -> int:
+        """Steps in which the stage trains `model`, whose checkpoints are in its run folder; 0 if it
+        trains nothing."""
+        return 0
+
+    @property
+    def ranks(self) -> ClusterConfig | None:
+        """How ranks share the work; None if the first rank alone runs the stage."""
+        return None
+
+    @property
+    def grading_limits(self) -> GradingConfig:
+        """Limits of grading a response to a problem of the task."""
+        return GradingConfig()
 
     @property
     def splits(self) -> list[Split]:
@@ -200,6 +217,14 @@ class ModelStageConfig(StageConfig):
     """How ranks share the model, if there are several."""
 
     @property
+    def ranks(self) -> ClusterConfig:
+        return self.cluster
+
+    @property
+    def grading_limits(self) -> GradingConfig:
+        return self.grading
+
+    @property
     def response_prompt(self) -> PromptConfig | None:
         return self.prompt
 
@@ -238,6 +263,10 @@ class TrainingConfig(ModelStageConfig):
     """When checkpoints are written."""
     track: TrackConfig = TrackConfig()
     """Where metrics go besides the run folder and the console."""
+
+    @property
+    def training_steps(self) -> int:
+        return self.steps
 
     @property
     def is_deterministic(self) -> bool:

@@ -1,5 +1,5 @@
-"""What recipes that train share: open a training run, drop problems that do not fit, rephrase
-problems, finish it."""
+"""What recipes that train share: open a training run, loop over its steps, drop problems that do
+not fit, rephrase problems, finish it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -9,32 +9,35 @@ from typing import Generic, TypeVar
 
 from whet.algos.settings import AlgoConfig
 from whet.data.problems import load_validation
-from whet.errors import ConfigError, DataError
+from whet.errors import ConfigError, DataError, TrainError
 from whet.grading.grader import Grader
 from whet.models.source import load_model, torch_device, torch_dtype
 from whet.rng import derive
 from whet.rollout.collect import ChatEngine
-from whet.stages.checkpoint_manager import CheckpointManager, Stateful, TrainingLoop
+from whet.stages.checkpoint_manager import CheckpointManager, Stateful
 from whet.stages.guard import CollapseGuard
-from whet.stages.stage import TrainingConfig
+from whet.stages.stage import ModelWork, TrainingConfig
 from whet.stages.validation import Validator
 from whet.store.run import RunStore
 from whet.tasks.base import Task, explain_user_errors
 from whet.tasks.task_config import build_task
-from whet.track.metrics import Clock
+from whet.text.chat import PromptConfig
+from whet.track.metrics import Clock, Tracker
 from whet.track.progress import console, get_console, progress_bar, say
 from whet.track.sinks import open_trackers
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.learner_factory import choose_learner_factory
-from whet.train.memory import peak_counter
+from whet.train.memory import DeviceMemory, peak_counter
 from whet.train.policy import Policy, build_policy, set_determinism
 from whet.train.selftest import Exactness, measure_exactness
 from whet.train.training_state import OtherPolicies
-from whet.types import Json, Problem
+from whet.types import Advance, Json, Problem
 from whet.world import get_world
 
 EXACTNESS_EVENT = "exactness"
+MAX_EMPTY_STEPS = 10
+"""Steps in a row without a gradient before a run stops, since waiting longer rarely helps."""
 NUM_NAMED = 5
 """Problems left out that are named on the screen; the ledger has all."""
 STEPS_PER_LINE = 20
@@ -66,10 +69,9 @@ class Session(Generic[Settings_co]):
         """
         kept = self.filter_fitting(problems)
         micro_batch_tokens = self.cfg.train.micro_batch_tokens
-        context = self.policy.engine.max_model_len
-        if context > micro_batch_tokens:
+        if self.policy.engine.max_model_len > micro_batch_tokens:
             prompt = max(len(self.policy.chat.encode_problem(problem)) for problem in kept)
-            longest = min(prompt + self.cfg.sampling.max_tokens, context)
+            longest = self.most_tokens(prompt)
             if longest > micro_batch_tokens:
                 raise ConfigError(
                     f"train.micro_batch_tokens = {micro_batch_tokens} is below {longest}, the "
@@ -77,6 +79,11 @@ class Session(Generic[Settings_co]):
                     f"{self.cfg.sampling.max_tokens}: raise the first or lower the second"
                 )
         return kept
+
+    def most_tokens(self, num_prompt_tokens: int) -> int:
+        """Return how many tokens a prompt of this length may have with its response."""
+        most = num_prompt_tokens + self.cfg.sampling.max_tokens
+        return min(most, self.policy.engine.max_model_len)
 
     def build_checkpoint_manager(
         self,
@@ -116,7 +123,7 @@ def open_loop(
     columns: Mapping[str, str],
     *,
     every: int = 1,
-) -> Iterator[TrainingLoop]:
+) -> Iterator["TrainingLoop"]:
     """Load the newest checkpoint, open the trackers, validate, and continue from there.
 
     A line with the metrics in `columns` is printed after `every` steps.
@@ -141,6 +148,59 @@ def open_loop(
             advance=advance,
             steps=range(start, cfg.steps),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingLoop:
+    """The remaining steps of a run: iterating starts the clock of each step, and ends the step with
+    validation and a checkpoint when these are due."""
+
+    manager: CheckpointManager
+    clock: Clock
+    tracker: Tracker
+    advance: Advance | None
+    """Moves a bar on a terminal; elsewhere the lines of metrics say how far the run is."""
+    steps: range
+
+    def __iter__(self) -> Iterator[int]:
+        for step in self.steps:
+            self.clock.start()
+            yield step
+            if self.advance is not None:
+                self.advance(1)
+            self.manager.end_step(step + 1, self.tracker)
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Log the metrics of a step, and where its time went."""
+        self.tracker.log(step + 1, {**metrics, **self.clock.lap()})
+
+
+class EmptyStepLimit:
+    """Counts steps in a row without a gradient, and stops the run when there are too many."""
+
+    def __init__(self) -> None:
+        self.num_empty = 0
+
+    def check(self, is_empty: bool) -> None:
+        """Count a step, or start again at one with a gradient."""
+        self.num_empty = self.num_empty + 1 if is_empty else 0
+        if self.num_empty >= MAX_EMPTY_STEPS:
+            raise TrainError(
+                f"{self.num_empty} steps in a row had no group with responses of different reward, "
+                "so nothing is learned: start from a better model, or change reward.weights, "
+                "group_size or sampling.temperature"
+            )
+
+    def save(self, folder: Path) -> Json:
+        return self.num_empty
+
+    def load(self, folder: Path, state: Json) -> None:
+        if not isinstance(state, int):
+            raise DataError(
+                f"checkpoint {folder} does not record how many steps were empty: start the run "
+                "again"
+            )
+        self.num_empty = state
 
 
 class CheckpointedValue:
@@ -172,20 +232,12 @@ def open_session(
     weights.
     """
     set_determinism(cfg.is_deterministic)
-    model, tokenizer = load_model(
-        cfg.model,
-        dtype=torch_dtype(cfg.train.dtype),
-        device=torch_device(),
-        texts=list(texts),
-        seed=cfg.seed if model_seed is None else model_seed,
-    )
-    policy = build_policy(
-        model,
-        tokenizer,
-        cfg.engine,
+    policy = open_policy(
+        ModelWork(source=cfg.model, sampling=cfg.sampling, train=cfg.train, engine=cfg.engine),
         name=run.folder.name,
         prompt=cfg.prompt,
-        learner_factory=choose_learner_factory(cfg.train),
+        seed=cfg.seed if model_seed is None else model_seed,
+        texts=texts,
     )
     task = build_task(cfg.task) if task is None else task
     return Session(
@@ -194,7 +246,36 @@ def open_session(
         task=task,
         policy=policy,
         grader=Grader([task] if verifier_task is None else [task, verifier_task], cfg.grading),
-        clock=Clock(peak_bytes=peak_counter(model.device)),
+        clock=Clock(peak_bytes=peak_counter(policy.model.device)),
+    )
+
+
+def open_policy(
+    work: ModelWork,
+    *,
+    name: str,
+    prompt: PromptConfig,
+    seed: int,
+    texts: Sequence[str] = (),
+    memory: DeviceMemory | None = None,
+) -> Policy:
+    """Load a model that trains, with its engine; `memory` is that of another policy beside it."""
+    assert work.train is not None and work.engine is not None, "a policy samples and trains"
+    model, tokenizer = load_model(
+        work.source,
+        dtype=torch_dtype(work.train.dtype),
+        device=torch_device(),
+        texts=list(texts),
+        seed=seed,
+    )
+    return build_policy(
+        model,
+        tokenizer,
+        work.engine,
+        name=name,
+        prompt=prompt,
+        learner_factory=choose_learner_factory(work.train),
+        memory=memory,
     )
 
 
@@ -287,7 +368,6 @@ def vary_problem(session: Session[TrainingConfig], problem: Problem, seed: int) 
     with explain_user_errors(session.task):
         varied = session.task.vary(problem, seed)
     length = len(session.policy.chat.encode_problem(varied))
-    context = session.policy.engine.max_model_len
-    longest = min(length + session.cfg.sampling.max_tokens, context)
-    is_long = length >= context or longest > session.cfg.train.micro_batch_tokens
-    return problem if is_long else varied
+    has_room = length < session.policy.engine.max_model_len
+    is_trainable = session.most_tokens(length) <= session.cfg.train.micro_batch_tokens
+    return varied if has_room and is_trainable else problem

@@ -20,7 +20,6 @@ from whet.reports.charts import (
 from whet.reports.formatting import duration, percent_interval, points
 from whet.reports.page import render_static
 from whet.reports.report_data import Curve, Unit
-from whet.stages.stage import TrainingConfig
 from whet.store.files import write_atomic, write_json
 from whet.store.run import RunStore
 from whet.study.execution import Executor
@@ -178,7 +177,7 @@ def _read_curve(run: StudyRun, key: str, name: str, unit: Unit) -> Curve | None:
     trained = [
         stage.folder
         for stage, settings in zip(run.stages, run.pipeline.stages.values(), strict=True)
-        if isinstance(settings, TrainingConfig)
+        if settings.training_steps
     ]
     rows = [row for row in RunStore.view(trained[-1]).metrics() if key in row] if trained else []
     if len(rows) < 2:

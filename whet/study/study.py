@@ -10,7 +10,6 @@ from rich.table import Table
 
 from whet.errors import WhetError
 from whet.plan.predict import predict_seconds
-from whet.stages.stage import ModelStageConfig
 from whet.store.follow import one_writer
 from whet.study.execution import BudgetSpentError, Executor, Machine, format_seconds
 from whet.study.output import print_results, write_study_results
@@ -158,11 +157,9 @@ def _describe_time(work: Work, machine: Machine) -> list[str]:
 def _predict(run: StudyRun, name: str) -> float | None:
     """Predict the seconds of a stage; a model made here is too small for a prediction."""
     stages = run.pipeline.stages
-    is_new = any(
-        isinstance(stage, ModelStageConfig) and stage.model.new is not None
-        for stage in stages.values()
-    )
-    if is_new or not isinstance(stages[name], ModelStageConfig):
+    models = [stage.models.get("model") for stage in stages.values()]
+    is_new = any(model is not None and model.new is not None for model in models)
+    if is_new or "model" not in stages[name].models:
         return None
     try:
         return predict_seconds(stages, name, _CARD)

@@ -17,7 +17,6 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from whet.config import Config, LoadedSettings, kind_of, load_layers, load_settings, read_layers
 from whet.errors import ConfigError
 from whet.pipeline.pipeline_config import PipelineConfig, check_stage_names
-from whet.stages.stage import TrainingConfig
 from whet.toml import Table, from_flags, literal
 from whet.types import Json
 
@@ -152,7 +151,7 @@ class Study:
         known = [
             name
             for name, stage in pipeline.stages.items()
-            if (isinstance(stage, TrainingConfig) if is_logged else stage.measures_model)
+            if (stage.training_steps if is_logged else stage.measures_model)
         ]
         asked = row.measure or self.config.measure
         if not known or (asked is not None and asked not in known):

@@ -36,24 +36,19 @@ def to_leaderboard_table(board: Leaderboard) -> Table:
         cells = [_cell(row) for row in rows]
         table.add_row(benchmark, rows[0].metric, f"{rows[0].score.count:,}", *cells)
     table.add_section()
-    means = [_percent(board.means[model]) for model in board.models]
+    means = [board.means[model].in_percent() for model in board.models]
     table.add_row("mean", "", "", *means, style="bold")
     return table
 
 
 def _cell(result: BenchmarkResult) -> str:
-    lines = [_percent(result.score)]
+    lines = [result.score.in_percent()]
     if result.feasible is not None and result.hallucinated is not None:
         lines.append(f"feasible {100 * result.feasible.mean:.0f} %")
         lines.append(f"hallucinated {100 * result.hallucinated.mean:.0f} %")
     if result.unfinished.mean >= 0.005:
         lines.append(f"[bold red]cut off {100 * result.unfinished.mean:.0f} %[/]")
     return "\n".join(lines)
-
-
-def _percent(estimate: Estimate) -> str:
-    low, high = 100 * estimate.low, 100 * estimate.high
-    return rf"{100 * estimate.mean:.1f} % \[{low:.1f}, {high:.1f}]"
 
 
 def to_csv(board: Leaderboard) -> str:

@@ -38,6 +38,10 @@ class Task(ABC):
     """Two different answers are never both right; False for a set, a route, a program."""
     has_worked_solutions: bool = True
     """`solve` writes what a model should imitate; False if it writes the bare reference."""
+    asks_sums: bool = False
+    """A sum and its value are one of its problems; a smoke run takes sums if it generates none."""
+    is_repeatable: bool = True
+    """Grading a response again gives the same score, and costs nothing; False for a judge."""
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"

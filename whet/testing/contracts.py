@@ -29,7 +29,7 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.learner import Learner
 from whet.train.learner_factory import LOCAL_FACTORY, LearnerFactory
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 from whet.train.value_model import ValueModel
 from whet.types import (
     SPLITS,

@@ -87,9 +87,11 @@ def _plain_progress(
             last = now
             speed = (done - first) / (now - start)
             left = (total - done) / speed if speed else float("inf")
-            words = f", {note()}" if note is not None else ""
+            clause = f", {note()}" if note is not None else ""
             rate = _format_rate(speed)
-            console.print(f"{label}: {done:,} of {total:,}, {rate}{words}, about {left:.0f} s left")
+            console.print(
+                f"{label}: {done:,} of {total:,}, {rate}{clause}, about {left:.0f} s left"
+            )
 
     return advance
 

@@ -19,8 +19,8 @@ from whet.config import Config
 from whet.errors import ConfigError, DataError
 from whet.rng import make_rng
 from whet.train.learner import Learner, average_metrics, set_loss_weights
-from whet.train.optim import TrainConfig
 from whet.train.policy import TrainableModel
+from whet.train.settings import TrainConfig
 from whet.types import Json, Metrics
 
 _FOLDER = "critic"

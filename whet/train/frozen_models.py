@@ -8,9 +8,9 @@ from whet.errors import ConfigError
 from whet.models.source import ModelSource, load_model, read_tokenizer, torch_dtype
 from whet.text.tokenizer import Tokenizer
 from whet.train.learner import LogprobModel, add_logprobs
-from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 from whet.train.served_model import SERVED_SECONDS, ServedModel
+from whet.train.settings import TrainConfig
 
 
 def load_teacher(

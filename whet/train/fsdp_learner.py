@@ -30,7 +30,8 @@ from whet.train.learner import (
 )
 from whet.train.memory import DeviceMemory
 from whet.train.offload import OffloadedWeights
-from whet.train.optim import OPTIMIZER, TrainConfig, optimizer_files
+from whet.train.optim import OPTIMIZER, optimizer_files
+from whet.train.settings import TrainConfig
 from whet.train.shards import (
     RankOptimizer,
     fill_shards,

@@ -12,8 +12,8 @@ from whet.models.lora import copy_trainable
 from whet.models.transformer import Transformer
 from whet.train.learner import FrozenModel, Learner, LocalLearner, LogprobModel
 from whet.train.memory import DeviceMemory
-from whet.train.optim import TrainConfig
 from whet.train.served_model import SERVED_SECONDS, ServedModel
+from whet.train.settings import TrainConfig
 from whet.train.value_model import ValueModel
 from whet.user_code import check_complete, load_from_file
 from whet.world import get_world

@@ -22,7 +22,7 @@ from whet.train.learner import (
 )
 from whet.train.learner_factory import LOCAL_FACTORY, LearnerFactory, build_reference
 from whet.train.memory import DeviceMemory, device_memory
-from whet.train.optim import TrainConfig
+from whet.train.settings import TrainConfig
 from whet.world import get_world
 
 

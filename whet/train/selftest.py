@@ -10,8 +10,8 @@ from whet.algos.settings import AlgoConfig
 from whet.batching.examples import Example
 from whet.engine.base import Request, SamplingParams
 from whet.rng import derive, make_numpy_rng
-from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
+from whet.train.settings import TrainConfig
 
 _PROMPTS = 8
 _NEW_TOKENS = 16

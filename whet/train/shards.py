@@ -46,7 +46,8 @@ from whet.models.save import (
     write_index,
 )
 from whet.models.transformer import Transformer
-from whet.train.optim import Optimizer, TrainConfig
+from whet.train.optim import Optimizer
+from whet.train.settings import TrainConfig
 from whet.world import get_world
 
 _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)

@@ -9,6 +9,7 @@ import json
 import shlex
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from pydantic import ValidationError
 
 from whet.algos.advantages import GROUP_RULES
 from whet.errors import DataError, WhetError
-from whet.rewards.spec import RewardSpec
+from whet.rewards.spec import RewardPart, RewardSpec, break_down
 from whet.store.files import stream_rows
 from whet.store.rollouts import parse_rollouts, read_columns
 from whet.store.view_cache import read_token_columns
@@ -254,11 +255,11 @@ def explain_reward(rollout: Rollout, settings: Mapping[str, Json]) -> list[Json]
     score = rollout.score
     if not isinstance(spec, dict) or score is None or rollout.reward is None:
         return []
-    rows: list[dict[str, Json]] = []
+    parts: list[RewardPart] = []
     weights = spec.get("weights")
     for name, weight in weights.items() if isinstance(weights, dict) else ():
         if isinstance(weight, int | float) and name in score.parts:
-            rows.append({"name": name, "weight": float(weight), "value": score.parts[name]})
+            parts.append(RewardPart(name=name, weight=float(weight), value=score.parts[name]))
     terms = spec.get("terms")
     own = 0
     for term in terms if isinstance(terms, list) else ():
@@ -266,25 +267,21 @@ def explain_reward(rollout: Rollout, settings: Mapping[str, Json]) -> list[Json]
             own += 1
             continue
         try:
-            shaping = RewardSpec.model_validate({"weights": {}, "terms": [term]}).terms[0]
-            value = shaping.value(rollout, score) if shaping.applies_to(score.verdict) else None
+            known = RewardSpec.model_validate({"weights": {}, "terms": [term]})
+            parts.append(replace(break_down(known, rollout)[0], name=known.terms[0].kind))
         except (ValidationError, WhetError):
             own += 1
-            continue
-        rows.append({"name": shaping.kind, "weight": shaping.weight, "value": value})
-    products = [_multiply(row["weight"], row["value"]) for row in rows]
-    rows = [{**row, "product": product} for row, product in zip(rows, products, strict=True)]
-    rest = rollout.reward - sum(product or 0.0 for product in products)
+    rows: list[Json] = [_describe_part(part) for part in parts]
+    rest = rollout.reward - sum(part.contribution for part in parts)
     if own or abs(rest) > 1e-6:
         name = "your own function" if own else "not explained by the settings"
         rows.append({"name": name, "weight": None, "value": None, "product": finite(rest)})
-    return list(rows)
+    return rows
 
 
-def _multiply(weight: Json, value: Json) -> float | None:
-    if isinstance(weight, int | float) and isinstance(value, int | float):
-        return float(weight) * float(value)
-    return None
+def _describe_part(part: RewardPart) -> Json:
+    product = None if part.value is None else part.contribution
+    return {"name": part.name, "weight": part.weight, "value": part.value, "product": product}
 
 
 def _read_foreign(root: Root, source: RolloutFile, row: int) -> dict[str, Json]:

@@ -25,8 +25,8 @@ from whet.models.load import load_decoder  # noqa: E402
 from whet.models.transformer import Transformer  # noqa: E402
 from whet.train.learner import LocalLearner, compute_logprobs_locally  # noqa: E402
 from whet.train.memory import DeviceMemory  # noqa: E402
-from whet.train.optim import TrainConfig  # noqa: E402
 from whet.train.rl_step import update_policy  # noqa: E402
+from whet.train.settings import TrainConfig  # noqa: E402
 from whet.types import Completion  # noqa: E402
 
 NUM_CHECKED = 16

@@ -85,6 +85,7 @@ class Math(FileTask):
     """Grades the final answer of a response against one reference or several."""
 
     name = "math"
+    asks_sums = True
     config: MathConfig
 
     def score(self, problem: Problem, text: str) -> Score:

@@ -84,6 +84,7 @@ class Judge(FileTask):
     """Grades by asking a model; its problems come from files."""
 
     name = "judge"
+    is_repeatable = False
     config: JudgeConfig
 
     @property
