@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from whet.tasks.math import tree
-from whet.tasks.math.lexer import exact, normal
+from whet.tasks.math.lexer import exact
 from whet.tasks.math.numeric import same_value
 from whet.tasks.math.parser import readings
+from whet.tasks.math.respelling import normal
 from whet.tasks.math.tree import Node, NotMathError
 from whet.tasks.math.words import TRIGONOMETRIC
 from whet.text.sentences import find_formulas

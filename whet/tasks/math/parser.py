@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from whet.tasks.math import tree, words
-from whet.tasks.math.lexer import ROW, Token, decimal, normal, repeating_decimal, tokens, wording
+from whet.tasks.math.lexer import Token, decimal, repeating_decimal, tokens
+from whet.tasks.math.respelling import ROW, normal, respell, wording
 from whet.tasks.math.tree import Node, NotMathError
 
 MAX_DEPTH = 40
@@ -93,42 +94,10 @@ _FUNCTION_NAMES = frozenset("fghpqFGHIPQRSTV")
 _LEADING = words.word_set("approximately about roughly exactly nearly around usd eur rmb rs")
 
 _FROM_TO = re.compile(r"_\{([a-z])=(-?[0-9]{1,6})\} \^\{?([0-9]{1,6})\}?")
-_UNIT_IN_BRACKETS = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")
 _ALL_TEXT = re.compile(r"\\(?:text|textbf|textrm|mbox)\s?\{\s?([-+]?[0-9][^{}\\]*)\}")
 """Numbers that are a whole text: `\\text{12 and 15}`."""
-CURRENCIES = {"\\$": "dollar", "€": "euro", "£": "sterling", "¥": "yuan", "￥": "yuan"}
-_RESPELLED = (
-    (re.compile(r"(?<=[0-9}])\s?in\.?$"), " inch"),
-    (re.compile(r"(?<=[0-9}])\s?\\Omega$"), " ohm"),
-    (re.compile(r"(?<=[0-9])\s?\\mu\s?\\(text|mathrm)\s?\{\s?"), r" \\\1{micro"),
-    (re.compile(r"\b((?:year|month|day)s?) old$"), r"\1"),
-    (re.compile(r"\\hat\s?(\{\s?)?\\?([ijk])(?:math)?(?![a-z])(?(1)\s?\})"), r"\\mathbf{\2}"),
-    (re.compile(r"\\(?:mathbf|boldsymbol|bm|vec)\s?\{\s?(\\mathbf\{[ijk]\})\s?\}"), r"\1"),
-    (re.compile(r"([A-Za-z])\^(\{[^{}]*\}|\w)_(\{[^{}]*\}|\w)"), r"\1_\3^\2"),
-)
-"""Units that look like something else, unit vectors, and a power before the index."""
-_OUTWARD = re.compile(r"([\[\]])([^\[\]()]{1,100},[^\[\]()]{1,100})([\[\]])")
-"""Open ends as brackets turned outwards: ]1, 2] is (1, 2]."""
-_TRANSPOSED = re.compile(
-    r"^([(\[][^&\x02]{1,200},[^&\x02]{1,200}[)\]])"
-    r"\s?\^\s?\{?\s?(?:\\(?:top|mathrm|text|mathsf)\s?)?\{?T?\}*$"
-)
-"""A row turned into a column."""
 _REALS = tree.symbol("field R")
 _ALL_REALS = tree.seq("()", (tree.negative(tree.INFINITY), tree.INFINITY))
-_REAL_WORDS = re.compile(r"(?:the set of )?all real numbers|all reals?|any real number")
-_WITHOUT = re.compile(
-    r"(?:\\text\s?\{\s?)?(?:the set of )?(?:all|any) real (?:numbers?|values?)(?: of [a-z])?,?"
-    r" (?:except|but|other than|excluding)(?: for)?:?\s?\}?\s?(?:[a-z]\s?=\s?)?(\S.*)",
-    re.IGNORECASE,
-)
-_EMPTY_WORDS = re.compile(r"empty set|null set")
-_FOR_ALL = re.compile(
-    r"[\s,]*(?:\\forall|\\text\s?\{\s?,?\s?for (?:all|every|any|each)(?: real| integer| positive"
-    r"| natural)?(?: numbers?| integers?| values? of)?\s?\}|\bfor all\b)\s?"
-    r"[a-z]?(?:\s?,\s?[a-z])*(?:\s?\\in\s?\\mathbb\s?\{?\s?[RZNQC]\s?\}?)?$"
-)
-"""What an equation holds for, where it says no more than that."""
 _ITEM_START = re.compile(
     r"[\s$]*(?:[0-9A-Za-z({\[|√π]|\\(?:[dtc]?frac|sqrt|pi|infty|binom|vec|mathbf|left|[({])|\Z)"
 )
@@ -153,32 +122,13 @@ def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
     """
     if "\n" in text and (items := _list_lines(text)):
         return readings(items, literal=literal)
-    plain = normal(text)
-    if (inside := _ALL_TEXT.fullmatch(plain)) and (result := readings(inside[1], literal=literal)):
+    inside = _ALL_TEXT.fullmatch(normal(text))
+    if inside and (result := readings(inside[1], literal=literal)):
         return result
-    if _REAL_WORDS.fullmatch(wording(plain)):
-        return (Reading(_ALL_REALS, ()),)
-    if _EMPTY_WORDS.fullmatch(wording(plain)):
-        return (Reading(tree.symbol("∅"), ()),)
-    if without := _WITHOUT.fullmatch(plain):
-        plain = rf"\mathbb{{R}}\setminus\{{{without[1]}\}}"
-    if "for" in plain and "=" in plain:
-        plain = _FOR_ALL.sub("", plain)
-    plain = _TRANSPOSED.sub(r"\1", plain)
-    units = [name for sign, name in CURRENCIES.items() if sign in text]
-    for form, spelling in _RESPELLED:
-        plain = form.sub(spelling, plain)
-    if (match := _UNIT_IN_BRACKETS.fullmatch(plain)) and not words.is_remark(match[2]):
-        plain = match[1]
-        units.insert(0, match[2])
-    if plain[-1:].isalpha() or plain[-1:] == "}":
-        value = words.NUMBER_WORDS.get(wording(plain))
-        if value is not None:
-            return (Reading(tree.make_number(value), tuple(units)),)
-    if plain[:1] == "]" or plain[-1:] == "[":
-        plain = _OUTWARD.sub(
-            lambda m: f"{'(' if m[1] == ']' else '['}{m[2]}{')' if m[3] == '[' else ']'}", plain
-        )
+    plain, units = respell(text)
+    value = words.NUMBER_WORDS.get(wording(plain))
+    if value is not None:
+        return (Reading(tree.make_number(value), units),)
     results: list[Reading] = []
     for join in (None, False, True):
         try:

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from whet.tasks.math import tree
 from whet.tasks.math.compare import same
-from whet.tasks.math.lexer import normal, time_of
+from whet.tasks.math.lexer import time_of
 from whet.tasks.math.numeric import MathConfig
 from whet.tasks.math.parser import readings
+from whet.tasks.math.respelling import normal
 from whet.tasks.math.tree import Node
 from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
 from whet.text.doubt import (

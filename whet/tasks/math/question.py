@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from whet.tasks.math import tree
-from whet.tasks.math.lexer import wording
-from whet.tasks.math.parser import CURRENCIES, Reading, readings
-from whet.tasks.math.words import DIMENSIONS, UNIT_NAMES, UNIT_WORDS
+from whet.tasks.math.parser import Reading, readings
+from whet.tasks.math.respelling import wording
+from whet.tasks.math.words import CURRENCIES, DIMENSIONS, UNIT_NAMES, UNIT_WORDS
 
 QuantityUnit = tuple[str, ...]
 """The parts of a unit in one spelling and order: `("/h", "km")`, `("^2", "cm")`."""

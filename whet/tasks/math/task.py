@@ -19,9 +19,9 @@ from whet.tasks.math import tree
 from whet.tasks.math.compare import same
 from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
-from whet.tasks.math.lexer import exact, normal, same_wording, time_of, wording
+from whet.tasks.math.lexer import exact, time_of
 from whet.tasks.math.numeric import MathConfig, contradicts_itself, same_value
-from whet.tasks.math.parser import CURRENCIES, Reading, readings
+from whet.tasks.math.parser import Reading, readings
 from whet.tasks.math.question import (
     KNOWN_UNITS,
     drop_labels,
@@ -33,7 +33,9 @@ from whet.tasks.math.question import (
     restates,
     spell_unit,
 )
+from whet.tasks.math.respelling import normal, same_wording, wording
 from whet.tasks.math.tree import Node, NotMathError
+from whet.tasks.math.words import CURRENCIES
 from whet.text.final_answer import find_boxes
 from whet.types import Problem, Score, Verdict
 
