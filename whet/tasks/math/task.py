@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from whet.errors import DataError
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.math import tree
-from whet.tasks.math.compare import same
+from whet.tasks.math.compare import same_tree
 from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
 from whet.tasks.math.lexer import exact, time_of
@@ -299,7 +299,7 @@ def _is_statement(node: Node) -> bool:
 def _same_statement(gold: str, answer: str, rules: MathConfig) -> bool:
     golds = readings(gold, literal=True)
     answers = readings(answer, literal=True)
-    return any(same(one.node, other.node, rules) for one in golds for other in answers)
+    return any(same_tree(one.node, other.node, rules) for one in golds for other in answers)
 
 
 def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
@@ -351,7 +351,7 @@ def _same_reading(gold: Reading, answer: Reading, rules: MathConfig) -> bool:
         if not answer.units and gold != answer and contradicts_itself(answer.node):
             return False  # with units, 3 ft = 36 in, the numbers may differ
         return any(
-            same(left, right, rules)
+            same_tree(left, right, rules)
             for left in _percents(gold.node, rules)
             for right in _percents(answer.node, rules)
         )
