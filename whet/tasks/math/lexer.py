@@ -1,7 +1,7 @@
-"""Read the text of an answer without a grammar: plain numbers, times of day, tokens.
+"""Read the text of an answer without a grammar: plain numbers, times and dates, tokens.
 
-`exact` and `time_of` read what has one meaning only. `tokens` cuts the rest up for the parser. All
-take linear time.
+`exact`, `time_of` and `date_of` read what has one meaning only. `tokens` cuts the rest up for the
+parser. All take linear time.
 """
 
 import re
@@ -30,6 +30,13 @@ _PLAIN = re.compile(
     r")\s*\$?\s*\.?\s*"
 )
 _TIME = re.compile(r"([0-9]{1,2})(?::([0-5][0-9])(?::([0-5][0-9]))?)?(?: ?([ap])\.?m\.?)?")
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
+_MONTH = r"([a-z]{3})[a-z]{0,6}\.?"
+_DATES = (
+    re.compile(rf"{_MONTH} ([0-9]{{1,2}})(?:,? ?([0-9]{{4}}))?"),
+    re.compile(rf"(?:the )?([0-9]{{1,2}})(?: of)? {_MONTH}(?:,? ?([0-9]{{4}}))?"),
+)
+"""A day, month first or day first, with a year or without."""
 _PIECE = re.compile(
     r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![0-9.]))?)"
     r"|(?P<word>[A-Za-z]+)"
@@ -113,6 +120,16 @@ def time_of(text: str) -> int | None:
     elif hours > 24 or not (match[3] or len(match[1]) == 2):
         return None
     return 3600 * hours + 60 * int(match[2] or 0) + int(match[3] or 0)
+
+
+def date_of(text: str) -> tuple[str, int, str] | None:
+    """Read a date as month, day and year, which may be empty."""
+    words = wording(text) if len(text) < 60 else ""
+    for form, (month, day) in zip(_DATES, ((1, 2), (2, 1)), strict=True):
+        match = form.fullmatch(words)
+        if match and match[month] in _MONTHS:
+            return match[month], int(match[day]), match[3] or ""
+    return None
 
 
 class Token(NamedTuple):

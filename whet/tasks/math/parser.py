@@ -235,7 +235,7 @@ class Parser:
             opening = signs.SPELLINGS.get(opening, opening)
         if opening in signs.SIDES:
             return self._between_bars(opening)
-        closing = signs.CLOSING[opening]
+        closing = signs.BRACKET_ENDS[opening]
         num_bars = self.num_bars
         self.num_bars = 0
         items, has_comma = self._items(closing)
@@ -254,7 +254,7 @@ class Parser:
         """Read up to a closing bracket, and say whether a comma was in between."""
         items: list[Node] = []
         has_comma = False
-        is_set = closing is signs.CLOSING["\\{"]
+        is_set = closing is signs.BRACKET_ENDS["\\{"]
         while self.peek() not in closing and self.position < len(self.tokens):
             if self._at_separator():
                 if self._take_separator().kind == "join" and not is_set:
@@ -314,17 +314,17 @@ class Parser:
 
     def _sum(self) -> Node:
         total = self._signed_term()
-        while (sign := self.peek()) in signs.UNARY or sign in signs.PLUS_MINUS:
+        while (sign := self.peek()) in signs.PREFIX_SIGNS or sign in signs.PLUS_MINUS:
             total = tree.matrix_sum(total, self._signed_term())
         return total
 
     def _signed_term(self) -> Node:
         factors: list[Node] = []
-        while (sign := self.peek()) in signs.UNARY or sign in signs.PLUS_MINUS:
+        while (sign := self.peek()) in signs.PREFIX_SIGNS or sign in signs.PLUS_MINUS:
             factors.append(
                 signs.PLUS_MINUS[sign]
                 if sign in signs.PLUS_MINUS
-                else tree.make_number(signs.UNARY[sign])
+                else tree.make_number(signs.PREFIX_SIGNS[sign])
             )
             self.position += 1
             if len(factors) > MAX_DEPTH:
@@ -375,7 +375,7 @@ class Parser:
     def _at_factor(self) -> bool:
         """Whether another factor follows without a sign between."""
         token = kind, text = self.peek()
-        if token in signs.BARS:
+        if token in signs.BAR_SIGNS:
             return self.num_bars == 0
         if token in signs.OPENING:
             return True
@@ -418,7 +418,7 @@ class Parser:
 
     def factor(self) -> Node:
         """Read a factor of a product, with its sign and powers."""
-        if self.peek() not in signs.UNARY:
+        if self.peek() not in signs.PREFIX_SIGNS:
             return self._postfix(self._leaf())
         is_minus = self.take().text == "-"
         factor = self.descend(self.factor)
@@ -481,7 +481,7 @@ class Parser:
         if kind == "number":  # 6 in log_6 1/36 is no part of a mixed number
             self.position += 1
             return self._numeral(*decimal(text))
-        if token in signs.UNARY:
+        if token in signs.PREFIX_SIGNS:
             self.position += 1
             argument = self.descend(self.argument)
             return tree.negative(argument) if text == "-" else argument
@@ -566,8 +566,8 @@ class Parser:
             return self._function(name)
         if name in words.OPAQUE:
             return self._opaque(name)
-        if name in signs.SYMBOLS:
-            return self._symbol(signs.SYMBOLS[name])
+        if name in signs.NAMED_SYMBOLS:
+            return self._symbol(signs.NAMED_SYMBOLS[name])
         raise NotMathError(f"\\{name} is not read")
 
     def _root(self, degree: int) -> Node:
@@ -580,7 +580,7 @@ class Parser:
 
     def _function(self, name: str) -> Node:
         base = exponent = None
-        while self.peek() in signs.SCRIPTS:
+        while self.peek() in signs.SCRIPT_SIGNS:
             if self.take().text == "_":
                 base = self.argument()
             else:
@@ -625,7 +625,7 @@ class Parser:
     def _opaque(self, name: str) -> Node:
         """Read a sum, product, limit or integral; unless written out, it equals only itself."""
         bounds: list[str] = []
-        while self.peek() in signs.SCRIPTS:
+        while self.peek() in signs.SCRIPT_SIGNS:
             bounds.append(self.take().text + "".join(self._group()))
         body = self.term()
         written_out = None if self.literal else _write_out(name, " ".join(bounds), body)
@@ -762,7 +762,7 @@ def _is_unit_text(token: Token) -> bool:
 def _is_unit_word(token: Token) -> bool:
     """Whether a word after a number is a unit: a known one, or a longer word by itself."""
     text = token.text
-    if token.kind != "word" or text in words.FUNCTIONS or text in signs.SYMBOLS:
+    if token.kind != "word" or text in words.FUNCTIONS or text in signs.NAMED_SYMBOLS:
         return False
     if text.lower() in words.UNIT_WORDS:
         return True

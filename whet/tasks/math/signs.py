@@ -22,9 +22,9 @@ def _table(rows: dict[str, str]) -> dict[TokenKey, str]:
 
 BRACKET_COMMANDS = words.word_set("lvert lfloor lceil langle lbrace lbrack vert")
 OPENING = _keys(r"( [ { | \{ \|") | {("command", name) for name in BRACKET_COMMANDS}
-BARS = _keys(r"| \| \vert")
+BAR_SIGNS = _keys(r"| \| \vert")
 _ROUND_OR_SQUARE = _table({")": ")", "]": "]"})
-CLOSING = {
+BRACKET_ENDS = {
     "(": _ROUND_OR_SQUARE,
     "[": _ROUND_OR_SQUARE,
     "{": _table({"}": "}"}),
@@ -43,13 +43,13 @@ SIDES = {
 """Bars that open: what closes them, and the function they mean."""
 SUCH_THAT = _keys(r"| \mid : \| \vert")
 SEPARATORS = _keys(f", ; {ROW}")
-UNARY = {("sign", "+"): 1, ("sign", "-"): -1}
+PREFIX_SIGNS = {("sign", "+"): 1, ("sign", "-"): -1}
 PLUS_MINUS = {("command", "pm"): tree.symbol("±"), ("command", "mp"): tree.symbol("∓")}
 TIMES = _keys(r"* \cdot \times \ast")
 OVER = _keys(r"/ \div")
 MODULO = _keys(r"\pmod \mod mod")
 CARETS = _keys("^ **")
-SCRIPTS = _keys("_ ^")
+SCRIPT_SIGNS = _keys("_ ^")
 NAME_ENDINGS = _keys("_ '")
 POSTFIX = _table({"factorial": "!", "percent": r"% \%", "degree": r"\degree \circ"})
 TRANSPOSE = _keys(r"\top") | {("name", "T"), ("text", "T")}
@@ -67,8 +67,8 @@ RELATIONS = _table(
 )
 SET_OPERATIONS = _table({"union": r"\cup", "intersection": r"\cap", "without": r"\setminus"})
 BINOMIALS = words.word_set("binom dbinom tbinom")
-SYMBOLS = {name: name for name in words.GREEK} | words.CONSTANT_WORDS
-LEAF_COMMANDS = {*words.FUNCTIONS, *words.OPAQUE, *SYMBOLS, *BINOMIALS, "frac", "cbrt"}
+NAMED_SYMBOLS = {name: name for name in words.GREEK} | words.CONSTANT_WORDS
+LEAF_COMMANDS = {*words.FUNCTIONS, *words.OPAQUE, *NAMED_SYMBOLS, *BINOMIALS, "frac", "cbrt"}
 LEAF_KINDS = ("number", "name", "word", "text", "begin")
 MATRICES = words.word_set("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix array smallmatrix")
 FUNCTION_NAMES = frozenset("fghpqFGHIPQRSTV")
