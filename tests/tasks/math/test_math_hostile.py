@@ -143,6 +143,6 @@ def test_quoting_a_verdict_or_the_question_is_no_answer() -> None:
         r"\boxed{CORRECT}",
         "Final Decision: Yes",
         r"\boxed{What is 6 times 7?}",
-        "the same as the reference",
+        "the same as the gold answer",
     ):
         assert verdict("42", text) is not Verdict.CORRECT

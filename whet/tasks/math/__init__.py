@@ -1,6 +1,7 @@
-"""Mathematics with a reference answer.
+"""Mathematics with a gold answer.
 
-`task` grades, `find` finds the answer of a response, `parser` reads it, `compare` decides equality.
+`task` grades, `find` finds the answer of a response, `respelling` spells it one way, `parser` reads
+it, `compare` decides equality.
 """
 
 from whet.tasks.math.numeric import MathConfig

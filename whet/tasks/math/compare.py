@@ -4,11 +4,17 @@ Lists, sets, tuples, intervals, matrices, equations and inequalities are compare
 on an unknown meet intervals, both are compared as sets. `numeric` compares the expressions.
 """
 
-import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 from whet.tasks.math import tree
+from whet.tasks.math.bounds import (
+    DIFFERENCE,
+    find_variable,
+    is_union,
+    join_bounds,
+    list_components,
+    solution_set,
+)
 from whet.tasks.math.numeric import (
     MathConfig,
     is_rounding,
@@ -16,36 +22,31 @@ from whet.tasks.math.numeric import (
     read_residue,
     same_scalar,
     same_value,
-    to_float,
 )
-from whet.tasks.math.tree import INFINITY, Node, NotMathError, is_name
+from whet.tasks.math.tree import Node, NotMathError, is_name
 
 MAX_ITEMS = 64
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "in": "in"}
 _OPAQUE = ("lim", "sum", "prod", "int")
-_DIFFERENCE = "difference"
-"""A set without another where neither is known."""
 _EMPTY = tree.symbol("∅")
-_NEGATIVE_INFINITY = tree.negative(INFINITY)
 _BASIS = {letter: tree.symbol(f"vector {letter}") for letter in "ijk"}
-_REALS = (tree.symbol("field R"), tree.symbol("R"), tree.seq("()", (_NEGATIVE_INFINITY, INFINITY)))
 
 
-def same(gold: Node, answer: Node, rules: MathConfig) -> bool:
+def same_tree(gold: Node, answer: Node, rules: MathConfig) -> bool:
     """Compare two answers; where it cannot be decided they are not the same."""
     try:
-        return gold == answer or _same(gold, answer, rules)
+        return gold == answer or _same_by_kind(gold, answer, rules)
     except NotMathError:  # numbers beyond the limits, or a division by what turns out to be zero
         return False
 
 
-def _same(gold: Node, answer: Node, rules: MathConfig) -> bool:
+def _same_by_kind(gold: Node, answer: Node, rules: MathConfig) -> bool:
     if gold.kind == "number" and answer.kind == "relation":
         answer = read_residue(answer)
     if gold.kind == "relation" or answer.kind == "relation":
         return _same_relation(gold, answer, rules)
-    if gold.name == answer.name == _DIFFERENCE:
+    if gold.name == answer.name == DIFFERENCE:
         return _same_in_order(gold.args, answer.args, rules)
     gold, answer = _read_basis(gold, answer), _read_basis(answer, gold)
     gold, answer = _read_point(gold, answer), _read_point(answer, gold)
@@ -102,15 +103,17 @@ def _same_relation(gold: Node, answer: Node, rules: MathConfig) -> bool:
         return _same_relation_and_value(gold, answer, rules)
     are_assignments = _is_assignment(gold) and _is_assignment(answer)
     if are_assignments and _names_agree(gold.args[0], answer.args[0]):
-        return same(gold.args[-1], answer.args[-1], rules)
+        return same_tree(gold.args[-1], answer.args[-1], rules)
     has_unknowns = tree.symbols(gold) and tree.symbols(answer)
     are_pairs = len(gold.args) == 2 and len(answer.args) == 2
     if has_unknowns and are_pairs and _same_pair(gold, answer):
         return True
-    gold_set = _solution_set(gold)
-    answer_set = _solution_set(answer)
+    gold_set = solution_set(gold)
+    answer_set = solution_set(answer)
     if gold_set is not None and answer_set is not None:
-        return _variable(gold) == _variable(answer) and same(gold_set, answer_set, rules)
+        return find_variable(gold) == find_variable(answer) and same_tree(
+            gold_set, answer_set, rules
+        )
     return _same_chain(gold, answer, rules)
 
 
@@ -152,10 +155,10 @@ def _same_chain(gold: Node, answer: Node, rules: MathConfig) -> bool:
 
 def _same_relation_and_value(gold: Node, answer: Node, rules: MathConfig) -> bool:
     relation, other = (gold, answer) if gold.kind == "relation" else (answer, gold)
-    solutions = _solution_set(relation)
+    solutions = solution_set(relation)
     if solutions is not None and _is_collection(other):
         is_list = other.kind == "seq" and other.name == ""
-        return not is_list and same(solutions, other, rules)
+        return not is_list and same_tree(solutions, other, rules)
     stated = None if rules.names == "keep" else _stated_value(relation)
     if stated is None:
         return False
@@ -163,7 +166,7 @@ def _same_relation_and_value(gold: Node, answer: Node, rules: MathConfig) -> boo
     if stated is relation.args[-1] and is_rounding(relation.args[-2], stated):
         values.append(relation.args[-2])  # 6 pi = 18.85 says 6 pi
     return any(
-        same(value, other, rules) if relation is gold else same(other, value, rules)
+        same_tree(value, other, rules) if relation is gold else same_tree(other, value, rules)
         for value in values
     )
 
@@ -187,11 +190,13 @@ def _stated_value(relation: Node) -> Node | None:
 
 
 def _same_collection(gold: Node, answer: Node, rules: MathConfig) -> bool:
-    gold, answer = (_joint_bounds(side) or side for side in (gold, answer))
-    if _is_union(gold) or _is_union(answer):
+    gold, answer = (join_bounds(side) or side for side in (gold, answer))
+    if is_union(gold) or is_union(answer):
         if not (_is_collection(gold) and _is_collection(answer)):
             return False
-        return _same_in_any_order(_components(gold), _components(answer), rules, is_set=True)
+        return _same_in_any_order(
+            list_components(gold), list_components(answer), rules, is_set=True
+        )
     if gold.kind != "seq" or answer.kind != "seq":
         return _same_single(gold, answer, rules)
     return _same_sequence(gold, answer, rules)
@@ -206,14 +211,23 @@ def _same_sequence(gold: Node, answer: Node, rules: MathConfig) -> bool:
     if names == {""} and rules.order == "free":
         has_groups = all(part.kind == "seq" for part in gold.args + answer.args)
         return _same_in_any_order(gold.args, answer.args, rules, is_set=has_groups)
-    if len(names) > 1 and (_has_one_name(gold) or _has_one_name(answer)):
-        return False  # x = 1 or x = 2 is no point (1, 2)
-    is_pair = len(gold.args) == len(answer.args) == 2
-    is_bare_interval = "" in names and ("[]" in names or _has_infinity(gold))
-    is_other_interval = len(names) > 1 and (
-        bool(names & {"{}", "[)", "(]"}) or (is_pair and ("" not in names or is_bare_interval))
-    )
-    return not is_other_interval and _same_in_order(gold.args, answer.args, rules)
+    return not _has_other_brackets(gold, answer) and _same_in_order(gold.args, answer.args, rules)
+
+
+def _has_other_brackets(gold: Node, answer: Node) -> bool:
+    """Whether the brackets of two sequences, or their lack, mean different things."""
+    names = {gold.name, answer.name}
+    if len(names) == 1:
+        return False
+    if _has_one_name(gold) or _has_one_name(answer):
+        return True  # x = 1 or x = 2 is no point (1, 2)
+    if not names.isdisjoint(("{}", "[)", "(]")):
+        return True  # {1, 2} is no point, and [1, 2) only an interval
+    if not len(gold.args) == len(answer.args) == 2:
+        return False  # (1, 2, 3) and [1, 2, 3] are one tuple
+    if "" not in names:
+        return True  # (1, 2) and [1, 2] are intervals
+    return "[]" in names or _has_infinity(gold)  # bare ends are no interval
 
 
 def _has_infinity(node: Node) -> bool:
@@ -234,7 +248,9 @@ def _same_single(gold: Node, answer: Node, rules: MathConfig) -> bool:
         return not many.args and many.name == "{}"
     if len(many.args) != 1 or many.name:
         return False
-    return same(many.args[0], one, rules) if many is gold else same(one, many.args[0], rules)
+    return (
+        same_tree(many.args[0], one, rules) if many is gold else same_tree(one, many.args[0], rules)
+    )
 
 
 def _same_matrix(gold: Node, answer: Node, rules: MathConfig) -> bool:
@@ -258,7 +274,7 @@ def _same_rows(a: Node, b: Node, rules: MathConfig) -> bool:
 
 def _same_in_order(gold: Sequence[Node], answer: Sequence[Node], rules: MathConfig) -> bool:
     return len(gold) == len(answer) and all(
-        same(g, a, rules) for g, a in zip(gold, answer, strict=True)
+        same_tree(g, a, rules) for g, a in zip(gold, answer, strict=True)
     )
 
 
@@ -275,7 +291,9 @@ def _same_in_any_order(
         return False
     rest = list(answer)
     for item in gold:
-        match = next((index for index, other in enumerate(rest) if same(item, other, rules)), None)
+        match = next(
+            (index for index, other in enumerate(rest) if same_tree(item, other, rules)), None
+        )
         if match is None:
             return False
         del rest[match]
@@ -285,7 +303,7 @@ def _same_in_any_order(
 def _distinct(items: Sequence[Node], rules: MathConfig) -> list[Node]:
     kept: list[Node] = []
     for item in items:
-        if not any(same(item, other, rules) for other in kept):
+        if not any(same_tree(item, other, rules) for other in kept):
             kept.append(item)
     return kept
 
@@ -295,106 +313,4 @@ def _is_assignment(node: Node) -> bool:
 
 
 def _is_collection(node: Node) -> bool:
-    return node.kind == "seq" or _is_union(node) or node == _EMPTY
-
-
-def _is_union(node: Node) -> bool:
-    return node.kind == "call" and node.name in ("union", "without")
-
-
-def _components(node: Node) -> list[Node]:
-    """List the parts of a union, single points by themselves; anything else is its only part.
-
-    The reals without some numbers are the intervals between those.
-    """
-    if node.kind == "call" and node.name == "without":
-        whole, points = node.args
-        is_known = points.name == "{}" and all(part.kind == "number" for part in points.args)
-        if whole not in _REALS or not is_known:
-            return [node._replace(name=_DIFFERENCE)]
-        numbers = sorted(set(points.args), key=lambda part: part.value)
-        ends = pairwise([_NEGATIVE_INFINITY, *numbers, INFINITY])
-        return [tree.seq("()", pair) for pair in ends]
-    parts: list[Node] = []
-    for part in node.args if _is_union(node) else (node,):
-        is_set = part.kind == "seq" and part.name == "{}"
-        parts += [tree.seq("{}", (item,)) for item in part.args] if is_set else [part]
-    return parts
-
-
-def _variable(relation: Node) -> str | None:
-    """Find the one unknown of a relation."""
-    names = tree.symbols(relation)
-    return next(iter(names)) if len(names) == 1 else None
-
-
-def _solution_set(relation: Node) -> Node | None:
-    """Turn bounds on one unknown, or on its absolute value, into an interval or union."""
-    if relation.name == "!=":
-        unknown, point = relation.args
-        if unknown.kind != "symbol" or tree.symbols(point):
-            return None
-        below = tree.seq("()", (_NEGATIVE_INFINITY, point))
-        return tree.call("union", below, tree.seq("()", (point, INFINITY)))
-    parts = relation.args
-    signs = relation.name.split()
-    if all(sign in (">", ">=") for sign in signs):
-        parts = parts[::-1]
-        signs = [sign.replace(">", "<") for sign in reversed(signs)]
-    if len(parts) == 2 and _is_bounded(parts[0]):
-        parts = (_NEGATIVE_INFINITY, *parts)
-        signs.insert(0, "<")
-    elif len(parts) == 2:
-        parts = (*parts, INFINITY)
-        signs.append("<")
-    is_chain = len(parts) == 3 and set(signs) <= {"<", "<="} and _is_bounded(parts[1])
-    if not is_chain or tree.symbols(parts[0]) or tree.symbols(parts[2]):
-        return None
-    low, middle, high = parts
-    right = _interval(low, signs[0], high, signs[1])
-    if middle.kind != "call":
-        return right
-    if low == _NEGATIVE_INFINITY:
-        return _interval(tree.negative(high), signs[1], high, signs[1])
-    left = _interval(tree.negative(high), signs[1], tree.negative(low), signs[0])
-    return tree.call("union", left, right)
-
-
-def _is_bounded(node: Node) -> bool:
-    if node.kind == "call" and node.name == "abs":
-        node = node.args[0]
-    if node.kind == "mul":  # g(x)
-        return is_name(node) and any(part.name in ("f", "g", "h") for part in node.args)
-    return node.kind == "symbol" and node.name not in tree.CONSTANTS
-
-
-def _interval(low: Node, low_sign: str, high: Node, high_sign: str) -> Node:
-    brackets = ("[" if low_sign == "<=" else "(") + ("]" if high_sign == "<=" else ")")
-    return tree.seq(brackets, (low, high))
-
-
-def _joint_bounds(node: Node) -> Node | None:
-    """Turn bounds on one unknown into a set: x < 1, x > 2 a union, and x > 1, x < 2 an interval."""
-    if node.kind != "seq" or node.name or len(node.args) < 2 or _variable(node) is None:
-        return None
-    sides = []
-    for part in node.args:
-        side = _solution_set(part) if part.kind == "relation" else None
-        if side is None or side.kind != "seq":
-            return None
-        sides.append(side)
-    sides.sort(key=lambda side: _location(side.args[0]))
-    if all(_location(a.args[1]) <= _location(b.args[0]) for a, b in pairwise(sides)):
-        return tree.call("union", *sides)
-    low = sides[0]
-    high = sides[-1]
-    if len(sides) > 2 or low.args[0] != _NEGATIVE_INFINITY or high.args[1] != INFINITY:
-        return None
-    return tree.seq(high.name[0] + low.name[1], (high.args[0], low.args[1]))
-
-
-def _location(end: Node) -> float:
-    """Say where the end of an interval lies; NaN, neither before nor behind, if that is unknown."""
-    if end in (INFINITY, _NEGATIVE_INFINITY):
-        return math.inf if end == INFINITY else -math.inf
-    return to_float(end)
+    return node.kind == "seq" or is_union(node) or node == _EMPTY

@@ -5,13 +5,14 @@ Formulas are compared as mathematics with nothing worked out: numbers above one 
 unknowns, so that order, brackets, + 0 and 2(23 + 4)/2 make no other formula of 23 + 4, and 27 is
 one. Nor do other spellings: a square as a product, a root as a power, another index of a sum, bars
 or rounding around the whole. An answer that is shorter than the formula it equals is work, and so
-is one that is written as the reference is.
+is one that is written as the gold answer is.
 
-Where the reference is a plain number, an answer equal to it that has work left is no answer either:
-a sum or product of numbers, a root, a determinant, a function of numbers. A fraction, a mixed
-number, a power of one number, a factorial, a binomial and their products have none: 5/4, 2^10,
-3 x 10^8. Where the reference is no plain number but has no sines and cosines either, those of a
-number are work left: cos 150°. Nor is a product an answer to `expand`, or a sum one to `factor`.
+Where the gold answer is a plain number, an answer equal to it that has work left is no answer
+either: a sum or product of numbers, a root, a determinant, a function of numbers. A fraction, a
+mixed number, a power of one number, a factorial, a binomial and their products have none: 5/4,
+2^10, 3 x 10^8. Where the gold answer is no plain number but has no sines and cosines either, those
+of a number are work left: cos 150°. Nor is a product an answer to `expand`, or a sum one to
+`factor`.
 """
 
 import re
@@ -19,9 +20,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from whet.tasks.math import tree
-from whet.tasks.math.lexer import exact, normal
+from whet.tasks.math.lexer import exact
 from whet.tasks.math.numeric import same_value
 from whet.tasks.math.parser import readings
+from whet.tasks.math.respelling import normal
 from whet.tasks.math.tree import Node, NotMathError
 from whet.tasks.math.words import TRIGONOMETRIC
 from whet.text.sentences import find_formulas
@@ -61,7 +63,7 @@ _SYMMETRIC = ("gcd", "lcm", "text lcm", "max", "min")
 
 
 def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
-    """Whether an answer is a formula of the prompt, neither worked out nor written as a reference.
+    """Whether an answer is a formula of the prompt, not worked out and not written as a gold.
 
     >>> is_echo("(4+23)", ["27"], "What is 23 + 4?"), is_echo("27", ["27"], "What is 23 + 4?")
     (True, False)
@@ -107,7 +109,7 @@ def _is_unfinished(answer: str, golds: list[str]) -> bool:
 
 
 def _has_open_angle(answer: str, golds: list[str]) -> bool:
-    """Whether a sine or cosine of a number is left where no reference has one: cos 150°."""
+    """Whether a sine or cosine of a number is left where no gold answer has one: cos 150°."""
     if not _TRIGONOMETRIC.search(answer) or any(map(_TRIGONOMETRIC.search, golds)):
         return False
     ends = [(_values(reading.node) or [reading.node])[-1] for reading in readings(answer)]

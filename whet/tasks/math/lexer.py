@@ -1,17 +1,17 @@
-"""Read the text of an answer without a grammar: one spelling, plain numbers, times of day, tokens.
+"""Read the text of an answer without a grammar: plain numbers, times and dates, tokens.
 
-`normal` and `wording` change how an answer is typed, never what it means. `exact` and `time_of`
-read what has one meaning only. `tokens` cuts the rest up for the parser. All take linear time.
+`exact`, `time_of` and `date_of` read what has one meaning only. `tokens` cuts the rest up for the
+parser. All take linear time.
 """
 
 import re
-import unicodedata
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from whet.tasks.math.respelling import ROW, wording
 from whet.tasks.math.tree import NotMathError
-from whet.tasks.math.words import ENGLISH, PROSE, word_set
+from whet.tasks.math.words import word_set
 
 TokenKind = Literal[
     "number", "name", "word", "text", "command", "begin", "end", "sign", "join", "chinese"
@@ -20,72 +20,7 @@ TokenKind = Literal[
 MAX_CHARS = 3000
 MAX_TOKENS = 1200
 MAX_EXPONENT = 2000
-ROW = "\x02"
-"""The row break of a matrix."""
 
-_NAMED_SIGNS = r"""
-    × \times · \cdot ⋅ \cdot ∙ \cdot ÷ \div π \pi √ \sqrt ∞ \infty ≤ \le ≥ \ge ≦ \le ≧ \ge
-    ≠ \ne ≈ \approx ∪ \cup ∩ \cap ∈ \in ° ^\circ ± \pm ∓ \mp ∅ \emptyset ∖ \setminus … \ldots
-    θ \theta α \alpha β \beta λ \lambda μ \mu φ \phi ω \omega σ \sigma Δ \Delta
-    ℝ \mathbb{R} ℤ \mathbb{Z}
-"""
-_SIGNS = {
-    **str.maketrans(
-        "−–—﹣、【】。′’“”\u00a0\u2009\u202f", "----,[].''\"\"   ", "\u200b\ufeff∠€£¥￥"
-    ),
-    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
-    **{
-        ord(sign): name if name.endswith("}") else f"{name} "
-        for sign, name in re.findall(r"(\S+) (\S+)", _NAMED_SIGNS)
-    },
-}
-"""Unicode signs and full-width characters, in ASCII or LaTeX."""
-_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
-_LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
-_SCRIPTS = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+)|([₀₁₂₃₄₅₆₇₈₉]+)|([½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])")
-_SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</s>")
-_ROW_GAP = re.compile(r"\\\\(?:\s?\[-?[0-9.]+\s?(?:pt|em|ex|mm|cm|in)\])?")
-_DOUBLED = re.compile(r"\\\\(?=[a-zA-Z])")
-_SIZES = re.compile(
-    r"\\(?:left|right|middle|[bB]igg?[lr]?)(?![a-zA-Z])\.?"
-    r"|\\(?:(?:display|text|script)style|(?:no)?limits|hfill|hline|phantom\{[^{}]*\})(?![a-zA-Z])"
-    r"|\\(?:tiny|small|normalsize|[lL]arge|LARGE|[hH]uge)(?![a-zA-Z])"
-    r"|\\(?:text)?color\s?\{[a-zA-Z0-9!]{1,30}\}"
-)
-_NESTED = re.compile(r"\\text\s?\{\s?(\\text(?:bf|it|rm)\s?\{[^{}]*\})\s?\}")
-_OUT_OF = re.compile(r"([0-9]{1,9})\s?(?:\\text\s?\{\s?)?out of\s?(?:\})?\s?([0-9]{1,9})")
-_UNDERLINED = re.compile(r"\\underline\s?\{([^{}]*[0-9][^{}]*)\}")
-_CHOSEN = re.compile(
-    r"(?:\{\s?\})?_\s?\{?([0-9]{1,4})\}?\s?(?:C|\\mathrm\{C\})\s?_\s?\{?([0-9]{1,4})\}?"
-)
-"""Combinations written around the letter, as in {}_{10}C_{3}."""
-_GROUPED = re.compile(r"(?<=\d)(?:\s?\{\s?,\s?\}\s?|,\s?\\!\s?|\\!\s?,?\s?|\\,)(?=\d{3}(?!\d))")
-_SPACES = re.compile(
-    r"\\[,;:! ]|\\(?:q?quad|thinspace|enspace|space(?![a-zA-Z])|hspace\{[^{}]*\})|~|&nbsp;"
-    r"|[ \t\r\n\f\v]+"
-)
-_FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
-_UNIT_FRACTION = re.compile(
-    r"\\frac\s?\{\s?\\(?:text|mathrm)\s?\{\s?([a-zA-Z]+)\s?\}\s?\}"
-    r"\s?\{\s?\\(?:text|mathrm)\s?\{\s?([a-zA-Z]+)\s?\}\s?\}"
-)
-_INFIX = re.compile(r"\{([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})\}")
-_BARE_INFIX = re.compile(r"([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})")
-_DOLLARS = re.compile(r"\\?\$|\\[()\[\]]")
-_ORDINAL = re.compile(
-    r"(?<=[0-9])\s?(?:\^\s?\{\s?(?:st|nd|rd|th)\s?\}|(?:st|nd|rd|th)(?![a-zA-Z]))"
-)
-_EDGES = " \t\n.,;:*`\"'"
-_QUOTES = "\"'"
-_DOTS = re.compile(r"\.{3,}")
-_WORDS = re.compile(
-    r"\\(?:text(?:bf|it|rm|sf|normal)?|math(?:rm|bf|it)|mbox|operatorname)\s*\{([^{}]*)\}"
-)
-_ARTICLE = re.compile(r"^(?:a|an|the) (?=[a-z]{3})", re.IGNORECASE)
-_LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
-_ANY_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]+")
-_SHORT_WORD = re.compile(r"[^aeiou][aeiouy][^aeiou]|[aeiou][^aeiou][aeiou]|[^aeiou]{2}[aeiouy]")
-"""Three letters that can be said, such as `sun`; abc and xyz are products."""
 _PLAIN = re.compile(
     r"\s*\\?\$?\s*(?P<sign>[-+]?)\s*(?:"
     r"([0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})"
@@ -95,6 +30,13 @@ _PLAIN = re.compile(
     r")\s*\$?\s*\.?\s*"
 )
 _TIME = re.compile(r"([0-9]{1,2})(?::([0-5][0-9])(?::([0-5][0-9]))?)?(?: ?([ap])\.?m\.?)?")
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
+_MONTH = r"([a-z]{3})[a-z]{0,6}\.?"
+_DATES = (
+    re.compile(rf"{_MONTH} ([0-9]{{1,2}})(?:,? ?([0-9]{{4}}))?"),
+    re.compile(rf"(?:the )?([0-9]{{1,2}})(?: of)? {_MONTH}(?:,? ?([0-9]{{4}}))?"),
+)
+"""A day, month first or day first, with a year or without."""
 _PIECE = re.compile(
     r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![0-9.]))?)"
     r"|(?P<word>[A-Za-z]+)"
@@ -120,110 +62,6 @@ _OVER_ONE = word_set(
 """Commands that take the next letter where no braces follow."""
 _MATHEMATICS = re.compile(r"-?\\(?:frac|sqrt|pi)(?![a-zA-Z])")
 _DEPTHS = {"sign": {"(": 1, "[": 1, ")": -1, "]": -1}, "command": {"{": 1, "}": -1}}
-
-
-@lru_cache(1 << 12)
-def normal(text: str) -> str:
-    """Spell an answer plainly. LaTeX keeps its commands and matrices keep their row breaks.
-
-    >>> normal(r"$\\dfrac{1}{2}$."), normal("10{,}000"), normal("−3 °")
-    ('\\\\frac{1}{2}', '10000', '-3 ^\\\\circ')
-    """
-    text = _SPECIAL.sub(" ", text)
-    if not text.isascii():
-        text = _SCRIPTS.sub(_from_script, text).translate(_SIGNS)
-    text = _plain_latex(text) if "\\" in text or "{" in text else text.replace("$", " ")
-    text = _ORDINAL.sub("", text)
-    if "out of" in text:
-        text = _OUT_OF.sub(r"\\frac{\1}{\2}", text)
-    text = " ".join(text.split()) if "  " in text or "\n" in text or "\t" in text else text
-    text = _trim(_DOTS.sub(r"\\ldots ", text).strip(" ") if "..." in text else text.strip(" "))
-    if text.endswith("\\"):  # what is left of a space
-        text = text[:-1]
-    return text.lstrip(" *`\"'").rstrip()
-
-
-def wording(text: str) -> str:
-    """Spell an answer that is words without text commands, loose spaces and case.
-
-    >>> wording(r"\\text{ Odd }") == wording("odd.")
-    True
-    """
-    text = _spell_out(text)
-    return text.casefold() if len(text) > 1 else text
-
-
-def same_wording(a: str, b: str) -> bool:
-    """Whether two answers are the same words; letters of formulas keep their case, words do not.
-
-    >>> same_wording("Odd", r"\\text{odd}"), same_wording("R^2", "r^2"), same_wording("m", "M")
-    (True, False, False)
-    """
-    left = _spell_out(a)
-    right = _spell_out(b)
-    if not left or left.casefold() != right.casefold():
-        return False
-    return left == right or _ANY_WORD.sub(_fold_word, left) == _ANY_WORD.sub(_fold_word, right)
-
-
-@lru_cache(1 << 12)
-def _spell_out(text: str) -> str:
-    text = " ".join(_WORDS.sub(r" \1 ", normal(text)).split())
-    text = _trim(_LOOSE_SPACE.sub("", text))
-    text = text.lstrip(_EDGES if text[1:2].isalpha() else _EDGES.replace(".", ""))
-    text = _ARTICLE.sub("", text, count=1) if text[:1] in "aAtT" and text else text
-    is_letter = len(text) == 3 and text[0] == "(" and text[2] == ")" and text[1].isalpha()
-    return text[1] if is_letter else text
-
-
-def _fold_word(match: re.Match[str]) -> str:
-    word = match.group().lower()
-    is_word = len(word) > 3 or word in ENGLISH or word in PROSE or _SHORT_WORD.fullmatch(word)
-    return word if is_word else match.group()
-
-
-def _trim(text: str) -> str:
-    """Cut points and stars at the end, and quotes in pairs; a lone one is a prime or an inch."""
-    while text and text[-1] in _EDGES:
-        if text[-1] in _QUOTES:
-            if len(text) < 2 or text[0] != text[-1]:
-                break
-            text = text[1:]
-        text = text[:-1]
-    return text
-
-
-def _plain_latex(text: str) -> str:
-    if "\\\\begin" in text or "\\begin" not in text:
-        text = _DOUBLED.sub(r"\\", text)
-    text = _ROW_GAP.sub(ROW, text).replace("{:}", ":").replace("\\colon", ":")
-    text = _SIZES.sub(" ", text)
-    text = _FRACTIONS.sub(r"\\frac", text).replace("\\surd", "\\sqrt")
-    text = _UNIT_FRACTION.sub(r"\\text{\1/\2}", text)
-    text = _NESTED.sub(r"\1", text)
-    if "\\underline" in text:
-        text = _UNDERLINED.sub(r"\1", text)
-    if "C" in text:
-        text = _CHOSEN.sub(r"\\binom{\1}{\2}", text)
-    text = _DOLLARS.sub(" ", text)
-    if "\\over" in text or "\\choose" in text:
-        text = _INFIX.sub(_from_infix, text)
-        text = _from_infix(bare) if (bare := _BARE_INFIX.fullmatch(text)) else text
-    text = _GROUPED.sub("", text)
-    return _SPACES.sub(" ", text)
-
-
-def _from_infix(match: re.Match[str]) -> str:
-    return rf"\{'frac' if match[2] == 'over' else 'binom'}{{{match[1]}}}{{{match[3]}}}"
-
-
-def _from_script(match: re.Match[str]) -> str:
-    """Spell Unicode exponents, subscripts and fractions in LaTeX."""
-    raised, lowered, fraction = match.groups()
-    if fraction:
-        top, _, bottom = unicodedata.normalize("NFKC", fraction).partition("\u2044")
-        return rf"\frac{{{top}}}{{{bottom}}}"
-    return f"^{{{raised.translate(_RAISED)}}}" if raised else f"_{{{lowered.translate(_LOWERED)}}}"
 
 
 @lru_cache(1 << 14)
@@ -282,6 +120,16 @@ def time_of(text: str) -> int | None:
     elif hours > 24 or not (match[3] or len(match[1]) == 2):
         return None
     return 3600 * hours + 60 * int(match[2] or 0) + int(match[3] or 0)
+
+
+def date_of(text: str) -> tuple[str, int, str] | None:
+    """Read a date as month, day and year, which may be empty."""
+    words = wording(text) if len(text) < 60 else ""
+    for form, (month, day) in zip(_DATES, ((1, 2), (2, 1)), strict=True):
+        match = form.fullmatch(words)
+        if match and match[month] in _MONTHS:
+            return match[month], int(match[day]), match[3] or ""
+    return None
 
 
 class Token(NamedTuple):

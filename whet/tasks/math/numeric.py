@@ -54,9 +54,9 @@ class MathConfig(Config):
     name: Literal["math"] = "math"
     percent: Literal["unit", "value", "both"] = "unit"
     """What 50% is: "unit", the number 50 with a sign that may be left out, or 0.5 where neither
-    the question nor the reference speaks of percent; "value", 0.5; "both", either of them."""
+    the question nor the gold answer speaks of percent; "value", 0.5; "both", either of them."""
     units: Literal["agree", "ignore", "same"] = "agree"
-    """Units after a number: "agree", they may be left out but not contradict the reference or,
+    """Units after a number: "agree", they may be left out but not contradict the gold answer or,
     where that has none, the question; "ignore"; "same", they must be given."""
     order: Literal["free", "fixed"] = "free"
     """Whether a list without brackets may be given in any order. Sets always may, tuples and

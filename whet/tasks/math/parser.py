@@ -11,8 +11,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from whet.tasks.math import tree, words
-from whet.tasks.math.lexer import ROW, Token, decimal, normal, repeating_decimal, tokens, wording
+from whet.tasks.math import signs, tree, words
+from whet.tasks.math.lexer import Token, decimal, repeating_decimal, tokens
+from whet.tasks.math.respelling import ROW, normal, respell, wording
+from whet.tasks.math.signs import TokenKey
 from whet.tasks.math.tree import Node, NotMathError
 
 MAX_DEPTH = 40
@@ -20,115 +22,11 @@ MAX_ITEMS = 200
 MAX_TERMS = 100
 """Sums and products over an index are written out up to this many terms."""
 
-TokenKey = tuple[str, str]
-"""The kind and text of a token."""
-
-
-def _keys(names: str) -> set[TokenKey]:
-    r"""Spell tokens briefly: `+` is a sign, `\pm` a command, `in` a word."""
-    keys = set()
-    for name in names.split():
-        kind = "word" if name.isalpha() else "sign"
-        keys.add(("command", name[1:]) if name[0] == "\\" else (kind, name))
-    return keys
-
-
-def _table(rows: dict[str, str]) -> dict[TokenKey, str]:
-    return {key: meaning for meaning, names in rows.items() for key in _keys(names)}
-
-
-_BRACKET_COMMANDS = words.word_set("lvert lfloor lceil langle lbrace lbrack vert")
-_OPENING = _keys(r"( [ { | \{ \|") | {("command", name) for name in _BRACKET_COMMANDS}
-_BARS = _keys(r"| \| \vert")
-_ROUND_OR_SQUARE = _table({")": ")", "]": "]"})
-_CLOSING = {
-    "(": _ROUND_OR_SQUARE,
-    "[": _ROUND_OR_SQUARE,
-    "{": _table({"}": "}"}),
-    "\\{": _table({"}": r"\} \rbrace"}),
-    "<": _table({")": r"\rangle >"}),
-}
-_SPELLINGS = {"{": "\\{", "|": "\\|", "langle": "<", "lbrace": "\\{", "lbrack": "["}
-_SIDES = {
-    "|": ("|", "abs"),
-    "\\|": ("|", "abs"),
-    "lvert": ("rvert", "abs"),
-    "vert": ("vert", "abs"),
-    "lfloor": ("rfloor", "floor"),
-    "lceil": ("rceil", "ceil"),
-}
-"""Bars that open: what closes them, and the function they mean."""
-_SUCH_THAT = _keys(r"| \mid : \| \vert")
-_SEPARATORS = _keys(f", ; {ROW}")
-_SIGNS = {("sign", "+"): 1, ("sign", "-"): -1}
-_PLUS_MINUS = {("command", "pm"): tree.symbol("±"), ("command", "mp"): tree.symbol("∓")}
-_TIMES = _keys(r"* \cdot \times \ast")
-_OVER = _keys(r"/ \div")
-_MODULO = _keys(r"\pmod \mod mod")
-_CARETS = _keys("^ **")
-_SCRIPTS = _keys("_ ^")
-_NAME_ENDINGS = _keys("_ '")
-_POSTFIX = _table({"factorial": "!", "percent": r"% \%", "degree": r"\degree \circ"})
-_TRANSPOSE = _keys(r"\top") | {("name", "T"), ("text", "T")}
-_RAISED_MARKS = _keys(r"\circ \degree \prime")
-_RELATIONS = _table(
-    {
-        "=": r"= == \approx \simeq \doteq \equiv \eq",
-        "<": r"< \lt",
-        ">": r"> \gt",
-        "<=": r"<= \le \leq \leqslant",
-        ">=": r">= \ge \geq \geqslant",
-        "!=": r"!= \ne \neq",
-        "in": r"\in in",
-    }
-)
-_SET_OPERATIONS = _table({"union": r"\cup", "intersection": r"\cap", "without": r"\setminus"})
-_BINOMIALS = words.word_set("binom dbinom tbinom")
-_SYMBOLS = {name: name for name in words.GREEK} | words.CONSTANT_WORDS
-_LEAF_COMMANDS = {*words.FUNCTIONS, *words.OPAQUE, *_SYMBOLS, *_BINOMIALS, "frac", "cbrt"}
-_LEAF_KINDS = ("number", "name", "word", "text", "begin")
-_MATRICES = words.word_set("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix array smallmatrix")
-_FUNCTION_NAMES = frozenset("fghpqFGHIPQRSTV")
-"""Letters that name functions: before a number in brackets they are no factors."""
-_LEADING = words.word_set("approximately about roughly exactly nearly around usd eur rmb rs")
-
 _FROM_TO = re.compile(r"_\{([a-z])=(-?[0-9]{1,6})\} \^\{?([0-9]{1,6})\}?")
-_UNIT_IN_BRACKETS = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")
 _ALL_TEXT = re.compile(r"\\(?:text|textbf|textrm|mbox)\s?\{\s?([-+]?[0-9][^{}\\]*)\}")
 """Numbers that are a whole text: `\\text{12 and 15}`."""
-CURRENCIES = {"\\$": "dollar", "€": "euro", "£": "sterling", "¥": "yuan", "￥": "yuan"}
-_RESPELLED = (
-    (re.compile(r"(?<=[0-9}])\s?in\.?$"), " inch"),
-    (re.compile(r"(?<=[0-9}])\s?\\Omega$"), " ohm"),
-    (re.compile(r"(?<=[0-9])\s?\\mu\s?\\(text|mathrm)\s?\{\s?"), r" \\\1{micro"),
-    (re.compile(r"\b((?:year|month|day)s?) old$"), r"\1"),
-    (re.compile(r"\\hat\s?(\{\s?)?\\?([ijk])(?:math)?(?![a-z])(?(1)\s?\})"), r"\\mathbf{\2}"),
-    (re.compile(r"\\(?:mathbf|boldsymbol|bm|vec)\s?\{\s?(\\mathbf\{[ijk]\})\s?\}"), r"\1"),
-    (re.compile(r"([A-Za-z])\^(\{[^{}]*\}|\w)_(\{[^{}]*\}|\w)"), r"\1_\3^\2"),
-)
-"""Units that look like something else, unit vectors, and a power before the index."""
-_OUTWARD = re.compile(r"([\[\]])([^\[\]()]{1,100},[^\[\]()]{1,100})([\[\]])")
-"""Open ends as brackets turned outwards: ]1, 2] is (1, 2]."""
-_TRANSPOSED = re.compile(
-    r"^([(\[][^&\x02]{1,200},[^&\x02]{1,200}[)\]])"
-    r"\s?\^\s?\{?\s?(?:\\(?:top|mathrm|text|mathsf)\s?)?\{?T?\}*$"
-)
-"""A row turned into a column."""
 _REALS = tree.symbol("field R")
 _ALL_REALS = tree.seq("()", (tree.negative(tree.INFINITY), tree.INFINITY))
-_REAL_WORDS = re.compile(r"(?:the set of )?all real numbers|all reals?|any real number")
-_WITHOUT = re.compile(
-    r"(?:\\text\s?\{\s?)?(?:the set of )?(?:all|any) real (?:numbers?|values?)(?: of [a-z])?,?"
-    r" (?:except|but|other than|excluding)(?: for)?:?\s?\}?\s?(?:[a-z]\s?=\s?)?(\S.*)",
-    re.IGNORECASE,
-)
-_EMPTY_WORDS = re.compile(r"empty set|null set")
-_FOR_ALL = re.compile(
-    r"[\s,]*(?:\\forall|\\text\s?\{\s?,?\s?for (?:all|every|any|each)(?: real| integer| positive"
-    r"| natural)?(?: numbers?| integers?| values? of)?\s?\}|\bfor all\b)\s?"
-    r"[a-z]?(?:\s?,\s?[a-z])*(?:\s?\\in\s?\\mathbb\s?\{?\s?[RZNQC]\s?\}?)?$"
-)
-"""What an equation holds for, where it says no more than that."""
 _ITEM_START = re.compile(
     r"[\s$]*(?:[0-9A-Za-z({\[|√π]|\\(?:[dtc]?frac|sqrt|pi|infty|binom|vec|mathbf|left|[({])|\Z)"
 )
@@ -153,32 +51,13 @@ def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
     """
     if "\n" in text and (items := _list_lines(text)):
         return readings(items, literal=literal)
-    plain = normal(text)
-    if (inside := _ALL_TEXT.fullmatch(plain)) and (result := readings(inside[1], literal=literal)):
+    inside = _ALL_TEXT.fullmatch(normal(text))
+    if inside and (result := readings(inside[1], literal=literal)):
         return result
-    if _REAL_WORDS.fullmatch(wording(plain)):
-        return (Reading(_ALL_REALS, ()),)
-    if _EMPTY_WORDS.fullmatch(wording(plain)):
-        return (Reading(tree.symbol("∅"), ()),)
-    if without := _WITHOUT.fullmatch(plain):
-        plain = rf"\mathbb{{R}}\setminus\{{{without[1]}\}}"
-    if "for" in plain and "=" in plain:
-        plain = _FOR_ALL.sub("", plain)
-    plain = _TRANSPOSED.sub(r"\1", plain)
-    units = [name for sign, name in CURRENCIES.items() if sign in text]
-    for form, spelling in _RESPELLED:
-        plain = form.sub(spelling, plain)
-    if (match := _UNIT_IN_BRACKETS.fullmatch(plain)) and not words.is_remark(match[2]):
-        plain = match[1]
-        units.insert(0, match[2])
-    if plain[-1:].isalpha() or plain[-1:] == "}":
-        value = words.NUMBER_WORDS.get(wording(plain))
-        if value is not None:
-            return (Reading(tree.make_number(value), tuple(units)),)
-    if plain[:1] == "]" or plain[-1:] == "[":
-        plain = _OUTWARD.sub(
-            lambda m: f"{'(' if m[1] == ']' else '['}{m[2]}{')' if m[3] == '[' else ']'}", plain
-        )
+    plain, units = respell(text)
+    value = words.NUMBER_WORDS.get(wording(plain))
+    if value is not None:
+        return (Reading(tree.make_number(value), units),)
     results: list[Reading] = []
     for join in (None, False, True):
         try:
@@ -273,13 +152,13 @@ class Parser:
     def _at_introduction(self) -> bool:
         r"""Whether the next token only leads up to the answer: `=`, `about`, `\text{It is}`."""
         kind, text = self.peek()
-        if _RELATIONS.get((kind, text)) in ("=", "in") or text.lower() in _LEADING:
+        if signs.RELATIONS.get((kind, text)) in ("=", "in") or text.lower() in signs.LEAD_WORDS:
             return True
         return kind == "text" and text.endswith((" is", " are", ":"))
 
     def _at_separator(self) -> bool:
         token = self.peek()
-        return token[0] == "join" or token in _SEPARATORS
+        return token[0] == "join" or token in signs.SEPARATORS
 
     def _take_separator(self) -> Token:
         """Take a separator; a word that joins, as in `1 or 2`, comes before an item."""
@@ -302,24 +181,24 @@ class Parser:
 
     def element(self) -> Node:
         """Read a ratio, or a chain of relations that may start with its sign: `> 3`."""
-        parts = [_UNNAMED if self.peek() in _RELATIONS else self._ratio()]
-        signs = []
-        while self.peek() in _RELATIONS:
-            sign = _RELATIONS[self.take()[:2]]
-            if self.peek() in _RELATIONS:
+        parts = [_UNNAMED if self.peek() in signs.RELATIONS else self._ratio()]
+        relations = []
+        while self.peek() in signs.RELATIONS:
+            sign = signs.RELATIONS[self.take()[:2]]
+            if self.peek() in signs.RELATIONS:
                 if sign != "=":
                     raise NotMathError("two relations side by side")
                 continue
-            signs.append(sign)
+            relations.append(sign)
             self.is_in_chain = True
             parts.append(self._ratio())
             self.is_in_chain = False
             if len(parts) > MAX_ITEMS:
                 raise NotMathError("too many items")
-        if not signs:
+        if not relations:
             return parts[0]
-        if signs != ["in"]:
-            return Node("relation", tuple(parts), " ".join(signs))
+        if relations != ["in"]:
+            return Node("relation", tuple(parts), " ".join(relations))
         if parts[1].kind == "symbol" and parts[1] != _REALS:
             return tree.seq("in", parts)
         return parts[1]
@@ -335,8 +214,8 @@ class Parser:
 
     def _union(self) -> Node:
         node = self.expression()
-        while self.peek() in _SET_OPERATIONS:
-            name = _SET_OPERATIONS[self.take()[:2]]
+        while self.peek() in signs.SET_OPERATIONS:
+            name = signs.SET_OPERATIONS[self.take()[:2]]
             right = self.expression()
             if not (_is_set(node) and _is_set(right)):
                 raise NotMathError("a union with something that is not a set, or is empty")
@@ -353,14 +232,14 @@ class Parser:
         if token.kind == "begin":
             return self._environment(opening)
         if token.kind != "sign":
-            opening = _SPELLINGS.get(opening, opening)
-        if opening in _SIDES:
+            opening = signs.SPELLINGS.get(opening, opening)
+        if opening in signs.SIDES:
             return self._between_bars(opening)
-        closing = _CLOSING[opening]
+        closing = signs.BRACKET_ENDS[opening]
         num_bars = self.num_bars
         self.num_bars = 0
         items, has_comma = self._items(closing)
-        if opening == "\\{" and self.peek() in _SUCH_THAT:
+        if opening == "\\{" and self.peek() in signs.SUCH_THAT:
             self.position += 1
             items, has_comma = self._items(closing)
             opening = "such that"
@@ -375,7 +254,7 @@ class Parser:
         """Read up to a closing bracket, and say whether a comma was in between."""
         items: list[Node] = []
         has_comma = False
-        is_set = closing is _CLOSING["\\{"]
+        is_set = closing is signs.BRACKET_ENDS["\\{"]
         while self.peek() not in closing and self.position < len(self.tokens):
             if self._at_separator():
                 if self._take_separator().kind == "join" and not is_set:
@@ -390,14 +269,14 @@ class Parser:
             item = self.element()
             self.is_before_condition = False
             items += _both_signs(item) if is_set else [item]
-            if is_set and self.peek() in _SUCH_THAT:
+            if is_set and self.peek() in signs.SUCH_THAT:
                 break
             if len(items) > MAX_ITEMS:
                 raise NotMathError("too many items")
         return items, has_comma
 
     def _between_bars(self, opening: str) -> Node:
-        closing, name = _SIDES[opening]
+        closing, name = signs.SIDES[opening]
         self.num_bars += 1
         inside = self.expression()
         self.num_bars -= 1
@@ -421,7 +300,7 @@ class Parser:
         if self.take().text != name:
             raise NotMathError("an environment is not closed")
         rows = [row for row in rows if row]
-        if name not in _MATRICES:
+        if name not in signs.MATRICES:
             return tree.seq("", [part for row in rows for part in row])
         if len({len(row) for row in rows}) > 1:
             raise NotMathError("rows of different length")
@@ -435,15 +314,17 @@ class Parser:
 
     def _sum(self) -> Node:
         total = self._signed_term()
-        while (sign := self.peek()) in _SIGNS or sign in _PLUS_MINUS:
+        while (sign := self.peek()) in signs.PREFIX_SIGNS or sign in signs.PLUS_MINUS:
             total = tree.matrix_sum(total, self._signed_term())
         return total
 
     def _signed_term(self) -> Node:
         factors: list[Node] = []
-        while (sign := self.peek()) in _SIGNS or sign in _PLUS_MINUS:
+        while (sign := self.peek()) in signs.PREFIX_SIGNS or sign in signs.PLUS_MINUS:
             factors.append(
-                _PLUS_MINUS[sign] if sign in _PLUS_MINUS else tree.make_number(_SIGNS[sign])
+                signs.PLUS_MINUS[sign]
+                if sign in signs.PLUS_MINUS
+                else tree.make_number(signs.PREFIX_SIGNS[sign])
             )
             self.position += 1
             if len(factors) > MAX_DEPTH:
@@ -464,11 +345,11 @@ class Parser:
             sign = self.peek()
             is_number = self.position - start == 1 and self.tokens[start].kind == "number"
             start = self.position
-            if sign in _TIMES:
+            if sign in signs.TIMES:
                 self.position += 1
                 if start != self.units_end or start == 0 or not self._unit():
                     product = tree.matrix_product(product, self.factor())
-            elif sign in _OVER:
+            elif sign in signs.OVER:
                 self.position += 1
                 num_units = len(self.units)
                 if self._unit():
@@ -494,15 +375,15 @@ class Parser:
     def _at_factor(self) -> bool:
         """Whether another factor follows without a sign between."""
         token = kind, text = self.peek()
-        if token in _BARS:
+        if token in signs.BAR_SIGNS:
             return self.num_bars == 0
-        if token in _OPENING:
+        if token in signs.OPENING:
             return True
         if token == ("word", "in"):
             return False
         if kind == "number" and not self.tokens[self.position].is_spaced:
             return self.tokens[self.position - 1].kind != "name"  # x2 may be an index or a power
-        return kind in _LEAF_KINDS or (kind == "command" and text in _LEAF_COMMANDS)
+        return kind in signs.LEAF_KINDS or (kind == "command" and text in signs.LEAF_COMMANDS)
 
     def _unit(self) -> bool:
         """Step over a unit after a number: texts, known words, their powers and quotients."""
@@ -537,7 +418,7 @@ class Parser:
 
     def factor(self) -> Node:
         """Read a factor of a product, with its sign and powers."""
-        if self.peek() not in _SIGNS:
+        if self.peek() not in signs.PREFIX_SIGNS:
             return self._postfix(self._leaf())
         is_minus = self.take().text == "-"
         factor = self.descend(self.factor)
@@ -548,16 +429,16 @@ class Parser:
         while True:
             token = kind, text = self.peek()
             word = text.lower() if kind in ("word", "text") else ""
-            if token in _CARETS:
+            if token in signs.CARETS:
                 self.position += 1
                 base = self._power(base)
-            elif token in _POSTFIX or word in words.PERCENT_WORDS:
+            elif token in signs.POSTFIX or word in words.PERCENT_WORDS:
                 self.position += 1
-                base = tree.call(_POSTFIX.get(token, "percent"), base)
+                base = tree.call(signs.POSTFIX.get(token, "percent"), base)
             elif word in words.SCALES:
                 self.position += 1
                 base = tree.mul(base, tree.make_number(10 ** words.SCALES[word]))
-            elif token in _MODULO:
+            elif token in signs.MODULO:
                 self.position += 1
                 base = tree.call("modulo", base, self.argument())
             elif token == ("sign", "_") and base.kind == "number":
@@ -570,18 +451,18 @@ class Parser:
     def _power(self, base: Node) -> Node:
         is_group = self.peek() == ("sign", "{")
         mark = self.peek(int(is_group))
-        if mark in _RAISED_MARKS and (not is_group or self.peek(2) == ("sign", "}")):
+        if mark in signs.RAISED_MARKS and (not is_group or self.peek(2) == ("sign", "}")):
             self.position += 3 if is_group else 1
             if mark[1] != "prime":
                 return tree.call("degree", base)
             if base.kind == "symbol":
                 return tree.symbol(base.name + "'")
             return tree.call("prime", base)
-        if mark in _TRANSPOSE and tree.is_matrix(base):
+        if mark in signs.TRANSPOSE and tree.is_matrix(base):
             self.position += 3 if is_group else 1
             return tree.matrix(zip(*(row.args for row in base.args), strict=True))
         exponent = self.argument()
-        if self.peek() in _CARETS:
+        if self.peek() in signs.CARETS:
             self.position += 1
             exponent = self.descend(lambda: self._power(exponent))
         return tree.power(base, exponent)
@@ -600,7 +481,7 @@ class Parser:
         if kind == "number":  # 6 in log_6 1/36 is no part of a mixed number
             self.position += 1
             return self._numeral(*decimal(text))
-        if token in _SIGNS:
+        if token in signs.PREFIX_SIGNS:
             self.position += 1
             argument = self.descend(self.argument)
             return tree.negative(argument) if text == "-" else argument
@@ -612,7 +493,7 @@ class Parser:
         token = kind, text = self.peek()
         if kind == "number":
             return self._number()
-        if kind == "begin" or token in _OPENING:
+        if kind == "begin" or token in signs.OPENING:
             return self.bracket()
         taken = self.take()
         if kind == "command":
@@ -679,14 +560,14 @@ class Parser:
             return self._fraction()
         if name in ("sqrt", "cbrt"):
             return self._root(3 if name == "cbrt" else 2)
-        if name in _BINOMIALS:
+        if name in signs.BINOMIALS:
             return tree.call("binom", self.argument(is_digit=True), self.argument(is_digit=True))
         if name in words.FUNCTIONS:
             return self._function(name)
         if name in words.OPAQUE:
             return self._opaque(name)
-        if name in _SYMBOLS:
-            return self._symbol(_SYMBOLS[name])
+        if name in signs.NAMED_SYMBOLS:
+            return self._symbol(signs.NAMED_SYMBOLS[name])
         raise NotMathError(f"\\{name} is not read")
 
     def _root(self, degree: int) -> Node:
@@ -699,7 +580,7 @@ class Parser:
 
     def _function(self, name: str) -> Node:
         base = exponent = None
-        while self.peek() in _SCRIPTS:
+        while self.peek() in signs.SCRIPT_SIGNS:
             if self.take().text == "_":
                 base = self.argument()
             else:
@@ -726,7 +607,7 @@ class Parser:
 
     def _function_argument(self) -> Node:
         """Read the brackets after a function, or the product up to the next function or sign."""
-        if self.peek() in _OPENING or self.peek()[1] in _BRACKET_COMMANDS:
+        if self.peek() in signs.OPENING or self.peek()[1] in signs.BRACKET_COMMANDS:
             return self.bracket()
         product = self.factor()
         while self._at_factor():
@@ -736,7 +617,7 @@ class Parser:
             if kind == "sign" and text in ("(", "[") and product.kind != "number":
                 break
             product = tree.mul(product, self.factor())
-        if self.peek() in _OVER and self.peek(1)[0] == "number":
+        if self.peek() in signs.OVER and self.peek(1)[0] == "number":
             self.position += 1
             product = tree.divide(product, self.factor())
         return product
@@ -744,7 +625,7 @@ class Parser:
     def _opaque(self, name: str) -> Node:
         """Read a sum, product, limit or integral; unless written out, it equals only itself."""
         bounds: list[str] = []
-        while self.peek() in _SCRIPTS:
+        while self.peek() in signs.SCRIPT_SIGNS:
             bounds.append(self.take().text + "".join(self._group()))
         body = self.term()
         written_out = None if self.literal else _write_out(name, " ".join(bounds), body)
@@ -795,7 +676,7 @@ class Parser:
 
     def _symbol(self, name: str) -> Node:
         """Read what belongs to a name: subscripts, primes, the arguments of a function."""
-        while self.peek() in _NAME_ENDINGS:
+        while self.peek() in signs.NAME_ENDINGS:
             name += (mark := self.take().text)
             if mark == "_":
                 name += "".join(text for text in self._group() if text not in "{}")
@@ -807,7 +688,7 @@ class Parser:
                 return tree.call(name, *inside.args)
             return tree.mul(tree.symbol(name), inside)
         is_number = self.peek(1)[0] == "number" and self.peek(2) == ("sign", ")")
-        is_call = is_number and (name[0] in _FUNCTION_NAMES or name in tree.NAMED_FUNCTIONS)
+        is_call = is_number and (name[0] in signs.FUNCTION_NAMES or name in tree.NAMED_FUNCTIONS)
         return tree.call(name, self.bracket()) if is_call else tree.symbol(name)
 
 
@@ -832,7 +713,7 @@ def _is_set(node: Node) -> bool:
     """Whether a node may be a set that is not empty: brackets, a name, an expression of names."""
     if node.kind == "seq":
         return bool(node.args) and not tree.is_matrix(node)
-    if node.kind == "call" and node.name in _SET_OPERATIONS.values():
+    if node.kind == "call" and node.name in signs.SET_OPERATIONS.values():
         return True
     return node.kind != "relation" and bool(tree.symbols(node) - {"∅"})
 
@@ -881,7 +762,7 @@ def _is_unit_text(token: Token) -> bool:
 def _is_unit_word(token: Token) -> bool:
     """Whether a word after a number is a unit: a known one, or a longer word by itself."""
     text = token.text
-    if token.kind != "word" or text in words.FUNCTIONS or text in _SYMBOLS:
+    if token.kind != "word" or text in words.FUNCTIONS or text in signs.NAMED_SYMBOLS:
         return False
     if text.lower() in words.UNIT_WORDS:
         return True

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from whet.tasks.math import tree
-from whet.tasks.math.compare import same
-from whet.tasks.math.lexer import normal, time_of
+from whet.tasks.math.compare import same_tree
+from whet.tasks.math.lexer import time_of
 from whet.tasks.math.numeric import MathConfig
 from whet.tasks.math.parser import readings
+from whet.tasks.math.respelling import normal
 from whet.tasks.math.tree import Node
 from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
 from whet.text.doubt import (
@@ -348,7 +349,7 @@ def _agree(line: str, before: Span, after: Span, words: str) -> bool:
     whole = line[after.start : clause.start() if clause else None]
     others = readings(whole) or readings(after.text)
     return any(
-        same(left, right, rules)
+        same_tree(left, right, rules)
         for reading in readings(before.text)
         for left in _meanings(reading.node)
         for other in others
@@ -375,7 +376,7 @@ def are_same(one: str, other: str) -> bool:
         return True
     pairs = ((a.node, b.node) for a in readings(one) for b in readings(other))
     return any(
-        same(left, right, _EXACT)
+        same_tree(left, right, _EXACT)
         for first, second in pairs
         for left in _meanings(first)
         for right in _meanings(second)

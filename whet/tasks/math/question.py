@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from whet.tasks.math import tree
-from whet.tasks.math.lexer import wording
-from whet.tasks.math.parser import CURRENCIES, Reading, readings
-from whet.tasks.math.words import DIMENSIONS, UNIT_NAMES, UNIT_WORDS
+from whet.tasks.math.parser import Reading, readings
+from whet.tasks.math.respelling import wording
+from whet.tasks.math.words import CURRENCIES, DIMENSIONS, UNIT_NAMES, UNIT_WORDS
 
 QuantityUnit = tuple[str, ...]
 """The parts of a unit in one spelling and order: `("/h", "km")`, `("^2", "cm")`."""
@@ -113,7 +113,7 @@ def spell_unit(words: tuple[str, ...]) -> QuantityUnit:
 
 
 def has_wrong_unit(answer: str, gold: str, prompt: str) -> bool:
-    """Whether an answer is in a unit that the question rules out; one of the reference is right.
+    """Whether an answer is in a unit that the question rules out; one of the gold answer is right.
 
     >>> [has_wrong_unit(text, "90", "How many minutes is that?") for text in ("90 hours", "90")]
     [True, False]
@@ -151,7 +151,7 @@ def _is_foreign(name: str, named: frozenset[str]) -> bool:
 
 
 def has_parts(prompt: str, golds: list[str]) -> bool:
-    """Whether a reference lists an answer for each part of the question."""
+    """Whether a gold answer lists an answer for each part of the question."""
     num_parts = read_question(prompt).num_parts
     return num_parts > 1 and any(
         len(reading.node.args) == num_parts and reading.node.kind == "seq"
@@ -189,15 +189,15 @@ def drop_modulus(answer: str, prompt: str) -> str:
     return match[1] if match and is_asked else answer
 
 
-def other_references(golds: list[str], prompt: str) -> list[str]:
-    """Write references as the question lets them be: 52_8 without the base that it asks for."""
+def shorter_golds(golds: list[str], prompt: str) -> list[str]:
+    """Write gold answers as the question lets them be: 52_8 without the base that it asks for."""
     plain = prompt.replace("$", "")
     based = (_BASED.fullmatch(gold) for gold in golds)
     return [match[1] for match in based if match and re.search(rf"base {match[2]}\b", plain)]
 
 
 def restates(answer: str, gold: str, prompt: str) -> bool:
-    """Whether an answer is a sentence on the reference in words of the question.
+    """Whether an answer is a sentence on the gold answer in words of the question.
 
     >>> restates("Ann is the tallest.", "Ann", "Who is the tallest?")
     True

@@ -1,6 +1,6 @@
-"""Mathematics: a question and a reference answer, in text or LaTeX, graded exactly.
+"""Mathematics: a question and a gold answer, in text or LaTeX, graded exactly.
 
-A problem holds the reference in `answer`. Its `payload` may hold `answers`, a list of references of
+A problem holds the gold answer in `answer`. Its `payload` may hold `answers`, a list of others of
 which any one is right; `tolerance`, a relative one, and `error`, an absolute one, where the problem
 asks for an approximate number; and `percent`, `units`, `order`, `names`, `echo` to replace the
 setting of the same name for this problem alone. Problems come from files.
@@ -16,24 +16,26 @@ from pydantic import ValidationError
 from whet.errors import DataError
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.math import tree
-from whet.tasks.math.compare import same
+from whet.tasks.math.compare import same_tree
 from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
-from whet.tasks.math.lexer import exact, normal, same_wording, time_of, wording
+from whet.tasks.math.lexer import date_of, exact, time_of
 from whet.tasks.math.numeric import MathConfig, contradicts_itself, same_value
-from whet.tasks.math.parser import CURRENCIES, Reading, readings
+from whet.tasks.math.parser import Reading, readings
 from whet.tasks.math.question import (
     KNOWN_UNITS,
     drop_labels,
     drop_modulus,
     has_parts,
     has_wrong_unit,
-    other_references,
     read_question,
     restates,
+    shorter_golds,
     spell_unit,
 )
+from whet.tasks.math.respelling import normal, same_wording, wording
 from whet.tasks.math.tree import Node, NotMathError
+from whet.tasks.math.words import CURRENCIES
 from whet.text.final_answer import find_boxes
 from whet.types import Problem, Score, Verdict
 
@@ -49,7 +51,7 @@ _STATES_ANSWER = re.compile(
 _DECIMAL_COMMA = re.compile(r"-?(?:0,[0-9]+|[0-9]+,(?:[0-9]{1,2}|[0-9]{4,}))")
 _TWO_DECIMALS = re.compile(r"-?(?:0,[0-9]+|[0-9]+,[0-9]{2})")
 _LETTER_UNIT = re.compile(r"([-+]?[0-9][0-9.,/]*)\s?(?:\\[,; ]\s?)?[gmshLNJWVAKt]")
-"""A number and a unit of one letter, where the reference is a number alone."""
+"""A number and a unit of one letter, where the gold answer is a number alone."""
 _NUMBERED = re.compile(r"[A-Z][a-z]{2,15} ([0-9]{1,4})")
 _CUT_RATIO = re.compile(r"[0-9]\s*:\s*")
 _SUBJECT = re.compile(
@@ -64,14 +66,6 @@ _OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
 _SECOND_OPTION = re.compile(r"\W*(?:or|and)\b|[-+*/,;^=]|.*\([A-J]\)", re.IGNORECASE | re.DOTALL)
 """Behind an option it says that the option is not all of the answer."""
 _NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
-_MONTH = r"([a-z]{3})[a-z]{0,6}\.?"
-_DATES = (
-    re.compile(rf"{_MONTH} ([0-9]{{1,2}})(?:,? ?([0-9]{{4}}))?"),
-    re.compile(rf"(?:the )?([0-9]{{1,2}})(?: of)? {_MONTH}(?:,? ?([0-9]{{4}}))?"),
-)
-"""A day, month first or day first, with a year or without."""
-
 _MATRIX_NAME = re.compile(r"\A[\s$]*[A-Z]\^\{?-?[0-9]\}?\s*=\s*(?=\\begin\{)")
 _MATRIX_PRODUCT = re.compile(r"matrix\}\s*(?:\\cdot|\\times|\*)?\s*\\begin\{[a-z]*matrix\}")
 _FACTORIAL = re.compile(r"(?<=[0-9)])!=(?=\s*[0-9])")
@@ -82,63 +76,38 @@ _ALL_SOLUTIONS = re.compile(r"(?i)\ball (?:the )?(?:real )?(?:solutions|roots|ze
 
 
 class Math(FileTask):
-    """Grades the final answer of a response against one reference or several."""
+    """Grades the final answer of a response against one gold answer or several."""
 
     name = "math"
     asks_sums = True
     config: MathConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """Say whether a response gives the reference. Parts: `correct` 0 or 1."""
-        golds = references(problem)
+        """Say whether a response gives the gold answer. Parts: `correct` 0 or 1."""
+        golds = list_golds(problem)
         if not golds:
-            return _score(Verdict.UNSCORED, None, "the problem has no reference")
+            return _score(Verdict.UNSCORED, None, "the problem has no gold answer")
         rules = self.rules(problem)
-        short = [gold for gold in golds if len(text) <= 2 * len(gold) + 40]
-        if any(same_wording(gold, text) for gold in short):
-            return _score(Verdict.CORRECT, text.strip(), "the response is the reference")
-        prompt = _prompt_text(problem)
+        if any(len(text) <= 2 * len(gold) + 40 and same_wording(gold, text) for gold in golds):
+            return _score(Verdict.CORRECT, text.strip(), "the response is the gold answer")
+        prompt = "\n".join(message.content for message in problem.prompt)
         in_parts = "(b)" in prompt and has_parts(prompt, golds)
         span = find_answer(text, in_parts=in_parts)
-        answer = span.text.strip() if span else ""
-        if not answer:
+        if span is None or not span.text.strip():
             return _score(Verdict.NO_ANSWER, None, "no answer found")
-        if "mod" in answer:
-            answer = drop_modulus(answer, prompt)
-        if "=" in answer:
-            answer = _FACTORIAL.sub("! =", _MATRIX_NAME.sub("", answer))
-        if "_" in answer and not any("_" in gold for gold in golds):
-            answer = _BASE_TEN.sub(r"\1", answer)
-        if in_parts:
-            answer = drop_labels(answer)
-            rules = _replace_rule(rules, "order", "fixed")
-        if rules.percent == "unit" and _is_percent(answer, golds, prompt):
-            rules = _replace_rule(rules, "percent", "value")
-        gold = next((gold for gold in golds if is_same(gold, answer, rules)), None)
-        if gold is None and prompt:
-            others = other_references(golds, prompt)
-            gold = next((gold for gold in others if is_same(gold, answer, rules)), None)
-            gold = gold or next((gold for gold in golds if restates(answer, gold, prompt)), None)
-        # Matrices side by side in prose are a product to be worked out; in a box they are one
-        # answer twice.
-        is_product = "\\begin" in answer and "boxed" not in text
+        answer = _normalise(span.text.strip(), golds, prompt, in_parts=in_parts)
+        rules = _settle_rules(rules, answer, golds, prompt, in_parts=in_parts)
+        gold = _match(answer, golds, prompt, rules)
         if gold is None:
-            fault = "not the reference"
-        elif not is_product and _is_doubled(gold, answer, rules):
-            fault = "the reference written twice"
-        elif _is_unfinished(gold, answer, prompt):
-            fault = "not in the form asked for"
-        elif rules.echo == "wrong" and prompt and is_echo(answer, golds, prompt):
-            fault = "the question again, not worked out"
-        elif rules.units != "ignore" and prompt and has_wrong_unit(answer, gold, prompt):
-            fault = "another unit than the question asks for"
-        else:
-            return _score(Verdict.CORRECT, answer, "the same as the reference")
-        return _score(Verdict.WRONG, answer, fault)
+            return _score(Verdict.WRONG, answer, "not the gold answer")
+        is_boxed = "boxed" in text
+        if fault := _find_fault(answer, gold, golds, prompt, rules, is_boxed=is_boxed):
+            return _score(Verdict.WRONG, answer, fault)
+        return _score(Verdict.CORRECT, answer, "the same as the gold answer")
 
     def solve(self, problem: Problem, seed: int) -> str | None:
-        """Box the reference."""
-        golds = references(problem)
+        """Box the gold answer."""
+        golds = list_golds(problem)
         return rf"\boxed{{{_core(golds[0])}}}" if golds else None
 
     def rules(self, problem: Problem) -> MathConfig:
@@ -158,8 +127,8 @@ class Math(FileTask):
         return rules.model_copy(update={"tolerance": max(self.config.tolerance, rules.tolerance)})
 
 
-def references(problem: Problem) -> list[str]:
-    """List the references of a problem, its `answer` first."""
+def list_golds(problem: Problem) -> list[str]:
+    """List the gold answers of a problem, its `answer` first."""
     more = problem.payload.get("answers", [])
     if not isinstance(more, list) or not all(isinstance(answer, str) for answer in more):
         raise data_error(problem, "a list of texts in payload.answers", more)
@@ -167,8 +136,35 @@ def references(problem: Problem) -> list[str]:
     return list(dict.fromkeys(gold for gold in golds if gold.strip()))
 
 
-def _prompt_text(problem: Problem) -> str:
-    return "\n".join(message.content for message in problem.prompt)
+def _score(verdict: Verdict, answer: str | None, note: str) -> Score:
+    return Score(
+        verdict=verdict,
+        parts={"correct": float(verdict is Verdict.CORRECT)},
+        answer=None if answer is None else answer[:MAX_SHOWN],
+        note=note,
+    )
+
+
+def _normalise(answer: str, golds: list[str], prompt: str, *, in_parts: bool) -> str:
+    """Take off what the question or the gold answers leave out: a modulus, a name, labels."""
+    if "mod" in answer:
+        answer = drop_modulus(answer, prompt)
+    if "=" in answer:
+        answer = _FACTORIAL.sub("! =", _MATRIX_NAME.sub("", answer))
+    if "_" in answer and not any("_" in gold for gold in golds):
+        answer = _BASE_TEN.sub(r"\1", answer)
+    return drop_labels(answer) if in_parts else answer
+
+
+def _settle_rules(
+    rules: MathConfig, answer: str, golds: list[str], prompt: str, *, in_parts: bool
+) -> MathConfig:
+    """Fix the order where the question has parts, and settle what a percent sign means."""
+    if in_parts:
+        rules = _replace_rule(rules, "order", "fixed")
+    if rules.percent == "unit" and _is_percent(answer, golds, prompt):
+        rules = _replace_rule(rules, "percent", "value")
+    return rules
 
 
 def _is_percent(answer: str, golds: list[str], prompt: str) -> bool:
@@ -187,13 +183,35 @@ def _replace_rule(rules: MathConfig, name: str, value: str) -> MathConfig:
     return rules.model_copy(update={name: value})
 
 
-def _score(verdict: Verdict, answer: str | None, note: str) -> Score:
-    return Score(
-        verdict=verdict,
-        parts={"correct": float(verdict is Verdict.CORRECT)},
-        answer=None if answer is None else answer[:MAX_SHOWN],
-        note=note,
-    )
+def _match(answer: str, golds: list[str], prompt: str, rules: MathConfig) -> str | None:
+    """Find the gold answer that an answer gives, as it stands or as the question lets it be."""
+    for gold in golds:
+        if same_text(gold, answer, rules):
+            return gold
+    if not prompt:
+        return None
+    for gold in shorter_golds(golds, prompt):
+        if same_text(gold, answer, rules):
+            return gold
+    return next((gold for gold in golds if restates(answer, gold, prompt)), None)
+
+
+def _find_fault(
+    answer: str, gold: str, golds: list[str], prompt: str, rules: MathConfig, *, is_boxed: bool
+) -> str | None:
+    """Say why an answer that has the value of a gold answer is wrong all the same."""
+    # Matrices side by side in prose are a product to be worked out; in a box they are one answer
+    # twice.
+    is_product = "\\begin" in answer and not is_boxed
+    if not is_product and _is_doubled(gold, answer, rules):
+        return "the gold answer written twice"
+    if _is_unfinished(gold, answer, prompt):
+        return "not in the form asked for"
+    if rules.echo == "wrong" and prompt and is_echo(answer, golds, prompt):
+        return "the question again, not worked out"
+    if rules.units != "ignore" and prompt and has_wrong_unit(answer, gold, prompt):
+        return "another unit than the question asks for"
+    return None
 
 
 def _is_unfinished(gold: str, answer: str, prompt: str) -> bool:
@@ -215,11 +233,11 @@ def _is_doubled(gold: str, answer: str, rules: MathConfig) -> bool:
     middle = plain.find(" ", (len(plain) - 1) // 2, len(plain) // 2 + 2)
     if middle < 0 or plain[:middle].rstrip(" .,;") != plain[middle + 1 :]:
         return False
-    return wording(gold) != wording(answer) and is_same(gold, plain[middle + 1 :], rules)
+    return wording(gold) != wording(answer) and same_text(gold, plain[middle + 1 :], rules)
 
 
-def is_same(gold: str, answer: str, rules: MathConfig) -> bool:
-    """Compare an answer with one reference: plain numbers at once, other texts by their trees."""
+def same_text(gold: str, answer: str, rules: MathConfig) -> bool:
+    """Compare an answer with one gold answer: plain numbers at once, other texts by meaning."""
     left = exact(gold)
     right = exact(answer)
     if left is not None and right is not None:
@@ -242,12 +260,12 @@ def is_same(gold: str, answer: str, rules: MathConfig) -> bool:
         number = _LETTER_UNIT.fullmatch(answer.strip(" $")) or _NUMBERED.fullmatch(answer.strip())
         if number and exact(number[1]) == left:
             return True
-    return _is_same(gold, answer, rules) or _is_same_choice(gold, answer, rules)
+    return _same_meaning(gold, answer, rules) or _same_option(gold, answer, rules)
 
 
 @lru_cache(1 << 12)
 def _core(text: str) -> str:
-    """Take the answer out of a worked solution or sentence, as references and boxes may hold."""
+    """Take the answer out of a worked solution or sentence, as gold answers and boxes may hold."""
     is_plain = "boxed" not in text
     if len(text) > MAX_CHARS or (is_plain and (exact(text) is not None or readings(text))):
         return text
@@ -258,13 +276,14 @@ def _core(text: str) -> str:
 
 
 @lru_cache(1 << 14)
-def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
+def _same_meaning(gold: str, answer: str, rules: MathConfig) -> bool:
+    """Compare two texts by their words, as moments, and by every reading of them."""
     if same_wording(gold, answer):
         return True
     predicate, num_subjects = _SUBJECT.subn("", wording(answer), count=1)
     if num_subjects and same_wording(gold, predicate):
         return True
-    for read in (time_of, _date_of):
+    for read in (time_of, date_of):
         moment = read(gold)
         other = None if moment is None else read(answer)
         if other is not None:
@@ -280,16 +299,6 @@ def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
     return _same_with_comma(gold, answer)
 
 
-def _date_of(text: str) -> tuple[str, int, str] | None:
-    """Read a date as month, day and year, which may be empty."""
-    words = wording(text) if len(text) < 60 else ""
-    for form, (month, day) in zip(_DATES, ((1, 2), (2, 1)), strict=True):
-        match = form.fullmatch(words)
-        if match and match[month] in _MONTHS:
-            return match[month], int(match[day]), match[3] or ""
-    return None
-
-
 def _is_statement(node: Node) -> bool:
     """Whether a node relates constants, as 24 = 2^3 * 3 does: what it says is how it is written."""
     return node.kind == "relation" and not tree.symbols(node)
@@ -298,10 +307,10 @@ def _is_statement(node: Node) -> bool:
 def _same_statement(gold: str, answer: str, rules: MathConfig) -> bool:
     golds = readings(gold, literal=True)
     answers = readings(answer, literal=True)
-    return any(same(one.node, other.node, rules) for one in golds for other in answers)
+    return any(same_tree(one.node, other.node, rules) for one in golds for other in answers)
 
 
-def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
+def _same_option(gold: str, answer: str, rules: MathConfig) -> bool:
     """Compare where a side is an option, as in (C) 27: by its letter, or by what follows."""
     names = [_NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
     if name := names[0] or names[1]:
@@ -310,7 +319,7 @@ def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
     answer_option = _option(answer)
     if gold_option and answer_option:
         is_same_letter = gold_option[0] == answer_option[0]
-        return is_same_letter and _is_same(gold_option[1], answer_option[1], rules)
+        return is_same_letter and _same_meaning(gold_option[1], answer_option[1], rules)
     option = gold_option or answer_option
     if option is None or _SECOND_OPTION.match(option[1]):
         return False
@@ -318,7 +327,7 @@ def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
     if len(other) == 1 and other.isalpha():
         return other == option[0]
     pair = (option[1], answer) if gold_option else (gold, option[1])
-    return _is_same(*pair, rules)
+    return _same_meaning(*pair, rules)
 
 
 def _option(text: str) -> tuple[str, str] | None:
@@ -330,7 +339,7 @@ def _option(text: str) -> tuple[str, str] | None:
 
 
 def _same_with_comma(gold: str, answer: str) -> bool:
-    """Read 1,22 as 1.22 where the other side is such a number; a reference 2,3 is a list."""
+    """Read 1,22 as 1.22 where the other side is such a number; a gold 2,3 is a list."""
     for comma, other, form in ((answer, gold, _DECIMAL_COMMA), (gold, answer, _TWO_DECIMALS)):
         bare = comma.strip(" $")
         if form.fullmatch(bare) and "." in other:
@@ -350,7 +359,7 @@ def _same_reading(gold: Reading, answer: Reading, rules: MathConfig) -> bool:
         if not answer.units and gold != answer and contradicts_itself(answer.node):
             return False  # with units, 3 ft = 36 in, the numbers may differ
         return any(
-            same(left, right, rules)
+            left == right or same_tree(left, right, rules)
             for left in _percents(gold.node, rules)
             for right in _percents(answer.node, rules)
         )

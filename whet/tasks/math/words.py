@@ -58,6 +58,7 @@ _UNITS = _word_lists(
 UNIT_WORDS = {word: name for name, words in _UNITS.items() for word in words.split()}
 UNIT_NAMES = UNIT_WORDS | {name.lower(): name for name in _UNITS}
 """Spellings that mean a unit where one is expected, as in `\\text{m}`."""
+CURRENCIES = {"\\$": "dollar", "€": "euro", "£": "sterling", "¥": "yuan", "￥": "yuan"}
 _DIMENSIONS = _word_lists(
     """
     length: mm cm m km in ft yd mi; mass: mg g kg lb oz t; volume: ml l; angle: degree radian;
