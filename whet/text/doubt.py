@@ -264,6 +264,14 @@ _NO_REMARK = re.compile(
 )
 """With it a sentence behind an answer is more than a remark."""
 _MAX_REMARK = 300
+_ASIDE = re.compile(r"(?<=[^:\s])[ \t*_]*\n\s*[*_]{0,2}\((\w[^()\[\]\n\"'`=]*)\)[*_]{0,2}\.?\Z")
+"""A last line all in brackets."""
+_NO_ASIDE = re.compile(
+    any_of(TURN, FALSE, CHOICE, UNSURE, "answer|result|should|must|mistake|error|no(?=[,:;])")
+    + r"|\?",
+    re.IGNORECASE,
+)
+"""With it a line in brackets is more than a remark."""
 
 
 def cut_remarks(text: str) -> str:
@@ -273,6 +281,9 @@ def cut_remarks(text: str) -> str:
     'It is 7.'
     """
     text = text.rstrip()
+    aside = _ASIDE.search(text, max(len(text) - _MAX_REMARK, 0))
+    if aside and len(_WORD.findall(aside[1])) >= 2 and not _NO_ASIDE.search(aside[1]):
+        text = text[: aside.start()]
     for _ in range(3):
         window = max(len(text) - _MAX_REMARK, 0)
         for start in _SENTENCE_START.finditer(text, window):

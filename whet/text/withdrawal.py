@@ -313,7 +313,8 @@ _DISOWNED = re.compile(
 _OFFERED = re.compile(
     r"\bwhichever(?: one)? (?:of|you|the|fits|suits|works|is (?:right|correct))\b"
     r"|\b(?:(?:pick|choose|take|select|use) (?:any|either|one|your)"
-    r"|(?:one|either|any|some|none|neither)(?: \w+)? of (?:these|those|them|the (?:following|two)))"
+    r"|(?:one|either|any|some|none|neither)(?: \w+)? of"
+    r" (?:these|those|(?<!\Aone of )(?<!, one of )them|the (?:following|two)))"
     r"\b(?=[^\n]*(?::\W*\Z|\b(?:right|correct|true|answers?)\b))",
 )
 _BRACKETS = re.compile(r"\[[^\[\]\n]*\]")
