@@ -116,7 +116,10 @@ _DENIED_AFTER = re.compile(
     r"(?: (?:also|clearly|obviously|certainly|surely|just))?"
     r"(?:(?: not|n['’]t)(?! [-$\\0-9])| (?:never|wrong|incorrect|false|mistaken|impossible"
     r"|invalid|no)\b)"
-    r"|(?:can|could|would|does|do|will)(?:n['’]t|not| not)\b"
+    r"|(?:ca|could|would|does|do|did|wo|should)n['’]t\b"
+    r"|(?:can|could|would|does|do|did|will|should)(?:not| not)\b"
+    r"|(?:fails?|violates|breaks|contradicts|misses|overcounts)\b"
+    r"|(?:is|was|would(?: have)? be(?:en)?)(?: only| just| merely)? what (?:one|you|many|most|people|some)\b"
     r"|\((?:wrong|incorrect|false|not (?:right|correct|the answer|sure))\b"
     r"|(?:(?:or|and) )?(?:maybe|perhaps|possibly|probably)\b"
     r"|or (?:something|anything|another|some other|else|not)\b)",
