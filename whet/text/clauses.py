@@ -12,6 +12,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
+_MAX_REACH = 200
+"""Farther behind an answer a pronoun stands for something else."""
+
 Stance = Literal["denied", "replaced", "confirmed", "turned"]
 """A turn (`wait`, `actually`) denies nothing yet; what replaces an answer may hold another."""
 
@@ -69,7 +72,7 @@ _FAILS = _stems(
     " dismiss discard disqualify overrule vetoed refute disprove withdraw retract abandon scrap strike"
     " struck overcount undercount double-count exceed lack lose joke lie trap decoy dummy"
     " placeholder filler stub template sample example illustration format guess invent random fake misprint typo rejected absurd"
-    " slip outdated obsolete superseded late provisional unfinished draft disallow forbid"
+    " slip extraneous outdated obsolete superseded late provisional unfinished draft disallow forbid"
     " forbidden undone wrongly mistakenly erroneously incorrectly unfounded unlikely doubtful"
     " questionable meaningless arbitrary disregard debunk"
 )
@@ -144,6 +147,11 @@ _MENDED = _stems("be read have say been to")
 _QUOTING = _stems("said say thought wrote claim would could might may versus vs")
 """With these as its verb an answer is somebody else's or is only looked at."""
 _QUOTES = {(stem(word),) for word in ("what", "how", "only", "just", "merely", "but", "half")}
+_VALUES = {(word,) for word in _stems("no none never nothing false invalid impossible unlikely")}
+"""An answer may be such a word: `The answer is no.`"""
+_VERBS = _BE | _NOT | _FAILS | _STANDS | _SUITS | _stems(
+    "do does did can could will would should must has had only also all just"
+)
 _SOMEONES = {("your",), ("his",), ("her",), ("their",), ("some",)}
 _PERSONS = _stems(
     "student pupil classmate friend colleague teacher professor tutor person people guy kid child"
@@ -169,10 +177,10 @@ _LABELS = _stems(
 )
 _NO_LABEL = _NOT | _stems("avoid past right correct once left than")
 _SPEAKING = _stems(
-    "think thought say said guess expect believe believed answer assume write put get got had"
+    "think thought say said guess expect believe believed answer assume write put had"
     " accept accepted conclude tempted told wrote"
 )
-_MODALS = _stems("might may could would will often tempted forgiven")
+_MODALS = _stems("might may could would often tempted forgiven")
 _PAST = _stems("initially originally formerly earlier before first used yesterday")
 _ANYONE = _stems("one you many most some people person reader somebody someone anyone everyone")
 
@@ -241,7 +249,9 @@ def judge(clause: Clause, before: Clause | None, *, is_predicate: bool = False) 
         return None if is_past else _judge_writer(writer)
     place, is_vague = _find_subject(words)
     if place:
-        if is_vague and before is not None and not _OTHERS.isdisjoint(before.words):
+        is_other = before is not None and not _OTHERS.isdisjoint(before.words)
+        is_far = before is not None and (words[0] == "which" or clause.start > _MAX_REACH)
+        if is_vague and (is_other or is_far):
             return None
         stance = _judge_predicate(words[place:], is_vague=is_vague)
         if stance is not None:
@@ -323,6 +333,8 @@ def _judge_writer(words: tuple[str, ...]) -> Stance | None:
         return "denied" if is_all and not is_negative else None
     if "no" in words[:-1] and words[words.index("no") + 1] not in _LACKED:
         return None
+    if ("hav", "to") in pairwise(words):
+        return None
     if is_negative and not _WRITER_LACKS.isdisjoint(words[:6]):
         return None if not _HARMLESS.isdisjoint(words) else "denied"
     return "confirmed" if not is_negative and not _STANDS.isdisjoint(words[:3]) else None
@@ -338,15 +350,23 @@ def _find_subject(words: tuple[str, ...]) -> tuple[int, bool]:
         place += 1
     if words[place] in _DETERMINERS:
         for end in range(place + 1, min(place + 4, len(words))):
+            if words[end] == "of":
+                break
+            if words[end] in _PERSONS:
+                return end + 1, True
             if words[end] in ANSWER_WORDS:
                 if words[end] == "lin" and "abov" not in words or words[end - 1] in _OTHERS:
                     return 0, False
                 while words[end : end + 1] and words[end] in ANSWER_WORDS:
                     end += 1
-                return end, False
-    if words[place] in PRONOUNS:
-        return place + 1, True
-    return 0, False
+                is_value = words[end : end + 1] == ("is",) and words[end + 1 :] in _VALUES
+                is_part = words[end : end + 1] == ("of",)
+                return (0, False) if is_part or (is_value and "abov" not in words) else (end, False)
+    after = words[place + 1 : place + 2]
+    if words[place] not in PRONOUNS or not after or ("possibl", "to") in pairwise(words):
+        return 0, False
+    is_verb = after[0] in _VERBS or after[0].endswith("ly")
+    return (place + 1, True) if is_verb else (0, False)
 
 
 def _judge_predicate(words: tuple[str, ...], *, is_vague: bool) -> Stance | None:
