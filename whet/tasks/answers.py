@@ -78,6 +78,12 @@ _MORE_THAN_CONTRAST = re.compile(any_of(CHOICE, TURN, FALSE, DENIAL, "but|no|is"
 _SENTENCE = re.compile(r"[*_#]*[A-Z]\S*(?: \S+){2}")
 """The start of a line of prose."""
 _MAX_RESTATED = 300
+_ANSWER_SENTENCE = re.compile(
+    r"(?<=[.!?] )(?:so |thus |hence |therefore,? )?(?:the|my) (?:final |correct |right )?"
+    r"(?:answer|result|output) is[^\n.!?]*[.!]?\Z",
+    re.IGNORECASE,
+)
+"""A last sentence that states the answer, whatever the ones before it doubt."""
 
 
 def candidates(text: str) -> tuple[str, ...]:
@@ -208,7 +214,7 @@ def _under_heading(text: str, rest: str) -> tuple[str, ...]:
     if not is_answer or is_denied(text, start, start + len(line)):
         return (rest,)
     again = None if is_doubtful(last := below[-_MAX_RESTATED:]) else _RESTATED.search(last)
-    return (rest, *([again[1]] if again else []), line)
+    return (rest, *([again[1]] if again else []), line, text_after_verb(line) or "")
 
 
 def _in_plain_text(text: str) -> tuple[str, ...]:
@@ -226,7 +232,9 @@ def _in_plain_text(text: str) -> tuple[str, ...]:
     value = _VALUE.search(line.text)
     if value and is_denied(line.text, value.start(), line.end - line.start):
         return ()
-    rest = text_after_verb(line.text.rstrip()) or ""
+    last = line.text.rstrip()[-_MAX_RESTATED:]
+    sentence = _ANSWER_SENTENCE.search(last)
+    rest = text_after_verb(sentence[0] if sentence else last) or ""
     start = line.text.rfind(rest)
     is_claimed = not is_denied(line.text, start, start + len(rest))
     return text, tail, line.text, strip_lead(line.text), rest if is_claimed else ""

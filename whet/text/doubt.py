@@ -116,7 +116,10 @@ _DENIED_AFTER = re.compile(
     r"(?: (?:also|clearly|obviously|certainly|surely|just))?"
     r"(?:(?: not|n['’]t)(?! [-$\\0-9])| (?:never|wrong|incorrect|false|mistaken|impossible"
     r"|invalid|no)\b)"
-    r"|(?:can|could|would|does|do|will)(?:n['’]t|not| not)\b"
+    r"|(?:ca|could|would|does|do|did|wo|should)n['’]t\b"
+    r"|(?:can|could|would|does|do|did|will|should)(?:not| not)\b"
+    r"|(?:fails?|violates|breaks|contradicts|misses|overcounts)\b"
+    r"|(?:is|was|would(?: have)? be(?:en)?)(?: only| just| merely)? what (?:one|you|many|most|people|some)\b"
     r"|\((?:wrong|incorrect|false|not (?:right|correct|the answer|sure))\b"
     r"|(?:(?:or|and) )?(?:maybe|perhaps|possibly|probably)\b"
     r"|or (?:something|anything|another|some other|else|not)\b)",
@@ -264,6 +267,14 @@ _NO_REMARK = re.compile(
 )
 """With it a sentence behind an answer is more than a remark."""
 _MAX_REMARK = 300
+_ASIDE = re.compile(r"(?<=[^:\s])[ \t*_]*\n\s*[*_]{0,2}\((\w[^()\[\]\n\"'`=]*)\)[*_]{0,2}\.?\Z")
+"""A last line all in brackets."""
+_NO_ASIDE = re.compile(
+    any_of(TURN, FALSE, CHOICE, UNSURE, "answer|result|should|must|mistake|error|no(?=[,:;])")
+    + r"|\?",
+    re.IGNORECASE,
+)
+"""With it a line in brackets is more than a remark."""
 
 
 def cut_remarks(text: str) -> str:
@@ -273,6 +284,9 @@ def cut_remarks(text: str) -> str:
     'It is 7.'
     """
     text = text.rstrip()
+    aside = _ASIDE.search(text, max(len(text) - _MAX_REMARK, 0))
+    if aside and len(_WORD.findall(aside[1])) >= 2 and not _NO_ASIDE.search(aside[1]):
+        text = text[: aside.start()]
     for _ in range(3):
         window = max(len(text) - _MAX_REMARK, 0)
         for start in _SENTENCE_START.finditer(text, window):

@@ -73,6 +73,8 @@ _DRESS = " \t\r*$`#"
 _DRESS_OR_END = f"{_DRESS}\n"
 _MAY_END_LEAD = f"{_DRESS_OR_END}:："
 _MAX_CLIMB = 8
+_GOES_ON = re.compile(r"[$*`]*[ ][*]*[a-z]")
+"""The sentence that an answer starts goes on behind it."""
 _SUSPECT = DISOWNING | RETREATING
 _WIDE = re.compile("[一-鿿≠]")
 _AHEAD = re.compile(r"\b(?:following|below|next)\b", re.IGNORECASE)
@@ -155,18 +157,22 @@ def decided_text(
 
 def _cut_withdrawn(text: str, last: Span) -> str | None:
     """Blank out a last answer that is taken back for another; None where it is for no other."""
-    for lead in _find_leads(text, last.start):
-        if (lead.endswith(OF) or _has_word(lead, DISOWNING)) and is_disowned(lead):
-            return None
+    is_denied_before = any(
+        (lead.endswith(OF) or _has_word(lead, DISOWNING)) and is_disowned(lead)
+        for lead in _find_leads(text, last.start)
+    )
     tail = text[last.end : last.end + REMARK_WINDOW].removeprefix("</answer>")
     if not _WORDS.search(tail):
-        return text
-    end = find_replacement(tail) if _has_word(tail, RETREATING) else None
+        is_asked = tail.lstrip(_DRESS).startswith("?")
+        return None if is_denied_before or is_asked else text
+    begin = text.rfind("\n", 0, last.start) + 1
+    is_predicate = _GOES_ON.match(tail) is not None and not _has_prose(text[begin : last.start])
+    end = find_replacement(tail, is_predicate=is_predicate)
     if end is None and _has_word(tail, REPLACING):
         end = find_other_answer(tail, last.text)
-    if end is None:
+    if end is None and not is_denied_before:
         return text
-    if end >= len(tail):
+    if end is None or end >= len(tail):
         return None
     blank = last.end + end + len(text[last.end : last.end + REMARK_WINDOW]) - len(tail)
     return " " * blank + text[blank:]

@@ -8,6 +8,7 @@ right beside an answer. The regular expressions have nothing to backtrack into.
 
 import re
 
+from whet.text.clauses import is_given_away, judge, split_clauses
 from whet.text.doubt import is_doubtful
 
 REMARK_WINDOW = 480
@@ -35,7 +36,11 @@ DISOWNING = _NEGATIONS | _with_stops(
     "writes think thinks thought believe believes believed guesses guessed suggest suggests "
     "suggested replies replied argue argues argued insist insists insisted tells submit "
     "submits submitted propose proposes proposed maintain maintains maintained whichever pick "
-    "choose select your these those them ruled excluded dismissed eliminated !="
+    "choose select your these those them ruled excluded dismissed eliminated != might may could"
+    " would will often tempted before first earlier initially originally formerly yesterday than"
+    " unless lest nor reject abandon abandoned dismiss debunk debunked versus without refute opposed"
+    " instead far short such quite trap decoy dummy placeholder demo joke kidding lie random todo"
+    " decorative filler fake bogus"
 )
 """Without one of these a lead disowns nothing: a check that costs little."""
 RETREATING = _NEGATIONS | _with_stops(
@@ -55,16 +60,6 @@ REPLACING = _with_stops(
 """Without one of these a sentence behind an answer gives no other."""
 OF = (" of", " of the", " in", " from", " among")
 
-_ADVERBS = r"(?: (?:also|clearly|obviously|certainly|just|actually|now|really|simply|all|plainly))*"
-_BAD = (
-    r"(?:void|false|wrong|incorrect|invalid|untrue|bogus|nonsense|mistaken|erroneous|rubbish|faulty"
-    r"|inconsistent|unsound|off|in error"
-    r"|an? (?:\w+ )?(?:mistake|error|joke|trap|guess|sample|example|illustration|placeholder"
-    r"|template|dummy|decoy|lie)|(?:only|just|merely) (?:an?|the) (?:\w+ )?(?:sample|example"
-    r"|illustration|placeholder|template|format)|to be (?:ignored|disregarded)"
-    r"|not(?: \w+)? (?:right|correct|true|valid|it|mine|consistent|allowed|reliable|sound"
-    r"|(?:my|our|the)(?: \w+)? (?:answer|solution|reply)))\b"
-)
 _THING = (
     r"(?:above|line|list|answer|result|box|tag|one|value|solution|expression|path|route|order|grid"
     r"|table|block|output|choice|claim|reply|attempt|guess|conclusion|assignment|letter|option)"
@@ -75,50 +70,17 @@ _PERSON = (
     r"|roommate|model|assistant|bot|chatbot|website|forum|blog|post|internet|participant|solver"
     r"|critic|stranger|man|woman|boy|girl|author|player|opponent|rival|reader|grader)s?"
 )
-_THIS = (
-    rf"(?:that|this|it|these|those|they|he|she|(?:the|my|our|this|that)(?: \w+)? {_THING}"
-    rf"|(?:the|that|this)(?: \w+)? {_PERSON}|the above)(?: one| above)?"
-)
-_OPENING = (
-    r"(?:\A|[.;:!?)\n—–-])[\s*_(>]*"
-    r"(?:(?:but|and|oh|no|wait|oops|sorry|hmm+|however|actually|unfortunately|well|ah|edit|update"
-    r"|correction|in fact|then again|(?:on|upon|after|looking)(?: \w+){1,3})[\s,.:;!—–-]{1,3}){0,3}"
-)
-_GOOD = (
-    r"(?:right|correct|true|valid|sound|consistent|trust(?:ed|worthy)?|reliable|rel(?:y|ied)"
-    r"|confident|submit(?:ted)?|stand|believe[sd]?|accept(?:ed)?|endorse|vouch|confirm|mine"
-    r"|my answer)\b(?! that\b)"
-)
-_TAKEN_BACK = re.compile(
-    rf"{_OPENING}{_THIS}(?:"
-    rf" (?:is|was|are|were|seems|looks|appears|turns out|proves|must be|has to be)(?: to be)?"
-    rf"{_ADVERBS} {_BAD}"
-    rf"|(?:['’]s){_ADVERBS} {_BAD}"
-    rf"|(?: \w+){{0,3}}(?: not|n['’]t| ?cannot| never)(?: \w+){{0,3}} (?:{_GOOD}|it\b(?! \w))"
-    r"|(?: does| do| did| will| can| could)(?:n['’]t| not|not)(?: \w+)?"
-    r" (?:work|hold|fit|count|satisfy|check|stand|be (?:right|correct|true|it|the))\b"
-    r"|(?: \w+)? (?:fails|violates|breaks|contradicts)\b)"
-    r"|\b(?:I|we)(?: \w+){0,3} (?:retract|withdraw|disown|reject|discard|misread|miscount(?:ed)?"
-    r"|miscalculated|erred|(?:take|took) (?:\w+ ){1,3}back|(?:distrust|doubt) (?:it|this|that|my)"
-    r"|changed my mind)\b"
-    r"|\bI(?:['’]m| am| was| have been)(?: \w+){0,2} (?:wrong|mistaken|in error)\b"
-    r"|\bI (?:made|make|have made) an? (?:\w+ )?(?:mistake|error|slip)\b"
-    rf"|\bI(?:['’]m| \w+)?(?: no longer| not|n['’]t| ?cannot| never)(?: \w+){{0,3}} {_GOOD}"
-    r"|\bI (?:no longer|don['’]t|do not) think\b"
-    r"|\b(?:ignore|disregard|forget|strike|scrap|scratch|delete|discard|cross out)"
-    r" (?:that|this|it|these|everything|(?:the|my) (?:above|line|answer|box|last))\b"
-    r"|\bnot my (?:own )?(?:answer|solution|reply|result|conclusion|submission)\b"
-    r"|\b(?:not|never) (?:to )?be (?:trusted|believed|relied|accepted|submitted)\b"
-    r"|\bmarked (?:as )?(?:wrong|incorrect|false)\b"
+_WITHDRAWN = re.compile(
+    r"\bchanged my mind\b|\bnot my (?:own )?(?:answer|solution"
+    r"|reply|result|conclusion|submission)\b|\b(?:not|never) (?:to )?be (?:trusted|believed|relied"
+    r"|accepted|submitted)\b|\bmarked (?:as )?(?:wrong|incorrect|false)\b"
     r"|\b(?:leads? to|is|gives|yields|reach|get|have) an? contradiction\b"
     r"|\bis what (?:the|an?|my|some|another)\b[^\n]{0,40}\b(?:wrote|said|claimed|got|gave|had)\b"
     r"|\A\W{0,12}(?:alternatively|equally)\b[^\n\\\[]{0,60}\["
-    r"|\A\W{0,12}(?:(?:oops|no|wait|hmm+|sorry|oh|ah|actually|but)\W{1,3}){0,2}"
-    r"(?:false|wrong|incorrect|void|erratum|not true)\b"
     r"|以上(?:答案)?(?:是)?(?:错|不对)|(?:错误|不对|不正确)",
     re.IGNORECASE,
 )
-"""Behind an answer it takes the answer back; another one may follow."""
+"""Behind an answer it takes the answer back, whatever the clause around it is about."""
 _LEFT_OPEN = re.compile(
     r"\b(?:(?:I|we)(?: \w+){0,2} (?:have|give|gave|offer|submit|claim|see|got)(?: \w+){0,2}"
     r" (?:no (?:\w+ )?(?:answer|solution|idea|clue|opinion|reply)|nothing (?:better|else|to offer))"
@@ -135,16 +97,17 @@ _LEFT_OPEN = re.compile(
 )
 """It says that there is no answer, or leaves open which one holds."""
 _GOES_ON = re.compile(
-    r":|\n\s*\S|[0-9]|\b(?:answer|it|result|value|solution) (?:is|should|must|returns|gives)\b",
+    r":|\n\s*\S|[0-9\[]|\b(?:answer|it|result|value|solution) (?:is|should|must|returns|gives)\b",
     re.IGNORECASE,
 )
 """Behind a withdrawal it goes on, perhaps with another answer."""
 
 
-def find_replacement(tail: str) -> int | None:
+def find_replacement(tail: str, *, is_predicate: bool = False) -> int | None:
     """Find where what follows an answer takes it back and may give another; None where it stands.
 
-    The end of the tail says that no other is given.
+    The end of the tail says that no other is given. `is_predicate` says that the answer is the
+    subject of what follows it: `[A, B] fails clue 3`.
 
     >>> find_replacement(". I checked it."), find_replacement(" No, that is wrong.") == 19
     (None, True)
@@ -155,7 +118,7 @@ def find_replacement(tail: str) -> int | None:
     tail = tail[:REMARK_WINDOW]
     if _LEFT_OPEN.search(tail):
         return len(tail)
-    ends = [match.end() for match in _TAKEN_BACK.finditer(tail)]
+    ends = _find_denials(tail, is_predicate=is_predicate)
     if not ends:
         return None
     rest = tail[ends[0] :]
@@ -163,6 +126,24 @@ def find_replacement(tail: str) -> int | None:
     if not _GOES_ON.search(tail, ends[-1]) or (is_short and is_doubtful(rest)):
         return len(tail)
     return ends[0]
+
+
+def _find_denials(tail: str, *, is_predicate: bool = False) -> list[int]:
+    """List where the clauses end that take back an answer before them.
+
+    A bare `no` takes nothing back where the next clause confirms the answer.
+    """
+    ends = [match.end() for match in _WITHDRAWN.finditer(tail)]
+    clauses = split_clauses(tail)
+    stances = [
+        judge(clause, before, is_predicate=is_predicate and before is None)
+        for clause, before in zip(clauses, [None, *clauses], strict=False)
+    ]
+    for clause, stance, after in zip(clauses, stances, [*stances[1:], None], strict=True):
+        is_undone = clause.mark == "?" or (len(clause.words) == 1 and after == "confirmed")
+        if stance in ("denied", "replaced") and not is_undone:
+            ends.append(clause.start if stance == "replaced" else clause.end)
+    return sorted(ends)
 
 
 def takes_back_all(line: str, *, is_alone: bool) -> bool:
@@ -174,7 +155,7 @@ def takes_back_all(line: str, *, is_alone: bool) -> bool:
     if not is_alone and _PARTLY.match(line) and _LEFT_OUT.search(line):
         return True
     if not is_alone:
-        ends += [match.end() for match in _TAKEN_BACK.finditer(line)]
+        ends += _find_denials(line)
     return bool(ends) and (not _GOES_ON.search(line, max(ends)) or is_doubtful(line[max(ends) :]))
 
 
@@ -313,7 +294,8 @@ _DISOWNED = re.compile(
 _OFFERED = re.compile(
     r"\bwhichever(?: one)? (?:of|you|the|fits|suits|works|is (?:right|correct))\b"
     r"|\b(?:(?:pick|choose|take|select|use) (?:any|either|one|your)"
-    r"|(?:one|either|any|some|none|neither)(?: \w+)? of (?:these|those|them|the (?:following|two)))"
+    r"|(?:one|either|any|some|none|neither)(?: \w+)? of"
+    r" (?:these|those|(?<!\Aone of )(?<!, one of )them|the (?:following|two)))"
     r"\b(?=[^\n]*(?::\W*\Z|\b(?:right|correct|true|answers?)\b))",
 )
 _BRACKETS = re.compile(r"\[[^\[\]\n]*\]")
@@ -337,4 +319,8 @@ def is_disowned(lead: str) -> bool:
     if is_plain and not clause.rstrip(" [").endswith(OF):
         return False
     is_said = ":" in clause and _SAID.search(clause)
-    return bool(is_said or _DISOWNED.search(clause) or _OFFERED.search(clause))
+    if is_said or _DISOWNED.search(clause) or _OFFERED.search(clause):
+        return True
+    clauses = split_clauses(clause)
+    is_label = clause.endswith(":")
+    return bool(clauses) and is_given_away(clauses[-1].words, is_label=is_label)

@@ -209,6 +209,26 @@ def test_an_article_may_be_left_out_where_no_other_name_comes_of_it(
     assert (TASK.score(row, text).verdict is Verdict.CORRECT) is is_right
 
 
+@pytest.mark.parametrize(
+    ("asked", "is_free"),
+    [
+        ("Which two engineers are named?", True),
+        ("Who came first and second?", False),
+        ("Rank the two engineers by age?", False),
+        ("Which two are the tallest, in descending order?", False),
+    ],
+)
+def test_a_list_with_bars_has_an_order_where_the_question_asks_for_one(
+    asked: str, is_free: bool
+) -> None:
+    asked = f"| a | 1 |\n{asked}"
+    prompt = (Message(role="user", content=asked),)
+    row = replace(problem("table", "Brunel | Telford"), prompt=prompt)
+
+    assert TASK.score(row, "Brunel, Telford").verdict is Verdict.CORRECT
+    assert (TASK.score(row, "Telford, Brunel").verdict is Verdict.CORRECT) is is_free
+
+
 def test_lists_split_at_bars_semicolons_then_commas() -> None:
     assert split_list("[1, 2, 3]") == ["1", "2", "3"]
     assert split_list("a; b, c") == ["a", "b, c"]

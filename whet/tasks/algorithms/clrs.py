@@ -360,7 +360,7 @@ def parse_items(text: str) -> tuple[Item, ...] | None:
     False
     >>> parse_items("[1 ᧑]")
     """
-    text = text.rstrip()
+    text = text.replace("\\ ", " ").rstrip()
     if len(text) > MAX_CHARS:
         return None
     start = 0

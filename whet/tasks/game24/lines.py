@@ -9,7 +9,7 @@ read by a recursive descent that is bounded and never uses `eval`.
                `(13) - (1) = 12, left: (13 - 1) = 12, 8, 6`
     roll back  `roll back, left: 13 8 6 1`; `back, left: 13 8 6 1`
     answer     `reach 24! expression: 6 * (13 - 1 - 8)`; `Answer: 6 * (13 - 1 - 8) = 24`;
-               `6 * (13 - 1 - 8)`; `no solution`
+               `6 * (13 - 1 - 8)`; `6(13 - 1 - 8) = 6 * 4 = 24`; `no solution`
 """
 
 import re
@@ -37,10 +37,11 @@ _NUMBER = re.compile(NUMBER)
 _PIECE = re.compile(r"[0-9]{1,9}|[-+*/()]")
 _EXPRESSION = re.compile(r"(?:[0-9]{1,9}(?![0-9])|[-+*/() ])+")
 _EQUATION = rf"\(?({NUMBER})\)? ?([-+*/]) ?\(?({NUMBER})\)? ?= ?({NUMBER})"
-_STEP = re.compile(rf"{_EQUATION}(?:, ?left:(.*)| ?\(left:(.*)\))?", re.ASCII)
+_STEP = re.compile(rf"{_EQUATION}(?:, ?left:(.*)| ?\(left:(.*)\)|[.])?", re.ASCII)
 _ROLL_BACK = re.compile(r"(?:roll )?back\b,? ?(?:left:(.*))?", re.ASCII)
 _ANSWER = re.compile(
-    r"(?:reach 24!\s*)?(?:expression|(?:final )?answer):(.*)", re.ASCII | re.IGNORECASE
+    r"(?:reach 24!\s*)?(?:(?:final|full|whole) )?(?:expression|answer|solution):(.*)",
+    re.ASCII | re.IGNORECASE,
 )
 _DRESS = re.compile(
     r"(?i)[\\$]|\*\*|\b(?:answer|solution|expression|result) is\b|s [a-z ]{3,14} as\b"
@@ -71,15 +72,29 @@ _CHECK = re.compile(
     re.IGNORECASE,
 )
 _STEP_LEAD = re.compile(
-    r"(?:(?:that|this|which) leaves|leaving|then|next|now|finally|lastly)\b[0-9, ]{0,20}(?:and )?"
-    r"[0-9]{0,4}[:,] (?=[(0-9-])",
+    r"(?:(?:(?:that|this|which) leaves|leaving|then|next|now|finally|lastly)\b[0-9, ]{0,20}"
+    r"(?:and )?[0-9]{0,4}[:,]|(?:step )?[1-3][.):]|[-*•]) (?=[(0-9-])",
     re.IGNORECASE,
 )
-"""Words before a step: `that leaves 1: `."""
+"""What stands before a step: `that leaves 1: `, `2. `."""
+_STEP_END = re.compile(rf"({_EQUATION})[,;.] (?:then |and )?")
+_STEPS = re.compile(
+    rf"^(?:{_STEP_END.pattern})+(?=[0-9(]|(?i:so|thus|hence|therefore)\b)", re.MULTILINE
+)
+"""Steps with which a line begins: `7 - 6 = 1, 13 * 1 = 13`."""
+_AFTER_24 = re.compile(
+    r"(?<=[= ]24)(?:[.!]|,? (?:as|which|using|with)\b[a-z ]*[.]?| \([a-z][a-z ,']*\)[.]?)\Z",
+    re.IGNORECASE,
+)
+"""What may follow the 24 that an expression makes: ` (all four numbers are used)`."""
+_EQUALS = re.compile(r"(?<=[0-9)]) (?:equals|is equal to|gives|makes|yields|is) (?=24\b)")
+_PRODUCT = re.compile(r"(?<=[0-9)])\s?(?=\()|(?<=\))\s?(?=[0-9])")
+"""Where a product has no sign: `5(5 - 1/5)`."""
 SIGNS = str.maketrans(
     dict.fromkeys("×·⋅∙∗✕", "*") | dict.fromkeys("−–", "-") | {"÷": "/", "∕": "/"}
 )
 """How models write * - / otherwise."""
+_BRACKETS = str.maketrans("[]", "()")
 _CROSS = re.compile(r"(?<=[0-9)])\s?[xX]\s?(?=[0-9(])")
 
 
@@ -243,7 +258,7 @@ Line = StepLine | RollBackLine | AnswerLine | None
 def lines_of(text: str) -> list[str]:
     """Split a response into its lines without blank ones, × ÷ − written as * / -.
 
-    Text in answer tags gets its own lines.
+    Text in answer tags gets its own lines, and so does each of several steps in one line.
     """
     if "</answer>" in text:
         text = _TAGS.sub(r"\n\1\n", text)
@@ -251,6 +266,8 @@ def lines_of(text: str) -> list[str]:
         text = _FRAME.sub("", text)
     if not text.isascii():
         text = text.translate(SIGNS)
+    if "left" not in text:
+        text = _STEPS.sub(lambda steps: _STEP_END.sub(r"\1\n", steps[0]), text)
     return [stripped for line in text.split("\n") if (stripped := line.strip()).strip("*_-")]
 
 
@@ -276,9 +293,41 @@ def read_line(line: str) -> Line:
     return read_answer_line(line)
 
 
+def write_plainly(text: str) -> str:
+    r"""Write LaTeX, square brackets and products without a sign as plain expressions.
+
+    >>> write_plainly("[5(3 - 1)]"), write_plainly(r"5 \times \frac{6}{7}")
+    ('(5*(3 - 1))', '5 * ((6)/(7))')
+    """
+    if "\\" in text:
+        text = text.replace("\\left", "").replace("\\right", "").replace("\\div", "/")
+        text = _PRODUCT.sub("*", text)  # `5\frac{1}{5}` is none
+        for _ in range(3):
+            text = _FRACTION.sub(r"((\1)/(\2))", text)
+        return _TIMES.sub("*", text)
+    return _PRODUCT.sub("*", text.translate(_BRACKETS))
+
+
+def read_chain(text: str, target: int = TARGET[0]) -> Expression | None:
+    """Read an expression, alone or with others equal to it, of which the first counts.
+
+    >>> read_chain("6 * (13 - 9) = 6 * 4 = 24").leaves
+    (6, 9, 13)
+    """
+    parts = [part.strip() for part in text.split("=")]
+    if parts[0] == str(target):
+        parts = [*parts[1:], parts[0]]
+    if len(parts) > 1 and parts[-1] != str(target):
+        return None
+    first, *others = map(parse_expression, parts)
+    are_equal = all(other is not None and other.value == (target, 1) for other in others)
+    return first if are_equal else None
+
+
 def read_answer_line(line: str) -> AnswerLine | None:
     """Read a line as an answer; without a word before it, it needs `= 24` or four numbers."""
-    bare = _CROSS.sub("*", _strip_words(line))
+    bare = _AFTER_24.sub("", _CROSS.sub("*", _strip_words(line)))
+    bare = write_plainly(_EQUALS.sub(" = ", bare))
     answer = _read_answer(line) or _read_answer(bare)
     if answer is None and (lead := _SOME_LEAD.match(bare)) and not is_doubtful(line):
         named = _read_answer(bare[lead.end() :])
@@ -298,11 +347,9 @@ def _read_answer(line: str) -> AnswerLine | None:
     text = _strip_words(match[1]) if match else line
     if text.lower().rstrip(".") == "no solution":
         return AnswerLine("no solution", None, True)
-    body, equals, claim = text.partition("=")
-    if body.strip() == "24":
-        body, claim = claim, body
-    expression = None if equals and claim.strip() != "24" else parse_expression(body.strip())
-    if match is None and (expression is None or (not equals and len(expression.leaves) < 4)):
+    expression = read_chain(text)
+    is_bare = expression is not None and "=" not in text and len(expression.leaves) < 4
+    if match is None and (expression is None or is_bare):
         return None
     return AnswerLine(text, expression, False)
 
@@ -310,11 +357,8 @@ def _read_answer(line: str) -> AnswerLine | None:
 def _strip_dress(line: str) -> str:
     """Strip bold, formulas and a sentence from around a line: `The answer is $4 \\times 6$.`"""
     line = _BOLD.sub(r"\1", line)
-    for _ in range(3):
-        line = _FRACTION.sub(r"((\1)/(\2))", line)
-    line = _TIMES.sub("*", line).replace("\\div", "/")
-    line = _WRAPPER.sub(" ", line.replace("\\left", "").replace("\\right", ""))
-    line = _SENTENCE.sub("Answer: ", " ".join(line.split()))
+    line = _WRAPPER.sub(" ", write_plainly(line) if "\\" in line else line)
+    line = _SENTENCE.sub("Answer: ", " ".join(line.split())).rstrip(". ")
     if match := _BOX.fullmatch(line):
         name = match[1] if match[1] and "nswer" in match[1] else ""
         line = (

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
-from unicodedata import normalize
 
 from whet.tasks.answers import MAX_LIST_CHARS, candidates, write_in_line
+from whet.tasks.graphs.node_names import Names
 from whet.text.doubt import CHOICE, TURN, any_of, is_denied
 from whet.text.final_answer import Span, decided_text, find_tags, last_box, make_span
 
@@ -51,12 +51,13 @@ _REMARK = re.compile(
     r"[\s*(]*(?:p\.?\s?s\b|nb\b|note|remark|fyi|by the way|for comparison|alternatively|an? )",
     re.IGNORECASE,
 )
-_EDGES_AT_END = re.compile(r"(?<![\w,-])([0-9]{1,5}-[0-9]{1,5}(?:, ?[0-9]{1,5}-[0-9]{1,5})++)\W*\Z")
+_EDGES_AT_END = re.compile(
+    r"(?<![\w,-])([0-9]{1,5}-[0-9]{1,5}(?:, ?[0-9]{1,5}-[0-9]{1,5})++)[^0-9,;\n]{0,80}\Z"
+)
 _WALKED = re.compile(r", | ?-> ?")
 _DIGIT = re.compile("[0-9]")
 _STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
-_DRESS = " \t\r\n\"'`*_$\\.“”‘’"
 
 R = TypeVar("R")
 
@@ -68,26 +69,6 @@ class NodeListReply:
     lists: tuple[tuple[int, ...], ...]
     unknown: tuple[str, ...]
     text: str
-
-
-class Names:
-    """Look names up as written, or else loosely, where that leaves one node only."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._exact = {_plain(name): number for number, name in enumerate(names)}
-        self._loose: dict[str, int | None] = {}
-        for name, number in self._exact.items():
-            key = _loosen(name)
-            self._loose[key] = None if key in self._loose else number
-        self.most_commas = max((name.count(",") for name in names), default=0)
-
-    def find(self, piece: str) -> int | None:
-        """Return the number of the node with this name, or None."""
-        name = _plain(piece)
-        if name in self._exact:
-            return self._exact[name]
-        bare = name.strip(_DRESS)
-        return self._exact.get(bare, self._loose.get(_loosen(name)))
 
 
 def final_part(text: str, question: str = "") -> str:
@@ -389,12 +370,3 @@ def _split_names(content: str, lookup: Names) -> NodeListReply | None:
     return NodeListReply(
         lists=(tuple(numbers),), unknown=tuple(unknown), text=f"[{content.strip()}]"
     )
-
-
-def _plain(name: str) -> str:
-    return " ".join(normalize("NFC", name).split())
-
-
-def _loosen(name: str) -> str:
-    # Not casefold: it makes one name of Schauß and Schauss, who are two authors in GraphArena.
-    return name.strip(_DRESS).lower()

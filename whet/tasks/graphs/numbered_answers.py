@@ -22,13 +22,13 @@ from whet.tasks.graphs.questions import (
     convolve,
     report_missing,
 )
-from whet.text.doubt import EVASIVE, cut_remarks, is_denied, strip_lead
+from whet.text.doubt import EVASIVE, cut_remarks, is_denied, is_doubtful, strip_lead
 from whet.text.final_answer import last_box, make_span
 
 AnswerForm = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
 
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
-_LEADING = re.compile(r"(?i)[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>$*\\-]*")
+_LEADING = re.compile(r"(?i)[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>$*\\–—-]*")
 _BARE_YES_NO = re.compile(r"(?i)\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))")
 _CONCLUDED = re.compile(r"(?i)\b(?:so|therefore|thus|hence)[\s,:]{1,3}(yes|no)\b(?=[,.;!]|\Z)")
 _ANSWER_YES_NO = re.compile(
@@ -39,9 +39,10 @@ _EVASION = re.compile(rf"(?i)\bno (?:{EVASIVE})\b")
 _THERE = re.compile(r"\bthere (?:is|exists) (an?|no)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])-?[0-9]{1,12}(?:\.[0-9]{1,6})?(?!\.?\w)")
 _STATED_NUMBER = re.compile(
-    r"(?i)(?:\b(?:is|are|be|of|equals)\b|[=:])[\s*$\\(]{0,6}(-?[0-9]{1,12}(?:\.[0-9]{1,6})?)"
-    r"(?:\s[a-z]{1,20})?[\s.*$)\\]{0,6}"
+    r"(?i)(?:\b(?:is|are|be|of|equals|weighs|costs|totals)\b|[=:])[\s*$\\(]{0,6}"
+    r"(-?[0-9]{1,12}(?:\.[0-9]{1,6})?)(?:\s[a-z]{1,20})?[\s.*$)\\]{0,6}"
 )
+_ASIDE = re.compile(r"(?i)(?<=[0-9]) \([a-z]{3,20} [a-z0-9 ,]{1,80}\)\.?\Z")  # 23 (nodes 2, 5, 6)
 _PROSE = re.compile(r"[\w\s,;.'()*$\\>=+:-]*[^\W\d_]{3}[\w\s,;.'()*$\\>=+:-]*")
 _OF_NODES = re.compile(r"from node ([0-9]{1,5}) to node ([0-9]{1,5}) is\b", re.IGNORECASE)
 _TIDY = re.compile(r"[\w\s,.;:'()\[\]{}*$\\>-]*")
@@ -251,10 +252,8 @@ def read_yes_no(text: str) -> str | None:
 def read_final_number(text: str) -> Fraction | None:
     """Read the final number; None if there is none, or several.
 
-    >>> read_final_number("The maximum flow from node 4 to node 9 is 6.")
-    Fraction(6, 1)
-    >>> read_final_number("### 5 or 6") is None
-    True
+    >>> read_final_number("The flow from node 4 to node 9 is 6."), read_final_number("### 5 or 6")
+    (Fraction(6, 1), None)
     """
     for part in _closing_parts(text):
         if _NUMBER.search(part):
@@ -296,7 +295,6 @@ def read_shown_walk(text: str) -> tuple[int, ...] | None:
 
     >>> read_shown_walk("Nodes 0, 1, 2 are one block. The path can be: 0->1->2, so yes.")
     (0, 1, 2)
-    >>> read_shown_walk("0, 1, 2 are one block, so yes.")
     """
     runs = _SHOWN.findall(text)
     return _numbers(runs[-1]) if runs else None
@@ -377,10 +375,12 @@ def _is_contradictory(line: str) -> bool:
 
 def _bare_number(text: str) -> Fraction | None:
     """Read a text that is a number and nothing else, or whose last line states the number."""
-    bare = strip_lead(text.strip()[-_SHORT:]).strip(" \t\r\n*$\\.()[]{}=")
+    text = text.strip()[-_SHORT:]
+    text = _ASIDE.sub(lambda aside: aside[0] if is_doubtful(aside[0]) else "", text)
+    bare = strip_lead(text).strip(" \t\r\n*$\\.()[]{}=")
     if len(bare) < 20 and _NUMBER.fullmatch(bare):
         return Fraction(bare)
-    lines = text.strip().splitlines()
+    lines = text.splitlines()
     last = lines[-1].strip(" \t*$\\.()[]{}") if len(lines) > 1 else ""
     if len(last) < 20 and _NUMBER.fullmatch(last) and _PROSE.fullmatch(lines[0].lstrip("# ")):
         return Fraction(last)

@@ -79,9 +79,11 @@ _FIRST = re.compile(
 _SECOND = re.compile(
     rf"[\"'”)\]]?[\s/,;.:?!(-]*(?P<joined>(?:{any_of(CHOICE, TURN, 'and|but|also')}"
     r"[\s,;:(]*){0,4})[\"'“(\[]?(?<![a-z])"
-    r"(?P<word>yes|no|true|false)(?![\w'’-])(?P<more>\s+[a-z])?",
+    r"(?P<word>yes|no|true|false)(?![\w'’-])(?P<more>\s+(?!(?:yes|no|true|false)\b)[a-z])?",
     re.IGNORECASE,
 )
+_AT_END = re.compile(r"(?i)[.!;:][ \t]+[*_]{0,3}(yes|no)[*_]{0,3}[.!]?\s*\Z")
+_BOLD_WORD = re.compile(r"(?i)(?:yes|no)[,.]?\*\*")
 _ELSE = re.compile(r"\b(yes|no|true|false)\s+(?:otherwise|if not|else)\b", re.IGNORECASE)
 _NOT_AN_ANSWER = re.compile(
     rf"\s+(?:one|longer|more|way|such|{EVASIVE})\b",
@@ -358,10 +360,13 @@ def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
 def last_word(text: str) -> tuple[str, Word | None] | None:
     """Find the last commitment; a tag or box that says neither is an answer all the same."""
     for statement in reversed(statements(text)):
-        word = read_word(statement.text, must_be_whole=statement.form == "conclusion")
+        must_be_whole = statement.form == "conclusion" and not _BOLD_WORD.match(statement.text)
+        word = read_word(statement.text, must_be_whole=must_be_whole)
         if word is not None or statement.is_explicit:
             return statement.text, word
     shown = (decided_text(text) or "").strip()
+    if closing := _AT_END.search(shown, max(len(shown) - MAX_SPAN, 0)):
+        return closing[1], _WORDS[closing[1].lower()]
     opening = shown.partition("\n")[0]
     word = None if is_denied(shown, 0, len(opening)) else read_word(opening, must_be_whole=False)
     return None if word is None else (opening, word)

@@ -14,16 +14,24 @@ from whet.tasks.generated import grade_final_answer
 from whet.types import Problem, Score
 
 _INDEX = re.compile(
-    r"<?(?:(?:step|paragraph|index)[ _]?)?(-1|[0-9]{1,4})>?\.?", re.IGNORECASE | re.ASCII
+    r"<?(?:(?:step|paragraph|index)[ _]?)?(?:number |no\. |#)?(-1|[0-9]{1,4})>?\.?",
+    re.IGNORECASE | re.ASCII,
 )
 _AT_FAULT = re.compile(
-    r"(\b(?:paragraph|step)(?:[ _]?[0-9]{1,4})?>?(?:, [^\n,]{1,80},)?"
+    r"(\b(?:paragraph|step)(?:[ _]?[0-9]{1,4})?>?(?:, [^\n,]{1,80},| \([^\n()]{1,80}\))?"
     r" (?:is|was|seems|looks)(?: (?!answer)\w+){0,5})"
     r" (?:wrong|incorrect|false|mistaken|invalid|untrue|not (?:right|correct|true|valid))\b"
-    r"|(\bthe (?:first )?)mistake(?= (?:is|lies)\b)",
+    r"|(\bthe (?:first |earliest )?)"
+    r"(?:mistake(?= (?:is|lies)\b)|(?:wrong|incorrect|faulty|false) (?=paragraph|step))",
     re.IGNORECASE,
 )
 """A wrong step is what is asked for: such a word in front of an index denies nothing."""
+_NO_FAULT = re.compile(
+    r"(?<=[-−]1)(\W{0,4}) \((?:no|all|every|there (?:is|are) no|since|as)\b[^\n()]{1,80}\)"
+    r"(?=\W{0,4}\Z)",
+    re.IGNORECASE,
+)
+"""Behind -1 a remark says what it means."""
 
 
 class ProcessBenchConfig(Config):
@@ -39,7 +47,8 @@ class ProcessBench(FileTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare indices. Parts: `correct`."""
-        named = _AT_FAULT.sub(lambda match: f"{match[1] or match[2]} fault", text)
+        named = _AT_FAULT.sub(lambda match: f"{match[1] or match[2]} fault ", text)
+        named = _NO_FAULT.sub(r"\1", named).replace("\\_", "_")
         return grade_final_answer(
             problem, named, read_index, _compare, needs="the index of a step, or -1,"
         )

@@ -1,7 +1,8 @@
 """Answers from tables: HiTab, MultiHiertt, FinQA, TableBench, TabMWP.
 
 A problem's `answer` is a number with or without a unit, a text, or a list; a list with bars (`a |
-b`) is free in its order, one with commas is not unless the payload says `"order": "free"`. The
+b`) is free in its order unless the question asks for one, a list with commas is not unless the
+payload says `"order": "free"`. The
 `payload` may hold further accepted `answers`, the `unit` the question asks for, and a relative
 `tolerance` where the data set defines one; none is assumed.
 """
@@ -58,6 +59,11 @@ _LISTING = re.compile(
 )
 """Lines with a bullet or a number each, at the end."""
 _ASKED = re.compile(r"[^.?!\n]*\?")
+_ASKS_FOR_ORDER = re.compile(
+    r"(?i)\b(?:first(?:,| and| place)|respectively|rank(?:ed|ing)?|sort(?:ed)?"
+    r"|in (?:\w+ ){0,2}order|from (?:the )?\w+ to (?:the )?\w+est\b)"
+)
+"""With it a question asks for a list in one order."""
 _MAX_LINE = 400
 
 
@@ -95,10 +101,12 @@ class TableTask(FileTask):
         is_number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
         if not is_number or not 0 <= read_number(tolerance) < 1:
             raise data_error(problem, "a tolerance from 0 to 1", tolerance)
+        asked = _ASKED.findall(problem.prompt[-1].content[-MAX_SPAN:])
         return ComparisonRule(
             unit=unit_words(unit) if isinstance(unit, str) else frozenset(),
             tolerance=Fraction(str(tolerance)),
             is_free=problem.payload.get("order") == "free",
+            is_ordered=_ASKS_FOR_ORDER.search(asked[-1] if asked else "") is not None,
             needs_percent=self.config.percent_sign == "required",
             question=problem.prompt[-1].content,
         )

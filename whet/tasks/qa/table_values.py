@@ -68,6 +68,7 @@ class ComparisonRule:
     unit: frozenset[str] = frozenset()
     tolerance: Fraction = Fraction(0)
     is_free: bool = False
+    is_ordered: bool = False
     needs_percent: bool = False
     question: str = ""
     """With the table in it."""
@@ -95,7 +96,7 @@ def agrees(gold: str, answer: str, rule: ComparisonRule) -> bool:
         answers = [part for answer in answers for part in answer.split(" and ")]
     if len(answers) != len(golds):
         return False
-    if rule.is_free or "|" in gold:
+    if rule.is_free or ("|" in gold and not rule.is_ordered):
         return _match_all(golds, answers, rule)
     return all(_is_same(left, right, rule) for left, right in zip(golds, answers, strict=True))
 

@@ -4,7 +4,6 @@ answer   an expression that reaches the target, if one is known; any other is ri
 payload  {"numbers": [...], "target": n, "use": "all" or "some"}; the settings' `use` if missing
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -13,7 +12,15 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
-from whet.tasks.game24.lines import SIGNS, SYMBOLS, Expression, Value, combine, parse_expression
+from whet.tasks.game24.lines import (
+    SIGNS,
+    SYMBOLS,
+    Expression,
+    Value,
+    combine,
+    read_chain,
+    write_plainly,
+)
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.types import Json, Problem, Score, Split, level_band
 
@@ -28,8 +35,6 @@ _ASK = (
     "Make {target} from the numbers {numbers} with + - * / and brackets. Use {use}. "
     "End with the expression between answer tags: <answer>(a + b) * c</answer>"
 )
-_LATEX = {r"\times": "*", r"\cdot": "*", r"\div": "/", r"\left": "", r"\right": "", "$": ""}
-_SIGN = re.compile("|".join(map(re.escape, _LATEX)))
 _MAX_SEARCH = 20_000
 
 
@@ -130,14 +135,9 @@ def _joins(a: _Term, b: _Term) -> Iterator[_Term]:
 
 
 def _parse(span: str, target: int) -> Expression | None:
-    """Parse `EXPR`, `EXPR = target` or `target = EXPR`."""
-    plain = _SIGN.sub(lambda sign: _LATEX[sign[0]], span.translate(SIGNS))
-    body, equals, claim = plain.partition("=")
-    if equals and body.strip() == str(target):
-        body, claim = claim.removesuffix("."), body
-    if equals and claim.strip().rstrip(".") != str(target):
-        return None
-    return parse_expression(body.strip())
+    """Parse `EXPR`, `EXPR = target`, `EXPR = EXPR = target` or `target = EXPR`."""
+    plain = write_plainly(span.translate(SIGNS).replace("$", ""))
+    return read_chain(plain.strip().removesuffix("."), target)
 
 
 def _join_all(numbers: Sequence[int], rng: Random) -> _Term | None:
