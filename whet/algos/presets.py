@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from whet.algos.advantages import AdvantageName
 from whet.algos.step_credit import StepRule
 
 AlgoName = Literal[
@@ -26,7 +27,6 @@ AlgoName = Literal[
     "tango_rloo",
     "tango_reinforce_pp",
 ]
-AdvantageName = Literal["zscore", "center", "leave_one_out", "momentum", "to_go", "gae"]
 RatioName = Literal["token", "sequence", "off"]
 """off counts every ratio as 1; none as a setting would leave it to the preset."""
 SurrogateName = Literal["clip", "cispo", "reinforce"]

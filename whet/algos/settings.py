@@ -1,15 +1,14 @@
 """The settings of an algorithm: the name of a preset, and replacements for parts of it."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from whet.algos.advantages import ADVANTAGES, AdvantageName
 from whet.algos.losses import EarlyStopConfig, ImportanceCorrectionConfig, KlEstimator, KlGradient
 from whet.algos.presets import (
     PRESETS,
-    AdvantageName,
     AlgoName,
     KlPlace,
     LossWeightsName,
@@ -20,14 +19,6 @@ from whet.algos.presets import (
 from whet.algos.step_credit import StepCreditConfig
 from whet.config import CONSTANT, Config
 from whet.user_code import CodePath
-
-USED_BY: Mapping[str, tuple[AdvantageName, ...]] = {
-    "ddof": ("zscore",),
-    "max_momentum": ("momentum",),
-    "gamma": ("to_go", "gae"),
-    "gae_lambda": ("gae",),
-}
-"""Settings that only some advantages use."""
 
 
 class AlgoConfig(Config):
@@ -142,7 +133,8 @@ class AlgoConfig(Config):
     def without_effect(self) -> dict[str, str]:
         preset = resolve_preset(self)
         unused: dict[str, str] = {}
-        for key, names in USED_BY.items():
+        for key in (key for spec in ADVANTAGES.values() for key in spec.settings):
+            names = [name for name, spec in ADVANTAGES.items() if key in spec.settings]
             if preset.advantage not in names:
                 choices = " or ".join(f'"{name}"' for name in names)
                 unused[key] = f"it is for advantage = {choices}"
