@@ -1,10 +1,9 @@
-"""Formulas of losses: ratios, surrogates, KL penalties, preferences, values, and token weights.
+"""Formulas of losses: ratios, surrogates, KL penalties, values, and token weights.
 
-Every loss is to be minimised and has shape [M], for M response tokens of S sequences; where
-responses are compared, the sequences make P pairs, and the loss has shape [P]. The learner sums
-weight times loss, so a mean over tokens, over sequences, or a fixed divisor is only a choice of
-weights. They are known before the first backward pass, and do not depend on the split into
-micro-batches.
+Every loss is to be minimised and has shape [M], for M response tokens of S sequences; those of
+pairs are in `whet/algos/preferences.py`. The learner sums weight times loss, so a mean over tokens,
+over sequences, or a fixed divisor is only a choice of weights. They are known before the first
+backward pass, and do not depend on the split into micro-batches.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +13,6 @@ from typing import Literal
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
 from whet.config import Config
 from whet.types import TokenFields
@@ -179,44 +177,6 @@ def reverse_kl(inputs: LossInputs) -> Tensor:
     """
     assert inputs.ref_logprob_M is not None, "distillation needs a teacher"
     return exact_kl(inputs.logprob_M, inputs.ref_logprob_M, token_ratio(inputs), "k3")
-
-
-def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float = 0.0) -> Tensor:
-    """Raise the chosen log-ratio above the rejected one (Rafailov et al. 2023, eq. 7).
-
-    With smoothing ε a pair counts as the wrong way round with probability ε (Mitchell 2023,
-    conservative DPO).
-
-    >>> round(dpo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item(), 4)
-    0.5544
-    """
-    logit_P = beta * (chosen_P - rejected_P)
-    return -(1 - smoothing) * logsigmoid(logit_P) - smoothing * logsigmoid(-logit_P)
-
-
-def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
-    """Bring the difference of the log-ratios to 1 / (2 β) (Azar et al. 2023, eq. 17).
-
-    >>> ipo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item()
-    4.0
-    """
-    return (chosen_P - rejected_P - 1 / (2 * beta)).square()
-
-
-def pair_log_ratios(inputs: LossInputs, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
-    """Log-ratios of chosen and rejected responses to the reference, summed over tokens or
-    averaged."""
-    assert inputs.chosen_P is not None and inputs.rejected_P is not None, "preferences need pairs"
-    assert inputs.ref_logprob_M is not None, "preferences need a reference"
-    num_sequences = 2 * len(inputs.chosen_P)
-
-    def by_sequence(value_M: Tensor) -> Tensor:
-        return value_M.new_zeros(num_sequences).index_add(0, inputs.segment_M, value_M)
-
-    ratio_S = by_sequence(inputs.logprob_M) - by_sequence(inputs.ref_logprob_M)
-    if per_token:
-        ratio_S = ratio_S / by_sequence(torch.ones_like(inputs.logprob_M))
-    return ratio_S[inputs.chosen_P], ratio_S[inputs.rejected_P]
 
 
 def step_kl(ratio_M: Tensor) -> Tensor:

@@ -1,16 +1,15 @@
-"""Objectives: the loss of each token with its metrics, for RL, SFT, distillation and preferences.
+"""Objectives: the loss of each token with its metrics, for RL, SFT and distillation.
 
 An objective combines the formulas of `whet/algos/losses.py`; the learner sums weight times loss.
-Shapes: M response tokens; where responses are compared, the sequences make P pairs.
+Shapes: M response tokens; where `whet/algos/preferences.py` compares responses, P pairs.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor
 
 from whet.algos import losses
@@ -18,7 +17,6 @@ from whet.algos.losses import LossInputs, Surrogate, sampling_logprobs
 from whet.algos.presets import Preset
 from whet.algos.settings import AlgoConfig, resolve_kl_estimator, resolve_preset
 from whet.algos.user_functions import load_surrogate
-from whet.config import Config
 from whet.types import Metrics
 from whet.user_code import is_code_path
 
@@ -219,48 +217,5 @@ def distill_objective() -> Objective:
             "policy/engine_gap": (inputs.logprob_M - sampling_logprobs(inputs)).abs(),
         }
         return TokenLoss(losses.reverse_kl(inputs), metrics)
-
-    return Objective(loss=loss)
-
-
-class PreferenceConfig(Config):
-    """How a pair of responses becomes a gradient."""
-
-    name: Literal["dpo", "ipo"] = "dpo"
-    beta: float = Field(default=0.1, gt=0.0)
-    """How strongly the policy is held to the reference: β of DPO, τ of IPO. Smaller lets it move
-    further."""
-    smoothing: float = Field(default=0.0, ge=0.0, lt=0.5)
-    """For dpo: the fraction of pairs assumed to be labelled the wrong way round (conservative
-    DPO)."""
-    per_token: bool = False
-    """Divide the log-ratio of a response by its length, so that long responses do not weigh
-    more."""
-
-    @model_validator(mode="after")
-    def _refuse_contradictions(self) -> "PreferenceConfig":
-        if self.name == "ipo" and self.smoothing:
-            raise ValueError(
-                f'smoothing = {self.smoothing} is for name = "dpo"; ipo has no such term'
-            )
-        return self
-
-
-def preference_objective(cfg: PreferenceConfig) -> Objective:
-    """Build the named loss over pairs; its metrics are β times the log-ratio, as in DPO."""
-
-    def loss(inputs: LossInputs) -> TokenLoss:
-        chosen_P, rejected_P = losses.pair_log_ratios(inputs, per_token=cfg.per_token)
-        if cfg.name == "ipo":
-            loss_P = losses.ipo(chosen_P, rejected_P, beta=cfg.beta)
-        else:
-            loss_P = losses.dpo(chosen_P, rejected_P, beta=cfg.beta, smoothing=cfg.smoothing)
-        metrics = {
-            "preference/accuracy": (chosen_P > rejected_P).float(),
-            "preference/margin": cfg.beta * (chosen_P - rejected_P),
-            "preference/chosen": cfg.beta * chosen_P,
-            "preference/rejected": cfg.beta * rejected_P,
-        }
-        return TokenLoss(loss_P, metrics)
 
     return Objective(loss=loss)
