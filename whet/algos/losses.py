@@ -6,9 +6,9 @@ over sequences, or a fixed divisor is only a choice of weights. They are known b
 backward pass, and do not depend on the split into micro-batches.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -35,8 +35,10 @@ class LossInputs(TokenFields[Tensor]):
     rejected_P: Tensor | None = None
 
 
-Surrogate = Callable[[Tensor, LossInputs], tuple[Tensor, dict[str, Tensor]]]
-"""Ratios [M] and inputs -> the policy loss [M], and metrics of the same shape."""
+PolicyLoss = tuple[Tensor, dict[str, Tensor]]
+"""The policy loss [M], and metrics of the same shape."""
+Surrogate = Callable[[Tensor, LossInputs], PolicyLoss]
+"""Ratios [M] and inputs -> the policy loss."""
 
 
 def old_logprobs(inputs: LossInputs) -> Tensor:
@@ -102,6 +104,15 @@ def unit_ratio(inputs: LossInputs) -> Tensor:
     return torch.ones_like(inputs.logprob_M)
 
 
+RatioName = Literal["token", "sequence", "off"]
+"""off counts every ratio as 1; none as a setting would leave it to the preset."""
+RATIOS: Mapping[RatioName, Callable[[LossInputs], Tensor]] = {
+    "token": token_ratio,
+    "sequence": sequence_ratio,
+    "off": unit_ratio,
+}
+
+
 def clip(ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float) -> Tensor:
     """Clip as PPO does: no gradient for gains beyond 1 - low and 1 + high (Schulman et al. 2017,
     eq. 7)."""
@@ -125,6 +136,50 @@ def cispo(ratio_M: Tensor, advantage_M: Tensor, logprob_M: Tensor, *, high: floa
 def reinforce(ratio_M: Tensor, advantage_M: Tensor, logprob_M: Tensor) -> Tensor:
     """The plain policy gradient, weighted by the ratio if there is one."""
     return -ratio_M.detach() * advantage_M * logprob_M
+
+
+class RatioBounds(NamedTuple):
+    """The settings of these names."""
+
+    clip_low: float
+    clip_high: float
+    dual_clip: float | None
+
+
+class SurrogateSpec(NamedTuple):
+    """A policy loss with its metrics, and the settings that bound its ratio."""
+
+    loss: Callable[[Tensor, LossInputs, RatioBounds], PolicyLoss]
+    bounds: tuple[str, ...] = ()
+
+
+def _bound_both_ways(ratio_M: Tensor, inputs: LossInputs, bounds: RatioBounds) -> PolicyLoss:
+    low, high, cap = bounds
+    if cap is None:
+        loss_M = clip(ratio_M, inputs.advantage_M, low=low, high=high)
+    else:
+        loss_M = dual_clip(ratio_M, inputs.advantage_M, low=low, high=high, cap=cap)
+    is_beyond_M = (ratio_M > 1 + high) | (ratio_M < 1 - low)
+    return loss_M, {"policy/clip_fraction": is_beyond_M.float()}
+
+
+def _bound_above(ratio_M: Tensor, inputs: LossInputs, bounds: RatioBounds) -> PolicyLoss:
+    high = bounds.clip_high
+    loss_M = cispo(ratio_M, inputs.advantage_M, inputs.logprob_M, high=high)
+    return loss_M, {"policy/clip_fraction": (ratio_M > 1 + high).float()}
+
+
+def _bound_nothing(ratio_M: Tensor, inputs: LossInputs, bounds: RatioBounds) -> PolicyLoss:
+    return reinforce(ratio_M, inputs.advantage_M, inputs.logprob_M), {}
+
+
+SurrogateName = Literal["clip", "cispo", "reinforce"]
+"""The names in `SURROGATES`, for type checkers."""
+SURROGATES: Mapping[str, SurrogateSpec] = {
+    "clip": SurrogateSpec(_bound_both_ways, bounds=("clip_low", "clip_high", "dual_clip")),
+    "cispo": SurrogateSpec(_bound_above, bounds=("clip_high",)),
+    "reinforce": SurrogateSpec(_bound_nothing),
+}
 
 
 def kl(logprob_M: Tensor, ref_logprob_M: Tensor, estimator: KlEstimator) -> Tensor:
