@@ -32,7 +32,8 @@ from torch import Tensor
 from whet.algos import advantages
 from whet.algos.algorithm import build_algorithm
 from whet.algos.losses import LossInputs
-from whet.algos.objectives import Objective, PreferenceConfig, TokenLoss, preference_objective
+from whet.algos.objectives import Objective, TokenLoss
+from whet.algos.preferences import PreferenceConfig, preference_objective
 from whet.algos.settings import AlgoConfig
 from whet.batching.examples import Example, PreferencePair
 from whet.models.transformer import Transformer

@@ -111,7 +111,7 @@ def test_explain_adds_the_meaning_of_every_setting(tmp_path: Path) -> None:
         ),
         (
             ("--algo.name", "cispo", "--algo.num_minibatches", "2", "--algo.clip_low", "0.3"),
-            "algo.clip_low = 0.3 has no effect: cispo bounds the ratio only from above",
+            'algo.clip_low = 0.3 has no effect: surrogate = "cispo" bounds the ratio only by clip_high',
         ),
         (("--algo.kl_estimator", "k3"), 'algo.kl_estimator = "k3" has no effect: kl_coef is 0'),
         (

@@ -13,9 +13,7 @@ from whet.algos.losses import (
     LossInputs,
     cispo,
     clip,
-    dpo,
     dual_clip,
-    ipo,
     kl,
     reverse_kl,
     sequence_mean,
@@ -23,6 +21,7 @@ from whet.algos.losses import (
     teacher_advantage,
     token_mean,
 )
+from whet.algos.preferences import dpo, ipo
 from whet.evals.stats import pass_at_k
 
 GROUP = [1.0, 0.0, 0.0, 1.0]

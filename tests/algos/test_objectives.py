@@ -2,7 +2,9 @@
 they are set."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,7 +13,16 @@ from torch import Tensor
 
 from whet import toml
 from whet.algos.algorithm import build_algorithm
-from whet.algos.losses import EarlyStopConfig, ImportanceCorrectionConfig, LossInputs
+from whet.algos.losses import (
+    RATIOS,
+    SURROGATES,
+    EarlyStopConfig,
+    ImportanceCorrectionConfig,
+    LossInputs,
+    RatioBounds,
+    RatioName,
+    SurrogateName,
+)
 from whet.algos.objectives import policy_objective, sft_objective
 from whet.algos.presets import PRESETS, AlgoName
 from whet.algos.settings import AlgoConfig, resolve_preset
@@ -257,6 +268,22 @@ def test_clipped_algorithms_stop_paying_at_their_bounds(name: AlgoName) -> None:
     loss = _loss(AlgoConfig(name=name, clip_low=0.3, clip_high=0.28), inputs)
 
     torch.testing.assert_close(loss, torch.tensor([-1.28, 0.7]))
+
+
+@pytest.mark.parametrize(
+    ("names", "table"),
+    [(SurrogateName, SURROGATES), (RatioName, RATIOS)],
+    ids=["surrogates", "ratios"],
+)
+def test_the_names_of_settings_are_those_of_the_table(
+    names: object, table: Mapping[str, object]
+) -> None:
+    assert get_args(names) == tuple(table)
+
+
+def test_the_bounds_of_surrogates_are_settings_of_algorithms() -> None:
+    bounds = {bound for spec in SURROGATES.values() for bound in spec.bounds}
+    assert bounds == set(RatioBounds._fields) <= set(AlgoConfig.model_fields)
 
 
 def test_rloo_is_the_plain_policy_gradient() -> None:

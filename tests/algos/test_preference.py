@@ -5,8 +5,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.algos.losses import LossInputs, dpo, ipo, pair_log_ratios
-from whet.algos.objectives import PreferenceConfig, preference_objective
+from whet.algos.losses import LossInputs
+from whet.algos.preferences import (
+    PreferenceConfig,
+    dpo,
+    ipo,
+    pair_log_ratios,
+    preference_objective,
+)
 
 REFERENCE = (-2.0, -3.0, -1.0, -1.0, -4.0)
 

@@ -39,7 +39,7 @@ def test_only_gae_needs_and_gives_values() -> None:
 
     assert to_go_advantage(gamma=1.0)(rewards, None)[1] is None
     with pytest.raises(AssertionError, match="critic"):
-        gae_advantage(gamma=1.0, decay=1.0)(rewards, None)
+        gae_advantage(gamma=1.0, gae_lambda=1.0)(rewards, None)
 
 
 def test_whitening_counts_tokens_not_sequences() -> None:

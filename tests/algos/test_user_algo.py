@@ -3,14 +3,15 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
 from whet import config
-from whet.algos import advantages, algorithm
-from whet.algos.algorithm import TokenRule, build_algorithm, compares_responses, needs_critic
+from whet.algos.advantages import ADVANTAGES, AdvantageName
+from whet.algos.algorithm import build_algorithm, compares_responses, needs_critic
 from whet.algos.losses import LossInputs
 from whet.algos.presets import PRESETS
 from whet.algos.settings import AlgoConfig, resolve_preset
@@ -214,19 +215,25 @@ def test_a_users_clip_is_the_shipped_loss_and_gradient_bit_for_bit(file: str) ->
     assert any(found[0][1])
 
 
-@pytest.mark.parametrize("has_critic", [False, True])
-def test_a_token_advantage_of_the_table_compares_no_responses(
-    monkeypatch: pytest.MonkeyPatch, has_critic: bool
-) -> None:
-    rule = TokenRule(
-        build=lambda cfg: advantages.to_go_advantage(gamma=cfg.gamma), needs_critic=has_critic
-    )
-    monkeypatch.setattr(
-        algorithm, "TOKEN_ADVANTAGES", {**algorithm.TOKEN_ADVANTAGES, "added": rule}
-    )
-    preset = replace(PRESETS["grpo"], advantage="added")
-    assert not compares_responses(preset)
-    assert needs_critic(preset) is has_critic
+def test_the_names_of_advantages_are_those_of_the_table() -> None:
+    assert get_args(AdvantageName) == tuple(ADVANTAGES)
+
+
+def test_the_settings_of_advantages_are_settings_of_algorithms() -> None:
+    own = {key for spec in ADVANTAGES.values() for key in spec.settings}
+    assert own and own <= set(AlgoConfig.model_fields)
+
+
+@pytest.mark.parametrize("name", ADVANTAGES)
+def test_an_advantage_is_of_responses_or_of_tokens(name: str) -> None:
+    algo = build_algorithm(AlgoConfig(advantage=name), max_tokens=8)
+    assert (algo.advantage is None) is (algo.token_advantage is not None)
+    assert algo.compares_responses is (algo.advantage is not None)
+
+
+def test_a_users_advantage_whose_file_is_missing_counts_as_one_with_a_critic() -> None:
+    preset = replace(PRESETS["grpo"], advantage="missing.py:advantage")
+    assert needs_critic(preset) and not compares_responses(preset)
 
 
 def test_which_presets_compare_responses_and_which_need_a_critic() -> None:

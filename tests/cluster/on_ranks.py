@@ -15,12 +15,11 @@ import torch
 from whet.algos.losses import token_mean
 from whet.algos.objectives import (
     Objective,
-    PreferenceConfig,
     ValueObjective,
     policy_objective,
-    preference_objective,
     sft_objective,
 )
+from whet.algos.preferences import PreferenceConfig, preference_objective
 from whet.algos.settings import AlgoConfig
 from whet.batching.batches import to_batch
 from whet.batching.examples import Example

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.algos.objectives import PreferenceConfig, preference_objective
+from whet.algos.preferences import PreferenceConfig, preference_objective
 from whet.batching.batches import to_batch
 from whet.batching.examples import Example, PreferencePair
 from whet.batching.packing import pack

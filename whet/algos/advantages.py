@@ -7,8 +7,9 @@ For tokens there are rewards to go, GAE, and whitening over a step, in float64.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -65,14 +66,6 @@ def leave_one_out(group: Sequence[float]) -> list[float]:
     return [reward - (total - reward) / others for reward in group]
 
 
-GROUP_RULES: Mapping[str, GroupRule] = {
-    "zscore": zscore,
-    "center": center,
-    "leave_one_out": leave_one_out,
-}
-"""Advantages that need no more than the rewards of a group, by name."""
-
-
 def per_group(rule: GroupRule) -> AdvantageEstimator:
     """Apply a rule to each group by itself."""
 
@@ -108,25 +101,6 @@ def momentum(max_momentum: float) -> AdvantageEstimator:
 
 TokenAdvantageEstimator = Callable[[Doubles, Doubles | None], tuple[Doubles, Doubles | None]]
 """Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
-F = TypeVar("F", bound=Callable[..., object])
-
-
-def uses_critic(function: F) -> F:
-    """Mark a user's advantage as one per token, for which a critic is trained.
-
-    It takes rewards and values of the tokens of one response, as a `TokenAdvantageEstimator` does.
-    """
-    function.uses_critic = True  # type: ignore[attr-defined]
-    return function
-
-
-def per_token(function: F) -> F:
-    """Mark a user's advantage as one per token, without a critic.
-
-    It takes the rewards of the tokens of one response, and returns their advantages.
-    """
-    function.per_token = True  # type: ignore[attr-defined]
-    return function
 
 
 def rewards_to_go(reward: Doubles, *, gamma: float = 1.0) -> Doubles:
@@ -168,14 +142,73 @@ def to_go_advantage(*, gamma: float) -> TokenAdvantageEstimator:
     return advantage
 
 
-def gae_advantage(*, gamma: float, decay: float) -> TokenAdvantageEstimator:
+def gae_advantage(*, gamma: float, gae_lambda: float) -> TokenAdvantageEstimator:
     """Use GAE with a critic's values."""
 
     def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
         assert value is not None, "GAE needs the values of a critic"
-        return gae(reward, value, gamma=gamma, decay=decay)
+        return gae(reward, value, gamma=gamma, decay=gae_lambda)
 
     return advantage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvantageSpec:
+    """One advantage: one of `rule`, `build` and `build_per_token`, and what it needs.
+
+    Each of them takes the `settings` as keywords.
+    """
+
+    rule: Callable[..., list[float]] | None = None
+    """A `GroupRule`, for one that needs no more than the rewards of a group."""
+    build: Callable[..., AdvantageEstimator] | None = None
+    build_per_token: Callable[..., TokenAdvantageEstimator] | None = None
+    """For one that credits single tokens, and compares no responses."""
+    needs_critic: bool = False
+    settings: tuple[str, ...] = ()
+    """Fields of `AlgoConfig` that have no effect on advantages without them."""
+
+    @property
+    def compares_responses(self) -> bool:
+        """Whether the responses to a problem are compared with each other."""
+        return self.build_per_token is None
+
+
+AdvantageName = Literal["zscore", "center", "leave_one_out", "momentum", "to_go", "gae"]
+"""The names in `ADVANTAGES`, for type checkers."""
+ADVANTAGES: Mapping[str, AdvantageSpec] = {
+    "zscore": AdvantageSpec(rule=zscore, settings=("ddof",)),
+    "center": AdvantageSpec(rule=center),
+    "leave_one_out": AdvantageSpec(rule=leave_one_out),
+    "momentum": AdvantageSpec(build=momentum, settings=("max_momentum",)),
+    "to_go": AdvantageSpec(build_per_token=to_go_advantage, settings=("gamma",)),
+    "gae": AdvantageSpec(
+        build_per_token=gae_advantage, needs_critic=True, settings=("gamma", "gae_lambda")
+    ),
+}
+AdvantageMark = Literal["per_token", "uses_critic"]
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def per_token(function: F) -> F:
+    """Mark a user's advantage as one per token, without a critic.
+
+    It takes the rewards of the tokens of one response, and returns their advantages.
+    """
+    return _mark(function, "per_token")
+
+
+def uses_critic(function: F) -> F:
+    """Mark a user's advantage as one per token, for which a critic is trained.
+
+    It takes rewards and values of the tokens of one response, as a `TokenAdvantageEstimator` does.
+    """
+    return _mark(function, "uses_critic")
+
+
+def _mark(function: F, mark: AdvantageMark) -> F:
+    function.advantage_mark = mark  # type: ignore[attr-defined]
+    return function
 
 
 def whiten(sequences: Sequence[Doubles], has_signal: Sequence[bool]) -> list[Doubles]:

@@ -1,20 +1,18 @@
-"""Formulas of losses: ratios, surrogates, KL penalties, preferences, values, and token weights.
+"""Formulas of losses: ratios, surrogates, KL penalties, values, and token weights.
 
-Every loss is to be minimised and has shape [M], for M response tokens of S sequences; where
-responses are compared, the sequences make P pairs, and the loss has shape [P]. The learner sums
-weight times loss, so a mean over tokens, over sequences, or a fixed divisor is only a choice of
-weights. They are known before the first backward pass, and do not depend on the split into
-micro-batches.
+Every loss is to be minimised and has shape [M], for M response tokens of S sequences; those of
+pairs are in `whet/algos/preferences.py`. The learner sums weight times loss, so a mean over tokens,
+over sequences, or a fixed divisor is only a choice of weights. They are known before the first
+backward pass, and do not depend on the split into micro-batches.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
 from whet.config import Config
 from whet.types import TokenFields
@@ -37,8 +35,10 @@ class LossInputs(TokenFields[Tensor]):
     rejected_P: Tensor | None = None
 
 
-Surrogate = Callable[[Tensor, LossInputs], tuple[Tensor, dict[str, Tensor]]]
-"""Ratios [M] and inputs -> the policy loss [M], and metrics of the same shape."""
+PolicyLoss = tuple[Tensor, dict[str, Tensor]]
+"""The policy loss [M], and metrics of the same shape."""
+Surrogate = Callable[[Tensor, LossInputs], PolicyLoss]
+"""Ratios [M] and inputs -> the policy loss."""
 
 
 def old_logprobs(inputs: LossInputs) -> Tensor:
@@ -104,6 +104,15 @@ def unit_ratio(inputs: LossInputs) -> Tensor:
     return torch.ones_like(inputs.logprob_M)
 
 
+RatioName = Literal["token", "sequence", "off"]
+"""off counts every ratio as 1; none as a setting would leave it to the preset."""
+RATIOS: Mapping[RatioName, Callable[[LossInputs], Tensor]] = {
+    "token": token_ratio,
+    "sequence": sequence_ratio,
+    "off": unit_ratio,
+}
+
+
 def clip(ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float) -> Tensor:
     """Clip as PPO does: no gradient for gains beyond 1 - low and 1 + high (Schulman et al. 2017,
     eq. 7)."""
@@ -127,6 +136,50 @@ def cispo(ratio_M: Tensor, advantage_M: Tensor, logprob_M: Tensor, *, high: floa
 def reinforce(ratio_M: Tensor, advantage_M: Tensor, logprob_M: Tensor) -> Tensor:
     """The plain policy gradient, weighted by the ratio if there is one."""
     return -ratio_M.detach() * advantage_M * logprob_M
+
+
+class RatioBounds(NamedTuple):
+    """The settings of these names."""
+
+    clip_low: float
+    clip_high: float
+    dual_clip: float | None
+
+
+class SurrogateSpec(NamedTuple):
+    """A policy loss with its metrics, and the settings that bound its ratio."""
+
+    loss: Callable[[Tensor, LossInputs, RatioBounds], PolicyLoss]
+    bounds: tuple[str, ...] = ()
+
+
+def _bound_both_ways(ratio_M: Tensor, inputs: LossInputs, bounds: RatioBounds) -> PolicyLoss:
+    low, high, cap = bounds
+    if cap is None:
+        loss_M = clip(ratio_M, inputs.advantage_M, low=low, high=high)
+    else:
+        loss_M = dual_clip(ratio_M, inputs.advantage_M, low=low, high=high, cap=cap)
+    is_beyond_M = (ratio_M > 1 + high) | (ratio_M < 1 - low)
+    return loss_M, {"policy/clip_fraction": is_beyond_M.float()}
+
+
+def _bound_above(ratio_M: Tensor, inputs: LossInputs, bounds: RatioBounds) -> PolicyLoss:
+    high = bounds.clip_high
+    loss_M = cispo(ratio_M, inputs.advantage_M, inputs.logprob_M, high=high)
+    return loss_M, {"policy/clip_fraction": (ratio_M > 1 + high).float()}
+
+
+def _bound_nothing(ratio_M: Tensor, inputs: LossInputs, bounds: RatioBounds) -> PolicyLoss:
+    return reinforce(ratio_M, inputs.advantage_M, inputs.logprob_M), {}
+
+
+SurrogateName = Literal["clip", "cispo", "reinforce"]
+"""The names in `SURROGATES`, for type checkers."""
+SURROGATES: Mapping[str, SurrogateSpec] = {
+    "clip": SurrogateSpec(_bound_both_ways, bounds=("clip_low", "clip_high", "dual_clip")),
+    "cispo": SurrogateSpec(_bound_above, bounds=("clip_high",)),
+    "reinforce": SurrogateSpec(_bound_nothing),
+}
 
 
 def kl(logprob_M: Tensor, ref_logprob_M: Tensor, estimator: KlEstimator) -> Tensor:
@@ -179,44 +232,6 @@ def reverse_kl(inputs: LossInputs) -> Tensor:
     """
     assert inputs.ref_logprob_M is not None, "distillation needs a teacher"
     return exact_kl(inputs.logprob_M, inputs.ref_logprob_M, token_ratio(inputs), "k3")
-
-
-def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float = 0.0) -> Tensor:
-    """Raise the chosen log-ratio above the rejected one (Rafailov et al. 2023, eq. 7).
-
-    With smoothing ε a pair counts as the wrong way round with probability ε (Mitchell 2023,
-    conservative DPO).
-
-    >>> round(dpo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item(), 4)
-    0.5544
-    """
-    logit_P = beta * (chosen_P - rejected_P)
-    return -(1 - smoothing) * logsigmoid(logit_P) - smoothing * logsigmoid(-logit_P)
-
-
-def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
-    """Bring the difference of the log-ratios to 1 / (2 β) (Azar et al. 2023, eq. 17).
-
-    >>> ipo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item()
-    4.0
-    """
-    return (chosen_P - rejected_P - 1 / (2 * beta)).square()
-
-
-def pair_log_ratios(inputs: LossInputs, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
-    """Log-ratios of chosen and rejected responses to the reference, summed over tokens or
-    averaged."""
-    assert inputs.chosen_P is not None and inputs.rejected_P is not None, "preferences need pairs"
-    assert inputs.ref_logprob_M is not None, "preferences need a reference"
-    num_sequences = 2 * len(inputs.chosen_P)
-
-    def by_sequence(value_M: Tensor) -> Tensor:
-        return value_M.new_zeros(num_sequences).index_add(0, inputs.segment_M, value_M)
-
-    ratio_S = by_sequence(inputs.logprob_M) - by_sequence(inputs.ref_logprob_M)
-    if per_token:
-        ratio_S = ratio_S / by_sequence(torch.ones_like(inputs.logprob_M))
-    return ratio_S[inputs.chosen_P], ratio_S[inputs.rejected_P]
 
 
 def step_kl(ratio_M: Tensor) -> Tensor:

@@ -1,24 +1,27 @@
-"""Objectives: the loss of each token with its metrics, for RL, SFT, distillation and preferences.
+"""Objectives: the loss of each token with its metrics, for RL, SFT and distillation.
 
 An objective combines the formulas of `whet/algos/losses.py`; the learner sums weight times loss.
-Shapes: M response tokens; where responses are compared, the sequences make P pairs.
+Shapes: M response tokens; where `whet/algos/preferences.py` compares responses, P pairs.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor
 
 from whet.algos import losses
-from whet.algos.losses import LossInputs, Surrogate, sampling_logprobs
+from whet.algos.losses import (
+    EarlyStopConfig,
+    ImportanceCorrectionConfig,
+    LossInputs,
+    Surrogate,
+    sampling_logprobs,
+)
 from whet.algos.presets import Preset
 from whet.algos.settings import AlgoConfig, resolve_kl_estimator, resolve_preset
 from whet.algos.user_functions import load_surrogate
-from whet.config import Config
 from whet.types import Metrics
 from whet.user_code import is_code_path
 
@@ -106,85 +109,85 @@ class ValueObjective:
 def policy_objective(cfg: AlgoConfig) -> Objective:
     """Build the loss of the named algorithm with its penalties and metrics."""
     preset = resolve_preset(cfg)
+    ratio = losses.RATIOS[preset.ratio]
     surrogate = _build_surrogate(preset, cfg)
-    estimator = resolve_kl_estimator(cfg)
-    early_stop = cfg.early_stop
 
     def loss(inputs: LossInputs) -> TokenLoss:
         if cfg.old_logprobs == "engine":
             inputs = replace(inputs, old_logprob_M=inputs.sampling_logprob_M)
-        ratio_M = _ratio(preset, inputs)
+        ratio_M = ratio(inputs)
         token_ratio_M = losses.token_ratio(inputs)
         measured_ratio_M = token_ratio_M if preset.ratio == "off" else ratio_M
         loss_M, metrics = surrogate(ratio_M, inputs)
-        metrics |= {
+        metrics = metrics | {
             "policy/entropy": inputs.entropy_M,
             "policy/engine_gap": (inputs.logprob_M - sampling_logprobs(inputs)).abs(),
             "policy/ratio": measured_ratio_M,
             "policy/step_kl": losses.step_kl(token_ratio_M),
         }
-        if cfg.importance_correction.rule != "none":
-            factor_M, is_outside_M = losses.importance_factors(inputs, cfg.importance_correction)
-            loss_M = loss_M * factor_M
-            metrics |= {"policy/correction": factor_M, "policy/corrected": is_outside_M.float()}
-        if inputs.ref_logprob_M is not None:
-            metrics["policy/kl"] = losses.kl(inputs.logprob_M, inputs.ref_logprob_M, "k3")
-            if preset.kl_in == "loss":
-                if cfg.kl_gradient == "direct":
-                    kl_M = losses.kl(inputs.logprob_M, inputs.ref_logprob_M, estimator)
-                else:
-                    kl_M = losses.exact_kl(
-                        inputs.logprob_M, inputs.ref_logprob_M, token_ratio_M, estimator
-                    )
-                loss_M = loss_M + cfg.kl_coef * kl_M
-        if cfg.entropy_coef:
-            loss_M = loss_M - cfg.entropy_coef * inputs.entropy_M
-        if early_stop.limit is None:
-            return TokenLoss(loss_M, metrics)
-        signal_M = losses.stop_statistic(
-            token_ratio_M if early_stop.statistic == "kl" else measured_ratio_M, early_stop
-        )
-        metrics["policy/stop_signal"] = signal_M
-        if early_stop.scope == "micro_batch":
-            is_zeroed = losses.exceeds_limit(signal_M.mean(), early_stop)
-            metrics["policy/zeroed"] = torch.full_like(loss_M, float(is_zeroed))
-            # Not the loss times 0, which is NaN where the loss is.
-            loss_M = inputs.logprob_M * 0.0 if is_zeroed else loss_M
-        return TokenLoss(loss_M, metrics, signal_M)
+        token_loss = TokenLoss(loss_M, metrics)
+        token_loss = _correct_importance(token_loss, inputs, cfg.importance_correction)
+        token_loss = _add_penalties(token_loss, inputs, token_ratio_M, cfg)
+        stop_ratio_M = token_ratio_M if cfg.early_stop.statistic == "kl" else measured_ratio_M
+        return _stop_early(token_loss, inputs, stop_ratio_M, cfg.early_stop)
 
     return Objective(loss=loss, needs_entropy_gradient=cfg.entropy_coef != 0)
-
-
-def _ratio(preset: Preset, inputs: LossInputs) -> Tensor:
-    if preset.ratio == "off":
-        return losses.unit_ratio(inputs)
-    return losses.token_ratio(inputs) if preset.ratio == "token" else losses.sequence_ratio(inputs)
 
 
 def _build_surrogate(preset: Preset, cfg: AlgoConfig) -> Surrogate:
     if is_code_path(preset.surrogate):
         return load_surrogate(preset.surrogate)
-    return partial(_surrogate, preset, cfg)
+    spec = losses.SURROGATES[preset.surrogate]
+    bounds = losses.RatioBounds(preset.clip_low, preset.clip_high, cfg.dual_clip)
+    return lambda ratio_M, inputs: spec.loss(ratio_M, inputs, bounds)
 
 
-def _surrogate(
-    preset: Preset, cfg: AlgoConfig, ratio_M: Tensor, inputs: LossInputs
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute the policy loss, and the fraction of tokens beyond its bounds where it has any."""
-    low = preset.clip_low
-    high = preset.clip_high
-    advantage_M = inputs.advantage_M
-    if preset.surrogate == "reinforce":
-        return losses.reinforce(ratio_M, advantage_M, inputs.logprob_M), {}
-    is_above_M = ratio_M > 1 + high
-    if preset.surrogate == "cispo":
-        loss_M = losses.cispo(ratio_M, advantage_M, inputs.logprob_M, high=high)
-        return loss_M, {"policy/clip_fraction": is_above_M.float()}
-    if cfg.dual_clip is None:
-        loss_M = losses.clip(ratio_M, advantage_M, low=low, high=high)
-    else:
-        loss_M = losses.dual_clip(ratio_M, advantage_M, low=low, high=high, cap=cfg.dual_clip)
-    return loss_M, {"policy/clip_fraction": (is_above_M | (ratio_M < 1 - low)).float()}
+def _correct_importance(
+    token_loss: TokenLoss, inputs: LossInputs, cfg: ImportanceCorrectionConfig
+) -> TokenLoss:
+    """Multiply by the factors between learner and engine."""
+    if cfg.rule == "none":
+        return token_loss
+    factor_M, is_outside_M = losses.importance_factors(inputs, cfg)
+    metrics = {"policy/correction": factor_M, "policy/corrected": is_outside_M.float()}
+    return TokenLoss(token_loss.loss * factor_M, token_loss.metrics | metrics)
+
+
+def _add_penalties(
+    token_loss: TokenLoss, inputs: LossInputs, token_ratio_M: Tensor, cfg: AlgoConfig
+) -> TokenLoss:
+    """Add the KL to the reference, unless it is in the reward, and subtract the entropy bonus."""
+    loss_M, metrics, _ = token_loss
+    logprob_M, ref_logprob_M = inputs.logprob_M, inputs.ref_logprob_M
+    if ref_logprob_M is not None:
+        metrics = metrics | {"policy/kl": losses.kl(logprob_M, ref_logprob_M, "k3")}
+        if resolve_preset(cfg).kl_in == "loss":
+            estimator = resolve_kl_estimator(cfg)
+            if cfg.kl_gradient == "direct":
+                kl_M = losses.kl(logprob_M, ref_logprob_M, estimator)
+            else:
+                kl_M = losses.exact_kl(logprob_M, ref_logprob_M, token_ratio_M, estimator)
+            loss_M = loss_M + cfg.kl_coef * kl_M
+    if cfg.entropy_coef:
+        loss_M = loss_M - cfg.entropy_coef * inputs.entropy_M
+    return TokenLoss(loss_M, metrics)
+
+
+def _stop_early(
+    token_loss: TokenLoss, inputs: LossInputs, ratio_M: Tensor, cfg: EarlyStopConfig
+) -> TokenLoss:
+    """Measure the statistic of the early stop, and zero the loss of a micro-batch beyond it."""
+    if cfg.limit is None:
+        return token_loss
+    loss_M, metrics, _ = token_loss
+    signal_M = losses.stop_statistic(ratio_M, cfg)
+    metrics = metrics | {"policy/stop_signal": signal_M}
+    if cfg.scope == "micro_batch":
+        is_zeroed = losses.exceeds_limit(signal_M.mean(), cfg)
+        metrics["policy/zeroed"] = torch.full_like(loss_M, float(is_zeroed))
+        # Not the loss times 0, which is NaN where the loss is.
+        loss_M = inputs.logprob_M * 0.0 if is_zeroed else loss_M
+    return TokenLoss(loss_M, metrics, signal_M)
 
 
 def sft_objective() -> Objective:
@@ -219,48 +222,5 @@ def distill_objective() -> Objective:
             "policy/engine_gap": (inputs.logprob_M - sampling_logprobs(inputs)).abs(),
         }
         return TokenLoss(losses.reverse_kl(inputs), metrics)
-
-    return Objective(loss=loss)
-
-
-class PreferenceConfig(Config):
-    """How a pair of responses becomes a gradient."""
-
-    name: Literal["dpo", "ipo"] = "dpo"
-    beta: float = Field(default=0.1, gt=0.0)
-    """How strongly the policy is held to the reference: β of DPO, τ of IPO. Smaller lets it move
-    further."""
-    smoothing: float = Field(default=0.0, ge=0.0, lt=0.5)
-    """For dpo: the fraction of pairs assumed to be labelled the wrong way round (conservative
-    DPO)."""
-    per_token: bool = False
-    """Divide the log-ratio of a response by its length, so that long responses do not weigh
-    more."""
-
-    @model_validator(mode="after")
-    def _refuse_contradictions(self) -> "PreferenceConfig":
-        if self.name == "ipo" and self.smoothing:
-            raise ValueError(
-                f'smoothing = {self.smoothing} is for name = "dpo"; ipo has no such term'
-            )
-        return self
-
-
-def preference_objective(cfg: PreferenceConfig) -> Objective:
-    """Build the named loss over pairs; its metrics are β times the log-ratio, as in DPO."""
-
-    def loss(inputs: LossInputs) -> TokenLoss:
-        chosen_P, rejected_P = losses.pair_log_ratios(inputs, per_token=cfg.per_token)
-        if cfg.name == "ipo":
-            loss_P = losses.ipo(chosen_P, rejected_P, beta=cfg.beta)
-        else:
-            loss_P = losses.dpo(chosen_P, rejected_P, beta=cfg.beta, smoothing=cfg.smoothing)
-        metrics = {
-            "preference/accuracy": (chosen_P > rejected_P).float(),
-            "preference/margin": cfg.beta * (chosen_P - rejected_P),
-            "preference/chosen": cfg.beta * chosen_P,
-            "preference/rejected": cfg.beta * rejected_P,
-        }
-        return TokenLoss(loss_P, metrics)
 
     return Objective(loss=loss)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from whet.algos.advantages import AdvantageName
+from whet.algos.losses import RatioName, SurrogateName
 from whet.algos.step_credit import StepRule
 
 AlgoName = Literal[
@@ -26,10 +28,6 @@ AlgoName = Literal[
     "tango_rloo",
     "tango_reinforce_pp",
 ]
-AdvantageName = Literal["zscore", "center", "leave_one_out", "momentum", "to_go", "gae"]
-RatioName = Literal["token", "sequence", "off"]
-"""off counts every ratio as 1; none as a setting would leave it to the preset."""
-SurrogateName = Literal["clip", "cispo", "reinforce"]
 LossWeightsName = Literal["token_mean", "sequence_mean", "sequence_sum", "constant"]
 KlPlace = Literal["loss", "reward"]
 

@@ -1,33 +1,31 @@
 """The settings of an algorithm: the name of a preset, and replacements for parts of it."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.losses import EarlyStopConfig, ImportanceCorrectionConfig, KlEstimator, KlGradient
+from whet.algos.advantages import ADVANTAGES, AdvantageName
+from whet.algos.losses import (
+    SURROGATES,
+    EarlyStopConfig,
+    ImportanceCorrectionConfig,
+    KlEstimator,
+    KlGradient,
+    RatioBounds,
+    RatioName,
+    SurrogateName,
+)
 from whet.algos.presets import (
     PRESETS,
-    AdvantageName,
     AlgoName,
     KlPlace,
     LossWeightsName,
     Preset,
-    RatioName,
-    SurrogateName,
 )
 from whet.algos.step_credit import StepCreditConfig
 from whet.config import CONSTANT, Config
 from whet.user_code import CodePath
-
-USED_BY: Mapping[str, tuple[AdvantageName, ...]] = {
-    "ddof": ("zscore",),
-    "max_momentum": ("momentum",),
-    "gamma": ("to_go", "gae"),
-    "gae_lambda": ("gae",),
-}
-"""Settings that only some advantages use."""
 
 
 class AlgoConfig(Config):
@@ -98,13 +96,15 @@ class AlgoConfig(Config):
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "AlgoConfig":
         preset = resolve_preset(self)
-        if preset.ratio == "off" and preset.surrogate in ("clip", "cispo"):
+        surrogate = SURROGATES.get(preset.surrogate)
+        if preset.ratio == "off" and surrogate is not None and surrogate.bounds:
             raise ValueError(
                 f'surrogate = "{preset.surrogate}" needs a ratio to bound: set ratio to "token" or '
                 '"sequence"'
             )
+        has_dual_clip = surrogate is not None and "dual_clip" in surrogate.bounds
         if self.dual_clip is not None and (
-            preset.surrogate != "clip" or self.dual_clip <= 1 + preset.clip_high
+            not has_dual_clip or self.dual_clip <= 1 + preset.clip_high
         ):
             raise ValueError(
                 f'dual_clip = {self.dual_clip} needs surrogate = "clip" and a bound above '
@@ -142,7 +142,8 @@ class AlgoConfig(Config):
     def without_effect(self) -> dict[str, str]:
         preset = resolve_preset(self)
         unused: dict[str, str] = {}
-        for key, names in USED_BY.items():
+        for key in (key for spec in ADVANTAGES.values() for key in spec.settings):
+            names = [name for name, spec in ADVANTAGES.items() if key in spec.settings]
             if preset.advantage not in names:
                 choices = " or ".join(f'"{name}"' for name in names)
                 unused[key] = f"it is for advantage = {choices}"
@@ -158,17 +159,17 @@ class AlgoConfig(Config):
 
     def _unused_bounds(self, preset: Preset) -> dict[str, str]:
         """Name the bounds of the ratio that the loss does not have."""
-        bounds = ("clip_low", "clip_high", "dual_clip")
+        bounds = RatioBounds._fields
         if self.has_unit_ratios:
             reason = "with num_minibatches = 1 every ratio is 1"
             return dict.fromkeys((*bounds, "early_stop"), reason)
-        if preset.surrogate == "reinforce":
-            return dict.fromkeys(bounds, 'surrogate = "reinforce" bounds nothing')
-        if preset.surrogate == "cispo":
-            return dict.fromkeys(
-                ("clip_low", "dual_clip"), "cispo bounds the ratio only from above"
-            )
-        return {}
+        if preset.surrogate not in SURROGATES:
+            return {}
+        own = SURROGATES[preset.surrogate].bounds
+        reason = f'surrogate = "{preset.surrogate}" bounds ' + (
+            f"the ratio only by {' and '.join(own)}" if own else "nothing"
+        )
+        return dict.fromkeys((key for key in bounds if key not in own), reason)
 
 
 def resolve_preset(cfg: AlgoConfig) -> Preset:

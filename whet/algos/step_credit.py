@@ -73,9 +73,12 @@ def blend_advantages(outcome: Doubles, step: Doubles, alpha: float) -> Doubles:
 
 def build_step_credit(rule: StepRule) -> StepCreditEstimator:
     """Build the step credit of a rule: pooled in the group, or whitened over all tokens."""
-    if rule == "whiten":
-        return _whiten_steps
-    return _pool_groups(zscore) if rule == "zscore" else _pool_groups(_scaled_leave_one_out)
+    by_name: dict[StepRule, StepCreditEstimator] = {
+        "zscore": _pool_groups(zscore),
+        "leave_one_out": _pool_groups(_scaled_leave_one_out),
+        "whiten": _whiten_steps,
+    }
+    return by_name[rule]
 
 
 def spread_over_tokens(response: JudgedResponse, rewards: Sequence[float]) -> Doubles:

@@ -4,6 +4,7 @@ Any fault is one sentence that names the setting, the function and the value it 
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -12,121 +13,39 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.algos.advantages import AdvantageEstimator, Baseline, Rewards, TokenAdvantageEstimator
+from whet.algos.advantages import (
+    AdvantageEstimator,
+    AdvantageMark,
+    AdvantageSpec,
+    Baseline,
+    Rewards,
+    TokenAdvantageEstimator,
+)
 from whet.algos.losses import LossInputs, Surrogate
 from whet.errors import ConfigError
 from whet.types import Doubles
 from whet.user_code import load_from_file, load_function
 
-ADVANTAGE = "algo.advantage"
+ADVANTAGE_KEY = "algo.advantage"
 
 
-def load_advantage(code_path: str) -> AdvantageEstimator:
-    """Load an advantage of whole responses, with the signature of `advantages.AdvantageEstimator`.
+def load_advantage(code_path: str) -> AdvantageSpec:
+    """Read the mark of a user's advantage; building it loads the function.
 
-    It may return arrays and tensors in place of lists and numbers.
+    Without a mark it has the signature of `AdvantageEstimator`. One whose file is missing has a
+    critic, so that settings of old runs can be read with theirs; a run reports the file when it
+    builds the advantage.
     """
-    label = f"{ADVANTAGE} = {code_path!r}"
-    call = _load_function(code_path, ADVANTAGE, ("rewards", "baseline"))
-
-    def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
-        result = call(rewards, baseline)
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise ConfigError(
-                f"{label} should return advantages, a list per group, and the next baseline, not "
-                f"{_describe(result)}"
-            )
-        groups, next_baseline = map(_to_plain, result)
-        if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
-            raise ConfigError(
-                f"{label} should return advantages as a list per group, not {_describe(result[0])}"
-            )
-        lengths = [len(group) for group in groups]
-        wanted = [len(group) for group in rewards]
-        if lengths != wanted:
-            raise ConfigError(
-                f"{label} should return one number per reward of each group, {wanted}, not "
-                f"{lengths}"
-            )
-        for value in (value for group in groups for value in group):
-            if not _is_finite(value):
-                raise ConfigError(f"{label} should return finite numbers, not {_describe(value)}")
-        if not isinstance(next_baseline, dict):
-            raise ConfigError(
-                f"{label} should return the next baseline as a dict from names to numbers, not "
-                f"{_describe(next_baseline)}; {{}} is an empty one"
-            )
-        for name, value in next_baseline.items():
-            if not isinstance(name, str) or not _is_finite(value):
-                raise ConfigError(
-                    f"{label} should return a baseline of finite numbers by name, not "
-                    f"{name!r}: {_describe(result[1][name])}"
-                )
-        return groups, next_baseline
-
-    return advantage
-
-
-def load_critic_mark(code_path: str) -> bool:
-    """Load a user's advantage, and tell whether `uses_critic` marks it.
-
-    A missing file counts as marked, so that settings of old runs can be read with their critic; a
-    run reports it when it loads the function.
-    """
-    if not Path(code_path.rpartition(":")[0]).is_file():
-        return True
-    return getattr(load_from_file(code_path, ADVANTAGE), "uses_critic", False) is True
-
-
-def load_token_mark(code_path: str) -> bool:
-    """Load a user's advantage, and tell whether `per_token` marks it; a missing file is not
-    marked."""
-    if not Path(code_path.rpartition(":")[0]).is_file():
-        return False
-    return getattr(load_from_file(code_path, ADVANTAGE), "per_token", False) is True
-
-
-def load_token_advantage(code_path: str) -> TokenAdvantageEstimator:
-    """Load an advantage of tokens without a critic: `rewards` of the tokens of one response ->
-    advantages."""
-    label = f"{ADVANTAGE} = {code_path!r}"
-    call = _load_function(code_path, ADVANTAGE, ("rewards",))
-
-    def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
-        row = _to_plain(call(reward))
-        is_row = isinstance(row, list) and len(row) == len(reward)
-        if not is_row or not all(map(_is_finite, row)):
-            raise ConfigError(
-                f"{label} should return advantages, a finite number for each of {len(reward)} "
-                f"tokens, not {_describe(row)}"
-            )
-        return np.array(row), None
-
-    return advantage
-
-
-def load_critic_advantage(code_path: str) -> TokenAdvantageEstimator:
-    """Load an advantage of tokens with a critic: `rewards` and `values` of the tokens of one
-    response -> advantages, and targets of the values."""
-    label = f"{ADVANTAGE} = {code_path!r}"
-    call = _load_function(code_path, ADVANTAGE, ("rewards", "values"))
-
-    def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
-        result = call(reward, value)
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise ConfigError(
-                f"{label} should return advantages and value targets, not {_describe(result)}"
-            )
-        for row in map(_to_plain, result):
-            is_row = isinstance(row, list) and len(row) == len(reward)
-            if not is_row or not all(map(_is_finite, row)):
-                raise ConfigError(
-                    f"{label} should return advantages and value targets, a finite number for each "
-                    f"of {len(reward)} tokens, not {_describe(row)}"
-                )
-        return np.array(_to_plain(result[0])), np.array(_to_plain(result[1]))
-
-    return advantage
+    mark: AdvantageMark | None = "uses_critic"
+    if Path(code_path.rpartition(":")[0]).is_file():
+        mark = getattr(load_from_file(code_path, ADVANTAGE_KEY), "advantage_mark", None)
+    if mark is None:
+        return AdvantageSpec(build=partial(_load_response_advantage, code_path))
+    if mark == "per_token":
+        return AdvantageSpec(build_per_token=partial(_load_token_advantage, code_path))
+    return AdvantageSpec(
+        build_per_token=partial(_load_critic_advantage, code_path), needs_critic=True
+    )
 
 
 def load_surrogate(code_path: str) -> Surrogate:
@@ -173,6 +92,93 @@ def load_surrogate(code_path: str) -> Surrogate:
         return loss_M, metrics
 
     return surrogate
+
+
+def _load_response_advantage(code_path: str) -> AdvantageEstimator:
+    """Load an advantage of whole responses, which may return arrays and tensors in place of lists
+    and numbers."""
+    label = f"{ADVANTAGE_KEY} = {code_path!r}"
+    call = _load_function(code_path, ADVANTAGE_KEY, ("rewards", "baseline"))
+
+    def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
+        result = call(rewards, baseline)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise ConfigError(
+                f"{label} should return advantages, a list per group, and the next baseline, not "
+                f"{_describe(result)}"
+            )
+        groups, next_baseline = map(_to_plain, result)
+        if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
+            raise ConfigError(
+                f"{label} should return advantages as a list per group, not {_describe(result[0])}"
+            )
+        lengths = [len(group) for group in groups]
+        wanted = [len(group) for group in rewards]
+        if lengths != wanted:
+            raise ConfigError(
+                f"{label} should return one number per reward of each group, {wanted}, not "
+                f"{lengths}"
+            )
+        for value in (value for group in groups for value in group):
+            if not _is_finite(value):
+                raise ConfigError(f"{label} should return finite numbers, not {_describe(value)}")
+        if not isinstance(next_baseline, dict):
+            raise ConfigError(
+                f"{label} should return the next baseline as a dict from names to numbers, not "
+                f"{_describe(next_baseline)}; {{}} is an empty one"
+            )
+        for name, value in next_baseline.items():
+            if not isinstance(name, str) or not _is_finite(value):
+                raise ConfigError(
+                    f"{label} should return a baseline of finite numbers by name, not "
+                    f"{name!r}: {_describe(result[1][name])}"
+                )
+        return groups, next_baseline
+
+    return advantage
+
+
+def _load_token_advantage(code_path: str) -> TokenAdvantageEstimator:
+    """Load an advantage of tokens without a critic: `rewards` of the tokens of one response ->
+    advantages."""
+    label = f"{ADVANTAGE_KEY} = {code_path!r}"
+    call = _load_function(code_path, ADVANTAGE_KEY, ("rewards",))
+
+    def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
+        row = _to_plain(call(reward))
+        is_row = isinstance(row, list) and len(row) == len(reward)
+        if not is_row or not all(map(_is_finite, row)):
+            raise ConfigError(
+                f"{label} should return advantages, a finite number for each of {len(reward)} "
+                f"tokens, not {_describe(row)}"
+            )
+        return np.array(row), None
+
+    return advantage
+
+
+def _load_critic_advantage(code_path: str) -> TokenAdvantageEstimator:
+    """Load an advantage of tokens with a critic: `rewards` and `values` of the tokens of one
+    response -> advantages, and targets of the values."""
+    label = f"{ADVANTAGE_KEY} = {code_path!r}"
+    call = _load_function(code_path, ADVANTAGE_KEY, ("rewards", "values"))
+
+    def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
+        result = call(reward, value)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise ConfigError(
+                f"{label} should return advantages and value targets, not {_describe(result)}"
+            )
+        for row in map(_to_plain, result):
+            is_row = isinstance(row, list) and len(row) == len(reward)
+            if not is_row or not all(map(_is_finite, row)):
+                raise ConfigError(
+                    f"{label} should return advantages and value targets, a finite number for each "
+                    f"of {len(reward)} tokens, not {_describe(row)}"
+                )
+        return np.array(_to_plain(result[0])), np.array(_to_plain(result[1]))
+
+    return advantage
 
 
 def _load_function(code_path: str, key: str, parameters: tuple[str, ...]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.objectives import PreferenceConfig, preference_objective
+from whet.algos.preferences import PreferenceConfig, preference_objective
 from whet.batching.rollout_datasets import (
     LeftOutReason,
     PairRule,

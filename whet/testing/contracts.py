@@ -14,11 +14,10 @@ from torch import Tensor
 
 from whet.algos.objectives import (
     Objective,
-    PreferenceConfig,
     ValueObjective,
     policy_objective,
-    preference_objective,
 )
+from whet.algos.preferences import PreferenceConfig, preference_objective
 from whet.algos.settings import AlgoConfig
 from whet.batching.examples import Example
 from whet.engine.base import Detokenize, Engine, Request, SamplingParams

@@ -1,0 +1,96 @@
+"""Preferences: the losses of pairs of responses, DPO and IPO, and their objective.
+
+S sequences make P pairs, and a loss has shape [P].
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from whet.algos.losses import LossInputs
+from whet.algos.objectives import Objective, TokenLoss
+from whet.config import Config
+
+
+class PreferenceConfig(Config):
+    """How a pair of responses becomes a gradient."""
+
+    name: Literal["dpo", "ipo"] = "dpo"
+    beta: float = Field(default=0.1, gt=0.0)
+    """How strongly the policy is held to the reference: β of DPO, τ of IPO. Smaller lets it move
+    further."""
+    smoothing: float = Field(default=0.0, ge=0.0, lt=0.5)
+    """For dpo: the fraction of pairs assumed to be labelled the wrong way round (conservative
+    DPO)."""
+    per_token: bool = False
+    """Divide the log-ratio of a response by its length, so that long responses do not weigh
+    more."""
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> "PreferenceConfig":
+        if self.name == "ipo" and self.smoothing:
+            raise ValueError(
+                f'smoothing = {self.smoothing} is for name = "dpo"; ipo has no such term'
+            )
+        return self
+
+
+def preference_objective(cfg: PreferenceConfig) -> Objective:
+    """Build the named loss over pairs; its metrics are β times the log-ratio, as in DPO."""
+
+    def loss(inputs: LossInputs) -> TokenLoss:
+        chosen_P, rejected_P = pair_log_ratios(inputs, per_token=cfg.per_token)
+        if cfg.name == "ipo":
+            loss_P = ipo(chosen_P, rejected_P, beta=cfg.beta)
+        else:
+            loss_P = dpo(chosen_P, rejected_P, beta=cfg.beta, smoothing=cfg.smoothing)
+        metrics = {
+            "preference/accuracy": (chosen_P > rejected_P).float(),
+            "preference/margin": cfg.beta * (chosen_P - rejected_P),
+            "preference/chosen": cfg.beta * chosen_P,
+            "preference/rejected": cfg.beta * rejected_P,
+        }
+        return TokenLoss(loss_P, metrics)
+
+    return Objective(loss=loss)
+
+
+def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float = 0.0) -> Tensor:
+    """Raise the chosen log-ratio above the rejected one (Rafailov et al. 2023, eq. 7).
+
+    With smoothing ε a pair counts as the wrong way round with probability ε (Mitchell 2023,
+    conservative DPO).
+
+    >>> round(dpo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item(), 4)
+    0.5544
+    """
+    logit_P = beta * (chosen_P - rejected_P)
+    return -(1 - smoothing) * logsigmoid(logit_P) - smoothing * logsigmoid(-logit_P)
+
+
+def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
+    """Bring the difference of the log-ratios to 1 / (2 β) (Azar et al. 2023, eq. 17).
+
+    >>> ipo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item()
+    4.0
+    """
+    return (chosen_P - rejected_P - 1 / (2 * beta)).square()
+
+
+def pair_log_ratios(inputs: LossInputs, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
+    """Log-ratios of chosen and rejected responses to the reference, summed over tokens or
+    averaged."""
+    assert inputs.chosen_P is not None and inputs.rejected_P is not None, "preferences need pairs"
+    assert inputs.ref_logprob_M is not None, "preferences need a reference"
+    num_sequences = 2 * len(inputs.chosen_P)
+
+    def by_sequence(value_M: Tensor) -> Tensor:
+        return value_M.new_zeros(num_sequences).index_add(0, inputs.segment_M, value_M)
+
+    ratio_S = by_sequence(inputs.logprob_M) - by_sequence(inputs.ref_logprob_M)
+    if per_token:
+        ratio_S = ratio_S / by_sequence(torch.ones_like(inputs.logprob_M))
+    return ratio_S[inputs.chosen_P], ratio_S[inputs.rejected_P]
