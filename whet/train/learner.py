@@ -26,7 +26,8 @@ from whet.models.lora import load_trained, save_trained
 from whet.models.transformer import PackedAttention, SharedPrefixAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.offload import OffloadedWeights
-from whet.train.optim import OPTIMIZER, Optimizer, TrainConfig, learning_rate, optimizer_files
+from whet.train.optim import OPTIMIZER, Optimizer, learning_rate, optimizer_files
+from whet.train.settings import TrainConfig
 from whet.train.value_model import ValueModel
 from whet.types import Floats, Metrics
 

@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from whet.errors import TrainError
 from whet.models.load import weight_files
 from whet.train.offload import StateStreamer, host_zeros
-from whet.train.settings import TrainConfig as TrainConfig
+from whet.train.settings import TrainConfig
 
 OPTIMIZER = Path("optimizer", "state.safetensors")
 """In its own folder: vLLM refuses a model folder that holds another safetensors file."""

@@ -25,8 +25,8 @@ from whet.rollout.dynamic_sampling import DynamicSamplingConfig
 from whet.track.metrics import Clock
 from whet.train.critic import CriticConfig, add_values, build_critic, count_policy_steps
 from whet.train.learner import Learner, add_logprobs, average_metrics, set_loss_weights
-from whet.train.optim import TrainConfig
 from whet.train.policy import TrainableModel
+from whet.train.settings import TrainConfig
 from whet.train.training_state import read_numbers
 from whet.types import (
     Doubles,
