@@ -25,7 +25,7 @@ def _table(heading: str) -> list[list[str]]:
 
 def _choices(row: Preset) -> list[str]:
     advantage = row.advantage + (", whitened" if row.whiten else "")
-    steps = f", steps {row.step_rule} α {row.alpha:g}" if row.step_rule else ""
+    steps = f", steps {row.step_rule} α {row.step_credit_fraction:g}" if row.step_rule else ""
     bounds = {
         "clip": f" {row.clip_low:g} {row.clip_high:g}",
         "cispo": f" {row.clip_high:g}",

@@ -23,6 +23,7 @@ GroupRule = Callable[[Sequence[float]], list[float]]
 """Rewards of one group -> their advantages."""
 
 EPSILON = 1e-6
+"""Added to deviations and counts before they divide."""
 MOMENTUM_EPSILON = 1e-4
 """Added to the running deviation, as LLM4Game24 does."""
 MOMENTUM_STEP = 0.1

@@ -8,9 +8,9 @@ from typing import Literal
 from whet.algos.advantages import EPSILON
 from whet.types import Metrics
 
-ONE_SIDED = 0.95
+ONE_SIDED_RATE = 0.95
 """A verifier with the same verdict at least this often is one-sided..."""
-GUESSING = 0.55
+GUESSING_ACCURACY = 0.55
 """...unless its balanced accuracy is above this."""
 
 
@@ -71,7 +71,9 @@ class Agreement:
         rate, accuracy = self.positive_rate, self.balanced_accuracy
         if rate is None:
             return True
-        return max(rate, 1 - rate) >= ONE_SIDED and (accuracy is None or accuracy < GUESSING)
+        return max(rate, 1 - rate) >= ONE_SIDED_RATE and (
+            accuracy is None or accuracy < GUESSING_ACCURACY
+        )
 
     def _num_true(self, truth: bool) -> int:
         return sum(count for (other, _), count in self.counts.items() if other is truth)

@@ -83,7 +83,9 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
         compares_responses=spec.compares_responses,
         whitens=preset.whiten,
         step_credit=build_step_credit(preset.step_rule) if preset.step_rule else None,
-        step_credit_fraction=partial(step_credit_fraction_at, preset.alpha, cfg.step_credit),
+        step_credit_fraction=partial(
+            step_credit_fraction_at, preset.step_credit_fraction, cfg.step_credit
+        ),
         objective=policy_objective(cfg),
         loss_weights=_build_loss_weights(preset.loss_weights, max_tokens),
         kl_in_reward=0.0 if in_loss else cfg.kl_coef,

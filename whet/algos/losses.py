@@ -279,7 +279,7 @@ def importance_factors(
     return factor_M.masked_fill(is_outside_M, 0.0), is_outside_M
 
 
-ALLOWED = {
+SCOPES_AND_ACTIONS = {
     ("micro_batch", "zero"),
     ("mini_batch", "zero"),
     ("mini_batch", "skip"),
@@ -308,8 +308,10 @@ class EarlyStopConfig(Config):
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "EarlyStopConfig":
-        if (self.scope, self.action) not in ALLOWED:
-            allowed = ", ".join(f"{scope} with {action}" for scope, action in sorted(ALLOWED))
+        if (self.scope, self.action) not in SCOPES_AND_ACTIONS:
+            allowed = ", ".join(
+                f"{scope} with {action}" for scope, action in sorted(SCOPES_AND_ACTIONS)
+            )
             raise ValueError(
                 f"scope = {self.scope} cannot be combined with action = {self.action}; "
                 f"possible: {allowed}"

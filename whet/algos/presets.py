@@ -49,8 +49,8 @@ class Preset:
     kl_in: KlPlace = "loss"
     step_rule: StepRule | None = None
     """How judged steps are credited, for algorithms that use them."""
-    alpha: float = 0.0
-    """Fraction of the step credit at the start."""
+    step_credit_fraction: float = 0.0
+    """Fraction of step credit in the advantage, at the start."""
     source: Mapping[str, float | str] = field(default_factory=dict)
 
 
@@ -191,14 +191,14 @@ PRESETS: Mapping[AlgoName, Preset] = {
         paper="Zha et al. 2025, RL Tango, with GRPO",
         advantage="zscore",
         step_rule="zscore",
-        alpha=0.1,
+        step_credit_fraction=0.1,
         source=TANGO_SOURCE,
     ),
     "tango_rloo": Preset(
         paper="Zha et al. 2025, RL Tango, with RLOO",
         advantage="leave_one_out",
         step_rule="leave_one_out",
-        alpha=0.1,
+        step_credit_fraction=0.1,
         source=TANGO_SOURCE,
     ),
     "tango_reinforce_pp": Preset(
@@ -206,7 +206,7 @@ PRESETS: Mapping[AlgoName, Preset] = {
         advantage="to_go",
         whiten=True,
         step_rule="whiten",
-        alpha=0.5,
+        step_credit_fraction=0.5,
         source={**TANGO_SOURCE, "kl_estimator": "k2", "entropy_coef": 0.0},
     ),
 }

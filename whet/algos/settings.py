@@ -185,7 +185,9 @@ def resolve_preset(cfg: AlgoConfig) -> Preset:
         clip_low=preset.clip_low if cfg.clip_low is None else cfg.clip_low,
         clip_high=preset.clip_high if cfg.clip_high is None else cfg.clip_high,
         kl_in=cfg.kl_in or preset.kl_in,
-        alpha=preset.alpha if cfg.step_credit.alpha is None else cfg.step_credit.alpha,
+        step_credit_fraction=(
+            preset.step_credit_fraction if cfg.step_credit.alpha is None else cfg.step_credit.alpha
+        ),
     )
 
 

@@ -66,9 +66,9 @@ def step_credit_fraction_at(first: float, cfg: StepCreditConfig, progress: float
     return cfg.final_alpha + (first - cfg.final_alpha) * left
 
 
-def blend_advantages(outcome: Doubles, step: Doubles, alpha: float) -> Doubles:
+def blend_advantages(outcome: Doubles, step: Doubles, fraction: float) -> Doubles:
     """Mix outcome and step advantages, each normalised separately before."""
-    return (1 - alpha) * outcome + alpha * step
+    return (1 - fraction) * outcome + fraction * step
 
 
 def build_step_credit(rule: StepRule) -> StepCreditEstimator:

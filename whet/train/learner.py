@@ -31,7 +31,7 @@ from whet.train.settings import TrainConfig
 from whet.train.value_model import ValueModel
 from whet.types import Floats, Metrics
 
-CPU_TOKENS = 4096
+CPU_MICRO_BATCH_TOKENS = 4096
 """Tokens of a micro-batch on a CPU, unless an example is longer."""
 
 
@@ -292,7 +292,7 @@ def split_micro_batches(
     """
     if model.device.type == "cpu":
         longest = max((len(example.tokens) for example in examples), default=0)
-        tokens = min(tokens, max(CPU_TOKENS, 2 * longest))
+        tokens = min(tokens, max(CPU_MICRO_BATCH_TOKENS, 2 * longest))
     return pack(examples, tokens, ranks=ranks, is_padded=model.device.type not in TRITON_DEVICES)
 
 

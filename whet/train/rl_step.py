@@ -215,9 +215,9 @@ def assign_advantages(
             for group in selection.groups
         ]
         steps = [array for group in algo.step_credit(judged_steps) for array in group]
-        alpha = algo.step_credit_fraction(progress)
+        fraction = algo.step_credit_fraction(progress)
         credited = [
-            _with_advantage(item, blend_advantages(_per_token(item), step, alpha))
+            _with_advantage(item, blend_advantages(_per_token(item), step, fraction))
             for item, step in zip(credited, steps, strict=True)
         ]
     return [item for item in credited if item.rollout_id not in selection.masked_ids], baseline
@@ -328,14 +328,11 @@ def _step_minibatch(
 ) -> tuple[Metrics, bool]:
     """Take the optimizer step of a mini-batch, unless the early stop skips it; tell if it does."""
     loss_sums = learner.accumulate(examples, algo.objective)
-    early_stop = algo.early_stop
     stop_signal = loss_sums.mean_stop_signal
-    if (
-        stop_signal is None
-        or early_stop.scope == "micro_batch"
-        or not exceeds_limit(stop_signal, early_stop)
-    ):
+    if stop_signal is None or algo.early_stop.scope == "micro_batch":
         return loss_sums.means | learner.optim_step(), False
-    learner.zero_grad()
-    step_metrics = learner.optim_step() if early_stop.action == "zero" else {}
-    return loss_sums.means | step_metrics, True
+    is_skipped = exceeds_limit(stop_signal, algo.early_stop)
+    if is_skipped:
+        learner.zero_grad()
+    takes_step = not is_skipped or algo.early_stop.action == "zero"
+    return loss_sums.means | (learner.optim_step() if takes_step else {}), is_skipped
