@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from whet.answers.final_answer import MAX_CHARS
 from whet.tasks.answers import (
     MAX_ANSWER_CHARS,
     candidates,
@@ -12,7 +13,6 @@ from whet.tasks.answers import (
     to_score,
 )
 from whet.tasks.literals import parse_literal, plain
-from whet.text.final_answer import MAX_CHARS
 from whet.types import Verdict
 
 

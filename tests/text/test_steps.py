@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Core
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from whet.text.final_answer import Span
+from whet.answers.final_answer import Span
 from whet.text.steps import steps_of, token_ranges
 from whet.text.tokenizer import Tokenizer, train_tokenizer
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from whet.text.doubt import (
+from whet.answers.doubt import (
     CHOICE,
     DENIAL,
     FALSE,
@@ -21,15 +21,15 @@ from whet.text.doubt import (
     is_doubtful,
     strip_lead,
 )
-from whet.text.final_answer import (
+from whet.answers.final_answer import (
     decided_text,
     find_tags,
     has_open_box,
     has_open_tag,
     last_box,
 )
-from whet.text.sentences import last_line, text_after_verb
-from whet.text.withdrawal import DISOWNING, RETREATING
+from whet.answers.sentences import last_line, text_after_verb
+from whet.answers.withdrawal import DISOWNING, RETREATING
 from whet.types import Score, Verdict
 
 T = TypeVar("T")

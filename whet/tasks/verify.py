@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import Field
 
+from whet.answers.final_answer import Span, find_thought_end
 from whet.config import Config
 from whet.rng import make_rng
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import ConfiguredTask, Task
-from whet.text.final_answer import Span, find_thought_end
 from whet.text.steps import (
     VERIFICATION,
     StepLayout,

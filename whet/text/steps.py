@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from whet.text.final_answer import Span, find_tags, make_span
+from whet.answers.final_answer import Span, find_tags, make_span
 
 VERIFICATION = "verify"
 """The task of a verifier's problems, which no setting of a prompt changes. No task of a user's has

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from math_problems import is_right, problem, rows
 
+from whet.answers.final_answer import find_boxes
 from whet.tasks.math import Math
-from whet.text.final_answer import find_boxes
 from whet.types import Verdict
 
 DISPUTED: dict[str, dict[str, str]] = json.loads(

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from math_problems import problem, rows
 
+from whet.answers.sentences import find_formulas
 from whet.tasks.math import Math, MathConfig
 from whet.tasks.math.echo import is_written_alike
-from whet.text.sentences import find_formulas
 from whet.types import Message, Verdict
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from whet.answers.final_answer import match_braces
 from whet.data.importers.base import (
     BOXED,
     Fields,
@@ -14,7 +15,6 @@ from whet.data.importers.base import (
     worked_response,
 )
 from whet.errors import DataError
-from whet.text.final_answer import match_braces
 from whet.types import Json
 
 _UNIT = re.compile(r"\s\([^()]*\)$")

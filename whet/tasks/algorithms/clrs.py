@@ -17,11 +17,11 @@ from itertools import combinations, pairwise
 from random import Random
 from typing import Literal, NamedTuple
 
+from whet.answers.doubt import is_doubtful
+from whet.answers.withdrawal import find_replacement
 from whet.tasks.algorithms import textbook
 from whet.tasks.algorithms.textbook import Array, Matrix
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer
-from whet.text.doubt import is_doubtful
-from whet.text.withdrawal import find_replacement
 from whet.types import Json, Problem, Score, Split, level_band
 
 Item = Decimal | tuple["Item", ...]

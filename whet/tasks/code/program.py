@@ -7,7 +7,7 @@ whatever the words around them say.
 import ast
 import re
 
-from whet.text.final_answer import visible_text
+from whet.answers.final_answer import visible_text
 
 MAX_CHARS = 1 << 20
 MAX_PROGRAM_CHARS = 1 << 17

@@ -18,8 +18,8 @@ from itertools import permutations
 from math import gcd
 from typing import NamedTuple
 
+from whet.answers.doubt import is_doubtful, strip_lead
 from whet.tasks.answers import strip_text_commands
-from whet.text.doubt import is_doubtful, strip_lead
 
 Value = tuple[int, int]
 State = tuple[Value, ...]

@@ -13,6 +13,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from whet.answers.doubt import cut_remarks, is_denied
+from whet.answers.final_answer import decided_text, find_thought_end
 from whet.config import Config
 from whet.rng import make_rng
 from whet.tasks.base import ConfiguredTask, LineNote, check_split, data_error
@@ -37,8 +39,6 @@ from whet.tasks.game24.lines import (
     write_value,
 )
 from whet.tasks.game24.traces import NO_SOLUTION, Length, TraceFormat
-from whet.text.doubt import cut_remarks, is_denied
-from whet.text.final_answer import decided_text, find_thought_end
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
 MAX_CHARS = 1 << 16

@@ -13,10 +13,10 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
+from whet.answers.doubt import CHOICE, TURN, any_of, is_denied
+from whet.answers.final_answer import Span, decided_text, find_tags, last_box, make_span
 from whet.tasks.answers import MAX_LIST_CHARS, candidates, write_in_line
 from whet.tasks.graphs.node_names import Names
-from whet.text.doubt import CHOICE, TURN, any_of, is_denied
-from whet.text.final_answer import Span, decided_text, find_tags, last_box, make_span
 
 MAX_CHARS = 1 << 16
 """Only the end of a longer response is read."""

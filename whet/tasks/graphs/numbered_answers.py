@@ -11,6 +11,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal
 
+from whet.answers.doubt import EVASIVE, cut_remarks, is_denied, is_doubtful, strip_lead
+from whet.answers.final_answer import last_box, make_span
 from whet.tasks.answers import candidates, strip_text_commands, write_in_line
 from whet.tasks.game24.lines import parse_expression, read_value
 from whet.tasks.graphs.node_lists import drop_walked_edges
@@ -22,8 +24,6 @@ from whet.tasks.graphs.questions import (
     convolve,
     report_missing,
 )
-from whet.text.doubt import EVASIVE, cut_remarks, is_denied, is_doubtful, strip_lead
-from whet.text.final_answer import last_box, make_span
 
 AnswerForm = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
 

@@ -22,13 +22,13 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
+from whet.answers.doubt import is_denied
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, read_gold, split_of
 from whet.tasks.literals import Tree, last_object, parse_literal, parse_markdown, plain
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import PHRASES, VALUES
-from whet.text.doubt import is_denied
 from whet.types import Json, Problem, Score, Split, Verdict, level_band
 
 Cells = dict[tuple[str, str], str]

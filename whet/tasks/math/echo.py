@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from whet.answers.sentences import find_formulas
 from whet.tasks.math import tree
 from whet.tasks.math.lexer import exact
 from whet.tasks.math.numeric import same_value
@@ -26,7 +27,6 @@ from whet.tasks.math.parser import readings
 from whet.tasks.math.respelling import normal
 from whet.tasks.math.tree import Node, NotMathError
 from whet.tasks.math.words import TRIGONOMETRIC
-from whet.text.sentences import find_formulas
 
 MAX_FORMULAS = 200
 _FRACTION = re.compile(r"-?\s?(?:\\frac\{?[0-9]+\}?\{?([0-9]+)\}?|[0-9]+\s?/\s?([0-9]+))")

@@ -9,15 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whet.tasks.math import tree
-from whet.tasks.math.compare import same_tree
-from whet.tasks.math.lexer import time_of
-from whet.tasks.math.numeric import MathConfig
-from whet.tasks.math.parser import readings
-from whet.tasks.math.respelling import normal
-from whet.tasks.math.tree import Node
-from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
-from whet.text.doubt import (
+from whet.answers.doubt import (
     CHOICE,
     CONTRACTION,
     DENIAL,
@@ -28,14 +20,22 @@ from whet.text.doubt import (
     any_of,
     is_denied,
 )
-from whet.text.final_answer import Span, is_same_text, make_span
-from whet.text.sentences import (
+from whet.answers.final_answer import Span, is_same_text, make_span
+from whet.answers.sentences import (
     find_formulas,
     find_marks,
     find_numbers,
     first_sentence,
     last_line,
 )
+from whet.tasks.math import tree
+from whet.tasks.math.compare import same_tree
+from whet.tasks.math.lexer import time_of
+from whet.tasks.math.numeric import MathConfig
+from whet.tasks.math.parser import readings
+from whet.tasks.math.respelling import normal
+from whet.tasks.math.tree import Node
+from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
 
 MAX_BARE = 600
 """A response up to this many characters, in one line, may be an answer by itself."""

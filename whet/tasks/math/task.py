@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from pydantic import ValidationError
 
+from whet.answers.final_answer import find_boxes
 from whet.errors import DataError
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.math import tree
@@ -36,7 +37,6 @@ from whet.tasks.math.question import (
 from whet.tasks.math.respelling import normal, same_wording, wording
 from whet.tasks.math.tree import Node, NotMathError
 from whet.tasks.math.words import CURRENCIES
-from whet.text.final_answer import find_boxes
 from whet.types import Problem, Score, Verdict
 
 MAX_SHOWN = 500

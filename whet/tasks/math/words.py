@@ -2,7 +2,7 @@
 
 import re
 
-from whet.text.doubt import CHOICE, CONTRACTION, DENIAL, FALSE, TURN, UNSURE, any_of
+from whet.answers.doubt import CHOICE, CONTRACTION, DENIAL, FALSE, TURN, UNSURE, any_of
 
 
 def word_set(names: str) -> frozenset[str]:

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from whet.answers.doubt import CHOICE, EVASIVE, TURN, any_of, is_denied, strip_lead
+from whet.answers.final_answer import decided_text
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import LOOSE, MAX_SPAN, Statement, statements, strip_markup
-from whet.text.doubt import CHOICE, EVASIVE, TURN, any_of, is_denied, strip_lead
-from whet.text.final_answer import decided_text
 from whet.types import Problem, Score
 
 OPTION_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -24,11 +24,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from whet.answers.final_answer import visible_text
 from whet.config import Config
 from whet.errors import DataError
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
-from whet.text.final_answer import visible_text
 from whet.types import Json, Problem, Score
 
 _LANGUAGES = "bn el gu he kn ko ml pa ta te th ar"

@@ -17,6 +17,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from whet.answers.final_answer import visible_text
 from whet.config import Config
 from whet.errors import ConfigError
 from whet.serving.client import (
@@ -32,7 +33,6 @@ from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask
 from whet.tasks.qa.stated import MAX_SPAN, statements
 from whet.tasks.qa.table_values import ComparisonRule, agrees, list_references
-from whet.text.final_answer import visible_text
 from whet.types import Json, Problem, Score, Verdict
 
 MAX_REPLY_BYTES = 1 << 20

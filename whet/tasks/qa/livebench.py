@@ -18,13 +18,13 @@ from collections.abc import Callable, Sequence, Sized
 from difflib import get_close_matches
 from typing import Literal, TypeVar
 
+from whet.answers.doubt import is_denied, is_doubtful, strip_lead
+from whet.answers.final_answer import decided_text, find_tags, has_open_tag
+from whet.answers.sentences import last_line
 from whet.config import Config
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.literals import parse_literal
-from whet.text.doubt import is_denied, is_doubtful, strip_lead
-from whet.text.final_answer import decided_text, find_tags, has_open_tag
-from whet.text.sentences import last_line
 from whet.types import Problem, Score
 
 Kind = Literal["words", "groups", "mapping", "text", "order"]

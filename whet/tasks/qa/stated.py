@@ -10,15 +10,15 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
-from whet.text.doubt import DENIAL, REFERENCE, any_of, cut_remarks, is_denied
-from whet.text.final_answer import (
+from whet.answers.doubt import DENIAL, REFERENCE, any_of, cut_remarks, is_denied
+from whet.answers.final_answer import (
     decided_text,
     find_boxes,
     find_tags,
     has_open_box,
     has_open_tag,
 )
-from whet.text.sentences import last_line
+from whet.answers.sentences import last_line
 
 MAX_SPAN = 4096
 """Longer answers are not read."""

@@ -11,6 +11,9 @@ import re
 from fractions import Fraction
 from typing import Literal
 
+from whet.answers import doubt
+from whet.answers.final_answer import decided_text
+from whet.answers.sentences import find_only_number, text_after_verb
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
@@ -27,9 +30,6 @@ from whet.tasks.qa.table_values import (
     text_form,
     unit_words,
 )
-from whet.text import doubt
-from whet.text.final_answer import decided_text
-from whet.text.sentences import find_only_number, text_after_verb
 from whet.types import Problem, Score, read_number
 
 _VERB = re.compile(

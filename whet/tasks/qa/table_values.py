@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from whet.answers.doubt import is_doubtful
 from whet.tasks.base import data_error
 from whet.tasks.qa.stated import strip_markup
-from whet.text.doubt import is_doubtful
 from whet.types import Problem
 
 _CHAIN = re.compile(r"\s+(?:>|->|→|\\to\b|\\rightarrow\b|\\gt\b)\s+")

@@ -8,7 +8,7 @@ of words say what they do; they are compared by their stems, as `clauses` makes 
 from itertools import pairwise
 from typing import Literal
 
-from whet.text.clauses import Clause, inflect, to_phrases, to_stems
+from whet.answers.clauses import Clause, inflect, to_phrases, to_stems
 
 Stance = Literal["denied", "replaced", "confirmed", "turned"]
 """A turn (`wait`, `actually`) denies nothing yet; what replaces an answer may hold another."""
@@ -187,7 +187,7 @@ def judge(clause: Clause, before: Clause | None, *, is_predicate: bool = False) 
 
     With `is_predicate` the answer is the subject of the clause.
 
-    >>> from whet.text.clauses import split_clauses
+    >>> from whet.answers.clauses import split_clauses
     >>> [judge(one, None) for one in split_clauses("It's wrong. It can't be larger. It holds.")]
     ['denied', None, 'confirmed']
     """
@@ -211,7 +211,7 @@ def is_given_away(words: Words, *, is_label: bool) -> bool:
 
     `is_label` says that it ends in a colon.
 
-    >>> from whet.text.clauses import split_clauses
+    >>> from whet.answers.clauses import split_clauses
     >>> [is_given_away(one.words, is_label=False) for one in split_clauses("One may think of")]
     [True]
     """

@@ -8,9 +8,9 @@ right beside an answer. The regular expressions have nothing to backtrack into.
 
 import re
 
-from whet.text.clauses import split_clauses
-from whet.text.doubt import is_doubtful
-from whet.text.stances import CUES, STEMS, is_given_away, judge
+from whet.answers.clauses import split_clauses
+from whet.answers.doubt import is_doubtful
+from whet.answers.stances import CUES, STEMS, is_given_away, judge
 
 REMARK_WINDOW = 480
 """What follows an answer is read this far."""

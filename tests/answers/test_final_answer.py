@@ -4,9 +4,8 @@ import time
 
 import pytest
 
-from whet.tasks.answers import after_heading
-from whet.text.doubt import is_denied, is_doubtful
-from whet.text.final_answer import (
+from whet.answers.doubt import is_denied, is_doubtful
+from whet.answers.final_answer import (
     MAX_CHARS,
     MAX_NESTED_BOXES,
     Span,
@@ -19,7 +18,7 @@ from whet.text.final_answer import (
     last_box,
     visible_text,
 )
-from whet.text.sentences import (
+from whet.answers.sentences import (
     find_formulas,
     find_marks,
     find_numbers,
@@ -28,6 +27,7 @@ from whet.text.sentences import (
     last_line,
     text_after_verb,
 )
+from whet.tasks.answers import after_heading
 
 
 def texts(spans: list[Span]) -> list[str]:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from whet.text.final_answer import decided_text
-from whet.text.withdrawal import find_replacement, is_disowned
+from whet.answers.final_answer import decided_text
+from whet.answers.withdrawal import find_replacement, is_disowned
 
 FORMS = ["<answer>3</answer>", "\\boxed{3}", "Answer: 3", "```json\n3\n```", "[A, B]", "3"]
 

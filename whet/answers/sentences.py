@@ -6,8 +6,8 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from whet.text.doubt import is_doubtful
-from whet.text.final_answer import MAX_MARKS, Span, make_span
+from whet.answers.doubt import is_doubtful
+from whet.answers.final_answer import MAX_MARKS, Span, make_span
 
 MAX_MARKED = 2000
 """What follows a mark is read this far."""

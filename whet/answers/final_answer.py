@@ -14,8 +14,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import repeat
 
-from whet.text.doubt import SENTENCE_WINDOW, decides_for_last, is_denied, is_doubtful, leaves_open
-from whet.text.withdrawal import (
+from whet.answers.doubt import (
+    SENTENCE_WINDOW,
+    decides_for_last,
+    is_denied,
+    is_doubtful,
+    leaves_open,
+)
+from whet.answers.withdrawal import (
     DISOWNING,
     OF,
     REMARK_WINDOW,
