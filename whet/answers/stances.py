@@ -16,7 +16,7 @@ Words = tuple[str, ...]
 
 _MAX_REACH = 200
 """Farther behind an answer a pronoun stands for something else."""
-_NEAR = 6
+_NEAR = 5
 """A predicate is judged by so many words."""
 
 # What a clause is about.
@@ -140,17 +140,19 @@ _CHANGES = (
 _UNDOES = to_stems(_CHANGES)
 """What a reader is told to do with an answer that does not stand."""
 _OBJECTS = _PRONOUNS | _ANSWERS | to_stems("sign them both me last")
+_ENDS = ".!;:\n—–"
 _THAT = to_stems("i it this that them one everything all")
 _MENDED = to_stems("be read have say been to")
 
 # What leads to an answer.
 _DENYING = to_stems(
-    "than unless lest avoid nor reject abandon dismiss debunk formerly except versus without refute"
+    "unless lest avoid nor reject abandon dismiss debunk formerly except versus without refute"
 )
 _DENYING_PAIRS = to_phrases(
     "opposed to", "instead of", "far from", "from being", "short of", "as if", "not quite"
 )  # fmt: skip
 """Words right before an answer that deny it."""
+_RATHER_THAN = ("rather", "than")
 _LABELS = to_stems(
     "trap decoy dummy placeholder demo template sample illustration joke kidding lie debunked"
     " reject discard random todo decorative filler fake bogus"
@@ -193,7 +195,7 @@ def judge(clause: Clause, before: Clause | None, *, is_predicate: bool = False) 
     """
     words = clause.words
     if words in _REVERSALS and (before is None or before.mark != "?"):
-        return "denied" if len(words) > 1 or clause.mark != "," else "turned"
+        return "denied" if len(words) > 1 or clause.mark in _ENDS else "turned"
     if is_predicate:
         return "denied" if _is_foreign(words) else _judge_predicate(words)
     if not clause.is_gerund and _is_corrected(words, before):
@@ -215,7 +217,7 @@ def is_given_away(words: Words, *, is_label: bool) -> bool:
     >>> [is_given_away(one.words, is_label=False) for one in split_clauses("One may think of")]
     [True]
     """
-    if words[-1] in _DENYING or words[-2:] in _DENYING_PAIRS:
+    if words[-1] in _DENYING or words[-2:] in _DENYING_PAIRS or words == _RATHER_THAN:
         return True
     if is_label and _has(words, _LABELS) and not _has(words, _NO_LABEL):
         return True
@@ -256,7 +258,7 @@ def _is_corrected(words: Words, before: Clause | None) -> bool:
         is_named = _is_at(words, 1, _ARTICLES) and (before is None or _is_at(words, 2, _ANSWERS))
         return is_named or (len(words) == 2 and words[1] in _NOT_QUITE)
     words = _strip(words, _OPENERS)
-    if _is_at(words, 0, _UNDOES):
+    if _is_at(words, 0, _UNDOES) and (before is None or before.mark in _ENDS):
         return _is_at(words, 1, _THAT) or (words[1:2] == ("the",) and _is_at(words, 2, _OBJECTS))
     words = _strip(words, _PRONOUNS)
     is_mended = words[:1] in _OUGHT and _has(words[1:3], _MENDED)
