@@ -14,7 +14,6 @@ from typing import Literal
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
-from whet.tasks.qa.choice import last_word
 from whet.tasks.qa.stated import MAX_SPAN, statements
 from whet.tasks.qa.table_values import (
     ComparisonRule,
@@ -27,6 +26,7 @@ from whet.tasks.qa.table_values import (
     text_form,
     unit_words,
 )
+from whet.tasks.qa.yes_no import last_word
 from whet.text import doubt
 from whet.text.final_answer import decided_text
 from whet.text.sentences import find_only_number, text_after_verb

@@ -4,7 +4,7 @@ import pytest
 from qa_rows import fuzz, needs_data, problem, read
 
 from whet.errors import DataError
-from whet.tasks.qa.choice import YesNo
+from whet.tasks.qa.yes_no import YesNo
 from whet.types import Verdict
 
 TASK = YesNo()
