@@ -47,8 +47,30 @@ _JOIN = re.compile(
 )
 _HEDGE = re.compile(rf"/|或|{any_of(CHOICE)}", re.IGNORECASE)
 _DENIAL = re.compile(
-    r"\s*(?:is|was|are)(?:\s+not|n't|\s+(?:wrong|incorrect|false|impossible))", re.IGNORECASE
+    r"\s*(?:(?:is|was|are|were)(?:\s+(?:all|both|each|also|clearly|easily|then|therefore))?"
+    r"(?:\s+not|n['’]t|\s+(?:too|wrong|incorrect|false|impossible|out|invalid|ruled|excluded"
+    r"|eliminated|irrelevant|implausible|distractors))"
+    r"|(?:all |both |each |also )?(?:fails?|falls?|violates?|contradicts?|misses|miss|lacks?"
+    r"|ignores?|confuses?|confuse|mix(?:es)? up|overstates?|understates?)"
+    r"|(?:all |both )?(?:ca|do|does|did|wo|would)(?:\s+not|n['’]t|nnot)"
+    r"|can(?:not|\s+(?:all |both )?be (?:ruled|excluded|eliminated|discarded|dismissed)))"
+    r"(?![A-Za-z])",
+    re.IGNORECASE,
 )
+"""Behind a letter it says that the letter is not the answer."""
+_CONFIRMED = re.compile(
+    r"\s*(?:(?:is|are|hold|holds)(?:\s+(?:all|both|each))?)?"
+    r"(?:\s+(?:the\s+)?(?:right|correct|true|answers?|valid|hold|ones?|options?|choices?))*",
+    re.IGNORECASE,
+)
+"""Behind several letters at the start of a line it says that they are the answer."""
+_CLOSING = re.compile(
+    r"(?:[.!;:]|→|⇒|⟹|->|=>|\\(?:to|Rightarrow|implies)\b|[,.!;:](?= (?:so )?(?:option|choice|answer)\b))"
+    r"[ \t*_$]{1,4}",
+    re.IGNORECASE,
+)
+"""What stands before the answer that ends a line: `lined up with the Sun. A.`"""
+_MAX_CLOSING = 200
 _TURN = re.compile(
     rf"(?i:{any_of(TURN, 'no|make that|or (?:maybe|rather|perhaps|possibly)')})[\s,:;.(-]*"
     r"(?:(?:no|actually|rather|option|choice|it is|it's)[\s,:]+)*"
@@ -118,9 +140,33 @@ def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked 
         if statement.form == "line" and _is_in_list(text, statement):
             continue
         picked = pick(statement.text, options, must_be_whole=statement.form in LOOSE)
+        if picked is None and statement.form == "line":
+            picked = _closing_pick(statement.text, options)
         if picked is not None or statement.is_explicit:
             return statement, picked
     return _first_line(decided_text(text) or "", options)
+
+
+def _closing_pick(line: str, options: Mapping[str, str]) -> Picked | None:
+    """Read one letter, bare or with its own text, that ends a line of prose.
+
+    Behind another letter or an option that is only named it may be one of a list.
+    """
+    leads = list(_CLOSING.finditer(line, max(len(line) - _MAX_CLOSING, 0)))
+    if not leads:
+        return None
+    before, rest = line[: leads[-1].start()], line[leads[-1].end() :]
+    picked = pick(rest, options, must_be_whole=True)
+    if picked is None or len(picked.letters) > 1 or picked.is_hedged:
+        return None
+    words = strip_markup(rest)
+    lead = _LEAD.match(words)
+    label = _LABEL.match(words, lead.end() if lead else 0)
+    is_labelled = label is not None and label[2] in picked.letters
+    *_, last = re.split(r"[\s(,;]", before.rstrip(" *_)"))
+    if not is_labelled or last.strip("*_().:") in options or is_denied(line, *leads[-1].span()):
+        return None
+    return picked
 
 
 def _first_line(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:
@@ -197,6 +243,9 @@ def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picke
         return by_text or _by_text(words, options)
     if len(letters) == 1 and not is_hedged:
         return _single(words, letters[0], end, options, must_be_whole)
+    rest = words[end:].strip(_EDGE)
+    if _DENIAL.match(words, end) or (must_be_whole and not _CONFIRMED.fullmatch(f" {rest}")):
+        return None
     return Picked(letters=frozenset(letters), is_hedged=is_hedged or is_either)
 
 
@@ -276,7 +325,7 @@ def _single(
     words: str, letter: str, end: int, options: Mapping[str, str], must_be_whole: bool
 ) -> Picked | None:
     rest = words[end:]
-    if _DENIAL.match(rest) or (rest[:1] == "?" and len(rest) > 1):
+    if rest[:1] == "?" and len(rest) > 1:
         return None
     tail = rest.strip(_EDGE)
     # A dash may be a minus sign of the option's text or stand between letter and text.
@@ -286,6 +335,8 @@ def _single(
         return Picked(letters=frozenset((letter, min(named.letters))), is_hedged=True)
     if not tail or named is not None:
         return Picked(letters=frozenset(letter))
+    if _DENIAL.match(rest):
+        return None
     if _CONDITION.match(rest) or is_denied(words, end, end):
         return Picked(letters=frozenset(letter), is_hedged=True)
     if other := _second(tail, letter, options):

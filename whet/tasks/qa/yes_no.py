@@ -12,7 +12,17 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup, write_boxed
-from whet.text.doubt import CHOICE, EVASIVE, TURN, any_of, is_denied, strip_lead
+from whet.text.doubt import (
+    CHOICE,
+    CONTRACTION,
+    DENIAL,
+    EVASIVE,
+    FALSE,
+    TURN,
+    any_of,
+    is_denied,
+    strip_lead,
+)
 from whet.text.final_answer import decided_text
 from whet.types import Problem, Score
 
@@ -32,6 +42,20 @@ _SECOND = re.compile(
     re.IGNORECASE,
 )
 _AT_END = re.compile(r"(?i)[.!;:][ \t]+[*_]{0,3}(yes|no)[*_]{0,3}[.!]?\s*\Z")
+_STATED = re.compile(
+    r"(?:\A|(?<=[.!?;:)]) )(?:(?:so|thus|hence|therefore|then),? |and so )?"
+    r"(yes|no)(?= ?[.,;:!—–]|\Z)",
+    re.IGNORECASE,
+)
+"""A sentence that starts with its yes or no: `So no, it is not prime.`"""
+_CONCLUDES = re.compile(
+    any_of(
+        TURN, DENIAL, FALSE, "so|thus|hence|therefore|then|but|however|although|though|unless|if"
+    )
+    + rf"|{CONTRACTION}|\?",
+    re.IGNORECASE,
+)
+"""With it a sentence behind a yes or no may answer otherwise."""
 _BOLD_WORD = re.compile(r"(?i)(?:yes|no)[,.]?\*\*")
 _ELSE = re.compile(r"\b(yes|no|true|false)\s+(?:otherwise|if not|else)\b", re.IGNORECASE)
 _NOT_AN_ANSWER = re.compile(
@@ -70,6 +94,8 @@ def last_word(text: str) -> tuple[str, Word | None] | None:
     for statement in reversed(statements(text)):
         must_be_whole = statement.form == "conclusion" and not _BOLD_WORD.match(statement.text)
         word = read_word(statement.text, must_be_whole=must_be_whole)
+        if word != "both" and statement.form in ("line", "marker"):
+            word = _last_stated(statement.text) or word
         if word is not None or statement.is_explicit:
             return statement.text, word
     shown = (decided_text(text) or "").strip()
@@ -78,6 +104,26 @@ def last_word(text: str) -> tuple[str, Word | None] | None:
     opening = shown.partition("\n")[0]
     word = None if is_denied(shown, 0, len(opening)) else read_word(opening, must_be_whole=False)
     return None if word is None else (opening, word)
+
+
+def _last_stated(line: str) -> Word | None:
+    """Read the last sentence of a line that starts with yes or no and is no part of an argument.
+
+    >>> _last_stated("It is 7 times 13. So no, it is not prime."), _last_stated("No. So it is.")
+    ('no', None)
+    """
+    words = strip_markup(line[:MAX_SPAN])
+    stated = list(_STATED.finditer(words))
+    if not stated:
+        return None
+    last = stated[-1]
+    _, _, after = words[last.end() :].partition(". ")
+    is_second_question = len(stated) > 1 and words[: last.start()].rstrip().endswith("?")
+    is_argument = is_second_question or _CONCLUDES.search(after) is not None
+    sentence = words[last.start() :]
+    if is_argument or is_denied(sentence, 0, last.end() - last.start()):
+        return None
+    return _WORDS[last[1].lower()]
 
 
 def read_word(text: str, *, must_be_whole: bool) -> Word | None:
