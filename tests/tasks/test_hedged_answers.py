@@ -10,8 +10,9 @@ from whet.tasks.graphs.node_lists import (
     read_two,
 )
 from whet.tasks.graphs.numbered_answers import read_assignments, read_final_number, read_yes_no
-from whet.tasks.qa.choice import pick, read_word
+from whet.tasks.qa.choice import pick
 from whet.tasks.qa.table_values import text_form
+from whet.tasks.qa.yes_no import read_word
 
 NAMES = ["Ida Vogel", "Omar Khan", "Mila Roux"]
 OPTIONS = {"A": "4", "B": "5", "C": "6", "D": "7"}

@@ -40,7 +40,7 @@ TASKS = {
     "code_pytest": "whet.tasks.code.code_tests:CodePytest",
     "table": "whet.tasks.qa.table:TableTask",
     "choice": "whet.tasks.qa.choice:Choice",
-    "yes_no": "whet.tasks.qa.choice:YesNo",
+    "yes_no": "whet.tasks.qa.yes_no:YesNo",
     "process_bench": "whet.tasks.qa.process_bench:ProcessBench",
     "ifeval": "whet.tasks.qa.ifeval:IFEval",
     "livebench": "whet.tasks.qa.livebench:LiveBench",

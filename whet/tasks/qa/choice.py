@@ -1,11 +1,8 @@
-"""Questions with a few possible answers: multiple choice, and yes or no.
+"""Multiple choice: GPQA, SuperGPQA, MMLU, AQuA and their like.
 
-choice: GPQA, SuperGPQA, MMLU, AQuA and their like. A problem's `answer` is the letter ("B"; "ABD"
-where several are right together), its `payload` may hold the options' texts: `{"options": {"A":
-"4", "B": "5"}}`, or as a list. An answer is a letter in any usual form or the whole text of an
-option; two letters are wrong if one is asked for. yes_no: StrategyQA. A problem's `answer` is "yes"
-or "no"; true and false mean the same. A response that commits itself to neither answers with the
-word it starts with; "yes and no" is wrong.
+A problem's `answer` is the letter ("B"; "ABD" where several are right together), its `payload` may
+hold the options' texts: `{"options": {"A": "4", "B": "5"}}`, or as a list. An answer is a letter in
+any usual form or the whole text of an option; two letters are wrong if one is asked for.
 
 The last answer that the response commits itself to counts.
 """
@@ -16,12 +13,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from whet.answers.doubt import CHOICE, EVASIVE, TURN, any_of, is_denied, strip_lead
+from whet.answers.doubt import CHOICE, TURN, any_of, is_denied
 from whet.answers.final_answer import decided_text
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
-from whet.tasks.qa.stated import LOOSE, MAX_SPAN, Statement, statements, strip_markup
+from whet.tasks.qa.stated import (
+    LOOSE,
+    MAX_SPAN,
+    Statement,
+    statements,
+    strip_markup,
+    write_boxed,
+)
 from whet.types import Problem, Score
 
 OPTION_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -43,8 +47,30 @@ _JOIN = re.compile(
 )
 _HEDGE = re.compile(rf"/|或|{any_of(CHOICE)}", re.IGNORECASE)
 _DENIAL = re.compile(
-    r"\s*(?:is|was|are)(?:\s+not|n't|\s+(?:wrong|incorrect|false|impossible))", re.IGNORECASE
+    r"\s*(?:(?:is|was|are|were)(?:\s+(?:all|both|each|also|clearly|easily|then|therefore))?"
+    r"(?:\s+not|n['’]t|\s+(?:too|wrong|incorrect|false|impossible|out|invalid|ruled|excluded"
+    r"|eliminated|irrelevant|implausible|distractors))"
+    r"|(?:all |both |each |also )?(?:fails?|falls?|violates?|contradicts?|misses|miss|lacks?"
+    r"|ignores?|confuses?|confuse|mix(?:es)? up|overstates?|understates?)"
+    r"|(?:all |both )?(?:ca|do|does|did|wo|would)(?:\s+not|n['’]t|nnot)"
+    r"|can(?:not|\s+(?:all |both )?be (?:ruled|excluded|eliminated|discarded|dismissed)))"
+    r"(?![A-Za-z])",
+    re.IGNORECASE,
 )
+"""Behind a letter it says that the letter is not the answer."""
+_CONFIRMED = re.compile(
+    r"\s*(?:(?:is|are|hold|holds)(?:\s+(?:all|both|each))?)?"
+    r"(?:\s+(?:the\s+)?(?:right|correct|true|answers?|valid|hold|ones?|options?|choices?))*",
+    re.IGNORECASE,
+)
+"""Behind several letters at the start of a line it says that they are the answer."""
+_CLOSING = re.compile(
+    r"(?:[.!;:]|→|⇒|⟹|->|=>|\\(?:to|Rightarrow|implies)\b|[,.!;:](?= (?:so )?(?:option|choice|answer)\b))"
+    r"[ \t*_$]{1,4}",
+    re.IGNORECASE,
+)
+"""What stands before the answer that ends a line: `lined up with the Sun. A.`"""
+_MAX_CLOSING = 200
 _TURN = re.compile(
     rf"(?i:{any_of(TURN, 'no|make that|or (?:maybe|rather|perhaps|possibly)')})[\s,:;.(-]*"
     r"(?:(?:no|actually|rather|option|choice|it is|it's)[\s,:]+)*"
@@ -66,29 +92,6 @@ _SAYS_WHY = re.compile(
 _TEXT_AND_LETTER = re.compile(r"(.{1,400}\S)\s?\(([A-Z])\)[.!]?")
 _LISTED = re.compile(r"(?<![A-Za-z0-9])\(?([A-Z])[).:．](?=\s|\S)")
 _EDGE = " \t\r\n.:;,!?。．、：；，！-–—()[]{}\"'"
-
-Word = Literal["yes", "no", "both"]
-
-_NOTES = {None: "the answer is neither yes nor no", "both": "does not decide"}
-_WORDS: dict[str, Word] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
-_FIRST = re.compile(
-    r"(?:(?:therefore|thus|so|hence|clearly|simply|most likely|likely|probably|a|an|definitely)"
-    r"[ ,:]+)*[(\[\"'“]? ?(yes|no|true|false)(?![\w-]|['’]\w)",
-    re.IGNORECASE,
-)
-_SECOND = re.compile(
-    rf"[\"'”)\]]?[\s/,;.:?!(-]*(?P<joined>(?:{any_of(CHOICE, TURN, 'and|but|also')}"
-    r"[\s,;:(]*){0,4})[\"'“(\[]?(?<![a-z])"
-    r"(?P<word>yes|no|true|false)(?![\w'’-])(?P<more>\s+(?!(?:yes|no|true|false)\b)[a-z])?",
-    re.IGNORECASE,
-)
-_AT_END = re.compile(r"(?i)[.!;:][ \t]+[*_]{0,3}(yes|no)[*_]{0,3}[.!]?\s*\Z")
-_BOLD_WORD = re.compile(r"(?i)(?:yes|no)[,.]?\*\*")
-_ELSE = re.compile(r"\b(yes|no|true|false)\s+(?:otherwise|if not|else)\b", re.IGNORECASE)
-_NOT_AN_ANSWER = re.compile(
-    rf"\s+(?:one|longer|more|way|such|{EVASIVE})\b",
-    re.IGNORECASE,
-)
 
 
 class ChoiceConfig(Config):
@@ -131,45 +134,39 @@ class Choice(FileTask):
         return write_boxed(problem)
 
 
-class YesNoConfig(Config):
-    name: Literal["yes_no"] = "yes_no"
-
-
-class YesNo(FileTask):
-    """Grades yes and no; its problems come from files."""
-
-    name = "yes_no"
-    config: YesNoConfig
-
-    def score(self, problem: Problem, text: str) -> Score:
-        """State whether the response says the right one. Parts: `correct`."""
-        gold = _WORDS.get((problem.answer or "").strip().lower())
-        if gold is None:
-            raise data_error(problem, "yes or no as the answer", problem.answer)
-        final = last_word(text)
-        if final is None:
-            return no_answer()
-        shown, word = final
-        return to_score(word == gold, {}, word or shown, _NOTES.get(word, f"says {word}"))
-
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return write_boxed(problem)
-
-
-def write_boxed(problem: Problem) -> str | None:
-    """Write the reference answer in a box, None if there is none."""
-    return None if problem.answer is None else f"The answer is \\boxed{{{problem.answer}}}."
-
-
 def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:
     """Find the last statement that names an option, or the last tag or box, whatever it holds."""
     for statement in reversed(statements(text)):
         if statement.form == "line" and _is_in_list(text, statement):
             continue
         picked = pick(statement.text, options, must_be_whole=statement.form in LOOSE)
+        if picked is None and statement.form == "line":
+            picked = _closing_pick(statement.text, options)
         if picked is not None or statement.is_explicit:
             return statement, picked
     return _first_line(decided_text(text) or "", options)
+
+
+def _closing_pick(line: str, options: Mapping[str, str]) -> Picked | None:
+    """Read one letter, bare or with its own text, that ends a line of prose.
+
+    Behind another letter or an option that is only named it may be one of a list.
+    """
+    leads = list(_CLOSING.finditer(line, max(len(line) - _MAX_CLOSING, 0)))
+    if not leads:
+        return None
+    before, rest = line[: leads[-1].start()], line[leads[-1].end() :]
+    picked = pick(rest, options, must_be_whole=True)
+    if picked is None or len(picked.letters) > 1 or picked.is_hedged:
+        return None
+    words = strip_markup(rest)
+    lead = _LEAD.match(words)
+    label = _LABEL.match(words, lead.end() if lead else 0)
+    is_labelled = label is not None and label[2] in picked.letters
+    *_, last = re.split(r"[\s(,;]", before.rstrip(" *_)"))
+    if not is_labelled or last.strip("*_().:") in options or is_denied(line, *leads[-1].span()):
+        return None
+    return picked
 
 
 def _first_line(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:
@@ -246,6 +243,9 @@ def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picke
         return by_text or _by_text(words, options)
     if len(letters) == 1 and not is_hedged:
         return _single(words, letters[0], end, options, must_be_whole)
+    rest = words[end:].strip(_EDGE)
+    if _DENIAL.match(words, end) or (must_be_whole and not _CONFIRMED.fullmatch(f" {rest}")):
+        return None
     return Picked(letters=frozenset(letters), is_hedged=is_hedged or is_either)
 
 
@@ -325,7 +325,7 @@ def _single(
     words: str, letter: str, end: int, options: Mapping[str, str], must_be_whole: bool
 ) -> Picked | None:
     rest = words[end:]
-    if _DENIAL.match(rest) or (rest[:1] == "?" and len(rest) > 1):
+    if rest[:1] == "?" and len(rest) > 1:
         return None
     tail = rest.strip(_EDGE)
     # A dash may be a minus sign of the option's text or stand between letter and text.
@@ -335,6 +335,8 @@ def _single(
         return Picked(letters=frozenset((letter, min(named.letters))), is_hedged=True)
     if not tail or named is not None:
         return Picked(letters=frozenset(letter))
+    if _DENIAL.match(rest):
+        return None
     if _CONDITION.match(rest) or is_denied(words, end, end):
         return Picked(letters=frozenset(letter), is_hedged=True)
     if other := _second(tail, letter, options):
@@ -355,46 +357,3 @@ def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
         others = tail.split()
     is_other = bool(others) and all(other in options for other in others) and others[0] != letter
     return others[0] if is_other else None
-
-
-def last_word(text: str) -> tuple[str, Word | None] | None:
-    """Find the last commitment; a tag or box that says neither is an answer all the same."""
-    for statement in reversed(statements(text)):
-        must_be_whole = statement.form == "conclusion" and not _BOLD_WORD.match(statement.text)
-        word = read_word(statement.text, must_be_whole=must_be_whole)
-        if word is not None or statement.is_explicit:
-            return statement.text, word
-    shown = (decided_text(text) or "").strip()
-    if closing := _AT_END.search(shown, max(len(shown) - MAX_SPAN, 0)):
-        return closing[1], _WORDS[closing[1].lower()]
-    opening = shown.partition("\n")[0]
-    word = None if is_denied(shown, 0, len(opening)) else read_word(opening, must_be_whole=False)
-    return None if word is None else (opening, word)
-
-
-def read_word(text: str, *, must_be_whole: bool) -> Word | None:
-    """Read the yes or no a text starts with.
-
-    >>> read_word("Yes, since whales breathe air.", must_be_whole=False)
-    'yes'
-    >>> read_word("yes/no", must_be_whole=False)
-    'both'
-    """
-    plain = strip_markup(text[:MAX_SPAN]).lstrip("#> ").rstrip("# ")
-    words = strip_lead(plain if plain.count("=") > 1 else plain.removeprefix("= "))
-    first = _FIRST.match(words)
-    if first is None or _NOT_AN_ANSWER.match(words, first.end()):
-        return None
-    if must_be_whole and words[first.end() :].strip(" .!\"'”)]"):
-        return None
-    word = _WORDS[first[1].lower()]
-    if any(_WORDS[other.lower()] != word for other in _ELSE.findall(words, first.end())):
-        return "both"
-    second = _SECOND.match(words, first.end())
-    while second is not None:
-        # "Yes, no animal can" says yes; "yes or no" and "yes, no" say both.
-        is_stated = bool(second["joined"] or not second["more"])
-        if is_stated and _WORDS[second["word"].lower()] != word:
-            return "both"
-        second = _SECOND.match(words, second.end("word"))
-    return None if is_denied(words, *first.span(1)) else word

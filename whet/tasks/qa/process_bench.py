@@ -8,6 +8,7 @@ payload  {"f1": {"subset": "gsm8k", "half": "error" or "correct"}}: evaluations 
 import re
 from typing import Literal
 
+from whet.answers.doubt import CHOICE, TURN, UNSURE, any_of
 from whet.config import Config
 from whet.tasks.base import FileTask
 from whet.tasks.generated import grade_final_answer
@@ -26,12 +27,29 @@ _AT_FAULT = re.compile(
     re.IGNORECASE,
 )
 """A wrong step is what is asked for: such a word in front of an index denies nothing."""
-_NO_FAULT = re.compile(
-    r"(?<=[-−]1)(\W{0,4}) \((?:no|all|every|there (?:is|are) no|since|as)\b[^\n()]{1,80}\)"
-    r"(?=\W{0,4}\Z)",
+_FAULT = r"(?:error|mistake|fault|flaw|(?:wrong|faulty|incorrect|false|bad) (?:step|paragraph|one))"
+_NAMED = re.compile(
+    rf"\bthe (?:first|earliest|only) {_FAULT}"
+    r" (?:is|occurs|appears|lies|comes|sits|is made)(?: in| at| with)? (?=<?(?:paragraph|step)[ _])"
+    r"|\bit (?:first )?goes wrong (?:in|at|with) (?=<?(?:paragraph|step)[ _])",
     re.IGNORECASE,
 )
-"""Behind -1 a remark says what it means."""
+"""Such words lead to the index as `the answer is` does."""
+_FIRST = re.compile(
+    r"<?\b(?:paragraph|step)[ _]([0-9]{1,4})>? (?:is|has|holds|contains) "
+    rf"the (?:first|earliest|only) {_FAULT}(?=\W{{0,4}}\Z)",
+    re.IGNORECASE,
+)
+_REMARK = re.compile(
+    r"(?<![\w.])((?:-|\N{MINUS SIGN})1|[0-9]{1,4})([\])}>*`$]{0,6})"
+    r"(?: \((?:no|all|every|there (?:is|are) no|since|as|because|where)\b[^\n()]{1,120}\)"
+    r"|(?:,| ?[—–]| -|:|;) ?(?:as|since|because|where|for|all|every|no|there (?:is|are) no)"
+    r"\b[^\n]{1,200})(?=\W{0,4}\Z)",
+    re.IGNORECASE,
+)
+"""Behind an index a remark says what it means, or what is wrong there."""
+_TAKES_BACK = re.compile(any_of(TURN, CHOICE, UNSURE, "but|no(?=,)|nor") + r"|\?", re.IGNORECASE)
+_MAX_LINE = 400
 
 
 class ProcessBenchConfig(Config):
@@ -47,8 +65,9 @@ class ProcessBench(FileTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare indices. Parts: `correct`."""
-        named = _AT_FAULT.sub(lambda match: f"{match[1] or match[2]} fault ", text)
-        named = _NO_FAULT.sub(r"\1", named).replace("\\_", "_")
+        named = _cut_remark(text.rstrip()).replace("\\_", "_")
+        named = _FIRST.sub(r"the answer is \1", _NAMED.sub("the answer is ", named))
+        named = _AT_FAULT.sub(lambda match: f"{match[1] or match[2]} fault ", named)
         return grade_final_answer(
             problem, named, read_index, _compare, needs="the index of a step, or -1,"
         )
@@ -65,6 +84,19 @@ def read_index(span: str) -> int | None:
     """
     match = _INDEX.fullmatch(span.strip().replace("\N{MINUS SIGN}", "-"))
     return None if match is None else int(match[1])
+
+
+def _cut_remark(text: str) -> str:
+    """Cut off the reason behind an index that ends a text, unless it takes the index back.
+
+    >>> _cut_remark("3, since the sum is wrong."), _cut_remark("3, as it seems, or 4")
+    ('3.', '3, as it seems, or 4')
+    """
+    start = max(text.rfind("\n", 0, -1) + 1, len(text) - _MAX_LINE)
+    remark = _REMARK.search(text, start)
+    if remark is None or _TAKES_BACK.search(remark[0]):
+        return text
+    return text[: remark.end(2)] + text[remark.end() :]
 
 
 def _compare(answer: int, gold: int) -> tuple[dict[str, float], str]:

@@ -19,6 +19,7 @@ from whet.answers.final_answer import (
     has_open_tag,
 )
 from whet.answers.sentences import last_line
+from whet.types import Problem
 
 MAX_SPAN = 4096
 """Longer answers are not read."""
@@ -148,6 +149,11 @@ def _in_words(text: str) -> list[Statement]:
         if not _NO_VERDICT.search(text[max(match.start() - 12, 0) : match.start()]):
             stated.append(Statement(start=match.start(), form="marker", text=match[1]))
     return stated
+
+
+def write_boxed(problem: Problem) -> str | None:
+    """Write the reference answer in a box, None if there is none."""
+    return None if problem.answer is None else f"The answer is \\boxed{{{problem.answer}}}."
 
 
 def strip_markup(text: str) -> str:

@@ -17,7 +17,6 @@ from whet.answers.sentences import find_only_number, text_after_verb
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
-from whet.tasks.qa.choice import last_word
 from whet.tasks.qa.stated import MAX_SPAN, statements
 from whet.tasks.qa.table_values import (
     ComparisonRule,
@@ -30,6 +29,7 @@ from whet.tasks.qa.table_values import (
     text_form,
     unit_words,
 )
+from whet.tasks.qa.yes_no import last_word
 from whet.types import Problem, Score, read_number
 
 _VERB = re.compile(

@@ -4,7 +4,7 @@ import pytest
 from qa_rows import fuzz, needs_data, problem, read
 
 from whet.errors import DataError
-from whet.tasks.qa.choice import YesNo
+from whet.tasks.qa.yes_no import YesNo
 from whet.types import Verdict
 
 TASK = YesNo()
@@ -24,6 +24,14 @@ TASK = YesNo()
         ("<answer>False</answer>", "no"),
         ("<think>yes</think>No.", "no"),
         ("Thus, no.", "no"),
+        ("The two are a mile apart. Yes, they are near each other.", "yes"),
+        ("91 = 7 × 13. So no, it is not prime.", "no"),
+        ("91 = 7 × 13, therefore not prime.\n\nSo **no**, it is not prime.", "no"),
+        ("0-1-2-0 closes up. Is there a cycle? Yes. Vertex 3 has no part in it.", "yes"),
+        ("Can it be done? No — there are three odd vertices.", "no"),
+        ("Yes. Hmm, a knight in a corner has only two moves, so it gets stuck. No.", "no"),
+        ("Answer: No. Hmm, the corner is fine, it has two moves. Yes.", "yes"),
+        ("Yes. Does it need a bridge? No. It stays whole.", "yes"),
         ("yes/no", "neither"),
         ("Yes and no.", "neither"),
         ("Answer: yes or no", "neither"),
@@ -45,6 +53,10 @@ def test_the_last_commitment_counts_and_both_are_wrong(text: str, said: str) -> 
         "It is true that birds fly",
         "<think>yes",
         "The answer is not yes",
+        "Is 97 a multiple of 7? Yes, 97 = 7 × 13 + 6. So 97 is not prime.",
+        "Is it divisible by 7? No. But by 13 it is.",
+        "Some people say yes, it floats.",
+        "They may say so. No animal can.",
     ],
 )
 def test_what_says_neither_is_no_answer(text: str) -> None:

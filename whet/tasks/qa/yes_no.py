@@ -1,0 +1,154 @@
+"""Yes or no: StrategyQA.
+
+A problem's `answer` is "yes" or "no"; true and false mean the same. The last answer that the
+response commits itself to counts; one that commits itself to neither answers with the word it
+starts with. "Yes and no" is wrong.
+"""
+
+import re
+from typing import Literal
+
+from whet.answers.doubt import (
+    CHOICE,
+    CONTRACTION,
+    DENIAL,
+    EVASIVE,
+    FALSE,
+    TURN,
+    any_of,
+    is_denied,
+    strip_lead,
+)
+from whet.answers.final_answer import decided_text
+from whet.config import Config
+from whet.tasks.answers import no_answer, to_score
+from whet.tasks.base import FileTask, data_error
+from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup, write_boxed
+from whet.types import Problem, Score
+
+Word = Literal["yes", "no", "both"]
+
+_NOTES = {None: "the answer is neither yes nor no", "both": "does not decide"}
+_WORDS: dict[str, Word] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
+_FIRST = re.compile(
+    r"(?:(?:therefore|thus|so|hence|clearly|simply|most likely|likely|probably|a|an|definitely)"
+    r"[ ,:]+)*[(\[\"'“]? ?(yes|no|true|false)(?![\w-]|['’]\w)",
+    re.IGNORECASE,
+)
+_SECOND = re.compile(
+    rf"[\"'”)\]]?[\s/,;.:?!(-]*(?P<joined>(?:{any_of(CHOICE, TURN, 'and|but|also')}"
+    r"[\s,;:(]*){0,4})[\"'“(\[]?(?<![a-z])"
+    r"(?P<word>yes|no|true|false)(?![\w'’-])(?P<more>\s+(?!(?:yes|no|true|false)\b)[a-z])?",
+    re.IGNORECASE,
+)
+_AT_END = re.compile(r"(?i)[.!;:][ \t]+[*_]{0,3}(yes|no)[*_]{0,3}[.!]?\s*\Z")
+_STATED = re.compile(
+    r"(?:\A|(?<=[.!?;:)]) )(?:(?:so|thus|hence|therefore|then),? |and so )?"
+    r"(yes|no)(?= ?[.,;:!—–]|\Z)",
+    re.IGNORECASE,
+)
+"""A sentence that starts with its yes or no: `So no, it is not prime.`"""
+_CONCLUDES = re.compile(
+    any_of(
+        TURN, DENIAL, FALSE, "so|thus|hence|therefore|then|but|however|although|though|unless|if"
+    )
+    + rf"|{CONTRACTION}|\?",
+    re.IGNORECASE,
+)
+"""With it a sentence behind a yes or no may answer otherwise."""
+_BOLD_WORD = re.compile(r"(?i)(?:yes|no)[,.]?\*\*")
+_ELSE = re.compile(r"\b(yes|no|true|false)\s+(?:otherwise|if not|else)\b", re.IGNORECASE)
+_NOT_AN_ANSWER = re.compile(
+    rf"\s+(?:one|longer|more|way|such|{EVASIVE})\b",
+    re.IGNORECASE,
+)
+
+
+class YesNoConfig(Config):
+    name: Literal["yes_no"] = "yes_no"
+
+
+class YesNo(FileTask):
+    """Grades yes and no; its problems come from files."""
+
+    name = "yes_no"
+    config: YesNoConfig
+
+    def score(self, problem: Problem, text: str) -> Score:
+        """State whether the response says the right one. Parts: `correct`."""
+        gold = _WORDS.get((problem.answer or "").strip().lower())
+        if gold is None:
+            raise data_error(problem, "yes or no as the answer", problem.answer)
+        final = last_word(text)
+        if final is None:
+            return no_answer()
+        shown, word = final
+        return to_score(word == gold, {}, word or shown, _NOTES.get(word, f"says {word}"))
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        return write_boxed(problem)
+
+
+def last_word(text: str) -> tuple[str, Word | None] | None:
+    """Find the last commitment; a tag or box that says neither is an answer all the same."""
+    for statement in reversed(statements(text)):
+        must_be_whole = statement.form == "conclusion" and not _BOLD_WORD.match(statement.text)
+        word = read_word(statement.text, must_be_whole=must_be_whole)
+        if word != "both" and statement.form in ("line", "marker"):
+            word = _last_stated(statement.text) or word
+        if word is not None or statement.is_explicit:
+            return statement.text, word
+    shown = (decided_text(text) or "").strip()
+    if closing := _AT_END.search(shown, max(len(shown) - MAX_SPAN, 0)):
+        return closing[1], _WORDS[closing[1].lower()]
+    opening = shown.partition("\n")[0]
+    word = None if is_denied(shown, 0, len(opening)) else read_word(opening, must_be_whole=False)
+    return None if word is None else (opening, word)
+
+
+def _last_stated(line: str) -> Word | None:
+    """Read the last sentence of a line that starts with yes or no and is no part of an argument.
+
+    >>> _last_stated("It is 7 times 13. So no, it is not prime."), _last_stated("No. So it is.")
+    ('no', None)
+    """
+    words = strip_markup(line[:MAX_SPAN])
+    stated = list(_STATED.finditer(words))
+    if not stated:
+        return None
+    last = stated[-1]
+    _, _, after = words[last.end() :].partition(". ")
+    is_second_question = len(stated) > 1 and words[: last.start()].rstrip().endswith("?")
+    is_argument = is_second_question or _CONCLUDES.search(after) is not None
+    sentence = words[last.start() :]
+    if is_argument or is_denied(sentence, 0, last.end() - last.start()):
+        return None
+    return _WORDS[last[1].lower()]
+
+
+def read_word(text: str, *, must_be_whole: bool) -> Word | None:
+    """Read the yes or no a text starts with.
+
+    >>> read_word("Yes, since whales breathe air.", must_be_whole=False)
+    'yes'
+    >>> read_word("yes/no", must_be_whole=False)
+    'both'
+    """
+    plain = strip_markup(text[:MAX_SPAN]).lstrip("#> ").rstrip("# ")
+    words = strip_lead(plain if plain.count("=") > 1 else plain.removeprefix("= "))
+    first = _FIRST.match(words)
+    if first is None or _NOT_AN_ANSWER.match(words, first.end()):
+        return None
+    if must_be_whole and words[first.end() :].strip(" .!\"'”)]"):
+        return None
+    word = _WORDS[first[1].lower()]
+    if any(_WORDS[other.lower()] != word for other in _ELSE.findall(words, first.end())):
+        return "both"
+    second = _SECOND.match(words, first.end())
+    while second is not None:
+        # "Yes, no animal can" says yes; "yes or no" and "yes, no" say both.
+        is_stated = bool(second["joined"] or not second["more"])
+        if is_stated and _WORDS[second["word"].lower()] != word:
+            return "both"
+        second = _SECOND.match(words, second.end("word"))
+    return None if is_denied(words, *first.span(1)) else word
