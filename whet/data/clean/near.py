@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.data.clean.word_hashes import Hashes, Words, hash_ngrams, mix_hashes
+from whet.data.clean.word_hashes import Hashes, HashedWords, hash_ngrams, mix_hashes
 from whet.rng import make_numpy_rng
 from whet.types import Indices
 
@@ -23,7 +23,7 @@ MIN_RECALL = 0.99
 MIN_THRESHOLD = 0.5
 _BLOCK = 2000
 """Pairs compared at a time."""
-ReadWords = Callable[[Sequence[int]], Words]
+ReadWords = Callable[[Sequence[int]], HashedWords]
 """Reads rows by their numbers and hashes their words."""
 
 
@@ -41,7 +41,7 @@ def choose_band_size(threshold: float) -> int:
     return max(size for size in sizes if size == 1 or recalls[size] >= MIN_RECALL)
 
 
-def hash_bands(words: Words, salts: Hashes, band_size: int) -> Hashes:
+def hash_bands(words: HashedWords, salts: Hashes, band_size: int) -> Hashes:
     """Hash each text to one number per band [texts, bands]; equal ones make candidates.
 
     Rows with different salts never meet.

@@ -39,7 +39,7 @@ def normalise(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Words:
+class HashedWords:
     """The words of texts, end to end; those of text i are hashes[starts[i] : starts[i + 1]]."""
 
     hashes: Hashes
@@ -51,7 +51,7 @@ class Words:
         return np.diff(self.starts)
 
 
-def hash_words(texts: Sequence[str]) -> Words:
+def hash_words(texts: Sequence[str]) -> HashedWords:
     """Hash the words of normalised texts."""
     parts = [_to_bytes(text) for text in texts]
     data = np.frombuffer(b"\n".join(parts) + b"\n", dtype=np.uint8)
@@ -66,7 +66,7 @@ def hash_words(texts: Sequence[str]) -> Words:
     sums = _sum_powers(_VALUES[data])
     _, inverses = _powers(_table_size(len(data)))
     hashes = (sums[np.append(first[1:], len(data))[: len(first)]] - sums[first]) * inverses[first]
-    return Words(hashes=mix_hashes(hashes), starts=starts)
+    return HashedWords(hashes=mix_hashes(hashes), starts=starts)
 
 
 def list_words(text: str) -> list[str]:
@@ -78,7 +78,7 @@ def list_words(text: str) -> list[str]:
     return _WORD.findall(_to_bytes(text).decode())
 
 
-def hash_ngrams(words: Words, n: int, *, is_short_whole: bool = False) -> Words:
+def hash_ngrams(words: HashedWords, n: int, *, is_short_whole: bool = False) -> HashedWords:
     """Hash every n words in a row, text by text.
 
     A text of fewer words has none, or, with `is_short_whole`, one of all its words.
@@ -92,7 +92,7 @@ def hash_ngrams(words: Words, n: int, *, is_short_whole: bool = False) -> Words:
     sums = _sum_powers(words.hashes)
     _, inverses = _powers(_table_size(len(words.hashes)))
     hashes = (sums[first + np.repeat(sizes, num_grams)] - sums[first]) * inverses[first]
-    return Words(hashes=mix_hashes(hashes), starts=starts)
+    return HashedWords(hashes=mix_hashes(hashes), starts=starts)
 
 
 def _to_bytes(text: str) -> bytes:
