@@ -13,7 +13,7 @@ from whet.data.clean.near import (
     measure_pairs,
     pair_candidates,
 )
-from whet.data.clean.word_hashes import Words, hash_words
+from whet.data.clean.word_hashes import hash_words
 
 Replaced = dict[int, tuple[int, float]]
 

@@ -1,6 +1,6 @@
 """Words and n-grams as hashes: equal where the words are, and only there."""
 
-from whet.data.clean.word_hashes import Words, hash_ngrams, hash_words, list_words, normalise
+from whet.data.clean.word_hashes import HashedWords, hash_ngrams, hash_words, list_words, normalise
 
 TEXTS = [
     "What is 2 + 2?",
@@ -53,6 +53,6 @@ def test_case_spaces_and_sentence_signs_make_no_difference_but_those_of_formulas
 
 
 def test_texts_without_any_word_are_taken() -> None:
-    empty: Words = hash_words(["", "?"])
+    empty: HashedWords = hash_words(["", "?"])
     assert empty.starts.tolist() == [0, 0, 0]
     assert len(hash_ngrams(empty, 3, is_short_whole=True).hashes) == 0

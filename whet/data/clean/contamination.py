@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from whet.data.clean.word_hashes import Hashes, Words, hash_ngrams, hash_words, normalise
+from whet.data.clean.word_hashes import Hashes, hash_ngrams, hash_words, normalise
 from whet.data.importers.base import IDS
 from whet.data.problem_lines import to_question
 from whet.data.row_files import READERS, file_ending, iterate_rows

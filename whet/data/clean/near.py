@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.data.clean.word_hashes import Hashes, HashedWords, hash_ngrams, mix_hashes
+from whet.data.clean.word_hashes import HashedWords, Hashes, hash_ngrams, mix_hashes
 from whet.rng import make_numpy_rng
 from whet.types import Indices
 
