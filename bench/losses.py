@@ -32,7 +32,7 @@ from torch import Tensor
 from whet.algos import advantages
 from whet.algos.algorithm import build_algorithm
 from whet.algos.losses import LossInputs
-from whet.algos.objectives import Objective, TokenLoss
+from whet.algos.objectives import LogprobObjective, TokenLoss
 from whet.algos.preferences import PreferenceConfig, preference_objective
 from whet.algos.settings import AlgoConfig
 from whet.batching.examples import Example, PreferencePair
@@ -375,7 +375,7 @@ class World:
         self,
         model: Transformer,
         examples: Sequence[Example],
-        objective: Objective,
+        objective: LogprobObjective,
         micro_batch_tokens: int,
     ) -> Found:
         """Accumulate a gradient in micro-batches; the size of the loss is taken in its own pass."""

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from whet.algos.advantages import explained_variance
-from whet.algos.losses import value_loss
+from whet.algos.values import value_loss
 
 
 @pytest.mark.parametrize(

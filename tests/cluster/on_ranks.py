@@ -13,14 +13,10 @@ import numpy as np
 import torch
 
 from whet.algos.losses import token_mean
-from whet.algos.objectives import (
-    Objective,
-    ValueObjective,
-    policy_objective,
-    sft_objective,
-)
+from whet.algos.objectives import Objective, policy_objective, sft_objective
 from whet.algos.preferences import PreferenceConfig, preference_objective
 from whet.algos.settings import AlgoConfig
+from whet.algos.values import ValueObjective
 from whet.batching.batches import to_batch
 from whet.batching.examples import Example
 from whet.cluster.ranks import joined_ranks
@@ -90,7 +86,7 @@ def gradients(folder: Path) -> Json:
     """The largest gap between the gradient of all ranks and that of one device, in float64; the
     head of a critic is float32."""
     examples = uneven_examples()
-    cases: dict[str, tuple[list[Example], Objective | ValueObjective]] = {
+    cases: dict[str, tuple[list[Example], Objective]] = {
         "sft": (examples, sft_objective()),
         "grpo": (examples, policy_objective(AlgoConfig())),
         "dpo": (pairs(examples), preference_objective(PreferenceConfig())),

@@ -18,7 +18,13 @@ from whet.algos.losses import (
     token_mean,
     token_ratio,
 )
-from whet.algos.objectives import Objective, TokenLoss, policy_objective, sft_objective
+from whet.algos.objectives import (
+    LogprobObjective,
+    Objective,
+    TokenLoss,
+    policy_objective,
+    sft_objective,
+)
 from whet.algos.settings import AlgoConfig
 from whet.batching.batches import to_batch
 from whet.batching.examples import Example
@@ -307,7 +313,7 @@ def test_on_policy_the_ratio_is_exactly_one() -> None:
         return TokenLoss(-ratio_M * inputs.advantage_M, {})
 
     LocalLearner(tiny_model(), TrainConfig(micro_batch_tokens=60), steps=1).update(
-        _examples(), Objective(loss=loss)
+        _examples(), LogprobObjective(loss=loss)
     )
 
     assert ratios == [1.0] * sum(length - start for length, start in SHAPES)
@@ -326,7 +332,9 @@ def test_a_quantity_declared_per_token_reaches_the_loss_under_its_name(name: str
         seen.extend(value_M.tolist())
         return TokenLoss(inputs.logprob_M, {})
 
-    LocalLearner(tiny_model(), TrainConfig(), steps=1).accumulate(examples, Objective(loss=loss))
+    LocalLearner(tiny_model(), TrainConfig(), steps=1).accumulate(
+        examples, LogprobObjective(loss=loss)
+    )
 
     assert seen == [0.25, 0.5, 0.75]
 

@@ -17,7 +17,7 @@ from whet.algos.losses import (
     token_mean,
     token_ratio,
 )
-from whet.algos.objectives import LossSums, Objective, TokenLoss
+from whet.algos.objectives import LogprobObjective, LossSums, Objective, TokenLoss
 from whet.algos.presets import PRESETS, AlgoName
 from whet.algos.settings import AlgoConfig
 from whet.batching.examples import Example
@@ -114,7 +114,7 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
 
     algo = replace(
         build_algorithm(AlgoConfig(), max_tokens=32),
-        objective=Objective(loss=loss),
+        objective=LogprobObjective(loss=loss),
         loss_weights=sequence_mean,
     )
     update_policy(Spy(tiny_model(), CFG, steps=1), _examples(), algo, seed=3)
@@ -156,7 +156,7 @@ def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
     assert (weights - _weights(tiny_model())).abs().max() > 5e-5
 
 
-def _noting(seen: list[list[float]], weights: list[list[float]]) -> Objective:
+def _noting(seen: list[list[float]], weights: list[list[float]]) -> LogprobObjective:
     """A loss that notes which examples, told by their advantage, come in which forward pass."""
 
     def loss(inputs: LossInputs) -> TokenLoss:
@@ -164,7 +164,7 @@ def _noting(seen: list[list[float]], weights: list[list[float]]) -> Objective:
         weights.append(token_ratio(inputs).tolist())
         return TokenLoss(-inputs.logprob_M * inputs.advantage_M, {})
 
-    return Objective(loss=loss)
+    return LogprobObjective(loss=loss)
 
 
 def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:

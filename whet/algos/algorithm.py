@@ -14,7 +14,7 @@ from whet.algos.advantages import (
     per_group,
 )
 from whet.algos.losses import EarlyStopConfig, KlEstimator
-from whet.algos.objectives import Objective, policy_objective
+from whet.algos.objectives import LogprobObjective, policy_objective
 from whet.algos.presets import LossWeightsName, Preset
 from whet.algos.settings import AlgoConfig, resolve_kl_estimator, resolve_preset
 from whet.algos.step_credit import (
@@ -56,7 +56,7 @@ class Algorithm:
     step_credit: StepCreditEstimator | None
     step_credit_fraction: Callable[[float], float]
     """Fraction of step credit, by how much of the run is done."""
-    objective: Objective
+    objective: LogprobObjective
     loss_weights: losses.LossWeightRule
     kl_in_reward: float
     """Weight of the KL subtracted from the rewards; 0 if it is in the loss."""

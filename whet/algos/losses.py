@@ -1,9 +1,10 @@
-"""Formulas of losses: ratios, surrogates, KL penalties, values, and token weights.
+"""Formulas of losses: ratios, surrogates, KL penalties, and token weights.
 
-Every loss is to be minimised and has shape [M], for M response tokens of S sequences; those of
-pairs are in `whet/algos/preferences.py`. The learner sums weight times loss, so a mean over tokens,
-over sequences, or a fixed divisor is only a choice of weights. They are known before the first
-backward pass, and do not depend on the split into micro-batches.
+Every loss is to be minimised and has shape [M], for M response tokens of S sequences. The learner
+sums weight times loss, so a mean over tokens, over sequences, or a fixed divisor is only a choice
+of weights. They are known before the first backward pass, and do not depend on the split into
+micro-batches. Losses of pairs are in `whet/algos/preferences.py`, of a critic in
+`whet/algos/values.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -285,6 +286,7 @@ SCOPES_AND_ACTIONS = {
     ("mini_batch", "skip"),
     ("step", "stop"),
 }
+"""The combinations that an early stop may have."""
 
 
 class EarlyStopConfig(Config):
@@ -380,21 +382,3 @@ def constant(divisor: int) -> LossWeightRule:
         return [1.0 / (divisor * len(lengths))] * len(lengths)
 
     return weights
-
-
-def value_loss(
-    value_M: Tensor, old_value_M: Tensor, target_M: Tensor, *, clip: float | None
-) -> Tensor:
-    """Half the squared error of a value, or of its clipped version if larger (PPO).
-
-    A value that has moved further than `clip` towards its target has no gradient left; one that
-    moved away keeps it.
-
-    >>> value_loss(torch.tensor([0.8]), torch.tensor([0.5]), torch.tensor([1.0]), clip=0.25)
-    tensor([0.0312])
-    """
-    loss_M = 0.5 * (value_M - target_M) ** 2
-    if clip is None:
-        return loss_M
-    clipped_value_M = old_value_M + (value_M - old_value_M).clamp(-clip, clip)
-    return torch.maximum(loss_M, 0.5 * (clipped_value_M - target_M) ** 2)

@@ -6,7 +6,7 @@ Shapes: M response tokens; where `whet/algos/preferences.py` compares responses,
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -86,27 +86,41 @@ class LossSums:
         )
 
 
+class ValueInputs(NamedTuple):
+    """The inputs of a critic's loss, per response token."""
+
+    value_M: Tensor
+    """Under the weights being trained, with gradient."""
+    old_value_M: Tensor
+    target_M: Tensor
+
+
+class BatchForward(Protocol):
+    """The forward passes over one batch, of which an objective runs one, with a gradient."""
+
+    def compute_logprobs(self, *, entropy_gradient: bool) -> LossInputs: ...
+
+    def compute_values(self) -> ValueInputs: ...
+
+
+class Objective(Protocol):
+    """How a batch becomes losses, and by which forward pass."""
+
+    def compute_loss(self, forward: BatchForward) -> TokenLoss: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
-    """How the quantities of each token become its loss."""
+class LogprobObjective:
+    """How the log-probability and the other quantities of each token become its loss."""
 
     loss: Callable[[LossInputs], TokenLoss]
     needs_entropy_gradient: bool = False
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueObjective:
-    """A critic's loss per token with its metrics; `clip` bounds how far a value moves in a step."""
-
-    clip: float | None
-
-    def loss(self, value_M: Tensor, old_value_M: Tensor, target_M: Tensor) -> TokenLoss:
-        loss_M = losses.value_loss(value_M, old_value_M, target_M, clip=self.clip)
-        is_beyond_M = (value_M.detach() - old_value_M).abs() > (self.clip or float("inf"))
-        return TokenLoss(loss_M, {"value/clip_fraction": is_beyond_M.float()})
+    def compute_loss(self, forward: BatchForward) -> TokenLoss:
+        return self.loss(forward.compute_logprobs(entropy_gradient=self.needs_entropy_gradient))
 
 
-def policy_objective(cfg: AlgoConfig) -> Objective:
+def policy_objective(cfg: AlgoConfig) -> LogprobObjective:
     """Build the loss of the named algorithm with its penalties and metrics."""
     preset = resolve_preset(cfg)
     ratio = losses.RATIOS[preset.ratio]
@@ -131,7 +145,7 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
         stop_ratio_M = token_ratio_M if cfg.early_stop.statistic == "kl" else measured_ratio_M
         return _stop_early(token_loss, inputs, stop_ratio_M, cfg.early_stop)
 
-    return Objective(loss=loss, needs_entropy_gradient=cfg.entropy_coef != 0)
+    return LogprobObjective(loss=loss, needs_entropy_gradient=cfg.entropy_coef != 0)
 
 
 def _build_surrogate(preset: Preset, cfg: AlgoConfig) -> Surrogate:
@@ -190,7 +204,7 @@ def _stop_early(
     return TokenLoss(loss_M, metrics, signal_M)
 
 
-def sft_objective() -> Objective:
+def sft_objective() -> LogprobObjective:
     """Build the negative log-likelihood of given tokens."""
 
     def loss(inputs: LossInputs) -> TokenLoss:
@@ -203,10 +217,10 @@ def sft_objective() -> Objective:
         }
         return TokenLoss(loss_M, metrics)
 
-    return Objective(loss=loss)
+    return LogprobObjective(loss=loss)
 
 
-def distill_objective() -> Objective:
+def distill_objective() -> LogprobObjective:
     """Build the reverse KL to a teacher, KL(policy ‖ teacher), on the policy's own responses.
 
     The teacher's log-probabilities take the reference's place. A token is credited with its own
@@ -223,4 +237,4 @@ def distill_objective() -> Objective:
         }
         return TokenLoss(losses.reverse_kl(inputs), metrics)
 
-    return Objective(loss=loss)
+    return LogprobObjective(loss=loss)

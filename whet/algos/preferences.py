@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from whet.algos.losses import LossInputs
-from whet.algos.objectives import Objective, TokenLoss
+from whet.algos.objectives import LogprobObjective, TokenLoss
 from whet.config import Config
 
 
@@ -38,7 +38,7 @@ class PreferenceConfig(Config):
         return self
 
 
-def preference_objective(cfg: PreferenceConfig) -> Objective:
+def preference_objective(cfg: PreferenceConfig) -> LogprobObjective:
     """Build the named loss over pairs; its metrics are β times the log-ratio, as in DPO."""
 
     def loss(inputs: LossInputs) -> TokenLoss:
@@ -55,7 +55,7 @@ def preference_objective(cfg: PreferenceConfig) -> Objective:
         }
         return TokenLoss(loss_P, metrics)
 
-    return Objective(loss=loss)
+    return LogprobObjective(loss=loss)
 
 
 def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float = 0.0) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from whet.algos import algorithm, losses
 from whet.algos.losses import KlEstimator, LossInputs
-from whet.algos.objectives import Objective, TokenLoss, policy_objective
+from whet.algos.objectives import LogprobObjective, Objective, TokenLoss, policy_objective
 from whet.algos.presets import PRESETS, KlPlace, LossWeightsName
 from whet.algos.settings import AlgoConfig
 from whet.batching.batches import to_batch
@@ -74,7 +74,7 @@ def measure_targets() -> Measurement:
             return TokenLoss(0.0 * inputs.logprob_M, {})
 
         learner = LocalLearner(model, TrainConfig(micro_batch_tokens=tokens), steps=1)
-        learner.accumulate(examples, Objective(loss=loss))
+        learner.accumulate(examples, LogprobObjective(loss=loss))
         num_logprobs = sum(len(logprobs) for logprobs in learner.compute_logprobs(examples))
         missed = max(missed, abs(total - sum(seen)), abs(total - num_logprobs))
     sizes = f"micro-batches of {_MICRO_TOKENS[0]} to {_MICRO_TOKENS[-1]:,} tokens"

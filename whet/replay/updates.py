@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whet.algos.objectives import LossSums, Objective, ValueObjective
+from whet.algos.objectives import LossSums, Objective
 from whet.algos.settings import AlgoConfig
 from whet.batching.examples import Example
 from whet.models.lora import save_trained
@@ -61,9 +61,7 @@ class RecordingLearner(LocalLearner):
 
     record: UpdateRecord | None = None
 
-    def accumulate(
-        self, examples: Sequence[Example], objective: Objective | ValueObjective
-    ) -> LossSums:
+    def accumulate(self, examples: Sequence[Example], objective: Objective) -> LossSums:
         if self.record is not None:
             self.record.examples += examples
         if self.record is not None and self.record.has_tokens:

@@ -12,13 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.algos.objectives import (
-    Objective,
-    ValueObjective,
-    policy_objective,
-)
+from whet.algos.objectives import Objective, policy_objective
 from whet.algos.preferences import PreferenceConfig, preference_objective
 from whet.algos.settings import AlgoConfig
+from whet.algos.values import ValueObjective
 from whet.batching.examples import Example
 from whet.engine.base import Detokenize, Engine, Request, SamplingParams
 from whet.errors import EngineError
@@ -329,7 +326,7 @@ def _garbage(rng: random.Random) -> Iterator[str]:
 def _check_training(
     learner_factory: LearnerFactory,
     examples: Sequence[Example],
-    objective: Objective | ValueObjective,
+    objective: Objective,
     folder: Path,
 ) -> None:
     """Take two steps with a checkpoint in between, and compare every result with one device's."""

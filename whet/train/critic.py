@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from whet.algos.advantages import explained_variance
 from whet.algos.algorithm import Algorithm
 from whet.algos.losses import token_mean
-from whet.algos.objectives import ValueObjective
+from whet.algos.values import ValueObjective
 from whet.batching.examples import Example, with_field
 from whet.batching.packing import split_minibatches
 from whet.config import Config

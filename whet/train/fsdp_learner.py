@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
-from whet.algos.objectives import LossSums, Objective, ValueObjective
+from whet.algos.objectives import LossSums, Objective
 from whet.batching.batches import Batch, to_batch
 from whet.batching.examples import Example
 from whet.cluster.ranks import RankWorld
@@ -100,9 +100,7 @@ class FSDPLearner(Learner):
             layers = self.world.all_gather(self.model.num_checkpointed, "room for an update")
             self.model.num_checkpointed = max(layers)
 
-    def accumulate(
-        self, examples: Sequence[Example], objective: Objective | ValueObjective
-    ) -> LossSums:
+    def accumulate(self, examples: Sequence[Example], objective: Objective) -> LossSums:
         tag = f"update {self.num_steps + 1}, on {describe_examples(examples)}"
         self.world.all_gather(None, tag)  # before ranks that disagree wait for each other in a pass
         self.reserve_memory(examples)

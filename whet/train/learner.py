@@ -6,6 +6,7 @@ It knows no algorithm: an objective computes losses, `whet/train/rl_step.py` cho
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from whet.algos.losses import LossInputs, LossWeightRule
-from whet.algos.objectives import BatchSums, LossSums, Objective, ValueObjective
+from whet.algos.objectives import BatchSums, LossSums, Objective, ValueInputs
 from whet.batching.batches import Batch, to_batch
 from whet.batching.examples import Example, with_field
 from whet.batching.packing import merge_prefixes, pack
@@ -75,9 +76,7 @@ class Learner(LogprobModel):
         """Free memory of the device for an update on the examples; `accumulate` repeats it."""
 
     @abstractmethod
-    def accumulate(
-        self, examples: Sequence[Example], objective: Objective | ValueObjective
-    ) -> LossSums:
+    def accumulate(self, examples: Sequence[Example], objective: Objective) -> LossSums:
         """Add the gradient of all examples, without a step; values take a value model's learner."""
 
     @abstractmethod
@@ -113,7 +112,7 @@ class Learner(LogprobModel):
     def load(self, folder: Path, num_steps: int) -> None:
         """Load the files of `save` after `num_steps` steps, in place."""
 
-    def update(self, examples: Sequence[Example], objective: Objective | ValueObjective) -> Metrics:
+    def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
         """Take one optimizer step on the sum of weight times loss over all examples."""
         return self.accumulate(examples, objective).means | self.optim_step()
 
@@ -169,16 +168,14 @@ class LocalLearner(Learner):
             layers = self.memory.reserve(self.model, self.optimizer, examples)
         self.model.num_checkpointed = layers
 
-    def accumulate(
-        self, examples: Sequence[Example], objective: Objective | ValueObjective
-    ) -> LossSums:
+    def accumulate(self, examples: Sequence[Example], objective: Objective) -> LossSums:
         self.reserve_memory(examples)
         packed = split_micro_batches(self.model, examples, self.cfg.micro_batch_tokens)
         micro_batches = ([examples[index] for index in indices] for indices in packed)
         return self.add_gradients(micro_batches, objective)
 
     def add_gradients(
-        self, micro_batches: Iterable[list[Example]], objective: Objective | ValueObjective
+        self, micro_batches: Iterable[list[Example]], objective: Objective
     ) -> LossSums:
         """Add the gradients of micro-batches of examples."""
         self.optimizer.check_open()
@@ -199,22 +196,11 @@ class LocalLearner(Learner):
             stop_signal=_add_up(signals) if signals else None,
         )
 
-    def forward_backward(self, batch: Batch, objective: Objective | ValueObjective) -> BatchSums:
+    def forward_backward(self, batch: Batch, objective: Objective) -> BatchSums:
         """Add one batch's gradient."""
         if not len(batch.tokens_T):
             return BatchSums(torch.zeros((), device=self.device), {})
-        if isinstance(objective, ValueObjective):
-            assert batch.value_M is not None and batch.value_target_M is not None, (
-                "a critic learns from valued and credited examples"
-            )
-            assert self.value_model is not None, "values are those of a value model"
-            values = self.forward.token_values(self.value_model, batch)
-            token_loss = objective.loss(values, batch.value_M, batch.value_target_M)
-        else:
-            out = self.forward.token_logprobs(
-                self.model, batch, entropy_gradient=objective.needs_entropy_gradient
-            )
-            token_loss = objective.loss(to_loss_inputs(batch, *out))
+        token_loss = objective.compute_loss(LocalBatchForward(learner=self, batch=batch))
         assert token_loss.loss.shape == batch.loss_weight.shape, (
             "an objective has a loss for each token, or for each pair"
         )
@@ -269,17 +255,35 @@ def _add_up(values: Iterable[Tensor]) -> float:
     return float(sum(values))
 
 
-def to_loss_inputs(batch: Batch, logprob_M: Tensor, entropy_M: Tensor) -> LossInputs:
-    """Join the output of a model with the quantities of its packed batch."""
-    return LossInputs(
-        logprob_M=logprob_M,
-        entropy_M=entropy_M,
-        advantage_M=batch.advantage_M,
-        segment_M=batch.segment_M,
-        chosen_P=batch.chosen_P,
-        rejected_P=batch.rejected_P,
-        **batch.per_token(),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalBatchForward:
+    """Runs the model of a learner over one batch, as an objective asks."""
+
+    learner: LocalLearner
+    batch: Batch
+
+    def compute_logprobs(self, *, entropy_gradient: bool) -> LossInputs:
+        logprob_M, entropy_M = self.learner.forward.token_logprobs(
+            self.learner.model, self.batch, entropy_gradient=entropy_gradient
+        )
+        return LossInputs(
+            logprob_M=logprob_M,
+            entropy_M=entropy_M,
+            advantage_M=self.batch.advantage_M,
+            segment_M=self.batch.segment_M,
+            chosen_P=self.batch.chosen_P,
+            rejected_P=self.batch.rejected_P,
+            **self.batch.per_token(),
+        )
+
+    def compute_values(self) -> ValueInputs:
+        old_value_M, target_M = self.batch.value_M, self.batch.value_target_M
+        assert old_value_M is not None and target_M is not None, (
+            "a critic learns from valued and credited examples"
+        )
+        assert self.learner.value_model is not None, "values are those of a value model"
+        value_M = self.learner.forward.token_values(self.learner.value_model, self.batch)
+        return ValueInputs(value_M, old_value_M, target_M)
 
 
 def split_micro_batches(
