@@ -165,7 +165,7 @@ def _behind_mark(text: str) -> Span | None:
             return _in_last_line(text) if text[comment.end :].strip() else None
     if not marks:
         return _in_last_line(text)
-    return None if _DENIED.match(marks[-1].text) else _in_line(text, marks[-1], is_first=True)
+    return None if _DENIED.match(marks[-1].text) else _in_marked_line(text, marks[-1])
 
 
 def _in_items(text: str) -> Span | None:
@@ -205,7 +205,7 @@ def _in_last_line(text: str) -> Span | None:
     is_open = _OPEN_QUESTION.search(line.text) or _QUESTION.fullmatch(line.text)
     if is_open or _CODE.search(line.text):
         return None
-    if answer := _in_line(text, line, is_first=False):
+    if answer := _in_closing_line(text, line):
         return answer
     word = _LAST_WORD.search(line.text)
     if word and not _NO_LAST_WORD.search(line.text):
@@ -229,49 +229,66 @@ def _last_display(text: str) -> Span | None:
     return formula if readings(formula.text) else None
 
 
-def _in_line(text: str, line: Span, *, is_first: bool) -> Span | None:
-    """Find the answer in a line: the line where it can be read, else a formula or number in it.
+def _in_marked_line(text: str, line: Span) -> Span | None:
+    """Find the answer behind a mark: its first sentence, else the first piece of that."""
+    sentence = first_sentence(line)
+    is_whole = readings(sentence.text) or _OPTION.fullmatch(sentence.text)
+    answer = sentence if is_whole else _choose_first(sentence)
+    return answer and _unless_hedged(text, line, answer, len(sentence.text))
 
-    Behind a mark the first of its first sentence counts, otherwise the last. One that is hedged or
-    corrected is none: then the whole line counts. One that is denied leaves an empty answer.
-    """
+
+def _in_closing_line(text: str, line: Span) -> Span | None:
+    """Find the answer in the last line: all of it up to an aside, else the last piece of that."""
     part = line
-    if is_first:
-        part = first_sentence(line)
-    elif (aside := _ASIDE.search(line.text)) and _pieces(line.text[: aside.start()]):
+    if (aside := _ASIDE.search(line.text)) and _pieces(line.text[: aside.start()]):
         part = make_span(line.text, 0, aside.start()).shift(line.start)
-    is_whole = readings(part.text) or (is_first and _OPTION.fullmatch(part.text))
-    answer = part if is_whole else _choose_piece(part, is_first=is_first)
-    if answer is None:
-        return None
+    answer = part if readings(part.text) else _choose_last(part)
+    return answer and _unless_hedged(text, line, answer, len(part.text))
+
+
+def _unless_hedged(text: str, line: Span, answer: Span, sentence_end: int) -> Span:
+    """Give the answer; all of the line where it is hedged or corrected, and nothing if denied."""
     end = answer.start + len(text[answer.start : answer.end].rstrip(" ?*$"))
     if is_denied(text, answer.start, end) or _ROUGHLY.match(text, end):
         return replace(line, text="")
     if (answer.start, answer.end) == (line.start, line.end):
         return answer
-    return line if _is_hedged(line.text, answer.shift(-line.start), len(part.text)) else answer
+    return line if _is_hedged(line.text, answer.shift(-line.start), sentence_end) else answer
 
 
-def _choose_piece(line: Span, *, is_first: bool) -> Span | None:
-    """Choose the first or last formula or number; None, or the line, where that is only a part."""
+def _choose_first(line: Span) -> Span | None:
+    """Choose the first formula or number, or the line where that is only a part of it."""
     text = line.text
-    pieces = _pieces(text)
-    if not is_first:
-        pieces = [one for one in pieces if not _STRAY.search(text[: one.start][-2:])]
-    if is_first and _NAMED.fullmatch(text.strip(" .*")):
+    if _NAMED.fullmatch(text.strip(" .*")):
         return line
-    numeric = [piece for piece in pieces if any(sign.isdigit() for sign in piece.text)] or pieces
-    if not numeric:
-        return line if is_first and normal(text) else None
-    first, second = (numeric[:2] if is_first else numeric[-2:]) if numeric[1:] else numeric * 2
-    chosen = first if is_first else second
-    if text[first.end : second.start].isspace() or _DIVIDED.match(text, chosen.end):
-        return line if is_first else None
-    if is_first:
-        return chosen.shift(line.start)
-    words = text[first.end : second.start]
-    is_restated = _SAME.fullmatch(words) and _agree(text, first, second, words)
-    return (first if is_restated else _last_list(text, numeric) or chosen).shift(line.start)
+    pieces = _prefer_numbers(_pieces(text))
+    if not pieces:
+        return line if normal(text) else None
+    first = pieces[0]
+    gap = text[first.end : pieces[1].start] if len(pieces) > 1 else ""
+    return line if gap.isspace() or _DIVIDED.match(text, first.end) else first.shift(line.start)
+
+
+def _choose_last(line: Span) -> Span | None:
+    """Choose the last formula, number or list of them; None where that is only a part of one."""
+    text = line.text
+    pieces = [piece for piece in _pieces(text) if not _STRAY.search(text[: piece.start][-2:])]
+    pieces = _prefer_numbers(pieces)
+    if not pieces:
+        return None
+    last = pieces[-1]
+    before = pieces[-2] if len(pieces) > 1 else None
+    gap = text[before.end : last.start] if before else ""
+    if gap.isspace() or _DIVIDED.match(text, last.end):
+        return None
+    if before and _SAME.fullmatch(gap) and _agree(text, before, last, gap):
+        return before.shift(line.start)
+    return (_last_list(text, pieces) or last).shift(line.start)
+
+
+def _prefer_numbers(pieces: list[Span]) -> list[Span]:
+    """Leave out pieces without a digit where others have one."""
+    return [piece for piece in pieces if any(sign.isdigit() for sign in piece.text)] or pieces
 
 
 def _last_list(line: str, pieces: list[Span]) -> Span | None:
