@@ -7,7 +7,8 @@ may take it back. `prose` finds answers in words.
 
 import re
 
-from whet.tasks.math.prose import are_same, find_in_words, meaning_of
+from whet.tasks.math.meaning import are_same, meaning_of
+from whet.tasks.math.prose import find_in_words
 from whet.text.doubt import CONTRACTION, DENIAL, TURN, any_of
 from whet.text.final_answer import Span, decided_text, find_boxes, find_tags
 

@@ -9,26 +9,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whet.tasks.math import tree
-from whet.tasks.math.compare import same_tree
 from whet.tasks.math.lexer import time_of
-from whet.tasks.math.numeric import MathConfig
+from whet.tasks.math.meaning import is_restated, meaning_of
 from whet.tasks.math.parser import readings
 from whet.tasks.math.respelling import normal
-from whet.tasks.math.tree import Node
 from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
 from whet.text.doubt import (
     CHOICE,
     CONTRACTION,
     DENIAL,
     FALSE,
-    ROUGH,
     TURN,
     UNSURE,
     any_of,
     is_denied,
 )
-from whet.text.final_answer import Span, is_same_text, make_span
+from whet.text.final_answer import Span, make_span
 from whet.text.sentences import (
     find_formulas,
     find_marks,
@@ -130,7 +126,6 @@ _UNIT = re.compile(
 """A scale and a unit after a number: ` million dollars`."""
 _CHOICE = re.compile(any_of(CHOICE, "(?:and|but) also") + "|或", re.IGNORECASE)
 _CORRECTION = re.compile(rf"\bno\b\s*[-,:;.!—–]|{any_of(TURN)}", re.IGNORECASE)
-_ROUGH = re.compile(rf"{any_of(ROUGH)}|≈|\\approx", re.IGNORECASE)
 _SAME = re.compile(
     r"[\s$*,;(\\)]*(?:or|i\.e\.|that is|which is|equivalently|in other words)[\s,:$*(\\]*"
     r"(?:(?:about|approximately|approx\.?|roughly|around|in percent"
@@ -138,9 +133,6 @@ _SAME = re.compile(
     re.IGNORECASE,
 )
 """Between two pieces it says that the second is the first in another form: `3/8, or 37.5%`."""
-_CLAUSE_END = re.compile(r"[;)]|[,.](?=\s|$)|$")
-_EXACT = MathConfig()
-_NEAR = MathConfig(tolerance=0.01)
 
 
 def find_in_words(text: str) -> Span | None:
@@ -281,7 +273,7 @@ def _choose_last(line: Span) -> Span | None:
     gap = text[before.end : last.start] if before else ""
     if gap.isspace() or _DIVIDED.match(text, last.end):
         return None
-    if before and _SAME.fullmatch(gap) and _agree(text, before, last, gap):
+    if before and _SAME.fullmatch(gap) and is_restated(text, before, last, gap):
         return before.shift(line.start)
     return (_last_list(text, pieces) or last).shift(line.start)
 
@@ -356,45 +348,4 @@ def _offers_another(line: str, turn: re.Match[str], pieces: Sequence[Span], chos
         return False
     if not is_second and meaning_of(before.text) != meaning_of(chosen.text):
         return False
-    return not _agree(line, before, after, words)
-
-
-def _agree(line: str, before: Span, after: Span, words: str) -> bool:
-    """Whether two pieces mean the same; the second with what follows it, as in `36, or 6^2`."""
-    rules = _NEAR if _ROUGH.search(words) else _EXACT
-    clause = _CLAUSE_END.search(line, after.end)
-    whole = line[after.start : clause.start() if clause else None]
-    others = readings(whole) or readings(after.text)
-    return any(
-        same_tree(left, right, rules)
-        for reading in readings(before.text)
-        for left in _meanings(reading.node)
-        for other in others
-        for right in _meanings(other.node)
-    )
-
-
-def _meanings(node: Node) -> tuple[Node, ...]:
-    """Read a percentage as its number and as hundredths."""
-    if node.kind != "call" or node.name != "percent":
-        return (node,)
-    return node.args[0], tree.divide(node.args[0], tree.make_number(100))
-
-
-def meaning_of(text: str) -> object:
-    """Reduce a text to what it means: a mixed number and its fraction are the same."""
-    meanings = readings(text)
-    return meanings[0].node._replace(digits=0) if meanings else normal(text)
-
-
-def are_same(one: str, other: str) -> bool:
-    """Whether two answers mean the same: `1/2` and `0.5`."""
-    if is_same_text(one, other):
-        return True
-    pairs = ((a.node, b.node) for a in readings(one) for b in readings(other))
-    return any(
-        same_tree(left, right, _EXACT)
-        for first, second in pairs
-        for left in _meanings(first)
-        for right in _meanings(second)
-    )
+    return not is_restated(line, before, after, words)
