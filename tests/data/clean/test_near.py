@@ -13,7 +13,7 @@ from whet.data.clean.near import (
     measure_pairs,
     pair_candidates,
 )
-from whet.data.clean.word_hashes import hash_words
+from whet.data.clean.word_hashes import HashedWords, hash_words
 
 Replaced = dict[int, tuple[int, float]]
 
@@ -27,7 +27,7 @@ def find(
     )
     pairs = pair_candidates(bands, np.arange(len(texts)))
 
-    def read(rows: Sequence[int]) -> Words:
+    def read(rows: Sequence[int]) -> HashedWords:
         return hash_words([texts[row] for row in rows])
 
     return find_near_duplicates(pairs, read, threshold, lambda count: None)
@@ -45,7 +45,7 @@ def changed(words: list[str], *places: int) -> str:
 def test_the_similarity_is_shingles_in_both_of_those_in_either() -> None:
     texts = ["a b c d", "a b c e", "x y z"]
 
-    def read(rows: Sequence[int]) -> Words:
+    def read(rows: Sequence[int]) -> HashedWords:
         return hash_words([texts[row] for row in rows])
 
     assert measure_pairs(np.array([[0, 1], [0, 2], [0, 0]]), read) == [1 / 3, 0.0, 1.0]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from whet.data.clean.contamination import NGRAM, EvalIndex, build_index, hash_text, list_eval_files
 from whet.data.clean.near import choose_band_size, find_near_duplicates, pair_candidates
 from whet.data.clean.scan import MIN_SHARED_BYTES, ChunkScan, ScanPlan, hash_answer, scan_chunks
-from whet.data.clean.word_hashes import Hashes, hash_words, list_words, normalise
+from whet.data.clean.word_hashes import HashedWords, Hashes, hash_words, list_words, normalise
 from whet.data.problem_lines import ProblemLines, to_question
 from whet.errors import DataError
 from whet.store.files import atomic_path, to_line
@@ -265,7 +265,7 @@ def _leave_out_near(
     """Keep the first of rows with similar text."""
     pairs = pair_candidates(bands, outcome.remaining())
 
-    def read_words(rows: Sequence[int]) -> Words:
+    def read_words(rows: Sequence[int]) -> HashedWords:
         return hash_words(_read_texts(outcome.lines, rows))
 
     with progress("compare", len(pairs)) as advance:

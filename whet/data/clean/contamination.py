@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from whet.data.clean.word_hashes import Hashes, hash_ngrams, hash_words, normalise
+from whet.data.clean.word_hashes import HashedWords, Hashes, hash_ngrams, hash_words, normalise
 from whet.data.importers.base import IDS
 from whet.data.problem_lines import to_question
 from whet.data.row_files import READERS, file_ending, iterate_rows
@@ -79,7 +79,7 @@ class EvalIndex:
         self._is_possible = np.zeros(size, dtype=np.bool_)
         self._is_possible[hashes & self._mask] = True
 
-    def find(self, words: Words, text_hashes: Hashes) -> Matches:
+    def find(self, words: HashedWords, text_hashes: Hashes) -> Matches:
         """Find what texts share with evaluation questions."""
         texts, ngrams = self._look_up(text_hashes)
         parts = [(texts, ngrams, np.zeros_like(texts))]

@@ -9,7 +9,8 @@ import re
 
 from whet.answers.doubt import CONTRACTION, DENIAL, TURN, any_of
 from whet.answers.final_answer import Span, decided_text, find_boxes, find_tags
-from whet.tasks.math.prose import are_same, find_in_words, meaning_of
+from whet.tasks.math.meaning import are_same, meaning_of
+from whet.tasks.math.prose import find_in_words
 
 MAX_GAP = 80
 MAX_GAP_WORDS = 5

@@ -14,13 +14,12 @@ from whet.answers.doubt import (
     CONTRACTION,
     DENIAL,
     FALSE,
-    ROUGH,
     TURN,
     UNSURE,
     any_of,
     is_denied,
 )
-from whet.answers.final_answer import Span, is_same_text, make_span
+from whet.answers.final_answer import Span, make_span
 from whet.answers.sentences import (
     find_formulas,
     find_marks,
@@ -28,13 +27,10 @@ from whet.answers.sentences import (
     first_sentence,
     last_line,
 )
-from whet.tasks.math import tree
-from whet.tasks.math.compare import same_tree
 from whet.tasks.math.lexer import time_of
-from whet.tasks.math.numeric import MathConfig
+from whet.tasks.math.meaning import is_restated, meaning_of
 from whet.tasks.math.parser import readings
 from whet.tasks.math.respelling import normal
-from whet.tasks.math.tree import Node
 from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
 
 MAX_BARE = 600
@@ -130,7 +126,6 @@ _UNIT = re.compile(
 """A scale and a unit after a number: ` million dollars`."""
 _CHOICE = re.compile(any_of(CHOICE, "(?:and|but) also") + "|或", re.IGNORECASE)
 _CORRECTION = re.compile(rf"\bno\b\s*[-,:;.!—–]|{any_of(TURN)}", re.IGNORECASE)
-_ROUGH = re.compile(rf"{any_of(ROUGH)}|≈|\\approx", re.IGNORECASE)
 _SAME = re.compile(
     r"[\s$*,;(\\)]*(?:or|i\.e\.|that is|which is|equivalently|in other words)[\s,:$*(\\]*"
     r"(?:(?:about|approximately|approx\.?|roughly|around|in percent"
@@ -138,9 +133,6 @@ _SAME = re.compile(
     re.IGNORECASE,
 )
 """Between two pieces it says that the second is the first in another form: `3/8, or 37.5%`."""
-_CLAUSE_END = re.compile(r"[;)]|[,.](?=\s|$)|$")
-_EXACT = MathConfig()
-_NEAR = MathConfig(tolerance=0.01)
 
 
 def find_in_words(text: str) -> Span | None:
@@ -165,7 +157,7 @@ def _behind_mark(text: str) -> Span | None:
             return _in_last_line(text) if text[comment.end :].strip() else None
     if not marks:
         return _in_last_line(text)
-    return None if _DENIED.match(marks[-1].text) else _in_line(text, marks[-1], is_first=True)
+    return None if _DENIED.match(marks[-1].text) else _in_marked_line(text, marks[-1])
 
 
 def _in_items(text: str) -> Span | None:
@@ -205,7 +197,7 @@ def _in_last_line(text: str) -> Span | None:
     is_open = _OPEN_QUESTION.search(line.text) or _QUESTION.fullmatch(line.text)
     if is_open or _CODE.search(line.text):
         return None
-    if answer := _in_line(text, line, is_first=False):
+    if answer := _in_closing_line(text, line):
         return answer
     word = _LAST_WORD.search(line.text)
     if word and not _NO_LAST_WORD.search(line.text):
@@ -229,49 +221,66 @@ def _last_display(text: str) -> Span | None:
     return formula if readings(formula.text) else None
 
 
-def _in_line(text: str, line: Span, *, is_first: bool) -> Span | None:
-    """Find the answer in a line: the line where it can be read, else a formula or number in it.
+def _in_marked_line(text: str, line: Span) -> Span | None:
+    """Find the answer behind a mark: its first sentence, else the first piece of that."""
+    sentence = first_sentence(line)
+    is_whole = readings(sentence.text) or _OPTION.fullmatch(sentence.text)
+    answer = sentence if is_whole else _choose_first(sentence)
+    return answer and _unless_hedged(text, line, answer, len(sentence.text))
 
-    Behind a mark the first of its first sentence counts, otherwise the last. One that is hedged or
-    corrected is none: then the whole line counts. One that is denied leaves an empty answer.
-    """
+
+def _in_closing_line(text: str, line: Span) -> Span | None:
+    """Find the answer in the last line: all of it up to an aside, else the last piece of that."""
     part = line
-    if is_first:
-        part = first_sentence(line)
-    elif (aside := _ASIDE.search(line.text)) and _pieces(line.text[: aside.start()]):
+    if (aside := _ASIDE.search(line.text)) and _pieces(line.text[: aside.start()]):
         part = make_span(line.text, 0, aside.start()).shift(line.start)
-    is_whole = readings(part.text) or (is_first and _OPTION.fullmatch(part.text))
-    answer = part if is_whole else _choose_piece(part, is_first=is_first)
-    if answer is None:
-        return None
+    answer = part if readings(part.text) else _choose_last(part)
+    return answer and _unless_hedged(text, line, answer, len(part.text))
+
+
+def _unless_hedged(text: str, line: Span, answer: Span, sentence_end: int) -> Span:
+    """Give the answer; all of the line where it is hedged or corrected, and nothing if denied."""
     end = answer.start + len(text[answer.start : answer.end].rstrip(" ?*$"))
     if is_denied(text, answer.start, end) or _ROUGHLY.match(text, end):
         return replace(line, text="")
     if (answer.start, answer.end) == (line.start, line.end):
         return answer
-    return line if _is_hedged(line.text, answer.shift(-line.start), len(part.text)) else answer
+    return line if _is_hedged(line.text, answer.shift(-line.start), sentence_end) else answer
 
 
-def _choose_piece(line: Span, *, is_first: bool) -> Span | None:
-    """Choose the first or last formula or number; None, or the line, where that is only a part."""
+def _choose_first(line: Span) -> Span | None:
+    """Choose the first formula or number, or the line where that is only a part of it."""
     text = line.text
-    pieces = _pieces(text)
-    if not is_first:
-        pieces = [one for one in pieces if not _STRAY.search(text[: one.start][-2:])]
-    if is_first and _NAMED.fullmatch(text.strip(" .*")):
+    if _NAMED.fullmatch(text.strip(" .*")):
         return line
-    numeric = [piece for piece in pieces if any(sign.isdigit() for sign in piece.text)] or pieces
-    if not numeric:
-        return line if is_first and normal(text) else None
-    first, second = (numeric[:2] if is_first else numeric[-2:]) if numeric[1:] else numeric * 2
-    chosen = first if is_first else second
-    if text[first.end : second.start].isspace() or _DIVIDED.match(text, chosen.end):
-        return line if is_first else None
-    if is_first:
-        return chosen.shift(line.start)
-    words = text[first.end : second.start]
-    is_restated = _SAME.fullmatch(words) and _agree(text, first, second, words)
-    return (first if is_restated else _last_list(text, numeric) or chosen).shift(line.start)
+    pieces = _prefer_numbers(_pieces(text))
+    if not pieces:
+        return line if normal(text) else None
+    first = pieces[0]
+    gap = text[first.end : pieces[1].start] if len(pieces) > 1 else ""
+    return line if gap.isspace() or _DIVIDED.match(text, first.end) else first.shift(line.start)
+
+
+def _choose_last(line: Span) -> Span | None:
+    """Choose the last formula, number or list of them; None where that is only a part of one."""
+    text = line.text
+    pieces = [piece for piece in _pieces(text) if not _STRAY.search(text[: piece.start][-2:])]
+    pieces = _prefer_numbers(pieces)
+    if not pieces:
+        return None
+    last = pieces[-1]
+    before = pieces[-2] if len(pieces) > 1 else None
+    gap = text[before.end : last.start] if before else ""
+    if gap.isspace() or _DIVIDED.match(text, last.end):
+        return None
+    if before and _SAME.fullmatch(gap) and is_restated(text, before, last, gap):
+        return before.shift(line.start)
+    return (_last_list(text, pieces) or last).shift(line.start)
+
+
+def _prefer_numbers(pieces: list[Span]) -> list[Span]:
+    """Leave out pieces without a digit where others have one."""
+    return [piece for piece in pieces if any(sign.isdigit() for sign in piece.text)] or pieces
 
 
 def _last_list(line: str, pieces: list[Span]) -> Span | None:
@@ -339,45 +348,4 @@ def _offers_another(line: str, turn: re.Match[str], pieces: Sequence[Span], chos
         return False
     if not is_second and meaning_of(before.text) != meaning_of(chosen.text):
         return False
-    return not _agree(line, before, after, words)
-
-
-def _agree(line: str, before: Span, after: Span, words: str) -> bool:
-    """Whether two pieces mean the same; the second with what follows it, as in `36, or 6^2`."""
-    rules = _NEAR if _ROUGH.search(words) else _EXACT
-    clause = _CLAUSE_END.search(line, after.end)
-    whole = line[after.start : clause.start() if clause else None]
-    others = readings(whole) or readings(after.text)
-    return any(
-        same_tree(left, right, rules)
-        for reading in readings(before.text)
-        for left in _meanings(reading.node)
-        for other in others
-        for right in _meanings(other.node)
-    )
-
-
-def _meanings(node: Node) -> tuple[Node, ...]:
-    """Read a percentage as its number and as hundredths."""
-    if node.kind != "call" or node.name != "percent":
-        return (node,)
-    return node.args[0], tree.divide(node.args[0], tree.make_number(100))
-
-
-def meaning_of(text: str) -> object:
-    """Reduce a text to what it means: a mixed number and its fraction are the same."""
-    meanings = readings(text)
-    return meanings[0].node._replace(digits=0) if meanings else normal(text)
-
-
-def are_same(one: str, other: str) -> bool:
-    """Whether two answers mean the same: `1/2` and `0.5`."""
-    if is_same_text(one, other):
-        return True
-    pairs = ((a.node, b.node) for a in readings(one) for b in readings(other))
-    return any(
-        same_tree(left, right, _EXACT)
-        for first, second in pairs
-        for left in _meanings(first)
-        for right in _meanings(second)
-    )
+    return not is_restated(line, before, after, words)

@@ -186,7 +186,7 @@ def _first_line(text: str, options: Mapping[str, str]) -> tuple[Statement, Picke
         return None
     turn = _TURN.search(strip_markup(rest[:MAX_SPAN]))
     if turn and turn[1] in options and turn[1] != letter:
-        picked = Picked(letters=frozenset((letter, turn[1])), is_hedged=True)
+        picked = _hedge(letter, turn[1])
     return Statement(start=0, form="line", text=first), picked
 
 
@@ -272,7 +272,7 @@ def _text_and_letter(words: str, options: Mapping[str, str]) -> Picked | None:
         return None
     if both[2] in named.letters:
         return Picked(letters=frozenset(both[2]))
-    return Picked(letters=named.letters | {both[2]}, is_hedged=True)
+    return _hedge(*named.letters, both[2])
 
 
 def _read_run(words: str, options: Mapping[str, str]) -> Picked | None:
@@ -324,29 +324,34 @@ def _is_label_here(words: str, label: re.Match[str]) -> bool:
 def _single(
     words: str, letter: str, end: int, options: Mapping[str, str], must_be_whole: bool
 ) -> Picked | None:
+    """Read one letter with what follows it: its own text, another option, a condition, reasons."""
     rest = words[end:]
     if rest[:1] == "?" and len(rest) > 1:
         return None
+    alone = Picked(letters=frozenset(letter))
     tail = rest.strip(_EDGE)
+    if not tail:
+        return alone
     # A dash may be a minus sign of the option's text or stand between letter and text.
     text = rest.lstrip(_EDGE.replace("-", "").replace("–", ""))
-    named = _by_text(text, options) or _by_text(tail, options)
-    if named is not None and letter not in named.letters and tail:
-        return Picked(letters=frozenset((letter, min(named.letters))), is_hedged=True)
-    if not tail or named is not None:
-        return Picked(letters=frozenset(letter))
+    if named := _by_text(text, options) or _by_text(tail, options):
+        return alone if letter in named.letters else _hedge(letter, min(named.letters))
     if _DENIAL.match(rest):
         return None
     if _CONDITION.match(rest) or is_denied(words, end, end):
-        return Picked(letters=frozenset(letter), is_hedged=True)
+        return _hedge(letter)
     if other := _second(tail, letter, options):
-        return Picked(letters=frozenset((letter, other)), is_hedged=True)
+        return _hedge(letter, other)
     is_closed = words[end - 1] in ")]}" or not rest[:1].isspace()
-    is_article = not is_closed and letter in "AI" and not _SAYS_WHY.match(rest)
     # `A) 4 B) 5 C) 6` picks nothing.
-    is_only_label = not any(label in options for label in _LISTED.findall(tail))
-    is_part = must_be_whole and not (is_closed and is_only_label)
-    return None if is_article or is_part else Picked(letters=frozenset(letter))
+    is_label = any(other in options for other in _LISTED.findall(tail))
+    is_article = not is_closed and letter in "AI" and not _SAYS_WHY.match(rest)
+    is_part = must_be_whole and (is_label or not is_closed)
+    return None if is_article or is_part else alone
+
+
+def _hedge(*letters: str) -> Picked:
+    return Picked(letters=frozenset(letters), is_hedged=True)
 
 
 def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
