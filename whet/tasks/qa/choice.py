@@ -65,7 +65,7 @@ _CONFIRMED = re.compile(
 )
 """Behind several letters at the start of a line it says that they are the answer."""
 _CLOSING = re.compile(
-    r"(?:[.!;:]|→|⇒|⟹|->|=>|\\(?:to|Rightarrow|implies)\b|[,.!;:](?= (?:so )?(?:option|choice|answer)\b))"
+    r"(?:[.!;:→⇒⟹]|->|=>|\\(?:to|Rightarrow|implies)\b|,(?= (?:so )?(?:option|choice|answer)\b))"
     r"[ \t*_$]{1,4}",
     re.IGNORECASE,
 )
@@ -236,17 +236,15 @@ def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picke
     lead = _LEAD.match(words)
     is_either = lead is not None and "either" in lead[0].lower()
     words = words[lead.end() :] if lead else words
-    if (run := _read_run(words, options)) is not None:
-        return run
     letters, end, is_hedged = _letters(words, options)
-    if not letters:
-        return by_text or _by_text(words, options)
+    if (run := _read_run(words, options)) is not None or not letters:
+        return run or by_text or _by_text(words, options)
     if len(letters) == 1 and not is_hedged:
         return _single(words, letters[0], end, options, must_be_whole)
-    rest = words[end:].strip(_EDGE)
-    if _DENIAL.match(words, end) or (must_be_whole and not _CONFIRMED.fullmatch(f" {rest}")):
-        return None
-    return Picked(letters=frozenset(letters), is_hedged=is_hedged or is_either)
+    is_named = must_be_whole and not _CONFIRMED.fullmatch(f" {words[end:].strip(_EDGE)}")
+    is_denied_run = is_named or _DENIAL.match(words, end) is not None
+    picked = Picked(letters=frozenset(letters), is_hedged=is_hedged or is_either)
+    return None if is_denied_run else picked
 
 
 def text_key(text: str) -> str:
@@ -335,9 +333,8 @@ def _single(
         return Picked(letters=frozenset((letter, min(named.letters))), is_hedged=True)
     if not tail or named is not None:
         return Picked(letters=frozenset(letter))
-    if _DENIAL.match(rest):
-        return None
-    if _CONDITION.match(rest) or is_denied(words, end, end):
+    is_ruled_out = _DENIAL.match(rest) is not None
+    if not is_ruled_out and (_CONDITION.match(rest) or is_denied(words, end, end)):
         return Picked(letters=frozenset(letter), is_hedged=True)
     if other := _second(tail, letter, options):
         return Picked(letters=frozenset((letter, other)), is_hedged=True)
@@ -346,7 +343,7 @@ def _single(
     # `A) 4 B) 5 C) 6` picks nothing.
     is_only_label = not any(label in options for label in _LISTED.findall(tail))
     is_part = must_be_whole and not (is_closed and is_only_label)
-    return None if is_article or is_part else Picked(letters=frozenset(letter))
+    return None if is_article or is_part or is_ruled_out else Picked(letters=frozenset(letter))
 
 
 def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
