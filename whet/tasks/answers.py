@@ -48,6 +48,7 @@ _COLON = re.compile(r"^[^\n]{0,400}:[ \t*]*\n", re.MULTILINE)
 _TEXT = re.compile(
     r"(?<!\w)\\(?:text(?:bf|it|tt|rm|sf)?|math(?:bf|it|tt|rm|sf)|bf|rm)\s?\{([^{}]*)\}(?!\w)"
 )
+_SPACING = re.compile(r"\\(?:[,;:!> ]|q?quad(?![a-z]))|(?<=,)~")
 _NUMBERING = re.compile(r"\(?([0-9]{1,3})[.):]\s+")
 _BULLET = re.compile(r"[-*•+]\s+")
 _ARROW = re.compile(r"\s*(?:->|→|\\to\b|\\rightarrow\b)\s*")
@@ -63,9 +64,13 @@ _ASIDE = re.compile(
     r"(?<=\S) \((?:(?:check|verif|as |by )[^()0-9\n]{0,80}"
     r"|(?!(?:minus|negative|times|in|of|to|mod|base|per|plus|half|with|without|before|after)\b)"
     r"[a-z]+,?(?: [a-z',-]+){2,11})\)\.?\Z"
+    r"|(?<=\S) \((?:all |in all |that is |i\.e\. |with |the )?[0-9]{1,4} (?:in all|in total"
+    r"|letters?|characters?|chars|words?|signs?|items?|elements?|entries|names?|users?|nodes?"
+    r"|steps?|moves?|edges?|bonds?|stops?|cities|rows?|values?)\b[a-z ,]{0,60}\)\.?\Z"
+    r"|(?<=\S)(?:,| [—–-]) (?:since|because|as|where|so that)(?: [\w'’+*/=.,()×-]+){2,40}\Z"
     r"|(?<=[0-9]), (?:and )?not -?[0-9][0-9.,]{0,20}(?: [a-z][a-z' ]{0,80})?\.?\Z"
 )
-"""A remark behind an answer: `69 (checked by adding again)`, `16, not 15`."""
+"""A remark behind an answer: `69 (checked by adding again)`, `abc (3 letters)`, `16, not 15`."""
 _CHECK_BELOW = re.compile(
     r"[\s*_]*\((?:check|verification|sanity check|test)\b[^\n]*\)[\s*_.]*\Z", re.I
 )
@@ -134,7 +139,7 @@ def write_in_line(span: str) -> str:
     """
     if len(span) > MAX_LIST_CHARS:
         return span
-    plain = strip_text_commands(span).replace("**", "").strip()
+    plain = _SPACING.sub(" ", strip_text_commands(span)).replace("**", "").strip()
     lines = [line.strip().rstrip(",;") for line in plain.splitlines() if line.strip()]
     numbers = [_NUMBERING.match(line) for line in lines]
     if len(lines) > 1 and all(one and one[1] == str(n) for n, one in enumerate(numbers, 1)):
@@ -186,7 +191,7 @@ def _is_more_than_aside(span: str, aside: re.Match[str]) -> bool:
     remark = aside[0].lower()
     if remark.startswith((" (check", " (verif", " (as ", " (by ")):
         return is_doubtful(remark)
-    if not remark.startswith(","):
+    if not remark.startswith((", not", ", and not")):
         words = remark.strip(" ().").split()
         return is_doubtful(remark) or not (DISOWNING | RETREATING).isdisjoint(words)
     _, _, other = remark.partition("not ")

@@ -5,17 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whet.tasks.game24.expressions import (
+    combine,
+    parse_expression,
+    read_value,
+    write_value,
+)
 from whet.tasks.game24.lines import (
     AnswerLine,
     Left,
     RollBackLine,
     StepLine,
-    combine,
     lines_of,
-    parse_expression,
     read_line,
-    read_value,
-    write_value,
 )
 
 

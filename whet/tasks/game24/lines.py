@@ -1,41 +1,31 @@
-"""Read what a response to the 24 game may hold: exact values, expressions, and lines of them.
+"""Read the lines that a response to the 24 game may hold.
 
-A value is a reduced (numerator, denominator) pair. Pairs of small integers are several times faster
-than `fractions.Fraction`, and a trace or a grader meets the same few again and again, so the
-operations cache their results. An expression is whole numbers, + - * /, brackets and unary minus,
-read by a recursive descent that is bounded and never uses `eval`.
-
-    step       `13 - 1 = 12`; `13 - 1 = 12, left: 12 8 6`; `13 - 1 = 12 (left: 6 8 12)`;
-               `(13) - (1) = 12, left: (13 - 1) = 12, 8, 6`
-    roll back  `roll back, left: 13 8 6 1`; `back, left: 13 8 6 1`
-    answer     `reach 24! expression: 6 * (13 - 1 - 8)`; `Answer: 6 * (13 - 1 - 8) = 24`;
-               `6 * (13 - 1 - 8)`; `6(13 - 1 - 8) = 6 * 4 = 24`; `no solution`
+step       `13 - 1 = 12`; `13 - 1 = 12, left: 12 8 6`; `13 - 1 = 12 (left: 6 8 12)`;
+           `(13) - (1) = 12, left: (13 - 1) = 12, 8, 6`
+roll back  `roll back, left: 13 8 6 1`; `back, left: 13 8 6 1`
+answer     `reach 24! expression: 6 * (13 - 1 - 8)`; `Answer: 6 * (13 - 1 - 8) = 24`;
+           `6 * (13 - 1 - 8)`; `6(13 - 1 - 8) = 6 * 4 = 24`; `no solution`
 """
 
 import re
-from functools import lru_cache, partial
-from itertools import permutations
-from math import gcd
+from functools import lru_cache
 from typing import NamedTuple
 
 from whet.answers.doubt import is_doubtful, strip_lead
+from whet.answers.withdrawal import DISOWNING, RETREATING
 from whet.tasks.answers import strip_text_commands
+from whet.tasks.game24.expressions import (
+    NUMBER,
+    TARGET,
+    Expression,
+    State,
+    Value,
+    parse_expression,
+    read_value,
+    write_value,
+)
 
-Value = tuple[int, int]
-State = tuple[Value, ...]
-
-TARGET: Value = (24, 1)
-SYMBOLS = "+-*/"
-NUMBER = r"-?[0-9]{1,9}(?:/[0-9]{1,9}|\.[0-9]{1,6})?"
-"""How a value may be written: 12, -5, 8/3, 1.5. Only the ten ASCII digits count."""
-
-_CACHE_SIZE = 1 << 16
-_MAX_CHARS = 256
-_MAX_DEPTH = 32
 _MAX_LINE_CHARS = 512
-_NUMBER = re.compile(NUMBER)
-_PIECE = re.compile(r"[0-9]{1,9}|[-+*/()]")
-_EXPRESSION = re.compile(r"(?:[0-9]{1,9}(?![0-9])|[-+*/() ])+")
 _EQUATION = rf"\(?({NUMBER})\)? ?([-+*/]) ?\(?({NUMBER})\)? ?= ?({NUMBER})"
 _STEP = re.compile(rf"{_EQUATION}(?:, ?left:(.*)| ?\(left:(.*)\)|[.])?", re.ASCII)
 _ROLL_BACK = re.compile(r"(?:roll )?back\b,? ?(?:left:(.*))?", re.ASCII)
@@ -83,10 +73,24 @@ _STEPS = re.compile(
 )
 """Steps with which a line begins: `7 - 6 = 1, 13 * 1 = 13`."""
 _AFTER_24 = re.compile(
-    r"(?<=[= ]24)(?:[.!]|,? (?:as|which|using|with)\b[a-z ]*[.]?| \([a-z][a-z ,']*\)[.]?)\Z",
+    r"(?<=[= ]24)(?:[.!]|(?:,| [—–-])? (?:as|which|using|with|since|because|for|where|so)\b"
+    r"[\w ,'’*/+=()-]*[.]?| \([a-z][a-z ,']*\)[.]?)\Z",
     re.IGNORECASE,
 )
 """What may follow the 24 that an expression makes: ` (all four numbers are used)`."""
+_WRITTEN_AGAIN = re.compile(
+    r"(?:[:;]|, (?:or|i\.e\.|that is)|\b(?:out|so|as|is|gives|namely|means)),? ?"
+    r"(?=[0-9(][0-9 ()*/+-]*= ?24\.?\Z)"
+)
+"""Before the last expression of a line, which says another one again: `written out: `."""
+_EXPLAINS = re.compile(
+    r"(?:here|because|since|as|indeed|note|this (?:works|is because|uses|holds|gives)"
+    r"|it (?:works|uses|holds)|in it|inside|the (?:inner|bracket|first|product|sum"
+    r"|quotient|fraction)|explanation|why|reason|working|first|we (?:first|start|begin))\b",
+    re.IGNORECASE,
+)
+"""A paragraph behind an answer that says how it comes about."""
+_EXPRESSIONS = re.compile(r"[0-9(][0-9 ()*/+-]*")
 _EQUALS = re.compile(r"(?<=[0-9)]) (?:equals|is equal to|gives|makes|yields|is) (?=24\b)")
 _PRODUCT = re.compile(r"(?<=[0-9)])\s?(?=\()|(?<=\))\s?(?=[0-9])")
 """Where a product has no sign: `5(5 - 1/5)`."""
@@ -96,125 +100,6 @@ SIGNS = str.maketrans(
 """How models write * - / otherwise."""
 _BRACKETS = str.maketrans("[]", "()")
 _CROSS = re.compile(r"(?<=[0-9)])\s?[xX]\s?(?=[0-9(])")
-
-
-@lru_cache(_CACHE_SIZE)
-def read_value(text: str) -> Value | None:
-    """Read a written value; None if it is not a value, or divides by zero.
-
-    >>> read_value("-6/4"), read_value("1.5"), read_value("1/0")
-    ((-3, 2), (3, 2), None)
-    """
-    if not _NUMBER.fullmatch(text):
-        return None
-    if "." in text:
-        whole, _, digits = text.partition(".")
-        return reduce(int(whole + digits), 10 ** len(digits))
-    top, _, bottom = text.partition("/")
-    return reduce(int(top), int(bottom or 1))
-
-
-@lru_cache(_CACHE_SIZE)
-def write_value(value: Value) -> str:
-    """Write a value as the formats do: 12, -5, 8/3."""
-    top, bottom = value
-    return str(top) if bottom == 1 else f"{top}/{bottom}"
-
-
-@lru_cache(_CACHE_SIZE)
-def combine(left: Value | None, symbol: str, right: Value | None) -> Value | None:
-    """Apply an operation exactly; None if it, or what led to its operands, divides by zero."""
-    if left is None or right is None:
-        return None
-    a, b = left
-    c, d = right
-    if symbol == "*":
-        return reduce(a * c, b * d)
-    if symbol == "/":
-        return reduce(a * d, b * c)
-    return reduce(a * d + b * c if symbol == "+" else a * d - b * c, b * d)
-
-
-def reduce(top: int, bottom: int) -> Value | None:
-    """Reduce a fraction; None if its denominator is zero."""
-    if bottom == 0:
-        return None
-    shared = gcd(top, bottom) if bottom > 0 else -gcd(top, bottom)
-    return top // shared, bottom // shared
-
-
-@lru_cache(_CACHE_SIZE)
-def join(before: State, a: Value, symbol: str, b: Value) -> State | None:
-    """Put the result of a step in place of its operands; None if they are missing."""
-    result = combine(a, symbol, b)
-    rest = list(before)
-    if result is None or a not in rest:
-        return None
-    rest.remove(a)
-    if b not in rest:
-        return None
-    rest.remove(b)
-    return tuple(sorted([*rest, result]))
-
-
-@lru_cache(_CACHE_SIZE)
-def can_reach(state: State) -> bool:
-    """Whether steps from these numbers, up to four of them, lead to 24 alone."""
-    if len(state) == 1:
-        return state == (TARGET,)
-    moves = ((a, symbol, b) for a, b in permutations(state, 2) for symbol in SYMBOLS)
-    states = {after for move in moves if (after := join(state, *move)) is not None}
-    return any(map(can_reach, states))
-
-
-class Expression(NamedTuple):
-    """The value (None if it divides by zero) and the whole numbers in it, in rising order."""
-
-    value: Value | None
-    leaves: tuple[int, ...]
-
-
-def parse_expression(text: str) -> Expression | None:
-    """Parse a whole text; None if it is no expression, or longer or deeper than any honest one.
-
-    >>> parse_expression("8 / (3 - 8/3)")
-    Expression(value=(24, 1), leaves=(3, 3, 8, 8))
-    """
-    if len(text) > _MAX_CHARS or not _EXPRESSION.fullmatch(text):
-        return None
-    pieces = _PIECE.findall(text)[::-1]
-    leaves: list[int] = []
-
-    def take() -> str:
-        return pieces.pop() if pieces else ""
-
-    def read_chain(symbols: str, depth: int) -> Value | None:
-        """Read a sum of products, or a product of atoms."""
-        read_operand = partial(read_chain, "*/") if symbols == "+-" else read_atom
-        value = read_operand(depth)
-        while pieces and pieces[-1] in symbols:
-            value = combine(value, take(), read_operand(depth))
-        return value
-
-    def read_atom(depth: int) -> Value | None:
-        piece = take()
-        if depth > _MAX_DEPTH:
-            raise ValueError("too deep")
-        if piece == "-":
-            return combine((-1, 1), "*", read_atom(depth + 1))
-        if piece != "(":
-            leaves.append(int(piece))  # a ValueError where it is no number
-            return leaves[-1], 1
-        value = read_chain("+-", depth + 1)
-        if take() != ")":
-            raise ValueError("not closed")
-        return value
-
-    try:
-        value = read_chain("+-", 0)
-    except ValueError:
-        return None
-    return None if pieces else Expression(value, tuple(sorted(leaves)))
 
 
 class Left(NamedTuple):
@@ -272,11 +157,34 @@ def lines_of(text: str) -> list[str]:
 
 
 def without_checks(lines: list[str]) -> list[str]:
-    """Leave out lines at the end that check an answer and do not doubt it."""
+    """Leave out lines at the end that check or explain an answer and do not doubt it."""
     num = len(lines)
-    while num > 1 and _CHECK.match(lines[num - 1]) and not is_doubtful(lines[num - 1]):
+    while num > 1 and _is_comment(lines[num - 1], lines[num - 2]):
         num -= 1
     return lines[:num]
+
+
+def _is_comment(line: str, above: str) -> bool:
+    """Whether a line checks the answer above it, or explains it and plays no hand of its own."""
+    if _CHECK.match(line):
+        return not is_doubtful(line)
+    if not _EXPLAINS.match(line) or "24" not in line or _takes_back(line):
+        return False
+    plain = write_plainly(line[:_MAX_LINE_CHARS])
+    parts = map(parse_expression, map(str.strip, _EXPRESSIONS.findall(plain)))
+    return _has_hand(read_line(above)) and all(len(one.leaves) < 4 for one in parts if one)
+
+
+def _takes_back(remark: str) -> bool:
+    """Whether a remark may doubt or disown the answer it belongs to."""
+    words = remark.lower().split()
+    return is_doubtful(remark) or not (DISOWNING | RETREATING).isdisjoint(words)
+
+
+def _has_hand(line: Line) -> bool:
+    """Whether a line answers with an expression of four numbers."""
+    expression = line.expression if isinstance(line, AnswerLine) else None
+    return expression is not None and len(expression.leaves) == 4
 
 
 @lru_cache(1 << 15)
@@ -326,13 +234,19 @@ def read_chain(text: str, target: int = TARGET[0]) -> Expression | None:
 
 def read_answer_line(line: str) -> AnswerLine | None:
     """Read a line as an answer; without a word before it, it needs `= 24` or four numbers."""
-    bare = _AFTER_24.sub("", _CROSS.sub("*", _strip_words(line)))
+    bare = _CROSS.sub("*", _strip_words(line))
+    remark = _AFTER_24.search(bare)
+    if remark and not _takes_back(remark[0]):
+        bare = bare[: remark.start()]
     bare = write_plainly(_EQUALS.sub(" = ", bare))
     answer = _read_answer(line) or _read_answer(bare)
     if answer is None and (lead := _SOME_LEAD.match(bare)) and not is_doubtful(line):
         named = _read_answer(bare[lead.end() :])
         is_whole = named and named.expression and len(named.expression.leaves) == 4
         return named if is_whole and "=" in bare else None
+    if answer is None and (again := _WRITTEN_AGAIN.search(bare)) and not is_doubtful(line):
+        named = _read_answer(bare[again.end() :].removesuffix("."))
+        return named if _has_hand(named) else None
     return answer
 
 

@@ -19,24 +19,26 @@ from whet.config import Config
 from whet.rng import make_rng
 from whet.tasks.base import ConfiguredTask, LineNote, check_split, data_error
 from whet.tasks.game24 import traces
-from whet.tasks.game24.hands import HIGHEST_CARD, Hand, hand_of, rated_hands, winning_plays
-from whet.tasks.game24.lines import (
+from whet.tasks.game24.expressions import (
     TARGET,
-    AnswerLine,
-    Left,
-    Line,
-    RollBackLine,
     State,
-    StepLine,
     Value,
     can_reach,
     combine,
     join,
+    write_value,
+)
+from whet.tasks.game24.hands import HIGHEST_CARD, Hand, hand_of, rated_hands, winning_plays
+from whet.tasks.game24.lines import (
+    AnswerLine,
+    Left,
+    Line,
+    RollBackLine,
+    StepLine,
     lines_of,
     read_answer_line,
     read_line,
     without_checks,
-    write_value,
 )
 from whet.tasks.game24.traces import NO_SOLUTION, Length, TraceFormat
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id

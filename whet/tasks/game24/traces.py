@@ -26,8 +26,8 @@ from itertools import combinations, pairwise
 from random import Random
 from typing import Literal, NamedTuple
 
+from whet.tasks.game24.expressions import TARGET, State, Value, combine, join, write_value
 from whet.tasks.game24.hands import OPERATIONS, Hand, Plays, decode_move
-from whet.tasks.game24.lines import TARGET, State, Value, combine, join, write_value
 
 TraceFormat = Literal["v0", "v0l", "v1", "v2", "v3", "v4"]
 

@@ -14,7 +14,7 @@ from typing import Literal
 from whet.answers.doubt import EVASIVE, cut_remarks, is_denied, is_doubtful, strip_lead
 from whet.answers.final_answer import last_box, make_span
 from whet.tasks.answers import candidates, strip_text_commands, write_in_line
-from whet.tasks.game24.lines import parse_expression, read_value
+from whet.tasks.game24.expressions import parse_expression, read_value
 from whet.tasks.graphs.node_lists import drop_walked_edges
 from whet.tasks.graphs.paths import lightest_path, max_matching
 from whet.tasks.graphs.questions import (

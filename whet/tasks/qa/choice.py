@@ -65,7 +65,7 @@ _CONFIRMED = re.compile(
 )
 """Behind several letters at the start of a line it says that they are the answer."""
 _CLOSING = re.compile(
-    r"(?:[.!;:]|→|⇒|⟹|->|=>|\\(?:to|Rightarrow|implies)\b|[,.!;:](?= (?:so )?(?:option|choice|answer)\b))"
+    r"(?:[.!;:→⇒⟹]|->|=>|\\(?:to|Rightarrow|implies)\b|,(?= (?:so )?(?:option|choice|answer)\b))"
     r"[ \t*_$]{1,4}",
     re.IGNORECASE,
 )
@@ -236,17 +236,15 @@ def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picke
     lead = _LEAD.match(words)
     is_either = lead is not None and "either" in lead[0].lower()
     words = words[lead.end() :] if lead else words
-    if (run := _read_run(words, options)) is not None:
-        return run
     letters, end, is_hedged = _letters(words, options)
-    if not letters:
-        return by_text or _by_text(words, options)
+    if (run := _read_run(words, options)) is not None or not letters:
+        return run or by_text or _by_text(words, options)
     if len(letters) == 1 and not is_hedged:
         return _single(words, letters[0], end, options, must_be_whole)
-    rest = words[end:].strip(_EDGE)
-    if _DENIAL.match(words, end) or (must_be_whole and not _CONFIRMED.fullmatch(f" {rest}")):
-        return None
-    return Picked(letters=frozenset(letters), is_hedged=is_hedged or is_either)
+    is_named = must_be_whole and not _CONFIRMED.fullmatch(f" {words[end:].strip(_EDGE)}")
+    is_denied_run = is_named or _DENIAL.match(words, end) is not None
+    picked = Picked(letters=frozenset(letters), is_hedged=is_hedged or is_either)
+    return None if is_denied_run else picked
 
 
 def text_key(text: str) -> str:
@@ -336,9 +334,8 @@ def _single(
     text = rest.lstrip(_EDGE.replace("-", "").replace("–", ""))
     if named := _by_text(text, options) or _by_text(tail, options):
         return alone if letter in named.letters else _hedge(letter, min(named.letters))
-    if _DENIAL.match(rest):
-        return None
-    if _CONDITION.match(rest) or is_denied(words, end, end):
+    is_ruled_out = _DENIAL.match(rest) is not None
+    if not is_ruled_out and (_CONDITION.match(rest) or is_denied(words, end, end)):
         return _hedge(letter)
     if other := _second(tail, letter, options):
         return _hedge(letter, other)
@@ -347,7 +344,7 @@ def _single(
     is_label = any(other in options for other in _LISTED.findall(tail))
     is_article = not is_closed and letter in "AI" and not _SAYS_WHY.match(rest)
     is_part = must_be_whole and (is_label or not is_closed)
-    return None if is_article or is_part else alone
+    return None if is_article or is_part or is_ruled_out else alone
 
 
 def _hedge(*letters: str) -> Picked:

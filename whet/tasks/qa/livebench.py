@@ -35,6 +35,7 @@ GROUP = 4
 MAX_WORDS = 64
 _NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve"
 _NUMBERS = {word: str(number) for number, word in enumerate(_NUMBER_WORDS.split())}
+_QUOTES = str.maketrans("‘’“”", "''\"\"")
 _TAG = re.compile(r"<(/?)(?:solution|PLOT_SUMMARY)>")
 _BOLD = re.compile(r"\*{2,3}([^*\n]{1,2000})\*{2,3}")
 _WORD = re.compile(r"\w[\w '’./&!-]*")
@@ -92,7 +93,8 @@ def read_words(span: str) -> list[str] | None:
     >>> read_words("Yes, no,Four"), read_words("yes or no"), read_words("")
     (['yes', 'no', '4'], None, None)
     """
-    words = [word.strip(" .*_\"'\n").casefold() for word in strip_lead(span).split(",")]
+    plain = span.translate(_QUOTES)
+    words = [word.strip(" .*_\"'\n").casefold() for word in strip_lead(plain).split(",")]
     is_list = len(words) <= MAX_WORDS and all(
         _WORD.fullmatch(word) and not _NO_WORD.search(word) for word in words
     )
@@ -188,7 +190,8 @@ def _score_text(problem: Problem, text: str) -> Score:
 
 
 def _list_sentences(text: str, is_split: bool) -> list[str]:
-    """Cut a text at its full stops, or not at all; spaces count as one."""
+    """Cut a text at its full stops, or not at all; spaces count as one, and quotes as straight."""
+    text = text.translate(_QUOTES)
     pieces = text.split(".") if is_split else [text]
     return [words for piece in pieces if (words := " ".join(piece.split()))]
 

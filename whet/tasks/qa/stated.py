@@ -117,9 +117,11 @@ def statements(text: str) -> list[Statement]:
     line = last_line(_cut_closing(cut_remarks(visible)))
     if line is None or len(line.text) > MAX_SPAN or is_denied(visible, line.start, line.end):
         return stated
-    # A last line with a box or a marker in it is read there; one that only concludes may also be
-    # bare as a whole.
-    if all(one.start < line.start or one.form == "conclusion" for one in stated):
+    # A last line in a tag, or with a box or a marker in it, is read there; one that only concludes
+    # may also be bare as a whole.
+    is_inside = any(tag.start < line.start < tag.end for tag in find_tags(visible)[-1:])
+    is_read = any(one.start >= line.start and one.form != "conclusion" for one in stated)
+    if not is_inside and not is_read:
         stated.append(Statement(start=line.start, form="line", text=line.text.rstrip()))
     return stated
 

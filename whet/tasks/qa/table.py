@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Literal
 
 from whet.answers import doubt
-from whet.answers.final_answer import decided_text
+from whet.answers.final_answer import decided_text, find_tags
 from whet.answers.sentences import find_only_number, text_after_verb
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score, write_in_line
@@ -142,7 +142,10 @@ def _agrees_otherwise(gold: str, text: str, rule: ComparisonRule) -> bool:
         return word is not None and word[1] == gold.strip().lower()
     if len(split_list(gold)) < 2:
         return False
-    listing = _LISTING.search((decided_text(text) or "")[-MAX_SPAN:].rstrip())
+    shown = decided_text(text) or ""
+    tags = find_tags(shown)
+    stated = tags[-1].text.strip() if tags else shown
+    listing = _LISTING.search(f"\n{stated[-MAX_SPAN:].rstrip()}")
     if listing is None or doubt.is_doubtful(listing["heading"] + listing["items"][-1]):
         return False
     return agrees(gold, write_in_line(listing["items"]), rule)

@@ -12,15 +12,8 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
-from whet.tasks.game24.lines import (
-    SIGNS,
-    SYMBOLS,
-    Expression,
-    Value,
-    combine,
-    read_chain,
-    write_plainly,
-)
+from whet.tasks.game24.expressions import SYMBOLS, Expression, Value, combine
+from whet.tasks.game24.lines import SIGNS, read_chain, write_plainly
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.types import Json, Problem, Score, Split, level_band
 
