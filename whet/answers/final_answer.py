@@ -1,10 +1,8 @@
-"""Find where a response states its answer, and whether it later takes it back: tags, boxes, last
-lines.
+"""Find where a response states its answer, and whether it later takes it back.
 
-This is the one reader of final answers. It finds statements and their positions; each task decides
-which of them it accepts, which is the strongest, and what the text of one means. `sentences` reads
-answers in words. Every function reads the text a bounded number of times, whatever is in it, and
-the regular expressions have nothing to backtrack into.
+This is the one reader of tags, boxes and last lines; each task decides which of them it accepts,
+which is the strongest, and what the text of one means. `sentences` reads answers in words. Every
+function reads the text a bounded number of times, and no regular expression backtracks.
 """
 
 import re
@@ -335,9 +333,7 @@ def has_open_tag(text: str) -> bool:
     return text.rfind("<answer>") > text.rfind("</answer>")
 
 
-@lru_cache(
-    2
-)  # the boxes of a response are needed twice: to see whether it takes one back, and to read one
+@lru_cache(2)  # of a response they are needed twice: to see if it takes one back, and to read one
 def find_boxes(text: str, *, nested: bool = False) -> Sequence[Span]:
     r"""List what `\boxed{...}` and its kin hold, in order; a span takes in the command.
 

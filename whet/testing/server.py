@@ -210,7 +210,7 @@ sampled the last tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Place:
+class RunningServer:
     """Where a server listens, and the server."""
 
     url: str
@@ -325,7 +325,7 @@ def serve_inference(
     *,
     stops: frozenset[int] = frozenset(),
     fault: ServerFault = no_fault,
-) -> Iterator[Place]:
+) -> Iterator[RunningServer]:
     """Serve a copy of a model until the block ends."""
     server = InferenceServer(model, dialect, stops=stops, fault=fault)
     paths: dict[str, Json] = {path: {} for path in dialect.endpoints}
@@ -333,4 +333,4 @@ def serve_inference(
     gets = {"/openapi.json": {"paths": paths}, "/v1/models": models}
     bodies = {path: json.dumps(body).encode() for path, body in gets.items()}
     with serve_replies(server.answer, bodies) as listening:
-        yield Place(url=listening.url.removesuffix("/v1"), server=server)
+        yield RunningServer(url=listening.url.removesuffix("/v1"), server=server)
