@@ -12,13 +12,13 @@ from typing import NamedTuple
 _BREAK = re.compile(
     r"[.;:!?](?=[\s)*_\"'”]|\Z)|\n|[,()。，；：！？—–]|(?<=\s)--?(?=\s)|\.\.\.|…"
     r"|\b(?:but|so|and|because|since|hence|thus|therefore|then|although|though|while|whereas"
-    r"|yet|if|when|unless|until|except|as|for)\b",
+    r"|yet|if|when|unless|until|except|as)\b",
     re.IGNORECASE,
 )
 _CONTRACTIONS = (
-    (re.compile(r"\bca(?=n['’]t\b)|\bcan(?=not\b)"), "can "),
+    (re.compile(r"\bca(?=n['’]?t\b)|\bcan(?=not\b)"), "can "),
     (re.compile(r"\bwo(?=n['’]t\b)"), "will"),
-    (re.compile(r"n['’]t\b|(?<=do)nt\b|(?<=is)nt\b|(?<=ca)nt\b"), " not "),
+    (re.compile(r"n['’]t\b|\bnt\b|(?<=do|is)nt\b"), " not "),
     (re.compile(r"\bain not\b"), "is not"),
     (re.compile(r"['’](?:s|re|m)\b"), " is "),
     (re.compile(r"['’](?:ve|d|ll)\b"), " have "),
@@ -33,6 +33,8 @@ class Clause(NamedTuple):
     words: tuple[str, ...]
     start: int
     end: int
+    lead: str
+    """The sign or word before it."""
     mark: str
     """The sign or word that ends it."""
     is_gerund: bool
@@ -50,6 +52,7 @@ def split_clauses(text: str) -> list[Clause]:
 
 def _clauses(text: str) -> Iterator[Clause]:
     start = 0
+    lead = ""
     for end, stop, mark in [
         *((match.start(), match.end(), match[0].lower()) for match in _BREAK.finditer(text)),
         (len(text), len(text), ""),
@@ -63,10 +66,12 @@ def _clauses(text: str) -> Iterator[Clause]:
                 words=tuple(map(stem, words)),
                 start=start,
                 end=end,
+                lead=lead,
                 mark=mark,
                 is_gerund=any(word.endswith("ing") for word in words[:2]),
             )
         start = stop
+        lead = mark
 
 
 @lru_cache(1 << 12)

@@ -44,7 +44,7 @@ _OPENERS = _WRITERS | to_stems(
     " actually really in fact indeed think believe see find notice note that realise realize"
     " looking on after upon checking reflection rereading second thought thoughts sorry clearly"
     " obviously still or rather honestly to be honest frankly though hmm wait oops no afraid am is"
-    " it turns out seems plainly of course further inspection besides"
+    " it turns out seems plainly of course further inspection besides please"
 )
 """What may stand before the subject."""
 _BEFORE_SUBJECT = _OPENERS - _PRONOUNS
@@ -116,13 +116,14 @@ _SLIPS = (
     "forget forgot forgotten miss overlook miscount misread mix swap slip skip err mistook mistake"
     " confuse guess retract withdraw recant disown invent wrong mistaken decline bluff pretend"
     " transpose doubt distrust miscalculate misjudge copy reverse undercount overcount lie kid"
+    " random"
 )
 _ERRS = to_stems(_SLIPS)
 _REJECTS = to_stems("reject discard abandon drop strike scrap take")
 _LACKS = to_stems(
     "know tell sure certain confident believe think trust sign stand settle decide have find pin"
     " vouch recommend endorse rely claim bet say finish determine commit submit mean confirm"
-    " justify prove agree accept verify worked work figure"
+    " justify prove agree accept verify worked work figure solve"
 )
 """Of these a writer with no answer says `not`."""
 _LACKED = _ANSWERS | to_stems("idea clue other better way longer view opinion means")
@@ -159,8 +160,8 @@ _LABELS = to_stems(
 )
 _NO_LABEL = _NOT | to_stems("avoid past right correct once left than")
 _SPEAKS = to_stems(
-    "think thought say said guess expect believe believed answer assume write put had accept"
-    " conclude tempted told wrote"
+    "think thought say said guess expect believe believed answer assume had accept conclude"
+    " tempted told wrote"
 )
 _MAYBE = to_stems("might may could would often tempted forgiven")
 _FORMERLY = to_stems("initially originally formerly earlier before first used yesterday")
@@ -170,9 +171,15 @@ _ANYONE = to_stems("one you many most some people person reader somebody someone
 _OUGHT = to_phrases("should", "ought")
 _GIVES_UP = to_phrases("give up", "gave up")
 _HAVE_TO = to_phrases("have to")
-_POSSIBLE_TO = to_phrases("possible to")
+_EASY_TO = {
+    (*adjective, *word)
+    for adjective in to_phrases("possible", "impossible", "easy", "hard", "wrong", "true", "false")
+    for word in to_phrases("to", "for", "that")
+}
+_CONCLUSIONS = ("so", "hence", "thus", "therefore")
+_REASONS = ("because", "since", "if", "when", "unless", "until", "while")
 _ABOVE = to_stems("above")
-_LINE = to_stems("line")
+_VAGUE = to_stems("line claim conclusion proposal suggestion")
 _VALUE_ALONE = frozenset((value,) for value in _VALUES)
 _RULED_OUT = to_phrases("rule out")
 _WOULD = to_stems("would")
@@ -194,10 +201,12 @@ def judge(clause: Clause, before: Clause | None, *, is_predicate: bool = False) 
     ['denied', None, 'confirmed']
     """
     words = clause.words
-    if words in _REVERSALS and (before is None or before.mark != "?"):
+    if words in _REVERSALS and not (before and _leaves_open(before)):
         return "denied" if len(words) > 1 or clause.mark in _ENDS else "turned"
     if is_predicate:
         return "denied" if _is_foreign(words) else _judge_predicate(words)
+    if clause.lead in _REASONS:
+        return None
     if not clause.is_gerund and _is_corrected(words, before):
         return "replaced"
     said = _find_writer(words, before)
@@ -225,6 +234,11 @@ def is_given_away(words: Words, *, is_label: bool) -> bool:
     is_supposed = _has(words, _MAYBE) and _has(head, _ANYONE)
     is_past = _has(words, _FORMERLY) and "i" in words
     return _has(words, _SPEAKS) and (is_supposed or is_past)
+
+
+def _leaves_open(before: Clause) -> bool:
+    """Whether a `no` behind a clause may answer it: a question, a label, another candidate."""
+    return before.mark in "?:" or _has(before.words, _OTHERS)
 
 
 def _has(words: Words, group: frozenset[str]) -> bool:
@@ -257,10 +271,10 @@ def _is_corrected(words: Words, before: Clause | None) -> bool:
     if words[0] == "not":
         is_named = _is_at(words, 1, _ARTICLES) and (before is None or _is_at(words, 2, _ANSWERS))
         return is_named or (len(words) == 2 and words[1] in _NOT_QUITE)
-    words = _strip(words, _OPENERS)
+    words = _strip(words, _OPENERS - _WRITERS)
     if _is_at(words, 0, _UNDOES) and (before is None or before.mark in _ENDS):
         return _is_at(words, 1, _THAT) or (words[1:2] == ("the",) and _is_at(words, 2, _OBJECTS))
-    words = _strip(words, _PRONOUNS)
+    words = _strip(words, _WRITERS | _PRONOUNS)
     is_mended = words[:1] in _OUGHT and _has(words[1:3], _MENDED)
     return is_mended and not _has(words, _NOT)
 
@@ -300,9 +314,19 @@ def _judge_subject(clause: Clause, before: Clause | None) -> Stance | None:
     if not end and not (is_pronoun and (words[1] in _VERBS or words[1].endswith("ly"))):
         return None
     is_far = before is not None and (words[0] == "which" or clause.start > _MAX_REACH)
-    is_other = before is not None and _has(before.words, _OTHERS)
-    is_idle = any(pair in _POSSIBLE_TO for pair in pairwise(words))
-    return None if is_far or is_other or is_idle else _judge_predicate(words[end or 1 :], True)
+    concludes = clause.lead in _CONCLUSIONS
+    is_other = before is not None and (_has(before.words, _OTHERS) or _has_subject(before))
+    is_idle = any(pair in _EASY_TO for pair in pairwise(words))
+    if is_far or is_idle or (is_other and not concludes):
+        return None
+    return _judge_predicate(words[end or 1 :], True)
+
+
+def _has_subject(before: Clause) -> bool:
+    """Whether a clause of the same sentence is about another thing than the answer."""
+    words = _strip(before.words, _BEFORE_SUBJECT | _TURNS)
+    is_ours = _is_at(words, 0, _PRONOUNS) or _find_named(words) is not None
+    return before.mark not in ".!?\n" and bool(words) and not is_ours
 
 
 def _find_named(words: Words) -> int | None:
@@ -312,7 +336,7 @@ def _find_named(words: Words) -> int | None:
         return None
     end = len(words) - len(_strip(words[place:], _ANSWERS))
     has_above = _has(words[:end], _ABOVE)
-    is_line = _is_at(words, place, _LINE) and not has_above
+    is_line = _is_at(words, place, _VAGUE) and words[0] != "my" and not has_above
     is_value = words[end : end + 1] == ("is",) and words[end + 1 :] in _VALUE_ALONE
     if words[end : end + 1] == ("of",) or is_line or words[place - 1] in _OTHERS:
         return None
@@ -332,9 +356,10 @@ def _judge_predicate(words: Words, is_vague: bool = False) -> Stance | None:
         return "confirmed" if _is_negative(near) else "denied"
     if not _is_negative(near):
         return "confirmed" if _has(near, _STANDS) else None
-    if _has(words, _HARMLESS) or (is_vague and _has(words, _WOULD)):
+    is_lack = "no" in near and words[:2] != ("is", "no")
+    if is_lack or _has(words, _HARMLESS) or (is_vague and _has(words, _WOULD)):
         return None
-    suits = _has(words, _SUITS) or words[1:2] == ("no",) or _is_at(words, 2, _ARTICLES)
+    suits = _has(words, _SUITS) or words[:2] == ("is", "no") or _is_at(words, 2, _ARTICLES)
     return "denied" if suits or not is_vague else None
 
 

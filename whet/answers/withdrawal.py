@@ -39,7 +39,7 @@ DISOWNING = _NEGATIONS | _with_stops(
     "suggested replies replied argue argues argued insist insists insisted tells submit "
     "submits submitted propose proposes proposed maintain maintains maintained whichever pick "
     "choose select your these those them ruled excluded dismissed eliminated != might may could"
-    " would often tempted earlier initially originally formerly yesterday than unless lest nor"
+    " would often tempted earlier initially originally formerly yesterday rather unless lest nor"
     " reject abandon abandoned dismiss debunk debunked versus without refute opposed instead trap"
     " decoy dummy placeholder demo joke kidding lie random todo decorative filler fake bogus"
 )

@@ -19,7 +19,8 @@ _INDEX = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _AT_FAULT = re.compile(
-    r"(\b(?:paragraph|step)(?:[ _]?[0-9]{1,4})?>?(?:, [^\n,]{1,80},| \([^\n()]{1,80}\))?"
+    r"(\b(?:paragraph|step|(?:it|this|that)(?= (?:is|was) \w+ (?:because|since|as)\b))"
+    r"(?:[ _]?[0-9]{1,4})?>?(?:, [^\n,]{1,80},| \([^\n()]{1,80}\))?"
     r" (?:is|was|seems|looks)(?: (?!answer)\w+){0,5})"
     r" (?:wrong|incorrect|false|mistaken|invalid|untrue|not (?:right|correct|true|valid))\b"
     r"|(\bthe (?:first |earliest )?)"
