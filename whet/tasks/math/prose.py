@@ -14,6 +14,7 @@ from whet.tasks.math.compare import same_tree
 from whet.tasks.math.lexer import time_of
 from whet.tasks.math.numeric import MathConfig
 from whet.tasks.math.parser import readings
+from whet.tasks.math.remarks import cut_remark
 from whet.tasks.math.respelling import normal
 from whet.tasks.math.tree import Node
 from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
@@ -145,6 +146,7 @@ _NEAR = MathConfig(tolerance=0.01)
 
 def find_in_words(text: str) -> Span | None:
     """Find an answer that is neither tagged nor boxed: all of a line, an object, a list, a line."""
+    text = cut_remark(text)
     whole = text.strip()
     is_line = len(whole) <= MAX_BARE and "\n" not in whole and not find_marks(whole)
     if is_line and (readings(whole) or _OPTION.fullmatch(whole) or time_of(whole) is not None):
