@@ -119,7 +119,8 @@ _DENIED_AFTER = re.compile(
     r"|(?:ca|could|would|does|do|did|wo|should)n['’]t\b"
     r"|(?:can|could|would|does|do|did|will|should)(?:not| not)\b"
     r"|(?:fails?|violates|breaks|contradicts|misses|overcounts)\b"
-    r"|(?:is|was|would(?: have)? be(?:en)?)(?: only| just| merely)? what (?:one|you|many|most|people|some)\b"
+    r"|(?:is|was|would(?: have)? be(?:en)?)(?: only| just| merely)?"
+    r" what (?:one|you|many|most|people|some)\b"
     r"|\((?:wrong|incorrect|false|not (?:right|correct|the answer|sure))\b"
     r"|(?:(?:or|and) )?(?:maybe|perhaps|possibly|probably)\b"
     r"|or (?:something|anything|another|some other|else|not)\b)",

@@ -157,25 +157,30 @@ def decided_text(
 
 def _cut_withdrawn(text: str, last: Span) -> str | None:
     """Blank out a last answer that is taken back for another; None where it is for no other."""
-    is_denied_before = any(
-        (lead.endswith(OF) or _has_word(lead, DISOWNING)) and is_disowned(lead)
-        for lead in _find_leads(text, last.start)
-    )
+    is_led_away = False
+    for lead in _find_leads(text, last.start):
+        if (lead.endswith(OF) or _has_word(lead, DISOWNING)) and is_disowned(lead):
+            is_led_away = True
     tail = text[last.end : last.end + REMARK_WINDOW].removeprefix("</answer>")
     if not _WORDS.search(tail):
         is_asked = tail.lstrip(_DRESS).startswith("?")
-        return None if is_denied_before or is_asked else text
-    begin = text.rfind("\n", 0, last.start) + 1
-    is_predicate = _GOES_ON.match(tail) is not None and not _has_prose(text[begin : last.start])
-    end = find_replacement(tail, is_predicate=is_predicate)
+        return None if is_led_away or is_asked else text
+    end = None
+    is_subject = _GOES_ON.match(tail) is not None and not _has_prose(_line_before(text, last))
+    if is_subject or _has_word(tail, RETREATING):
+        end = find_replacement(tail, is_predicate=is_subject)
     if end is None and _has_word(tail, REPLACING):
         end = find_other_answer(tail, last.text)
-    if end is None and not is_denied_before:
+    if end is None and not is_led_away:
         return text
     if end is None or end >= len(tail):
         return None
     blank = last.end + end + len(text[last.end : last.end + REMARK_WINDOW]) - len(tail)
     return " " * blank + text[blank:]
+
+
+def _line_before(text: str, span: Span) -> str:
+    return text[text.rfind("\n", 0, span.start) + 1 : span.start]
 
 
 def _has_word(text: str, words: frozenset[str]) -> bool:

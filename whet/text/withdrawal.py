@@ -8,8 +8,9 @@ right beside an answer. The regular expressions have nothing to backtrack into.
 
 import re
 
-from whet.text.clauses import is_given_away, judge, split_clauses
+from whet.text.clauses import split_clauses
 from whet.text.doubt import is_doubtful
+from whet.text.stances import CUES, STEMS, is_given_away, judge
 
 REMARK_WINDOW = 480
 """What follows an answer is read this far."""
@@ -23,10 +24,11 @@ def _with_stops(words: str) -> frozenset[str]:
     return frozenset(f"{word}{stop}" for word in words.split() for stop in ("", *".,:;!?)"))
 
 
+_CONTRACTED = "ai are ca could did do does had has have is must need should was were wo would"
 _NEGATIONS = _with_stops(
-    "not never no cannot wrong incorrect false untrue mistake mistaken error void invalid "
-    "nonsense contradiction don't doesn't didn't isn't wasn't aren't can't couldn't won't "
-    "wouldn't shouldn't don’t doesn’t didn’t isn’t wasn’t can’t won’t wouldn’t"
+    " ".join(f"{verb}n{mark}t" for verb in _CONTRACTED.split() for mark in "'’")
+    + " not never no cannot wrong incorrect false untrue mistake mistaken error void invalid"
+    " nonsense contradiction"
 )
 DISOWNING = _NEGATIONS | _with_stops(
     "but except excluding other tempting premature sample example illustration template told "
@@ -37,19 +39,14 @@ DISOWNING = _NEGATIONS | _with_stops(
     "suggested replies replied argue argues argued insist insists insisted tells submit "
     "submits submitted propose proposes proposed maintain maintains maintained whichever pick "
     "choose select your these those them ruled excluded dismissed eliminated != might may could"
-    " would will often tempted before first earlier initially originally formerly yesterday than"
-    " unless lest nor reject abandon abandoned dismiss debunk debunked versus without refute opposed"
-    " instead far short such quite trap decoy dummy placeholder demo joke kidding lie random todo"
-    " decorative filler fake bogus"
+    " would often tempted earlier initially originally formerly yesterday than unless lest nor"
+    " reject abandon abandoned dismiss debunk debunked versus without refute opposed instead trap"
+    " decoy dummy placeholder demo joke kidding lie random todo decorative filler fake bogus"
 )
 """Without one of these a lead disowns nothing: a check that costs little."""
 RETREATING = _NEGATIONS | _with_stops(
-    "bogus erroneous rubbish faulty inconsistent unsound off joke trap guess sample example "
-    "lie illustration placeholder template dummy decoy ignored disregarded fails violates "
-    "breaks format contradicts retract withdraw disown reject discard misread miscount "
-    "miscounted miscalculated erred back doubt distrust mind slip longer ignore disregard "
-    "forget strike scrap scratch delete cross marked what alternatively equally erratum "
-    "nothing any guessing well leave pick struck crossed decide choose"
+    " ".join(CUES) + " mind marked trusted believed relied accepted submitted guessing leave pick"
+    " crossed decide choose alternatively equally any well"
 )
 """Without one of these a sentence behind an answer takes nothing back."""
 REPLACING = _with_stops(
@@ -135,14 +132,17 @@ def _find_denials(tail: str, *, is_predicate: bool = False) -> list[int]:
     """
     ends = [match.end() for match in _WITHDRAWN.finditer(tail)]
     clauses = split_clauses(tail)
-    stances = [
-        judge(clause, before, is_predicate=is_predicate and before is None)
-        for clause, before in zip(clauses, [None, *clauses], strict=False)
-    ]
-    for clause, stance, after in zip(clauses, stances, [*stances[1:], None], strict=True):
-        is_undone = clause.mark == "?" or (len(clause.words) == 1 and after == "confirmed")
-        if stance in ("denied", "replaced") and not is_undone:
-            ends.append(clause.start if stance == "replaced" else clause.end)
+    for before, clause, after in zip([None, *clauses], clauses, [*clauses[1:], None], strict=False):
+        leads_on = is_predicate and before is None
+        if clause.mark == "?" or (not leads_on and STEMS.isdisjoint(clause.words)):
+            continue
+        stance = judge(clause, before, is_predicate=leads_on)
+        if stance == "replaced":
+            ends.append(clause.start)
+        elif stance == "denied":
+            is_bare = len(clause.words) == 1
+            if not (is_bare and after is not None and judge(after, clause) == "confirmed"):
+                ends.append(clause.end)
     return sorted(ends)
 
 
