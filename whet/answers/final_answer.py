@@ -62,6 +62,8 @@ _OWN_LINE = re.compile(
     re.IGNORECASE,
 )
 """A line that is an answer and nothing else, or starts with `Answer:`."""
+_IN_BRACES = re.compile(r"\s*[-*•][ \t]+\{")
+"""Sets in a list above an answer in square brackets are work: the groups found so far."""
 _BLANK = re.compile(r"[\s.…_]*(?:(?:your|the|final|my)? ?answer(?: here)?)?\s*", re.IGNORECASE)
 """What a box holds that only shows the form."""
 _MAX_TAIL = 1 << 13
@@ -285,6 +287,8 @@ def _find_lines(text: str, offset: int) -> list[Span]:
             final = replace(before, text=whole, end=final.end)
             finals.pop()
         finals.append(final)
+    if finals and finals[-1].text.startswith("["):
+        finals = [one for one in finals if not _IN_BRACES.match(one.text)]
     return [replace(one, start=one.start + offset - 1, end=one.end + offset - 1) for one in finals]
 
 

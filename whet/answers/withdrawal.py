@@ -52,7 +52,7 @@ RETREATING = _NEGATIONS | _with_stops(
 REPLACING = _with_stops(
     "my our please instead rather correction reflection thought thoughts really becomes should "
     "wait actually oops sorry missed mixed overlooked forgot again however though although make "
-    "change correct hmm hold skipped dropped answer"
+    "change correct hmm hold skipped dropped answer edit"
 )
 """Without one of these a sentence behind an answer gives no other."""
 OF = (" of", " of the", " in", " from", " among")
@@ -194,7 +194,7 @@ _OTHER_TURNED = re.compile(
 )
 """At the end behind an answer and a turn it gives another."""
 _PARTLY = re.compile(
-    r"\A\W{0,12}(?:correction|erratum|on second thoughts?"
+    r"\A\W{0,12}(?:correction|erratum|edit|on second thoughts?"
     r"|(?:hmm+|wait|no|oops)\W{1,3}(?:replace|remove|drop|swap|leave out))\b"
     r"(?![^.\n]{0,80}\b(?:right|correct|holds?|confirm\w*|stands?|sure|confident|agree|fine"
     r"|still|works?|same|keep|stick|none|needed"
@@ -292,7 +292,8 @@ _DISOWNED = re.compile(
 )
 """Before an answer, in lower case, it says that the answer is another, or whose."""
 _OFFERED = re.compile(
-    r"\bwhichever(?: one)? (?:of|you|the|fits|suits|works|is (?:right|correct))\b"
+    r"\b(?:could|may|might|can) be (?:any|either|each)(?: one)? of\b[^\n.]*:\W*\Z"
+    r"|\bwhichever(?: one)? (?:of|you|the|fits|suits|works|is (?:right|correct))\b"
     r"|\b(?:(?:pick|choose|take|select|use) (?:any|either|one|your)"
     r"|(?:one|either|any|some|none|neither)(?: \w+)? of"
     r" (?:these|those|(?<!\Aone of )(?<!, one of )them|the (?:following|two)))"

@@ -35,11 +35,29 @@ def faults(text: str, hand=HAND) -> list[str]:
         "(8 - 6) * (13 - 1)",
         "-(6 - 8) * (13 - 1)",
         "8 - 6 = 2\n13 - 1 = 12\n12 * 2 = 24",
+        "(8 - 6) * (13 - 1) = 24, since two twelves make twenty-four.",
+        "(8 - 6) * (13 - 1) = 24 because 2 * 12 = 24.",
+        "(8 - 6) * (13 - 1)\n\nHere 8 - 6 = 2, 13 - 1 = 12 and 2 * 12 = 24.",
+        "One way is $(8 - 6)\\cdot(13 - 1)=24$, written out: (8 - 6) * (13 - 1) = 24.",
     ],
 )
 def test_right_answers_are_right_in_any_format(text):
     found = graded(text)
     assert (found.verdict, found.process, found.brevity) == (Verdict.CORRECT, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(8 - 6) * (13 - 1) = 24, which breaks the rules.",
+        "(8 - 6) * (13 - 1)\n\nHere is another: (8 - 6) * 13 - 1 = 24",
+        "(8 - 6) * (13 - 1)\n\nThis uses 24 twice and is off.",
+        "8 * 3 = 24, written out: 8 * 3 = 24.",
+        "(8 - 6) * (13 - 1) = 24, or so: 8 * 6 - 13 - 1 = 24",
+    ],
+)
+def test_an_answer_that_is_taken_back_or_followed_by_another_is_not_right(text):
+    assert graded(text).verdict != Verdict.CORRECT
 
 
 def test_fractions_on_the_way_are_exact():

@@ -141,6 +141,7 @@ def test_only_the_end_of_a_long_text_is_read():
         ("[Molecule A: N (atom 0)]\nmapping: [1, 1]", (1, 1)),
         ("[0]", (0,)),
         (r"so \[1, 0\]", (1, 0)),
+        (r"$$[1,\; 0,\, 2]$$", (1, 0, 2)),
     ],
 )
 def test_the_final_list_of_numbers_is_read(text, expected):

@@ -40,6 +40,8 @@ def score(kind: str, text: str) -> Score:
         ("text", "We were there,\nand they're here now.", 1.0),
         ("text", "Here is the text:\n\nWe were there, and they're here now.", 1.0),
         ("text", "<solution>We were there, and they're here now.</solution>", 1.0),
+        ("text", "<answer>We were there, and they’re here now.</answer>", 1.0),
+        ("text", "We were there, and theyre here now.", 0.0),
         ("text", "We were there and they're here now.", 0.0),
         ("text", "we were there, and they're here now.", 0.0),
         ("order", "<PLOT_SUMMARY>Ann wakes.\nBob calls. They meet. They part</PLOT_SUMMARY>", 1.0),

@@ -226,6 +226,8 @@ def test_a_list_with_bars_has_an_order_where_the_question_asks_for_one(
     row = replace(problem("table", "Brunel | Telford"), prompt=prompt)
 
     assert TASK.score(row, "Brunel, Telford").verdict is Verdict.CORRECT
+    listing = "<answer>1. Brunel\n2. Telford</answer>"
+    assert TASK.score(row, listing).verdict is Verdict.CORRECT
     assert (TASK.score(row, "Telford, Brunel").verdict is Verdict.CORRECT) is is_free
 
 

@@ -30,7 +30,16 @@ STEPS = write_gold_steps(["Ada", "Ivan", "Noor"])
 
 
 @pytest.mark.parametrize(
-    "response", ["Answer: anr", "answer: ANR.", '<answer>"anr"</answer>', "anr", "\\boxed{anr}"]
+    "response",
+    [
+        "Answer: anr",
+        "answer: ANR.",
+        '<answer>"anr"</answer>',
+        "anr",
+        "\\boxed{anr}",
+        "Answer: anr (3 letters)",
+        "Answer: anr, since Noor ends in r.",
+    ],
 )
 def test_the_letters_are_right_in_their_usual_forms(response: str) -> None:
     assert TASK.score(ADA, response).verdict is Verdict.CORRECT
@@ -44,6 +53,8 @@ def test_the_letters_are_right_in_their_usual_forms(response: str) -> None:
         ("Answer: AdaIvanNoor", Verdict.WRONG),
         ("Answer: a n r", Verdict.NO_ANSWER),
         ("Answer: anr or ann", Verdict.NO_ANSWER),
+        ("Answer: anr (4 letters, which is wrong)", Verdict.NO_ANSWER),
+        ("Answer: anr, as others claim it is", Verdict.NO_ANSWER),
         ("", Verdict.NO_ANSWER),
     ],
 )

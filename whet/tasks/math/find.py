@@ -6,6 +6,7 @@ may take it back. `prose` finds answers in words.
 """
 
 import re
+from collections.abc import Sequence
 
 from whet.answers.doubt import CONTRACTION, DENIAL, TURN, any_of
 from whet.answers.final_answer import Span, decided_text, find_boxes, find_tags
@@ -103,11 +104,24 @@ def _last_boxes(text: str, in_parts: bool) -> Span | None:
         first -= 1
     if first == len(boxes) - 1:
         return boxes[-1]
-    parts = {
-        (index if in_parts else meaning_of(box.text)): box.text.strip()
-        for index, box in enumerate(boxes[first:])
-    }
+    parts: dict[object, str] = {}
+    for index, box in enumerate(boxes[first:]):
+        if (
+            not in_parts
+            and len(boxes) - first == 2
+            and parts
+            and _is_set_again(boxes[first:], text)
+        ):
+            parts.clear()
+        parts[index if in_parts else meaning_of(box.text)] = box.text.strip()
     return Span(text=" , ".join(parts.values()), start=boxes[first].start, end=boxes[-1].end)
+
+
+def _is_set_again(boxes: Sequence[Span], text: str) -> bool:
+    """Whether the second of two boxes says the bounds in the first again as an interval."""
+    first, second = boxes
+    gap = text[first.end : second.start]
+    return "interval" in gap.lower() and are_same(first.text, second.text)
 
 
 def _joins(gap: str) -> bool:

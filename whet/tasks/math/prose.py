@@ -30,6 +30,7 @@ from whet.answers.sentences import (
 from whet.tasks.math.lexer import time_of
 from whet.tasks.math.meaning import is_restated, meaning_of
 from whet.tasks.math.parser import readings
+from whet.tasks.math.remarks import cut_remark
 from whet.tasks.math.respelling import normal
 from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
 
@@ -137,6 +138,7 @@ _SAME = re.compile(
 
 def find_in_words(text: str) -> Span | None:
     """Find an answer that is neither tagged nor boxed: all of a line, an object, a list, a line."""
+    text = cut_remark(text)
     whole = text.strip()
     is_line = len(whole) <= MAX_BARE and "\n" not in whole and not find_marks(whole)
     if is_line and (readings(whole) or _OPTION.fullmatch(whole) or time_of(whole) is not None):

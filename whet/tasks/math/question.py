@@ -53,6 +53,10 @@ _RESIDUE = re.compile(r"\$?\s?([0-9]+)\s?\(?\\?p?mod\s?\{?\s?([0-9]+)\s?\}?\)?\s
 _BASED = re.compile(r"\$?\s?([0-9A-Z]+)\s?_\s?\{?\(?([0-9]{1,2})\)?\}?\s?\$?")
 
 
+_REWRITE = re.compile(r"(?i)\b(?:factor|expand|simplif|multiply|rewrite)")
+_SPACE = re.compile(r"[\s$]+|\\[,;! ]")
+
+
 class Question(NamedTuple):
     """What a prompt asks for."""
 
@@ -180,6 +184,19 @@ def drop_labels(answer: str) -> str:
         for label, end in zip(labels, ends, strict=True)
     }
     return ", ".join(parts[name] for name in sorted(parts))
+
+
+def drop_question(answer: str, prompt: str) -> str:
+    """Take the last side of an equation that starts with what the question asks to rewrite.
+
+    >>> drop_question("x^2 - 1 = (x-1)(x+1)", "Factor $x^2-1$.")
+    '(x-1)(x+1)'
+    """
+    sides = answer.strip(" $.").split("=")
+    first, last = sides[0], sides[-1]
+    formula = _SPACE.sub("", first)
+    is_asked = len(formula) > 2 and f"${formula}$" in re.sub(r"[\s.,]", "", prompt)
+    return last.strip() if is_asked and last.strip() and _REWRITE.search(prompt) else answer
 
 
 def drop_modulus(answer: str, prompt: str) -> str:

@@ -27,6 +27,7 @@ from whet.tasks.math.question import (
     KNOWN_UNITS,
     drop_labels,
     drop_modulus,
+    drop_question,
     has_parts,
     has_wrong_unit,
     read_question,
@@ -151,6 +152,8 @@ def _normalise(answer: str, golds: list[str], prompt: str, *, in_parts: bool) ->
         answer = drop_modulus(answer, prompt)
     if "=" in answer:
         answer = _FACTORIAL.sub("! =", _MATRIX_NAME.sub("", answer))
+        if not any("=" in gold for gold in golds):
+            answer = drop_question(answer, prompt)
     if "_" in answer and not any("_" in gold for gold in golds):
         answer = _BASE_TEN.sub(r"\1", answer)
     return drop_labels(answer) if in_parts else answer

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from whet.text.clauses import split_clauses, stem
-from whet.text.final_answer import decided_text
-from whet.text.stances import is_given_away, judge
+from whet.answers.clauses import split_clauses, stem
+from whet.answers.final_answer import decided_text
+from whet.answers.stances import is_given_away, judge
 
 
 def test_the_forms_of_a_word_have_one_stem() -> None:
