@@ -31,6 +31,7 @@ _ANNOUNCES = re.compile(
     r"|instead)\b)[^\w\[\]]*\Z",
     re.IGNORECASE,
 )
+"""The end of words that state a list: `so the path is`, `Answer:`."""
 _REMARK = re.compile(
     r"[\s*(]*(?:p\.?\s?s\b|nb\b|note|remark|fyi|by the way|for comparison|alternatively|an? )",
     re.IGNORECASE,

@@ -30,6 +30,7 @@ _NEW_THOUGHT = re.compile(
     ),
     re.IGNORECASE,
 )
+"""Words between two boxes that make them two answers: `so`, `but`, `wait`."""
 _PART = re.compile(r"(?:^|[\s*])\(?[b-h]\)")
 _BOX_NAME = re.compile(r"[A-Za-z]\w{0,3}(?:_\{?\w{1,3}\}?)?\s*=\s*$")
 _RULED_OUT_BEFORE = re.compile(
@@ -43,6 +44,7 @@ _RULED_OUT_AFTER = re.compile(
     r" (?:wrong|incorrect|false|mistaken|impossible|not (?:right|correct|true|it|the answer))\b",
     re.IGNORECASE,
 )
+"""Behind a box: `is clearly wrong`."""
 _RETRACTION = re.compile(
     r"(?:[\s*$`\"')\]}.,;:!\\—–-]|</answer>){0,12}(?:(?:but|oh|no|hmm|wait)\W{1,3})?"
     r"(?:(?:just )?kidding|scratch that|correction|oops|on second thought|I meant?\b(?= [^a-z])"
@@ -50,6 +52,7 @@ _RETRACTION = re.compile(
     r"|no\W{1,3}(?:wait|actually)|(?:actually|no)\W{1,3}it(?: is|['’]s)(?=[\s$*\\(]{1,4}[-0-9]))\b",
     re.IGNORECASE,
 )
+"""Behind a box: `scratch that`, `no, wait`, `actually, it is 5`."""
 
 
 def find_answer(text: str, *, in_parts: bool = False) -> Span | None:

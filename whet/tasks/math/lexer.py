@@ -29,6 +29,7 @@ _PLAIN = re.compile(
     r"|([0-9])\s?([0-9]))"
     r")\s*\$?\s*\.?\s*"
 )
+"""A number alone: `-3.5`, `3/4`, `$\\frac{1}{2}$`."""
 _TIME = re.compile(r"([0-9]{1,2})(?::([0-5][0-9])(?::([0-5][0-9]))?)?(?: ?([ap])\.?m\.?)?")
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
 _MONTH = r"([a-z]{3})[a-z]{0,6}\.?"
@@ -46,6 +47,7 @@ _PIECE = re.compile(
     r"|(?P<sign>\*\*|<=|>=|!=|==|[-+*/^_=<>(){}\[\]|,;:!%'&" + ROW + r"])"
     r"|(?P<space>\s+)"
 )
+"""One token: `12.5`, `cos`, `\\frac`, `<=`."""
 _THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?: [0-9]{3})+)(?![0-9/])(?:\.[0-9]+)?")
 _ZERO_GROUP = re.compile("[, ]0")
 _TEXTS = word_set(

@@ -89,7 +89,7 @@ _ASIDE = re.compile(
     r"|leaves?|leaving|total|is|are|has|have|get)\b)",
     re.IGNORECASE,
 )
-"""What follows says where or why, or what the answer is not, and concludes nothing."""
+"""From here a line says where or why, and concludes nothing: `5, attained when x = 2`."""
 _ROUGHLY = re.compile(
     r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b", re.IGNORECASE
 )

@@ -37,12 +37,13 @@ _SCRIPTS = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+)|([₀₁₂₃�
 _SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</s>")
 _ROW_GAP = re.compile(r"\\\\(?:\s?\[-?[0-9.]+\s?(?:pt|em|ex|mm|cm|in)\])?")
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z])")
-_SIZES = re.compile(
+_LAYOUT = re.compile(
     r"\\(?:left|right|middle|[bB]igg?[lr]?)(?![a-zA-Z])\.?"
     r"|\\(?:(?:display|text|script)style|(?:no)?limits|hfill|hline|phantom\{[^{}]*\})(?![a-zA-Z])"
     r"|\\(?:tiny|small|normalsize|[lL]arge|LARGE|[hH]uge)(?![a-zA-Z])"
     r"|\\(?:text)?color\s?\{[a-zA-Z0-9!]{1,30}\}"
 )
+"""Commands that change only how a formula looks: `\\left`, `\\displaystyle`, `\\color{red}`."""
 _NESTED = re.compile(r"\\text\s?\{\s?(\\text(?:bf|it|rm)\s?\{[^{}]*\})\s?\}")
 _OUT_OF = re.compile(r"([0-9]{1,9})\s?(?:\\text\s?\{\s?)?out of\s?(?:\})?\s?([0-9]{1,9})")
 _UNDERLINED = re.compile(r"\\underline\s?\{([^{}]*[0-9][^{}]*)\}")
@@ -108,7 +109,7 @@ _FOR_ALL = re.compile(
     r"| natural)?(?: numbers?| integers?| values? of)?\s?\}|\bfor all\b)\s?"
     r"[a-z]?(?:\s?,\s?[a-z])*(?:\s?\\in\s?\\mathbb\s?\{?\s?[RZNQC]\s?\}?)?$"
 )
-"""What an equation holds for, where it says no more than that."""
+"""What an equation holds for, where it says no more than that: `for all x`."""
 
 
 @lru_cache(1 << 12)
@@ -213,7 +214,7 @@ def _plain_latex(text: str) -> str:
     if "\\\\begin" in text or "\\begin" not in text:
         text = _DOUBLED.sub(r"\\", text)
     text = _ROW_GAP.sub(ROW, text).replace("{:}", ":").replace("\\colon", ":")
-    text = _SIZES.sub(" ", text)
+    text = _LAYOUT.sub(" ", text)
     text = _FRACTIONS.sub(r"\\frac", text).replace("\\surd", "\\sqrt")
     text = _UNIT_FRACTION.sub(r"\\text{\1/\2}", text)
     text = _NESTED.sub(r"\1", text)

@@ -100,6 +100,7 @@ _REMARK = re.compile(
     + rf"|{CONTRACTION}|答案|结果|不|没|非|错|误|或|可能|也许|大概|应该",
     re.IGNORECASE,
 )
+"""Words that no unit has: `is wrong`, `or maybe`, `mod`."""
 _COUNTED_PARTS = re.compile(
     r"\s*(?:squared|cubed|factorial|hal(?:f|ves)|(?:third|quarter|fourth|fifth|sixth|eighth|tenth"
     r"|hundredth|thousandth)s?|dozens?|score|lakhs?|crores?)\b",

@@ -38,6 +38,7 @@ _LEAD = re.compile(
     r"|选项|选|是)[\s:：,，]*)+",
     re.IGNORECASE,
 )
+"""Words before a letter: `So the answer option`."""
 _LABEL = re.compile(
     r"""([(\[{<"'“]{1,2}\s?)?([A-Za-z])(\s?[)\]}>"'”]{1,2})?(?![A-Za-z0-9'’=^_+(])"""
 )
@@ -76,11 +77,13 @@ _TURN = re.compile(
     r"(?:(?:no|actually|rather|option|choice|it is|it's)[\s,:]+)*"
     r"[(\[]?([A-Z])(?![A-Za-z0-9'’]|\s[a-z])",
 )
+"""A turn to another letter: `no, make that (D)`."""
 _OTHERWISE = re.compile(
     r"(?<![A-Za-z0-9])\(?([A-Z])\)?\s+(?:otherwise|if not|else|if)\b"
     r"|\b(?:otherwise|if not|else),?\s+(?:it is |option |choice )?"
     r"\(?([A-Z])(?![A-Za-z0-9'’]|\s[a-z])"
 )
+"""Another letter under a condition: `otherwise D`, `D if not`."""
 _CONDITION = re.compile(
     r"[\s,(]*(?:if|only if|unless|provided|assuming|as long as|except|when|whenever)(?![A-Za-z])",
     re.IGNORECASE,
@@ -180,9 +183,8 @@ def _first_line(text: str, options: Mapping[str, str]) -> tuple[Statement, Picke
     if picked is None or len(picked.letters) > 1 or picked.is_hedged:
         return None
     letter = min(picked.letters)
-    if not is_bare and not (
-        options[letter] and text_key(words).endswith(text_key(options[letter]))
-    ):
+    own = options[letter]
+    if not is_bare and not (own and text_key(words).endswith(text_key(own))):
         return None
     turn = _TURN.search(strip_markup(rest[:MAX_SPAN]))
     if turn and turn[1] in options and turn[1] != letter:
@@ -275,10 +277,11 @@ def _text_and_letter(words: str, options: Mapping[str, str]) -> Picked | None:
 
 def _read_run(words: str, options: Mapping[str, str]) -> Picked | None:
     """Read `ABD` or `A B D`, several letters and nothing else; they decide in rising order only."""
-    is_spaced = " " in words.strip(_EDGE)
-    letters = words.strip(_EDGE).split() if is_spaced else list(words.strip(_EDGE))
+    bare = words.strip(_EDGE)
+    is_spaced = " " in bare
+    letters = bare.split() if is_spaced else list(bare)
     is_rising = all(a < b for a, b in pairwise(letters))
-    if len(letters) < 2 or not all(letter in options for letter in letters):
+    if len(letters) < 2 or not options.keys() >= set(letters):
         return None
     if not is_rising and (not is_spaced or len(set(letters)) == 1):
         return None
@@ -288,9 +291,8 @@ def _read_run(words: str, options: Mapping[str, str]) -> Picked | None:
 def _letters(words: str, options: Mapping[str, str]) -> tuple[list[str], int, bool]:
     """Read labels joined by "and", "or" or commas; where they end; whether they hedge."""
     letters: list[str] = []
-    end = 0
+    start = end = 0
     is_hedged = False
-    start = 0
     while label := _LABEL.match(words, start):
         opening, letter, closing = label.groups()
         is_alone = not letters and label.end() == len(words)
