@@ -276,15 +276,12 @@ def _find_lines(text: str, offset: int) -> list[Span]:
     text = f"\n{text}"  # so that every line starts behind a line break
     for match in _OWN_LINE.finditer(text):
         content = match["marked"] or match["heading"] or match[0][1:]
-        strength = 0
-        if match["marked"]:
-            strength = 2 if match["final"] else 1
+        strength = bool(match["marked"]) + bool(match["final"])
         final = Span(text=content, start=match.start() + 1, end=match.end(), strength=strength)
         before = finals[-1] if finals else None
         is_row = before and not strength and not match["heading"]
         if before and is_row and text[before.end : final.start].count("\n") == 1:
-            whole = text[before.start : final.end]
-            final = replace(before, text=whole, end=final.end)
+            final = replace(before, text=text[before.start : final.end], end=final.end)
             finals.pop()
         finals.append(final)
     if finals and finals[-1].text.startswith("["):
