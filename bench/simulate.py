@@ -45,7 +45,7 @@ from whet.plan.simulate import (
     simulate_ahead,
     simulate_streamed,
 )
-from whet.plan.simulated_costs import build_engines, build_learner
+from whet.plan.splits import build_engines, build_learner
 from whet.rng import make_rng
 from whet.store.run import RunStore
 from whet.testing.workers import SlowConfig

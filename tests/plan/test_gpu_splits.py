@@ -17,8 +17,7 @@ from whet.plan.lengths import LogNormal, StoredLengths, read_lengths
 from whet.plan.phases import ModelJob, phases
 from whet.plan.predict import shape_of
 from whet.plan.simulate import Bound
-from whet.plan.simulated_costs import PAUSED, PUSH_RATE, build_engines, build_learner
-from whet.plan.splits import SplitWork, find_splits
+from whet.plan.splits import PAUSED, PUSH_RATE, SplitWork, build_engines, build_learner, find_splits
 from whet.store.run import RunStore
 from whet.train.settings import TrainConfig
 

@@ -94,13 +94,13 @@ def to_stems(words: str) -> frozenset[str]:
     return frozenset(map(stem, words.split()))
 
 
-def to_phrases(*phrases: str) -> frozenset[tuple[str, ...]]:
-    """Make a set of phrases, each a tuple of stems.
+def to_phrases(phrases: str) -> frozenset[tuple[str, ...]]:
+    """Make a set of phrases, which commas divide, each a tuple of stems.
 
     >>> to_phrases("no wait")
     frozenset({('no', 'wait')})
     """
-    return frozenset(tuple(map(stem, phrase.split())) for phrase in phrases)
+    return frozenset(tuple(map(stem, phrase.split())) for phrase in phrases.split(","))
 
 
 def inflect(words: str) -> frozenset[str]:

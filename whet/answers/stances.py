@@ -104,10 +104,10 @@ _ATTRIBUTES = to_stems("said say thought wrote claim would could might may versu
 _ONLY = to_stems("what how only just merely but half")
 _TURNS = to_stems("wait hold hmm actually sorry edit update well oh oops hang ah er um erm no")
 _REVERSALS = to_phrases(
-    "scratch that", "strike that", "no wait", "wait no", "actually no", "hmm no", "yeah no", "oops",
-    "whoops", "undo", "erratum", "kidding", "just kidding", "never mind", "nevermind", "no no",
-    "so no", "no", "nope", "not", "not so fast", "not so", "not true", "it is not",
-)  # fmt: skip
+    "scratch that, strike that, no wait, wait no, actually no, hmm no, yeah no, oops, whoops, "
+    "undo, erratum, kidding, just kidding, never mind, nevermind, no no, so no, no, nope, "
+    "not, not so fast, not so, not true, it is not"
+)
 """Each takes an answer back where it is a clause of its own."""
 _NOT_QUITE = to_stems("right correct true good quite valid so")
 
@@ -150,8 +150,8 @@ _DENYING = to_stems(
     "unless lest avoid nor reject abandon dismiss debunk formerly except versus without refute"
 )
 _DENYING_PAIRS = to_phrases(
-    "opposed to", "instead of", "far from", "from being", "short of", "as if", "not quite"
-)  # fmt: skip
+    "opposed to, instead of, far from, from being, short of, as if, not quite"
+)
 """Words right before an answer that deny it."""
 _RATHER_THAN = ("rather", "than")
 _LABELS = to_stems(
@@ -168,13 +168,13 @@ _FORMERLY = to_stems("initially originally formerly earlier before first used ye
 _ANYONE = to_stems("one you many most some people person reader somebody someone anyone everyone")
 
 # Single words and phrases.
-_OUGHT = to_phrases("should", "ought")
-_GIVES_UP = to_phrases("give up", "gave up")
+_OUGHT = to_phrases("should, ought")
+_GIVES_UP = to_phrases("give up, gave up")
 _HAVE_TO = to_phrases("have to")
 _EASY_TO = {
     (*adjective, *word)
-    for adjective in to_phrases("possible", "impossible", "easy", "hard", "wrong", "true", "false")
-    for word in to_phrases("to", "for", "that")
+    for adjective in to_phrases("possible, impossible, easy, hard, wrong, true, false")
+    for word in to_phrases("to, for, that")
 }
 _CONCLUSIONS = ("so", "hence", "thus", "therefore")
 _REASONS = ("because", "since", "if", "when", "unless", "until", "while")
@@ -209,10 +209,10 @@ def judge(clause: Clause, before: Clause | None, *, is_predicate: bool = False) 
         return None
     if not clause.is_gerund and _is_corrected(words, before):
         return "replaced"
-    said = _find_writer(words, before)
-    if said is not None:
+    deed = _find_writer(words, before)
+    if deed is not None:
         is_past = before is not None and not _RESOLVED.isdisjoint(before.words)
-        return None if is_past else _judge_writer(said)
+        return None if is_past else _judge_writer(deed)
     stance = _judge_subject(clause, before)
     return stance or _judge_remark(clause, before)
 

@@ -6,8 +6,10 @@ are asked about. Also `"optimum"`, the best possible value, and `"proven"`, fals
 early.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from unicodedata import combining, normalize
 
 from whet.errors import DataError
 from whet.tasks.graphs.paths import bitsets
@@ -107,3 +109,45 @@ TOUR_SIZES = Sizes(levels=((4, 5), (6, 7), (8, 9), (10, 11), (12, 14)), easy=(4,
 MOLECULE_SIZES = Sizes(
     levels=((4, 5), (6, 7), (8, 9), (10, 11), (12, 13)), easy=(4, 9), hard=(10, 20)
 )
+
+
+_QUALIFIER = re.compile(r" \([^()]*\)\Z")
+_DRESS = " \t\r\n\"'`*_$\\.“”‘’"
+
+
+class Names:
+    """Look names up as written, or else loosely, where that leaves one node only."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._exact = {_plain(name): number for number, name in enumerate(names)}
+        self._loose: dict[str, int | None] = {}
+        self._bare: dict[str, int | None] = {}
+        for name, number in self._exact.items():
+            for keys, key in ((self._loose, _loosen(name)), (self._bare, _lay_bare(name))):
+                keys[key] = None if key in keys else number
+        self.most_commas = max((name.count(",") for name in names), default=0)
+
+    def find(self, piece: str) -> int | None:
+        """Return the number of the node with this name, or None."""
+        name = _plain(piece)
+        if name in self._exact:
+            return self._exact[name]
+        bare = name.strip(_DRESS)
+        if (key := _loosen(name)) in self._loose:
+            return self._exact.get(bare, self._loose[key])
+        return self._exact.get(bare, self._bare.get(_lay_bare(name)))
+
+
+def _plain(name: str) -> str:
+    return " ".join(normalize("NFC", name).split())
+
+
+def _lay_bare(name: str) -> str:
+    """Drop accents and what stands in brackets at the end: `Krüger`, `Han River (Korea)`."""
+    letters = (sign for sign in normalize("NFKD", _loosen(name)) if not combining(sign))
+    return _QUALIFIER.sub("", "".join(letters))
+
+
+def _loosen(name: str) -> str:
+    # Not casefold: it makes one name of Schauß and Schauss, who are two authors in GraphArena.
+    return name.strip(_DRESS).lower()

@@ -21,7 +21,7 @@ from whet.tasks.graphs.claimed_lists import (
     find_places,
     list_alternatives,
 )
-from whet.tasks.graphs.node_names import Names
+from whet.tasks.graphs.instance import Names
 
 MAX_CHARS = 1 << 16
 """Only the end of a longer response is read."""

@@ -1,10 +1,11 @@
-"""Whether two texts mean the same: `1/2` and `0.5`, or `3/8` and what is said to be 37.5%."""
+"""Whether two texts mean the same, `1/2` and `0.5`, and remarks that only say an answer again."""
 
 import re
 from collections.abc import Sequence
 
-from whet.answers.doubt import ROUGH, any_of
+from whet.answers.doubt import CHOICE, CONTRACTION, DENIAL, FALSE, ROUGH, TURN, UNSURE, any_of
 from whet.answers.final_answer import Span, is_same_text
+from whet.answers.sentences import find_formulas, find_numbers
 from whet.tasks.math import tree
 from whet.tasks.math.compare import same_tree
 from whet.tasks.math.numeric import MathConfig
@@ -16,6 +17,41 @@ _ROUGH = re.compile(rf"{any_of(ROUGH)}|≈|\\approx", re.IGNORECASE)
 _CLAUSE_END = re.compile(r"[;)]|[,.](?=\s|$)|$")
 _EXACT = MathConfig()
 _NEAR = MathConfig(tolerance=0.01)
+_MAX_REMARK = 600
+_CHECK = re.compile(
+    r"\n[ \t*_]*(?:check(?:ing)?|verification|sanity check|verify|test)[ \t*_]*[:—–][^\n]*\s*\Z",
+    re.IGNORECASE,
+)
+_MORE_THAN_CHECK = re.compile(
+    any_of(
+        DENIAL,
+        FALSE,
+        CHOICE,
+        TURN,
+        UNSURE,
+        "no|but|only|fails?|failed|so|thus|hence|therefore|then|answer|solutions?|result"
+        "|reject(?:ed)?|extraneous|discard(?:ed)?|invalid|contradiction",
+    )
+    + rf"|{CONTRACTION}|[≠✗✘❌?]|\\neq?(?![a-z])|!=",
+    re.IGNORECASE,
+)
+"""With it a line that checks an answer may change it."""
+_NUMERICALLY = re.compile(
+    r"(?:,? (?:which )?is the exact (?:value|answer|result|form))? "
+    r"\((?:(?:which is|or),? )?(?:numerically|approximately|approx\.?|about|roughly|as a decimal)\b"
+    r"[,:]? ?(?:(?:about|approximately|equal to) )?([^()\n]{1,40})\)[\s.]*\Z",
+    re.IGNORECASE,
+)
+"""Behind an exact value the same one in decimals: ` (numerically ≈ 3.68)`."""
+_FROM_TO = re.compile(
+    r",? \(?(?:i\.e\.|that is|in words|meaning),? (?:from|between) ([^,;()\n]{1,60})"
+    r"(?:[,;)][^\n]{0,80}|\.?)\Z",
+    re.IGNORECASE,
+)
+"""Behind an interval the same one in words: `, i.e. from 2 up to 3`."""
+_INTERVAL = re.compile(r"[(\[][^()\[\]\n]{1,40}[)\]]\Z")
+_SIGNED = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_ABOUT = re.compile(r"\\approx|[≈~$]")
 
 
 def meaning_of(text: str) -> object:
@@ -52,3 +88,47 @@ def _meanings(node: Node) -> tuple[Node, ...]:
     if node.kind != "call" or node.name != "percent":
         return (node,)
     return node.args[0], tree.divide(node.args[0], tree.make_number(100))
+
+
+def cut_remark(text: str) -> str:
+    """Cut off a last line that checks the answer, or words that say it again.
+
+    >>> cut_remark("It rises on $[2, 3]$, i.e. from $x=2$ up to $x=3$.")
+    'It rises on $[2, 3]$'
+    """
+    start = max(len(text) - _MAX_REMARK, 0)
+    check = _CHECK.search(text, start)
+    if check and text[: check.start()].strip() and not _MORE_THAN_CHECK.search(check[0]):
+        text = text[: check.start()]
+    for pattern, is_same in ((_FROM_TO, _has_ends), (_NUMERICALLY, _is_near)):
+        again = pattern.search(text, start)
+        stated = again and _last_formula(text[start : again.start()])
+        if again and stated and is_same(stated, again[1]):
+            return text[: again.start()]
+    return text
+
+
+def _last_formula(text: str) -> str | None:
+    """Take the formula or interval that ends a text."""
+    formulas = find_formulas(text)
+    if formulas and not text[formulas[-1].end :].strip(" $*\\)]"):
+        return formulas[-1].text
+    interval = _INTERVAL.search(text)
+    return interval[0] if interval else None
+
+
+def _has_ends(interval: str, words: str) -> bool:
+    """Whether words name the ends of an interval and no other number."""
+    plain = (one.replace("\N{MINUS SIGN}", "-") for one in (interval, words))
+    ends, others = map(_SIGNED.findall, plain)
+    return len(ends) == 2 and ends == others
+
+
+def _is_near(exact: str, words: str) -> bool:
+    """Whether words hold one number, and it is near an exact value."""
+    numbers = [one.text for one in find_numbers(_ABOUT.sub(" ", words))]
+    return len(numbers) == 1 and any(
+        same_tree(one.node, other.node, _NEAR)
+        for one in readings(exact)
+        for other in readings(numbers[0])
+    )

@@ -11,10 +11,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from whet.tasks.math import signs, tree, words
-from whet.tasks.math.lexer import Token, decimal, repeating_decimal, tokens
+from whet.tasks.math import lexer, tree, words
+from whet.tasks.math.lexer import Token, TokenKey, decimal, repeating_decimal, tokens
 from whet.tasks.math.respelling import ROW, normal, respell, wording
-from whet.tasks.math.signs import TokenKey
 from whet.tasks.math.tree import Node, NotMathError
 
 MAX_DEPTH = 40
@@ -152,13 +151,13 @@ class Parser:
     def _at_introduction(self) -> bool:
         r"""Whether the next token only leads up to the answer: `=`, `about`, `\text{It is}`."""
         kind, text = self.peek()
-        if signs.RELATIONS.get((kind, text)) in ("=", "in") or text.lower() in signs.LEAD_WORDS:
+        if lexer.RELATIONS.get((kind, text)) in ("=", "in") or text.lower() in lexer.LEAD_WORDS:
             return True
         return kind == "text" and text.endswith((" is", " are", ":"))
 
     def _at_separator(self) -> bool:
         token = self.peek()
-        return token[0] == "join" or token in signs.SEPARATORS
+        return token[0] == "join" or token in lexer.SEPARATORS
 
     def _take_separator(self) -> Token:
         """Take a separator; a word that joins, as in `1 or 2`, comes before an item."""
@@ -181,11 +180,11 @@ class Parser:
 
     def element(self) -> Node:
         """Read a ratio, or a chain of relations that may start with its sign: `> 3`."""
-        parts = [_UNNAMED if self.peek() in signs.RELATIONS else self._ratio()]
+        parts = [_UNNAMED if self.peek() in lexer.RELATIONS else self._ratio()]
         relations = []
-        while self.peek() in signs.RELATIONS:
-            sign = signs.RELATIONS[self.take()[:2]]
-            if self.peek() in signs.RELATIONS:
+        while self.peek() in lexer.RELATIONS:
+            sign = lexer.RELATIONS[self.take()[:2]]
+            if self.peek() in lexer.RELATIONS:
                 if sign != "=":
                     raise NotMathError("two relations side by side")
                 continue
@@ -214,8 +213,8 @@ class Parser:
 
     def _union(self) -> Node:
         node = self.expression()
-        while self.peek() in signs.SET_OPERATIONS:
-            name = signs.SET_OPERATIONS[self.take()[:2]]
+        while self.peek() in lexer.SET_OPERATIONS:
+            name = lexer.SET_OPERATIONS[self.take()[:2]]
             right = self.expression()
             if not (_is_set(node) and _is_set(right)):
                 raise NotMathError("a union with something that is not a set, or is empty")
@@ -232,14 +231,14 @@ class Parser:
         if token.kind == "begin":
             return self._environment(opening)
         if token.kind != "sign":
-            opening = signs.SPELLINGS.get(opening, opening)
-        if opening in signs.SIDES:
+            opening = lexer.SPELLINGS.get(opening, opening)
+        if opening in lexer.SIDES:
             return self._between_bars(opening)
-        closing = signs.BRACKET_ENDS[opening]
+        closing = lexer.BRACKET_ENDS[opening]
         num_bars = self.num_bars
         self.num_bars = 0
         items, has_comma = self._items(closing)
-        if opening == "\\{" and self.peek() in signs.SUCH_THAT:
+        if opening == "\\{" and self.peek() in lexer.SUCH_THAT:
             self.position += 1
             items, has_comma = self._items(closing)
             opening = "such that"
@@ -254,7 +253,7 @@ class Parser:
         """Read up to a closing bracket, and say whether a comma was in between."""
         items: list[Node] = []
         has_comma = False
-        is_set = closing is signs.BRACKET_ENDS["\\{"]
+        is_set = closing is lexer.BRACKET_ENDS["\\{"]
         while self.peek() not in closing and self.position < len(self.tokens):
             if self._at_separator():
                 if self._take_separator().kind == "join" and not is_set:
@@ -269,14 +268,14 @@ class Parser:
             item = self.element()
             self.is_before_condition = False
             items += _both_signs(item) if is_set else [item]
-            if is_set and self.peek() in signs.SUCH_THAT:
+            if is_set and self.peek() in lexer.SUCH_THAT:
                 break
             if len(items) > MAX_ITEMS:
                 raise NotMathError("too many items")
         return items, has_comma
 
     def _between_bars(self, opening: str) -> Node:
-        closing, name = signs.SIDES[opening]
+        closing, name = lexer.SIDES[opening]
         self.num_bars += 1
         inside = self.expression()
         self.num_bars -= 1
@@ -300,7 +299,7 @@ class Parser:
         if self.take().text != name:
             raise NotMathError("an environment is not closed")
         rows = [row for row in rows if row]
-        if name not in signs.MATRICES:
+        if name not in lexer.MATRICES:
             return tree.seq("", [part for row in rows for part in row])
         if len({len(row) for row in rows}) > 1:
             raise NotMathError("rows of different length")
@@ -314,17 +313,17 @@ class Parser:
 
     def _sum(self) -> Node:
         total = self._signed_term()
-        while (sign := self.peek()) in signs.PREFIX_SIGNS or sign in signs.PLUS_MINUS:
+        while (sign := self.peek()) in lexer.PREFIX_SIGNS or sign in lexer.PLUS_MINUS:
             total = tree.matrix_sum(total, self._signed_term())
         return total
 
     def _signed_term(self) -> Node:
         factors: list[Node] = []
-        while (sign := self.peek()) in signs.PREFIX_SIGNS or sign in signs.PLUS_MINUS:
+        while (sign := self.peek()) in lexer.PREFIX_SIGNS or sign in lexer.PLUS_MINUS:
             factors.append(
-                signs.PLUS_MINUS[sign]
-                if sign in signs.PLUS_MINUS
-                else tree.make_number(signs.PREFIX_SIGNS[sign])
+                lexer.PLUS_MINUS[sign]
+                if sign in lexer.PLUS_MINUS
+                else tree.make_number(lexer.PREFIX_SIGNS[sign])
             )
             self.position += 1
             if len(factors) > MAX_DEPTH:
@@ -345,11 +344,11 @@ class Parser:
             sign = self.peek()
             is_number = self.position - start == 1 and self.tokens[start].kind == "number"
             start = self.position
-            if sign in signs.TIMES:
+            if sign in lexer.TIMES:
                 self.position += 1
                 if start != self.units_end or start == 0 or not self._unit():
                     product = tree.matrix_product(product, self.factor())
-            elif sign in signs.OVER:
+            elif sign in lexer.OVER:
                 self.position += 1
                 num_units = len(self.units)
                 if self._unit():
@@ -375,15 +374,15 @@ class Parser:
     def _at_factor(self) -> bool:
         """Whether another factor follows without a sign between."""
         token = kind, text = self.peek()
-        if token in signs.BAR_SIGNS:
+        if token in lexer.BAR_SIGNS:
             return self.num_bars == 0
-        if token in signs.OPENING:
+        if token in lexer.OPENING:
             return True
         if token == ("word", "in"):
             return False
         if kind == "number" and not self.tokens[self.position].is_spaced:
             return self.tokens[self.position - 1].kind != "name"  # x2 may be an index or a power
-        return kind in signs.LEAF_KINDS or (kind == "command" and text in signs.LEAF_COMMANDS)
+        return kind in lexer.LEAF_KINDS or (kind == "command" and text in lexer.LEAF_COMMANDS)
 
     def _unit(self) -> bool:
         """Step over a unit after a number: texts, known words, their powers and quotients."""
@@ -418,7 +417,7 @@ class Parser:
 
     def factor(self) -> Node:
         """Read a factor of a product, with its sign and powers."""
-        if self.peek() not in signs.PREFIX_SIGNS:
+        if self.peek() not in lexer.PREFIX_SIGNS:
             return self._postfix(self._leaf())
         is_minus = self.take().text == "-"
         factor = self.descend(self.factor)
@@ -429,16 +428,16 @@ class Parser:
         while True:
             token = kind, text = self.peek()
             word = text.lower() if kind in ("word", "text") else ""
-            if token in signs.CARETS:
+            if token in lexer.CARETS:
                 self.position += 1
                 base = self._power(base)
-            elif token in signs.POSTFIX or word in words.PERCENT_WORDS:
+            elif token in lexer.POSTFIX or word in words.PERCENT_WORDS:
                 self.position += 1
-                base = tree.call(signs.POSTFIX.get(token, "percent"), base)
+                base = tree.call(lexer.POSTFIX.get(token, "percent"), base)
             elif word in words.SCALES:
                 self.position += 1
                 base = tree.mul(base, tree.make_number(10 ** words.SCALES[word]))
-            elif token in signs.MODULO:
+            elif token in lexer.MODULO:
                 self.position += 1
                 base = tree.call("modulo", base, self.argument())
             elif token == ("sign", "_") and base.kind == "number":
@@ -451,18 +450,18 @@ class Parser:
     def _power(self, base: Node) -> Node:
         is_group = self.peek() == ("sign", "{")
         mark = self.peek(int(is_group))
-        if mark in signs.RAISED_MARKS and (not is_group or self.peek(2) == ("sign", "}")):
+        if mark in lexer.RAISED_MARKS and (not is_group or self.peek(2) == ("sign", "}")):
             self.position += 3 if is_group else 1
             if mark[1] != "prime":
                 return tree.call("degree", base)
             if base.kind == "symbol":
                 return tree.symbol(base.name + "'")
             return tree.call("prime", base)
-        if mark in signs.TRANSPOSE and tree.is_matrix(base):
+        if mark in lexer.TRANSPOSE and tree.is_matrix(base):
             self.position += 3 if is_group else 1
             return tree.matrix(zip(*(row.args for row in base.args), strict=True))
         exponent = self.argument()
-        if self.peek() in signs.CARETS:
+        if self.peek() in lexer.CARETS:
             self.position += 1
             exponent = self.descend(lambda: self._power(exponent))
         return tree.power(base, exponent)
@@ -481,7 +480,7 @@ class Parser:
         if kind == "number":  # 6 in log_6 1/36 is no part of a mixed number
             self.position += 1
             return self._numeral(*decimal(text))
-        if token in signs.PREFIX_SIGNS:
+        if token in lexer.PREFIX_SIGNS:
             self.position += 1
             argument = self.descend(self.argument)
             return tree.negative(argument) if text == "-" else argument
@@ -493,7 +492,7 @@ class Parser:
         token = kind, text = self.peek()
         if kind == "number":
             return self._number()
-        if kind == "begin" or token in signs.OPENING:
+        if kind == "begin" or token in lexer.OPENING:
             return self.bracket()
         taken = self.take()
         if kind == "command":
@@ -560,14 +559,14 @@ class Parser:
             return self._fraction()
         if name in ("sqrt", "cbrt"):
             return self._root(3 if name == "cbrt" else 2)
-        if name in signs.BINOMIALS:
+        if name in lexer.BINOMIALS:
             return tree.call("binom", self.argument(is_digit=True), self.argument(is_digit=True))
         if name in words.FUNCTIONS:
             return self._function(name)
         if name in words.OPAQUE:
             return self._opaque(name)
-        if name in signs.NAMED_SYMBOLS:
-            return self._symbol(signs.NAMED_SYMBOLS[name])
+        if name in lexer.NAMED_SYMBOLS:
+            return self._symbol(lexer.NAMED_SYMBOLS[name])
         raise NotMathError(f"\\{name} is not read")
 
     def _root(self, degree: int) -> Node:
@@ -580,7 +579,7 @@ class Parser:
 
     def _function(self, name: str) -> Node:
         base = exponent = None
-        while self.peek() in signs.SCRIPT_SIGNS:
+        while self.peek() in lexer.SCRIPT_SIGNS:
             if self.take().text == "_":
                 base = self.argument()
             else:
@@ -607,7 +606,7 @@ class Parser:
 
     def _function_argument(self) -> Node:
         """Read the brackets after a function, or the product up to the next function or sign."""
-        if self.peek() in signs.OPENING or self.peek()[1] in signs.BRACKET_COMMANDS:
+        if self.peek() in lexer.OPENING or self.peek()[1] in lexer.BRACKET_COMMANDS:
             return self.bracket()
         product = self.factor()
         while self._at_factor():
@@ -617,7 +616,7 @@ class Parser:
             if kind == "sign" and text in ("(", "[") and product.kind != "number":
                 break
             product = tree.mul(product, self.factor())
-        if self.peek() in signs.OVER and self.peek(1)[0] == "number":
+        if self.peek() in lexer.OVER and self.peek(1)[0] == "number":
             self.position += 1
             product = tree.divide(product, self.factor())
         return product
@@ -625,7 +624,7 @@ class Parser:
     def _opaque(self, name: str) -> Node:
         """Read a sum, product, limit or integral; unless written out, it equals only itself."""
         bounds: list[str] = []
-        while self.peek() in signs.SCRIPT_SIGNS:
+        while self.peek() in lexer.SCRIPT_SIGNS:
             bounds.append(self.take().text + "".join(self._group()))
         body = self.term()
         written_out = None if self.literal else _write_out(name, " ".join(bounds), body)
@@ -676,7 +675,7 @@ class Parser:
 
     def _symbol(self, name: str) -> Node:
         """Read what belongs to a name: subscripts, primes, the arguments of a function."""
-        while self.peek() in signs.NAME_ENDINGS:
+        while self.peek() in lexer.NAME_ENDINGS:
             name += (mark := self.take().text)
             if mark == "_":
                 name += "".join(text for text in self._group() if text not in "{}")
@@ -688,7 +687,7 @@ class Parser:
                 return tree.call(name, *inside.args)
             return tree.mul(tree.symbol(name), inside)
         is_number = self.peek(1)[0] == "number" and self.peek(2) == ("sign", ")")
-        is_call = is_number and (name[0] in signs.FUNCTION_NAMES or name in tree.NAMED_FUNCTIONS)
+        is_call = is_number and (name[0] in lexer.FUNCTION_NAMES or name in tree.NAMED_FUNCTIONS)
         return tree.call(name, self.bracket()) if is_call else tree.symbol(name)
 
 
@@ -713,7 +712,7 @@ def _is_set(node: Node) -> bool:
     """Whether a node may be a set that is not empty: brackets, a name, an expression of names."""
     if node.kind == "seq":
         return bool(node.args) and not tree.is_matrix(node)
-    if node.kind == "call" and node.name in signs.SET_OPERATIONS.values():
+    if node.kind == "call" and node.name in lexer.SET_OPERATIONS.values():
         return True
     return node.kind != "relation" and bool(tree.symbols(node) - {"∅"})
 
@@ -762,7 +761,7 @@ def _is_unit_text(token: Token) -> bool:
 def _is_unit_word(token: Token) -> bool:
     """Whether a word after a number is a unit: a known one, or a longer word by itself."""
     text = token.text
-    if token.kind != "word" or text in words.FUNCTIONS or text in signs.NAMED_SYMBOLS:
+    if token.kind != "word" or text in words.FUNCTIONS or text in lexer.NAMED_SYMBOLS:
         return False
     if text.lower() in words.UNIT_WORDS:
         return True

@@ -28,9 +28,8 @@ from whet.answers.sentences import (
     last_line,
 )
 from whet.tasks.math.lexer import time_of
-from whet.tasks.math.meaning import is_restated, meaning_of
+from whet.tasks.math.meaning import cut_remark, is_restated, meaning_of
 from whet.tasks.math.parser import readings
-from whet.tasks.math.remarks import cut_remark
 from whet.tasks.math.respelling import normal
 from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
 
