@@ -56,6 +56,9 @@ def test_a_clause_keeps_its_place_and_what_stands_around_it() -> None:
         ("This is not wrong.", "confirmed"),
         ("Wait.", "turned"),
         ("It cannot be larger.", None),
+        ("The answer above is not the only one.", None),
+        ("This arrangement of numbers cannot work.", None),
+        ("This pile of one kind cannot work.", None),
         ("This does not depend on the order.", None),
         ("C could not be added.", None),
         ("It is not hard to see.", None),
@@ -133,6 +136,13 @@ def test_a_lead_gives_an_answer_away(lead: str, is_away: bool) -> None:
     clause = split_clauses(lead)[-1]
 
     assert is_given_away(clause.words, is_label=lead.endswith(":")) is is_away
+
+
+def test_a_pronoun_far_behind_an_answer_stands_for_something_else() -> None:
+    text = f"{'I looked at it again. ' * 10}It is wrong."
+    *_, before, clause = split_clauses(text)
+
+    assert judge(clause, before) is None
 
 
 def test_long_remarks_are_split_in_bounded_time() -> None:

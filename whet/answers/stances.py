@@ -256,10 +256,6 @@ def _strip(words: Words, group: frozenset[str]) -> Words:
     return words[place:]
 
 
-def _is_negative(words: Words) -> bool:
-    return sum(word in _NOT for word in words) % 2 == 1
-
-
 def _is_foreign(words: Words) -> bool:
     """Whether a predicate makes an answer somebody else's, a part, or only a thought."""
     is_owned = _is_at(words, 1, _OWNERS) and _has(words[2:4], _PERSONS)
@@ -290,7 +286,7 @@ def _find_writer(words: Words, before: Clause | None) -> Words | None:
 
 
 def _judge_writer(words: Words) -> Stance | None:
-    is_negative = _is_negative(words[:_NEAR])
+    is_negative = _has(words[:_NEAR], _NOT)
     if _has(words[:5], _ERRS):
         return None if is_negative or _has(words, _RESOLVED) else "denied"
     if words[:2] in _GIVES_UP:
@@ -353,8 +349,8 @@ def _judge_predicate(words: Words, is_vague: bool = False) -> Stance | None:
     near = words[:_NEAR]
     is_failure = _has(near, _FAILS) or any(pair in _RULED_OUT for pair in pairwise(near))
     if is_failure:
-        return "confirmed" if _is_negative(near) else "denied"
-    if not _is_negative(near):
+        return "confirmed" if _has(near, _NOT) else "denied"
+    if not _has(near, _NOT):
         return "confirmed" if _has(near, _STANDS) else None
     is_lack = "no" in near and words[:2] != ("is", "no")
     if is_lack or _has(words, _HARMLESS) or (is_vague and _has(words, _WOULD)):

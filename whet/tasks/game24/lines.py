@@ -225,8 +225,6 @@ def read_chain(text: str, target: int = TARGET[0]) -> Expression | None:
     parts = [part.strip() for part in text.split("=")]
     if parts[0] == str(target):
         parts = [*parts[1:], parts[0]]
-    if len(parts) > 1 and parts[-1] != str(target):
-        return None
     first, *others = map(parse_expression, parts)
     are_equal = all(other is not None and other.value == (target, 1) for other in others)
     return first if are_equal else None

@@ -112,6 +112,7 @@ MOLECULE_SIZES = Sizes(
 
 
 _QUALIFIER = re.compile(r" \([^()]*\)\Z")
+"""May be left out: `Han River (Korea)`."""
 _DRESS = " \t\r\n\"'`*_$\\.“”‘’"
 
 
@@ -123,8 +124,11 @@ class Names:
         self._loose: dict[str, int | None] = {}
         self._bare: dict[str, int | None] = {}
         for name, number in self._exact.items():
-            for keys, key in ((self._loose, _loosen(name)), (self._bare, _lay_bare(name))):
-                keys[key] = None if key in keys else number
+            key = _loosen(name)
+            self._loose[key] = None if key in self._loose else number
+            bare = _drop_accents(name)
+            for key in {bare, _QUALIFIER.sub("", bare)}:
+                self._bare[key] = None if key in self._bare else number
         self.most_commas = max((name.count(",") for name in names), default=0)
 
     def find(self, piece: str) -> int | None:
@@ -135,17 +139,15 @@ class Names:
         bare = name.strip(_DRESS)
         if (key := _loosen(name)) in self._loose:
             return self._exact.get(bare, self._loose[key])
-        return self._exact.get(bare, self._bare.get(_lay_bare(name)))
+        return self._exact.get(bare, self._bare.get(_drop_accents(name)))
 
 
 def _plain(name: str) -> str:
     return " ".join(normalize("NFC", name).split())
 
 
-def _lay_bare(name: str) -> str:
-    """Drop accents and what stands in brackets at the end: `Krüger`, `Han River (Korea)`."""
-    letters = (sign for sign in normalize("NFKD", _loosen(name)) if not combining(sign))
-    return _QUALIFIER.sub("", "".join(letters))
+def _drop_accents(name: str) -> str:
+    return "".join(sign for sign in normalize("NFKD", _loosen(name)) if not combining(sign))
 
 
 def _loosen(name: str) -> str:
