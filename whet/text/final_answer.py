@@ -333,9 +333,8 @@ def has_open_tag(text: str) -> bool:
     return text.rfind("<answer>") > text.rfind("</answer>")
 
 
-@lru_cache(
-    2
-)  # the boxes of a response are needed twice: to see whether it takes one back, and to read one
+# The boxes of a response are needed twice: to see whether it takes one back, and to read one.
+@lru_cache(2)
 def find_boxes(text: str, *, nested: bool = False) -> Sequence[Span]:
     r"""List what `\boxed{...}` and its kin hold, in order; a span takes in the command.
 
