@@ -365,6 +365,7 @@ def test_a_denial_of_something_else_leaves_the_answer_alone(text: str) -> None:
         "#### 10\nAnother way.\n#### 20",
         "#### 10\nI am unsure.\n#### 20",
         "<answer>3</answer>\nTake your pick.\n<answer>4</answer>",
+        "The answer could be any of:\n[A, B]\n[B, C]\nI list them all to be safe.",
         "It would be a mistake to conclude\n\\boxed{3}",
         "\\boxed{3} 不正确",
         "答案不是 \\boxed{3}",
@@ -378,6 +379,7 @@ def test_a_response_that_decides_for_no_answer_or_takes_it_back_gives_none(text:
     "text",
     [
         "\\boxed{3}. Wait, I forgot one: \\boxed{4}",
+        "The groups:\n- {A, B}\n- {C, D}\n\n[A, C]",
         "There are $\\boxed{3}$ rows, so the total is 3 + 1 = $\\boxed{4}$.",
         "Answer: 3\n\nCorrection:\nAnswer: 4",
         "Answer: 3\nFinal answer: 4",

@@ -86,6 +86,11 @@ def test_what_replaces_an_answer_is_all_that_is_left() -> None:
     assert decided is not None and decided.strip() == ". It should be abd."
 
 
+def test_an_edit_takes_a_list_back() -> None:
+    shown = decided_text("[A, B]\n\nEDIT: B must be removed. The group is the other one.")
+    assert shown is None or "[A, B]" not in shown
+
+
 def test_an_answer_struck_out_over_lines_is_blank() -> None:
     assert (decided_text("~~```json\n3\n```~~") or "").strip() == ""
     assert decided_text("~~~python\nx\n~~~") == "~~~python\nx\n~~~"
