@@ -123,7 +123,7 @@ _REJECTS = to_stems("reject discard abandon drop strike scrap take")
 _LACKS = to_stems(
     "know tell sure certain confident believe think trust sign stand settle decide have find pin"
     " vouch recommend endorse rely claim bet say finish determine commit submit mean confirm"
-    " justify prove agree accept verify worked work figure solve"
+    " justify prove agree accept verify worked work figure"
 )
 """Of these a writer with no answer says `not`."""
 _LACKED = _ANSWERS | to_stems("idea clue other better way longer view opinion means")
@@ -180,7 +180,7 @@ _CONCLUSIONS = ("so", "hence", "thus", "therefore")
 _REASONS = ("because", "since", "if", "when", "unless", "until", "while")
 _ABOVE = to_stems("above")
 _VAGUE = to_stems("line claim conclusion proposal suggestion")
-_VALUE_ALONE = frozenset((value,) for value in _VALUES)
+_VALUES_ALONE = frozenset((value,) for value in _VALUES) | to_phrases("not possible")
 _RULED_OUT = to_phrases("rule out")
 _WOULD = to_stems("would")
 
@@ -333,7 +333,7 @@ def _find_named(words: _Words) -> int | None:
     end = len(words) - len(_strip(words[place:], _ANSWERS))
     has_above = _has(words[:end], _ABOVE)
     is_line = _is_at(words, place, _VAGUE) and words[0] != "my" and not has_above
-    is_value = words[end : end + 1] == ("is",) and words[end + 1 :] in _VALUE_ALONE
+    is_value = words[end : end + 1] == ("is",) and words[end + 1 :] in _VALUES_ALONE
     if words[end : end + 1] == ("of",) or is_line or words[place - 1] in _OTHERS:
         return None
     return None if is_value and not has_above else end
