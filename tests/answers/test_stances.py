@@ -64,6 +64,8 @@ def test_a_clause_keeps_its_place_and_what_stands_around_it() -> None:
         ("It is not hard to see.", None),
         ("The set of all nodes fails.", None),
         ("The answer is no.", None),
+        ('The answer is "Not possible".', None),
+        ("We can't solve for both here.", None),
         ("The claim is false.", None),
         ("I had initially forgotten the carry.", None),
         ("I did not guess.", None),

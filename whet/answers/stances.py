@@ -12,7 +12,7 @@ from whet.answers.clauses import Clause, inflect, to_phrases, to_stems
 
 Stance = Literal["denied", "replaced", "confirmed", "turned"]
 """A turn (`wait`, `actually`) denies nothing yet; what replaces an answer may hold another."""
-Words = tuple[str, ...]
+_Words = tuple[str, ...]
 
 _MAX_REACH = 200
 """Farther behind an answer a pronoun stands for something else."""
@@ -123,7 +123,7 @@ _REJECTS = to_stems("reject discard abandon drop strike scrap take")
 _LACKS = to_stems(
     "know tell sure certain confident believe think trust sign stand settle decide have find pin"
     " vouch recommend endorse rely claim bet say finish determine commit submit mean confirm"
-    " justify prove agree accept verify worked work figure solve"
+    " justify prove agree accept verify worked work figure"
 )
 """Of these a writer with no answer says `not`."""
 _LACKED = _ANSWERS | to_stems("idea clue other better way longer view opinion means")
@@ -180,7 +180,7 @@ _CONCLUSIONS = ("so", "hence", "thus", "therefore")
 _REASONS = ("because", "since", "if", "when", "unless", "until", "while")
 _ABOVE = to_stems("above")
 _VAGUE = to_stems("line claim conclusion proposal suggestion")
-_VALUE_ALONE = frozenset((value,) for value in _VALUES)
+_VALUES_ALONE = frozenset((value,) for value in _VALUES) | to_phrases("not possible")
 _RULED_OUT = to_phrases("rule out")
 _WOULD = to_stems("would")
 
@@ -217,7 +217,7 @@ def judge(clause: Clause, before: Clause | None, *, is_predicate: bool = False) 
     return stance or _judge_remark(clause, before)
 
 
-def is_given_away(words: Words, *, is_label: bool) -> bool:
+def is_given_away(words: _Words, *, is_label: bool) -> bool:
     """Whether a clause that leads to an answer says that it is not the writer's, or none.
 
     `is_label` says that it ends in a colon.
@@ -241,28 +241,28 @@ def _leaves_open(before: Clause) -> bool:
     return before.mark in "?:" or _has(before.words, _OTHERS)
 
 
-def _has(words: Words, group: frozenset[str]) -> bool:
+def _has(words: _Words, group: frozenset[str]) -> bool:
     return not group.isdisjoint(words)
 
 
-def _is_at(words: Words, place: int, group: frozenset[str]) -> bool:
+def _is_at(words: _Words, place: int, group: frozenset[str]) -> bool:
     return place < len(words) and words[place] in group
 
 
-def _strip(words: Words, group: frozenset[str]) -> Words:
+def _strip(words: _Words, group: frozenset[str]) -> _Words:
     place = 0
     while _is_at(words, place, group):
         place += 1
     return words[place:]
 
 
-def _is_foreign(words: Words) -> bool:
+def _is_foreign(words: _Words) -> bool:
     """Whether a predicate makes an answer somebody else's, a part, or only a thought."""
     is_owned = _is_at(words, 1, _OWNERS) and _has(words[2:4], _PERSONS)
     return words[0] in _ATTRIBUTES or (words[0] in _IS and (is_owned or _is_at(words, 1, _ONLY)))
 
 
-def _is_corrected(words: Words, before: Clause | None) -> bool:
+def _is_corrected(words: _Words, before: Clause | None) -> bool:
     """Whether a clause says what should stand in place of the answer, or how to change it."""
     if words[0] == "not":
         is_named = _is_at(words, 1, _ARTICLES) and (before is None or _is_at(words, 2, _ANSWERS))
@@ -275,7 +275,7 @@ def _is_corrected(words: Words, before: Clause | None) -> bool:
     return is_mended and not _has(words, _NOT)
 
 
-def _find_writer(words: Words, before: Clause | None) -> Words | None:
+def _find_writer(words: _Words, before: Clause | None) -> _Words | None:
     """Take what the writer says of themselves; None where a clause is not about them."""
     place = next((n for n, word in enumerate(words) if word not in _OPENERS), len(words))
     writers = [n for n, word in enumerate(words[: min(place, 4)]) if word in _WRITERS]
@@ -285,7 +285,7 @@ def _find_writer(words: Words, before: Clause | None) -> Words | None:
     return words if goes_on and before and _has(before.words[:4], _WRITERS) else None
 
 
-def _judge_writer(words: Words) -> Stance | None:
+def _judge_writer(words: _Words) -> Stance | None:
     is_negative = _has(words[:_NEAR], _NOT)
     if _has(words[:5], _ERRS):
         return None if is_negative or _has(words, _RESOLVED) else "denied"
@@ -325,7 +325,7 @@ def _has_subject(before: Clause) -> bool:
     return before.mark not in ".!?\n" and bool(words) and not is_ours
 
 
-def _find_named(words: Words) -> int | None:
+def _find_named(words: _Words) -> int | None:
     """Find where a subject ends that names the answer: `the answer above`; None without one."""
     place = next((n for n in range(1, min(4, len(words))) if words[n] in _ANSWERS), 0)
     if not place or words[0] not in _DETERMINERS or "of" in words[:place]:
@@ -333,18 +333,18 @@ def _find_named(words: Words) -> int | None:
     end = len(words) - len(_strip(words[place:], _ANSWERS))
     has_above = _has(words[:end], _ABOVE)
     is_line = _is_at(words, place, _VAGUE) and words[0] != "my" and not has_above
-    is_value = words[end : end + 1] == ("is",) and words[end + 1 :] in _VALUE_ALONE
+    is_value = words[end : end + 1] == ("is",) and words[end + 1 :] in _VALUES_ALONE
     if words[end : end + 1] == ("of",) or is_line or words[place - 1] in _OTHERS:
         return None
     return None if is_value and not has_above else end
 
 
-def _find_person(words: Words) -> int:
+def _find_person(words: _Words) -> int:
     """Find where a subject ends that is a person: `that student`; 0 without one."""
     return 2 if _is_at(words, 0, _DETERMINERS) and _is_at(words, 1, _PERSONS) else 0
 
 
-def _judge_predicate(words: Words, is_vague: bool = False) -> Stance | None:
+def _judge_predicate(words: _Words, is_vague: bool = False) -> Stance | None:
     """Judge what is said of the answer; a vague subject may stand for another thing."""
     near = words[:_NEAR]
     is_failure = _has(near, _FAILS) or any(pair in _RULED_OUT for pair in pairwise(near))
