@@ -47,6 +47,7 @@ def nodes(text, names=NAMES):
         (r"\[Ida Vogel, Omar Khan\]", (0, 1)),
         ("<answer>[Ida Vogel]</answer> [Omar Khan]", (0,)),
         ("<answer>Ida Vogel, Omar Khan</answer>", (0, 1)),
+        ("[Ida Vogel, Omar Khan]\n\nBy the way, a longer path is [Omar Khan]", (0, 1)),
     ],
 )
 def test_a_list_is_read_however_it_is_dressed(text, expected):

@@ -1,4 +1,4 @@
-"""A right value that is no answer: the question again, or the reference written twice."""
+"""A right value that is no answer: the question again, or the gold answer written twice."""
 
 from dataclasses import replace
 
@@ -37,6 +37,7 @@ def grade(gold: str, prompt: str, text: str) -> tuple[Verdict, str]:
         ("(-5,5)", "Solve $|x|<5$.", r"\boxed{5>|x|}"),
         ("2x-y+1=0", "Write $y=2x+1$ in standard form.", r"\boxed{y=1+2x}"),
         ("2x+6", "Expand $2(x+3)$.", r"\boxed{2(3+x)}"),
+        ("(x-2)(x+2)", "Factor $(x+1)(x-1)-3$.", r"\boxed{x^2-4}"),
         ("0.625", r"Convert $\frac{5}{8}$ to a decimal.", r"\boxed{\frac{5}{8}}"),
         (r"\frac{\pi}{4}", r"Convert $45^\circ$ to radians.", r"\boxed{45^\circ}"),
         (r"\frac14", "Write $0.25$ as a fraction.", r"\boxed{0.25}"),

@@ -38,7 +38,7 @@ _REMARK = re.compile(
 )
 
 
-class Place(NamedTuple):
+class AnswerPlace(NamedTuple):
     """What a response may give as its answer."""
 
     text: str
@@ -48,11 +48,11 @@ class Place(NamedTuple):
     """Whether words before a list state it as an answer, or it is all there is."""
 
 
-def find_places(text: str) -> Iterator[Place]:
+def find_places(text: str) -> Iterator[AnswerPlace]:
     """Go through the places where an answer may be, the likeliest first."""
-    for part in closing_parts(text):
+    for part in find_closing_parts(text):
         yield from _list_places(part, find_claimed(part), "marked")
-        yield Place(part, "bare")
+        yield AnswerPlace(part, "bare")
     brackets = find_claimed(text)
     for marked in find_after_answer(text, brackets):
         yield from _list_places(text, list_alternatives(text, brackets, marked), "marked")
@@ -60,21 +60,21 @@ def find_places(text: str) -> Iterator[Place]:
     # Where there is no other list, `\[A, B\]` is one.
     plain = text.replace("\\[", "[").replace("\\]", "]") if "\\[" in text else ""
     for bracket in reversed(_brackets(plain)):
-        yield Place(bracket.text, "formula")
+        yield AnswerPlace(bracket.text, "formula")
 
 
 def _list_places(
     text: str, brackets: Sequence[Span], form: Literal["marked", "list"]
-) -> Iterator[Place]:
+) -> Iterator[AnswerPlace]:
     """Go through brackets from the last; one that is joined to another is stated too."""
     size = len(text.strip())
     for bracket in reversed(brackets):
         start = bracket.start - 1
         is_stated = _STATING.search(text, max(start - _MAX_GAP, 0), start) is not None
-        yield Place(bracket.text, form, is_stated or size == len(bracket.text) + 2)
+        yield AnswerPlace(bracket.text, form, is_stated or size == len(bracket.text) + 2)
 
 
-def closing_parts(text: str) -> list[str]:
+def find_closing_parts(text: str) -> list[str]:
     """Take what the last box and the last answer tag hold, if there are any."""
     box = last_box(text)
     frames = [*([box] if box else []), *find_tags(text)[-1:]]

@@ -14,10 +14,10 @@ from operator import attrgetter
 from whet.answers.final_answer import Span, decided_text
 from whet.tasks.answers import MAX_LIST_CHARS, candidates, write_in_line
 from whet.tasks.graphs.claimed_lists import (
-    Place,
-    closing_parts,
+    AnswerPlace,
     find_after_answer,
     find_claimed,
+    find_closing_parts,
     find_places,
     list_alternatives,
 )
@@ -122,7 +122,7 @@ def drop_walked_edges(text: str) -> str:
 
 def read_two(text: str) -> NodeListReply | None:
     """Read the final two lists of whole numbers, the first for A and the second for B."""
-    for part in closing_parts(text):
+    for part in find_closing_parts(text):
         inside = _all_numbers(find_claimed(part, in_pairs=True))
         if len(inside) >= 2:
             return _join(inside[-2:])
@@ -141,7 +141,7 @@ def _short_candidates(text: str) -> list[str]:
     return [span for span in candidates(text) if len(span) <= MAX_LIST_CHARS]
 
 
-def _read_place(place: Place, lookup: Names) -> NodeListReply | None:
+def _read_place(place: AnswerPlace, lookup: Names) -> NodeListReply | None:
     """Read a list with a known name in it, a list of strangers, or what is stated and no pattern.
 
     `[A, B, ...]` is a pattern to fill in, and [1] or [note] a remark.
@@ -155,7 +155,7 @@ def _read_place(place: Place, lookup: Names) -> NodeListReply | None:
     return reply if place.is_stated and not is_pattern else None
 
 
-def _read_numbers_at(place: Place) -> NodeListReply | None:
+def _read_numbers_at(place: AnswerPlace) -> NodeListReply | None:
     """Read a list of numbers; of one number only where it has brackets and no other mark."""
     if place.form == "bare" and "," not in place.text:
         return None
