@@ -229,6 +229,19 @@ def test_settings_may_name_a_spec_instead_of_writing_one() -> None:
     assert load_spec("dapo").needs_tokens and not load_spec("complicated").needs_tokens
 
 
+def test_a_class_of_a_users_own_says_whether_it_needs_tokens(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from whet.rewards.shaping import Shaping\n\n"
+        "class Short(Shaping):\n"
+        "    needs_tokens = property(lambda self: True)\n"
+        "    def value(self, rollout, score): return -len(rollout.completion.tokens)\n\n"
+        "def plain(rollout, score): return len(rollout.text)\n"
+    )
+    assert load_spec(f"{file}:Short").needs_tokens
+    assert not load_spec(f"{file}:plain").needs_tokens
+
+
 def test_an_unknown_spec_is_named_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="no reward spec 'dapoo'; did you mean 'dapo'"):
         load_spec("dapoo")

@@ -40,6 +40,11 @@ class Shaping(Config):
             return verdict is not Verdict.NO_ANSWER
         return self.when == "always" or (self.when == "correct") == (verdict is Verdict.CORRECT)
 
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether it counts a rollout's tokens, which a file of texts does not have."""
+        return False
+
     def value(self, rollout: Rollout, score: Score) -> float:
         """Measure one rollout, before the weight."""
         raise NotImplementedError
@@ -151,6 +156,10 @@ class Ngrams(Shaping):
     size: int = Field(default=3, ge=1)
     """Words or tokens in an n-gram."""
 
+    @property
+    def needs_tokens(self) -> bool:
+        return self.kind == "ngram_tokens"
+
     def value(self, rollout: Rollout, score: Score) -> float:
         tokens = rollout.completion.tokens
         items = text_stats.words(rollout.text) if self.kind == "ngram_words" else tokens.tolist()
@@ -165,6 +174,10 @@ class Overlong(Shaping):
     """The limit, at which the value is -1."""
     buffer: int = Field(ge=1)
     """Tokens before the limit over which the value falls."""
+
+    @property
+    def needs_tokens(self) -> bool:
+        return True
 
     def value(self, rollout: Rollout, score: Score) -> float:
         return min(max((self.max_tokens - self.buffer - _length(rollout)) / self.buffer, -1.0), 0.0)
@@ -185,6 +198,10 @@ class Cosine(Shaping):
     wrong_long: Weight = -0.5
     """Value of a wrong response at the limit."""
 
+    @property
+    def needs_tokens(self) -> bool:
+        return True
+
     def value(self, rollout: Rollout, score: Score) -> float:
         is_right = score.verdict is Verdict.CORRECT
         short = self.correct_short if is_right else self.wrong_short
@@ -201,6 +218,10 @@ class Linear(Shaping):
     """Length at which the value is 0."""
     free_tokens: int = Field(default=0, ge=0)
     """Length up to which the value is 1."""
+
+    @property
+    def needs_tokens(self) -> bool:
+        return True
 
     def value(self, rollout: Rollout, score: Score) -> float:
         span = max(self.max_tokens - self.free_tokens, 1)
@@ -266,6 +287,12 @@ class UserTerm(Shaping):
         check_parameters(value, f"reward = {self.path!r}", ("rollout", "score"))
         return value
 
+    @property
+    def needs_tokens(self) -> bool:
+        """A function is taken to read the text alone; a class says what it needs."""
+        term = getattr(self._function, "__self__", None)
+        return isinstance(term, Shaping) and term.needs_tokens
+
     def value(self, rollout: Rollout, score: Score) -> float:
         try:
             number = self._function(rollout, score)
@@ -303,9 +330,6 @@ Term = Annotated[
     | UserTerm,
     Field(discriminator="kind"),
 ]
-
-TOKEN_KINDS = frozenset({"ngram_tokens", "overlong", "cosine", "linear"})
-"""Terms that need a rollout's tokens, not its text alone."""
 
 
 def _length(rollout: Rollout) -> int:

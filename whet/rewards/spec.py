@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 from whet import config, toml
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.rewards.shaping import TOKEN_KINDS, Term, UserTerm, Weight
+from whet.rewards.shaping import Term, UserTerm, Weight
 from whet.types import Doubles, Group, Json, JudgedStep, Rollout, Score, Verdict
 from whet.user_code import is_code_path
 
@@ -58,7 +58,7 @@ class RewardSpec(Config):
     @property
     def needs_tokens(self) -> bool:
         """Whether a term reads a rollout's tokens, not only its text and score."""
-        return any(term.kind in TOKEN_KINDS for term in self.terms)
+        return any(term.needs_tokens for term in self.terms)
 
     def apply(self, groups: Sequence[Group]) -> list[Group]:
         """Reward every rollout; an unscored one gets none and is not trained on."""
