@@ -164,7 +164,9 @@ def _correct_importance(
         return token_loss
     factor_M, is_outside_M = losses.importance_factors(inputs, cfg)
     metrics = {"policy/correction": factor_M, "policy/corrected": is_outside_M.float()}
-    return TokenLoss(token_loss.loss * factor_M, token_loss.metrics | metrics)
+    return token_loss._replace(
+        loss=token_loss.loss * factor_M, metrics=token_loss.metrics | metrics
+    )
 
 
 def _add_penalties(
@@ -184,7 +186,7 @@ def _add_penalties(
             loss_M = loss_M + cfg.kl_coef * kl_M
     if cfg.entropy_coef:
         loss_M = loss_M - cfg.entropy_coef * inputs.entropy_M
-    return TokenLoss(loss_M, metrics)
+    return token_loss._replace(loss=loss_M, metrics=metrics)
 
 
 def _stop_early(
