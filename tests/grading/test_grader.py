@@ -534,6 +534,14 @@ def test_a_few_failures_in_a_row_among_many_answers_stop_nothing() -> None:
     assert sum(score.verdict is Verdict.UNSCORED for score in scores) == 10
 
 
+def test_failures_of_just_the_fraction_that_is_allowed_stop_nothing() -> None:
+    limits = GradingConfig(workers=0, unscored_fraction=0.25, unscored_count=1)
+    with Grader(Trouble(), limits) as grader:
+        scores = graded(grader, "yes", "yes", "yes", "raise")
+
+    assert sum(score.verdict is Verdict.UNSCORED for score in scores) == 1
+
+
 def test_a_bounded_task_is_graded_in_this_process_unless_told_otherwise() -> None:
     here = problem(task="bounded")
     with Grader(Bounded()) as inside, Grader(Bounded(), GradingConfig(workers=1)) as outside:
