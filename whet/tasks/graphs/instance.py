@@ -139,7 +139,7 @@ class Names:
         bare = name.strip(_DRESS)
         if (key := _loosen(name)) in self._loose:
             return self._exact.get(bare, self._loose[key])
-        return self._exact.get(bare, self._bare.get(_drop_accents(name)))
+        return self._exact.get(bare, self._bare.get(key))
 
 
 def _plain(name: str) -> str:

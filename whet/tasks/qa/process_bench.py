@@ -91,7 +91,7 @@ def _cut_remark(text: str) -> str:
     """Cut off the reason behind an index that ends a text, unless it takes the index back.
 
     >>> _cut_remark("3, since the sum is wrong."), _cut_remark("3, as it seems, or 4")
-    ('3.', '3, as it seems, or 4')
+    ('3', '3, as it seems, or 4')
     """
     start = max(text.rfind("\n", 0, -1) + 1, len(text) - _MAX_LINE)
     remark = _REMARK.search(text, start)
