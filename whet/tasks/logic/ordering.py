@@ -112,11 +112,12 @@ def _names_in_words(text: str) -> list[str] | None:
     if "\n" in text:
         names = line.split(", ")
         return names if all(map(_NAME.fullmatch, names)) else None
+    if _SENTENCE.match(line):
+        return None
     if "," in line:
         return _names_in_brackets(f"[{line}]")
     words = line.split()
-    is_list = len(words) > 1 and all(map(_WORD.fullmatch, words)) and not _SENTENCE.match(line)
-    return words if is_list else None
+    return words if len(words) > 1 and all(map(_WORD.fullmatch, words)) else None
 
 
 def _compare(order: list[str], gold: list[str]) -> tuple[dict[str, float], str]:
