@@ -9,7 +9,7 @@ from whet.tasks.graphs.node_lists import (
     read_names,
     read_two,
 )
-from whet.tasks.graphs.numbered_answers import read_assignments, read_final_number, read_yes_no
+from whet.tasks.graphs.numbered_readers import read_assignments, read_final_number, read_yes_no
 from whet.tasks.qa.choice import pick
 from whet.tasks.qa.table_values import text_form
 from whet.tasks.qa.yes_no import read_word

@@ -28,6 +28,8 @@ BOUND = "than|at (?:the )?(?:very )?(?:least|most)|up to|exceed(?:s|ing)?"
 """The number is a limit."""
 SUPPOSED = "suppose|supposing|assume|assuming|impossible|untrue|unlikely|anything but|far from"
 """The answer is only looked at, or ruled out."""
+LEADING = "therefore|thus|hence|then|so|now|simply|just|indeed|clearly|finally|exactly|equal to"
+"""Between a verb and the answer that it states: `is therefore 7`."""
 REFERENCE = "gold|golden|reference"
 """The answer is somebody else's."""
 EVASIVE = (
@@ -62,7 +64,7 @@ def is_doubtful(line: str) -> bool:
 
 _DENIED_BEFORE = re.compile(
     rf"(?:(?:{CONTRACTION}|\b(?:not|never|cannot|neither|nor))"
-    r"(?: (?:be|get|obtain|equal|equal to|possibly|really|simply|just|the answer))*"
+    r"(?: (?:be|get|have|obtain|equal|equal to|possibly|really|simply|just|the answer))*"
     r"|\b(?:(?:greater|less|larger|smaller|more|fewer|higher|lower|bigger|other) than"
     r"|different from|far from|at (?:the )?(?:very )?(?:least|most)|up to|above|below"
     r"|(?:is|are|be|was|were) (?:well |just )?(?:over|under)|exceed(?:s|ing)?"
@@ -110,7 +112,8 @@ _DENIED_AFTER = re.compile(
     r"(?:that|this|it|(?:the|my) (?:line|answer|result|list)(?: above)?|the above)"
     r"(?: one| answer| line)? (?:is|was|seems|looks)"
     r" (?:also |clearly |obviously |certainly |just )?(?:wrong|incorrect|false|mistaken|impossible"
-    r"|invalid|an? (?:mistake|error|trap)|too (?:large|small|big|high|low|long|short|many|few)"
+    r"|invalid|an? (?:mistake|error|trap)"
+    r"|too (?:large|small|big|high|low|long|short|many|few)(?! (?:for (?:me|us)|to)\b)"
     r"|not (?:right|correct|true|it|the answer))\b"
     r"|(?:is|are|was|were|would be|seems|looks)"
     r"(?: (?:also|clearly|obviously|certainly|surely|just))?"

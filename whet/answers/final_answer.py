@@ -62,8 +62,8 @@ _OWN_LINE = re.compile(
     re.IGNORECASE,
 )
 """A line that is an answer and nothing else, or starts with `Answer:`."""
-_IN_BRACES = re.compile(r"\s*[-*•][ \t]+\{")
-"""Sets in a list above an answer in square brackets are work: the groups found so far."""
+_SETS_AT_WORK = re.compile(r"\s*[-*•][ \t]+\{|[^\n]*[\]}]\s*(?:=|[∩∪∖]|\\c[au]p\b|\\setminus\b)")
+"""Sets in a list above an answer in square brackets, or joined, are work: `{a, b} ∩ {b} = {b}`."""
 _BLANK = re.compile(r"[\s.…_]*(?:(?:your|the|final|my)? ?answer(?: here)?)?\s*", re.IGNORECASE)
 """What a box holds that only shows the form."""
 _MAX_TAIL = 1 << 13
@@ -276,16 +276,16 @@ def _find_lines(text: str, offset: int) -> list[Span]:
     text = f"\n{text}"  # so that every line starts behind a line break
     for match in _OWN_LINE.finditer(text):
         content = match["marked"] or match["heading"] or match[0][1:]
-        strength = bool(match["marked"]) + bool(match["final"])
+        strength = bool(match["heading"]) + 2 * bool(match["marked"]) + bool(match["final"])
         final = Span(text=content, start=match.start() + 1, end=match.end(), strength=strength)
         before = finals[-1] if finals else None
-        is_row = before and not strength and not match["heading"]
+        is_row = before and not strength
         if before and is_row and text[before.end : final.start].count("\n") == 1:
             final = replace(before, text=text[before.start : final.end], end=final.end)
             finals.pop()
         finals.append(final)
     if finals and finals[-1].text.startswith("["):
-        finals = [one for one in finals if not _IN_BRACES.match(one.text)]
+        finals = [one for one in finals if one is finals[-1] or not _SETS_AT_WORK.match(one.text)]
     return [replace(one, start=one.start + offset - 1, end=one.end + offset - 1) for one in finals]
 
 

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from whet.answers.doubt import is_doubtful
+from whet.answers.doubt import LEADING, is_denied, is_doubtful
 from whet.answers.final_answer import MAX_MARKS, Span, make_span
 
 MAX_MARKED = 2000
@@ -33,7 +33,21 @@ _NUMBER = re.compile(
 )
 _SENTENCE_END = re.compile(r"[.。!?](?=[\s$\"')]|$)|\n")
 _NEXT_SENTENCE = re.compile(r"(?<!\b[A-Z])[.!]\s+(?=[A-Z*\"'])")
-_VERB = re.compile(r"\b(?:is|are|was|were|be|equals)\b[\s:*]*(?=\S)", re.IGNORECASE)
+_VERB = re.compile(
+    rf"\b(?:(?:is|are|was|were|be)(?: (?:{LEADING}))*|equals"
+    r"|(?<=letters )spell|(?<=it )spells|evaluates to|(?:comes|amounts|adds up) to"
+    r"|works out (?:to|as|at))\b[\s:*]*(?=\S)",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"[\s*_#>]*(?:(?:so|thus|hence|therefore),? )?(?:the |my |our )?(?:(?:next|final|last|resulting"
+    r"|joined|combined|reversed|complete|full|whole|overall|correct|right|new) )*"
+    r"(?:step|words?|letters?|string|text|result|value|total|sum|product|number|sequence|list|order"
+    r"|expression|output|conclusion)(?: (?:joined|reversed|backwards|together|in order|then))?"
+    r"[\s*_]*:[\s*_]*(?=\S)",
+    re.IGNORECASE,
+)
+"""What the answer is called, and a colon: `Next step: `."""
 _PLAIN_NUMBER = re.compile(r"[0-9](?:[0-9.,]*[0-9])?")
 _PLAIN_WORDS = re.compile(r"[A-Za-z ,'*()-]*")
 _SIGN = re.compile(r"(?<![A-Za-z0-9])[-−]?\s?\\?[$£€]?[-−]?\Z")
@@ -91,6 +105,19 @@ def text_after_verb(line: str) -> str | None:
     return sentence[verbs[-1].end() :].strip().rstrip(".!").strip(" *`") or None
 
 
+def text_after_label(line: str) -> str | None:
+    """Take what follows the label that the last sentence starts with; None if the line doubts.
+
+    >>> text_after_label("It follows. Next step: **owl**"), text_after_label("Wrong step: owl")
+    ('owl', None)
+    """
+    if ":" not in line or len(line) > MAX_SENTENCE or is_doubtful(line):
+        return None
+    sentence = _NEXT_SENTENCE.split(line)[-1]
+    label = _LABEL.match(sentence)
+    return sentence[label.end() :].strip().rstrip(".!").strip(" *`") or None if label else None
+
+
 def find_only_number(line: str) -> str | None:
     """Take the one number of a sentence and what follows it: `It was highest in 2008.`"""
     if len(line) > MAX_SENTENCE or is_doubtful(line):
@@ -100,7 +127,7 @@ def find_only_number(line: str) -> str | None:
         return None
     sign = _SIGN.search(line, 0, numbers[0].start())
     start = sign.start() if sign else numbers[0].start()
-    if not _PLAIN_WORDS.fullmatch(line, 0, start):
+    if not _PLAIN_WORDS.fullmatch(line, 0, start) or is_denied(line, start, numbers[0].end()):
         return None
     return line[start:].strip().rstrip("!").replace("**", "")
 

@@ -28,7 +28,7 @@ from whet.answers.final_answer import (
     has_open_tag,
     last_box,
 )
-from whet.answers.sentences import last_line, text_after_verb
+from whet.answers.sentences import last_line, text_after_label, text_after_verb
 from whet.answers.withdrawal import DISOWNING, RETREATING
 from whet.types import Score, Verdict
 
@@ -239,7 +239,7 @@ def _in_plain_text(text: str) -> tuple[str, ...]:
         return ()
     last = line.text.rstrip()[-_MAX_RESTATED:]
     sentence = _ANSWER_SENTENCE.search(last)
-    rest = text_after_verb(sentence[0] if sentence else last) or ""
+    rest = text_after_verb(sentence[0] if sentence else last) or text_after_label(last) or ""
     start = line.text.rfind(rest)
     is_claimed = not is_denied(line.text, start, start + len(rest))
     return text, tail, line.text, strip_lead(line.text), rest if is_claimed else ""

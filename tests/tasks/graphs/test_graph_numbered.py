@@ -11,7 +11,7 @@ import networkx as nx
 import pytest
 from graph_cases import asked, task
 
-from whet.tasks.graphs.numbered_answers import (
+from whet.tasks.graphs.numbered_readers import (
     read_assignments,
     read_final_number,
     read_table_rows,

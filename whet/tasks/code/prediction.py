@@ -23,6 +23,8 @@ import json
 from collections.abc import Mapping
 from typing import Literal, TypeGuard
 
+from whet.answers.doubt import is_doubtful
+from whet.answers.withdrawal import is_disowned
 from whet.tasks.answers import read_final
 from whet.tasks.base import data_error
 from whet.tasks.code import plain, program, tests_text
@@ -269,7 +271,8 @@ def _expression(text: str) -> ast.expr | None:
     text = text.strip()
     if len(text) > _MAX_CHARS:
         return None
-    for source in dict.fromkeys((text, text.rpartition("\n")[2])):
+    line = text.rpartition("\n")[2]
+    for source in dict.fromkeys((text, line, _closing_assertion(line))):
         tree = tests_text.parse_python(source.strip())
         node = tree.body[0] if tree is not None and len(tree.body) == 1 else None
         if isinstance(node, ast.Assert):
@@ -277,6 +280,14 @@ def _expression(text: str) -> ast.expr | None:
         if isinstance(node, ast.Expr):
             return node.value
     return None
+
+
+def _closing_assertion(line: str) -> str:
+    """Take the one assertion that a sentence ends with: `so we may take assert f(1) == 2.`"""
+    lead, assertion, rest = line.rpartition("assert ")
+    if not lead or "assert " in lead or is_doubtful(lead) or is_disowned(f"{lead.rstrip(' :`')}:"):
+        return ""
+    return assertion + rest.rstrip(" .`*")
 
 
 def _value(node: ast.expr) -> tuple[object] | None:

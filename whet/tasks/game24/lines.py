@@ -11,8 +11,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from whet.answers.doubt import is_doubtful, strip_lead
-from whet.answers.withdrawal import DISOWNING, RETREATING
+from whet.answers.doubt import CHOICE, FALSE, TURN, any_of, cut_remarks, is_doubtful, strip_lead
+from whet.answers.withdrawal import DISOWNING, RETREATING, is_disowned
 from whet.tasks.answers import strip_text_commands
 from whet.tasks.game24.expressions import (
     NUMBER,
@@ -90,6 +90,34 @@ _EXPLAINS = re.compile(
     re.IGNORECASE,
 )
 """A paragraph behind an answer that says how it comes about."""
+_HAND = (
+    r"(?:(?:these|the|this|all|your)(?: (?:given|four|same|of|the|these))*"
+    r" (?:numbers|cards|digits|hand|puzzle)|[0-9]{1,2}(?:,? (?:and )?[0-9]{1,2}){3})"
+)
+_MAKE = r"(?:make|reach|get(?: to)?|give|yield|form|produce|equal)"
+_CANNOT = r"(?:cannot|can['’]t|can not|(?:do|does)(?: not|n['’]t)|could(?: not|n['’]t)|never)"
+_WITH = rf"(?: (?:from|with|by|for|using|out of) (?:{_HAND}|these|them))?"
+_NONE = re.compile(r"(?i)\bno\b|\bnever\b|n['’]t\b|\bnot\b|\bcannot\b|impossible|unsolvable")
+"""Without it a line does not say that there is no solution."""
+_NO_SOLUTION = re.compile(
+    rf"(?i)(?:(?:so|thus|hence|therefore|overall|in (?:conclusion|short)|(?:my |the )?(?:final )?"
+    rf"answer(?: is)?|(?:this|which) means|it follows|(?:we|i) conclude)[,:]? (?:that )?){{0,2}}(?:"
+    rf"(?:there(?: is|['’]s| exists) )?no (?:(?:such|valid|possible) )?(?:solution|way|expression"
+    rf"|combination)(?: (?:to {_MAKE}|(?:that )?{_MAKE}s?|of (?:making|reaching|getting)) 24)?"
+    rf"{_WITH}(?: exists| is possible)?|(?:it|{_HAND}) (?:has|have) no solutions?"
+    rf"|{_HAND} {_CANNOT} (?:be (?:combined|joined|used) to )?{_MAKE} 24"
+    rf"|24 (?:cannot|can['’]t|can not) be (?:made|reached|formed|obtained|done){_WITH}"
+    rf"|it is (?:impossible|not possible)(?: to {_MAKE} 24)?{_WITH}"
+    r"|(?:it|this) (?:cannot|can['’]t|can not) be (?:done|solved)"
+    rf"|{_HAND} (?:is|are) (?:impossible|unsolvable|not solvable))[.!]?"
+)
+"""A sentence that says so."""
+_SENTENCE_END = re.compile(r"[.!:;] +|, (?=(?:so|hence|thus|therefore)\b)")
+_LEAVES_OPEN = re.compile(
+    rf"(?i){any_of(CHOICE, TURN, FALSE)}"
+    r"|\b(?:if|may|might|could|think|guess|unsure|suppose|assume|says?|said|claims?)\b|\?"
+)
+"""With it the sentences before do not lead to the last one."""
 _EXPRESSIONS = re.compile(r"[0-9(][0-9 ()*/+-]*")
 _EQUALS = re.compile(r"(?<=[0-9)]) (?:equals|is equal to|gives|makes|yields|is) (?=24\b)")
 _PRODUCT = re.compile(r"(?<=[0-9)])\s?(?=\()|(?<=\))\s?(?=[0-9])")
@@ -138,6 +166,25 @@ class AnswerLine(NamedTuple):
 
 
 Line = StepLine | RollBackLine | AnswerLine | None
+
+
+def write_no_solution(text: str) -> str:
+    """Write the last line as `no solution` where its last sentence says that there is none.
+
+    >>> write_no_solution("I tried all. These four numbers cannot make 24.")
+    'no solution'
+    """
+    if not _NONE.search(text, max(len(text) - 2 * _MAX_LINE_CHARS, 0)):
+        return text
+    end = cut_remarks(text)
+    start = len(end) - len(end[end.rfind("\n") + 1 :].rpartition("</think>")[2])
+    line = end[start:].replace("**", "").strip("#*_`$> ")
+    last = _SENTENCE_END.split(line)[-1]
+    lead = line[: len(line) - len(last)]
+    if len(line) > _MAX_LINE_CHARS or not _NO_SOLUTION.fullmatch(last):
+        return text
+    is_open = _LEAVES_OPEN.search(lead) or is_disowned(lead.rstrip())
+    return text if is_open else f"{end[:start]}no solution"
 
 
 def lines_of(text: str) -> list[str]:

@@ -39,6 +39,7 @@ from whet.tasks.game24.lines import (
     read_answer_line,
     read_line,
     without_checks,
+    write_no_solution,
 )
 from whet.tasks.game24.traces import NO_SOLUTION, Length, TraceFormat
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
@@ -223,7 +224,7 @@ def grade_hand(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
         return _no_answer(f"a response of more than {MAX_CHARS} characters is not read")
     if find_thought_end(text) is None:
         return _no_answer("the thinking part does not end")
-    shown = decided_text(text)
+    shown = decided_text(write_no_solution(text))
     if shown is None:
         return _no_answer("the response does not settle on an answer")
     lines = without_checks(lines_of(cut_remarks(shown)))

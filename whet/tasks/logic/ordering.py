@@ -33,6 +33,7 @@ _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _SENTENCE = re.compile(
     r"(?:so|thus|therefore|hence|the|my|this|that|it|I|we)\b.*\b(?:is|are|be|get)\b", re.IGNORECASE
 )
+_SENTENCE_END = re.compile(r"\w{3}[.!] +[A-Z]")
 _BRACKETS = re.compile(r"[()\[\]{}<>](?:[ ,]+[()\[\]{}<>])*")
 _WORDS = {
     "before": "{} is to the left of {}",
@@ -112,11 +113,12 @@ def _names_in_words(text: str) -> list[str] | None:
     if "\n" in text:
         names = line.split(", ")
         return names if all(map(_NAME.fullmatch, names)) else None
+    if _SENTENCE.match(line) or _SENTENCE_END.search(line):
+        return None
     if "," in line:
         return _names_in_brackets(f"[{line}]")
     words = line.split()
-    is_list = len(words) > 1 and all(map(_WORD.fullmatch, words)) and not _SENTENCE.match(line)
-    return words if is_list else None
+    return words if len(words) > 1 and all(map(_WORD.fullmatch, words)) else None
 
 
 def _compare(order: list[str], gold: list[str]) -> tuple[dict[str, float], str]:

@@ -31,7 +31,7 @@ _NEW_THOUGHT = re.compile(
     re.IGNORECASE,
 )
 """Words between two boxes that make them two answers: `so`, `but`, `wait`."""
-_PART = re.compile(r"(?:^|[\s*])\(?[b-h]\)")
+_PART = re.compile(r"(?:^|[\s*])(?:\(?[b-h]\)|[(（][2-9][)）])")
 _BOX_NAME = re.compile(r"[A-Za-z]\w{0,3}(?:_\{?\w{1,3}\}?)?\s*=\s*$")
 _RULED_OUT_BEFORE = re.compile(
     rf"(?:{CONTRACTION}|\b(?:not|never|cannot))(?: be| equal(?: to)?)?"
@@ -58,7 +58,7 @@ _RETRACTION = re.compile(
 def find_answer(text: str, *, in_parts: bool = False) -> Span | None:
     """Find the answer of a response; None if it gives none.
 
-    With `in_parts` the boxes behind (a), (b), ... are one answer.
+    With `in_parts` the boxes behind (a), (b), ... or (1), (2), ... are one answer.
     """
 
     def is_part(gap: str) -> bool:

@@ -31,6 +31,7 @@ from whet.tasks.math.lexer import time_of
 from whet.tasks.math.meaning import cut_remark, is_restated, meaning_of
 from whet.tasks.math.parser import readings
 from whet.tasks.math.respelling import normal
+from whet.tasks.math.tree import symbols
 from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
 
 MAX_BARE = 600
@@ -109,6 +110,17 @@ _JOINT = re.compile(
 _NAME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z](?:_\{?\w\}?)?\s*=\s*$")
 _STATES = re.compile(r"(?:\b(?:are|is|be|was|were|equals?)|[:=])[\s$*(\\]*$", re.IGNORECASE)
 _BOLD = re.compile(r"\*\*([^*\n]{1,120}[=^√π\\][^*\n]{1,120})\*\*")
+_SENTENCE_END = re.compile(r"[.!] +(?=[A-Z])")
+_LEAD = re.compile(
+    r"[\s*]*(?:(?:so|thus|hence|therefore),? )?(?:(?:we|I) (?:get|have|obtain),? )?", re.IGNORECASE
+)
+_WORDS = re.compile(r"(?!sin|cos|tan|log|ln|exp|sqrt)(?<![A-Za-z])[A-Za-z]{2,}")
+_UNKNOWN = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
+_ON_A_PART = re.compile(
+    r"[\s$*\\)]{0,4}(?:is|are)(?: (?:an?|also|itself|already|indeed))* (?:prime|composite|odd|even"
+    r"|positive|negative|coprime|relatively prime|irreducible|square-?free|perfect|divisible)\b"
+)
+"""Behind a number it says no more than a property of it."""
 _GROWN = re.compile(
     r"(?:\{,\}[0-9]{3})+(?![0-9])|\s?/\s?[0-9]+(?![0-9])"
     r"|:[0-5][0-9](?![0-9:])(?:\s?[ap]\.?m\b\.?)?",
@@ -235,7 +247,7 @@ def _in_closing_line(text: str, line: Span) -> Span | None:
     part = line
     if (aside := _ASIDE.search(line.text)) and _pieces(line.text[: aside.start()]):
         part = make_span(line.text, 0, aside.start()).shift(line.start)
-    answer = part if readings(part.text) else _choose_last(part)
+    answer = part if readings(part.text) else _plain_equation(part) or _choose_last(part)
     return answer and _unless_hedged(text, line, answer, len(part.text))
 
 
@@ -247,6 +259,20 @@ def _unless_hedged(text: str, line: Span, answer: Span, sentence_end: int) -> Sp
     if (answer.start, answer.end) == (line.start, line.end):
         return answer
     return line if _is_hedged(line.text, answer.shift(-line.start), sentence_end) else answer
+
+
+def _plain_equation(line: Span) -> Span | None:
+    """Take an equation for an unknown formula that is all of the last sentence: `So y = 2x + 1.`"""
+    start = max((end.end() for end in _SENTENCE_END.finditer(line.text)), default=0)
+    if "=" not in line.text[start:] or "$" in line.text[start:] or "\\" in line.text[start:]:
+        return None
+    lead = _LEAD.match(line.text, start)
+    start = lead.end() if lead else start
+    text = line.text[start:].rstrip(" .*")
+    is_formula = not _WORDS.search(text) and _UNKNOWN.search(text.rpartition("=")[2])
+    if not is_formula or not any(one.node.kind == "relation" for one in readings(text)):
+        return None
+    return Span(text=text, start=start, end=start + len(text)).shift(line.start)
 
 
 def _choose_first(line: Span) -> Span | None:
@@ -269,6 +295,8 @@ def _choose_last(line: Span) -> Span | None:
     pieces = _prefer_numbers(pieces)
     if not pieces:
         return None
+    if len(pieces) > 1 and _is_on_a_part(text, pieces[-2], pieces[-1]):
+        pieces.pop()
     last = pieces[-1]
     before = pieces[-2] if len(pieces) > 1 else None
     gap = text[before.end : last.start] if before else ""
@@ -277,6 +305,15 @@ def _choose_last(line: Span) -> Span | None:
     if before and _SAME.fullmatch(gap) and is_restated(text, before, last, gap):
         return before.shift(line.start)
     return (_last_list(text, pieces) or last).shift(line.start)
+
+
+def _is_on_a_part(text: str, before: Span, last: Span) -> bool:
+    """Whether the last piece is a number in the one before it, of which a property is told.
+
+    `It is 7/113, and 113 is prime.`
+    """
+    is_part = re.search(rf"(?<![0-9]){re.escape(last.text.strip())}(?![0-9])", before.text)
+    return is_part is not None and _ON_A_PART.match(text, last.end) is not None
 
 
 def _prefer_numbers(pieces: list[Span]) -> list[Span]:
@@ -296,11 +333,18 @@ def _last_list(line: str, pieces: list[Span]) -> Span | None:
         return None
     name = _NAME.search(line, 0, pieces[first].start)
     start = name.start() if name else pieces[first].start
+    if "=" in pieces[-1].text and _is_worked_out(pieces[-1].text):
+        return None
     are_equations = all("=" in piece.text for piece in pieces[first:])
     if not name and not are_equations and not _STATES.search(line, 0, start):
         return None
     text = _FORMULA_MARK.sub(" ", line[start : pieces[-1].end])
     return Span(text=text, start=start, end=pieces[-1].end) if readings(text) else None
+
+
+def _is_worked_out(equation: str) -> bool:
+    """Whether an equation has no unknowns: work that ends in its result, and no part of a list."""
+    return any(one.node.kind == "relation" and not symbols(one.node) for one in readings(equation))
 
 
 def _pieces(text: str) -> list[Span]:

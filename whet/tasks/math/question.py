@@ -7,11 +7,12 @@ it does not use is wrong: metres in a question about centimetres.
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from whet.tasks.math import tree
 from whet.tasks.math.parser import Reading, readings
-from whet.tasks.math.respelling import wording
+from whet.tasks.math.respelling import normal, wording
 from whet.tasks.math.words import CURRENCIES, DIMENSIONS, UNIT_NAMES, UNIT_WORDS
 
 QuantityUnit = tuple[str, ...]
@@ -48,13 +49,30 @@ _PERCENT = re.compile(
 _SHARE = re.compile(
     r"\b(?:probability|what (?:fraction|proportion)|chance|likelihood)\b", re.IGNORECASE
 )
+_ASKS_PERCENT = re.compile(
+    r"\b(?:what|how many|which)(?: is the| are the)? per\s?cent(?:age)?\b|\b(?:as|in|(?:to|closest)"
+    r"(?: the)? nearest|to)(?: (?:an?|the|whole|integer|tenth of an?))* per\s?cent(?:age)?\b"
+    r"|\bper\s?cent(?:age)? (?:chance|probability|likelihood)\b",
+    re.IGNORECASE,
+)
+"""So it asks for a percentage, perhaps for that of a chance."""
+_MARGIN = re.compile(
+    r"\A(?:\\[ ,;:!]|\\q?quad(?![a-z])|[\s,;])+|(?<![\s,;\\])(?:\\q?quad|[\s,;\\])++\Z"
+)
+_BLANK = re.compile(
+    r"_{2,}|(?:\\_){2,}|[(（][\s$]*(?:\\q?quad[\s$]*)+[)）]|\\underline\{(?:[\s~]|\\q?quad"
+    r"|\\hspace\{[^{}]*\})*\}|[(（][ \u3000]{2,}[)）]"
+)
+_BESIDE = re.compile(r"[\s$,.;，、。；]|\b(?:and|or)\b|[和与或及]")
+"""What may stand between blanks that are filled in any order."""
+_NUMBER_LABEL = re.compile(r"(?<![A-Za-z0-9_^)}])[(（]([1-9])[)）][.:]?")
 _LABEL = re.compile(r"(?:\\text(?:bf|rm)?\s?\{\s?)?(?<![A-Za-z0-9_^])\(([a-h])\)[.:]?\s?\}?")
 _RESIDUE = re.compile(r"\$?\s?([0-9]+)\s?\(?\\?p?mod\s?\{?\s?([0-9]+)\s?\}?\)?\s?\$?")
 _BASED = re.compile(r"\$?\s?([0-9A-Z]+)\s?_\s?\{?\(?([0-9]{1,2})\)?\}?\s?\$?")
 
 
 _REWRITE = re.compile(r"(?i)\b(?:factor|expand|simplif|multiply|rewrite)")
-_SPACE = re.compile(r"[\s$]+|\\[,;! ]")
+_SPACE = re.compile(r"[\s${}]+|\\[,;! ]")
 
 
 class Question(NamedTuple):
@@ -67,7 +85,9 @@ class Question(NamedTuple):
     has_percent: bool
     """Whether it speaks of percent where a number may be one."""
     num_parts: int
-    """How many parts (a), (b), ... it has; 0 where they are not in order."""
+    """How many parts (a), (b), ... or (1), (2), ... it has; 0 where they are not in order."""
+    num_blanks: int
+    """How many blanks it has to fill; 0 where two stand side by side, in no order."""
 
 
 @lru_cache(256)
@@ -77,11 +97,16 @@ def read_question(prompt: str) -> Question:
     if re.search(r"\bpounds?\b", prompt, re.IGNORECASE) and ("lb",) in asked:
         asked.add(("sterling",))
     labels = [match[1] for match in _LABEL.finditer(prompt)]
+    numbers = [match[1] for match in _NUMBER_LABEL.finditer(prompt)]
+    if not labels and numbers == list("123456789"[: len(numbers)]):
+        labels = list("abcdefghi"[: len(numbers)])
     return Question(
         asked=frozenset(asked),
         named=frozenset(_names(prompt)),
-        has_percent=not _SHARE.search(prompt) and _PERCENT.search(prompt) is not None,
-        num_parts=len(labels) if labels == list("abcdefgh"[: len(labels)]) else 0,
+        has_percent=_ASKS_PERCENT.search(prompt) is not None
+        or (not _SHARE.search(prompt) and _PERCENT.search(prompt) is not None),
+        num_parts=len(labels) if labels == list("abcdefghi"[: len(labels)]) else 0,
+        num_blanks=_count_blanks(prompt),
     )
 
 
@@ -156,31 +181,48 @@ def _is_foreign(name: str, named: frozenset[str]) -> bool:
 
 def has_parts(prompt: str, golds: list[str]) -> bool:
     """Whether a gold answer lists an answer for each part of the question."""
-    num_parts = read_question(prompt).num_parts
-    return num_parts > 1 and any(
-        len(reading.node.args) == num_parts and reading.node.kind == "seq"
+    if "(b)" not in prompt and "(2)" not in prompt and "（2）" not in prompt:
+        return False
+    return _has_length(golds, read_question(prompt).num_parts)
+
+
+def has_blanks(prompt: str, golds: list[str]) -> bool:
+    """Whether a gold answer lists what fills each blank of a question: sin a = ( ), cos a = ( )."""
+    is_list = any("," in gold or ";" in gold or "，" in gold for gold in golds)
+    return is_list and _has_length(golds, read_question(prompt).num_blanks)
+
+
+def _has_length(golds: list[str], length: int) -> bool:
+    return length > 1 and any(
+        len(reading.node.args) == length and reading.node.kind == "seq"
         for gold in golds
         for reading in readings(gold)
     )
 
 
+def _count_blanks(prompt: str) -> int:
+    blanks = list(_BLANK.finditer(prompt))
+    gaps = (prompt[one.end() : two.start()] for one, two in pairwise(blanks))
+    return len(blanks) if all(_BESIDE.sub("", gap) for gap in gaps) else 0
+
+
 def drop_labels(answer: str) -> str:
-    """Put the answers to (a), (b), ... in order and take the labels off.
+    """Put the answers to (a), (b), ... or (1), (2), ... in order and take the labels off.
 
     >>> drop_labels("(b) 11, (a) 5"), drop_labels("5, 11")
     ('5, 11', '5, 11')
     """
-    labels = list(_LABEL.finditer(answer))
+    labels = list(_LABEL.finditer(answer)) or list(_NUMBER_LABEL.finditer(answer))
     names = [label[1] for label in labels]
     if (
         not names
-        or sorted(names) != list("abcdefgh"[: len(names)])
+        or "".join(sorted(names)) not in ("abcdefgh"[: len(names)], "123456789"[: len(names)])
         or answer[: labels[0].start()].strip(" $")
     ):
         return answer
     ends = [label.start() for label in labels[1:]] + [len(answer)]
     parts = {
-        label[1]: answer[label.end() : end].strip(" ,;\\")
+        label[1]: _MARGIN.sub("", answer[label.end() : end])
         for label, end in zip(labels, ends, strict=True)
     }
     return ", ".join(parts[name] for name in sorted(parts))
@@ -194,8 +236,8 @@ def drop_question(answer: str, prompt: str) -> str:
     """
     sides = answer.strip(" $.").split("=")
     first, last = sides[0], sides[-1]
-    formula = _SPACE.sub("", first)
-    is_asked = len(formula) > 2 and f"${formula}$" in re.sub(r"[\s.,]", "", prompt)
+    formula = _SPACE.sub("", first if first.isascii() else normal(first))
+    is_asked = len(formula) > 2 and f"${formula}$" in re.sub(r"[\s.,{}]", "", prompt)
     return last.strip() if is_asked and last.strip() and _REWRITE.search(prompt) else answer
 
 

@@ -22,12 +22,14 @@ from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
 from whet.tasks.math.lexer import date_of, exact, time_of
 from whet.tasks.math.numeric import MathConfig, contradicts_itself, same_value
+from whet.tasks.math.options import NAMED_OPTION, SECOND_OPTION, list_options, split_option
 from whet.tasks.math.parser import Reading, readings
 from whet.tasks.math.question import (
     KNOWN_UNITS,
     drop_labels,
     drop_modulus,
     drop_question,
+    has_blanks,
     has_parts,
     has_wrong_unit,
     read_question,
@@ -55,18 +57,12 @@ _LETTER_UNIT = re.compile(r"([-+]?[0-9][0-9.,/]*)\s?(?:\\[,; ]\s?)?[gmshLNJWVAKt
 """A number and a unit of one letter, where the gold answer is a number alone."""
 _NUMBERED = re.compile(r"[A-Z][a-z]{2,15} ([0-9]{1,4})")
 _CUT_RATIO = re.compile(r"[0-9]\s*:\s*")
+_PLAIN = MathConfig()
 _SUBJECT = re.compile(
     r"(?:the |this )?(?:series|sequence|integral|function|sum|limit|graph|curve|equation|system"
     r"|statement|argument|lines?|planes?) (?:is |are )?(?=[a-z]+$)"
 )
 """The subject of an answer that is a word: the series converges."""
-_WRAPPED_LETTER = re.compile(
-    r"^\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?(\(?[A-J][).:]?\s?[^{}]{0,40})\}"
-)
-_OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
-_SECOND_OPTION = re.compile(r"\W*(?:or|and)\b|[-+*/,;^=]|.*\([A-J]\)", re.IGNORECASE | re.DOTALL)
-"""Behind an option it says that the option is not all of the answer."""
-_NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
 _MATRIX_NAME = re.compile(r"\A[\s$]*[A-Z]\^\{?-?[0-9]\}?\s*=\s*(?=\\begin\{)")
 _MATRIX_PRODUCT = re.compile(r"matrix\}\s*(?:\\cdot|\\times|\*)?\s*\\begin\{[a-z]*matrix\}")
 _FACTORIAL = re.compile(r"(?<=[0-9)])!=(?=\s*[0-9])")
@@ -92,7 +88,7 @@ class Math(FileTask):
         if any(len(text) <= 2 * len(gold) + 40 and same_wording(gold, text) for gold in golds):
             return _score(Verdict.CORRECT, text.strip(), "the response is the gold answer")
         prompt = "\n".join(message.content for message in problem.prompt)
-        in_parts = "(b)" in prompt and has_parts(prompt, golds)
+        in_parts = has_parts(prompt, golds)
         span = find_answer(text, in_parts=in_parts)
         if span is None or not span.text.strip():
             return _score(Verdict.NO_ANSWER, None, "no answer found")
@@ -162,8 +158,8 @@ def _normalise(answer: str, golds: list[str], prompt: str, *, in_parts: bool) ->
 def _settle_rules(
     rules: MathConfig, answer: str, golds: list[str], prompt: str, *, in_parts: bool
 ) -> MathConfig:
-    """Fix the order where the question has parts, and settle what a percent sign means."""
-    if in_parts:
+    """Fix the order where the question has parts or blanks, and what a percent sign means."""
+    if in_parts or has_blanks(prompt, golds):
         rules = _replace_rule(rules, "order", "fixed")
     if rules.percent == "unit" and _is_percent(answer, golds, prompt):
         rules = _replace_rule(rules, "percent", "value")
@@ -196,7 +192,23 @@ def _match(answer: str, golds: list[str], prompt: str, rules: MathConfig) -> str
     for gold in shorter_golds(golds, prompt):
         if same_text(gold, answer, rules):
             return gold
-    return next((gold for gold in golds if restates(answer, gold, prompt)), None)
+    is_stated = (_chooses(answer, gold, prompt) or restates(answer, gold, prompt) for gold in golds)
+    return next((gold for gold, is_right in zip(golds, is_stated, strict=True) if is_right), None)
+
+
+def _chooses(answer: str, gold: str, prompt: str) -> bool | None:
+    """Whether an answer chooses the option whose letter is gold, by its text; None without text.
+
+    The letter of one option with the text of another chooses none.
+    """
+    options = list_options(prompt) if len(letter := gold.strip(" $()")) == 1 else {}
+    if letter not in options:
+        return None
+    named, text = split_option(answer) or (None, answer)
+    alike = [name for name, option in options.items() if same_text(option, text, _PLAIN)]
+    if named == letter:
+        return not alike or letter in alike
+    return True if named is None and alike == [letter] else None
 
 
 def _find_fault(
@@ -210,6 +222,8 @@ def _find_fault(
         return "the gold answer written twice"
     if _is_unfinished(gold, answer, prompt):
         return "not in the form asked for"
+    if (is_chosen := _chooses(answer, gold, prompt)) is not None:
+        return None if is_chosen else "the letter of one option with the text of another"
     if rules.echo == "wrong" and prompt and is_echo(answer, golds, prompt):
         return "the question again, not worked out"
     if rules.units != "ignore" and prompt and has_wrong_unit(answer, gold, prompt):
@@ -315,30 +329,22 @@ def _same_statement(gold: str, answer: str, rules: MathConfig) -> bool:
 
 def _same_option(gold: str, answer: str, rules: MathConfig) -> bool:
     """Compare where a side is an option, as in (C) 27: by its letter, or by what follows."""
-    names = [_NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
+    names = [NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
     if name := names[0] or names[1]:
         return wording(gold if names[1] else answer).casefold() == name[1]
-    gold_option = _option(gold)
-    answer_option = _option(answer)
+    gold_option = split_option(gold)
+    answer_option = split_option(answer)
     if gold_option and answer_option:
         is_same_letter = gold_option[0] == answer_option[0]
         return is_same_letter and _same_meaning(gold_option[1], answer_option[1], rules)
     option = gold_option or answer_option
-    if option is None or _SECOND_OPTION.match(option[1]):
+    if option is None or SECOND_OPTION.match(option[1]):
         return False
     other = wording(answer if gold_option else gold)
     if len(other) == 1 and other.isalpha():
         return other == option[0]
     pair = (option[1], answer) if gold_option else (gold, option[1])
     return _same_meaning(*pair, rules)
-
-
-def _option(text: str) -> tuple[str, str] | None:
-    """Split (C) 27 into its letter and the rest, whether or not a text command wraps the letter."""
-    match = _OPTION.fullmatch(_WRAPPED_LETTER.sub(r"\1 ", normal(text), count=1))
-    if match is None or ((rest := wording(match[3])).isupper() and len(rest) == 1):
-        return None
-    return match[1] or match[2], match[3]
 
 
 def _same_with_comma(gold: str, answer: str) -> bool:

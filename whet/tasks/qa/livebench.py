@@ -6,21 +6,23 @@ payload  {"kind": "words" | "groups" | "mapping" | "text" | "order"}
 words    web_of_lies, house_traversal, zebra_puzzle, spatial, cta: the same words in the same order
 groups   connections: the same groups of four, in any order
 mapping  tablejoin: the same pairs of columns; null stands for a column without a partner
-text     typos: the same text, spaces aside, alone or below a line that introduces it
-order    plot_unscrambling: the same sentences in the same order
+text     typos: the same text, spaces aside, alone or among lines that speak of it
+order    plot_unscrambling: the same sentences in the same order, alone or among such lines
 
 An answer may stand in `<solution>` or `<PLOT_SUMMARY>` tags or, as the prompts ask, in bold.
 tablereformat is left out: its script compares what pandas makes of two tables.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence, Sized
 from difflib import get_close_matches
 from typing import Literal, TypeVar
 
-from whet.answers.doubt import is_denied, is_doubtful, strip_lead
+from whet.answers.doubt import CHOICE, TURN, any_of, is_denied, is_doubtful, strip_lead
 from whet.answers.final_answer import decided_text, find_tags, has_open_tag
 from whet.answers.sentences import last_line
+from whet.answers.withdrawal import REMARK_WINDOW, find_replacement, is_disowned
 from whet.config import Config
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import FileTask, data_error
@@ -39,6 +41,18 @@ _QUOTES = str.maketrans("‘’“”", "''\"\"")
 _TAG = re.compile(r"<(/?)(?:solution|PLOT_SUMMARY)>")
 _BOLD = re.compile(r"\*{2,3}([^*\n]{1,2000})\*{2,3}")
 _WORD = re.compile(r"\w[\w '’./&!-]*")
+_TOKEN = re.compile(r"\w+")
+_MARGIN = re.compile(r"[ \t]*(?:>[ \t]*)*(?:(?:[0-9]{1,2}[.)]|[-*•])[ \t]+|```[a-z]*\s*\Z)?")
+"""What stands before a line of a quotation, a list or a fenced block."""
+_WRAPPED = re.compile(r"(\*\*|[\"“])([^*\"“”]+)(?:\*\*|[\"”])\Z")
+_SENTENCE_SIGN = " . "
+_CHANGES = re.compile(
+    any_of(TURN, CHOICE, "should|must|could|might|may|either|another|better|both|version"),
+    re.IGNORECASE,
+)
+"""Below a text it may change the text."""
+_MAX_LINES = 200
+_MAX_REMARKS = 2000
 _NO_WORD = re.compile(
     r"\b(?:or|not|either|maybe|and|is|are|was|were|answer|therefore)\b", re.IGNORECASE
 )
@@ -183,10 +197,60 @@ def _score_text(problem: Problem, text: str) -> Score:
     is_introduced = lead.rstrip(" *").endswith(":") and not is_doubtful(lead)
     sentences = _list_sentences(rest if is_introduced else given, is_order)
     is_right = gold in (sentences, _list_sentences(given, is_order))
+    is_right = is_right or _holds_only(given, gold, is_order)
     is_partly_right = is_order and not is_right
     fraction = compare_order(sentences, gold) if is_partly_right else float(is_right)
     note = "the text" if is_right else "another text"
     return to_score(is_right, {"share": fraction}, given, note)
+
+
+def _holds_only(given: str, gold: Sequence[str], is_order: bool) -> bool:
+    """Whether some lines are the reference, and the others speak of it and give no other version.
+
+    >>> _holds_only("The fixed text:\\n> A cat.\\nI changed one word.", ["A cat."], False)
+    True
+    """
+    bare = (_MARGIN.sub("", line, count=1).strip() for line in given.splitlines())
+    lines = [_WRAPPED.sub(r"\2", line) for line in bare if line]
+    wanted = _SENTENCE_SIGN.join(gold)
+    if len(lines) > _MAX_LINES or len(given) > 2 * len(wanted) + _MAX_REMARKS:
+        return False
+    for start in range(len(lines)):
+        key = ""
+        for end in range(start + 1, len(lines) + 1):
+            block = _list_sentences(" ".join(lines[start:end]), is_order)
+            key = _SENTENCE_SIGN.join(block)
+            if key == wanted or not wanted.startswith(key):
+                break
+        if key == wanted:
+            others = [*lines[:start], *lines[end:]]
+            is_alone = not any(_is_version(line, gold, is_order) for line in others)
+            return is_alone and _lead_to(lines[:start]) and _only_explain(lines[end:])
+    return False
+
+
+def _is_version(line: str, gold: Sequence[str], is_order: bool) -> bool:
+    """Whether a line has a sentence of the reference, or most of its words."""
+    plain = " ".join(line.translate(_QUOTES).split()).casefold()
+    if is_order and any(sentence.casefold() in plain for sentence in gold):
+        return True
+    words = Counter(_TOKEN.findall(" ".join(gold).casefold()))
+    return 2 * (words & Counter(_TOKEN.findall(plain))).total() > words.total()
+
+
+def _lead_to(lines: Sequence[str]) -> bool:
+    """Whether the lines above an answer lead to it, and do not deny it."""
+    if not lines:
+        return True
+    is_label = lines[-1].rstrip(" *").endswith(":")
+    return not (is_label and is_doubtful(lines[-1])) and not is_disowned(lines[-1])
+
+
+def _only_explain(lines: Sequence[str]) -> bool:
+    """Whether the lines below an answer neither take it back nor change it."""
+    tail = "\n".join(["", *lines])
+    is_short = len(tail) <= REMARK_WINDOW
+    return is_short and not _CHANGES.search(tail) and find_replacement(tail) is None
 
 
 def _list_sentences(text: str, is_split: bool) -> list[str]:

@@ -13,7 +13,8 @@ from typing import Literal
 
 from whet.answers import doubt
 from whet.answers.final_answer import decided_text, find_tags
-from whet.answers.sentences import find_only_number, text_after_verb
+from whet.answers.sentences import find_only_number, text_after_label, text_after_verb
+from whet.answers.withdrawal import is_disowned
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
@@ -48,10 +49,40 @@ _TAKES_BACK = re.compile(
 _IN = re.compile(r"(?:in|on|by|at|for|during)\s", re.IGNORECASE)
 _NEEDS = re.compile(r"\b[a-z]{2,20}s (?:\*\*\s?[$£€]?|[$£€]\s?)[0-9]")
 """A main verb before a sum or a bold number: `she needs **$5**`."""
+_BECAUSE = re.compile(r",? (?:because|since (?:it|they|its|their|the|he|she)) ")
+_CLAUSE_END = re.compile(r"[.;] +|,? (?:so|hence|thus|therefore),? ")
+_STATES = re.compile(
+    r"\b(?:stood|stands|c[ao]mes? to|amount(?:s|ed)? to|reach(?:es|ed)?|costs?|total(?:s|led|ed)?"
+    r"|ma[kd]es?|made|rose|rises|fell|falls|dropped|drops|grew|grows|went|measures?|weigh(?:s|ed)?"
+    r"|ha[sd]|have|shows?|lists|gives?|earn(?:s|ed)|sold|scored|spent|spends|pa(?:ys|id))\b"
+)
+"""The verb of a clause that ends in a number: `the share stood at 12.5 %`."""
+_YEAR = r"(?:in|for|by|on|during|as of) (?:1[0-9]|20)[0-9]{2}"
+_YEARS = re.compile(rf"(?i)\A{_YEAR},? |,? {_YEAR}(?=\W*\Z)")
+_FROM = re.compile(r" (?:from|by) [$£€]?[0-9][0-9.,]*(?: ?%)?(?: [a-z]+)?(?= to [$£€]?[0-9])")
+_REMARK = re.compile(
+    r"(?: \((?P<brackets>[^()\n]*)\)|,? (?:with|since|because|as) (?P<clause>[^()\n]*)"
+    r"| [—–-] (?P<dash>[^()\n]*))\.?\Z"
+)
+"""What stands behind a name and says why: ` (58 against Ayr's 4)`."""
+_MORE_THAN_REMARK = re.compile(
+    doubt.any_of(
+        doubt.TURN,
+        doubt.FALSE,
+        doubt.DENIAL,
+        "or|maybe|perhaps|possibly|likely|but|and|also|too|both|ties?|tied|equal|equally|same|like"
+        "|plus|except",
+    )
+    + rf"|{doubt.CONTRACTION}|\?",
+    re.IGNORECASE,
+)
+_LABELLED = re.compile(r"([^:\n]*[^:\n\W\d][*_]{0,3}):[ *_]+([^:\n]+)")
+"""A sentence that leads to its answer with a colon: `Two have three medals: Ida and Jon.`"""
 _ABOUT = re.compile(
     r"(?i)(?:\b(?:about|approximately|approx\.?|roughly|around)\s|\\approx(?![a-z])|[≈~])"
     r"[\s$\\]*(?=-?[0-9])"
 )
+_NUMERAL = re.compile("[0-9]")
 _DECIMAL = re.compile(r"[0-9]\.[0-9]")
 _LISTING = re.compile(
     r"(?:\A|\n)(?P<heading>[^\n]*)\n+"
@@ -89,7 +120,10 @@ class TableTask(FileTask):
             return no_answer()
         answer = text if answer is None else answer
         is_right = is_whole or any(
-            agrees(gold, answer, rule) or _agrees_otherwise(gold, text, rule) for gold in golds
+            agrees(gold, answer, rule)
+            or _agrees_in_part(gold, answer, rule)
+            or _agrees_otherwise(gold, text, rule)
+            for gold in golds
         )
         is_right = is_right or any(_restates(rule.question, gold, answer) for gold in golds)
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
@@ -132,6 +166,22 @@ def read_answer(text: str) -> str | None:
     return bare if last.is_explicit else _read_sentence(doubt.cut_remarks(bare))
 
 
+def _agrees_in_part(gold: str, answer: str, rule: ComparisonRule) -> bool:
+    """Compare a name without the remark behind it, or what a colon leads to."""
+    remark = _REMARK.search(answer)
+    name = answer[: remark.start()] if remark else ""
+    why = remark and (remark["brackets"] or remark["clause"] or remark["dash"])
+    if why and _NUMERAL.search(why) and quantity(name) is None:
+        is_more = _MORE_THAN_REMARK.search(why) or plain_text(answer) in plain_text(rule.question)
+        return not is_more and agrees(gold, name, rule)
+    labelled = _LABELLED.fullmatch(answer)
+    if labelled is None or doubt.is_doubtful(answer) or is_disowned(f"{labelled[1]}:"):
+        return False
+    rest = labelled[2].strip(" *_").removesuffix(".")
+    is_number = quantity(rest) is not None
+    return agrees(gold, (text_after_label(answer) or "") if is_number else rest, rule)
+
+
 def _agrees_otherwise(gold: str, text: str, rule: ComparisonRule) -> bool:
     """Compare by what the reference is: a rounded number, a yes or no, or a list in lines."""
     if _DECIMAL.search(gold) and _ABOUT.search(text):
@@ -170,6 +220,8 @@ def _restates(question: str, gold: str, answer: str) -> bool:
 
 
 def _read_sentence(span: str) -> str:
+    if (because := _BECAUSE.search(span)) and not doubt.is_doubtful(span[because.end() :]):
+        span = span[: because.start()]
     first, end, reason = span.partition(". ")
     if end and quantity(first) is not None and not _TAKEN_BACK.search(reason):
         return first
@@ -177,14 +229,25 @@ def _read_sentence(span: str) -> str:
     if verb is None:
         span = doubt.strip_lead(span)
         is_sentence = _IN.match(span) or _NEEDS.search(span)
-        return find_only_number(span) or span if is_sentence else span
+        return (find_only_number(span) if is_sentence else None) or _number_stated(span) or span
     is_quantity = quantity(span) is not None or quantity(span[: verb.start()]) is not None
     if is_quantity or doubt.is_denied(span, verb.end(), verb.end()):
         return span
     rest = text_after_verb(span)
     number = _VERB.split(find_only_number(span) or "")[0].strip()
     is_name = rest is not None and (not rest[:1].islower() or quantity(rest) is not None)
-    return number if quantity(number) is not None and not is_name else rest or span
+    is_number = quantity(number) is not None and not is_name
+    return number if is_number else rest or _number_stated(span) or span
+
+
+def _number_stated(span: str) -> str | None:
+    """Take the number of the last clause, years aside: `..., so in 2001 they cost 8.75 dollars.`"""
+    if doubt.is_doubtful(span):
+        return None
+    clause = _CLAUSE_END.split(span.rstrip(". "))[-1]
+    clause = _FROM.sub("", _YEARS.sub("", clause))
+    number = find_only_number(clause) if _STATES.search(clause) else None
+    return number if number and quantity(number) is not None else None
 
 
 def _is_whole(gold: str, text: str) -> bool:

@@ -156,7 +156,7 @@ def _is_equal_in_percent(gold: Quantity, answer: Quantity, rule: ComparisonRule)
         return is_same_number or _is_near(gold.value / 100, answer.value, rule)
     if "percent" in rule.unit:
         return _is_near(gold.value, answer.value, rule)
-    return not gold.unit and _is_near(gold.value, answer.value / 100, rule)
+    return not (gold.unit | rule.unit) and _is_near(gold.value, answer.value / 100, rule)
 
 
 def _is_near(gold: Fraction, answer: Fraction, rule: ComparisonRule) -> bool:

@@ -17,7 +17,7 @@ from random import Random
 from typing import Literal
 
 from whet.answers.doubt import strip_lead
-from whet.answers.sentences import text_after_verb
+from whet.answers.sentences import text_after_label, text_after_verb
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import LineNote, data_error
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
@@ -38,6 +38,8 @@ _ASK = (
 _STEP = re.compile(
     r'the last letter of "?([^\s"]{1,60}?)"? is "?([^\s"]{1,60}?)"?\.?', re.IGNORECASE
 )
+_EQUALS = re.compile(r"=>|->|[=→]")
+_BETWEEN_LETTERS = re.compile(r"[\s+,&\"'`*-]")
 _LEAD = re.compile(r"(?:<step>|\d{1,3}[.)] |\(\d{1,3}\) |[-*] )")
 
 
@@ -132,6 +134,12 @@ def _steps_right(words: Sequence[str], text: str) -> float:
 
 
 def _letters(span: str) -> str | None:
+    """Read letters, or an equation that joins them: `g + a = ga`."""
+    if "=" in span or "→" in span or "->" in span:
+        parts, *joined = (_BETWEEN_LETTERS.sub("", side) for side in _EQUALS.split(span))
+        if joined != [parts]:
+            return None
+        span = parts
     letters = span.strip("\"'`*")
     letters = letters.removesuffix(".").strip("\"'`*")
     return letters.casefold() if letters.isalpha() and len(letters) <= 1000 else None
@@ -228,6 +236,8 @@ def _unquote(span: str, *, keeps_stop: bool) -> str | None:
     if match := _QUOTED_END.fullmatch(span):
         return match[2]
     if _SENTENCE.match(span):
-        return text_after_verb(span)
+        return text_after_verb(span) or text_after_label(span)
+    if (labelled := text_after_label(span)) is not None:
+        return labelled
     is_quoted = len(span) > 2 and span[0] == span[-1] and span[0] in _QUOTES
     return span[1:-1] if is_quoted else span

@@ -1,0 +1,264 @@
+"""Read the answer to a question about a numbered graph, in linear time.
+
+Where a text answers two things at once nothing is read. What follows the last `###`, or is in the
+last box or answer tag, comes first, then what a sentence states, and only then the last line.
+"""
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+
+from whet.answers.doubt import (
+    EVASIVE,
+    LEADING,
+    TURN,
+    any_of,
+    is_denied,
+    is_doubtful,
+    strip_lead,
+)
+from whet.answers.final_answer import last_box, make_span
+from whet.tasks.answers import candidates, write_in_line
+from whet.tasks.game24.expressions import parse_expression, read_value
+from whet.tasks.graphs.node_lists import drop_walked_edges
+
+_YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+_LEADING = re.compile(r"(?i)[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>$*\\–—-]*")
+_BARE_YES_NO = re.compile(r"(?i)\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))")
+_CONCLUDED = re.compile(r"(?i)\b(?:so|therefore|thus|hence)[\s,:]{1,3}(yes|no)\b(?=[,.;!]|\Z)")
+_ANSWER_YES_NO = re.compile(
+    r"answer(?: is)?[\W_]{0,8}(yes|no)\b(?![\s.,;)*]*(?:\bor\b|\band\b|/|\())", re.IGNORECASE
+)
+_CLOSING_WORD = re.compile(r"(?i)[.!;]\s+(yes|no)[.!]?\Z")
+_EVASION = re.compile(rf"(?i)\bno (?:{EVASIVE})\b")
+_THERE = re.compile(r"\bthere (?:is|exists) (an?|no)\b", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<![\w.])-?[0-9]{1,12}(?:\.[0-9]{1,6})?(?!\.?\w)")
+_STATED_NUMBER = re.compile(
+    rf"(?i)(?:\b(?:is|are|be|of|equals|weighs|costs|totals)\b(?: (?:{LEADING})\b)*|[=:]"
+    r"|\b(?:comes|amounts|adds up) to\b)[\s*$\\(]{0,6}"
+    r"(-?[0-9]{1,12}(?:\.[0-9]{1,6})?)(?:\s[a-z]{1,20})?[\s.*$)\\]{0,6}"
+)
+_ASIDE = re.compile(r"(?i)(?<=[0-9]) \([a-z]{3,20} [a-z0-9 ,]{1,80}\)\.?\Z")  # 23 (nodes 2, 5, 6)
+_PROSE = re.compile(r"[\w\s,;.'()*$\\>=+:-]*[^\W\d_]{3}[\w\s,;.'()*$\\>=+:-]*")
+_TIDY = re.compile(r"[\w\s,.;:'()\[\]{}*$\\>-]*")
+_RUN = r"[0-9]{1,5}(?:\s{0,3}(?:,|->|→|-|\\to|\\rightarrow)\s{0,3}[0-9]{1,5}){1,2000}"
+_PATH_WEIGHT = re.compile(r" with (?:a |the )?(?:total )?weight of [0-9]{1,12}")
+_RUN_ALONE = re.compile(_RUN)
+_RUNS = re.compile(rf"(?<![\w.,]){_RUN}(?!\w)")
+_STATED_RUN = re.compile(rf"(?:\bis|\bbe|:|=)[\s*\[]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE)
+_OR_ANOTHER = re.compile(r"[\s*\])]{0,4},? ?(?:or|/)[\s*\[(]{0,4}(?:job )?[0-9]")
+_SHOWN = re.compile(
+    r"(?i)\b(?:path|cycle|route)\b[^\n.;0-9]{0,60}?(?:\b(?:is|be)\b|[:=\[(])[\s*\[(]{0,6}"
+    rf"({_RUN})(?!\w)"
+)
+_EDGE = re.compile(
+    r"\(\s{0,3}[0-9]{1,5}\s{0,3}(?:,|->)\s{0,3}[0-9]{1,5}\s{0,3}(?:,\s{0,3}[0-9]{1,5}\s{0,3})?\)"
+)
+_PAIR = re.compile(
+    r"(?im)applicant\s{0,3}([0-9]{1,5})\s{0,3}(?::|->|→|-|is assigned to|gets|takes)\s{0,3}"
+    r"job\s{0,3}([0-9]{1,5})"
+    r"|^[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]*$"
+)
+_OTHER_LINE = re.compile(r"\n[ \t]*[^\s][^\n]*\n")
+_HEAD = re.compile(r"(?i)\b(?:the|there)\b")  # where a statement may start
+_SENTENCE = re.compile(r"[.!]\s+(?=[A-Z])")
+_ROW = re.compile(
+    r"(?i)(?:node\s{0,3}|\|[ \t]{0,9})([0-9]{1,5})\s{0,3}[:=|]\s{0,3}[\[(]\s{0,3}(-?[0-9]{1,9})"
+    r"\s{0,3},\s{0,3}(-?[0-9]{1,9})\s{0,3}[\])]"
+)
+_GOES_ON = re.compile(r"(\b(?:is|are)|[:=])[ \t]*\n\s*(?=-?[0-9.]{1,20}\W*\Z)")  # to the last line
+_SHORT = 240
+_TURN = re.compile(any_of(TURN), re.IGNORECASE)
+
+
+def read_yes_no(text: str) -> str | None:
+    """Read "yes" or "no"; None if the answer is neither, or both.
+
+    >>> [read_yes_no(text) for text in ("No way. ### Yes", "### Yes or No", "No, it has none.")]
+    ['yes', None, 'no']
+    """
+    text = _EVASION.sub(" ", text)
+    for part in _closing_parts(text):
+        if words := list(_YES_NO.finditer(part)):
+            is_one = len({word[0].lower() for word in words}) == 1
+            is_one &= all(is_claimed(part, *word.span()) for word in words)
+            line = part.strip().partition("\n")[0] if is_one else part
+            is_tidy = is_one and _TIDY.fullmatch(line)
+            return words[0][0].lower() if is_tidy else _leading_word(line)
+    for last in list(_ANSWER_YES_NO.finditer(text))[-1:]:
+        is_single = not _is_contradictory(text[last.start(1) :])
+        return last[1].lower() if is_single and is_claimed(text, *last.span(1)) else None
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    if is_denied(text, text.rfind(lines[-1]), len(text)):
+        return None
+    closing = lines[-1]
+    if word := _leading_word(closing) or _concluding_word(closing) or _leading_word(lines[0]):
+        return word
+    for pattern in (_CONCLUDED, _THERE):
+        if matches := list(pattern.finditer(closing)):
+            answer = "no" if matches[0][1].lower() == "no" else "yes"
+            bare = list(_BARE_YES_NO.finditer(closing[:_SHORT]))
+            is_single = len(matches) == 1 and all(match[1].lower() == answer for match in bare)
+            stated = (*bare, matches[0])
+            is_stated = is_single and all(is_claimed(closing, *one.span()) for one in stated)
+            return answer if is_stated else None
+    return None
+
+
+def read_final_number(text: str) -> Fraction | None:
+    """Read the final number; None if there is none, or several.
+
+    >>> read_final_number("The flow from node 4 to node 9 is 6."), read_final_number("### 5 or 6")
+    (Fraction(6, 1), None)
+    """
+    for part in _closing_parts(text):
+        if _NUMBER.search(part):
+            left, _, right = part.strip().rpartition("=")
+            worked = parse_expression(left.strip())  # 9 + 1 = 10
+            return _bare_number(
+                right if worked and worked.value == read_value(right.strip()) else part
+            )
+    text = _GOES_ON.sub(r"\1 ", text)
+    for line in [line for line in text.splitlines() if line.strip()][-3:][::-1]:
+        if (value := _number_at_end(line)) is not None:
+            return value
+    return _bare_number(text)
+
+
+def read_walk(text: str) -> tuple[int, ...] | None:
+    """Read the final list of nodes, joined by commas or arrows, in brackets or not.
+
+    >>> read_walk("(0,1) is an edge, so the path can be: 0 -> 1 -> 2.")
+    (0, 1, 2)
+    """
+    for span in candidates(text):
+        if _RUN_ALONE.fullmatch(line := write_in_line(span).replace('"', "").strip("[]() ")):
+            return _numbers(line)
+    for part in _closing_parts(text):
+        if inside := list(_RUNS.finditer(part)):
+            return _numbers(inside[-1][0]) if is_claimed(part, *inside[-1].span()) else None
+    bare = drop_walked_edges(_EDGE.sub(" ", text))
+    for pattern, source in ((_STATED_RUN, bare), (_RUNS, bare), (_RUNS, text)):
+        if runs := list(pattern.finditer(source)):
+            start, end = runs[-1].span(pattern.groups)
+            is_one = is_claimed(source, start, end) and not _OR_ANOTHER.match(source, end)
+            return _numbers(source[start:end]) if is_one else None
+    return None
+
+
+def read_shown_walk(text: str) -> tuple[int, ...] | None:
+    """Read the last list of nodes that the text itself calls a path or a cycle.
+
+    >>> read_shown_walk("Nodes 0, 1, 2 are one block. The path can be: 0->1->2, so yes.")
+    (0, 1, 2)
+    """
+    runs = _SHOWN.findall(text)
+    return _numbers(runs[-1]) if runs else None
+
+
+def read_assignments(text: str) -> list[tuple[int, int]]:
+    """Read the last block of lines that give applicants their jobs, or the last table of them."""
+    block: list[re.Match[str]] = []
+    for pair in _PAIR.finditer(text):
+        if block and _OTHER_LINE.search(text, block[-1].end(), pair.start()):
+            block = []
+        block.append(pair)
+    has_choice = any(_OR_ANOTHER.match(text, pair.end()) for pair in block)
+    if not block or has_choice or not is_claimed(text, block[0].start(), block[-1].end()):
+        return []
+    return [(int(pair[1] or pair[3]), int(pair[2] or pair[4])) for pair in block]
+
+
+def read_table_rows(text: str) -> dict[int, tuple[int, int]]:
+    """Read two numbers for every node, in the last table: one that starts over is another."""
+    table: dict[str, re.Match[str]] = {}
+    for row in _ROW.finditer(text):
+        if row[1] in table:
+            table = {}
+        table[row[1]] = row
+    rows = [*table.values()]
+    if not rows or not is_claimed(text, rows[0].start(), rows[-1].end()):
+        return {}
+    return {int(row[1]): (int(row[2]), int(row[3])) for row in rows}
+
+
+def _closing_parts(text: str) -> Iterator[str]:
+    """Cut out what follows the last `###`, the last box and the last answer tag, where short."""
+    box = last_box(text)
+    ends = text.find("</answer>", text.rfind("<answer>"))
+    parts = [box] if box else []
+    if "<answer>" in text:
+        start = text.rfind("<answer>") + len("<answer>")
+        parts.append(make_span(text, start, len(text) if ends < 0 else ends))
+    if "###" in text:
+        heading = make_span(text, text.rfind("###") + 3, len(text))
+        is_last = all("\n" not in text[heading.start : part.start].strip() for part in parts)
+        parts = [heading, *parts] if is_last else parts
+    for part in parts:
+        is_short = len(part.text) <= max(_SHORT, 6 * part.text.count(","))
+        if is_short and not is_denied(text, _strip_signs(text, part.start), part.end):
+            yield part.text.lstrip("# \t")
+
+
+def is_claimed(text: str, start: int, end: int) -> bool:
+    """Tell whether neither an answer is denied nor the statement it closes: `not the flow 3`."""
+    weight = _PATH_WEIGHT.match(text, end)
+    end = weight.end() if weight else end
+    start = _strip_signs(text, start)
+    line = max(text.rfind("\n", 0, start) + 1, start - _SHORT)
+    heads = [match.start() for match in _HEAD.finditer(text, line, start)]
+    return not any(is_denied(text, head, end) for head in (start, *heads[-1:]))
+
+
+def _strip_signs(text: str, start: int) -> int:
+    """Find where the words before an answer end: `it is not ### [3, 4]`."""
+    return max(start - 16, 0) + len(text[max(start - 16, 0) : start].rstrip("#[( "))
+
+
+def _leading_word(line: str) -> str | None:
+    alone = None if _is_contradictory(line) else _CLOSING_WORD.search(line)
+    line = alone[1] if alone else strip_lead(line)
+    match = _LEADING.fullmatch(line[:_SHORT])
+    if match is None or _is_contradictory(f"{match[1]}; {line}") or is_denied(line, *match.span(1)):
+        return None
+    return match[1].lower()
+
+
+def _concluding_word(line: str) -> str | None:
+    """Read the yes or no that the last sentence of a line starts with, if the others say none."""
+    sentence = _SENTENCE.split(line[-2 * _SHORT :])[-1]
+    if len(sentence) == len(line) or _is_contradictory(line) or _TURN.search(sentence):
+        return None
+    return _leading_word(sentence)
+
+
+def _is_contradictory(line: str) -> bool:
+    """Tell whether a yes and a no are both given as answers, unlike in `yes, there is no cycle`."""
+    return len({word.lower() for word in _BARE_YES_NO.findall(line[:_SHORT])}) > 1
+
+
+def _bare_number(text: str) -> Fraction | None:
+    """Read a text that is a number and nothing else, or whose last line states the number."""
+    text = text.strip()[-_SHORT:]
+    text = _ASIDE.sub(lambda aside: aside[0] if is_doubtful(aside[0]) else "", text)
+    bare = strip_lead(text).strip(" \t\r\n*$\\.()[]{}=")
+    if len(bare) < 20 and _NUMBER.fullmatch(bare):
+        return Fraction(bare)
+    lines = text.splitlines()
+    last = lines[-1].strip(" \t*$\\.()[]{}") if len(lines) > 1 else ""
+    if len(last) < 20 and _NUMBER.fullmatch(last) and _PROSE.fullmatch(lines[0].lstrip("# ")):
+        return Fraction(last)
+    return _number_at_end(lines[-1]) if lines else None
+
+
+def _number_at_end(line: str) -> Fraction | None:
+    """Read the number that the last sentence of a line ends with and states."""
+    line = _SENTENCE.split(line.strip()[-_SHORT:])[-1]
+    if not _PROSE.fullmatch(line):
+        return None
+    ends = [match for match in _STATED_NUMBER.finditer(line) if match.end() == len(line)]
+    return Fraction(ends[-1][1]) if ends and is_claimed(line, *ends[-1].span(1)) else None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"[0-9]+", text)))
