@@ -237,6 +237,22 @@ def test_a_validation_reaches_the_trackers_by_task_and_source_with_sample_answer
     assert notes.answers == [(2, [problem.id for problem in sums[::2]])], "16 of 32, spread evenly"
 
 
+@pytest.mark.parametrize(
+    ("count", "distance"), [(0, 1), (1, 1), (16, 1), (17, 2), (31, 2), (32, 2), (33, 3)]
+)
+def test_a_validation_shows_at_most_sixteen_problems_spread_evenly(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary, count: int, distance: int
+) -> None:
+    problems = [sum_problem(1, other) for other in range(count)]
+    groups = [(rollout(problem=problem),) for problem in problems]
+    notes = Notes()
+    with open_run(tmp_path / "run") as run:
+        manager(tiny, run, Scripted([0.5], example, groups)).end_step(2, notes)
+
+    assert notes.answers == [(2, [problem.id for problem in problems[::distance]])]
+    assert len(notes.answers[0][1]) <= 16
+
+
 def test_a_guard_takes_the_critic_back_with_the_policy(
     tiny: Pipeline, tmp_path: Path, example: EvalSummary
 ) -> None:

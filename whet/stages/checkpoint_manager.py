@@ -27,7 +27,7 @@ from whet.train.training_state import (
     load_training_state,
     save_training_state,
 )
-from whet.types import Json, read_integer, read_number
+from whet.types import Json, ceil_div, read_integer, read_number
 from whet.world import get_world
 
 NUM_SHOWN = 16
@@ -225,7 +225,7 @@ class CheckpointManager:
                 step, summary.pass_at[1], self.best.step, self._restore_best
             )
         tracker.log(step, metrics)
-        distance = -(-len(groups) // NUM_SHOWN) or 1
+        distance = ceil_div(len(groups), NUM_SHOWN) or 1
         tracker.log_responses(step, [group[0] for group in groups[::distance]])
 
     def _restore_best(self) -> bool:
