@@ -208,7 +208,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             "feed": problem_sampler,  # the key in stored checkpoints
             "batches": queue,
             "empty_steps": empty_limit,
-            "baseline": trainer,
+            "baseline": trainer.baseline,
         },
         guard=guard,
         critic=trainer.critic,

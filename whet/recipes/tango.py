@@ -209,8 +209,8 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     empty_limits = {side: EmptyStepLimit() for side in Side}
     stateful: dict[str, Stateful] = {
         "feed": pair.problem_sampler,  # the key in stored checkpoints
-        "baseline": generator,
-        "verifier_baseline": verifier.trainer,
+        "baseline": generator.baseline,
+        "verifier_baseline": verifier.trainer.baseline,
         "counts": verifier.class_counts,
         "is_guarded": pair.is_step_credit_off,  # the key in stored checkpoints
     }

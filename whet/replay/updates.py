@@ -139,7 +139,7 @@ def build_trainer(run: StoredRun, cfg: RLConfig, state: Path | None) -> Trainer:
     )
     if state is not None:
         values = load_training_state(state, trainer.policy, trainer.learner)
-        trainer.load(state, values.get("baseline"))
+        trainer.baseline.load(state, values.get("baseline"))
         if trainer.critic is not None:
             trainer.critic.load(state, values.get("critic"))
         num_restores = values.get("guard")
@@ -155,7 +155,7 @@ def resolve_algo(run: StoredRun, cfg: RLConfig) -> AlgoConfig:
 
 def _save_trainer(trainer: Trainer, folder: Path, before: Path | None) -> None:
     """Write a state that `build_trainer` reads; no restore lies between it and the one before."""
-    state: dict[str, Json] = {"baseline": trainer.save(folder)}
+    state: dict[str, Json] = {"baseline": trainer.baseline.save(folder)}
     if trainer.critic is not None:
         state["critic"] = trainer.critic.save(folder)
     if before is not None:

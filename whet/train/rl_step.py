@@ -59,8 +59,8 @@ class StepResult:
 class RLTrainer(Generic[P]):
     """A policy with its learner and algorithm, and the reference and critic that it needs.
 
-    `step` moves the policy. In a checkpoint its own state is the running baseline of the
-    advantage; policy, learner and critic are saved by themselves.
+    `step` moves the policy. All state is in `policy`, `learner`, `critic` and `baseline`, and each
+    of them is saved by itself.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RLTrainer(Generic[P]):
         self.learner = policy.build_learner(
             train, steps=count_policy_steps(self.algo, critic, steps)
         )
-        self.baseline: Baseline = {}
+        self.baseline = RunningBaseline()
 
     def step(
         self,
@@ -111,8 +111,8 @@ class RLTrainer(Generic[P]):
                 examples = add_logprobs(examples, "ref_logprob_M", self.reference)
             if self.critic is not None:
                 examples = add_values(examples, self.critic)
-        examples, self.baseline = assign_advantages(
-            selection, examples, algo, self.baseline, progress=progress
+        examples, self.baseline.numbers = assign_advantages(
+            selection, examples, algo, self.baseline.numbers, progress=progress
         )
         if advantage_factors is not None:
             examples = [
@@ -130,11 +130,18 @@ class RLTrainer(Generic[P]):
             result = update_policy(self.learner, examples, algo, seed=seed)
             return replace(result, learner_metrics=metrics | result.learner_metrics)
 
+
+class RunningBaseline:
+    """What the advantage carries from step to step: numbers by name, which checkpoints keep."""
+
+    def __init__(self) -> None:
+        self.numbers: Baseline = {}
+
     def save(self, folder: Path) -> Json:
-        return {**self.baseline}
+        return {**self.numbers}
 
     def load(self, folder: Path, state: Json) -> None:
-        self.baseline = read_numbers(state)
+        self.numbers = read_numbers(state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
