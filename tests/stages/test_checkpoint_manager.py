@@ -275,16 +275,18 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
         kept.validate_first(0, Notes())
         head, norm = build_value_learner.value_model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)
-        critic.learner.num_steps, critic.num_updates = 2, 2
+        critic.learner.num_optim_steps, critic.num_updates = 2, 2
         kept.end_step(2, Notes())
         head.data.fill_(3.0)
         norm.data.fill_(3.0)
-        critic.learner.num_steps, critic.num_updates = 4, 4
+        critic.learner.num_optim_steps, critic.num_updates = 4, 4
         kept.end_step(4, Notes())
         assert guard.num_restores == 1
         assert head.unique().tolist() == [2.0], "the critic is that of step 2, the best validation"
         assert norm.max().item() != 3.0
-        assert (critic.learner.num_steps, critic.num_updates) == (4, 2), "its schedule goes on"
+        assert (critic.learner.num_optim_steps, critic.num_updates) == (4, 2), (
+            "its schedule goes on"
+        )
 
 
 def test_only_a_validation_above_all_before_it_is_called_the_best(

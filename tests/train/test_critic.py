@@ -287,7 +287,7 @@ def test_in_its_warm_up_the_critic_learns_alone() -> None:
         assert ("loss" in result.metrics) == (number == 2)
         assert torch.equal(weight, before) == (number < 2)
     assert trainer.critic is not None
-    assert (trainer.learner.num_steps, trainer.critic.learner.num_steps) == (1, 3)
+    assert (trainer.learner.num_optim_steps, trainer.critic.learner.num_optim_steps) == (1, 3)
 
 
 @pytest.mark.parametrize("warmup_steps", [0, 2])
@@ -298,7 +298,7 @@ def test_without_a_rewarded_group_a_step_with_a_critic_is_empty(warmup_steps: in
 
     assert result.is_empty and result.learner_metrics == {}
     assert trainer.critic is not None
-    assert (trainer.learner.num_steps, trainer.critic.learner.num_steps) == (0, 0)
+    assert (trainer.learner.num_optim_steps, trainer.critic.learner.num_optim_steps) == (0, 0)
     assert trainer.critic.num_updates == 0
 
 
@@ -330,4 +330,4 @@ def test_only_an_algorithm_that_needs_values_gets_a_critic() -> None:
 def test_without_examples_a_critic_takes_no_step() -> None:
     made = critic(warmup_steps=1)
     assert made.update([], seed=0) == {}
-    assert (made.learner.num_steps, made.num_updates) == (0, 0)
+    assert (made.learner.num_optim_steps, made.num_updates) == (0, 0)

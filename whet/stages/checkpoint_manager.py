@@ -242,12 +242,12 @@ class CheckpointManager:
         learners = [self.learner, *(learner for _, learner in self.other_policies.values())]
         if self.critic is not None:
             learners.append(self.critic.learner)
-        num_steps = [learner.num_steps for learner in learners]
+        num_optim_steps = [learner.num_optim_steps for learner in learners]
         state = load_training_state(folder, self.policy, self.learner, self.other_policies)
         if self.critic is not None:
             self.critic.load(folder, state.get("critic"))
-        for learner, num in zip(learners, num_steps, strict=True):
-            learner.num_steps = num
+        for learner, num in zip(learners, num_optim_steps, strict=True):
+            learner.num_optim_steps = num
         return True
 
     def _save(self, step: int) -> None:

@@ -74,7 +74,7 @@ class Critic:
     def save(self, folder: Path) -> Json:
         """Write model and optimizer to a folder in a checkpoint; return its counters."""
         self.learner.save(folder / _FOLDER)
-        return {"steps": self.learner.num_steps, "updates": self.num_updates}
+        return {"steps": self.learner.num_optim_steps, "updates": self.num_updates}
 
     def load(self, folder: Path, state: Json) -> None:
         """Load the files of `save`, in place."""
