@@ -316,16 +316,16 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
             "count until they differ"
         )
     pair.is_step_credit_off.value = outcome.is_one_sided
-    progress = num_steps(cfg, Side.GENERATOR, step) / num_steps(cfg, Side.GENERATOR, cfg.steps)
+    run_fraction = num_steps(cfg, Side.GENERATOR, step) / num_steps(cfg, Side.GENERATOR, cfg.steps)
     result = pair.generator.step(
         solved,
         temperature=cfg.sampling.temperature,
-        progress=progress,
+        run_fraction=run_fraction,
         has_step_credit=not outcome.is_one_sided,
         seed=derive(cfg.seed, "update", step),
         clock=pair.session.clock,
     )
-    fraction = pair.generator.algo.step_credit_fraction(progress)
+    fraction = pair.generator.algo.step_credit_fraction(run_fraction)
     num_judged = [len(rollout.judged_steps) for group in solved for rollout in group]
     step_metrics = {
         "steps/alpha": 0.0 if outcome.is_one_sided else fraction,

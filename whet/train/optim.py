@@ -48,8 +48,8 @@ def learning_rate(cfg: TrainConfig, step: int, steps: int, *, factor: float = 1.
         return peak * (step + 1) / cfg.warmup_steps
     if cfg.lr_schedule == "constant":
         return peak
-    progress = min(1.0, (step - cfg.warmup_steps) / max(1, steps - cfg.warmup_steps))
-    left = 1 - progress if cfg.lr_schedule == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
+    done = min(1.0, (step - cfg.warmup_steps) / max(1, steps - cfg.warmup_steps))
+    left = 1 - done if cfg.lr_schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
     return final + (peak - final) * left
 
 

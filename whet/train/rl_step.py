@@ -90,7 +90,7 @@ class RLTrainer(Generic[P]):
         *,
         temperature: float,
         seed: int,
-        progress: float = 0.0,
+        run_fraction: float = 0.0,
         dynamic_sampling: DynamicSamplingConfig | None = None,
         has_step_credit: bool = True,
         advantage_factors: Mapping[str, float] | None = None,
@@ -98,7 +98,7 @@ class RLTrainer(Generic[P]):
     ) -> StepResult:
         """Take one update on rewarded groups.
 
-        `progress`, from 0 to 1, is how much of the run is done. `advantage_factors` multiply
+        `run_fraction`, from 0 to 1, is how much of the run is done. `advantage_factors` multiply
         advantages, by group id.
         """
         clock = clock or Clock()
@@ -112,7 +112,7 @@ class RLTrainer(Generic[P]):
             if self.critic is not None:
                 examples = add_values(examples, self.critic)
         examples, self.baseline.numbers = assign_advantages(
-            selection, examples, algo, self.baseline.numbers, progress=progress
+            selection, examples, algo, self.baseline.numbers, run_fraction=run_fraction
         )
         if advantage_factors is not None:
             examples = [
@@ -200,12 +200,13 @@ def assign_advantages(
     algo: Algorithm,
     baseline: Baseline,
     *,
-    progress: float = 0.0,
+    run_fraction: float = 0.0,
 ) -> tuple[list[Example], Baseline]:
     """Give each example of `to_examples` its advantage; return those that have a loss, and the next
     running baseline.
 
-    `progress`, from 0 to 1, is how much of the run is done; it lowers the fraction of step credit.
+    `run_fraction`, from 0 to 1, is how much of the run is done; it lowers the fraction of step
+    credit.
     """
     assert [item.rollout_id for item in examples] == [item.id for item in selection.rollouts], (
         "examples belong to the rollouts of their groups, in order"
@@ -222,7 +223,7 @@ def assign_advantages(
             for group in selection.groups
         ]
         steps = [array for group in algo.step_credit(judged_steps) for array in group]
-        fraction = algo.step_credit_fraction(progress)
+        fraction = algo.step_credit_fraction(run_fraction)
         credited = [
             _with_advantage(item, blend_advantages(_per_token(item), step, fraction))
             for item, step in zip(credited, steps, strict=True)
