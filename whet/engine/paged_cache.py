@@ -67,7 +67,7 @@ class PageAllocator:
 
     def grow(self, row_Q: Indices, tokens_Q: Indices) -> bool:
         """Give rows the pages they lack for `tokens_Q` tokens; give none if too few are free."""
-        lack_Q = np.maximum(-(-tokens_Q // self.page) - self.held_R[row_Q], 0)
+        lack_Q = np.maximum(ceil_div(tokens_Q, self.page) - self.held_R[row_Q], 0)
         total = int(lack_Q.sum())
         if total > self.num_free:
             return False
