@@ -124,8 +124,9 @@ class RLTrainer(Generic[P]):
                 return update_policy(self.learner, examples, algo, seed=seed)
             if not examples:
                 return StepResult(learner_metrics={}, is_empty=True)
+            is_warming_up = self.critic.is_warming_up
             metrics = self.critic.update(examples, seed=seed)
-            if self.critic.is_warming_up:
+            if is_warming_up:
                 return StepResult(learner_metrics=metrics)
             result = update_policy(self.learner, examples, algo, seed=seed)
             return replace(result, learner_metrics=metrics | result.learner_metrics)
