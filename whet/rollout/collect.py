@@ -189,7 +189,7 @@ def make_rollout(
 
 
 def _checksum(requests: Sequence[GroupRequest]) -> int:
-    """Tell whether ranks were asked for the same responses."""
+    """Hash what is asked for, to be compared between ranks."""
     wanted = [(r.index, r.problem.id, r.problem.prompt, r.sampling, r.sample_ids) for r in requests]
     return crc32(repr(wanted).encode(errors="replace"))
 
