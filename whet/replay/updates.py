@@ -33,7 +33,7 @@ from whet.train.learner import (
 )
 from whet.train.learner_factory import LOCAL_FACTORY, LearnerFactory
 from whet.train.memory import DeviceMemory, device_memory
-from whet.train.policy import TrainableModel, set_determinism
+from whet.train.policy import TrainableModel, set_arithmetic
 from whet.train.rl_step import RLTrainer, StepResult
 from whet.train.settings import TrainConfig
 from whet.train.training_state import STATE, load_training_state, save_training_state
@@ -124,7 +124,7 @@ def build_trainer(run: StoredRun, cfg: RLConfig, state: Path | None) -> Trainer:
 
     None is the state before the first step. The reference is always the starting model.
     """
-    set_determinism(cfg.is_deterministic)
+    set_arithmetic(deterministic=cfg.is_deterministic)
     device = torch_device()
     model, _ = load_model(
         cfg.model, dtype=torch_dtype(cfg.train.dtype), device=device, texts=[], seed=cfg.seed

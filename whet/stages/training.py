@@ -29,7 +29,7 @@ from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.learner_factory import choose_learner_factory
 from whet.train.memory import DeviceMemory, peak_counter
-from whet.train.policy import Policy, build_policy, set_determinism
+from whet.train.policy import Policy, build_policy, set_arithmetic
 from whet.train.selftest import Exactness, measure_exactness
 from whet.train.training_state import OtherPolicies
 from whet.types import Advance, Json, Problem
@@ -231,7 +231,7 @@ def open_session(
     is a second task to grade. `texts` and `model_seed` are for models that start from random
     weights.
     """
-    set_determinism(cfg.is_deterministic)
+    set_arithmetic(deterministic=cfg.is_deterministic)
     policy = open_policy(
         ModelWork(source=cfg.model, sampling=cfg.sampling, train=cfg.train, engine=cfg.engine),
         name=run.folder.name,
