@@ -103,8 +103,9 @@ class RLConfig(OnPolicyConfig):
                 "problem: set it to 2 or more"
             )
         self.guard.refuse_without(self.validation)
-        for temperature in (self.sampling.temperature, self.final_temperature or 1.0):
-            check_served_reference("train", self.train, temperature)
+        for temperature in (self.sampling.temperature, self.final_temperature):
+            if temperature is not None:
+                check_served_reference("train", self.train, temperature)
         if self.sampling.temperature == 0:
             raise ValueError(
                 "sampling.temperature = 0 gives all responses to a problem the same tokens, so "
