@@ -231,6 +231,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             metrics = step_metrics(cfg, groups, step) | result.metrics | queue.metrics()
             loop.log(step, metrics | problem_sampler.metrics(step))
             empty_limit.check(result.is_empty)
+            loop.end_step(step)
     finish_training(run, manager, **count_stream_groups(cfg, run))
 
 

@@ -229,6 +229,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
             run.write_rollouts("train", step + 1, turn.groups)
             loop.log(step, turn.metrics)
             empty_limits[side].check(turn.is_stuck)
+            loop.end_step(step)
     model = str(manager.result()[1].relative_to(run.folder))
     finish_training(run, manager, verifier=f"{model}/others/verifier")
 
