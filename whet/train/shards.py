@@ -233,9 +233,8 @@ def gather_rows(
 def local_rows(shard: Tensor) -> Tensor:
     """Return the rows that this rank has of a sharded tensor."""
     assert isinstance(shard, DTensor), "all weights of a sharded model are sharded"
-    return (
-        shard._local_tensor.detach()
-    )  # `to_local` costs 20 times as much, and this is called often
+    # `to_local` costs 20 times as much, and this is called often.
+    return shard._local_tensor.detach()
 
 
 def row_range(count: int, world: RankWorld) -> slice:
