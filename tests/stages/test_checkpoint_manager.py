@@ -301,6 +301,17 @@ def test_only_a_validation_above_all_before_it_is_called_the_best(
     assert kept.best.step == 8, "of equals the later has seen more"
 
 
+def test_the_first_validation_is_not_called_the_best_of_one(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_run(tmp_path / "run") as run:
+        kept = manager(tiny, run, Scripted([0.0, 0.1, 0.1, 0.1, 0.1], example))
+        walk(kept, 0, 10)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "validation at" in line]
+    assert ["kept as best" in line for line in lines] == [False, True, False, False, False]
+    assert kept.best.step == 10
+
+
 def test_a_model_that_ends_worse_than_it_began_is_told_of_and_recorded(
     tiny: Pipeline, tmp_path: Path, example: EvalSummary, capsys: pytest.CaptureFixture[str]
 ) -> None:

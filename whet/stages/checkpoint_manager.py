@@ -207,7 +207,8 @@ class CheckpointManager:
         # The guard reads it on every rank.
         write = partial(self.run.write_eval, step, summary.to_json())
         get_world().run_on_rank_zero(write, f"validation {step}")
-        is_above_all = value > max(self.best.value, -1.0 if self.first is None else self.first)
+        highest = max(self.best.value, -1.0 if self.first is None else self.first)
+        is_above_all = 0 <= highest < value  # it is negative before the first validation
         mark = ", kept as best" if can_be_best and is_above_all else ""
         # Of equal results, the later checkpoint has trained longer.
         if can_be_best and value >= self.best.value:
