@@ -94,9 +94,9 @@ def describe_results(
     stages: Mapping[str, StageConfig], folders: Mapping[str, Path], folder: Path
 ) -> str:
     """Print the result, its files, and how to see, ask and export the trained model."""
-    has_trained = any(stage.training_steps for stage in stages.values())
+    trained = [stage for stage in stages.values() if isinstance(stage, TrainingConfig)]
     evals = _list_evals(stages)
-    lines = ["", f"[bold]{'What was learned' if has_trained or evals else 'Done'}[/]"]
+    lines = ["", f"[bold]{'What was learned' if trained or evals else 'Done'}[/]"]
     runs = {name: RunStore.view(path) for name, path in folders.items()}
     if not evals:
         lines.append(f"  {escape(_describe_training(stages, runs))}")
@@ -111,7 +111,6 @@ def describe_results(
     path = escape(shlex.quote(str(folder)))
     lines += [f"  in {minutes:.1f} minutes", "", f"See it   whet view {path}"]
     lines.append(f"Report   {escape(str(folder))}/report.html")
-    trained = [stage for stage in stages.values() if isinstance(stage, TrainingConfig)]
     if trained:
         question = escape(_question(trained[-1], folders))
         lines += [f'Ask it   whet try {path} "{question}"', f"Take it  whet export {path} OUT"]
@@ -252,8 +251,7 @@ def _describe_training(stages: Mapping[str, StageConfig], runs: Mapping[str, Run
         return f"{' and '.join(stages)} finished."
     name = trained[-1]
     steps = len({row["step"] for row in runs[name].metrics() if row["step"] > 0})
-    validations = runs[name].evals()
-    pass_at_1 = [EvalSummary.from_json(row).pass_at.get(1) for row in validations.values()]
+    pass_at_1 = [EvalSummary.from_json(row).pass_at.get(1) for row in runs[name].evals().values()]
     ended = f"{_spell(name)} took {steps:,} {'step' if steps == 1 else 'steps'}"
     if not pass_at_1 or pass_at_1[-1] is None:
         return f"{ended}. Nothing was measured: add a stage of kind eval."
