@@ -54,7 +54,7 @@ from whet.train.learner import (
     split_micro_batches,
 )
 from whet.train.learner_factory import FSDPLearnerFactory
-from whet.train.policy import build_policy, set_determinism
+from whet.train.policy import build_policy, set_arithmetic
 from whet.train.selftest import measure_exactness
 from whet.train.settings import TrainConfig
 from whet.world import ClusterConfig, get_world
@@ -221,7 +221,7 @@ def main() -> int:
 
 
 def compare(args: argparse.Namespace) -> int:
-    set_determinism(args.deterministic)
+    set_arithmetic(deterministic=args.deterministic)
     cfg = TrainConfig(
         lr=1e-4, micro_batch_tokens=max(args.micro, args.length), deterministic=args.deterministic
     )

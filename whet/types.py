@@ -20,6 +20,7 @@ Tokens = NDArray[np.int32]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Counts = TypeVar("Counts", int, NDArray[np.int64])
 Advance = Callable[[int], None]
 """Tells a progress bar how many more are done."""
 Metrics = dict[str, float]
@@ -287,8 +288,8 @@ def read_integer(value: Json) -> int:
     return value
 
 
-def ceil_div(count: int, size: int) -> int:
-    """Return how many parts of a size hold a count.
+def ceil_div(count: Counts, size: int) -> Counts:
+    """Return how many parts of a size hold a count, or each of some counts.
 
     >>> ceil_div(5, 2)
     3

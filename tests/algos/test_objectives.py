@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from whet import toml
+from whet.algos.advantages import ADVANTAGES, AdvantageName
 from whet.algos.algorithm import build_algorithm
 from whet.algos.losses import (
     RATIOS,
@@ -272,8 +273,8 @@ def test_clipped_algorithms_stop_paying_at_their_bounds(name: AlgoName) -> None:
 
 @pytest.mark.parametrize(
     ("names", "table"),
-    [(SurrogateName, SURROGATES), (RatioName, RATIOS)],
-    ids=["surrogates", "ratios"],
+    [(SurrogateName, SURROGATES), (RatioName, RATIOS), (AdvantageName, ADVANTAGES)],
+    ids=["surrogates", "ratios", "advantages"],
 )
 def test_the_names_of_settings_are_those_of_the_table(
     names: object, table: Mapping[str, object]

@@ -83,7 +83,7 @@ def test_the_blend_is_a_weighted_mean() -> None:
 @pytest.mark.parametrize(
     ("decay", "shares"),
     [
-        # .5 × (.005/.5)^progress; straight from .5 to .005; half a cosine, whose middle is the mean
+        # .5 × (.005/.5)^done; straight from .5 to .005; half a cosine, whose middle is the mean
         # of both ends.
         ("exponential", [0.5, 0.1581, 0.05, 0.0158, 0.005]),
         ("linear", [0.5, 0.3763, 0.2525, 0.1288, 0.005]),
@@ -94,9 +94,7 @@ def test_the_blend_is_a_weighted_mean() -> None:
 def test_the_share_of_steps_falls_as_its_decay_says(decay: str, shares: list[float]) -> None:
     cfg = StepCreditConfig.model_validate({"final_alpha": 0.005, "decay": decay})
 
-    found = [
-        step_credit_fraction_at(0.5, cfg, progress) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)
-    ]
+    found = [step_credit_fraction_at(0.5, cfg, done) for done in (0.0, 0.25, 0.5, 0.75, 1.0)]
 
     assert found == pytest.approx(shares, abs=1e-4)
     assert step_credit_fraction_at(0.5, cfg, 1.5) == found[-1]

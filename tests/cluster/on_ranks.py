@@ -272,7 +272,7 @@ def skipping(folder: Path) -> Json:
     """The sentence that ends a run in which a rank skips an update."""
     learner = FSDPLearner(tiny_model(), CFG, steps=5)
     if get_world().rank == 1:
-        learner.num_steps += 1
+        learner.num_optim_steps += 1
     try:
         learner.update(uneven_examples(), sft_objective())
     except WhetError as error:

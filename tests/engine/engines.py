@@ -54,7 +54,7 @@ def counting_model(positions: int = 64) -> CountingTransformer:
 
 def pool(num_pages: int) -> BuildCache:
     """Make a cache of so many pages."""
-    return partial(paged_cache.PagedCache, pages=num_pages)
+    return partial(paged_cache.PagedCache, num_pages=num_pages)
 
 
 def random_prompts(number: int, longest: int = 12) -> list[Tokens]:

@@ -22,7 +22,7 @@ from whet.types import Indices, Tokens
 CPU, SLOTS, CONTEXT = torch.device("cpu"), 3, 200
 BUILDS = [
     pytest.param(DenseCache, id="slots"),
-    pytest.param(partial(PagedCache, pages=12), id="pages"),
+    pytest.param(partial(PagedCache, num_pages=12), id="pages"),
 ]
 
 
@@ -109,7 +109,7 @@ def test_a_decoded_token_sees_what_the_whole_sequence_would(build: BuildCache) -
 @pytest.mark.parametrize("most", [1, 7, 64, 100])
 def test_a_context_run_in_pieces_gives_the_same(most: int) -> None:
     model, contexts = tiny_model(positions=CONTEXT), {0: _sequence(90), 1: _sequence(131, 1)}
-    cache = PagedCache(model, slots=SLOTS, context=CONTEXT, pages=12)
+    cache = PagedCache(model, slots=SLOTS, context=CONTEXT, num_pages=12)
     for row, tokens in contexts.items():
         _place(cache, row, len(tokens))
 
@@ -182,7 +182,7 @@ def test_rows_of_several_blocks_and_prompts_keep_their_tokens_when_they_move() -
 @torch.no_grad()
 def test_ended_rows_write_to_no_page() -> None:
     model, tokens = tiny_model(positions=CONTEXT), _sequence(10)
-    cache = PagedCache(model, slots=SLOTS, context=CONTEXT, pages=4)
+    cache = PagedCache(model, slots=SLOTS, context=CONTEXT, num_pages=4)
     _place(cache, 0, len(tokens))
     _prefill(model, cache, {0: tokens})
     rows, before = _rows(), cache.keys.clone()
@@ -205,7 +205,7 @@ def test_a_pool_is_as_large_as_asked_but_not_larger_than_full_slots_need() -> No
     def pages(kv_cache_gb: float | None) -> int:
         return build_paged_cache(
             model, slots=SLOTS, context=CONTEXT, kv_cache_gb=kv_cache_gb
-        ).allocator.pages
+        ).allocator.num_pages
 
     assert pages(5.5 * page_bytes / 2**30) == 5
     assert pages(1.0) == pages(None) == 4 * 4

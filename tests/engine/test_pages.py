@@ -11,7 +11,7 @@ PAGE, ROWS, LONGEST = 4, 6, 40
 
 
 def _allocator(pages: int) -> PageAllocator:
-    return PageAllocator(pages=pages, rows=ROWS, longest=LONGEST, page=PAGE)
+    return PageAllocator(num_pages=pages, num_rows=ROWS, longest=LONGEST, page_size=PAGE)
 
 
 def _rows(*rows: int) -> np.ndarray:
@@ -162,12 +162,12 @@ def _check(allocator: PageAllocator, prompts: dict[int, int]) -> None:
         assert (row in prompts) or allocator.held_R[row] == 0
         for place, page in enumerate(_held(allocator, row)):
             holders.setdefault(page, []).append((row, place))
-    for page in range(allocator.pages):
+    for page in range(allocator.num_pages):
         assert allocator.ref_count_E[page] == len(holders.get(page, []))
     for users in holders.values():
         assert len(users) == 1 or all((place + 1) * PAGE <= prompts[row] for row, place in users)
         assert len({place for _, place in users}) == 1
     free = allocator._free_pages[: allocator.num_free].tolist()
-    assert sorted([*free, *holders]) == list(range(allocator.pages))
+    assert sorted([*free, *holders]) == list(range(allocator.num_pages))
     for source, target in allocator.pop_copies():
         assert source != target and len(holders[int(target)]) == 1

@@ -22,7 +22,7 @@ def _request(id: str, prompt: list[int], max_tokens: int = 20) -> Request:
 def _scheduler(
     pages: int, requests: list[Request], *, slots: int = 4, window: int = 4
 ) -> Scheduler:
-    blocks = PageAllocator(pages=pages, rows=slots + 1, longest=CONTEXT, page=PAGE)
+    blocks = PageAllocator(num_pages=pages, num_rows=slots + 1, longest=CONTEXT, page_size=PAGE)
     scheduler = Scheduler(
         blocks, Sequences(2 * slots, CONTEXT), slots=slots, context=CONTEXT, window=window
     )

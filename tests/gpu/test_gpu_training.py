@@ -20,7 +20,7 @@ from whet.testing.tiny import tiny_model, tiny_tokenizer
 from whet.train.learner import LocalLearner, compute_logprobs_locally, set_loss_weights
 from whet.train.learner_factory import build_reference
 from whet.train.memory import DeviceMemory
-from whet.train.policy import Policy, set_determinism
+from whet.train.policy import Policy, set_arithmetic
 from whet.train.settings import TrainConfig
 from whet.train.training_state import load_training_state, save_training_state
 
@@ -29,9 +29,9 @@ CFG = TrainConfig(lr=1e-2, micro_batch_tokens=256)
 
 @pytest.fixture
 def deterministic() -> Iterator[None]:
-    set_determinism(True)
+    set_arithmetic(deterministic=True)
     yield
-    set_determinism(False)
+    set_arithmetic(deterministic=False)
 
 
 def _examples(seed: int = 0, longest: int = 60) -> list[Example]:

@@ -266,7 +266,7 @@ def test_rows_without_gold_are_counted_and_broken_ones_are_failures() -> None:
 def test_no_failure_is_said_too() -> None:
     told: list[int] = []
 
-    proof = check_grader(SumTask(), SUMS[:2], limits=HERE, progress=told.append)
+    proof = check_grader(SumTask(), SUMS[:2], limits=HERE, advance=told.append)
 
     assert str(proof) == f"2 problems, {proof.num_responses} responses graded: no failure"
     assert sum(told) == proof.num_responses

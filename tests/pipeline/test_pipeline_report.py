@@ -85,6 +85,39 @@ validation = {{ samples = 1 }}
     assert f'Ask it   whet try {tmp_path}/run "{shown}"' in said.err.splitlines(), said.err
 
 
+@pytest.mark.parametrize(
+    ("validation", "sentence"),
+    [
+        (
+            "every = 1, samples = 1",
+            r"SFT took 1 step and went from \S+\s% .* of the validation problems solved",
+        ),
+        (
+            "every = 0, samples = 1",
+            r"SFT took 1 step and ends at .* the validation problems solved",
+        ),
+    ],
+)
+def test_without_an_evaluation_the_last_words_are_of_validations(
+    tiny: Pipeline, tmp_path: Path, validation: str, sentence: str
+) -> None:
+    text = f"""kind = "run"
+task.name = "game24"
+[stages.sft]
+kind = "sft"
+steps = 1
+data = "{tiny.folder}/02-traces"
+model = {{ new = "tiny", positions = 48 }}
+sampling = {{ max_tokens = 16 }}
+validation = {{ {validation} }}
+"""
+    said = whet("run", write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    words = said.err.split("What was learned\n")[1].splitlines()
+    assert re.fullmatch(rf"  {sentence}\.", words[0])
+    assert words[1].startswith("  in ")
+
+
 def test_a_pipeline_with_one_evaluation_tells_of_it_alone(tiny: Pipeline, tmp_path: Path) -> None:
     text = f"""kind = "run"
 task.name = "game24"
@@ -113,6 +146,7 @@ def test_a_pipeline_without_evaluations_still_has_a_summary_and_a_report(tmp_pat
     assert said.last == f"Report   {tmp_path}/run/report.html", (
         "there is no model to ask or to take"
     )
+    assert "\nDone\n  problems finished.\n  in " in said.err
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["stages"] == []
     assert list(summary["seconds"]) == ["problems"]

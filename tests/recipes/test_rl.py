@@ -7,6 +7,7 @@ import pytest
 from small import Pipeline, Said, check_clock, cut_after, whet, write
 
 from bench.kill_resume import facts
+from whet.algos.settings import AlgoConfig
 from whet.data.problems import load_problems, write_problems
 from whet.engine.base import SamplingParams
 from whet.grading.grader import Grader
@@ -202,6 +203,24 @@ def test_the_temperature_stays_without_a_final_one_or_in_a_single_step(
         final_temperature=final,
     )
     assert [sampling_at(cfg, step).temperature for step in range(steps)] == [0.7] * steps
+
+
+@pytest.mark.parametrize("final", [None, 1.0, 0.5])
+def test_a_served_reference_needs_temperature_1_up_to_the_last_step(final: float | None) -> None:
+    def build() -> RLConfig:
+        return RLConfig(
+            task="game24",
+            model=ModelSource(path="m"),
+            final_temperature=final,
+            train=TrainConfig(reference_url="http://localhost:1"),
+            algo=AlgoConfig(kl_coef=0.1),
+        )
+
+    if final == 0.5:
+        with pytest.raises(ValueError, match=r"responses are sampled at 0\.5"):
+            build()
+    else:
+        assert build().final_temperature == final
 
 
 def test_the_best_validation_decides_which_checkpoint_is_handed_on(tiny: Pipeline) -> None:

@@ -105,7 +105,7 @@ def test_samples_have_their_own_seeds_and_the_seed_decides_them_all() -> None:
     assert not set(seeds) & set(once)
 
 
-def test_progress_hears_of_every_rollout() -> None:
+def test_a_bar_hears_of_every_rollout() -> None:
     heard: list[int] = []
     chat_engine = ChatEngine(engine=ScriptedEngine(_say_42), chat=CHAT, name="script")
 
@@ -114,7 +114,7 @@ def test_progress_hears_of_every_rollout() -> None:
         for index, problem in enumerate(PROBLEMS)
     ]
 
-    collect_groups(chat_engine, Grader(SumTask()), requests, seed=0, progress=heard.append)
+    collect_groups(chat_engine, Grader(SumTask()), requests, seed=0, advance=heard.append)
 
     assert heard == [1] * 6
 

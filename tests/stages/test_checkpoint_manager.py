@@ -237,6 +237,22 @@ def test_a_validation_reaches_the_trackers_by_task_and_source_with_sample_answer
     assert notes.answers == [(2, [problem.id for problem in sums[::2]])], "16 of 32, spread evenly"
 
 
+@pytest.mark.parametrize(
+    ("count", "distance"), [(0, 1), (1, 1), (16, 1), (17, 2), (31, 2), (32, 2), (33, 3)]
+)
+def test_a_validation_shows_at_most_sixteen_problems_spread_evenly(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary, count: int, distance: int
+) -> None:
+    problems = [sum_problem(1, other) for other in range(count)]
+    groups = [(rollout(problem=problem),) for problem in problems]
+    notes = Notes()
+    with open_run(tmp_path / "run") as run:
+        manager(tiny, run, Scripted([0.5], example, groups)).end_step(2, notes)
+
+    assert notes.answers == [(2, [problem.id for problem in problems[::distance]])]
+    assert len(notes.answers[0][1]) <= 16
+
+
 def test_a_guard_takes_the_critic_back_with_the_policy(
     tiny: Pipeline, tmp_path: Path, example: EvalSummary
 ) -> None:
@@ -259,16 +275,18 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
         kept.validate_first(0, Notes())
         head, norm = build_value_learner.value_model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)
-        critic.learner.num_steps, critic.num_updates = 2, 2
+        critic.learner.num_optim_steps, critic.num_updates = 2, 2
         kept.end_step(2, Notes())
         head.data.fill_(3.0)
         norm.data.fill_(3.0)
-        critic.learner.num_steps, critic.num_updates = 4, 4
+        critic.learner.num_optim_steps, critic.num_updates = 4, 4
         kept.end_step(4, Notes())
         assert guard.num_restores == 1
         assert head.unique().tolist() == [2.0], "the critic is that of step 2, the best validation"
         assert norm.max().item() != 3.0
-        assert (critic.learner.num_steps, critic.num_updates) == (4, 2), "its schedule goes on"
+        assert (critic.learner.num_optim_steps, critic.num_updates) == (4, 2), (
+            "its schedule goes on"
+        )
 
 
 def test_only_a_validation_above_all_before_it_is_called_the_best(
@@ -281,6 +299,17 @@ def test_only_a_validation_above_all_before_it_is_called_the_best(
     lines = [line for line in capsys.readouterr().err.splitlines() if "validation at" in line]
     assert ["kept as best" in line for line in lines] == [False, False, False, True, False, False]
     assert kept.best.step == 8, "of equals the later has seen more"
+
+
+def test_the_first_validation_is_not_called_the_best_of_one(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_run(tmp_path / "run") as run:
+        kept = manager(tiny, run, Scripted([0.0, 0.1, 0.1, 0.1, 0.1], example))
+        walk(kept, 0, 10)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "validation at" in line]
+    assert ["kept as best" in line for line in lines] == [False, True, False, False, False]
+    assert kept.best.step == 10
 
 
 def test_a_model_that_ends_worse_than_it_began_is_told_of_and_recorded(

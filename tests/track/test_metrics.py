@@ -335,6 +335,9 @@ def test_several_tasks_and_sources_have_figures_of_their_own() -> None:
 
 def test_responses_that_broke_their_grader_are_counted() -> None:
     broke = Score(verdict=Verdict.WRONG, parts={"correct": 0.0}, note=f"{RAISED}ZeroDivisionError")
-    groups = [(rollout(reward=0.0, score=broke), rollout(reward=0.0, score=_score(0.0)))]
+    # An answer that a note quotes may hold the same words.
+    quotes = replace(broke, note=f'the last line is "{RAISED}the bar": not a number')
+    scores = (broke, quotes, _score(0.0))
+    groups = [tuple(rollout(reward=0.0, score=score) for score in scores)]
 
     assert measure_rollouts(groups)["score/raised"] == 1.0

@@ -30,11 +30,11 @@ def _credited(
     baseline: Baseline,
     *,
     temperature: float = 1.0,
-    progress: float = 0.0,
+    run_fraction: float = 0.0,
 ) -> tuple[list[Example], Baseline]:
     selection = select_rollouts(groups, algo)
     examples = to_examples(selection, temperature=temperature)
-    return assign_advantages(selection, examples, algo, baseline, progress=progress)
+    return assign_advantages(selection, examples, algo, baseline, run_fraction=run_fraction)
 
 
 def _pair(
@@ -243,7 +243,7 @@ def test_judged_steps_are_blended_in_by_their_share() -> None:
     )
 
     start, _ = _credited([_pair(steps=steps)], algo, {})
-    middle, _ = _credited([_pair(steps=steps)], algo, {}, progress=0.5)
+    middle, _ = _credited([_pair(steps=steps)], algo, {}, run_fraction=0.5)
 
     # Outcome ±.7071. Steps .5, -.5, 0 have deviation .5: 1 and -1, to go 0, -1, 0; and 0.
     assert _advantages(start) == [

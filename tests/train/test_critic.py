@@ -281,13 +281,14 @@ def test_in_its_warm_up_the_critic_learns_alone() -> None:
     trainer = ppo_trainer(warmup_steps=2)
     weight = trainer.policy.model.embed.weight
     before = weight.detach().clone()
+    assert trainer.critic is not None
     for number in range(3):
+        assert trainer.critic.is_warming_up == (number < 2)
         result = trainer.step(GROUPS, temperature=1.0, seed=number)
         assert not result.is_empty and "value/loss" in result.metrics
         assert ("loss" in result.metrics) == (number == 2)
         assert torch.equal(weight, before) == (number < 2)
-    assert trainer.critic is not None
-    assert (trainer.learner.num_steps, trainer.critic.learner.num_steps) == (1, 3)
+    assert (trainer.learner.num_optim_steps, trainer.critic.learner.num_optim_steps) == (1, 3)
 
 
 @pytest.mark.parametrize("warmup_steps", [0, 2])
@@ -298,7 +299,7 @@ def test_without_a_rewarded_group_a_step_with_a_critic_is_empty(warmup_steps: in
 
     assert result.is_empty and result.learner_metrics == {}
     assert trainer.critic is not None
-    assert (trainer.learner.num_steps, trainer.critic.learner.num_steps) == (0, 0)
+    assert (trainer.learner.num_optim_steps, trainer.critic.learner.num_optim_steps) == (0, 0)
     assert trainer.critic.num_updates == 0
 
 
@@ -327,7 +328,11 @@ def test_only_an_algorithm_that_needs_values_gets_a_critic() -> None:
         build_critic(PPO, tiny_policy(), cfg, TRAIN, steps=3)
 
 
+def test_without_warm_up_steps_a_critic_never_warms_up() -> None:
+    assert not critic(warmup_steps=0).is_warming_up
+
+
 def test_without_examples_a_critic_takes_no_step() -> None:
     made = critic(warmup_steps=1)
     assert made.update([], seed=0) == {}
-    assert (made.learner.num_steps, made.num_updates) == (0, 0)
+    assert (made.learner.num_optim_steps, made.num_updates) == (0, 0)

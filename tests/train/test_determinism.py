@@ -8,21 +8,22 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from whet.train.policy import set_determinism
+from whet.train.policy import set_arithmetic
 
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     was_on = torch.are_deterministic_algorithms_enabled()
+    was_reduced = torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
     yield
     torch.use_deterministic_algorithms(was_on)
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = was_reduced
 
 
 def test_it_is_switched_on_with_the_workspace_cublas_needs() -> None:
-    set_determinism(True)
+    set_arithmetic(deterministic=True)
 
     assert torch.are_deterministic_algorithms_enabled()
-    assert not torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
 
 
 def test_cublas_may_not_split_sums_unless_the_user_says_so() -> None:
@@ -41,7 +42,15 @@ def test_cublas_may_not_split_sums_unless_the_user_says_so() -> None:
 
 
 def test_it_is_switched_off_again() -> None:
-    set_determinism(True)
-    set_determinism(False)
+    set_arithmetic(deterministic=True)
+    set_arithmetic(deterministic=False)
 
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_sums_of_bfloat16_are_float32_with_and_without_it(deterministic: bool) -> None:
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True
+    set_arithmetic(deterministic=deterministic)
+
+    assert not torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction

@@ -419,7 +419,7 @@ def test_updates_follow_the_schedule_and_lower_the_loss() -> None:
     assert [metrics["train/lr"] for metrics in history[:4]] == pytest.approx(
         [1.5e-3, 3e-3, 3e-3, 2.7e-3]
     )
-    assert learner.num_steps == 12
+    assert learner.num_optim_steps == 12
     assert history[-1]["loss"] < 0.7 * history[0]["loss"]
 
 

@@ -89,14 +89,14 @@ def test_the_running_baseline_goes_from_step_to_step_and_through_a_checkpoint(
 ) -> None:
     first, resumed = (trainer(AlgoConfig(name="game24")) for _ in range(2))
     first.step(GROUPS, temperature=1.0, seed=0)
-    state = first.save(tmp_path)
+    state = first.baseline.save(tmp_path)
     first.step(GROUPS, temperature=1.0, seed=1)
 
-    resumed.load(tmp_path, state)
-    assert resumed.baseline["m"] == 0.2
+    resumed.baseline.load(tmp_path, state)
+    assert resumed.baseline.numbers["m"] == 0.2
     resumed.step(GROUPS, temperature=1.0, seed=1)
 
-    assert resumed.baseline == first.baseline
+    assert resumed.baseline.numbers == first.baseline.numbers
 
 
 def test_room_for_the_update_is_made_before_the_reference_scores() -> None:

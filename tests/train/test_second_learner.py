@@ -61,8 +61,8 @@ class Partial(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
 class Forgetful(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]
     """Loads the count of steps, and not the moments."""
 
-    def load(self, folder: Path, num_steps: int) -> None:
-        self.num_steps = num_steps
+    def load(self, folder: Path, num_optim_steps: int) -> None:
+        self.num_optim_steps = num_optim_steps
 
 
 class Still(RANKS.TurnsLearner):  # type: ignore[name-defined, misc]

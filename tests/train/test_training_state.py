@@ -61,7 +61,7 @@ def test_weights_optimizer_and_state_come_back_bit_for_bit(tmp_path: Path) -> No
     state = load_training_state(tmp_path, other, resumed)
 
     assert state == {"baseline": {"mean": 0.1}, "best": [-1, -1.0], "optimizer_steps": 3}
-    assert resumed.num_steps == 3
+    assert resumed.num_optim_steps == 3
     _assert_identical(_state(resumed), _state(learner))
     assert [weight.data_ptr() for weight in other.model.parameters()] == addresses
 
@@ -170,6 +170,6 @@ def test_another_policy_comes_back_with_the_first(tmp_path: Path) -> None:
 
     state = load_training_state(tmp_path, other, resumed, {"second": (another, its_resumed)})
 
-    assert (state["told"], resumed.num_steps, its_resumed.num_steps) == (1, 1, 3)
+    assert (state["told"], resumed.num_optim_steps, its_resumed.num_optim_steps) == (1, 1, 3)
     _assert_identical(_state(resumed), _state(learner))
     _assert_identical(_state(its_resumed), _state(its))

@@ -131,7 +131,7 @@ def test_with_equal_rewards_everywhere_the_step_is_empty_and_nothing_moves() -> 
     ).metrics
 
     assert metrics == {"step/empty": 1.0}
-    assert learner.num_steps == 0
+    assert learner.num_optim_steps == 0
     assert torch.equal(_weights(learner.model), _weights(tiny_model()))
 
 
@@ -181,7 +181,7 @@ def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:
     parts = [set(values) for values in seen]
     assert sorted(len(part) for part in parts) == [2, 2, 3]
     assert set.union(*parts) == {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0}
-    assert learner.num_steps == 3
+    assert learner.num_optim_steps == 3
     assert metrics["train/lr"] == pytest.approx(1e-3)
 
 
@@ -212,7 +212,7 @@ def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
         seed=3,
     )
 
-    assert learner.num_steps == 2
+    assert learner.num_optim_steps == 2
 
 
 def test_ratios_compare_with_the_weights_at_the_start_of_the_step() -> None:
@@ -342,11 +342,11 @@ EIGHT = (1.0, -1.0, 2.0, 0.5, -0.7, 1.5, -2.0, 0.3)
 
 
 @pytest.mark.parametrize(
-    ("scope", "action", "num_steps", "num_passes"),
+    ("scope", "action", "num_optim_steps", "num_passes"),
     [("mini_batch", "skip", 1, 4), ("mini_batch", "zero", 4, 4), ("step", "stop", 1, 2)],
 )
 def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
-    scope: str, action: str, num_steps: int, num_passes: int
+    scope: str, action: str, num_optim_steps: int, num_passes: int
 ) -> None:
     passes: list[int] = []
 
@@ -362,7 +362,7 @@ def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
     ).metrics
 
     # The first mini-batch has ratio 1; after its step the others are too far.
-    assert (learner.num_steps, len(passes)) == (num_steps, num_passes)
+    assert (learner.num_optim_steps, len(passes)) == (num_optim_steps, num_passes)
     assert metrics["step/skipped"] == 3.0
     assert metrics["policy/stop_signal"] > 1e-9
 
@@ -402,7 +402,7 @@ def test_zeroed_micro_batches_are_counted() -> None:
         learner, _examples(EIGHT), _stopping(scope="micro_batch", action="zero"), seed=3
     ).metrics
 
-    assert learner.num_steps == 4
+    assert learner.num_optim_steps == 4
     assert metrics["policy/zeroed"] == pytest.approx(0.75)
     assert metrics["step/skipped"] == 0.0
 

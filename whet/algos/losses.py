@@ -106,8 +106,9 @@ def unit_ratio(inputs: LossInputs) -> Tensor:
 
 
 RatioName = Literal["token", "sequence", "off"]
-"""off counts every ratio as 1; none as a setting would leave it to the preset."""
-RATIOS: Mapping[RatioName, Callable[[LossInputs], Tensor]] = {
+"""The names in `RATIOS`, for type checkers. off counts every ratio as 1; none as a setting would
+leave it to the preset."""
+RATIOS: Mapping[str, Callable[[LossInputs], Tensor]] = {
     "token": token_ratio,
     "sequence": sequence_ratio,
     "off": unit_ratio,

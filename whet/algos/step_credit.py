@@ -49,8 +49,9 @@ class StepCreditConfig(Config):
         return self
 
 
-def step_credit_fraction_at(first: float, cfg: StepCreditConfig, progress: float) -> float:
-    """Return the fraction of step credit once `progress` (0 to 1) of the planned updates are done.
+def step_credit_fraction_at(first: float, cfg: StepCreditConfig, run_fraction: float) -> float:
+    """Return the fraction of step credit once `run_fraction` (0 to 1) of the planned updates are
+    done.
 
     >>> cfg = StepCreditConfig()
     >>> done = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -59,7 +60,7 @@ def step_credit_fraction_at(first: float, cfg: StepCreditConfig, progress: float
     """
     if cfg.decay == "none" or first <= cfg.final_alpha:
         return first
-    done = min(1.0, max(0.0, progress))
+    done = min(1.0, max(0.0, run_fraction))
     if cfg.decay == "exponential":
         return float(first * (cfg.final_alpha / first) ** done)
     left = 1 - done if cfg.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))

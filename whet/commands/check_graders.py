@@ -78,9 +78,7 @@ def _check_and_print(
     task: Task, problems: Sequence[Problem], workers: int | None, *, is_only: bool = False
 ) -> GraderReport:
     with progress_bar(task.name, 0) as advance:
-        proof = check_grader(
-            task, problems, limits=GradingConfig(workers=workers), progress=advance
-        )
+        proof = check_grader(task, problems, limits=GradingConfig(workers=workers), advance=advance)
     rows: dict[str, list[GradingFailure]] = {}
     for failure in proof.failures:
         error = failure.score.note.partition(":")[0]  # "the grader raised KeyError"

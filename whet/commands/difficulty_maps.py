@@ -22,7 +22,7 @@ from whet.errors import ConfigError, DataError, visible
 from whet.store.files import check_overwrite, write_rows
 from whet.store.run import RunStore
 from whet.track.progress import say
-from whet.types import Json
+from whet.types import Json, ceil_div
 
 BARS = "▁▂▃▄▅▆▇█"
 NUM_HARDEST = 5
@@ -100,7 +100,7 @@ def draw_histogram(counts: Sequence[int]) -> str:
     ' ▂█'
     """
     most = max(counts)
-    steps = [-(-count * len(BARS) // most) if most else 0 for count in counts]
+    steps = [ceil_div(count * len(BARS), most) if most else 0 for count in counts]
     return "".join(BARS[step - 1] if step else " " for step in steps)
 
 

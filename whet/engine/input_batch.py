@@ -22,7 +22,7 @@ from whet.engine.base import EngineStats, Request
 from whet.engine.scheduler import WindowOutput
 from whet.kernels.lm_head import row_logprobs, sample_rows
 from whet.models.transformer import Attend, Transformer
-from whet.types import Indices
+from whet.types import Indices, ceil_div
 
 _ALIGNED = 16
 
@@ -84,7 +84,7 @@ def unpack(packed: Tensor, arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
 
 
 def _starts(arrays: Sequence[NDArray[Any]]) -> list[int]:
-    return [0, *accumulate(-(-array.nbytes // _ALIGNED) * _ALIGNED for array in arrays)]
+    return [0, *accumulate(ceil_div(array.nbytes, _ALIGNED) * _ALIGNED for array in arrays)]
 
 
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64

@@ -23,24 +23,29 @@ from whet.kernels.layer_ops import split_heads_into
 from whet.models.transformer import Transformer
 from whet.types import Indices, ceil_div
 
+PAGE = 64
+"""Tokens of a page: as many keys as the attention kernels read at a time."""
+FREE_MEMORY_FRACTION = 0.9
+"""Fraction of free memory that a cache takes without `kv_cache_gb`; the rest is for activations."""
+
 
 class PageAllocator:
     """A stack of free pages, the number of rows that use each page, and the table of pages."""
 
-    def __init__(self, *, pages: int, rows: int, longest: int, page: int) -> None:
-        self.page = page
-        self.pages = pages
-        self.table_RA = np.zeros((rows, ceil_div(longest, page)), dtype=np.int32)
-        self.held_R, self.max_pages_R = np.zeros((2, rows), dtype=np.int64)
+    def __init__(self, *, num_pages: int, num_rows: int, longest: int, page_size: int) -> None:
+        self.page_size = page_size
+        self.num_pages = num_pages
+        self.table_RA = np.zeros((num_rows, ceil_div(longest, page_size)), dtype=np.int32)
+        self.held_R, self.max_pages_R = np.zeros((2, num_rows), dtype=np.int64)
         """Pages each row holds now, and the most it can come to need."""
-        self.ref_count_E = np.zeros(pages, dtype=np.int64)
-        self._free_pages = np.arange(pages, dtype=np.int32)[::-1].copy()
-        self.num_free = pages
+        self.ref_count_E = np.zeros(num_pages, dtype=np.int64)
+        self._free_pages = np.arange(num_pages, dtype=np.int32)[::-1].copy()
+        self.num_free = num_pages
         self._copies: list[tuple[int, int]] = []
 
     def can_hold(self, tokens: int) -> bool:
         """Whether a row of `tokens` tokens fits if it has all pages to itself."""
-        return self._pages(tokens) <= self.pages
+        return self._count_pages(tokens) <= self.num_pages
 
     def allocate(
         self, row: int, *, tokens: int, reserve: int, max_tokens: int, source: int | None
@@ -51,8 +56,8 @@ class PageAllocator:
         and changes nothing unless a page stays free for each row that can still grow: otherwise new
         rows would soon preempt others. `max_tokens` is how far the row can grow.
         """
-        full, partial = divmod(tokens, self.page) if source is not None else (0, 0)
-        end = self._pages(reserve)
+        full, partial = divmod(tokens, self.page_size) if source is not None else (0, 0)
+        end = self._count_pages(reserve)
         if end - full > self.num_free - np.count_nonzero(self.held_R < self.max_pages_R):
             return False
         if source is not None:
@@ -60,14 +65,14 @@ class PageAllocator:
             self.ref_count_E[pages] += 1
             self.table_RA[row, :full] = pages
         self.table_RA[row, full:end] = self._take(end - full)
-        self.held_R[row], self.max_pages_R[row] = end, self._pages(max_tokens)
+        self.held_R[row], self.max_pages_R[row] = end, self._count_pages(max_tokens)
         if source is not None and partial:
             self._copies.append((int(self.table_RA[source, full]), int(self.table_RA[row, full])))
         return True
 
     def grow(self, row_Q: Indices, tokens_Q: Indices) -> bool:
         """Give rows the pages they lack for `tokens_Q` tokens; give none if too few are free."""
-        lack_Q = np.maximum(-(-tokens_Q // self.page) - self.held_R[row_Q], 0)
+        lack_Q = np.maximum(ceil_div(tokens_Q, self.page_size) - self.held_R[row_Q], 0)
         total = int(lack_Q.sum())
         if total > self.num_free:
             return False
@@ -107,20 +112,14 @@ class PageAllocator:
         self._copies.clear()
         return copies
 
-    def _pages(self, tokens: int) -> int:
-        return ceil_div(tokens, self.page)
+    def _count_pages(self, tokens: int) -> int:
+        return ceil_div(tokens, self.page_size)
 
-    def _take(self, number: int) -> NDArray[np.int32]:
-        self.num_free -= number
-        pages = self._free_pages[self.num_free : self.num_free + number]
+    def _take(self, count: int) -> NDArray[np.int32]:
+        self.num_free -= count
+        pages = self._free_pages[self.num_free : self.num_free + count]
         self.ref_count_E[pages] = 1
         return pages
-
-
-PAGE = 64
-"""Tokens of a page: as many keys as the attention kernels read at a time."""
-FREE_MEMORY_FRACTION = 0.9
-"""Fraction of free memory that a cache takes without `kv_cache_gb`; the rest is for activations."""
 
 
 class PagedCache:
@@ -128,14 +127,16 @@ class PagedCache:
 
     is_async = chunked = True
 
-    def __init__(self, model: Transformer, *, slots: int, context: int, pages: int) -> None:
+    def __init__(self, model: Transformer, *, slots: int, context: int, num_pages: int) -> None:
         self.model = model
         cfg = model.cfg
-        shape = (cfg.num_layers, pages, cfg.num_kv_heads, PAGE, cfg.head_dim)
+        shape = (cfg.num_layers, num_pages, cfg.num_kv_heads, PAGE, cfg.head_dim)
         # Zeros: attention multiplies what it masks by 0, so it must not be NaN.
         self.keys = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self.values = torch.zeros(shape, dtype=model.dtype, device=model.device)
-        self.allocator = PageAllocator(pages=pages, rows=slots + 1, longest=context, page=PAGE)
+        self.allocator = PageAllocator(
+            num_pages=num_pages, num_rows=slots + 1, longest=context, page_size=PAGE
+        )
         self.table_RA = torch.zeros(
             self.allocator.table_RA.shape, dtype=torch.int32, device=model.device
         )
@@ -251,16 +252,16 @@ def build_paged_cache(
     """Build a cache of `kv_cache_gb` GiB, or of the free memory; full slots are the most."""
     cfg = model.cfg
     page_bytes = 2 * cfg.num_layers * cfg.num_kv_heads * PAGE * cfg.head_dim * model.dtype.itemsize
-    pages = (slots + 1) * ceil_div(context, PAGE)
+    num_pages = (slots + 1) * ceil_div(context, PAGE)
     if kv_cache_gb is not None:
-        pages = min(pages, int(kv_cache_gb * 2**30) // page_bytes)
+        num_pages = min(num_pages, int(kv_cache_gb * 2**30) // page_bytes)
     elif model.device.type == "cuda":
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(model.device)
-        pages = min(pages, int(FREE_MEMORY_FRACTION * free) // page_bytes)
-    if pages < 1:
+        num_pages = min(num_pages, int(FREE_MEMORY_FRACTION * free) // page_bytes)
+    if num_pages < 1:
         raise EngineError(
             f"the cache has no room for {PAGE} tokens, which take {page_bytes} bytes; "
             "raise engine.kv_cache_gb"
         )
-    return PagedCache(model, slots=slots, context=context, pages=pages)
+    return PagedCache(model, slots=slots, context=context, num_pages=num_pages)

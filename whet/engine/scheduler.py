@@ -38,18 +38,18 @@ class WindowOutput:
 class Sequences:
     """Requests and their tokens so far; a preempted request stays here without a row."""
 
-    def __init__(self, sequences: int, width: int) -> None:
-        self.request_S: list[Request | None] = [None] * sequences
+    def __init__(self, num_sequences: int, width: int) -> None:
+        self.request_S: list[Request | None] = [None] * num_sequences
         self.prompt_length_S, self.limit_S, self.count_S, self.scheduled_S, self.arrival_S = (
-            np.zeros((5, sequences), dtype=np.int64)
+            np.zeros((5, num_sequences), dtype=np.int64)
         )
-        self.version_S = np.zeros(sequences, dtype=np.int64)
+        self.version_S = np.zeros(num_sequences, dtype=np.int64)
         """The version of the weights that sampled the first token."""
-        self.is_truncated_S, self.has_stops_S = np.zeros((2, sequences), dtype=bool)
+        self.is_truncated_S, self.has_stops_S = np.zeros((2, num_sequences), dtype=bool)
         # Zeros take no memory until they are written, so rows may be as long as the context.
-        self.tokens_SC = np.zeros((sequences, width), dtype=np.int32)
-        self.logprobs_SC = np.zeros((sequences, width), dtype=np.float32)
-        self._free = list(range(sequences))[::-1]
+        self.tokens_SC = np.zeros((num_sequences, width), dtype=np.int32)
+        self.logprobs_SC = np.zeros((num_sequences, width), dtype=np.float32)
+        self._free = list(range(num_sequences))[::-1]
         self._next_number = 0
 
     @property

@@ -12,7 +12,7 @@ import random
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -23,7 +23,7 @@ from whet.grading.grader import Grader
 from whet.grading.limits import LATE, GradingConfig
 from whet.rng import make_rng
 from whet.tasks.base import Task, explain_user_errors, make_unscored
-from whet.types import Problem, Score, Verdict
+from whet.types import Advance, Problem, Score, Verdict
 from whet.world import get_world
 
 NUM_OTHERS = 3
@@ -74,9 +74,6 @@ class Variant(StrEnum):
 
 RARELY_RIGHT = (Variant.OTHER, Variant.ECHO, Variant.RANDOM)
 NEVER_CHANCE = (Variant.GOLD, Variant.EMPTY, Variant.HUGE)
-
-OnGraded = Callable[[int], None]
-"""Called with how many responses have just been graded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +132,12 @@ def check_grader(
     *,
     limits: GradingConfig | None = None,
     seed: int = 0,
-    progress: OnGraded | None = None,
+    advance: Advance | None = None,
 ) -> GraderReport:
     """Try a task's grader on problems; failures come in the order of the problems.
 
-    A grader that hangs is given up after a few timeouts.
+    A grader that hangs is given up after a few timeouts. `advance` is called with the number of
+    responses just graded.
     """
     lenient = (limits or GradingConfig()).model_copy(update={"unscored_fraction": 1.0})
     golds, broken = _write_golds(task, problems, seed)
@@ -152,8 +150,8 @@ def check_grader(
             to_grade = ((i, problems[trial.row], trial.text) for i, trial in enumerate(trials))
             for index, score in grader.grade(to_grade if num_late < MAX_LATE else ()):
                 scores[index] = score
-                if progress is not None:
-                    progress(1)
+                if advance is not None:
+                    advance(1)
                 num_late += score.note.startswith(LATE)
                 if num_late == MAX_LATE:
                     break

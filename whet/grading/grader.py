@@ -21,7 +21,7 @@ from whet.errors import DataError, TrainError
 from whet.grading.limits import GradingConfig, extend_wall_limit
 from whet.grading.worker_pool import BatchGraded, WorkerDied, WorkerPool, WorkerState, encode_batch
 from whet.tasks.base import Task, grade_safely, make_unscored, score_failure
-from whet.types import Problem, Score, Verdict
+from whet.types import Problem, Score, Verdict, ceil_div
 
 K = TypeVar("K", bound=Hashable)
 
@@ -173,7 +173,7 @@ class Grader:
         while self._idle and self._queue:
             size = self._batch_sizer.size
             if is_last:
-                size = min(size, -(-len(self._queue) // self.workers))
+                size = min(size, ceil_div(len(self._queue), self.workers))
             if len(self._queue) < size and not self._is_slow:
                 return
             slot = self._idle.pop()

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from whet.errors import TrainError
 from whet.kernels import CHUNK, HAS_TRITON, TILE, TRITON_DEVICES, AttentionOptions
 from whet.kernels.layer_ops import addresses, c_kernels
+from whet.types import ceil_div
 
 if HAS_TRITON:
     from whet.kernels import triton_attention
@@ -149,7 +150,7 @@ def paged_decode(
 def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]:
     """Allocate maxima, sums and weighted values for every chunk of a context."""
     rows, heads, size = q_BND.shape
-    chunks = -(-context // CHUNK)
+    chunks = ceil_div(context, CHUNK)
     parts = q_BND.new_empty(rows, chunks, heads, size, dtype=torch.float32)
     return parts.new_empty(rows, chunks, heads), parts.new_empty(rows, chunks, heads), parts
 

@@ -94,8 +94,12 @@ def describe_results(
     stages: Mapping[str, StageConfig], folders: Mapping[str, Path], folder: Path
 ) -> str:
     """Print the result, its files, and how to see, ask and export the trained model."""
-    lines = ["", "[bold]What was learned[/]"]
+    trained = [stage for stage in stages.values() if isinstance(stage, TrainingConfig)]
     evals = _list_evals(stages)
+    lines = ["", f"[bold]{'What was learned' if trained or evals else 'Done'}[/]"]
+    runs = {name: RunStore.view(path) for name, path in folders.items()}
+    if not evals:
+        lines.append(f"  {escape(_describe_training(stages, runs))}")
     for name, title in _eval_names(evals).items():
         sampled, greedy = (summary.pass_at[1] for summary in _summaries(folders[name]))
         when = "after " if evals[name].inputs.get("model.path", "").startswith("@") else ""
@@ -103,11 +107,10 @@ def describe_results(
             f"  {when + title:<12} {percent_interval(sampled, 1)} of "
             f"{sampled.count} unseen problems solved, {100 * greedy.mean:.1f} % greedy"
         )
-    minutes = sum(measure_seconds(RunStore.view(path)) for path in folders.values()) / 60
+    minutes = sum(measure_seconds(run) for run in runs.values()) / 60
     path = escape(shlex.quote(str(folder)))
     lines += [f"  in {minutes:.1f} minutes", "", f"See it   whet view {path}"]
     lines.append(f"Report   {escape(str(folder))}/report.html")
-    trained = [stage for stage in stages.values() if isinstance(stage, TrainingConfig)]
     if trained:
         question = escape(_question(trained[-1], folders))
         lines += [f'Ask it   whet try {path} "{question}"', f"Take it  whet export {path} OUT"]
@@ -248,11 +251,10 @@ def _describe_training(stages: Mapping[str, StageConfig], runs: Mapping[str, Run
         return f"{' and '.join(stages)} finished."
     name = trained[-1]
     steps = len({row["step"] for row in runs[name].metrics() if row["step"] > 0})
-    validations = runs[name].evals()
-    pass_at_1 = [EvalSummary.from_json(row).pass_at.get(1) for row in validations.values()]
-    ended = f"{_spell(name)} took {steps:,} steps"
+    pass_at_1 = [EvalSummary.from_json(row).pass_at.get(1) for row in runs[name].evals().values()]
+    ended = f"{_spell(name)} took {steps:,} {'step' if steps == 1 else 'steps'}"
     if not pass_at_1 or pass_at_1[-1] is None:
-        return f"{ended}. Nothing was measured."
+        return f"{ended}. Nothing was measured: add a stage of kind eval."
     ends = [end for end in (pass_at_1[0], pass_at_1[-1]) if end is not None]
     digits = choose_digits(*ends)
     last = f"{percent_interval(pass_at_1[-1], digits)} of the validation problems"

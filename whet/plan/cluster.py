@@ -11,6 +11,7 @@ from whet.plan.phases import ModelJob, fits, phases
 from whet.plan.predict import find_card, list_jobs, print_phases, print_sentences
 from whet.stages.stage import Stages
 from whet.track.progress import printer
+from whet.types import ceil_div
 
 NODE = 8
 MOST_GPUS = 512
@@ -39,7 +40,7 @@ class Cluster:
     @property
     def node(self) -> int:
         """GPUs of a node."""
-        nodes = self.nodes or -(-self.gpus // NODE)
+        nodes = self.nodes or ceil_div(self.gpus, NODE)
         if self.gpus % nodes:
             raise ConfigError(f"--gpus is {self.gpus}, which {nodes} nodes cannot share equally")
         return self.gpus // nodes

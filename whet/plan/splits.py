@@ -29,6 +29,7 @@ from whet.plan.simulate import (
 from whet.rng import make_rng
 from whet.stages.stage import Stages
 from whet.track.progress import printer
+from whet.types import ceil_div
 
 DEFAULT_LAG = 4
 """Steps that a response may be old in a stream, where the file sets no lag."""
@@ -237,7 +238,7 @@ def _list_candidates(
     card = find_card(cluster.gpu)
     job = replace(work.job, engine=None)
     for count in _list_learner_counts(cluster, engine_gpus):
-        learners = Cluster(gpu=cluster.gpu, gpus=count, nodes=-(-count // cluster.node))
+        learners = Cluster(gpu=cluster.gpu, gpus=count, nodes=ceil_div(count, cluster.node))
         placed = job.on(choose_layout([("", job)], card, learners))
         if not fits(placed, card):
             continue
@@ -293,7 +294,7 @@ def build_engines(
     if held is None:
         held = cost.width * cost.parameters / tensor_parallel
     rows = min(job.engine.max_num_seqs, job.sequences)
-    prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt)
+    prefill = min(PREFILL_TOKENS, ceil_div(rows, job.samples) * job.prompt)
     others = sampling_bytes(cost, rows=rows, prefill=prefill)
     free = card.usable - held - sum(others.values()) / tensor_parallel
     cached = free * tensor_parallel / cost.kv_bytes

@@ -249,9 +249,8 @@ class StageCheck:
             return
         limits = stage.grading_limits
         if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
-            limits = GradingConfig(
-                workers=0
-            )  # nothing takes long with the task's own problems and responses
+            # Nothing takes long with the task's own problems and responses.
+            limits = GradingConfig(workers=0)
         graded, num_gold = grade_rows(task, chosen, limits)
         if fault := find_fault(task, graded):
             level = Level.WRONG if stage.needs_verdicts else Level.NOTE

@@ -34,7 +34,7 @@ from whet.text.chat import ChatFormat
 from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer
 from whet.train import rl_step, training_state
 from whet.train.learner import Learner, LocalLearner
-from whet.train.policy import Policy, set_determinism
+from whet.train.policy import Policy, set_arithmetic
 from whet.train.rl_step import update_policy
 from whet.train.selftest import compare_logprobs, measure_exactness
 from whet.train.settings import TrainConfig
@@ -232,11 +232,11 @@ def _step(policy: Policy, learner: Learner, step: int) -> None:
     policy.publish(step)
     examples = fixtures.sample_examples(policy)
     was_deterministic = torch.are_deterministic_algorithms_enabled()
-    set_determinism(True)
+    set_arithmetic(deterministic=True)
     try:
         update_policy(learner, examples, ALGO, seed=step)
     finally:
-        set_determinism(was_deterministic)
+        set_arithmetic(deterministic=was_deterministic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

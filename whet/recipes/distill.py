@@ -111,6 +111,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
                 metrics = learner.update(set_loss_weights(examples, token_mean), objective)
             run.write_rollouts("train", step + 1, groups)
             loop.log(step, measure_unrewarded(groups) | metrics)
+            loop.end_step(step)
     finish_training(run, manager)
 
 

@@ -152,6 +152,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
                 with clock.measure("update"):
                     metrics = learner.update(batch, objective)
                 loop.log(step, metrics)
+                loop.end_step(step)
     finish_training(run, manager)
 
 

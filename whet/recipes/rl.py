@@ -103,8 +103,9 @@ class RLConfig(OnPolicyConfig):
                 "problem: set it to 2 or more"
             )
         self.guard.refuse_without(self.validation)
-        for temperature in (self.sampling.temperature, self.final_temperature or 1.0):
-            check_served_reference("train", self.train, temperature)
+        for temperature in (self.sampling.temperature, self.final_temperature):
+            if temperature is not None:
+                check_served_reference("train", self.train, temperature)
         if self.sampling.temperature == 0:
             raise ValueError(
                 "sampling.temperature = 0 gives all responses to a problem the same tokens, so "
@@ -208,7 +209,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             "feed": problem_sampler,  # the key in stored checkpoints
             "batches": queue,
             "empty_steps": empty_limit,
-            "baseline": trainer,
+            "baseline": trainer.baseline,
         },
         guard=guard,
         critic=trainer.critic,
@@ -230,6 +231,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             metrics = step_metrics(cfg, groups, step) | result.metrics | queue.metrics()
             loop.log(step, metrics | problem_sampler.metrics(step))
             empty_limit.check(result.is_empty)
+            loop.end_step(step)
     finish_training(run, manager, **count_stream_groups(cfg, run))
 
 

@@ -122,6 +122,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
                 metrics["validation/loss"] = mean_loss(learner, validation)
                 say(f"validation at step {step + 1:,}: loss {metrics['validation/loss']:.4f}")
             loop.log(step, metrics)
+            loop.end_step(step)
     finish_training(run, manager)
 
 

@@ -209,8 +209,8 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     empty_limits = {side: EmptyStepLimit() for side in Side}
     stateful: dict[str, Stateful] = {
         "feed": pair.problem_sampler,  # the key in stored checkpoints
-        "baseline": generator,
-        "verifier_baseline": verifier.trainer,
+        "baseline": generator.baseline,
+        "verifier_baseline": verifier.trainer.baseline,
         "counts": verifier.class_counts,
         "is_guarded": pair.is_step_credit_off,  # the key in stored checkpoints
     }
@@ -229,6 +229,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
             run.write_rollouts("train", step + 1, turn.groups)
             loop.log(step, turn.metrics)
             empty_limits[side].check(turn.is_stuck)
+            loop.end_step(step)
     model = str(manager.result()[1].relative_to(run.folder))
     finish_training(run, manager, verifier=f"{model}/others/verifier")
 
@@ -316,16 +317,16 @@ def train_generator(pair: TangoPair, step: int) -> Turn:
             "count until they differ"
         )
     pair.is_step_credit_off.value = outcome.is_one_sided
-    progress = num_steps(cfg, Side.GENERATOR, step) / num_steps(cfg, Side.GENERATOR, cfg.steps)
+    run_fraction = num_steps(cfg, Side.GENERATOR, step) / num_steps(cfg, Side.GENERATOR, cfg.steps)
     result = pair.generator.step(
         solved,
         temperature=cfg.sampling.temperature,
-        progress=progress,
+        run_fraction=run_fraction,
         has_step_credit=not outcome.is_one_sided,
         seed=derive(cfg.seed, "update", step),
         clock=pair.session.clock,
     )
-    fraction = pair.generator.algo.step_credit_fraction(progress)
+    fraction = pair.generator.algo.step_credit_fraction(run_fraction)
     num_judged = [len(rollout.judged_steps) for group in solved for rollout in group]
     step_metrics = {
         "steps/alpha": 0.0 if outcome.is_one_sided else fraction,

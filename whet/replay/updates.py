@@ -33,7 +33,7 @@ from whet.train.learner import (
 )
 from whet.train.learner_factory import LOCAL_FACTORY, LearnerFactory
 from whet.train.memory import DeviceMemory, device_memory
-from whet.train.policy import TrainableModel, set_determinism
+from whet.train.policy import TrainableModel, set_arithmetic
 from whet.train.rl_step import RLTrainer, StepResult
 from whet.train.settings import TrainConfig
 from whet.train.training_state import STATE, load_training_state, save_training_state
@@ -124,7 +124,7 @@ def build_trainer(run: StoredRun, cfg: RLConfig, state: Path | None) -> Trainer:
 
     None is the state before the first step. The reference is always the starting model.
     """
-    set_determinism(cfg.is_deterministic)
+    set_arithmetic(deterministic=cfg.is_deterministic)
     device = torch_device()
     model, _ = load_model(
         cfg.model, dtype=torch_dtype(cfg.train.dtype), device=device, texts=[], seed=cfg.seed
@@ -139,7 +139,7 @@ def build_trainer(run: StoredRun, cfg: RLConfig, state: Path | None) -> Trainer:
     )
     if state is not None:
         values = load_training_state(state, trainer.policy, trainer.learner)
-        trainer.load(state, values.get("baseline"))
+        trainer.baseline.load(state, values.get("baseline"))
         if trainer.critic is not None:
             trainer.critic.load(state, values.get("critic"))
         num_restores = values.get("guard")
@@ -155,7 +155,7 @@ def resolve_algo(run: StoredRun, cfg: RLConfig) -> AlgoConfig:
 
 def _save_trainer(trainer: Trainer, folder: Path, before: Path | None) -> None:
     """Write a state that `build_trainer` reads; no restore lies between it and the one before."""
-    state: dict[str, Json] = {"baseline": trainer.save(folder)}
+    state: dict[str, Json] = {"baseline": trainer.baseline.save(folder)}
     if trainer.critic is not None:
         state["critic"] = trainer.critic.save(folder)
     if before is not None:

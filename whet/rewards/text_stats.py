@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.types import ceil_div
+
 MIN_UNIT = 20
 """Shorter units, such as rulers, dots and padding, are no loops (the limit of NPG-Muse)."""
 MIN_REPEATS = 5
@@ -38,7 +40,7 @@ def repeated_fraction(
         return 0.0
     edges = np.zeros(len(text) + 1, dtype=np.int64)
     for start, end, period in _runs(_to_codes(text), min_repeats):
-        unit = -(-min_unit // period) * period
+        unit = ceil_div(min_unit, period) * period
         if end - start >= min_repeats * unit:
             edges[start] += 1
             edges[end] -= 1

@@ -1,6 +1,6 @@
 """Rollouts: problems in, scored groups out, in the order of the problems."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from zlib import crc32
@@ -12,6 +12,7 @@ from whet.text.chat import ChatFormat
 from whet.track.metrics import Clock
 from whet.track.progress import progress_bar
 from whet.types import (
+    Advance,
     Author,
     Completion,
     Group,
@@ -63,7 +64,7 @@ def sample_and_grade(
         return collect_groups(chat_engine, grader, requests, seed=seed, clock=clock)
     with progress_bar(label, len(problems) * samples) as advance:
         return collect_groups(
-            chat_engine, grader, requests, seed=seed, progress=advance, clock=clock
+            chat_engine, grader, requests, seed=seed, advance=advance, clock=clock
         )
 
 
@@ -73,14 +74,14 @@ def collect_groups(
     requests: Sequence[GroupRequest],
     *,
     seed: int,
-    progress: Callable[[int], None] | None = None,
+    advance: Advance | None = None,
     clock: Clock | None = None,
 ) -> list[Group]:
     """Sample the requested responses; each is graded while others are still being sampled.
 
     A response depends only on the seed, its problem, index and sample, and the weights: not on the
     order in which responses finish, nor on the other requests or the rank that samples it.
-    `progress` is called with the number of rollouts just graded. A clock adds up the engine's work,
+    `advance` is called with the number of rollouts just graded. A clock adds up the engine's work,
     and counts as grading the seconds from its last response to the last score.
     """
     clock = clock or Clock()
@@ -92,8 +93,8 @@ def collect_groups(
         with ExitStack() as after_sampling:
             for id, score in grader.grade(sampler.sample(seed, clock, after_sampling)):
                 rollout_by_id[id] = replace(sampler.rollout_by_id[id], score=score)
-                if progress is not None:
-                    progress(world.size)
+                if advance is not None:
+                    advance(world.size)
         for stats in world.all_gather(chat_engine.engine.stats, tag):
             useful = stats.tokens - stats.first_tokens
             clock.count_sampling(tokens=stats.tokens, row_steps=stats.row_steps, useful=useful)
@@ -188,7 +189,7 @@ def make_rollout(
 
 
 def _checksum(requests: Sequence[GroupRequest]) -> int:
-    """Tell whether ranks were asked for the same responses."""
+    """Hash what is asked for, to be compared between ranks."""
     wanted = [(r.index, r.problem.id, r.problem.prompt, r.sampling, r.sample_ids) for r in requests]
     return crc32(repr(wanted).encode(errors="replace"))
 

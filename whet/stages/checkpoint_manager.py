@@ -27,7 +27,7 @@ from whet.train.training_state import (
     load_training_state,
     save_training_state,
 )
-from whet.types import Json, read_integer, read_number
+from whet.types import Json, ceil_div, read_integer, read_number
 from whet.world import get_world
 
 NUM_SHOWN = 16
@@ -207,7 +207,8 @@ class CheckpointManager:
         # The guard reads it on every rank.
         write = partial(self.run.write_eval, step, summary.to_json())
         get_world().run_on_rank_zero(write, f"validation {step}")
-        is_above_all = value > max(self.best.value, -1.0 if self.first is None else self.first)
+        highest = max(self.best.value, -1.0 if self.first is None else self.first)
+        is_above_all = 0 <= highest < value  # it is negative before the first validation
         mark = ", kept as best" if can_be_best and is_above_all else ""
         # Of equal results, the later checkpoint has trained longer.
         if can_be_best and value >= self.best.value:
@@ -225,7 +226,7 @@ class CheckpointManager:
                 step, summary.pass_at[1], self.best.step, self._restore_best
             )
         tracker.log(step, metrics)
-        distance = -(-len(groups) // NUM_SHOWN) or 1
+        distance = ceil_div(len(groups), NUM_SHOWN) or 1
         tracker.log_responses(step, [group[0] for group in groups[::distance]])
 
     def _restore_best(self) -> bool:
@@ -242,12 +243,12 @@ class CheckpointManager:
         learners = [self.learner, *(learner for _, learner in self.other_policies.values())]
         if self.critic is not None:
             learners.append(self.critic.learner)
-        num_steps = [learner.num_steps for learner in learners]
+        num_optim_steps = [learner.num_optim_steps for learner in learners]
         state = load_training_state(folder, self.policy, self.learner, self.other_policies)
         if self.critic is not None:
             self.critic.load(folder, state.get("critic"))
-        for learner, num in zip(learners, num_steps, strict=True):
-            learner.num_steps = num
+        for learner, num in zip(learners, num_optim_steps, strict=True):
+            learner.num_optim_steps = num
         return True
 
     def _save(self, step: int) -> None:

@@ -29,7 +29,7 @@ from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.learner_factory import choose_learner_factory
 from whet.train.memory import DeviceMemory, peak_counter
-from whet.train.policy import Policy, build_policy, set_determinism
+from whet.train.policy import Policy, build_policy, set_arithmetic
 from whet.train.selftest import Exactness, measure_exactness
 from whet.train.training_state import OtherPolicies
 from whet.types import Advance, Json, Problem
@@ -152,8 +152,12 @@ def open_loop(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingLoop:
-    """The remaining steps of a run: iterating starts the clock of each step, and ends the step with
-    validation and a checkpoint when these are due."""
+    """The remaining steps of a run: iterating starts the clock of each, a recipe logs and ends it.
+
+    for step in loop:
+        loop.log(step, train(step))
+        loop.end_step(step)
+    """
 
     manager: CheckpointManager
     clock: Clock
@@ -166,13 +170,16 @@ class TrainingLoop:
         for step in self.steps:
             self.clock.start()
             yield step
-            if self.advance is not None:
-                self.advance(1)
-            self.manager.end_step(step + 1, self.tracker)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Log the metrics of a step, and where its time went."""
         self.tracker.log(step + 1, {**metrics, **self.clock.lap()})
+
+    def end_step(self, step: int) -> None:
+        """Validate and write a checkpoint when these are due; stop if a signal has asked for it."""
+        if self.advance is not None:
+            self.advance(1)
+        self.manager.end_step(step + 1, self.tracker)
 
 
 class EmptyStepLimit:
@@ -231,7 +238,7 @@ def open_session(
     is a second task to grade. `texts` and `model_seed` are for models that start from random
     weights.
     """
-    set_determinism(cfg.is_deterministic)
+    set_arithmetic(deterministic=cfg.is_deterministic)
     policy = open_policy(
         ModelWork(source=cfg.model, sampling=cfg.sampling, train=cfg.train, engine=cfg.engine),
         name=run.folder.name,

@@ -47,7 +47,7 @@ from whet.suites.suite import Benchmark
 from whet.text.chat import NO_PROMPT, PromptConfig
 from whet.track.progress import progress_bar
 from whet.train.policy import build_policy
-from whet.types import Author, Group, Json, Problem, Rollout
+from whet.types import Advance, Author, Group, Json, Problem, Rollout
 from whet.user_code import validate_settings
 
 OpenBenchmark = Callable[
@@ -210,7 +210,7 @@ def run_benchmark(
     loaded: LoadedBenchmark,
     ask: Ask,
     run: RunStore,
-    on_response: Callable[[int], None],
+    on_response: Advance,
 ) -> BenchmarkResult:
     """Collect and grade the responses that are not stored yet; write rollouts and the result."""
     with ResponseLedger(run.response_folder) as ledger:

@@ -352,7 +352,9 @@ def _check_training(
         _check_metrics(sums.means, expected.means)
         rest = examples[2:]
         _check_metrics(learner.update(rest, objective), local.update(rest, objective))
-        assert learner.num_steps == local.num_steps == number + 1, "num_steps counts optim_step"
+        assert learner.num_optim_steps == local.num_optim_steps == number + 1, (
+            "num_optim_steps counts optim_step"
+        )
         learner.save(folder)
         if is_value:
             _, learner = _learner(learner_factory, is_value=True)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import (
@@ -22,6 +23,9 @@ from rich.progress import (
 from rich.text import Text
 
 from whet.errors import visible
+
+if TYPE_CHECKING:  # it imports numpy, and `whet --help` should not
+    from whet.types import Advance
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 printer = Console(highlight=False, soft_wrap=True)
@@ -52,7 +56,7 @@ def get_console() -> Console | None:
 @contextmanager
 def progress_bar(
     label: str, total: int, *, done: int = 0, note: Callable[[], str] | None = None
-) -> Iterator[Callable[[int], None]]:
+) -> Iterator["Advance"]:
     """Show the progress of work; call the yielded function with the amount just done.
 
     `note` returns a short text to add, such as the cost so far.
@@ -73,9 +77,7 @@ def progress_bar(
         yield _plain_progress(label, total, done, note)
 
 
-def _plain_progress(
-    label: str, total: int, done: int, note: Callable[[], str] | None
-) -> Callable[[int], None]:
+def _plain_progress(label: str, total: int, done: int, note: Callable[[], str] | None) -> "Advance":
     start = last = time.monotonic()
     first = done
 

@@ -50,8 +50,8 @@ class Critic:
 
     @property
     def is_warming_up(self) -> bool:
-        """Whether the critic is still warming up, after its `num_updates`."""
-        return self.num_updates <= self.cfg.warmup_steps
+        """Whether the next update is one in which only the critic learns."""
+        return self.num_updates < self.cfg.warmup_steps
 
     def update(self, examples: Sequence[Example], *, seed: int) -> Metrics:
         """Take an optimizer step per mini-batch towards the targets, averaged over tokens."""
@@ -74,7 +74,7 @@ class Critic:
     def save(self, folder: Path) -> Json:
         """Write model and optimizer to a folder in a checkpoint; return its counters."""
         self.learner.save(folder / _FOLDER)
-        return {"steps": self.learner.num_steps, "updates": self.num_updates}
+        return {"steps": self.learner.num_optim_steps, "updates": self.num_updates}
 
     def load(self, folder: Path, state: Json) -> None:
         """Load the files of `save`, in place."""

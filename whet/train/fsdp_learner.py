@@ -87,12 +87,12 @@ class FSDPLearner(Learner):
         self._is_synced = True
 
     @property
-    def num_steps(self) -> int:
-        return self.local.num_steps
+    def num_optim_steps(self) -> int:
+        return self.local.num_optim_steps
 
-    @num_steps.setter
-    def num_steps(self, number: int) -> None:
-        self.local.num_steps = number
+    @num_optim_steps.setter
+    def num_optim_steps(self, number: int) -> None:
+        self.local.num_optim_steps = number
 
     def reserve_memory(self, examples: Sequence[Example]) -> None:
         self.local.reserve_memory(examples[self.world.dp_rank :: self.world.dp_size])
@@ -101,7 +101,7 @@ class FSDPLearner(Learner):
             self.model.num_checkpointed = max(layers)
 
     def accumulate(self, examples: Sequence[Example], objective: Objective) -> LossSums:
-        tag = f"update {self.num_steps + 1}, on {describe_examples(examples)}"
+        tag = f"update {self.num_optim_steps + 1}, on {describe_examples(examples)}"
         self.world.all_gather(None, tag)  # before ranks that disagree wait for each other in a pass
         self.reserve_memory(examples)
         micro_batches = _own_micro_batches(
@@ -163,7 +163,7 @@ class FSDPLearner(Learner):
         self.optimizer.save(folder / OPTIMIZER)
         self.world.all_gather(None, f"the optimizer in {folder.name}")
 
-    def load(self, folder: Path, num_steps: int) -> None:
+    def load(self, folder: Path, num_optim_steps: int) -> None:
         critic = self.local.value_model
         if critic is not None:
             if isinstance(self.model, FSDPModule):
@@ -175,7 +175,7 @@ class FSDPLearner(Learner):
             fill_shards(self.model, self.whole, self.world)
         self._is_synced = True
         self.optimizer.load_files(optimizer_files(folder))
-        self.num_steps = num_steps
+        self.num_optim_steps = num_optim_steps
 
 
 class FrozenShardedModel(LogprobModel):

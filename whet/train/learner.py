@@ -68,7 +68,7 @@ class Learner(LogprobModel):
     docs/add_a_learner.md lists the guarantees of each method.
     """
 
-    num_steps: int
+    num_optim_steps: int
     """Optimizer steps taken, which is the position in the schedule."""
 
     @abstractmethod
@@ -109,8 +109,8 @@ class Learner(LogprobModel):
         """Write the state of the optimizer, and a value model; a policy saves its own model."""
 
     @abstractmethod
-    def load(self, folder: Path, num_steps: int) -> None:
-        """Load the files of `save` after `num_steps` steps, in place."""
+    def load(self, folder: Path, num_optim_steps: int) -> None:
+        """Load the files that `save` wrote after this many steps, in place."""
 
     def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
         """Take one optimizer step on the sum of weight times loss over all examples."""
@@ -152,12 +152,12 @@ class LocalLearner(Learner):
         self.value_model = model if isinstance(model, ValueModel) else None
         self.model = model.body if isinstance(model, ValueModel) else model
         self.cfg = cfg
-        self.steps = steps
+        self.schedule_steps = steps
         self.optimizer = optimizer or Optimizer(model, cfg)
         self.forward = forward or ForwardPass()
         self.device = self.model.device
         self.memory = memory or device_memory(self.device)
-        self.num_steps = 0
+        self.num_optim_steps = 0
         self.lr_factor = 1.0
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -211,9 +211,11 @@ class LocalLearner(Learner):
         return BatchSums(loss.detach(), metrics, None if signal is None else signal.detach().sum())
 
     def optim_step(self) -> Metrics:
-        lr = learning_rate(self.cfg, self.num_steps, self.steps, factor=self.lr_factor)
+        lr = learning_rate(
+            self.cfg, self.num_optim_steps, self.schedule_steps, factor=self.lr_factor
+        )
         norm = self.optimizer.step(lr)
-        self.num_steps += 1
+        self.num_optim_steps += 1
         return {"train/lr": lr, "train/grad_norm": norm}
 
     def zero_grad(self) -> None:
@@ -241,13 +243,13 @@ class LocalLearner(Learner):
             self.value_model.save_head(folder)
         write_tensors(folder / OPTIMIZER, self.optimizer.tensors())
 
-    def load(self, folder: Path, num_steps: int) -> None:
+    def load(self, folder: Path, num_optim_steps: int) -> None:
         if self.value_model is not None:
             load_trained(self.value_model.body, folder)
             self.value_model.load_head(folder)
         files = optimizer_files(folder)
         self.optimizer.load(item for file in files for item in load_file(file).items())
-        self.num_steps = num_steps
+        self.num_optim_steps = num_optim_steps
 
 
 def _add_up(values: Iterable[Tensor]) -> float:

@@ -48,8 +48,8 @@ def learning_rate(cfg: TrainConfig, step: int, steps: int, *, factor: float = 1.
         return peak * (step + 1) / cfg.warmup_steps
     if cfg.lr_schedule == "constant":
         return peak
-    progress = min(1.0, (step - cfg.warmup_steps) / max(1, steps - cfg.warmup_steps))
-    left = 1 - progress if cfg.lr_schedule == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
+    done = min(1.0, (step - cfg.warmup_steps) / max(1, steps - cfg.warmup_steps))
+    left = 1 - done if cfg.lr_schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
     return final + (peak - final) * left
 
 
@@ -110,15 +110,15 @@ class Optimizer:
             )
         factor = min(1.0, self.cfg.max_grad_norm / (norm + 1e-6)) / self.loss_scale
         torch._foreach_mul_(list(gradients.values()), factor)
-        offloaded = [name for name in gradients if self._is_offloaded(self.params[name])]
-        resident = [name for name in gradients if name not in offloaded]
+        resident = [name for name in gradients if not self._is_offloaded(self.params[name])]
         for names in (
-            [name for name in resident if self._decay(name)],
-            [name for name in resident if not self._decay(name)],
+            [name for name in resident if self._weight_decay(name) > 0],
+            [name for name in resident if self._weight_decay(name) == 0],
         ):
             self._step_together(names, [gradients[name] for name in names], lr)
-        for name in offloaded:
-            self._step_offloaded(name, gradients[name], lr)
+        for name, gradient in gradients.items():
+            if self._is_offloaded(self.params[name]):
+                self._step_offloaded(name, gradient, lr)
         if self._streamer is not None:
             self._streamer.join()
         self.clear()
@@ -215,7 +215,8 @@ class Optimizer:
         firsts, seconds, counts = (
             list(column) for column in zip(*map(self._moments, names), strict=True)
         )
-        self._adamw(masters, gradients, firsts, seconds, counts, lr=lr, decay=self._decay(names[0]))
+        decay = self._weight_decay(names[0])
+        self._adamw(masters, gradients, firsts, seconds, counts, lr=lr, decay=decay)
         for name, master in zip(names, masters, strict=True):
             if master is not self.params[name]:
                 self.params[name].copy_(master)
@@ -227,7 +228,7 @@ class Optimizer:
         master = self.masters[name]
         is_own = master is self.params[name]
         whole = gradient.reshape(-1)
-        decay = self._decay(name)
+        decay = self._weight_decay(name)
 
         def act(at: slice, device: list[Tensor]) -> None:
             target = param[at] if is_own else device[2]
@@ -247,11 +248,13 @@ class Optimizer:
         self,
         masters: list[Tensor],
         gradients: list[Tensor],
-        *state: list[Tensor],
+        firsts: list[Tensor],
+        seconds: list[Tensor],
+        counts: list[Tensor],
+        *,
         lr: float,
         decay: float,
     ) -> None:
-        firsts, seconds, counts = state
         adamw(
             masters,
             gradients,
@@ -269,7 +272,7 @@ class Optimizer:
             weight_decay=decay,
         )
 
-    def _decay(self, name: str) -> float:
+    def _weight_decay(self, name: str) -> float:
         return self.cfg.weight_decay if self.params[name].dim() > 1 else 0.0
 
     def _moments(self, name: str) -> Moments:

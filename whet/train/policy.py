@@ -152,11 +152,11 @@ def build_policy(
     return policy
 
 
-def set_determinism(deterministic: bool) -> None:
-    """Allow or forbid, before CUDA starts, kernels whose results vary from run to run.
+def set_arithmetic(*, deterministic: bool) -> None:
+    """Let CUDA sum bfloat16 products in float32 from here on, and with `deterministic` only run
+    kernels whose results do not vary from run to run.
 
-    A CPU with a fixed number of threads gives the same bits anyway. Sums of bfloat16 products are
-    float32 from here on, whatever is asked.
+    A CPU with a fixed number of threads gives the same bits anyway.
     """
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.use_deterministic_algorithms(deterministic)

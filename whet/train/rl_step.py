@@ -59,8 +59,8 @@ class StepResult:
 class RLTrainer(Generic[P]):
     """A policy with its learner and algorithm, and the reference and critic that it needs.
 
-    `step` moves the policy. In a checkpoint its own state is the running baseline of the
-    advantage; policy, learner and critic are saved by themselves.
+    `step` moves the policy. All state is in `policy`, `learner`, `critic` and `baseline`, and each
+    of them is saved by itself.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RLTrainer(Generic[P]):
         self.learner = policy.build_learner(
             train, steps=count_policy_steps(self.algo, critic, steps)
         )
-        self.baseline: Baseline = {}
+        self.baseline = RunningBaseline()
 
     def step(
         self,
@@ -90,7 +90,7 @@ class RLTrainer(Generic[P]):
         *,
         temperature: float,
         seed: int,
-        progress: float = 0.0,
+        run_fraction: float = 0.0,
         dynamic_sampling: DynamicSamplingConfig | None = None,
         has_step_credit: bool = True,
         advantage_factors: Mapping[str, float] | None = None,
@@ -98,7 +98,7 @@ class RLTrainer(Generic[P]):
     ) -> StepResult:
         """Take one update on rewarded groups.
 
-        `progress`, from 0 to 1, is how much of the run is done. `advantage_factors` multiply
+        `run_fraction`, from 0 to 1, is how much of the run is done. `advantage_factors` multiply
         advantages, by group id.
         """
         clock = clock or Clock()
@@ -111,8 +111,8 @@ class RLTrainer(Generic[P]):
                 examples = add_logprobs(examples, "ref_logprob_M", self.reference)
             if self.critic is not None:
                 examples = add_values(examples, self.critic)
-        examples, self.baseline = assign_advantages(
-            selection, examples, algo, self.baseline, progress=progress
+        examples, self.baseline.numbers = assign_advantages(
+            selection, examples, algo, self.baseline.numbers, run_fraction=run_fraction
         )
         if advantage_factors is not None:
             examples = [
@@ -124,17 +124,25 @@ class RLTrainer(Generic[P]):
                 return update_policy(self.learner, examples, algo, seed=seed)
             if not examples:
                 return StepResult(learner_metrics={}, is_empty=True)
+            is_warming_up = self.critic.is_warming_up
             metrics = self.critic.update(examples, seed=seed)
-            if self.critic.is_warming_up:
+            if is_warming_up:
                 return StepResult(learner_metrics=metrics)
             result = update_policy(self.learner, examples, algo, seed=seed)
             return replace(result, learner_metrics=metrics | result.learner_metrics)
 
+
+class RunningBaseline:
+    """What the advantage carries from step to step: numbers by name, which checkpoints keep."""
+
+    def __init__(self) -> None:
+        self.numbers: Baseline = {}
+
     def save(self, folder: Path) -> Json:
-        return {**self.baseline}
+        return {**self.numbers}
 
     def load(self, folder: Path, state: Json) -> None:
-        self.baseline = read_numbers(state)
+        self.numbers = read_numbers(state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,12 +201,13 @@ def assign_advantages(
     algo: Algorithm,
     baseline: Baseline,
     *,
-    progress: float = 0.0,
+    run_fraction: float = 0.0,
 ) -> tuple[list[Example], Baseline]:
     """Give each example of `to_examples` its advantage; return those that have a loss, and the next
     running baseline.
 
-    `progress`, from 0 to 1, is how much of the run is done; it lowers the fraction of step credit.
+    `run_fraction`, from 0 to 1, is how much of the run is done; it lowers the fraction of step
+    credit.
     """
     assert [item.rollout_id for item in examples] == [item.id for item in selection.rollouts], (
         "examples belong to the rollouts of their groups, in order"
@@ -215,7 +224,7 @@ def assign_advantages(
             for group in selection.groups
         ]
         steps = [array for group in algo.step_credit(judged_steps) for array in group]
-        fraction = algo.step_credit_fraction(progress)
+        fraction = algo.step_credit_fraction(run_fraction)
         credited = [
             _with_advantage(item, blend_advantages(_per_token(item), step, fraction))
             for item, step in zip(credited, steps, strict=True)

@@ -34,9 +34,8 @@ class Exactness:
 
     @property
     def summary(self) -> str:
-        percent = (
-            math.floor(1000 * self.equal_fraction) / 10
-        )  # not 100.0 % unless all of them agree
+        # Not 100.0 % unless all of them agree.
+        percent = math.floor(1000 * self.equal_fraction) / 10
         return (
             f"{percent} % of {self.num_tokens} log-probabilities have the same bits, "
             f"the largest gap is {self.largest_gap:.1e}"

@@ -48,6 +48,7 @@ from whet.models.save import (
 from whet.models.transformer import Transformer
 from whet.train.optim import Optimizer
 from whet.train.settings import TrainConfig
+from whet.types import ceil_div
 from whet.world import get_world
 
 _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
@@ -218,7 +219,7 @@ def gather_rows(
 ) -> Iterator[Tensor]:
     """Gather tensors of one type in one exchange; each rank has the rows of `row_range`."""
     # Shares are padded to equal sizes, as the last ranks may have fewer rows.
-    sizes = [-(-shape[0] // world.shard_size) * shape[1:].numel() for shape in shapes]
+    sizes = [ceil_div(shape[0], world.shard_size) * shape[1:].numel() for shape in shapes]
     flat = parts[0].new_zeros(sum(sizes))
     for part, piece in zip(parts, torch.split(flat, sizes), strict=True):
         piece[: part.numel()].copy_(part.reshape(-1))
@@ -232,9 +233,8 @@ def gather_rows(
 def local_rows(shard: Tensor) -> Tensor:
     """Return the rows that this rank has of a sharded tensor."""
     assert isinstance(shard, DTensor), "all weights of a sharded model are sharded"
-    return (
-        shard._local_tensor.detach()
-    )  # `to_local` costs 20 times as much, and this is called often
+    # `to_local` costs 20 times as much, and this is called often.
+    return shard._local_tensor.detach()
 
 
 def row_range(count: int, world: RankWorld) -> slice:
@@ -242,7 +242,7 @@ def row_range(count: int, world: RankWorld) -> slice:
 
     The last ranks may have fewer, or none.
     """
-    rows = -(-count // world.shard_size)
+    rows = ceil_div(count, world.shard_size)
     start = min(count, world.rank % world.shard_size * rows)
     return slice(start, min(count, start + rows))
 

@@ -41,7 +41,9 @@ def save_training_state(
     policy.save(folder)
     learner.save(folder)
     if get_world().is_rank_zero:
-        (folder / STATE).write_text(json.dumps(state | {"optimizer_steps": learner.num_steps}))
+        (folder / STATE).write_text(
+            json.dumps(state | {"optimizer_steps": learner.num_optim_steps})
+        )
     for name, (other_policy, other_learner) in (other_policies or {}).items():
         other_folder = folder / OTHERS / name
         other_folder.mkdir(parents=True, exist_ok=True)

@@ -27,6 +27,7 @@ from whet.models.config import ModelConfig
 from whet.models.transformer import PackedAttention, Transformer
 from whet.train.learner import ForwardPass
 from whet.train.value_model import ValueModel
+from whet.types import ceil_div
 
 
 def check_sequence(cfg: ModelConfig, size: int) -> None:
@@ -108,7 +109,7 @@ class UlyssesAttention:
 
     def __init__(self, batch: Batch, group: dist.ProcessGroup) -> None:
         self.tokens = len(batch.tokens_T)
-        self.part = -(-self.tokens // group.size())
+        self.part = ceil_div(self.tokens, group.size())
         """Tokens of a rank."""
         self.group = group
         self.packed = PackedAttention(batch.lengths_S, batch.longest, self.tokens)

@@ -27,7 +27,7 @@ COMMON_ROWS = 10
 COMMON_FRACTION = 0.01
 """N-grams in more than 10 rows and 1 % of all may belong to a prompt's frame."""
 _BATCH = 1000
-Progress = Callable[[str, int], AbstractContextManager[Advance]]
+OpenBar = Callable[[str, int], AbstractContextManager[Advance]]
 """Opens a progress bar by its label and total."""
 OnKept = Callable[[Problem, int], None] | None
 
@@ -98,10 +98,10 @@ class CleaningResult:
         return np.flatnonzero(self.reasons == KEPT)
 
 
-def decide(files: Sequence[Path], plan: CleanPlan, progress: Progress) -> CleaningResult:
+def decide(files: Sequence[Path], plan: CleanPlan, open_bar: OpenBar) -> CleaningResult:
     """Decide about every row, without writing anything."""
     lines = ProblemLines(files)
-    index = _build_index(plan, progress)
+    index = _build_index(plan, open_bar)
     scan = ScanPlan(
         band_size=choose_band_size(plan.threshold) if plan.threshold < 1 else None,
         is_any_answer=plan.is_any_answer,
@@ -111,7 +111,7 @@ def decide(files: Sequence[Path], plan: CleanPlan, progress: Progress) -> Cleani
     workers = plan.workers if lines.num_bytes >= MIN_SHARED_BYTES else 1
     scans: list[ChunkScan] = []
     ngram_counts = np.zeros(0 if index is None else len(index.hashes), dtype=np.int64)
-    with progress("read", lines.num_bytes) as advance:
+    with open_bar("read", lines.num_bytes) as advance:
         first = 0
         for chunk in scan_chunks(lines.scan(advance), scan, workers):
             if chunk.broken is not None:
@@ -125,11 +125,11 @@ def decide(files: Sequence[Path], plan: CleanPlan, progress: Progress) -> Cleani
     if plan.max_tokens is not None:
         outcome.leave_out(np.flatnonzero(outcome.lengths > plan.max_tokens), Reason.TOO_LONG)
     is_suspect = np.concatenate([chunk.is_suspect for chunk in scans])
-    _leave_out_overlap(outcome, is_suspect, ngram_counts, progress)
+    _leave_out_overlap(outcome, is_suspect, ngram_counts, open_bar)
     _leave_out_exact(outcome, np.concatenate([chunk.text_hashes for chunk in scans]))
     bands = np.concatenate([chunk.bands for chunk in scans])
     scans.clear()
-    _leave_out_near(outcome, bands, plan.threshold, progress)
+    _leave_out_near(outcome, bands, plan.threshold, open_bar)
     return outcome
 
 
@@ -137,7 +137,7 @@ def write_outcome(
     outcome: CleaningResult,
     out: Path,
     left_out: Path,
-    progress: Progress,
+    open_bar: OpenBar,
     *,
     on_kept: OnKept = None,
 ) -> None:
@@ -152,7 +152,7 @@ def write_outcome(
         atomic_path(left_out) as new_left_out,
         new.open("wb") as kept,
         new_left_out.open("wb") as others,
-        progress("write", len(lines)) as advance,
+        open_bar("write", len(lines)) as advance,
     ):
         for row, line in zip(rows, lines.read(rows), strict=True):
             if outcome.reasons[row] != KEPT:
@@ -165,11 +165,11 @@ def write_outcome(
         lines.check_unchanged()
 
 
-def _build_index(plan: CleanPlan, progress: Progress) -> EvalIndex | None:
+def _build_index(plan: CleanPlan, open_bar: OpenBar) -> EvalIndex | None:
     if not plan.against:
         return None
     files = list_eval_files(plan.against)
-    with progress("index", sum(file.stat().st_size for file in files)) as advance:
+    with open_bar("index", sum(file.stat().st_size for file in files)) as advance:
         return build_index(files, plan.ngram, advance)
 
 
@@ -193,7 +193,7 @@ def _open_outcome(
 
 
 def _leave_out_overlap(
-    outcome: CleaningResult, is_suspect: NDArray[np.bool_], counts: Indices, progress: Progress
+    outcome: CleaningResult, is_suspect: NDArray[np.bool_], counts: Indices, open_bar: OpenBar
 ) -> None:
     """Look again at rows with n-grams of an evaluation, now that common n-grams are known."""
     index = outcome.index
@@ -202,7 +202,7 @@ def _leave_out_overlap(
     if index is None or not len(suspects):
         return
     is_common = _find_frames(index, counts, len(outcome.lines))
-    with progress("compare", len(suspects)) as advance:
+    with open_bar("compare", len(suspects)) as advance:
         for start in range(0, len(suspects), _BATCH):
             rows = suspects[start : start + _BATCH]
             _compare_batch(outcome, index, rows, is_common)
@@ -260,7 +260,7 @@ def _leave_out_exact(outcome: CleaningResult, hashes: Hashes) -> None:
 
 
 def _leave_out_near(
-    outcome: CleaningResult, bands: Hashes, threshold: float, progress: Progress
+    outcome: CleaningResult, bands: Hashes, threshold: float, open_bar: OpenBar
 ) -> None:
     """Keep the first of rows with similar text."""
     pairs = pair_candidates(bands, outcome.remaining())
@@ -268,7 +268,7 @@ def _leave_out_near(
     def read_words(rows: Sequence[int]) -> HashedWords:
         return hash_words(_read_texts(outcome.lines, rows))
 
-    with progress("compare", len(pairs)) as advance:
+    with open_bar("compare", len(pairs)) as advance:
         replaced = find_near_duplicates(pairs, read_words, threshold, advance)
     rows = list(replaced)
     outcome.leave_out(rows, Reason.NEAR)

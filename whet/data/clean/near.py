@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from whet.data.clean.word_hashes import HashedWords, Hashes, hash_ngrams, mix_hashes
 from whet.rng import make_numpy_rng
-from whet.types import Indices
+from whet.types import Advance, Indices
 
 SHINGLE = 3
 """Words of a shingle. Questions are short: one changed word of thirty leaves a similarity of 0.81,
@@ -85,7 +85,7 @@ def pair_candidates(bands: Hashes, rows: Indices) -> Indices:
 
 
 def find_near_duplicates(
-    pairs: Indices, read_words: ReadWords, threshold: float, advance: Callable[[int], None]
+    pairs: Indices, read_words: ReadWords, threshold: float, advance: Advance
 ) -> dict[int, tuple[int, float]]:
     """Return the rows to leave out, each with the row kept in its place and their similarity."""
     replaced: dict[int, tuple[int, float]] = {}

@@ -24,7 +24,7 @@ from whet.kernels import LANES
 from whet.kernels.c import library as c_library
 from whet.models.lora import LoraLinear
 from whet.models.transformer import Layer, Transformer
-from whet.types import Indices
+from whet.types import Indices, ceil_div
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling"})
 """The `ModelConfig.features` that decode.c supports."""
@@ -224,7 +224,7 @@ class CompiledCache(DenseCache):
         keys_LSGCD = self.prompts[:, 0]
         line_S = torch.tensor(sorted(self._new_prompts))
         layers, prompts, groups, length, size = keys_LSGCD.shape
-        padded_shape = layers, prompts, groups, size, -(-length // LANES) * LANES
+        padded_shape = layers, prompts, groups, size, ceil_div(length, LANES) * LANES
         if self.keys_LSGDC.shape != padded_shape:
             # Zeros: what lies past the end of a prompt is read before it is masked, so it must not
             # be NaN.
@@ -252,7 +252,7 @@ class CompiledCache(DenseCache):
 
     def _pack(self, weight_OI: Tensor) -> int | None:
         n, m = weight_OI.shape
-        to = weight_OI.new_empty(-(-n // self.panel) * self.panel * m)
+        to = weight_OI.new_empty(ceil_div(n, self.panel) * self.panel * m)
         self.library.decode_pack(self._address(weight_OI), n, m, to.data_ptr())
         return self._address(to)
 

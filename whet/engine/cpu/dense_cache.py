@@ -20,7 +20,7 @@ from whet.engine.scheduler import PrefillPass
 from whet.kernels import AttentionSpec
 from whet.kernels.layer_ops import split_heads
 from whet.models.transformer import PackedAttention, Transformer
-from whet.types import Indices
+from whet.types import Indices, ceil_div
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling", "sliding_window"})
 """The `ModelConfig.features` that its attention supports."""
@@ -227,7 +227,7 @@ class DenseDecode:
         self.prompt_length = int(by_prompt.prompt_length_B.max())
         used = int(column_B.max()) + 1
         # Blocks are read whole: skipping what no row has filled yet takes longer.
-        self.num_blocks = -(-used // CACHE_BLOCK)
+        self.num_blocks = ceil_div(used, CACHE_BLOCK)
         self.total = self.prompt_length + self.num_blocks * CACHE_BLOCK
         self.end = self.prompt_length + used
         self.cell_B = None if by_prompt.is_full else torch.from_numpy(by_prompt.cell_B)

@@ -155,9 +155,8 @@ def _watch(child: int, request: LaunchRequest, woken: int, errors: int | None) -
         has_left = request.watch in dict(poll.poll())
         pid, status, usage = os.wait4(child, os.WNOHANG)
         if not pid and not has_left:
-            os.read(
-                woken, 4096
-            )  # a program that stops itself (SIGSTOP) wakes us too, but has not ended
+            # A program that stops itself (SIGSTOP) wakes us too, but has not ended.
+            os.read(woken, 4096)
     for kill in (os.kill, os.killpg):
         try:
             kill(child, signal.SIGKILL)
