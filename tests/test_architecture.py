@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "whet").rglob("*.py"))
 GROUND = {
     "types",
+    "json_values",
+    "level_bands",
     "rng",
     "errors",
     "environment",

@@ -27,6 +27,7 @@ from whet.data.importers import FORMATS, find_format
 from whet.data.importers.mapped import parse_mapping
 from whet.data.levels import LevelColumn
 from whet.errors import ConfigError, DataError, visible
+from whet.level_bands import level_band
 from whet.rng import derive, make_rng
 from whet.store.files import check_overwrite, write_rows
 from whet.tasks.base import Task, list_problems
@@ -35,7 +36,7 @@ from whet.tasks.generated import Generator
 from whet.tasks.registry import TASKS, build_default_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import printer, progress_bar, say
-from whet.types import SPLITS, Advance, Json, Problem, Split, level_band
+from whet.types import SPLITS, Advance, Json, Problem, Split
 from whet.user_code import is_code_path
 
 MAX_TEXT = 4000

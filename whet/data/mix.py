@@ -15,9 +15,10 @@ from whet.data.levels import LevelColumn
 from whet.data.problem_lines import ProblemLines
 from whet.data.problem_stats import NO_LEVEL
 from whet.errors import ConfigError, DataError
+from whet.level_bands import level_label
 from whet.rng import derive
 from whet.store.files import atomic_path, to_line
-from whet.types import Advance, Problem, level_label
+from whet.types import Advance, Problem
 
 By = Literal["task", "level", "source", "split"]
 STRATUM_FIELDS: tuple[By, ...] = ("task", "level", "source", "split")

@@ -8,7 +8,8 @@ from math import ceil
 
 import numpy as np
 
-from whet.types import NUM_LEVELS, Problem, level_label
+from whet.level_bands import NUM_LEVELS, level_label
+from whet.types import Problem
 
 NUM_BINS = 20
 NO_LEVEL = "none"

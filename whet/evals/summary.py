@@ -9,8 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from whet.errors import DataError
 from whet.evals.stats import Estimate, fraction_estimate, mean_estimate, pass_at_k
+from whet.level_bands import level_label
 from whet.tasks.base import is_solvable, read_f1_half
-from whet.types import FinishReason, Group, Json, Rollout, Verdict, level_label
+from whet.types import FinishReason, Group, Json, Rollout, Verdict
 
 REPORTED_KS = (1, 4, 8, 16, 32, 64)
 """The k of pass@k that are reported, as far as there are samples."""

@@ -8,7 +8,6 @@ from whet.engine.native import PREFILL_TOKENS
 from whet.models import cost
 from whet.models.cost import ALONE, GB, GPU, Cost, RankLayout
 from whet.train.settings import TrainConfig
-from whet.types import ceil_div
 
 DRIVER_BYTES = 0.6 * GB
 FEWEST_TOKENS = 4096
@@ -57,7 +56,7 @@ class ModelJob:
     @property
     def num_requests(self) -> int:
         """Sequences that a rank samples."""
-        return ceil_div(self.sequences, self.layout.ranks)
+        return -(-self.sequences // self.layout.ranks)
 
     @property
     def num_updated(self) -> int:
@@ -65,7 +64,7 @@ class ModelJob:
         if self.layout.ranks == 1:
             return self.sequences
         groups = self.layout.ranks // self.layout.sequence
-        return self.num_minibatches * ceil_div(self.sequences, self.num_minibatches * groups)
+        return self.num_minibatches * -(-self.sequences // (self.num_minibatches * groups))
 
     @property
     def num_passes(self) -> int:
@@ -73,9 +72,9 @@ class ModelJob:
         assert self.train is not None, "passes are those of an update"
         length = self.prompt + self.new
         if self.layout.ranks == 1:
-            return max(1, ceil_div(self.sequences * length, self.train.micro_batch_tokens))
+            return max(1, -(-(self.sequences * length) // self.train.micro_batch_tokens))
         rows = max(1, self.train.micro_batch_tokens // length)
-        return self.num_minibatches * ceil_div(self.num_updated, self.num_minibatches * rows)
+        return self.num_minibatches * -(-self.num_updated // (self.num_minibatches * rows))
 
     def on(self, layout: RankLayout) -> "ModelJob":
         """The same job on other ranks."""
@@ -143,8 +142,8 @@ class ModelJob:
         size = min(train.micro_batch_tokens, tokens)
         held = cost.update_bytes(
             self.cost,
-            micro_batch_tokens=ceil_div(size, self.layout.sequence),
-            passes=ceil_div(tokens, size),
+            micro_batch_tokens=-(-size // self.layout.sequence),
+            passes=-(-tokens // size),
             checkpointed=checkpointed,
             trained=self.trained,
         )
@@ -277,7 +276,7 @@ def _sampling(
     job: ModelJob, engine: EngineConfig, card: GPU, cache: float, *, wakes: bool
 ) -> StepPhase:
     rows = min(engine.max_num_seqs, job.num_requests)
-    prefill = min(PREFILL_TOKENS, ceil_div(rows, job.samples) * job.prompt)
+    prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt)
     sampling = {"cache": cache} | cost.sampling_bytes(job.cost, rows=rows, prefill=prefill)
     batch = {"requests": job.num_requests, "rows": rows, "prompt": job.prompt}
     bound = ""
@@ -311,7 +310,7 @@ def _reading(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhas
     micro_batch = job.train.micro_batch_tokens if job.train else PREFILL_TOKENS
     size = min(micro_batch, job.num_updated * length)
     cfg = frozen_model.cfg
-    tokens = ceil_div(size, layout.sequence)
+    tokens = -(-size // layout.sequence)
     held = job.state | {
         "cache": fit.cache if fit.keeps_cache else 0.0,
         "pass": float(
@@ -332,7 +331,7 @@ def _reading(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhas
     bound = ""
     if layout.shard > 1:
         held |= {"gathered": frozen_model.gathered_bytes(trains=False)}
-        passes = job.num_passes if job.train else ceil_div(job.num_updated * length, size)
+        passes = job.num_passes if job.train else -(-(job.num_updated * length) // size)
         bytes_sent = float(passes * frozen_model.width * frozen_model.parameters)
         traffic = layout.gather_seconds(bytes_sent, card)
         seconds, bound = _slowest(seconds, traffic, passes * cfg.num_layers * PASS_SECONDS / 3)

@@ -9,9 +9,10 @@ from enum import StrEnum
 
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
+from whet.level_bands import NUM_LEVELS, level_label
 from whet.rng import make_rng
 from whet.tasks.base import is_solvable
-from whet.types import NUM_LEVELS, FinishReason, Group, Problem, Rollout, Verdict, level_label
+from whet.types import FinishReason, Group, Problem, Rollout, Verdict
 
 NUM_SAMPLES = 12
 

@@ -9,6 +9,7 @@ from whet.errors import DataError
 from whet.evals.comparison import PairedComparison
 from whet.evals.stats import Estimate
 from whet.evals.summary import UNKNOWN
+from whet.level_bands import NUM_LEVELS
 from whet.reports.charts import (
     Bar,
     BarRow,
@@ -25,7 +26,7 @@ from whet.reports.charts import (
 from whet.reports.page import build_environment, csp_hash, read_static, render_static
 from whet.reports.report_data import Curve, NamedEval, ReportData
 from whet.store.files import write_atomic
-from whet.types import NUM_LEVELS, Verdict
+from whet.types import Verdict
 
 MAX_LINES = 300
 _VERDICTS = {

@@ -15,7 +15,8 @@ from math import isfinite, isinf
 from pathlib import Path
 
 from whet.errors import ConfigError, DataError
-from whet.types import Json, compact
+from whet.json_values import compact
+from whet.types import Json
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Row = dict[str, Json]

@@ -17,10 +17,11 @@ from whet.evals.stats import (
     wilson_interval,
 )
 from whet.evals.summary import F1, UNKNOWN, EvalSummary
+from whet.level_bands import level_label
 from whet.store.response_ledger import StoredResponse
 from whet.suites.suite import Benchmark
 from whet.tasks.base import is_solvable
-from whet.types import Group, Json, Problem, Rollout, Verdict, level_label
+from whet.types import Group, Json, Problem, Rollout, Verdict
 
 FEASIBLE = "feasible"
 """The part of a score that says whether a graph response keeps the rules of its problem."""

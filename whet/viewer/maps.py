@@ -4,7 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import DataError
-from whet.types import NUM_LEVELS, Json, Verdict
+from whet.level_bands import NUM_LEVELS
+from whet.types import Json, Verdict
 from whet.viewer.columns import Columns, Mask
 from whet.viewer.query import (
     MAX_ROWS,

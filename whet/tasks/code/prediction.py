@@ -23,6 +23,7 @@ import json
 from collections.abc import Mapping
 from typing import Literal, TypeGuard
 
+from whet.json_values import content_id
 from whet.tasks.answers import read_final
 from whet.tasks.base import data_error
 from whet.tasks.code import plain, program, tests_text
@@ -36,7 +37,7 @@ from whet.tasks.code.code_task import (
     text_of,
     unread,
 )
-from whet.types import Json, Message, Problem, Score, Split, content_id
+from whet.types import Json, Message, Problem, Score, Split
 
 Direction = Literal["input", "output"]
 _ASKED: dict[Direction, str] = {
