@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from whet.config import Config
+from whet.endpoints.client import Client, check_reachable
+from whet.endpoints.http import HttpError
 from whet.engine.registry import DEFAULT_ENGINE
 from whet.errors import ConfigError, DataError
 from whet.evals.summary import REPORTED_KS, summarise
@@ -36,8 +38,6 @@ from whet.recipes.teachers import (
     sample_wanted,
 )
 from whet.rng import derive
-from whet.serving.client import Client, check_reachable
-from whet.serving.http import HttpError
 from whet.stages.training import drop_long_prompts
 from whet.store.response_ledger import ResponseKey, ResponseLedger
 from whet.store.run import RunStore, model_folder
