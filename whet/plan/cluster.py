@@ -46,12 +46,12 @@ class Cluster:
 
 
 def print_cluster_plan(
-    stages: Stages, cluster: Cluster, *, prompt: int, tokens: int | None
+    stages: Stages, cluster: Cluster, *, prompt_tokens: int, new_tokens: int | None
 ) -> bool:
     """Print what each rank of a cluster holds and takes; return whether all stages fit."""
     cluster = _with_settings(cluster, stages)
     card = find_card(cluster.gpu)
-    planned = list_jobs(stages, prompt, tokens)
+    planned = list_jobs(stages, prompt_tokens, new_tokens)
     layout = choose_layout(planned, card, cluster)
     chosen = [(stage, job.on(layout)) for stage, job in planned]
     nodes = f"{cluster.gpus // cluster.node} × {cluster.node}"

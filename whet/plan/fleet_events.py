@@ -20,7 +20,7 @@ class Engines:
     count: int
     by_rows: tuple[float, ...]
     per_token: float = 0.0
-    prompt: int = 0
+    prompt_tokens: int = 0
 
     @property
     def slots(self) -> int:
@@ -28,14 +28,16 @@ class Engines:
 
     def response_seconds(self, length: int) -> float:
         """Time one response that an engine decodes alone."""
-        context = self.prompt + length / 2
+        context = self.prompt_tokens + length / 2
         return length * (self.by_rows[1] + self.per_token * context)
 
     def full_seconds(self, batch: Sequence[GroupLengths]) -> float:
         """Time a batch as if every slot were always taken."""
         tokens = sum(map(sum, batch))
         # Long responses are met more often: a row is on average half way through one of these.
-        context = self.prompt + sum(length**2 for group in batch for length in group) / tokens / 2
+        context = (
+            self.prompt_tokens + sum(length**2 for group in batch for length in group) / tokens / 2
+        )
         step = self.by_rows[self.slots] + self.per_token * self.slots * context
         return tokens * step / (self.slots * self.count)
 
@@ -161,7 +163,7 @@ class _Engine:
         self._decode(self.rows[0][0] - self.tick)
         end, length, group = heapq.heappop(self.rows)
         self.tick = end
-        self.tokens -= self.cost.prompt + length
+        self.tokens -= self.cost.prompt_tokens + length
         self.num_free += 1
         self._admit()
         return group
@@ -180,4 +182,4 @@ class _Engine:
         while self.waiting and len(self.rows) < self.slots:
             length, group = self.waiting.popleft()
             heapq.heappush(self.rows, (self.tick + length, length, group))
-            self.tokens += self.cost.prompt
+            self.tokens += self.cost.prompt_tokens

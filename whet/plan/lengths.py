@@ -53,7 +53,7 @@ class StoredLengths:
     """Lengths of the responses of a run, by problem, and the mean tokens of its prompts."""
 
     groups: tuple[GroupLengths, ...]
-    prompt: int
+    prompt_tokens: int
     limit: int
 
     def __str__(self) -> str:
@@ -104,4 +104,6 @@ def read_lengths(folder: Path) -> StoredLengths:
             lengths[step, rollout.group_id].append(max(1, len(rollout.completion.tokens)))
             prompts.append(len(rollout.prompt_tokens))
     groups = tuple(tuple(group) for group in lengths.values())
-    return StoredLengths(groups=groups, prompt=round(fmean(prompts)), limit=max(map(max, groups)))
+    return StoredLengths(
+        groups=groups, prompt_tokens=round(fmean(prompts)), limit=max(map(max, groups))
+    )

@@ -16,7 +16,7 @@ from whet.plan.cluster import Cluster, choose_layout
 from whet.plan.fleet_events import Engines, GroupLengths
 from whet.plan.lengths import Lengths, LogNormal, StoredLengths
 from whet.plan.phases import ModelJob, fits, phases
-from whet.plan.predict import find_card, jobs
+from whet.plan.predict import find_card, list_stage_jobs
 from whet.plan.simulate import (
     SimulatedBatch,
     SimulatedLearner,
@@ -79,8 +79,8 @@ def print_splits(
     stages: Stages,
     cluster: Cluster,
     *,
-    prompt: int,
-    tokens: int | None,
+    prompt_tokens: int,
+    new_tokens: int | None,
     stored: StoredLengths | None,
     engine_gpus: int | None,
 ) -> None:
@@ -88,13 +88,15 @@ def print_splits(
     table = Table(*COLUMNS, title="simulated seconds of a step", box=None)
     notes: list[str] = []
     for name in stages:
-        works = list_works(stages, name, prompt=prompt, tokens=tokens, stored=stored)
+        works = list_works(
+            stages, name, prompt_tokens=prompt_tokens, new_tokens=new_tokens, stored=stored
+        )
         splits = find_splits(works, cluster, engine_gpus=engine_gpus)
         for split in splits:
             table.add_row(name, split.mode, *_write_cells(split))
         if works and not splits:
             notes.append(f"{name}: no split of {cluster.gpus} {cluster.gpu} holds it")
-        notes += [f"{name}: {work.lengths}, prompts of {work.job.prompt}" for work in works]
+        notes += [f"{name}: {work.lengths}, prompts of {work.job.prompt_tokens}" for work in works]
     if table.row_count:
         printer.print(table)
         notes += [
@@ -110,18 +112,20 @@ def list_works(
     stages: Stages,
     name: str,
     *,
-    prompt: int,
-    tokens: int | None,
+    prompt_tokens: int,
+    new_tokens: int | None,
     stored: StoredLengths | None = None,
 ) -> list[SplitWork]:
     """List what the models of a stage sample and train in each step; none if they do not do
     both."""
     works = []
-    planned = jobs(name, stages, prompt, tokens)
+    planned = list_stage_jobs(name, stages, prompt_tokens, new_tokens)
     for work, job in zip(stages[name].list_work(), planned, strict=True):
         if job.engine is None or job.train is None or work.problems is None:
             return []
-        lengths: Lengths = LogNormal(mean=job.new, limit=job.longest or job.new)
+        lengths: Lengths = LogNormal(
+            mean=job.new_tokens, limit=job.max_new_tokens or job.new_tokens
+        )
         if stored is not None and not work.reads_responses:
             lengths = replace(stored, limit=min(stored.limit, work.sampling.max_tokens))
         works.append(SplitWork(job=job, lengths=lengths, lag=work.lag))
@@ -293,13 +297,13 @@ def build_engines(
     if held is None:
         held = cost.width * cost.parameters / tensor_parallel
     rows = min(job.engine.max_num_seqs, job.sequences)
-    prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt)
+    prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt_tokens)
     others = sampling_bytes(cost, rows=rows, prefill=prefill)
     free = card.usable - held - sum(others.values()) / tensor_parallel
     cached = free * tensor_parallel / cost.kv_bytes
-    if cached < job.prompt + max(job.new, job.longest or 0):
+    if cached < job.prompt_tokens + max(job.new_tokens, job.max_new_tokens or 0):
         return None
-    slots = min(rows, int(cached / (job.prompt + job.new)))
+    slots = min(rows, int(cached / job.length))
 
     def seconds(num_rows: int, context: float) -> float:
         return step_seconds(cost, card, num_rows, context, tensor_parallel=tensor_parallel)
@@ -308,7 +312,7 @@ def build_engines(
         count=gpus // tensor_parallel,
         by_rows=tuple(seconds(num_rows, 0.0) for num_rows in range(slots + 1)),
         per_token=(seconds(1, 1e6) - seconds(1, 0.0)) / 1e6,
-        prompt=job.prompt,
+        prompt_tokens=job.prompt_tokens,
     )
 
 
@@ -329,13 +333,13 @@ def _time_update(job: ModelJob, card: GPU, lengths: Sequence[int]) -> float:
     """Time a pass of the reference and an update by the phases of the plan, in which responses are
     of equal length: here the rank with most to do decides, longest responses dealt out first."""
     seconds = sum(phase.seconds for phase in phases(job, card) if phase.name in ("read", "update"))
-    even = job.num_updated * job.cost.update_flops(job.prompt + job.new, job.new)
+    even = job.num_updated * job.cost.update_flops(job.length, job.new_tokens)
     num_parts = job.layout.ranks // job.layout.sequence
     uneven = 0.0
     for minibatch in range(job.num_minibatches):
         parts = [0.0] * num_parts
         for length in sorted(lengths[minibatch :: job.num_minibatches], reverse=True):
-            flops = job.cost.update_flops(job.prompt + length, length)
+            flops = job.cost.update_flops(job.prompt_tokens + length, length)
             heapq.heapreplace(parts, parts[0] + flops)
         uneven += max(parts)
     return seconds * uneven / even
