@@ -146,8 +146,8 @@ def _view_round(result: RoundResult) -> RoundView:
         if arm.estimate is not None
     ]
     forest = [
-        ForestRow(label=f"{row.arm.label} − {names[0]}", difference=row.difference)
-        for row in result.contrasts
+        ForestRow(label=f"{contrast.arm.label} − {names[0]}", difference=contrast.difference)
+        for contrast in result.contrasts
     ]
     curves = _draw_panels(result.arms)
     return RoundView(

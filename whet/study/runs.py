@@ -110,12 +110,12 @@ class RunPlanner:
         seeds = self.study.config.seeds
         return seeds[:SMOKE_SEEDS] if self.is_smoke else seeds
 
-    def list_runs(self, row: RoundConfig, chosen: Levels) -> list[StudyRun]:
+    def list_runs(self, round_cfg: RoundConfig, chosen: Levels) -> list[StudyRun]:
         """List the runs of a round, all levels of a seed after each other."""
-        cells = self.study.list_cells(row, chosen)
-        return [self._make_run(row, cell, seed) for seed in self.seeds for cell in cells]
+        cells = self.study.list_cells(round_cfg, chosen)
+        return [self._make_run(round_cfg, cell, seed) for seed in self.seeds for cell in cells]
 
-    def _make_run(self, row: RoundConfig, levels: Levels, seed: int) -> StudyRun:
+    def _make_run(self, round_cfg: RoundConfig, levels: Levels, seed: int) -> StudyRun:
         pipeline = self.study.load_pipeline(levels, seed).config
         if self.is_smoke:
             pipeline = self._shrink(pipeline)
@@ -129,7 +129,7 @@ class RunPlanner:
             folder=self.folder / "+".join([*levels.values(), f"seed{seed}"]),
             pipeline=pipeline,
             stages=stages,
-            measured=self.study.find_measured(row, pipeline),
+            measured=self.study.find_measured(round_cfg, pipeline),
         )
 
     def _shrink(self, pipeline: PipelineConfig) -> PipelineConfig:

@@ -45,15 +45,15 @@ def run_study(
     with one_writer(folder):
         chosen = study.first_levels
         results: list[RoundResult] = []
-        for number, row in enumerate(study.config.rounds, start=1):
-            runs = planner.list_runs(row, chosen)
+        for number, round_cfg in enumerate(study.config.rounds, start=1):
+            runs = planner.list_runs(round_cfg, chosen)
             planner.write_stand_ins(runs)
             stopped = ""
             try:
                 executor.execute(runs)
             except BudgetSpentError as error:
                 stopped = str(error)
-            results.append(judge_round(study.config, row, number, runs, executor.failed))
+            results.append(judge_round(study.config, round_cfg, number, runs, executor.failed))
             write_study_results(planner, results, executor, stopped)
             say(results[-1].sentence)
             if stopped:
@@ -99,9 +99,11 @@ def count_work(planner: RunPlanner) -> Work:
     """List what a study runs where every round is won by its first level."""
     runs: dict[str, StudyRun] = {}
     rounds = []
-    for row in planner.study.config.rounds:
-        of_round = {run.name: run for run in planner.list_runs(row, planner.study.first_levels)}
-        rounds.append((" × ".join(row.factors), len(of_round), len(of_round.keys() - runs.keys())))
+    for round_cfg in planner.study.config.rounds:
+        round_runs = planner.list_runs(round_cfg, planner.study.first_levels)
+        of_round = {run.name: run for run in round_runs}
+        num_new = len(of_round.keys() - runs.keys())
+        rounds.append((" × ".join(round_cfg.factors), len(of_round), num_new))
         runs |= of_round
     return Work(runs=runs, rounds=tuple(rounds))
 
@@ -111,8 +113,9 @@ def print_overview(planner: RunPlanner, machine: Machine) -> None:
     work = count_work(planner)
     table = Table("round", "compares", "levels", "runs", "new", box=None)
     config = planner.study.config
-    for number, (row, counts) in enumerate(zip(config.rounds, work.rounds, strict=True), start=1):
-        levels = "; ".join(", ".join(config.factors[factor]) for factor in row.factors)
+    counted_rounds = zip(config.rounds, work.rounds, strict=True)
+    for number, (round_cfg, counts) in enumerate(counted_rounds, start=1):
+        levels = "; ".join(", ".join(config.factors[factor]) for factor in round_cfg.factors)
         table.add_row(str(number), counts[0], levels, str(counts[1]), str(counts[2]))
     printer.print(table)
     printer.print(f"{work.describe()}, {machine.describe()}", style="bold")

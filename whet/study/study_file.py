@@ -95,7 +95,7 @@ class StudyConfig(Config):
                 raise ValueError(f"{wrong[0]!r} may contain only letters, digits, _, - and .")
             if len(levels) < 2:
                 raise ValueError(f"the factor {factor!r} should have at least two levels")
-        used = {factor for row in self.rounds for factor in row.factors}
+        used = {factor for round_cfg in self.rounds for factor in round_cfg.factors}
         if unknown := sorted(used - self.factors.keys()):
             known = ", ".join(self.factors) or "none"
             raise ValueError(f"a round names {unknown[0]!r}; the factors are {known}")
@@ -126,10 +126,10 @@ class Study:
     def first_levels(self) -> Levels:
         return {factor: next(iter(levels)) for factor, levels in self.config.factors.items()}
 
-    def list_cells(self, row: RoundConfig, chosen: Levels) -> list[Levels]:
+    def list_cells(self, round_cfg: RoundConfig, chosen: Levels) -> list[Levels]:
         """List what a round compares, where earlier rounds have chosen the other levels."""
-        names = [list(self.config.factors[factor]) for factor in row.factors]
-        cells = [dict(zip(row.factors, levels, strict=True)) for levels in product(*names)]
+        names = [list(self.config.factors[factor]) for factor in round_cfg.factors]
+        cells = [dict(zip(round_cfg.factors, levels, strict=True)) for levels in product(*names)]
         return [{**chosen, **cell} for cell in cells]
 
     def load_pipeline(self, levels: Levels, seed: int) -> LoadedSettings[PipelineConfig]:
@@ -143,9 +143,9 @@ class Study:
         check_stage_names(loaded.config.stages)
         return loaded
 
-    def find_measured(self, row: RoundConfig, pipeline: PipelineConfig) -> Measure:
+    def find_measured(self, round_cfg: RoundConfig, pipeline: PipelineConfig) -> Measure:
         """Find the stage that a round compares, and what in it."""
-        metric = row.metric or self.config.metric
+        metric = round_cfg.metric or self.config.metric
         is_logged = "/" in metric
         words = "stage that trains" if is_logged else "stage of kind eval"
         known = [
@@ -153,7 +153,7 @@ class Study:
             for name, stage in pipeline.stages.items()
             if (stage.training_steps if is_logged else stage.measures_model)
         ]
-        asked = row.measure or self.config.measure
+        asked = round_cfg.measure or self.config.measure
         if not known or (asked is not None and asked not in known):
             raise ConfigError(
                 f"{self.file}: measure = {asked!r} should be a {words} for metric = {metric!r}; "
@@ -204,10 +204,10 @@ def load_study(file: Path, overrides: Sequence[str]) -> Study:
         )
     flags, others = _split_flags(overrides)
     study = Study(config=load_settings(StudyConfig, file, flags).config, file=file, flags=others)
-    for row in study.config.rounds:
-        for cell in study.list_cells(row, study.first_levels):
+    for round_cfg in study.config.rounds:
+        for cell in study.list_cells(round_cfg, study.first_levels):
             pipeline = study.load_pipeline(cell, study.config.seeds[0]).config
-            study.find_measured(row, pipeline)
+            study.find_measured(round_cfg, pipeline)
     return study
 
 
