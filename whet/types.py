@@ -237,7 +237,7 @@ def _problem(row: Mapping[str, Json]) -> Problem:
         prompt=tuple(_message(message) for message in prompt),
         answer=None if answer is None else str(answer),
         payload=payload,
-        level=None if level is None else _level(level),
+        level=None if level is None else _read_level(level),
         split=split,
         source=str(row.get("source", "")),
         source_id=None if source_id is None else str(source_id),
@@ -256,7 +256,7 @@ def _message(row: Json) -> Message:
     raise ValueError("a message needs a role of system, user or assistant and a text content")
 
 
-def _level(value: Json) -> float:
+def _read_level(value: Json) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"level must be a number from 0 to 1, not {value!r}")
     return float(value)

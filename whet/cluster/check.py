@@ -97,16 +97,18 @@ def _list_interfaces() -> list[str]:
     """List network interfaces that are up, with their speed, and InfiniBand ports."""
     lines = []
     for path in sorted(Path("/sys/class/net").glob("*")):
-        if path.name != "lo" and _read(path / "operstate") == "up":
-            speed = _read(path / "speed")  # Mb/s, or -1
+        if path.name != "lo" and _read_file(path / "operstate") == "up":
+            speed = _read_file(path / "speed")  # Mb/s, or -1
             lines.append(
                 f"{path.name} {int(speed) / 1000:g} Gb/s" if speed.isdigit() else path.name
             )
     ports = sorted(Path("/sys/class/infiniband").glob("*/ports/*"))
-    return lines + [f"{p.parts[-3]} {_read(p / 'rate')} {_read(p / 'phys_state')}" for p in ports]
+    return lines + [
+        f"{p.parts[-3]} {_read_file(p / 'rate')} {_read_file(p / 'phys_state')}" for p in ports
+    ]
 
 
-def _read(path: Path) -> str:
+def _read_file(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:
@@ -116,7 +118,7 @@ def _read(path: Path) -> str:
 def _try_folder(folder: Path, token: str | None) -> list[str]:
     """Read the first node's token and write a file; return what is wrong."""
     deadline = time.monotonic() + TOOL_SECONDS
-    while not (seen := _read(folder / "token")) and time.monotonic() < deadline:
+    while not (seen := _read_file(folder / "token")) and time.monotonic() < deadline:
         time.sleep(0.1)
     if not seen or token not in (None, seen):
         return [f"{folder.parent} is not the folder of the first node: runs need a shared one"]
@@ -130,7 +132,7 @@ def _try_folder(folder: Path, token: str | None) -> list[str]:
 def report_to(address: str, folder: Path, *, name: str, token: str | None) -> None:
     """Send this node's facts to the first node, and answer its questions about the time."""
     node = describe_node(name, folder, token)
-    host, _, port = (_read(folder / "address") or address).rpartition(":")
+    host, _, port = (_read_file(folder / "address") or address).rpartition(":")
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:

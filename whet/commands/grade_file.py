@@ -122,12 +122,14 @@ class _ProblemIndex:
 def _read_rows(source: Path, index: _ProblemIndex | None) -> Iterator[_Row]:
     for line, row in list(stream_rows(source)):  # a line that is no JSON is named first
         try:
-            yield _Row(line=line, given=row, problem=_problem(row, source, index), text=_text(row))
+            yield _Row(
+                line=line, given=row, problem=_problem(row, source, index), text=_read_response(row)
+            )
         except DataError as error:
             raise DataError(f"{source} line {line}: {error}") from error
 
 
-def _text(row: Mapping[str, Json]) -> str:
+def _read_response(row: Mapping[str, Json]) -> str:
     response = row.get("response")
     if not isinstance(response, str):
         raise DataError(f'"response" should be text, not {_preview(response)}')

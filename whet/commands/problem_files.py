@@ -170,7 +170,7 @@ def make_problems(
     chosen = _parse_split(split)
     splits: Counter[str] = Counter()
     with progress_bar("make", n) as advance:
-        drawn = _draw(source, n, wanted, chosen, seed, advance)
+        drawn = _draw_problems(source, n, wanted, chosen, seed, advance)
         write_rows(out, (_count_split(problem, splits).to_json() for problem in drawn))
     say(f"{n:>7,} {task} problems in {out}")
     if len(splits) > 1:
@@ -258,7 +258,7 @@ def _parse_level(level: float) -> float:
     return (level - 0.5) / _LEVELS
 
 
-def _draw(
+def _draw_problems(
     task: Task, n: int, level: float | None, split: Split | None, seed: int, advance: Advance
 ) -> Iterator[Problem]:
     """Draw different problems, from the task's generator or else from its own lists."""

@@ -131,7 +131,7 @@ def show_prompts(
     chat = ChatFormat(tokenizer, settings.config.prompt)
     console = console or Console(highlight=False)
     lengths = []
-    for shown in islice(_read(file, n, chat), n):
+    for shown in islice(_read_shown(file, n, chat), n):
         num_response = int(shown.is_response.sum())
         num_prompt = len(shown.tokens) - num_response
         response = f" and {num_response:,} of the response" if num_response else ""
@@ -158,7 +158,7 @@ def render_tokens(shown: Shown, tokenizer: Tokenizer) -> Text:
     return text
 
 
-def _read(file: Path, n: int, chat: ChatFormat) -> Iterator[Shown]:
+def _read_shown(file: Path, n: int, chat: ChatFormat) -> Iterator[Shown]:
     if file.suffix == ".parquet":
         for rollout in read_rollouts(file, limit=n):
             tokens, is_response = chat.encode_response(rollout.problem, rollout.text)
@@ -175,7 +175,7 @@ def ask_model(location: str, question: str, *, samples: int, max_tokens: int, se
     if any("\ud800" <= letter <= "\udfff" for letter in question):
         raise ConfigError(f"the question {question!r} is not text in UTF-8")
     policy = load_run_policy(location, slots=samples)
-    task = _task(location)
+    task = _load_run_task(location)
     problem = _parse_question(task, question)
     if problem is None:
         own = [Message(role="user", content=question)]
@@ -250,7 +250,7 @@ def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
         )
 
 
-def _task(location: str) -> Task | None:
+def _load_run_task(location: str) -> Task | None:
     """The task a run was trained on; None for a bare model."""
     folder = Path(location)
     for run_folder in (folder, *reversed(stage_folders(folder))):

@@ -260,7 +260,7 @@ def read_response_rows(file: Path) -> list[Rollout]:
     answered = ResponseCounter()
     for row in iterate_rows(file):
         try:
-            parsed = _parse(row)
+            parsed = _parse_responses(row)
             problem = parsed.to_problem(
                 split="sft", override="sft", source=file.name, location=row.location
             )
@@ -277,7 +277,7 @@ def is_response_file(columns: list[str]) -> bool:
     return "messages" in columns or ("prompt" in columns and bool({*_RESPONSES} & {*columns}))
 
 
-def _parse(row: SourceRow) -> ParsedRow:
+def _parse_responses(row: SourceRow) -> ParsedRow:
     fields = Fields(row.fields)
     response = next((name for name in _RESPONSES if fields.get(name) is not None), None)
     names = [name for name in _PROMPTS if fields.get(name) is not None]

@@ -88,10 +88,10 @@ def _read_json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
                 )
             line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             if line.strip():
-                yield _parse(file, f"line {number}", line.decode())
+                yield _parse_row(file, f"line {number}", line.decode())
 
 
-def _parse(file: Path, location: str, text: str) -> SourceRow:
+def _parse_row(file: Path, location: str, text: str) -> SourceRow:
     try:
         value: Json = json.loads(text, parse_constant=parse_constant, parse_float=parse_finite)
     except (ValueError, RecursionError) as error:
@@ -133,7 +133,7 @@ def _read_object(file: Path, advance: Advance) -> Iterator[SourceRow]:
     if size > MAX_ROW_BYTES:
         raise DataError(f"{file} is one object of more than {MAX_ROW_BYTES >> 20} MiB, not a list")
     advance(size)
-    whole = _parse(file, "row 1", file.read_text(encoding="utf-8-sig"))
+    whole = _parse_row(file, "row 1", file.read_text(encoding="utf-8-sig"))
     if not all(key.isdecimal() for key in whole.fields):
         yield whole
         return
@@ -199,7 +199,7 @@ class JsonList:
     """The items of one JSON list; text is read in doubling amounts until the next is complete."""
 
     def __init__(self, text: TextIO, file: Path, advance: Advance) -> None:
-        self._text = text
+        self._decode_text = text
         self._file = file
         self._advance = advance
         self._buffer = ""
@@ -253,7 +253,7 @@ class JsonList:
         self._position += 1
 
     def _more(self, count: int) -> bool:
-        new = self._text.read(count)
+        new = self._decode_text.read(count)
         self._buffer = self._buffer[self._position :] + new
         self._position = 0
         self._advance(len(new.encode(errors="replace")))
@@ -271,11 +271,11 @@ def to_json_value(value: object) -> Json:
     if isinstance(value, list | tuple):
         return [to_json_value(item) for item in value]
     if isinstance(value, bytes):
-        return _text(value)
+        return _decode_text(value)
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
-def _text(value: bytes) -> str:
+def _decode_text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:

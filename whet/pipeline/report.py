@@ -109,12 +109,12 @@ def describe_results(
     lines.append(f"Report   {escape(str(folder))}/report.html")
     trained = [stage for stage in stages.values() if isinstance(stage, TrainingConfig)]
     if trained:
-        question = escape(_question(trained[-1], folders))
+        question = escape(_choose_question(trained[-1], folders))
         lines += [f'Ask it   whet try {path} "{question}"', f"Take it  whet export {path} OUT"]
     return "\n".join(lines)
 
 
-def _question(stage: TrainingConfig, folders: Mapping[str, Path]) -> str:
+def _choose_question(stage: TrainingConfig, folders: Mapping[str, Path]) -> str:
     """Choose a question of the validation problems that needs no escaping in a shell."""
     folder = stage.problems
     if folder is not None and folder.startswith("@"):

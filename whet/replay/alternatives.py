@@ -87,7 +87,7 @@ def _read_grid(file: Path) -> list[Alternative]:
             raise ConfigError(
                 f'{file}: {name} should be a table of settings, like [{name}] with algo.name = "…"'
             )
-        settings = {key: _write(item) for key, item in toml.flatten(table).items()}
+        settings = {key: _write_value(item) for key, item in toml.flatten(table).items()}
         alternatives.append(Alternative(name=name, settings=settings))
     if not alternatives:
         raise ConfigError(f"{file} has no alternative: each is a table of settings with its name")
@@ -109,5 +109,5 @@ def _read_words(words: Sequence[str], flag: str) -> dict[str, str]:
     return {word.partition("=")[0]: word.partition("=")[2] for word in words}
 
 
-def _write(item: Json) -> str:
+def _write_value(item: Json) -> str:
     return item if isinstance(item, str) else toml.literal(item)

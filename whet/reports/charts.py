@@ -34,24 +34,24 @@ def draw_curves(title: str, curves: Sequence[Curve]) -> str | None:
     Each curve's `stage` names it; a legend is the page's (`draw_legend`), since panels share it.
     """
     plot = make_plot(title, curves)
-    return None if plot is None else _draw("curve_figure", plot)
+    return None if plot is None else _render_macro("curve_figure", plot)
 
 
 def draw_legend(names: Sequence[str]) -> str:
     """Draw the tones of several lines or bars with their names, in the order of their tones."""
-    return _draw("legend", list(zip(names, map(tone, range(len(names))), strict=True)))
+    return _render_macro("legend", list(zip(names, map(tone, range(len(names))), strict=True)))
 
 
 def draw_bars(rows: Sequence["BarRow"], axis: "Axis | None" = None) -> str:
     """Draw fractions as bars with their intervals, on an axis from 0 or one that charts share."""
-    return _draw("bar_chart", rows, axis or share_axis(rows))
+    return _render_macro("bar_chart", rows, axis or share_axis(rows))
 
 
 def draw_forest(rows: Sequence["ForestRow"]) -> str:
     """Draw differences of fractions with their intervals around a line at zero, in points."""
     ends = [end for row in rows for end in (row.difference.low, row.difference.high)]
     values = ticks(min(0.0, *ends), max(0.0, *ends), 6)
-    return _draw(
+    return _render_macro(
         "forest_plot", rows, Axis(ticks=values, texts=write_ticks(values, Unit.FRACTION, sign=""))
     )
 
@@ -113,7 +113,7 @@ def share_axis(rows: Sequence[BarRow]) -> Axis:
     return Axis(ticks=values, texts=write_ticks(values, Unit.FRACTION))
 
 
-def _draw(macro: str, *parts: object) -> str:
+def _render_macro(macro: str, *parts: object) -> str:
     template = build_environment().get_template("charts.html")
     drawn: str = getattr(template.module, macro)(*parts)
     return drawn

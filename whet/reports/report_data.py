@@ -160,7 +160,7 @@ def pick_samples(
     problems = [(new.get(key) or old[key]).problem for key in common]
     return tuple(
         ReportSample(
-            problem=_question(problem),
+            problem=_question_of(problem),
             label=_label(problem),
             reference=reference(problem),
             before=view(old.get(problem.id)),
@@ -185,7 +185,7 @@ def _pick_evenly(problems: Sequence[Problem], count: int) -> list[Problem]:
     return [ordered[(2 * index + 1) * len(ordered) // (2 * count)] for index in range(count)]
 
 
-def _question(problem: Problem) -> str:
+def _question_of(problem: Problem) -> str:
     questions = [message.content for message in problem.prompt if message.role == "user"]
     return questions[-1] if questions else problem.id
 

@@ -123,7 +123,7 @@ def build_card(run: RunFolder, *, price: float | None = None) -> RunCard:
     facts = {key: str(item) for key, item in first.provenance().items() if item is not None}
     return RunCard(
         name=run.folder.resolve().name,
-        about=_describe(run),
+        about=_describe_run(run),
         code={key: text for key, text in facts.items() if key not in ("seed", "started")},
         stages=stages,
         deviations=list_deviations(run),
@@ -140,7 +140,7 @@ def card_to_json(card: RunCard) -> dict[str, Json]:
     return row
 
 
-def _describe(run: RunFolder) -> dict[str, str]:
+def _describe_run(run: RunFolder) -> dict[str, str]:
     loaded = {name: load_stage(store) for name, store in run.stages.items()}
     stages = {name: stage for name, stage in loaded.items() if stage is not None}
     return describe_run(stages, {name: store.folder for name, store in run.stages.items()})

@@ -219,7 +219,7 @@ def read_rows(path: Path, *, repair: bool = False) -> list[Row]:
         lines[-1] = b""
     decoder = _LENIENT if repair else _STRICT
     numbered = enumerate(lines, start=1)
-    return [_parse(path, number, line, decoder) for number, line in numbered if line.strip()]
+    return [_parse_line(path, number, line, decoder) for number, line in numbered if line.strip()]
 
 
 def stream_rows(path: Path) -> Iterator[tuple[int, Row]]:
@@ -227,7 +227,7 @@ def stream_rows(path: Path) -> Iterator[tuple[int, Row]]:
     with _read_errors(path), path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                yield number, _parse(path, number, line, _STRICT)
+                yield number, _parse_line(path, number, line, _STRICT)
 
 
 def filter_rows(path: Path, keep: Callable[[Row], bool]) -> None:
@@ -242,7 +242,7 @@ def to_line(row: Mapping[str, Json]) -> bytes:
     return compact(row) + b"\n"
 
 
-def _parse(path: Path, number: int, line: bytes, decoder: json.JSONDecoder) -> Row:
+def _parse_line(path: Path, number: int, line: bytes, decoder: json.JSONDecoder) -> Row:
     try:
         row = decoder.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
     except (ValueError, RecursionError) as error:

@@ -179,7 +179,7 @@ class _Lines:
         offset = 0
         with self.path.open("rb") as file:
             for line in file:
-                yield offset, self._parse(line)
+                yield offset, self._parse_line(line)
                 offset += len(line)
 
     def read_at(self, offset: int) -> Row:
@@ -187,9 +187,9 @@ class _Lines:
         while b"\n" not in (line := os.pread(self._descriptor, size, offset)):
             assert len(line) == size, "a stored line ends"
             size *= 8
-        return self._parse(line[: line.index(b"\n")])
+        return self._parse_line(line[: line.index(b"\n")])
 
-    def _parse(self, line: bytes) -> Row:
+    def _parse_line(self, line: bytes) -> Row:
         try:
             row: Json = json.loads(line)
         except (ValueError, RecursionError) as error:

@@ -69,14 +69,14 @@ class Datasets:
             rows = []
             for number in numbers:
                 file.seek(lines.starts[number])
-                rows.append({"number": number, "row": _parse(file.readline(PEEK_BYTES))})
+                rows.append({"number": number, "row": _parse_line(file.readline(PEEK_BYTES))})
         return {"file": name, "total": total, "of": len(lines.starts), "rows": list(rows)}
 
     def _is_problem_file(self, path: Path, size: int) -> bool:
         key = (path, size)
         if key not in self._kinds:
             with self._root.open_path(path).open("rb") as file:
-                row = _parse(file.readline(PEEK_BYTES))
+                row = _parse_line(file.readline(PEEK_BYTES))
             self._kinds[key] = isinstance(row, dict) and "prompt" in row and "task" in row
         return self._kinds[key]
 
@@ -118,10 +118,12 @@ def _search(path: Path, text: str) -> list[int]:
 
 def json_text(line: bytes) -> str:
     """Write a row without escapes, so that a search finds what a reader sees."""
-    return json.dumps(_parse(line), ensure_ascii=False).replace("\\n", "\n").replace('\\"', '"')
+    return (
+        json.dumps(_parse_line(line), ensure_ascii=False).replace("\\n", "\n").replace('\\"', '"')
+    )
 
 
-def _parse(line: bytes) -> Json:
+def _parse_line(line: bytes) -> Json:
     try:
         row: Json = json.loads(line)
     except (ValueError, RecursionError):

@@ -212,7 +212,7 @@ class Overview:
             "origin": run.origin,
             "kind": settings.get("kind", run.origin),
             "state": find_state(self._root, run),
-            "task": _task(settings.get("task")),
+            "task": _name_task(settings.get("task")),
             "model": _model(settings.get("model")),
             "algo": _name(settings.get("algo")),
             "seed": settings.get("seed"),
@@ -342,10 +342,10 @@ def _name(table: Json) -> Json:
     return table if isinstance(table, str) else None
 
 
-def _task(table: Json) -> Json:
+def _name_task(table: Json) -> Json:
     """Name a task; one of the user's own by its class.
 
-    >>> _task({"name": "own", "path": "roman.py:Roman"})
+    >>> _name_task({"name": "own", "path": "roman.py:Roman"})
     'Roman'
     """
     name = _name(table)

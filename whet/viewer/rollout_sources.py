@@ -172,7 +172,7 @@ class _Problems:
 
     def column(self, codes: NDArray[np.int32], name: str) -> pa.DictionaryArray:
         values = [
-            _question(row) if name == "question" else _text_or_none(row.get(name))
+            _read_question(row) if name == "question" else _text_or_none(row.get(name))
             for row in self.rows
         ]
         return _take(values, codes)
@@ -188,7 +188,7 @@ def _take(values: Sequence[str | None], codes: NDArray[np.int32]) -> pa.Dictiona
     return pa.array(values, pa.string()).take(pa.array(codes)).dictionary_encode()
 
 
-def _question(row: Mapping[str, Json]) -> str:
+def _read_question(row: Mapping[str, Json]) -> str:
     prompt = row.get("prompt")
     messages = [m for m in prompt if isinstance(m, dict)] if isinstance(prompt, list) else []
     asked = [m.get("content") for m in messages if m.get("role") == "user"]
@@ -281,7 +281,7 @@ def _as_number(value: Json) -> float:
     return float(value) if is_number and isinstance(value, int | float) else nan
 
 
-def _verdict(reward: float, row: Mapping[str, Json]) -> str:
+def _read_verdict(reward: float, row: Mapping[str, Json]) -> str:
     """Read a verdict from `acc`, or else from the sign of the score."""
     value = _as_number(row.get("acc"))
     value = reward if np.isnan(value) else value
@@ -322,7 +322,7 @@ def _from_rows(
         "question": pa.array(questions, pa.string()).dictionary_encode(),
         "gold": texts_of(lambda row: _as_text(_first(row, _GOLDS)) or None),
         "verdict": pa.array(
-            [_verdict(reward, row) for reward, row in zip(rewards, samples, strict=True)],
+            [_read_verdict(reward, row) for reward, row in zip(rewards, samples, strict=True)],
             pa.string(),
         ).dictionary_encode(),
         "reward": pa.array(rewards, pa.float64()),

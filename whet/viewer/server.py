@@ -206,10 +206,10 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *missing]
             await send(message)
 
-        respond = self._refuse(scope) or self._take_token(scope) or self._app
+        respond = self._refuse_request(scope) or self._take_token(scope) or self._app
         await respond(scope, receive, send_with_headers)
 
-    def _refuse(self, scope: Scope) -> Response | None:
+    def _refuse_request(self, scope: Scope) -> Response | None:
         """Say what is wrong with a request; None if nothing is."""
         fields = Headers(scope=scope)
         size = sum(len(name) + len(value) for name, value in fields.raw)

@@ -156,7 +156,7 @@ def write_outcome(
     ):
         for row, line in zip(rows, lines.read(rows), strict=True):
             if outcome.reasons[row] != KEPT:
-                others.write(to_line(_describe(outcome, row, line)))
+                others.write(to_line(_describe_removal(outcome, row, line)))
             else:
                 kept.write(line.rstrip(b"\r\n") + b"\n")
                 if on_kept is not None:
@@ -283,7 +283,7 @@ def _read_texts(lines: ProblemLines, rows: Sequence[int]) -> list[str]:
     ]
 
 
-def _describe(outcome: CleaningResult, row: int, line: bytes) -> dict[str, Json]:
+def _describe_removal(outcome: CleaningResult, row: int, line: bytes) -> dict[str, Json]:
     """Write why a row is left out, with the row itself."""
     lines = outcome.lines
     reason = REASONS[outcome.reasons[row] - 1]

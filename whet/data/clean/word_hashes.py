@@ -126,7 +126,7 @@ def mix_hashes(hashes: Hashes) -> Hashes:
     return hashes ^ (hashes >> np.uint64(31))
 
 
-def _draw(name: str, count: int) -> Hashes:
+def _draw_salts(name: str, count: int) -> Hashes:
     rng = make_numpy_rng(0, "words", name)
     return rng.integers(0, 1 << 63, count, dtype=np.uint64) * np.uint64(2) + _ODD
 
@@ -143,7 +143,7 @@ def _make_kinds() -> NDArray[np.uint8]:
 @lru_cache(maxsize=2)
 def _powers(count: int) -> tuple[Hashes, Hashes]:
     """Return the powers of a random odd number and of its inverse, modulo 2^64."""
-    base = int(_draw("base", 1)[0])
+    base = int(_draw_salts("base", 1)[0])
     inverse = pow(base, -1, 1 << 64)
     powers = []
     for number in (base, inverse):
@@ -154,4 +154,4 @@ def _powers(count: int) -> tuple[Hashes, Hashes]:
 
 
 _KINDS = _make_kinds()
-_VALUES = np.where(_KINDS == _SEPARATOR, np.uint64(0), _draw("letters", 256))
+_VALUES = np.where(_KINDS == _SEPARATOR, np.uint64(0), _draw_salts("letters", 256))

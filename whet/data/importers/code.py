@@ -103,7 +103,7 @@ def leetcode(row: Fields) -> ParsedRow:
         setup=row.optional_text("prompt"),
         answer=row.optional_text("completion") or None,
     )
-    return replace(parsed, level=_level(level))
+    return replace(parsed, level=_level_of_grade(level))
 
 
 def stdin_tests(row: Fields) -> ParsedRow:
@@ -119,7 +119,7 @@ def livecodebench(row: Fields) -> ParsedRow:
     cases = [*cases, *hidden] if isinstance(hidden, list) else cases
     question = f"{row.text('question_title')}\n\n{row.text('question_content')}"
     parsed = with_cases(question, cases, row)
-    return replace(parsed, level=_level(row.optional_text("difficulty")))
+    return replace(parsed, level=_level_of_grade(row.optional_text("difficulty")))
 
 
 def taco(row: Fields) -> ParsedRow:
@@ -234,7 +234,7 @@ def _calling(question: str, name: str, calls: list[str], starter: str) -> Parsed
     return function_problem(prompt, entry, [PLAIN, *calls], setup="", answer=None)
 
 
-def _level(grade: str) -> float | None:
+def _level_of_grade(grade: str) -> float | None:
     return to_level(GRADES[grade]) if grade in GRADES else None
 
 

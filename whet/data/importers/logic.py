@@ -63,7 +63,7 @@ def knights(row: Fields) -> ParsedRow:
         prompt=user(row.text("quiz"), _PEOPLE),
         answer=row.text("solution_text_format"),
         payload={"names": list[Json](names), "statements": _statement(statements)},
-        level=_level(len(names), (2, 3, 5, 7)),
+        level=_level_of_size(len(names), (2, 3, 5, 7)),
     )
 
 
@@ -91,7 +91,7 @@ def ordering(row: Fields) -> ParsedRow:
         task="ordering",
         prompt=user(row.text("instruction"), row.text("input"), ORDER),
         answer=json.dumps(names, ensure_ascii=False),
-        level=_level(len(names), (3, 5, 6, 8)),
+        level=_level_of_size(len(names), (3, 5, 6, 8)),
     )
 
 
@@ -188,7 +188,7 @@ def clrs(row: Fields) -> ParsedRow:
         prompt=user(row.text("question"), PRINTOUT),
         answer=row.text("answer").strip(),
         payload={"algorithm": row.text("algo_name"), "size": size},
-        level=_level(size, (4, 7, 10, 13)),
+        level=_level_of_size(size, (4, 7, 10, 13)),
     )
 
 
@@ -224,7 +224,7 @@ def _statement(tree: Tree) -> Json:
     return int(tree) if tree.isdecimal() and len(tree) < 5 else tree
 
 
-def _level(size: int, tops: tuple[int, ...]) -> float:
+def _level_of_size(size: int, tops: tuple[int, ...]) -> float:
     """Give a size its level: sizes up to the largest of each fifth, as the task itself does."""
     return to_level(1 + sum(size > top for top in tops))
 

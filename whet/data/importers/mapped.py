@@ -77,11 +77,11 @@ class Mapped:
                 f"{show(fields['answer'])}"
             )
         return ParsedRow(
-            task=_task(fields) if "task" in fields else self.task or UNGRADED,
+            task=_read_task(fields) if "task" in fields else self.task or UNGRADED,
             prompt=prompt,
             answer=answer,
             payload=payload,
-            level=_level(fields),
+            level=_read_level(fields),
             split=parse_split(fields.scalar("split")) if fields.get("split") is not None else None,
             source_id=fields.row_id("id"),
             responses=responses,
@@ -174,7 +174,7 @@ def _is_missing(value: Json) -> bool:
     return value is None or value == "" or (isinstance(value, float) and isnan(value))
 
 
-def _task(fields: Fields) -> str:
+def _read_task(fields: Fields) -> str:
     """Read which task a row is of; only the command line may name a file of code."""
     name = fields.scalar("task")
     if is_code_path(name):
@@ -182,7 +182,7 @@ def _task(fields: Fields) -> str:
     return name
 
 
-def _level(fields: Fields) -> float | None:
+def _read_level(fields: Fields) -> float | None:
     if fields.get("level") in (None, ""):
         return None
     try:

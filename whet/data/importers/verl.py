@@ -100,8 +100,8 @@ def by_source(builders: Mapping[str, Build]) -> Reader:
         return replace(
             parsed,
             prompt=prompt,
-            payload={**_question(extra, prompt), **parsed.payload},
-            level=parsed.level if parsed.level is not None else _level(row),
+            payload={**_read_question(extra, prompt), **parsed.payload},
+            level=parsed.level if parsed.level is not None else _read_level(row),
             split=parse_split(split) if isinstance(split, str) else None,
             source_id=extra.row_id("index", "idx", "id"),
             responses=tuple(imported),
@@ -125,14 +125,14 @@ def _prompt(row: Fields) -> tuple[Message, ...]:
     return row.messages("prompt")
 
 
-def _question(extra: Fields, prompt: Sequence[Message]) -> dict[str, Json]:
+def _read_question(extra: Fields, prompt: Sequence[Message]) -> dict[str, Json]:
     """Keep the bare question, which a verifier or judge is shown, if the prompt says more."""
     question = extra.get("question")
     is_said = not isinstance(question, str) or question.strip() in ("", prompt[-1].content.strip())
     return {} if is_said else {"question": question}
 
 
-def _level(row: Fields) -> float | None:
+def _read_level(row: Fields) -> float | None:
     rates = [row.get(name) for name in PASS_RATES]
     known = [rate for rate in rates if isinstance(rate, int | float) and 0 <= rate <= 1]
     if known:

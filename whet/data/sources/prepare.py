@@ -107,7 +107,9 @@ def prepare_source(
             raise DataError(_explain_empty(name, counts))
         if not counts.num_listed:
             (folder / LEFT_OUT).unlink()
-        write_json(folder / PROVENANCE, _describe(name, definition, raw_files, counts, limit))
+        write_json(
+            folder / PROVENANCE, _describe_folder(name, definition, raw_files, counts, limit)
+        )
     return counts
 
 
@@ -149,19 +151,21 @@ class _Run:
 
         One unreadable file among several is refused too, if it has more than a few rows.
         """
-        results = [self._read(raw, limit, advance) for raw in raws]
+        results = [self._read_raw_file(raw, limit, advance) for raw in raws]
         broken = [result for result in results if result.first_error and not result.num_read]
         if broken and not any(result.num_read for result in results):
             raise DataError(f"none of its rows can be read; the first, {broken[0].first_error}")
 
-    def _read(self, raw: RawFile, limit: int | None, advance: Advance | None) -> "_FileResult":
+    def _read_raw_file(
+        self, raw: RawFile, limit: int | None, advance: Advance | None
+    ) -> "_FileResult":
         plan = make_plan(self._source, self._name, raw.file)
         result = _FileResult()
         num_kept = num_bad = 0
         for row in islice(iterate_rows(raw.path, advance=advance), raw.file.rows):
             self._counts.rows += 1
             try:
-                num_kept += self._add(raw, row, plan)
+                num_kept += self._add_row(raw, row, plan)
                 result.num_read += 1
             except (ConfigError, DataError) as error:
                 num_bad += 1
@@ -186,7 +190,7 @@ class _Run:
                 reason = f"is beyond the sample of {writer.size:,} of the split {split}"
                 self._counts.left_out[reason] = writer.num_beyond
 
-    def _add(self, raw: RawFile, row: SourceRow, plan: ImportPlan) -> bool:
+    def _add_row(self, raw: RawFile, row: SourceRow, plan: ImportPlan) -> bool:
         """Write a row's problem if it is to be kept; say whether it is a new one."""
         place = locate_row(raw.path, row)
         fields = _attach(self._source, raw, row.fields)
@@ -208,18 +212,18 @@ class _Run:
             rollouts = self._answered.add(problem, parsed.responses)
         else:
             rollouts = to_rollouts(problem, parsed.responses)
-        return self._write(problem, line, rollouts)
+        return self._write_problem(problem, line, rollouts)
 
-    def _write(self, problem: Problem, line: bytes, rollouts: list[Rollout]) -> bool:
+    def _write_problem(self, problem: Problem, line: bytes, rollouts: list[Rollout]) -> bool:
         is_new = problem.id not in self._splits
         self._counts.num_added += not is_new
         split = self._splits.setdefault(problem.id, problem.split)
         if split not in self._writers:
-            self._writers[split] = self._open(split)
+            self._writers[split] = self._open_split(split)
         self._writers[split].add(problem, line if is_new else None, rollouts)
         return is_new
 
-    def _open(self, split: Split) -> "SplitWriter":
+    def _open_split(self, split: Split) -> "SplitWriter":
         file = problem_file(self._folder, split)
         return SplitWriter(
             lines=self._stack.enter_context(file.open("wb")),
@@ -288,7 +292,7 @@ def _attach(source: Source, raw: RawFile, row: Row) -> Row:
     return {**row, **added}
 
 
-def _describe(
+def _describe_folder(
     name: str,
     definition: Path,
     raw_files: list[RawFile],
