@@ -96,7 +96,7 @@ def ordering(row: Fields) -> ParsedRow:
 
 
 def zebralogic(row: Fields) -> ParsedRow:
-    """Read ZebraLogic's puzzles, whose solutions are not published."""
+    """Read ZebraLogic's puzzles; their solutions are not published."""
     names = ", ".join(f'"{name}": "..."' for name in row.texts("header")[1:])
     form = f'{{"reasoning": "...", "solution": {{"House 1": {{{names}}}, ...}}}}'
     return ParsedRow(
@@ -109,7 +109,7 @@ def zebralogic(row: Fields) -> ParsedRow:
 
 
 def zebralogic_table(row: Fields) -> ParsedRow:
-    """Read ZebraLogic's own rows; their solutions are blank in the public file."""
+    """Read ZebraLogic's own rows; the public file leaves their solutions blank."""
     solution = row.table("solution")
     header = solution.texts("header")
     parsed = zebralogic(Fields(puzzle=row.text("puzzle"), header=list[Json](header)))
@@ -136,7 +136,7 @@ def arc(row: Fields) -> ParsedRow:
 
 
 def barc(row: Fields) -> ParsedRow:
-    """Read BARC's pairs; the pair after those that are shown is the question."""
+    """Read BARC's pairs; the question is the first pair that is not shown."""
     pairs = [_read_pair(pair, "examples") for pair in row.entries("examples")]
     if len(pairs) < 2:
         raise DataError("field 'examples' should hold at least two pairs of grids")
@@ -216,7 +216,7 @@ def game24(row: Fields) -> ParsedRow:
 
 
 def _statement(tree: Tree) -> Json:
-    """Turn a statement of words into lists, in which people are numbers."""
+    """Turn a statement in words into lists, with people as numbers."""
     if isinstance(tree, list):
         return [_statement(part) for part in tree]
     if not isinstance(tree, str):
@@ -225,7 +225,7 @@ def _statement(tree: Tree) -> Json:
 
 
 def _level_of_size(size: int, tops: tuple[int, ...]) -> float:
-    """Give a size its level: sizes up to the largest of each fifth, as the task itself does."""
+    """Return the level of a size, given the largest size of each fifth, as the task does."""
     return to_level(1 + sum(size > top for top in tops))
 
 

@@ -1,6 +1,6 @@
-"""A user's own rows, mapped by `field=column`; chats and preference pairs are mapped too.
+"""A user's own rows, mapped by `field=column`; also chats and preference pairs.
 
-A column name may be a path such as `extra_info.index`.
+A column may be a path such as `extra_info.index`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -123,7 +123,7 @@ def parse_split(name: str) -> Split:
 
 
 def _read_chat(fields: Fields) -> tuple[tuple[Message, ...], tuple[ImportedResponse, ...]]:
-    """Read the prompt and the responses of a row, in whichever form it holds them."""
+    """Read the prompt and responses of a row, in any of the known forms."""
     model = fields.scalar("model") if fields.get("model") is not None else None
     responses: list[ImportedResponse] = []
     prompt = _prompt(fields)
@@ -175,7 +175,7 @@ def _is_missing(value: Json) -> bool:
 
 
 def _read_task(fields: Fields) -> str:
-    """Read which task a row is of; only the command line may name a file of code."""
+    """Read the task of a row; only the command line may name a code file."""
     name = fields.scalar("task")
     if is_code_path(name):
         raise DataError(f"names the task {show(name)}, a file of code: give it with --task")
