@@ -1,5 +1,5 @@
-"""The commands before a run: write a first experiment, check it, print its settings, predict its
-cost, and prove that the machine computes correctly; and the version."""
+"""Commands before a run: write a first experiment, check it, print its settings, predict its cost,
+and prove that the machine computes correctly; and the version."""
 
 import sys
 from pathlib import Path

@@ -193,7 +193,7 @@ def phases(job: ModelJob, card: GPU) -> Iterator[StepPhase]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """The memory plan of an update: whether the cache stays, its bytes, checkpointed layers."""
+    """The memory plan of an update: whether the cache stays, its size, the checkpointed layers."""
 
     keeps_cache: bool
     cache: float
@@ -201,7 +201,7 @@ class Fit:
 
 
 def find_fit(job: ModelJob, card: GPU) -> Fit:
-    """Decide as a run will (`whet/train/memory.py`), from predicted instead of measured bytes."""
+    """Predict what a run will decide (`whet/train/memory.py`), without measured bytes."""
     cache = 0.0
     if job.engine is not None and (predicted := cache_bytes(job, card)) is not None:
         rows = min(job.engine.max_num_seqs, job.num_requests)
@@ -225,7 +225,7 @@ def find_fit(job: ModelJob, card: GPU) -> Fit:
 
 
 def suggest_change(job: ModelJob, card: GPU) -> str:
-    """Try changes until every phase fits, and name the first that does it."""
+    """Try changes until every phase fits, and name the first that suffices."""
     for setting, changed in _changes(job):
         if fits(changed, card):
             return f"set {setting}"
@@ -265,7 +265,7 @@ def fits(job: ModelJob, card: GPU) -> bool:
 
 
 def cache_bytes(job: ModelJob, card: GPU) -> float | None:
-    """Ask the engine's settings for its cache; None if there is none, or no prediction."""
+    """Return the cache size by the engine's settings; None if they predict none."""
     if job.engine is None:
         return None
     longest = job.cost.cfg.max_positions

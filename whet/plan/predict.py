@@ -53,7 +53,7 @@ NOT_COUNTED = (
 
 
 def print_plan(stages: Stages, *, gpu: str, prompt_tokens: int, new_tokens: int | None) -> bool:
-    """Print the cost of each stage with a model; return whether all of them fit."""
+    """Print the cost of each stage that has a model; return whether all of them fit."""
     card = find_card(gpu)
     planned = list_jobs(stages, prompt_tokens, new_tokens)
     total, sentences, unfit = print_phases(planned, card, title=f"on one {gpu}")
@@ -63,7 +63,7 @@ def print_plan(stages: Stages, *, gpu: str, prompt_tokens: int, new_tokens: int 
 
 
 def predict_seconds(stages: Stages, name: str, gpu: str) -> float:
-    """Predict how long one stage takes, with responses as long as they may be."""
+    """Predict how long a stage takes if all responses reach their limit."""
     card = find_card(gpu)
     planned = list_stage_jobs(name, stages, DEFAULT_PROMPT_TOKENS, None)
     return sum(phase.seconds * phase.times for job in planned for phase in phases(job, card))
@@ -78,7 +78,8 @@ def find_card(gpu: str) -> GPU:
 def print_phases(
     planned: Sequence[tuple[str, ModelJob]], card: GPU, *, title: str
 ) -> tuple[float, list[str], list[str]]:
-    """Print a table of all phases; return their seconds, notes, and what does not fit."""
+    """Print a table of all phases; return their total seconds, the notes, and the phases that do
+    not fit."""
     total = 0.0
     notes: list[str] = []
     unfit: list[str] = []
@@ -112,7 +113,7 @@ def print_sentences(sentences: Iterable[str]) -> None:
 def list_jobs(
     stages: Stages, prompt_tokens: int, new_tokens: int | None
 ) -> list[tuple[str, ModelJob]]:
-    """List the jobs of all stages, each with its stage's name."""
+    """List the jobs of all stages, each with the name of its stage."""
     return [
         (name, job)
         for name in stages
@@ -123,7 +124,7 @@ def list_jobs(
 def list_stage_jobs(
     name: str, stages: Stages, prompt_tokens: int, new_tokens: int | None
 ) -> list[ModelJob]:
-    """List the jobs of a stage's models in each of its steps; two models both stay on the card."""
+    """List the jobs of a stage, one for each of its models; two models both stay on the card."""
     works = stages[name].list_work()
     planned = []
     for work in works:
@@ -163,8 +164,7 @@ def _job(
 
 
 def _add_companions(job: ModelJob, algo: AlgoConfig) -> ModelJob:
-    """Add the other models of an algorithm: a reference for its KL, a critic trained beside the
-    policy."""
+    """Add the other models of an algorithm: a reference for the KL penalty, and a critic."""
     cost = job.cost
     trained = cost.parameters if job.trained is None else job.trained
     is_served = job.train is not None and job.train.reference_url is not None
@@ -183,8 +183,7 @@ def _cost(source: ModelSource, stages: Stages, train: TrainConfig | None) -> Cos
 
 
 def shape_of(source: ModelSource, stages: Stages) -> ModelConfig:
-    """Find the shape of a stage's model: in its folder, by its size, or as an earlier stage has
-    it."""
+    """Find the shape of a stage's model: by size, from its folder, or from an earlier stage."""
     if source.new is not None:
         return new_config(source.new, SINGLE_CHARACTERS + source.max_pieces, source.positions)
     path = source.path or ""

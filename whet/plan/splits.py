@@ -1,5 +1,5 @@
-"""Simulated steps of a file on many GPUs: collocated, one step ahead and streamed, with the best
-split into GPUs that sample and GPUs that train."""
+"""Simulated steps of a file on many GPUs: collocated, one step ahead and streamed, each with its
+best split into GPUs that sample and GPUs that train."""
 
 import heapq
 from collections import Counter
@@ -44,7 +44,7 @@ COLUMNS = ("stage", "mode", "sample", "train", "seconds", "oldest", "dropped", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitWork:
-    """A model's part in each step of a stage, and the lengths of its responses."""
+    """A model's job in each step of a stage, and the lengths of its responses."""
 
     job: ModelJob
     lengths: Lengths
@@ -56,7 +56,7 @@ class SplitWork:
         return self.job.sequences // self.job.samples
 
     def draw_groups(self, name: str) -> Callable[[], GroupLengths]:
-        """Return a function that draws the lengths of one group after the other."""
+        """Return a function that draws the lengths of one group after another."""
         return partial(self.lengths.draw, self.job.samples, make_rng(0, "simulate", name))
 
     def draw_batches(self) -> list[SimulatedBatch]:
@@ -66,7 +66,8 @@ class SplitWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPUSplit:
-    """How GPUs are used, and the step that they take; collocated ones sample and train by turns."""
+    """A division of GPUs, and the step it takes; collocated GPUs alternate between sampling and
+    training."""
 
     mode: str
     engine_gpus: int
@@ -84,7 +85,7 @@ def print_splits(
     stored: StoredLengths | None,
     engine_gpus: int | None,
 ) -> None:
-    """Print the simulated steps of each stage that samples and trains."""
+    """Print the simulated steps of every stage that samples and trains."""
     table = Table(*COLUMNS, title="simulated seconds of a step", box=None)
     notes: list[str] = []
     for name in stages:
@@ -116,8 +117,7 @@ def list_works(
     new_tokens: int | None,
     stored: StoredLengths | None = None,
 ) -> list[SplitWork]:
-    """List what the models of a stage sample and train in each step; none if they do not do
-    both."""
+    """List what the models of a stage sample and train in each step; empty unless they do both."""
     works = []
     planned = list_stage_jobs(name, stages, prompt_tokens, new_tokens)
     for work, job in zip(stages[name].list_work(), planned, strict=True):
@@ -135,8 +135,8 @@ def list_works(
 def find_splits(
     works: Sequence[SplitWork], cluster: Cluster, *, engine_gpus: int | None = None
 ) -> list[GPUSplit]:
-    """Find the step of all GPUs by turns, and the best splits for a lag and for a stream; those
-    that do not fit are left out."""
+    """Find the collocated step of all GPUs, and the best splits for a lag and for a stream, of
+    those that fit."""
     if not works:
         return []
     splits = [_collocate(works, cluster)]
@@ -168,7 +168,8 @@ def _write_cells(split: GPUSplit) -> tuple[str, ...]:
 
 
 def _collocate(works: Sequence[SplitWork], cluster: Cluster) -> GPUSplit | None:
-    """Simulate ranks that sample and train by turns; two models do so one after the other."""
+    """Simulate ranks that alternate between sampling and training; two models do so one after the
+    other."""
     card = find_card(cluster.gpu)
     layout = choose_layout([("", work.job) for work in works], card, cluster)
     steps: list[SimulatedStep] = []
@@ -194,7 +195,7 @@ def _collocate(works: Sequence[SplitWork], cluster: Cluster) -> GPUSplit | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A split that holds its engines and its learners."""
+    """A split whose engines and learners fit."""
 
     engine_gpus: int
     learner_gpus: int
@@ -211,7 +212,7 @@ def _find_best(
     *,
     lag: int | None = None,
 ) -> GPUSplit | None:
-    """Simulate the splits that may be fastest, and return the one that is."""
+    """Simulate the most promising splits, and return the fastest."""
     least = [
         (find_bound(each.engines, each.learner, batch, lag=lag)[0], each) for each in candidates
     ]
@@ -260,7 +261,7 @@ def _list_candidates(
 
 
 def _list_learner_counts(cluster: Cluster, engine_gpus: int | None) -> list[int]:
-    """List how many GPUs may train: parts of a node, or whole nodes."""
+    """List the possible numbers of GPUs that train: parts of a node, or whole nodes."""
     node = cluster.node
     if engine_gpus is None:
         counts = {cluster.gpus * part // _FRACTIONS for part in range(1, _FRACTIONS)} - {0}
@@ -275,7 +276,7 @@ def _list_learner_counts(cluster: Cluster, engine_gpus: int | None) -> list[int]
 
 
 def _list_engine_sizes(job: ModelJob, gpus: int) -> list[int]:
-    """List how many GPUs an engine may have: they share its heads, and all of them are used."""
+    """List the possible numbers of GPUs per engine: they share its heads, and every GPU is used."""
     cfg = job.cost.cfg
     counts = (cfg.num_heads, cfg.num_kv_heads, gpus)
     return [size for size in (1, 2, 4, 8) if all(count % size == 0 for count in counts)]
@@ -290,8 +291,8 @@ PAUSED = 0.3
 def build_engines(
     job: ModelJob, card: GPU, *, gpus: int, tensor_parallel: int = 1, held: float | None = None
 ) -> Engines | None:
-    """Build the engines of these GPUs; None if the longest response does not fit. `held` are the
-    bytes that a GPU has in use, an engine's weights if left out."""
+    """Build the engines of these GPUs; None if the longest response does not fit. `held` is the
+    memory in use on a GPU, by default an engine's weights."""
     assert job.engine is not None, "engines sample"
     cost = job.cost
     if held is None:
@@ -330,8 +331,11 @@ def build_learner(
 
 
 def _time_update(job: ModelJob, card: GPU, lengths: Sequence[int]) -> float:
-    """Time a pass of the reference and an update by the phases of the plan, in which responses are
-    of equal length: here the rank with most to do decides, longest responses dealt out first."""
+    """Time a pass of the reference and an update.
+
+    Phases of the plan have responses of equal length. Here the busiest rank decides, with the
+    longest responses dealt out first.
+    """
     seconds = sum(phase.seconds for phase in phases(job, card) if phase.name in ("read", "update"))
     even = job.num_updated * job.cost.update_flops(job.length, job.new_tokens)
     num_parts = job.layout.ranks // job.layout.sequence

@@ -1,7 +1,7 @@
-"""Replay an update of a run under its own settings and under others, and compare them.
+"""Replay an update of a run under its own settings and others, and compare them.
 
-Each alternative costs one update from the same state, and no sampling: there is no engine. The
-result is printed as tables, or as JSON.
+Each alternative costs one update from the same state. Nothing is sampled, and there is no engine.
+The result is printed as tables, or as JSON.
 """
 
 import json
@@ -30,7 +30,7 @@ NUM_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """One update as a row of the comparison; what it does not have is None."""
+    """One update as a row of the comparison; None for numbers that it lacks."""
 
     name: str
     settings: Mapping[str, str]
@@ -50,7 +50,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The result of a replay: the update as it was, and its alternatives."""
+    """The result of a replay: the original update, and its alternatives."""
 
     folder: Path
     step: int
@@ -74,7 +74,7 @@ class Replay:
 
 
 def replay(folder: Path, step: int, alternatives: Sequence[Alternative] = ()) -> Replay:
-    """Compute an update of a run again, and what it would have been under other settings."""
+    """Recompute an update of a run, under its own settings and under others."""
     run = load_stored_run(folder)
     start = run.find_start(step)
     cfg = run.settings_at(step)
@@ -101,7 +101,7 @@ def replay(folder: Path, step: int, alternatives: Sequence[Alternative] = ()) ->
 
 
 def _reward(groups: Sequence[Group], cfg: RLConfig, other: RLConfig) -> Sequence[Group]:
-    """Reward stored rollouts again where the settings differ; else they keep their rewards."""
+    """Reward stored rollouts again if the reward settings differ; else keep their rewards."""
     return groups if other.reward == cfg.reward else other.reward.apply(groups)
 
 
@@ -129,7 +129,8 @@ def _to_row(
 def measure_products(
     one: Mapping[str, Tensor], other: Mapping[str, Tensor]
 ) -> dict[str, list[float]]:
-    """Add up one · other, one · one and other · other over the weights of each part of a model."""
+    """Sum the products one · other, one · one and other · other over the weights of each part of a
+    model."""
     products: dict[str, list[float]] = {}
     for name in other:
         if name in one:
@@ -160,7 +161,7 @@ Format = Callable[[ComparisonRow], str]
 
 
 def print_replay(replay: Replay, *, as_json: bool) -> None:
-    """Print the comparison, with a sentence on how it agrees with what the run logged."""
+    """Print the comparison, and whether the replay agrees with what the run logged."""
     if as_json:
         result = to_finite(replay.to_json())
         printer.print(json.dumps(result, indent=1, ensure_ascii=False), markup=False)

@@ -1,6 +1,6 @@
-"""An RL run as its replay reads it: settings, checkpoints, rollouts, and what was logged.
+"""An RL run for its replay: settings, checkpoints, rollouts, and logged metrics.
 
-Nothing is written: another process may still train the run.
+Nothing is written, because another process may still be training the run.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ from whet.types import Group, Metrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where the updates before a step begin: after `step` updates, with the state in `folder`."""
+    """The state from which a replay applies updates: after `step` updates, stored in `folder`."""
 
     step: int
     folder: Path | None
@@ -35,7 +35,7 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StoredRun:
-    """A run of kind rl."""
+    """A run of kind rl on disk."""
 
     store: RunStore
     cfg: RLConfig
@@ -51,13 +51,13 @@ class StoredRun:
 
     @cached_property
     def restores(self) -> set[int]:
-        """The steps after which the guard restored the weights of an earlier step."""
+        """The steps after which the guard restored earlier weights."""
         events = self.store.events()
         return {read_integer(row["step"]) for row in events if row["event"] == "restore"}
 
     @cached_property
     def exactness(self) -> Exactness | None:
-        """How engine and learner compared when the run last started; None on a CPU."""
+        """The exactness check of engine and learner when the run last started; None on a CPU."""
         rows = [row for row in self.store.events() if row["event"] == EXACTNESS_EVENT]
         if not rows:
             return None
@@ -68,7 +68,8 @@ class StoredRun:
         )
 
     def settings_at(self, step: int) -> RLConfig:
-        """Return the settings of a step: `steps` may have grown since, and schedules with it."""
+        """Return the settings of a step; `steps` may have grown later, and with it the
+        schedules."""
         events = self.store.events()
         extensions = [row for row in events if row["event"] == "extend"]
         first = read_integer(extensions[0]["before"]) if extensions else self.cfg.steps
@@ -83,12 +84,12 @@ class StoredRun:
         return self.cfg.model_copy(update={"steps": steps})
 
     def groups(self, step: int) -> list[Group]:
-        """Read the groups that a step was given, in their order."""
+        """Read the groups of a step, in their order."""
         return group_rollouts(self.store.rollouts("train", step))
 
     @cached_property
     def logged(self) -> Mapping[int, Metrics]:
-        """What each step logged."""
+        """The logged metrics of each step."""
         logged: dict[int, Metrics] = {}
         for row in self.store.metrics():
             logged.setdefault(int(row["step"]), {}).update(row)
@@ -112,8 +113,7 @@ class StoredRun:
         return start
 
     def _check_way(self, start: Start, step: int) -> None:
-        """Refuse to replay up to a step if rollouts are missing on the way, or if a restore lies
-        between."""
+        """Refuse to replay up to a step across missing rollouts or a restore."""
         for number in range(start.step + 1, step):
             if number in self.restores:
                 reason = f"after step {number} the guard restored an earlier one"
@@ -158,7 +158,7 @@ def load_stored_run(folder: Path) -> StoredRun:
 
 
 def format_ranges(steps: Iterable[int]) -> str:
-    """Write increasing numbers with their gaps.
+    """Write increasing numbers as ranges.
 
     >>> format_ranges([1, 2, 3, 7, 9, 10])
     '1-3, 7, 9-10'

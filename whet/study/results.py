@@ -1,5 +1,5 @@
-"""The result of a round: each level with its interval, the differences from the first one, which
-level is kept, and one sentence that says whether the data can tell."""
+"""The result of a round: each level with its interval, its difference from the first, the level to
+keep, and a sentence on whether the data can tell."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ LAST_PART = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyArm:
-    """A combination of levels: its runs, and what those that ended measured."""
+    """A combination of levels: its runs, and the measurements of those that finished."""
 
     levels: Levels
     """Those that the round compares."""
@@ -43,7 +43,8 @@ class StudyArm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """How an arm differs from the first one; `p_value` is corrected for the number of them."""
+    """The difference of an arm from the first; `p_value` is corrected for the number of
+    contrasts."""
 
     arm: StudyArm
     comparison: PairedComparison
@@ -64,7 +65,7 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundResult:
-    """What a round has shown. `is_clear` is whether the data can tell which level is best."""
+    """The result of a round. `is_clear` says whether the data can tell which level is best."""
 
     number: int
     factors: tuple[str, ...]
@@ -121,7 +122,7 @@ def judge_round(
     runs: Sequence[StudyRun],
     failed: Mapping[str, str],
 ) -> RoundResult:
-    """Compare the levels of a round over all runs that are done."""
+    """Compare the levels of a round over all finished runs."""
     arms = _gather_arms(round_cfg, runs)
     measured = [arm for arm in arms if arm.estimate is not None]
     contrasts = _compare_with_first(measured)
@@ -142,7 +143,8 @@ def judge_round(
 
 
 def read_rates(run: StudyRun) -> dict[str, float]:
-    """Read what a run measured, by problem; a logged metric is one number, under the name `run`."""
+    """Read a run's result for each problem; a logged metric is a single number, under the name
+    `run`."""
     measured = run.measured
     folder = next(stage.folder for stage in run.stages if stage.name == measured.stage)
     store = RunStore.view(folder)
@@ -194,7 +196,7 @@ def _compare_pair(before: Sequence[Rates], after: Sequence[Rates]) -> PairedComp
 
 
 def adjust_p_values(p_values: Sequence[float]) -> list[float]:
-    """Correct for several comparisons (Holm 1979): one false find among all in 5 % of cases.
+    """Correct for several comparisons (Holm 1979): the chance of any false finding is 5 %.
 
     >>> adjust_p_values([0.04, 0.01, 0.5])
     [0.08, 0.03, 0.5]

@@ -115,7 +115,7 @@ def _sum_powers(values: Hashes) -> Hashes:
 
 
 def _table_size(count: int) -> int:
-    """Round a length up to one of a few table sizes."""
+    """Round a length up to a power of two, so that few tables are made."""
     return 1 << max(count, 1 << 20).bit_length()
 
 

@@ -103,7 +103,7 @@ def gaokao_qa(row: Fields) -> ParsedRow:
 
 
 def mixed_exam(row: Fields) -> ParsedRow:
-    """Read multiple choice with the options in the question; an answer that is no letter makes it
+    """Read multiple choice with the options in the question; a row without a letter is
     mathematics."""
     letter = row.optional_text("choice_answer")
     return ParsedRow(
