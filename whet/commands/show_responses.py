@@ -257,11 +257,11 @@ def _load_run_task(location: str) -> Task | None:
     for run_folder in (folder, *reversed(stage_folders(folder))):
         file = RunStore(run_folder, lock=None).config_file
         if file.is_file() and isinstance(table := toml.read(file).get("task"), dict):
-            return build_task(read_task_config(_find_own(table, run_folder)))
+            return build_task(read_task_config(_locate_user_task(table, run_folder)))
     return None
 
 
-def _find_own(table: Table, run_folder: Path) -> Table:
+def _locate_user_task(table: Table, run_folder: Path) -> Table:
     """Look for a user's task file in the folder where the run was started, if it is not here."""
     path = table.get("path")
     if not isinstance(path, str) or Path(path.rpartition(":")[0]).is_file():

@@ -167,11 +167,11 @@ def share_out(n: int, limits: Sequence[int], weights: Sequence[float]) -> list[i
     active = [index for index, weight in enumerate(weights) if weight > 0]
     while active:
         left = n - sum(shares)
-        whole = sum(weights[index] for index in active)
-        full = [i for i in active if limits[i] <= left * weights[i] / whole]
+        total_weight = sum(weights[index] for index in active)
+        full = [i for i in active if limits[i] <= left * weights[i] / total_weight]
         if not full:
             for index in active:
-                shares[index] = floor(left * weights[index] / whole)
+                shares[index] = floor(left * weights[index] / total_weight)
             break
         for index in full:
             shares[index] = limits[index]

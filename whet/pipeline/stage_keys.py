@@ -89,16 +89,16 @@ def list_earlier_stages(stage: StageConfig) -> list[str]:
 
 def check_same_prompt(stage: StageConfig, find_maker: Callable[[str], StageConfig | None]) -> None:
     """Compare a stage's prompt with the prompt that made its model and responses."""
-    asked = stage.response_prompt
-    if asked is None or asked.differs:
+    own_prompt = stage.response_prompt
+    if own_prompt is None or own_prompt.differs:
         return
     for setting, location in stage.inputs.items():
         maker = find_maker(location) if setting in COMPARED else None
         other = None if maker is None else maker.response_prompt
-        if other is not None and not other.is_same(asked):
-            ours, theirs = (prompt.describe()[:MAX_SHOWN] for prompt in (asked, other))
+        if other is not None and not other.is_same(own_prompt):
+            own, others = (prompt.describe()[:MAX_SHOWN] for prompt in (own_prompt, other))
             raise ConfigError(
-                f"{stage.kind} puts problems to the model with prompt = {ours}, but its {setting} "
-                f"= {location!r} was made with prompt = {theirs}: give both the same, or set "
+                f"{stage.kind} puts problems to the model with prompt = {own}, but its {setting} "
+                f"= {location!r} was made with prompt = {others}: give both the same, or set "
                 "prompt.differs = true"
             )

@@ -93,14 +93,14 @@ def print_phases(
         for phase in phases(job, card):
             held = {part: size / GB for part, size in phase.held.items() if size >= 0.05 * GB}
             parts = ", ".join(f"{part} {size:.1f}" for part, size in held.items())
-            whole = phase.seconds * phase.times
-            times = (f"{phase.seconds:.2f}", f"{phase.times:,}", f"{whole / 60:.1f}")
+            total_seconds = phase.seconds * phase.times
+            times = (f"{phase.seconds:.2f}", f"{phase.times:,}", f"{total_seconds / 60:.1f}")
             table.add_row(stage, phase.name, parts, f"{phase.peak / GB:.1f}", *times)
             notes += [f"{stage}, {phase.name}: {phase.note}"] if phase.note else []
-            total += whole
+            total += total_seconds
             if phase.peak > card.usable:
-                much = f"{phase.peak / GB:.1f} GB do not fit into {card.usable / GB:.1f}"
-                unfit.append(f"{stage}, {phase.name}: {much}; {suggest_change(job, card)}")
+                excess = f"{phase.peak / GB:.1f} GB do not fit into {card.usable / GB:.1f}"
+                unfit.append(f"{stage}, {phase.name}: {excess}; {suggest_change(job, card)}")
     printer.print(table)
     return total, notes, unfit
 

@@ -214,7 +214,8 @@ def _find_best(
 ) -> GPUSplit | None:
     """Simulate the most promising splits, and return the fastest."""
     least = [
-        (find_bound(each.engines, each.learner, batch, lag=lag)[0], each) for each in candidates
+        (find_bound(candidate.engines, candidate.learner, batch, lag=lag)[0], candidate)
+        for candidate in candidates
     ]
     least.sort(key=lambda pair: (pair[0], pair[1].engines.full_seconds(batch)))
     num_trials = Counter[int]()

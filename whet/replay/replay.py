@@ -59,7 +59,7 @@ class Replay:
     rows: list[ComparisonRow]
     """The baseline first."""
     num_updates: int
-    """Updates that were computed, those on the way to the step included."""
+    """Updates that were computed, those on the start to the step included."""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -109,7 +109,7 @@ def _to_row(
     name: str, settings: Mapping[str, str], update: Update, baseline: Update
 ) -> ComparisonRow:
     products = measure_products(update.gradients, baseline.gradients)
-    whole = [sum(column) for column in zip(*products.values(), strict=True)] or [0.0] * 3
+    totals = [sum(column) for column in zip(*products.values(), strict=True)] or [0.0] * 3
     metrics = update.metrics
     return ComparisonRow(
         name=name,
@@ -117,7 +117,7 @@ def _to_row(
         loss=metrics.get("loss"),
         grad_norm=metrics.get("train/grad_norm"),
         change=update.change,
-        cosine=_cosine(whole),
+        cosine=_cosine(totals),
         cosines={part: _cosine(numbers) for part, numbers in products.items()},
         clip_fraction=metrics.get("policy/clip_fraction"),
         kl=metrics.get("policy/kl"),
@@ -166,7 +166,7 @@ def print_replay(replay: Replay, *, as_json: bool) -> None:
         result = to_finite(replay.to_json())
         printer.print(json.dumps(result, indent=1, ensure_ascii=False), markup=False)
         return
-    lines = [f"step {replay.step} of {replay.folder}: {_describe_way(replay)}"]
+    lines = [f"step {replay.step} of {replay.folder}: {_describe_start(replay)}"]
     lines += [*_describe_log(replay), ""]
     lines += align(_numbers(replay.rows))
     others = [row for row in replay.rows if row.name != BASELINE]
@@ -203,14 +203,14 @@ def _format_cosine(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.4f}"
 
 
-def _describe_way(replay: Replay) -> str:
+def _describe_start(replay: Replay) -> str:
     applied = replay.step - replay.start.step - 1
-    way = f"from {replay.start}"
+    start = f"from {replay.start}"
     if applied:
-        way += f", {applied:,} stored update{'s' * (applied > 1)} applied again"
+        start += f", {applied:,} stored update{'s' * (applied > 1)} applied again"
     others = len(replay.rows) - 1
     alternatives = f" and {others:,} alternative{'s' * (others > 1)}" if others else ""
-    return f"{way}; the update{alternatives} computed without sampling"
+    return f"{start}; the update{alternatives} computed without sampling"
 
 
 def _describe_log(replay: Replay) -> list[str]:

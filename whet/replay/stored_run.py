@@ -99,7 +99,7 @@ class StoredRun:
         """Find the newest intact checkpoint before a step, or else the starting model."""
         if step not in self.steps:
             raise DataError(
-                f"{self.store.folder} has no rollouts of step {step}: {self._say_replayable()}"
+                f"{self.store.folder} has no rollouts of step {step}: {self._describe_replayable()}"
             )
         start = Start(step=0, folder=None)
         for number, folder in sorted(self.checkpoints.items(), reverse=True):
@@ -109,10 +109,10 @@ class StoredRun:
                     start = Start(step=number, folder=folder)
                     break
                 say(f"checkpoint {folder} is damaged ({damage}); the one before it is used")
-        self._check_way(start, step)
+        self._check_path(start, step)
         return start
 
-    def _check_way(self, start: Start, step: int) -> None:
+    def _check_path(self, start: Start, step: int) -> None:
         """Refuse to replay up to a step across missing rollouts or a restore."""
         for number in range(start.step + 1, step):
             if number in self.restores:
@@ -123,10 +123,10 @@ class StoredRun:
                 continue
             raise DataError(
                 f"step {step} cannot be reached from {start}, since {reason} and there is no "
-                f"checkpoint from {number} to {step - 1}: {self._say_replayable()}"
+                f"checkpoint from {number} to {step - 1}: {self._describe_replayable()}"
             )
 
-    def _say_replayable(self) -> str:
+    def _describe_replayable(self) -> str:
         reachable: list[int] = []
         starts = {0, *self.checkpoints}
         for step in self.steps:

@@ -256,7 +256,7 @@ def _list_differences(one: Json, other: Json, path: str = "") -> list[str]:
         is_same = _is_close(float(one), float(other))
         return [] if is_same else [f"{path} is {one:.6g}, and {other:.6g} when computed again"]
     if isinstance(one, dict) and isinstance(other, dict):
-        again = _forgive_interval(one, other)
+        again = _accept_close_interval(one, other)
         pairs = [(key, one.get(key), again.get(key)) for key in sorted({*one, *again})]
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         pairs = [(str(i), a, b) for i, (a, b) in enumerate(zip(one, other, strict=True))]
@@ -269,7 +269,9 @@ def _list_differences(one: Json, other: Json, path: str = "") -> list[str]:
     return [d for key, a, b in pairs for d in _list_differences(a, b, f"{path}.{key}".strip("."))]
 
 
-def _forgive_interval(one: Mapping[str, Json], other: Mapping[str, Json]) -> Mapping[str, Json]:
+def _accept_close_interval(
+    one: Mapping[str, Json], other: Mapping[str, Json]
+) -> Mapping[str, Json]:
     """Accept the stored ends of an interval if another method gives nearly the same.
 
     A later version of whet may compute intervals differently; means and counts never differ.

@@ -82,7 +82,7 @@ class Checkpoints:
         def move() -> None:
             names = (path.relative_to(new).as_posix() for path in files)
             _write_manifest(new, step, dict(zip(names, hashes, strict=True)))
-            self._move_in(new, target)
+            self._replace(new, target)
             for later in (other for other in self.steps() if other > step):
                 self._delete(later)
             self.delete_older(step)
@@ -135,7 +135,7 @@ class Checkpoints:
     def _path(self, step: int) -> Path:
         return self.folder / f"{step:06d}"
 
-    def _move_in(self, new: Path, target: Path) -> None:
+    def _replace(self, new: Path, target: Path) -> None:
         old = self.folder / f".old-{target.name}"
         if target.exists():
             target.rename(old)

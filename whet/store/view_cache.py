@@ -29,14 +29,12 @@ def cache_folder() -> Path:
 
 def write_token_columns(cache: Path, rollouts: Path, columns: Mapping[str, TokenColumns]) -> Path:
     """Write the token quantities of a file's rollouts, by id; return the path."""
-    names = sorted({name for each in columns.values() for name in each})
+    names = sorted({name for row in columns.values() for name in row})
     table = pa.table(
         {
             "id": pa.array(list(columns), pa.string()),
             **{
-                name: pa.array(
-                    [each.get(name) for each in columns.values()], pa.list_(pa.float32())
-                )
+                name: pa.array([row.get(name) for row in columns.values()], pa.list_(pa.float32()))
                 for name in names
             },
         }

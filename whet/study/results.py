@@ -228,18 +228,18 @@ def _decide(
         words = f"{first.label} won with {_format_estimate(first)}; {best.arm.label}"
         rest = " comes closest" if len(contrasts) > 1 else " has"
         return first, True, f"{words}{rest} {_format_estimate(best.arm)}, {best.words}."
-    goes_on, rule = first, "the first listed"
+    kept, rule = first, "the first listed"
     if config.if_unclear == "best" and best.difference.mean > 0:
-        goes_on, rule = best.arm, "the best mean"
+        kept, rule = best.arm, "the best mean"
     worse = [contrast.arm.label for contrast in clear]
     rest = f" The data can tell that {' and '.join(worse)} did worse." if worse else ""
     detectable = percent(best.comparison.minimum_detectable, 1).replace("%", "points")
     return (
-        goes_on,
+        kept,
         False,
         (
             f"cannot tell. {best.arm.label} against {first.label}: {best.words}; a difference of "
-            f"{detectable} would be found in four of five studies like this. {goes_on.label}, "
+            f"{detectable} would be found in four of five studies like this. {kept.label}, "
             f"{rule}, is kept.{rest}"
         ),
     )

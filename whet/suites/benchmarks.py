@@ -42,7 +42,7 @@ def load_benchmarks(benchmarks: Mapping[str, Benchmark], data: Path) -> list[Loa
     for name, benchmark in benchmarks.items():
         file = find_problem_file(benchmark, data)
         if file is not None and not file.is_file():
-            missing.append(f"{name}: {_how_to_get(benchmark, file, data)}")
+            missing.append(f"{name}: {_explain_missing(benchmark, file, data)}")
         elif not missing:
             loaded_benchmarks.append(_load_benchmark(name, benchmark, file))
     if missing:
@@ -63,7 +63,7 @@ def find_problem_file(benchmark: Benchmark, data: Path) -> Path | None:
     return path if path.suffix == ".jsonl" else problem_file(path, benchmark.split)
 
 
-def _how_to_get(benchmark: Benchmark, file: Path, data: Path) -> str:
+def _explain_missing(benchmark: Benchmark, file: Path, data: Path) -> str:
     if benchmark.source is None:
         return f"there is no {file}"
     source, _ = load_source(benchmark.source)

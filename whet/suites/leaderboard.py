@@ -74,10 +74,10 @@ class Leaderboard:
         words = " and ".join(f"clearly {word} on {n}" for word, n in counts.items() if n)
         is_pair = len(self.models) == 2
         others = f"{self.models[1]} is" if is_pair else "the other models are"
-        things = "benchmarks" if is_pair else "comparisons"
+        unit = "benchmarks" if is_pair else "comparisons"
         return (
             f"{best} leads with {scores}. Compared with {self.models[0]}, {others} {words} of "
-            f"{len(self.differences)} {things}."
+            f"{len(self.differences)} {unit}."
         )
 
 

@@ -158,7 +158,7 @@ def _bar_row(
 def _list_parts(
     results: Mapping[str, BenchmarkResult], tones: Mapping[str, str]
 ) -> Iterator[BarRow]:
-    """List the groups of a benchmark that add to its total, and how often rules were kept."""
+    """List the groups of a benchmark, where there are several, and how often rules were kept."""
     kinds: Mapping[str, Mapping[str, Mapping[str, Estimate]]] = {
         "Task": {model: result.by_task for model, result in results.items()},
         "Source": {model: result.by_source for model, result in results.items()},

@@ -156,8 +156,8 @@ def _feasibility(groups: Sequence[Group]) -> tuple[Estimate | None, Estimate | N
         return rollout.score is not None and rollout.score.parts[FEASIBLE] == 1.0
 
     def is_hallucinated(rollout: Rollout) -> bool:
-        is_there = rollout.score is not None and rollout.score.verdict is not Verdict.NO_ANSWER
-        return is_there and not is_feasible(rollout)
+        has_answer = rollout.score is not None and rollout.score.verdict is not Verdict.NO_ANSWER
+        return has_answer and not is_feasible(rollout)
 
     stated = [
         [r for r in group if r.score is not None and FEASIBLE in r.score.parts] for group in groups

@@ -26,7 +26,7 @@ SuiteForm = Literal["fast", "all"]
 
 
 class FastForm(Config):
-    """What differs in the fast form, which is for comparing checkpoints; reports need the full
+    """What differs in the fast form, which is for choosing between models; reports need the full
     one."""
 
     limit: int | None = Field(default=None, ge=1)

@@ -65,7 +65,7 @@ def humaneval(row: Fields) -> ParsedRow:
         user(f"Complete this function:\n\n```python\n{stub.rstrip()}\n```", FUNCTION),
         entry,
         [_without_numpy(row.text("test"))],
-        setup=_besides(stub, entry),
+        setup=_outside_of(stub, entry),
         answer=stub + row.text("canonical_solution"),
     )
 
@@ -253,7 +253,7 @@ def _join_lines(value: Json) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _besides(source: str, entry: str) -> str:
+def _outside_of(source: str, entry: str) -> str:
     """Return the part of a stub outside its function."""
     lines = []
     for node in tree_of(source).body:

@@ -90,7 +90,7 @@ _EDGE_IN_WORDS = re.compile(
     r"an edge (?:between|from) node (\d+) (?:and|to) node (\d+) with (?:weight|capacity) (\d+)"
 )
 _BEFORE = re.compile(r"node (\d+) should be visited before node (\d+)")
-_WISH = re.compile(r"Applicant (\d+) is interested in job (\d+)")
+_INTEREST = re.compile(r"Applicant (\d+) is interested in job (\d+)")
 _LAST = re.compile(r"numbered from 0 to (\d+)")
 _PAIR = re.compile(r"(?:between|from) node (\d+) (?:and|to) node (\d+)")
 _EMBEDDING = re.compile(r"node (\d+): \[(\d+),\s*(\d+)\]")
@@ -322,7 +322,7 @@ def _matching(asked: str) -> dict[str, Json]:
     lasts = [int(last) for last in _LAST.findall(asked)]
     if len(lasts) != 2:
         raise DataError("a matching question should say how many applicants and jobs there are")
-    edges: list[Json] = [[int(a), int(b)] for a, b in _WISH.findall(asked)]
+    edges: list[Json] = [[int(a), int(b)] for a, b in _INTEREST.findall(asked)]
     return {"kind": "matching", "nodes": lasts[0] + 1, "jobs": lasts[1] + 1, "edges": edges}
 
 

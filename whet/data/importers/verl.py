@@ -128,8 +128,11 @@ def _prompt(row: Fields) -> tuple[Message, ...]:
 def _read_question(extra: Fields, prompt: Sequence[Message]) -> dict[str, Json]:
     """Keep the bare question for a verifier or judge, if the prompt says more."""
     question = extra.get("question")
-    is_said = not isinstance(question, str) or question.strip() in ("", prompt[-1].content.strip())
-    return {} if is_said else {"question": question}
+    is_in_prompt = not isinstance(question, str) or question.strip() in (
+        "",
+        prompt[-1].content.strip(),
+    )
+    return {} if is_in_prompt else {"question": question}
 
 
 def _read_level(row: Fields) -> float | None:

@@ -42,7 +42,7 @@ def find_raw_files(
         return [raw for text in given for raw in _match_given(source, text)]
     if files := list(_search(source, folder, str(folder))):
         return files
-    if beside is not None and (files := list(_look_beside(source, beside))):
+    if beside is not None and (files := list(_search_beside(source, beside))):
         return files
     return [raw for hub in _list_hubs(source, folder) for raw in _download(source, hub, folder)]
 
@@ -57,7 +57,7 @@ def _match_given(source: Source, text: str) -> list[RawFile]:
         raise ConfigError(f"--file {text}: there is no file {path}")
     if file_ending(path) == "":
         raise ConfigError(f"--file {text} should end in {', '.join(READERS)}")
-    files = [file for file in source.files if not named or _is_for(file, split)]
+    files = [file for file in source.files if not named or _has_split(file, split)]
     if not named and len(files) > 1:
         files = [file for file in files if _matches(file, path.name)]
     if not files:
@@ -67,7 +67,7 @@ def _match_given(source: Source, text: str) -> list[RawFile]:
     return [RawFile(path=path, file=file, folder=folder, origin=str(folder)) for file in files]
 
 
-def _is_for(file: SourceFile, split: str) -> bool:
+def _has_split(file: SourceFile, split: str) -> bool:
     return split == file.split if isinstance(file.split, str) else split in (file.split or SPLITS)
 
 
@@ -84,7 +84,7 @@ def _search(source: Source, folder: Path, origin: str, hub: str | None = None) -
                 yield RawFile(path=path, file=file, folder=folder, origin=origin)
 
 
-def _look_beside(source: Source, folder: Path) -> Iterator[RawFile]:
+def _search_beside(source: Source, folder: Path) -> Iterator[RawFile]:
     for file in source.files:
         for name in file.names:
             root = Path("/") if Path(name).is_absolute() else folder
