@@ -17,6 +17,7 @@ from whet.engine.cuda_graphs import DecodeGraphs, round_up_length, round_up_rows
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.scheduler import PrefillPass
 from whet.errors import EngineError
+from whet.integers import ceil_div
 from whet.kernels import AttentionSpec
 from whet.kernels.attention import decode_scratch, paged_decode, paged_prefill, tile_table
 from whet.kernels.layer_ops import split_heads_into
@@ -30,7 +31,7 @@ class PageAllocator:
     def __init__(self, *, pages: int, rows: int, longest: int, page: int) -> None:
         self.page = page
         self.pages = pages
-        self.table_RA = np.zeros((rows, -(-longest // page)), dtype=np.int32)
+        self.table_RA = np.zeros((rows, ceil_div(longest, page)), dtype=np.int32)
         self.held_R, self.max_pages_R = np.zeros((2, rows), dtype=np.int64)
         """Pages each row holds now, and the most it can come to need."""
         self.ref_count_E = np.zeros(pages, dtype=np.int64)
@@ -108,7 +109,7 @@ class PageAllocator:
         return copies
 
     def _pages(self, tokens: int) -> int:
-        return -(-tokens // self.page)
+        return ceil_div(tokens, self.page)
 
     def _take(self, number: int) -> NDArray[np.int32]:
         self.num_free -= number
@@ -147,7 +148,7 @@ class PagedCache:
     def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> "PagedPrefill":
         table_RA = self.allocator.table_RA
         page_T = table_RA[chunks.row_T, chunks.positions_T // PAGE].astype(np.int64)
-        used = -(-int(chunks.positions_T.max() + 1) // PAGE)
+        used = ceil_div(int(chunks.positions_T.max() + 1), PAGE)
         cell_T = page_T * PAGE + chunks.positions_T % PAGE
         starts_S1 = chunks.starts_S1.astype(np.int32)
         before_S = chunks.before_S.astype(np.int32)
@@ -167,7 +168,7 @@ class PagedCache:
         """Do nothing: `copy_page_table` sends the table before the next window."""
 
     def copy_page_table(self, num_rows: int, longest: int, transfer: HostTransfer) -> None:
-        used = -(-longest // PAGE)
+        used = ceil_div(longest, PAGE)
         (self.table_RA[:num_rows, :used],) = transfer.to_device(
             self.allocator.table_RA[:num_rows, :used]
         )
@@ -227,7 +228,7 @@ class PagedDecode:
         self.cache = cache
         self.scratch: tuple[Tensor, Tensor, Tensor] | None = None
         # Attention reads as many pages as the table has columns: cut it to the longest row.
-        self.table_BA = cache.table_RA[: len(position_B), : -(-longest // PAGE)].contiguous()
+        self.table_BA = cache.table_RA[: len(position_B), : ceil_div(longest, PAGE)].contiguous()
         # An ended row may be longer than the longest live one: it reads its first page instead,
         # and writes nothing.
         page_B = self.table_BA.gather(1, (position_B * live_B // PAGE)[:, None])[:, 0].long()
@@ -251,7 +252,7 @@ def build_paged_cache(
     """Build a cache of `kv_cache_gb` GiB, or of the free memory; full slots are the most."""
     cfg = model.cfg
     page_bytes = 2 * cfg.num_layers * cfg.num_kv_heads * PAGE * cfg.head_dim * model.dtype.itemsize
-    pages = (slots + 1) * -(-context // PAGE)
+    pages = (slots + 1) * ceil_div(context, PAGE)
     if kv_cache_gb is not None:
         pages = min(pages, int(kv_cache_gb * 2**30) // page_bytes)
     elif model.device.type == "cuda":
