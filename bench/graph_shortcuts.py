@@ -10,8 +10,9 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from whet.level_bands import NUM_LEVELS
 from whet.tasks.logic.graph_logic import GraphLogic
-from whet.types import NUM_LEVELS, Problem
+from whet.types import Problem
 
 MARGIN = 0.03
 

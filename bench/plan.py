@@ -172,8 +172,8 @@ def job_of(pair: Pair, spec: Spec, train: TrainConfig) -> ModelJob:
         {"max_num_seqs": work.slots, "max_model_len": work.context} | pair.engine
     )
     job = ModelJob(
-        cost=cost, train=train, engine=engine, sequences=work.num_requests, samples=pair.samples, prompt=pair.prompt,
-        new=pair.new, steps=1,
+        cost=cost, train=train, engine=engine, sequences=work.num_requests, samples=pair.samples, prompt_tokens=pair.prompt,
+        new_tokens=pair.new, steps=1,
     )  # fmt: skip
     return (
         replace(job, frozen_model=cost, frozen_model_bytes=float(cost.width * cost.parameters))

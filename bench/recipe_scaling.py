@@ -44,7 +44,7 @@ def write_row(recipe: str, gpus: int) -> str:
     stages = load_recipe(ROOT / "experiments" / f"{recipe}.toml")
     found: dict[str, GPUSplit] = {}
     for name in stages:
-        works = list_works(stages, name, prompt=PROMPT, tokens=MEANS[recipe])
+        works = list_works(stages, name, prompt_tokens=PROMPT, new_tokens=MEANS[recipe])
         gpu = "h200" if "32b" in recipe else "h100"
         splits = find_splits(works, Cluster(gpu=gpu, gpus=gpus))
         found |= {split.mode: split for split in splits}

@@ -31,6 +31,9 @@ from pathlib import Path
 
 from whet.cli import main as whet
 from whet.data.problems import write_problems
+from whet.endpoints.client import Client, EndpointConfig
+from whet.endpoints.http import HttpError, Origin
+from whet.endpoints.stream import stream_replies
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer
@@ -38,9 +41,6 @@ from whet.pipeline.pipeline import run_stage  # noqa: F401 - loaded here, so tha
 from whet.proofs.fixtures import init_sharp_weights
 from whet.recipes.teach_job import collect_responses  # noqa: F401
 from whet.rng import derive
-from whet.serving.client import Client, EndpointConfig
-from whet.serving.http import HttpError, Origin
-from whet.serving.stream import stream_replies
 from whet.store.run import RunStore
 from whet.testing import fakes
 from whet.testing.fakes import SumTask

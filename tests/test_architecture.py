@@ -17,6 +17,9 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "whet").rglob("*.py"))
 GROUND = {
     "types",
+    "integers",
+    "json_values",
+    "level_bands",
     "rng",
     "errors",
     "environment",
@@ -86,9 +89,9 @@ REPLACED_WORDS: dict[str, str] = {
     r"\b(stored|sampled|graded|scored|cut-off|running|long|longest|imported) answers?\b": "response",
     r"\banswers (per problem|to (a|the|each|every|one) problem|finish|are cut)\b": "responses",
     r"\bworked answers?\b": "worked solution",
-    r"\blessons?\b": "teach run",
+    r"(?<![a-z])lessons?\b": "teach run",
 }
-"""Words of docstrings that docs/glossary.md replaces."""
+"""Words of docstrings and pages that docs/glossary.md replaces."""
 NAMES_IN_FILES = {
     "whet/data/difficulty.py:num_answers": "a field of a difficulty map",
     "whet/suites/result.py:num_answers": "a field of a stored result",
@@ -386,6 +389,25 @@ def test_code_has_the_words_of_the_glossary() -> None:
         if package_of(module_of(file)) != "testing"
     }
     assert found == NAMES_IN_FILES.keys()
+
+
+def test_tests_have_the_names_of_the_glossary() -> None:
+    files = (file for file in (ROOT / "tests").rglob("*.py") if file != Path(__file__))
+    found = {str(file.relative_to(ROOT)): replaced_in(file.read_text()) for file in files}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+def replaced_on(page: str) -> list[str]:
+    """List the words of a page, its code included, that the glossary has others for."""
+    text = " ".join(page.split())
+    return [match[0] for pattern in REPLACED_WORDS for match in re.finditer(pattern, text)]
+
+
+def test_pages_have_the_words_of_the_glossary() -> None:
+    assert replaced_on("of graded\nanswers: runs/more_lessons") == ["graded answers", "lessons"]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    found = {page.name: replaced_on(page.read_text()) for page in pages if page.name != "LOG.md"}
+    assert {name: words for name, words in found.items() if words} == {}
 
 
 def test_the_check_of_words_sees_names_and_docstrings() -> None:

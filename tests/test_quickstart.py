@@ -143,9 +143,11 @@ def mask(line: str) -> str:
     return " ".join(re.sub(r"-?\d[\d.,]*(e-?\d+)?", "#", line).split())
 
 
-def test_the_lesson_has_right_answers_and_rl_is_rewarded_by_the_users_function(walk: Walk) -> None:
-    lesson = RunStore.view(walk.folder / "runs/quick/02-lesson")
-    kept = lesson.rollouts("train", 0)
+def test_the_teach_run_has_right_answers_and_rl_is_rewarded_by_the_users_function(
+    walk: Walk,
+) -> None:
+    teach = RunStore.view(walk.folder / "runs/quick/02-teach")
+    kept = teach.rollouts("train", 0)
     assert len(walk.asked) == 4 * len(read_problems(walk.folder / "data/mine/problems-sft.jsonl"))
     assert kept and all(r.score is not None and r.score.parts["correct"] == 1 for r in kept)
 

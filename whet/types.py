@@ -3,7 +3,6 @@
 All are frozen. Token data are numpy arrays, so types that hold them compare by identity.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -20,7 +19,6 @@ Tokens = NDArray[np.int32]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Counts = TypeVar("Counts", int, NDArray[np.int64])
 Advance = Callable[[int], None]
 """Tells a progress bar how many more are done."""
 Metrics = dict[str, float]
@@ -222,81 +220,6 @@ class TokenFields(Generic[Array]):
         return {item.name: getattr(self, item.name) for item in fields(TokenFields)}
 
 
-NUM_LEVELS = 5
-"""Steps of difficulty that problems are made and reported in."""
-
-
-def level_band(level: float) -> int:
-    """Number the five levels from 0.
-
-    >>> [level_band(level) for level in (0.0, 0.19, 0.2, 0.99, 1.0)]
-    [0, 0, 1, 4, 4]
-    """
-    return min(max(int(level * NUM_LEVELS), 0), NUM_LEVELS - 1)
-
-
-def level_label(level: float | None, *, unknown: str) -> str:
-    """Name the fifth of difficulty that a level is in.
-
-    >>> [level_label(level, unknown="none") for level in (0.0, 0.25, 1.0, None)]
-    ['1', '2', '5', 'none']
-    """
-    return unknown if level is None else str(level_band(level) + 1)
-
-
-def content_id(task: str, content: Json) -> str:
-    """Name a problem by its content, so that its id is the same in every file and machine.
-
-    >>> content_id("game24", [1, 2, 3, 4])
-    'game24/c3aea7055b1f'
-    """
-    return f"{task}/{hashlib.blake2b(compact(content, sort_keys=True), digest_size=6).hexdigest()}"
-
-
-def compact(value: Json | Mapping[str, Json], *, sort_keys: bool = False) -> bytes:
-    """Write JSON in UTF-8 without spaces; NaN and infinities are refused.
-
-    Half of a surrogate pair, which UTF-8 cannot hold, is written as its escape.
-
-    >>> compact({"a": ["b", 1]}), compact(chr(0xD800))
-    (b'{"a":["b",1]}', b'"\\\\ud800"')
-    """
-    try:
-        text = json.dumps(
-            value, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        )
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"this cannot be written as JSON ({error})") from error
-    return text.encode("utf-8", "backslashreplace")
-
-
-def read_number(value: Json) -> float:
-    """Read a JSON number.
-
-    >>> read_number(2)
-    2.0
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"not a number: {value!r}")
-    return float(value)
-
-
-def read_integer(value: Json) -> int:
-    """Read a JSON integer."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"not an integer: {value!r}")
-    return value
-
-
-def ceil_div(count: Counts, size: int) -> Counts:
-    """Return how many parts of a size hold a count, or each of some counts.
-
-    >>> ceil_div(5, 2)
-    3
-    """
-    return -(-count // size)
-
-
 def _problem(row: Mapping[str, Json]) -> Problem:
     prompt = row["prompt"]
     payload = row.get("payload") or {}
@@ -314,7 +237,7 @@ def _problem(row: Mapping[str, Json]) -> Problem:
         prompt=tuple(_message(message) for message in prompt),
         answer=None if answer is None else str(answer),
         payload=payload,
-        level=None if level is None else _level(level),
+        level=None if level is None else _read_level(level),
         split=split,
         source=str(row.get("source", "")),
         source_id=None if source_id is None else str(source_id),
@@ -333,7 +256,7 @@ def _message(row: Json) -> Message:
     raise ValueError("a message needs a role of system, user or assistant and a text content")
 
 
-def _level(value: Json) -> float:
+def _read_level(value: Json) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"level must be a number from 0 to 1, not {value!r}")
     return float(value)

@@ -34,8 +34,8 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]
     monkeypatch.chdir(tmp_path)
     runs = {
         "mine": [grade(EASY, "rrrr", "m"), grade(MIDDLE, "rwww", "m"), grade(HARD, "wwww", "m")],
-        "lesson": [grade(EASY, "r", "s"), grade(MIDDLE, "rw", "s")],
-        "more_lessons": [grade(HARD, "ww", "s")],
+        "teach": [grade(EASY, "r", "s"), grade(MIDDLE, "rw", "s")],
+        "teach_more": [grade(HARD, "ww", "s")],
     }
     for name, groups in runs.items():
         write_rollouts(Path("runs") / name / "rollouts" / "train-000000.parquet", groups)

@@ -38,13 +38,13 @@ def test_a_file_becomes_problems_with_source_and_place(
         lines(tmp_path / "mine.jsonl", gsm("1 + 1?", 2), gsm("1 + 2?", 3)),
         tmp_path / "deep" / "p.jsonl",
     )
-    tally = import_file(file, out, format="gsm8k_train")
+    counts = import_file(file, out, format="gsm8k_train")
     problems = read_problems(out)
     assert [(p.task, p.answer, p.split, p.source, p.source_id) for p in problems] == [
         ("math", "2", "rl", "gsm8k_train", "mine.jsonl:1"),
         ("math", "3", "rl", "gsm8k_train", "mine.jsonl:2"),
     ]
-    assert tally.num_problems == 2
+    assert counts.num_problems == 2
     assert f"2 problems in {out} (2 math)" in capsys.readouterr().err
     assert sorted(path.name for path in out.parent.iterdir()) == ["p.jsonl", "p.rollouts.parquet"]
 
@@ -88,8 +88,10 @@ def test_repeats_are_counted_and_kept(tmp_path: Path, capsys: pytest.CaptureFixt
     file = lines(
         tmp_path / "a.jsonl", gsm("1 + 1?", 2), gsm("1 + 2?", 3), gsm("1 + 1?", 2), gsm("1 + 1?", 4)
     )
-    tally = import_file(file, tmp_path / "p.jsonl", format="gsm8k_test")
-    assert (tally.num_problems, tally.num_repeats) == (4, 1), "another answer makes another problem"
+    counts = import_file(file, tmp_path / "p.jsonl", format="gsm8k_test")
+    assert (counts.num_problems, counts.num_repeats) == (4, 1), (
+        "another answer makes another problem"
+    )
     assert (
         "1 of them ask what an earlier row asks (line 3 repeats line 1); they are kept"
         in capsys.readouterr().err
@@ -267,7 +269,7 @@ def test_chats_become_teacher_rollouts_beside_the_problems(tmp_path: Path) -> No
     file = lines(
         tmp_path / "chats.jsonl", {"messages": chat, "id": "c1"}, {"messages": again, "id": "c2"}
     )
-    tally = import_file(file, tmp_path / "p.jsonl", format="messages")
+    counts = import_file(file, tmp_path / "p.jsonl", format="messages")
     rollouts = read_rollouts(tmp_path / "p.rollouts.parquet")
     assert [(r.author, r.text, r.score) for r in rollouts] == [
         (Author.TEACHER, "4", None),
@@ -276,7 +278,7 @@ def test_chats_become_teacher_rollouts_beside_the_problems(tmp_path: Path) -> No
     assert {(r.group_id, r.problem.source_id, r.problem.split) for r in rollouts} == {
         (rollouts[0].problem.id, "c1", "sft")
     }
-    assert (tally.num_problems, tally.num_rollouts, len(read_problems(tmp_path / "p.jsonl"))) == (
+    assert (counts.num_problems, counts.num_rollouts, len(read_problems(tmp_path / "p.jsonl"))) == (
         1,
         2,
         1,
@@ -300,11 +302,11 @@ def test_unsupported_rows_are_left_out_and_listed(
         {"id": "cf-1", "problem": "Add one.", "tests": tests},
         {"id": "cf-2", "problem": "Print any of them.", "tests": tests},
     ]
-    tally = import_file(
+    counts = import_file(
         lines(tmp_path / "a.jsonl", *rows), tmp_path / "p.jsonl", format="codeforces_stdin"
     )
     assert [problem.source_id for problem in read_problems(tmp_path / "p.jsonl")] == ["cf-1"]
-    (left,) = tally.unsupported
+    (left,) = counts.unsupported
     assert json.loads((tmp_path / "p.unsupported.jsonl").read_text()) == {
         "place": "line 2",
         "source_id": "cf-2",

@@ -166,7 +166,7 @@ def test_a_plan_leaves_out_what_an_engine_does_not_predict(
     policy.save(tmp_path / "model")
     stage = cfg.with_inputs({"model.path": str(tmp_path / "model")})
 
-    assert print_plan({"rl": stage}, gpu="h200", prompt=64, tokens=None)
+    assert print_plan({"rl": stage}, gpu="h200", prompt_tokens=64, new_tokens=None)
 
     printed = capsys.readouterr().out
     assert (

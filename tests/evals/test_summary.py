@@ -8,7 +8,8 @@ from report_fixture import make_groups, make_problem, make_rollout
 
 from whet.errors import DataError
 from whet.evals.summary import EvalSummary, pass_rates, summarise
-from whet.types import FinishReason, Group, Json, Problem, Verdict, level_label
+from whet.level_bands import level_label
+from whet.types import FinishReason, Group, Json, Problem, Verdict
 
 RIGHT, WRONG, NOTHING, UNSCORED = (
     Verdict.CORRECT,

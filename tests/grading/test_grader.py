@@ -313,12 +313,12 @@ def test_a_worker_that_is_stuck_at_no_answer_is_replaced(text: str) -> None:
 
 
 def test_a_worker_that_reads_nothing_is_replaced_while_answers_keep_coming() -> None:
-    num_answers = 100_000
+    num_responses = 100_000
     num_pulled = 0
 
     def source() -> Iterator[tuple[int, Problem, str]]:
         nonlocal num_pulled
-        for index in range(num_answers):
+        for index in range(num_responses):
             num_pulled += 1
             yield index, problem(), "yes" if index else "x" * 10_000_000
 
@@ -328,7 +328,7 @@ def test_a_worker_that_reads_nothing_is_replaced_while_answers_keep_coming() -> 
         next(answers)
         answers.close()
 
-    assert num_pulled < num_answers
+    assert num_pulled < num_responses
 
 
 def test_a_worker_that_is_stuck_after_some_scores_is_replaced() -> None:

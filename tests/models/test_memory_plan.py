@@ -23,7 +23,7 @@ H200 = GPUS["h200"]
 
 @pytest.mark.parametrize(("cost", "seconds"), [(HALF, 1.21), (MIDDLE, 2.50), (SEVEN, 7.82)])
 def test_rollouts_take_what_was_measured(cost, seconds):
-    found = rollout_seconds(cost, H200, requests=512, rows=512, prompt=64, new=512)
+    found = rollout_seconds(cost, H200, requests=512, rows=512, prompt_tokens=64, new_tokens=512)
     assert found == pytest.approx(seconds, rel=0.15)
 
 
@@ -64,7 +64,9 @@ def test_the_cache_is_counted_in_whole_pages():
 
 def test_more_waves_take_longer_and_a_part_of_one_is_cheaper():
     def seconds(requests):
-        return rollout_seconds(HALF, H200, requests=requests, rows=512, prompt=64, new=512)
+        return rollout_seconds(
+            HALF, H200, requests=requests, rows=512, prompt_tokens=64, new_tokens=512
+        )
 
     assert seconds(1024) == pytest.approx(2 * seconds(512) - 0.02)
     assert seconds(512) < seconds(600) < seconds(1024)

@@ -270,13 +270,13 @@ def test_a_teacher_that_would_be_asked_is_the_task_itself(tmp_path: Path) -> Non
     teacher = '{ kind = "server", url = "http://127.0.0.1:9/v1", model = "big" }'
     text = f"""kind = "run"
 task = "math"
-[stages.lesson]
+[stages.teach]
 kind = "teach"
 problems = "data/mine"
 teacher = {teacher}
 [stages.sft]
 kind = "sft"
-data = "@lesson"
+data = "@teach"
 problems = "data/mine"
 model = {{ path = "Qwen/Qwen3-8B" }}
 """

@@ -49,7 +49,7 @@ SEVEN = published("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B")
 LARGE = published("Qwen/Qwen2.5-32B")
 JOB = ModelJob(
     cost=SEVEN, train=TrainConfig(micro_batch_tokens=8192), engine=NativeConfig(max_model_len=4096), sequences=1024, samples=8,
-    prompt=512, new=2048, steps=10,
+    prompt_tokens=512, new_tokens=2048, steps=10,
 )  # fmt: skip
 
 
@@ -138,25 +138,25 @@ def test_eight_times_the_ranks_update_in_an_eighth_of_the_time() -> None:
 
 
 def test_the_longest_answer_is_a_floor_that_no_number_of_gpus_lowers() -> None:
-    job = replace(JOB, new=1000, longest=20_000)
+    job = replace(JOB, new_tokens=1000, max_new_tokens=20_000)
     floor = 20_000 * step_seconds(SEVEN, H100, 1, 512 + 10_000)
     few, many = (by_name(job, RankLayout(ranks=ranks, shard=8))["sample"] for ranks in (8, 1024))
     assert few.seconds > many.seconds >= 0.99 * floor
     assert many.bound == "the longest response"
-    full = replace(job, sequences=65_536, longest=1000)
+    full = replace(job, sequences=65_536, max_new_tokens=1000)
     assert by_name(full, RankLayout(ranks=8, shard=8))["sample"].bound == "decoding"
 
 
 def test_answers_of_one_length_take_as_long_as_without_a_tail() -> None:
     # Attention is linear in the context, so that its mean decides.
-    batch = {"requests": 512, "rows": 128, "prompt": 64}
+    batch = {"requests": 512, "rows": 128, "prompt_tokens": 64}
     ragged = ragged_rollout_seconds(SEVEN, H100, mean=1024, longest=1024, **batch)
-    assert ragged == pytest.approx(rollout_seconds(SEVEN, H100, new=1024, **batch), rel=1e-6)
+    assert ragged == pytest.approx(rollout_seconds(SEVEN, H100, new_tokens=1024, **batch), rel=1e-6)
 
 
 def test_a_cache_that_holds_few_answers_makes_sampling_slow_and_one_for_none_does_not_fit() -> None:
     layout = RankLayout(ranks=16, shard=16)
-    job = replace(JOB, cost=LARGE, engine=NativeConfig(max_model_len=32_768), new=30_000)
+    job = replace(JOB, cost=LARGE, engine=NativeConfig(max_model_len=32_768), new_tokens=30_000)
     small, large = (by_name(job, layout, card)["sample"] for card in ("h100", "h200"))
     assert small.seconds > 3 * large.seconds
     assert by_name(job, layout, "a100-40")["sample"].peak > GPUS["a100-40"].usable
@@ -205,7 +205,7 @@ def test_the_simplest_layout_is_chosen_where_others_gain_little() -> None:
 
 def test_sequences_are_shared_where_one_fits_no_rank() -> None:
     train = TrainConfig(micro_batch_tokens=28_672, gradient_checkpointing="off")
-    long = replace(JOB, train=train, new=28_000, engine=NativeConfig(max_model_len=28_672))
+    long = replace(JOB, train=train, new_tokens=28_000, engine=NativeConfig(max_model_len=28_672))
     layout = choose_layout([("rl", long)], H100, Cluster(gpu="h100", gpus=64))
     assert layout.sequence > 1
     assert by_name(long, layout)["update"].peak <= H100.usable
@@ -251,7 +251,7 @@ def test_published_steps_take_what_is_predicted_times_one_factor_within_a_fifth(
 ) -> None:
     job = ModelJob(
         cost=cost, train=TrainConfig(micro_batch_tokens=28_672, gradient_checkpointing="on"), engine=NativeConfig(max_model_len=28_672),
-        sequences=answers, samples=16, prompt=300, new=mean, longest=27_648, steps=1, frozen_model=cost, num_minibatches=4,
+        sequences=answers, samples=16, prompt_tokens=300, new_tokens=mean, max_new_tokens=27_648, steps=1, frozen_model=cost, num_minibatches=4,
     )  # fmt: skip
     planned = by_name(job, RankLayout(ranks=gpus, shard=8))
     assert [*planned] == ["sample", "gather", "read", "update"]

@@ -26,12 +26,12 @@ SEVEN = Cost(cfg=shape_of(ModelSource(path="Qwen/Qwen2.5-7B"), {}))
 LARGE = Cost(cfg=shape_of(ModelSource(path="Qwen/Qwen2.5-32B"), {}))
 JOB = ModelJob(
     cost=SEVEN, train=TrainConfig(micro_batch_tokens=8192), engine=NativeConfig(max_num_seqs=64), sequences=256, samples=8,
-    prompt=512, new=1000, longest=4000, steps=10,
+    prompt_tokens=512, new_tokens=1000, max_new_tokens=4000, steps=10,
 )  # fmt: skip
 
 
 def work(job: ModelJob = JOB, lag: int | None = 0) -> SplitWork:
-    lengths = LogNormal(mean=job.new, limit=job.longest or job.new)
+    lengths = LogNormal(mean=job.new_tokens, limit=job.max_new_tokens or job.new_tokens)
     return SplitWork(job=job, lengths=lengths, lag=lag)
 
 
@@ -47,7 +47,7 @@ def test_lengths_whose_mean_is_the_limit_are_all_equal() -> None:
 
 
 def test_stored_lengths_keep_the_answers_to_a_problem_together_and_are_cut() -> None:
-    stored = StoredLengths(groups=((1, 2), (30, 40)), prompt=5, limit=35)
+    stored = StoredLengths(groups=((1, 2), (30, 40)), prompt_tokens=5, limit=35)
     drawn = {tuple(stored.draw(2, Random(seed))) for seed in range(20)}
     assert drawn == {(1, 2), (30, 35)}
     assert {*stored.draw(8, Random(0))} in ({1, 2}, {30, 35})
@@ -63,7 +63,7 @@ def test_an_engine_of_two_gpus_reads_half_the_weights_each_and_adds_sums_to_ever
 def test_engines_have_slots_for_what_their_memory_holds() -> None:
     engines = build_engines(JOB, H100, gpus=8)
     assert engines is not None
-    assert (engines.count, engines.slots, engines.prompt) == (8, 64, 512)
+    assert (engines.count, engines.slots, engines.prompt_tokens) == (8, 64, 512)
     context = 700.0
     seconds = engines.by_rows[3] + engines.per_token * 3 * context
     assert seconds == pytest.approx(step_seconds(SEVEN, H100, 3, context))
@@ -72,7 +72,7 @@ def test_engines_have_slots_for_what_their_memory_holds() -> None:
     one, two = (build_engines(large, H100, gpus=8, tensor_parallel=size) for size in (1, 2))
     assert one is not None and two is not None
     assert one.slots < 40 and (two.count, two.slots) == (4, 64)
-    assert build_engines(replace(large, longest=120_000), H100, gpus=8) is None
+    assert build_engines(replace(large, max_new_tokens=120_000), H100, gpus=8) is None
 
 
 def test_an_update_of_equal_answers_takes_what_the_plan_says_and_of_unequal_ones_more() -> None:

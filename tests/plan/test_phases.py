@@ -20,7 +20,7 @@ COST = Cost(
 )  # fmt: skip
 JOB = ModelJob(
     cost=COST, train=TrainConfig(micro_batch_tokens=16384), engine=NativeConfig(max_num_seqs=512, max_model_len=576), sequences=512,
-    samples=8, prompt=64, new=512, steps=10,
+    samples=8, prompt_tokens=64, new_tokens=512, steps=10,
 )  # fmt: skip
 READER = replace(JOB, frozen_model=COST, frozen_model_bytes=2.0 * COST.parameters)
 

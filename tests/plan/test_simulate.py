@@ -16,7 +16,7 @@ from whet.plan.simulate import (
 
 
 def engines(count: int, *by_rows: float, per_token: float = 0.0, prompt: int = 0) -> Engines:
-    return Engines(count=count, by_rows=(0.0, *by_rows), per_token=per_token, prompt=prompt)
+    return Engines(count=count, by_rows=(0.0, *by_rows), per_token=per_token, prompt_tokens=prompt)
 
 
 def test_rows_decode_together_and_each_step_takes_the_time_of_the_rows_that_are_left() -> None:

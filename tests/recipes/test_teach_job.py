@@ -256,7 +256,7 @@ def test_a_server_that_is_not_there_is_noticed_at_the_start(tmp_path: Path, prob
 
 def file_of(tmp_path: Path, url: str, problems: str) -> Path:
     return write(
-        tmp_path / "lesson.toml",
+        tmp_path / "teach.toml",
         f'kind = "teach"\ntask = "{SUMS}"\nproblems = "{problems}"\nper_problem = 4\n'
         f'teacher = {{ kind = "server", url = "{url}", model = "big" }}\n',
     )

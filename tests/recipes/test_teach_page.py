@@ -33,10 +33,10 @@ def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
     lines = [line for block in blocks("bash") for line in block.splitlines()]
     assert len(lines) == 5
     with serve_replies(add) as server:
-        lesson = blocks("toml")[0].replace("http://127.0.0.1:8000/v1", server.url)
-        write(tmp_path / "lesson.toml", lesson)
-        said = [whet(*shlex.split(line.replace("FILE", "lesson.toml"))[1:]) for line in lines]
+        settings = blocks("toml")[0].replace("http://127.0.0.1:8000/v1", server.url)
+        write(tmp_path / "teach.toml", settings)
+        said = [whet(*shlex.split(line.replace("FILE", "teach.toml"))[1:]) for line in lines]
     assert [one.code for one in said] == [0] * 5, [one.err for one in said]
     assert "20/20" in said[1].out and "20/20" in said[4].out
-    alone, shared = ({row.text for row in read_data(f"runs/{n}")} for n in ("lesson", "shared"))
+    alone, shared = ({row.text for row in read_data(f"runs/{n}")} for n in ("teach", "shared"))
     assert alone == shared == {rf"They add up to \boxed{{{n + 4}}}." for n in range(5)}

@@ -66,13 +66,13 @@ class Notes(Tracker):
 
     def __init__(self) -> None:
         self.metrics: list[tuple[int, Metrics]] = []
-        self.answers: list[tuple[int, list[str]]] = []
+        self.responses: list[tuple[int, list[str]]] = []
 
     def log(self, step: int, metrics: Metrics) -> None:
         self.metrics.append((step, metrics))
 
     def log_responses(self, step: int, rollouts: Sequence[Rollout]) -> None:
-        self.answers.append((step, [rollout.problem.id for rollout in rollouts]))
+        self.responses.append((step, [rollout.problem.id for rollout in rollouts]))
 
 
 @pytest.fixture
@@ -234,7 +234,9 @@ def test_a_validation_reaches_the_trackers_by_task_and_source_with_sample_answer
             },
         )
     ]
-    assert notes.answers == [(2, [problem.id for problem in sums[::2]])], "16 of 32, spread evenly"
+    assert notes.responses == [(2, [problem.id for problem in sums[::2]])], (
+        "16 of 32, spread evenly"
+    )
 
 
 @pytest.mark.parametrize(

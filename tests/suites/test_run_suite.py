@@ -55,7 +55,7 @@ def count(self, answer):
 ResponseLedger.add = count
 main(sys.argv[2:])
 """
-"""The command line in a process that is killed after so many stored answers."""
+"""The command line in a process that is killed after so many stored responses."""
 
 
 def run_until_killed(answers: int, *args: object) -> None:

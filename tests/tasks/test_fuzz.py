@@ -29,25 +29,25 @@ kind_of = cache(made_kind)
 
 @pytest.mark.parametrize("name", KINDS)
 def test_no_generated_text_raises_or_is_taken_for_correct_when_it_is_wrong(name: str) -> None:
-    kind, tally = kind_of(name), fuzz.Tally()
+    kind, counts = kind_of(name), fuzz.Tally()
 
     for number in range(CODE_TEXTS if name in RUNS_CODE else TEXTS):
-        fuzz.tried(kind, 7, 2 * number, tally)
+        fuzz.tried(kind, 7, 2 * number, counts)
 
-    assert tally.findings == []
-    assert tally.held >= tally.texts / 2
+    assert counts.findings == []
+    assert counts.held >= counts.texts / 2
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_no_attack_has_another_verdict_than_it_must(name: str) -> None:
-    kind, tally = kind_of(name), fuzz.Tally()
+    kind, counts = kind_of(name), fuzz.Tally()
 
     for number in range(CODE_TEXTS if name in RUNS_CODE else ATTACKS[name == "math"]):
-        fuzz.tried(kind, 7, 2 * number + 1, tally)
+        fuzz.tried(kind, 7, 2 * number + 1, counts)
 
     operators = {operator.name for operator in OPERATORS if operator.applies(kind)}
-    assert tally.findings == []
-    assert name in RUNS_CODE or {way for way, _ in tally.ways} == operators
+    assert counts.findings == []
+    assert name in RUNS_CODE or {way for way, _ in counts.ways} == operators
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -114,10 +114,10 @@ def kind_with(task: SumTask) -> Kind:
 
 
 def found(task: SumTask, *, texts: int = 400, limit: float = 5.0) -> fuzz.Tally:
-    (tally,) = fuzz.fuzz(
+    (counts,) = fuzz.fuzz(
         [kind_with(task)], texts=texts, code_texts=0, workers=2, seed=0, limit=limit
     )
-    return tally
+    return counts
 
 
 def test_a_broken_grader_is_found() -> None:
@@ -152,12 +152,12 @@ def test_the_last_line_says_whether_all_passed(capsys: pytest.CaptureFixture[str
 
 
 def test_a_grader_that_hangs_is_killed_and_every_other_text_is_graded() -> None:
-    tally = found(Hanging(), texts=40, limit=0.3)
+    counts = found(Hanging(), texts=40, limit=0.3)
 
-    assert tally.texts == 40 and tally.over_limit > 0
-    assert tally.verdicts["no_answer"] == 40 - tally.over_limit
-    assert "".join(tally.findings).count("more than 0.3 s") == tally.over_limit
-    assert sum(count for (_, name), count in tally.ways.items() if name == "late") > 0
+    assert counts.texts == 40 and counts.over_limit > 0
+    assert counts.verdicts["no_answer"] == 40 - counts.over_limit
+    assert "".join(counts.findings).count("more than 0.3 s") == counts.over_limit
+    assert sum(count for (_, name), count in counts.ways.items() if name == "late") > 0
 
 
 def test_a_text_comes_of_its_number_alone() -> None:

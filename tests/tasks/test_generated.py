@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from whet.level_bands import level_band
 from whet.tasks import registry
 from whet.tasks.algorithms.clrs import Clrs, ClrsConfig
 from whet.tasks.base import Task
@@ -22,7 +23,7 @@ from whet.tasks.warmup.arithmetic import Arithmetic, ArithmeticConfig
 from whet.tasks.warmup.countdown import Countdown, CountdownConfig
 from whet.tasks.warmup.letters import LastLetter, LastLetterConfig, Reverse, ReverseConfig
 from whet.testing.contracts import check_task
-from whet.types import SPLITS, Problem, Verdict, level_band
+from whet.types import SPLITS, Problem, Verdict
 
 EASY = (0.0, 0.6)
 TASKS: tuple[Task, ...] = (

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 
 from whet.config import Config
 from whet.tasks.base import Task
-from whet.types import Message, Problem, Score, Verdict, content_id
+from whet.json_values import content_id
+from whet.types import Message, Problem, Score, Verdict
 
 
 @dataclass

@@ -13,7 +13,8 @@ import numpy as np
 
 from whet.batching.examples import Example, ExampleUnit
 from whet.errors import DataError
-from whet.types import Indices, ceil_div
+from whet.integers import ceil_div
+from whet.types import Indices
 
 _ROW_MULTIPLE = 8
 """Grid rows have a multiple of this many cells, which torch's attention runs faster."""

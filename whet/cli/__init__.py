@@ -1,5 +1,5 @@
-"""The command line. Each command reads settings, prints its plan, runs it, and prints where the
-result is.
+"""The command line. Each command reads settings, prints its plan, runs it, and prints the location
+of the result.
 
 A command imports what it needs when it is called: `whet --help` loads no torch.
 """

@@ -1,4 +1,4 @@
-"""The commands and options for many processes and many machines."""
+"""Commands and options for several processes and machines."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def launch_if_many(ctx: typer.Context, folder: Path) -> None:
-    """Run the same command in several processes if flags ask for them; this process then ends."""
+    """Run the same command in several processes if flags ask for it, and exit."""
     from whet.cluster.launch import is_rank, parse_layout
 
     given = ctx.params
@@ -52,7 +52,7 @@ def launch_if_many(ctx: typer.Context, folder: Path) -> None:
 
 
 def is_restarted() -> bool:
-    """Whether torchrun started this process again after a failure, to resume from a checkpoint."""
+    """Whether torchrun restarted this process after a failure, to resume from a checkpoint."""
     from whet.world import get_world
 
     is_counted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"

@@ -1,4 +1,4 @@
-"""The commands for problems in files, and for the tasks that grade them."""
+"""Commands on problem files, and on the tasks that grade them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -157,8 +157,8 @@ def show_data(
 
 
 def _read_prompt(settings: Path) -> "Table":
-    """Read the prompt of the first stage in which a model reads problems, and the first model that
-    no stage makes."""
+    """Read the prompt of the first stage whose model reads problems, and the first model that no
+    stage makes."""
     from whet.config import to_table
     from whet.pipeline.pipeline_config import load_stages
 

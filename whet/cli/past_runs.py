@@ -1,5 +1,5 @@
-"""The commands on runs: show them in a browser, compare them, print the card of one, grade its
-rollouts, and replay its updates."""
+"""Commands on runs: show them in a browser, compare them, print a card, grade rollouts, and replay
+updates."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -196,7 +196,7 @@ def grade(
 
 
 def _refuse(source: Path, other: str, flags: Mapping[str, object]) -> None:
-    """Refuse a flag that is for another kind of source."""
+    """Refuse flags that belong to another kind of source."""
     for flag, given in flags.items():
         if given is not None:
             raise ConfigError(f"{flag} is for {other}, which {source} is not")

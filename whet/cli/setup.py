@@ -1,5 +1,5 @@
-"""The commands before a run: write a first experiment, check it, print its settings, predict its
-cost, and prove that the machine computes correctly; and the version."""
+"""Commands before a run: write a first experiment, check it, print its settings, predict its cost,
+and prove that the machine computes correctly; and the version."""
 
 import sys
 from pathlib import Path
@@ -106,8 +106,7 @@ def plan(
         typer.Option(min=1, help="GPUs of --gpus that only sample; the best number by default."),
     ] = None,
     like: Annotated[
-        Path | None,
-        typer.Option(help="A run whose stored responses give the lengths."),
+        Path | None, typer.Option(help="A run whose stored responses give the lengths.")
     ] = None,
 ) -> None:
     """Predict memory, step time and run time on one or many GPUs, and run nothing. Exits with 1 if
@@ -115,7 +114,7 @@ def plan(
     from whet.pipeline.pipeline_config import load_stages
     from whet.plan.cluster import Cluster, print_cluster_plan
     from whet.plan.lengths import read_lengths
-    from whet.plan.predict import DEFAULT_PROMPT, print_plan
+    from whet.plan.predict import DEFAULT_PROMPT_TOKENS, print_plan
     from whet.plan.splits import print_splits
 
     stages = load_stages(file, ctx.args)
@@ -123,17 +122,22 @@ def plan(
         raise ConfigError("--like has the lengths of a run: leave --tokens and --prompt out")
     stored = None if like is None else read_lengths(like)
     if stored is not None:
-        tokens, prompt = stored.mean, stored.prompt
-    prompt = prompt or DEFAULT_PROMPT
+        tokens, prompt = stored.mean, stored.prompt_tokens
+    prompt = prompt or DEFAULT_PROMPT_TOKENS
+    if gpus is None and (nodes, price, engines) != (None, None, None):
+        raise ConfigError("--nodes, --price and --engines need --gpus")
     if gpus is None:
-        if nodes is not None or price is not None or engines is not None:
-            raise ConfigError("--nodes, --price and --engines need --gpus")
-        fit = print_plan(stages, gpu=gpu, prompt=prompt, tokens=tokens)
+        fit = print_plan(stages, gpu=gpu, prompt_tokens=prompt, new_tokens=tokens)
     else:
-        planned = Cluster(gpu=gpu, gpus=gpus, nodes=nodes, price=price)
-        fit = print_cluster_plan(stages, planned, prompt=prompt, tokens=tokens)
+        cluster = Cluster(gpu=gpu, gpus=gpus, nodes=nodes, price=price)
+        fit = print_cluster_plan(stages, cluster, prompt_tokens=prompt, new_tokens=tokens)
         print_splits(
-            stages, planned, prompt=prompt, tokens=tokens, stored=stored, engine_gpus=engines
+            stages,
+            cluster,
+            prompt_tokens=prompt,
+            new_tokens=tokens,
+            stored=stored,
+            engine_gpus=engines,
         )
     if not fit:
         raise typer.Exit(1)

@@ -1,5 +1,5 @@
-"""The commands that run stages: a pipeline, a stage, an evaluation of a file or of models on a
-suite, and a study."""
+"""Commands that run stages: a pipeline, a stage, an evaluation of a file or of a suite, and a
+study."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -149,7 +149,7 @@ def _expect(file: Path, kind: str) -> None:
 def stoppable(
     sentence: str = "stopped; the same command with --resume continues from the last checkpoint",
 ) -> Iterator[None]:
-    """Let Ctrl-C or SIGTERM stop a command, with a sentence; checkpoints stay."""
+    """Stop a command on Ctrl-C or SIGTERM, with a sentence; checkpoints stay."""
     number = 0
 
     def stop(now: int) -> None:
@@ -244,7 +244,7 @@ def _refuse_suite_flags(ctx: typer.Context) -> None:
 
 
 def _check_models(models: Sequence[str], gpus: int) -> None:
-    """Refuse an unknown option: every other word on the line is a model."""
+    """Refuse unknown options; all other words on the line are models."""
     if flag := next((word for word in models if word.startswith("-")), None):
         raise ConfigError(f"there is no option {flag}: `whet eval --help` lists them")
     if gpus > 1:

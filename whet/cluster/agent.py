@@ -1,7 +1,7 @@
-"""Run ranks under torch's elastic agent: a log for each, restarts, a bounded stop, and a page when
-they fail.
+"""Run ranks under torch's elastic agent: a log for each rank, restarts, a bounded stop, and a page
+about failures.
 
-The rendezvous is always torch's c10d one: with a static one, restarted ranks wait forever.
+The rendezvous is always torch's c10d one, because restarted ranks wait forever with a static one.
 """
 
 import logging
@@ -44,7 +44,7 @@ EXIT_SECONDS = 60
 def run_ranks(
     command: Sequence[str], layout: Launch, folder: Path, *, program: Sequence[str] = ("-m", "whet")
 ) -> int:
-    """Run `whet` with these words on every rank of this node, and return their exit status."""
+    """Run `whet` with these arguments on every rank of this node, and return their exit status."""
     if remark := check_gpus(layout.gpus, torch.cuda.device_count()):
         say(remark)
     os.environ.update(divide_threads(layout.gpus))
@@ -94,7 +94,7 @@ def _rendezvous_parameters(layout: Launch) -> RendezvousParameters:
 
 
 class RankLogs(LogsSpecs):
-    """A file for each rank and start; what rank 0 prints is shown, too."""
+    """A log file for each rank and start; the output of rank 0 is also shown."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(log_dir=str(folder))
@@ -130,7 +130,7 @@ class RankLogs(LogsSpecs):
 
 
 class Agent(LocalElasticAgent):
-    """torch's agent; it also sees which rank died first, and how much memory each one took."""
+    """torch's agent, which also records which rank died first, and the memory of each rank."""
 
     def __init__(self, spec: WorkerSpec, logs: RankLogs, folder: Path, *, resume: str) -> None:
         super().__init__(
@@ -147,7 +147,7 @@ class Agent(LocalElasticAgent):
         self._status = 0
 
     def run_to_end(self) -> int:
-        """Run, and restart while there are restarts left; return the ranks' exit status."""
+        """Run, and restart while restarts are left; return the ranks' exit status."""
         try:
             self.run()
         except SignalException:  # only of this node: the others may continue
@@ -160,7 +160,7 @@ class Agent(LocalElasticAgent):
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         for worker in worker_group.workers:
-            self._look_at(worker.id)
+            self._measure_memory(worker.id)
         result: RunResult = super()._monitor_workers(worker_group)
         if result.state == WorkerState.FAILED:
             self._report(result)
@@ -168,7 +168,7 @@ class Agent(LocalElasticAgent):
             self._status = 0
         return result
 
-    def _look_at(self, pid: int) -> None:
+    def _measure_memory(self, pid: int) -> None:
         try:
             status = Path(f"/proc/{pid}/status").read_text()
         except OSError:
@@ -223,7 +223,7 @@ class Agent(LocalElasticAgent):
     def _shutdown(
         self, death_sig: signal.Signals | None = None, timeout: int = 30, **more: bool
     ) -> None:
-        """Pass on the signal that stops this process and wait for checkpoints; Ctrl-C kills then.
+        """Pass on the signal that stops this process, and wait for checkpoints; Ctrl-C then kills.
 
         Schedulers send SIGTERM more than once.
         """

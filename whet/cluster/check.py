@@ -1,6 +1,6 @@
 """Check every node before a run: versions, GPUs, interfaces, clocks, the shared folder.
 
-A process on each node reports to the first over TCP, as ranks will. Every wait ends.
+A process on each node reports to the first node over TCP, as ranks will. Every wait has a limit.
 """
 
 import json
@@ -57,7 +57,7 @@ class NodeReport:
 
 
 def describe_node(name: str, folder: Path, token: str | None) -> NodeReport:
-    """Look at this machine; a folder that all share holds the first node's token."""
+    """Describe this machine; the shared folder holds the first node's token."""
     gpus = _query_gpus()
     counts = Counter(gpu for gpu, _, _ in gpus)
     busy = [(index, gib) for index, (_, _, gib) in enumerate(gpus) if gib > BUSY_GIB]
@@ -75,7 +75,7 @@ def describe_node(name: str, folder: Path, token: str | None) -> NodeReport:
 
 
 def _query_gpus() -> list[tuple[str, str, float]]:
-    """Ask nvidia-smi for name, driver and GiB in use of every GPU."""
+    """Ask nvidia-smi for the name, driver and used GiB of every GPU."""
     query = "--query-gpu=name,driver_version,memory.used"
     try:
         text = subprocess.run(  # noqa: S603 - fixed words
@@ -94,19 +94,21 @@ def _query_gpus() -> list[tuple[str, str, float]]:
 
 
 def _list_interfaces() -> list[str]:
-    """List network interfaces that are up, with their speed, and InfiniBand ports."""
+    """List active network interfaces with their speed, and InfiniBand ports."""
     lines = []
     for path in sorted(Path("/sys/class/net").glob("*")):
-        if path.name != "lo" and _read(path / "operstate") == "up":
-            speed = _read(path / "speed")  # Mb/s, or -1
+        if path.name != "lo" and _read_file(path / "operstate") == "up":
+            speed = _read_file(path / "speed")  # Mb/s, or -1
             lines.append(
                 f"{path.name} {int(speed) / 1000:g} Gb/s" if speed.isdigit() else path.name
             )
     ports = sorted(Path("/sys/class/infiniband").glob("*/ports/*"))
-    return lines + [f"{p.parts[-3]} {_read(p / 'rate')} {_read(p / 'phys_state')}" for p in ports]
+    return lines + [
+        f"{p.parts[-3]} {_read_file(p / 'rate')} {_read_file(p / 'phys_state')}" for p in ports
+    ]
 
 
-def _read(path: Path) -> str:
+def _read_file(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:
@@ -114,9 +116,9 @@ def _read(path: Path) -> str:
 
 
 def _try_folder(folder: Path, token: str | None) -> list[str]:
-    """Read the first node's token and write a file; return what is wrong."""
+    """Read the first node's token and write a file; return the problem, if any."""
     deadline = time.monotonic() + TOOL_SECONDS
-    while not (seen := _read(folder / "token")) and time.monotonic() < deadline:
+    while not (seen := _read_file(folder / "token")) and time.monotonic() < deadline:
         time.sleep(0.1)
     if not seen or token not in (None, seen):
         return [f"{folder.parent} is not the folder of the first node: runs need a shared one"]
@@ -128,9 +130,9 @@ def _try_folder(folder: Path, token: str | None) -> list[str]:
 
 
 def report_to(address: str, folder: Path, *, name: str, token: str | None) -> None:
-    """Send this node's facts to the first node, and answer its questions about the time."""
+    """Send this node's facts to the first node, and answer its requests for the time."""
     node = describe_node(name, folder, token)
-    host, _, port = (_read(folder / "address") or address).rpartition(":")
+    host, _, port = (_read_file(folder / "address") or address).rpartition(":")
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:
@@ -149,7 +151,7 @@ def report_to(address: str, folder: Path, *, name: str, token: str | None) -> No
 def gather_reports(
     server: socket.socket, children: Sequence["subprocess.Popen[bytes]"], count: int
 ) -> list[NodeReport]:
-    """Collect the reports of up to `count` nodes, as many as arrive before the deadline."""
+    """Collect the reports of up to `count` nodes that arrive before the deadline."""
     nodes: list[NodeReport] = []
     deadline = time.monotonic() + WAIT_SECONDS
     server.settimeout(1.0)
@@ -160,7 +162,7 @@ def gather_reports(
             link, _ = server.accept()
             with link:
                 link.settimeout(TOOL_SECONDS)
-                nodes.append(_hear(link))
+                nodes.append(_receive_report(link))
         except (
             OSError,
             ValueError,
@@ -170,7 +172,7 @@ def gather_reports(
     return nodes
 
 
-def _hear(link: socket.socket) -> NodeReport:
+def _receive_report(link: socket.socket) -> NodeReport:
     with link.makefile("rw") as stream:
         node = NodeReport(**json.loads(stream.readline(1_000_000)))
         samples = []
@@ -184,7 +186,7 @@ def _hear(link: socket.socket) -> NodeReport:
 
 
 def find_faults(nodes: Sequence[NodeReport], expected: Sequence[str]) -> list[str]:
-    """Name what is wrong: nodes that are silent, differ, are busy, or do not share the folder."""
+    """List faults: nodes that are silent, differ, are busy, or do not share the folder."""
     faults = [
         f"{name} did not report within {WAIT_SECONDS:.0f} s: it is down, cannot start whet, or "
         "cannot reach the first node"
@@ -203,7 +205,7 @@ def find_faults(nodes: Sequence[NodeReport], expected: Sequence[str]) -> list[st
 
 
 def check_cluster(nodes: str | None, environ: Mapping[str, str] = os.environ) -> bool:
-    """Check the machines that are listed, those of this srun step, or this one alone."""
+    """Check the listed machines, or those of this srun step, or this one alone."""
     own = environ.get("SLURMD_NODENAME") or socket.gethostname()
     names = [own] if nodes is None else nodes.split(",")
     for name in names:
@@ -240,7 +242,7 @@ def check_cluster(nodes: str | None, environ: Mapping[str, str] = os.environ) ->
 
 
 def _start(name: str, report: list[str], *, is_remote: bool) -> "subprocess.Popen[bytes]":
-    """Start the report of a node: here, or over ssh in the same folder with the same Python."""
+    """Start the report of a node, here or over ssh, in the same folder with the same Python."""
     words = [sys.executable, "-m", "whet", "cluster", "report", *report, "--name", name]
     if is_remote:
         command = f"cd -- {shlex.quote(str(Path.cwd()))} && {shlex.join(words)}"
@@ -249,7 +251,7 @@ def _start(name: str, report: list[str], *, is_remote: bool) -> "subprocess.Pope
 
 
 def print_nodes(nodes: Sequence[NodeReport], faults: Sequence[str]) -> None:
-    """Print a table of the nodes, and below it what is wrong."""
+    """Print a table of the nodes, and the faults below it."""
     table = Table("node", *ALIKE, "interfaces", "clock")
     for node in sorted(nodes, key=lambda node: node.name):
         facts = asdict(node) | {"clock": f"{node.clock:+.3f} s"}

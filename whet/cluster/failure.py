@@ -1,4 +1,4 @@
-"""The error that a failed rank records, and the page that says which rank failed first and why."""
+"""The error that a failed rank records, and the page that says which rank failed first, and why."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ HINTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankFailure:
-    """How one rank ended."""
+    """The end of one rank."""
 
     rank: int
     size: int
@@ -54,17 +54,17 @@ class RankFailure:
 
     @property
     def order(self) -> tuple[bool, float]:
-        """Sort key: a kill from outside comes before the errors of peers, which it causes."""
+        """Sort key: a kill from outside comes before the errors that it causes in peers."""
         return -self.code not in OUTSIDE, self.time
 
     @property
     def status(self) -> int:
-        """The exit status a shell would report."""
+        """The exit status as a shell reports it."""
         return self.code if self.code >= 0 else 128 - self.code
 
 
 def record_error(error: BaseException) -> None:
-    """Leave an error for the agent that started this rank; without an agent do nothing."""
+    """Leave an error for the agent that started this rank, if there is one."""
     path = os.environ.get(ERROR_FILE)
     if not path:
         return
@@ -85,7 +85,7 @@ def _peak_gpu_gb() -> float | None:
 
 
 def add_recorded(failure: RankFailure) -> RankFailure:
-    """Complete what the agent saw of a rank with what the rank itself recorded."""
+    """Complete the agent's view of a rank with the rank's own record."""
     try:
         facts = json.loads(Path(failure.log).with_suffix(".json").read_text())
         return replace(
@@ -124,8 +124,8 @@ def read_tail(log: Path, count: int = _LAST_LINES) -> list[str]:
 def write_failure(
     first: RankFailure, failures: Mapping[int, RankFailure], folder: Path, *, resume: str
 ) -> str | None:
-    """Write RUN/failure.txt about the rank that failed first and return it; None if a rank of
-    another node failed before."""
+    """Write RUN/failure.txt about the rank that failed first, and return it; None if a rank of
+    another node failed earlier."""
     others = [failure for failure in failures.values() if failure is not first]
     page = _format_page(first, others, resume)
     record = folder / "logs" / "failure.json"

@@ -1,5 +1,4 @@
-"""Show runs and Slurm jobs: their state, their progress, the time left, and the last lines they
-printed."""
+"""Runs and Slurm jobs: their state, their progress, the time left, and their last lines."""
 
 import shutil
 import tomllib
@@ -73,7 +72,7 @@ def _find_state(run: RunStore) -> str:
 
 
 def _last_lines(folder: Path) -> tuple[str, ...]:
-    """Find what rank 0 printed last, in the folder of the run or of its pipeline."""
+    """Find the last lines of rank 0, in the folder of the run or of its pipeline."""
     for home in (folder, folder.parent):
         logs = sorted(home.glob("logs/*/start-*-rank-0000.log"), key=lambda p: p.stat().st_mtime)
         if logs:
@@ -83,7 +82,7 @@ def _last_lines(folder: Path) -> tuple[str, ...]:
 
 
 def find_runs(folders: Iterable[Path]) -> list[Path]:
-    """Find run folders in or below these; of a pipeline, its stages."""
+    """Find run folders in or below folders; a pipeline counts as its stages."""
     runs: list[Path] = []
     for folder in folders:
         if (folder / "config.toml").is_file():

@@ -1,7 +1,7 @@
-"""Start one process for each GPU: what `--gpus` and `--nodes` ask for, and where nodes meet.
+"""Start one process per GPU: parse `--gpus` and `--nodes`, and find where nodes meet.
 
-The processes are started, watched and restarted by torch's elastic agent (`agent.py`); nothing here
-imports torch.
+torch's elastic agent (`agent.py`) starts, watches and restarts the processes; this module does not
+import torch.
 """
 
 import os
@@ -20,7 +20,7 @@ NUM_PORTS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How many processes on how many nodes, and where the nodes meet."""
+    """The number of processes and nodes, and where the nodes meet."""
 
     gpus: int
     min_nodes: int
@@ -35,12 +35,12 @@ class Launch:
 
     @property
     def is_alone(self) -> bool:
-        """Whether one process on one node is asked for, which needs no launcher."""
+        """Whether the layout is a single process on one node, which needs no launcher."""
         return self.gpus == self.max_nodes == 1
 
 
 def is_rank(environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether torchrun, or whet's own launcher, started this process."""
+    """Whether torchrun, or whet's own launcher, started this process."""
     return all(name in environ for name in RANK_VARIABLES)
 
 
@@ -52,7 +52,7 @@ def parse_layout(
     restarts: int = 3,
     environ: Mapping[str, str] = os.environ,
 ) -> Launch:
-    """Read `--gpus 8 --nodes 2:4`; under Slurm, the first node of the job is where they meet."""
+    """Parse `--gpus 8 --nodes 2:4`; under Slurm, nodes meet at the first one of the job."""
     min_nodes, max_nodes = parse_nodes(nodes)
     meeting = None
     if max_nodes > 1:
@@ -77,7 +77,7 @@ def parse_layout(
 
 
 def parse_nodes(nodes: str) -> tuple[int, int]:
-    """Read a number of nodes, or the fewest and the most.
+    """Parse a number of nodes, or the fewest and the most.
 
     >>> parse_nodes("2:4")
     (2, 4)
@@ -91,7 +91,8 @@ def parse_nodes(nodes: str) -> tuple[int, int]:
 
 
 def find_rendezvous(environ: Mapping[str, str]) -> str:
-    """Derive HOST:PORT from Slurm's variables: the job's first node, a port of the job's own."""
+    """Derive HOST:PORT from Slurm's variables: the first node, and a port that depends on the
+    job."""
     nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST")
     job = environ.get("SLURM_JOB_ID", "")
     if not nodes or not job.isdigit():
@@ -113,7 +114,7 @@ def first_host(nodes: str) -> str:
 
 
 def check_gpus(gpus: int, num_visible: int, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Refuse more processes than there are GPUs; without any, return a line about the CPU."""
+    """Refuse more processes than GPUs; without GPUs, return a sentence about the CPU."""
     if num_visible == 0:
         return f"no GPU here: {gpus} {'process' if gpus == 1 else 'processes'} on the CPU over gloo"
     if gpus > num_visible:

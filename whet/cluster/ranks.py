@@ -1,7 +1,8 @@
-"""A world of several processes, started by torchrun: objects over gloo, tensors over NCCL or gloo.
+"""Several processes as ranks of one world, started by torchrun: objects over gloo, tensors over
+NCCL or gloo.
 
-Nobody waits forever. A rank that does not answer within `cluster.timeout` ends the run with a
-sentence that names it; torchrun notices one that dies.
+No rank waits forever. A rank that does not answer within `cluster.timeout` ends the run with a
+sentence that names it; torchrun notices a rank that dies.
 """
 
 import copy
@@ -37,7 +38,7 @@ REPORT_SECONDS = 5.0
 
 
 class RankWorld(World):
-    """The ranks that torchrun started, of which this process is one."""
+    """The ranks that torchrun started, including this process."""
 
     def __init__(self, cluster: ClusterConfig) -> None:
         self.rank = int(os.environ["RANK"])
@@ -45,7 +46,7 @@ class RankWorld(World):
         self.timeout = cluster.timeout
         deadline = timedelta(seconds=cluster.timeout)
         shared, _, _ = next(rendezvous("env://", timeout=deadline))
-        start = _meet(shared, self.rank, self.size, cluster.timeout)
+        start = _agree_on_start(shared, self.rank, self.size, cluster.timeout)
         dist.init_process_group(
             _backend(),
             store=PrefixStore(start, shared),
@@ -63,8 +64,7 @@ class RankWorld(World):
         self.configure(cluster)
 
     def configure(self, cluster: ClusterConfig) -> None:
-        """Arrange the ranks as the stage's settings say: copies of the model, and shards of
-        each."""
+        """Group the ranks by the stage's settings: copies of the model, and shards of each copy."""
         self.sequence_size = cluster.sequence_parallel
         self.shard_size = cluster.shard or self.size
         for name, count in (("shard", self.shard_size), ("sequence_parallel", self.sequence_size)):
@@ -86,7 +86,7 @@ class RankWorld(World):
         return other
 
     def _build_groups(self, count: int) -> dist.ProcessGroup | None:
-        """Group consecutive ranks, `count` each; return this rank's group, None if it is alone."""
+        """Group consecutive ranks by `count`; return this rank's group, None if it is alone."""
         groups = [
             dist.new_group(list(range(start, start + count)))
             for start in range(0, self.size if count > 1 else 0, count)
@@ -121,7 +121,8 @@ class RankWorld(World):
         return [mine for _, mine in parts]
 
     def run_on_rank_zero(self, act: Callable[[], T], tag: str) -> T:
-        """Others wait on a store, not in a collective, as long as the first rank is alive."""
+        """Run a function on rank 0. Other ranks wait on a store, not in a collective, while rank 0
+        is alive."""
         self._check_together(tag)
         self._last = tag
         self._num_firsts += 1
@@ -161,7 +162,7 @@ class RankWorld(World):
                 beat = now
                 heard = time.monotonic()
             if time.monotonic() - heard > self.timeout:
-                raise TrainError(self._silence([0], tag))
+                raise TrainError(self._describe_silent([0], tag))
             time.sleep(POLL_SECONDS)
         place, result, failure = pickle.loads(self._store.get(key))  # noqa: S301 - rank 0 wrote it
         if failure is not None:
@@ -175,7 +176,7 @@ class RankWorld(World):
 
     @contextmanager
     def _heartbeat(self, key: str) -> Iterator[None]:
-        """Show the others that this rank is alive while it works alone."""
+        """Show other ranks that this one is alive while it works alone."""
         done = threading.Event()
 
         def beat() -> None:
@@ -191,9 +192,9 @@ class RankWorld(World):
             thread.join()
 
     def explain(self, error: Exception) -> TrainError | None:
-        """Name the ranks behind a failed collective: those that do not report it themselves.
+        """Name the ranks that caused a failed collective: those that do not report it themselves.
 
-        None for any other error.
+        Returns None for any other error.
         """
         if not isinstance(error, dist.DistError) and not _COLLECTIVE.search(str(error)):
             return None
@@ -203,9 +204,9 @@ class RankWorld(World):
         reason = str(error).partition("\n")[0]
         if not silent:
             return TrainError(f"the ranks lost each other at {self._last!r} ({reason})")
-        return TrainError(self._silence(silent, self._last))
+        return TrainError(self._describe_silent(silent, self._last))
 
-    def _silence(self, ranks: list[int], tag: str) -> str:
+    def _describe_silent(self, ranks: list[int], tag: str) -> str:
         names = ", ".join(f"{rank} on {self.hosts[rank]}" for rank in ranks)
         return (
             f"rank {names} did not answer within {self.timeout:g} s, or died, while the others "
@@ -214,11 +215,12 @@ class RankWorld(World):
         )
 
 
-def _meet(store: Store, rank: int, size: int, wait: float) -> str:
-    """Agree with the other ranks on a name for this start, under which they keep what they share.
+def _agree_on_start(store: Store, rank: int, size: int, wait: float) -> str:
+    """Agree with the other ranks on a name for this start, which prefixes their shared keys.
 
-    torchrun keeps one store for all its starts, with the addresses of dead processes in it. Nodes
-    may count starts differently, so each rank has a name, of which the first makes one for all.
+    torchrun keeps one store for all starts, and it still holds the addresses of dead processes.
+    Nodes may count starts differently, so each rank chooses a name, and the first rank combines
+    them into one.
     """
     own = uuid4().hex
     store.set(f"rank/{rank}", own)
@@ -242,7 +244,7 @@ def _meet(store: Store, rank: int, size: int, wait: float) -> str:
 
 
 def _backend() -> str:
-    """Choose NCCL where every rank of this node has its own GPU; else gloo."""
+    """Choose NCCL if every rank of this node has its own GPU, else gloo."""
     local = int(os.environ.get("LOCAL_RANK", "0"))
     count = torch.cuda.device_count()
     if not count:
@@ -258,7 +260,7 @@ def _list_divisors(size: int) -> str:
 
 @contextmanager
 def joined_ranks(cluster: ClusterConfig, *, is_forced: bool = False) -> Iterator[None]:
-    """Join the ranks that torchrun started, for a run; one process by itself stays alone.
+    """Join the ranks that torchrun started for the duration of a run; a single process stays alone.
 
     `is_forced` makes even a single rank use torch.distributed.
     """

@@ -1,5 +1,5 @@
-"""Write, check and submit a Slurm job: one launcher per node. It stops with a checkpoint before its
-time is up, and resumes in the next allocation."""
+"""Write, check and submit a Slurm job with one launcher per node. The job stops with a checkpoint
+before its time is up, and resumes in the next allocation."""
 
 import re
 import shlex
@@ -23,7 +23,7 @@ TOOL_SECONDS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to run, on how many nodes, for how long, in which environment."""
+    """What to run, on how many nodes, how long, and in which environment."""
 
     command: str
     """The command of whet: rl, run, …"""
@@ -47,12 +47,12 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The file's name, of characters that need no quoting anywhere."""
+        """The name of the file, in characters that never need quoting."""
         return re.sub(r"[^\w.-]+", "-", self.file.stem, flags=re.ASCII).strip("-.") or "whet"
 
 
 def write_script(job: Job) -> str:
-    """Write the text of the sbatch script."""
+    """Return the text of the sbatch script."""
     low, high = parse_nodes(job.nodes)
     is_elastic = low < high
     seconds = parse_time(job.time)
@@ -119,7 +119,7 @@ exit "$code"
 
 
 def _spell_python(job: Job) -> str:
-    """Spell the job's Python for bash: of a virtual environment, a container, or on the path."""
+    """Write the job's Python for bash: that of a virtual environment, a container, or the path."""
     if sum([bool(job.container), job.venv is not None, job.conda is not None]) > 1:
         raise ConfigError("choose one of --container, --venv and --conda")
     if job.venv is not None:
@@ -145,7 +145,7 @@ CONTAINERS = {
 
 
 def parse_time(text: str) -> int:
-    """Return the seconds of a time limit as Slurm writes it.
+    """Return the seconds of a time limit in Slurm's format.
 
     >>> parse_time("1-12:00:00"), parse_time("90")
     (129600, 5400)
@@ -177,7 +177,7 @@ def _sbatch_option(option: str) -> str:
 
 
 def save_script(text: str, path: Path) -> None:
-    """Write the script and have bash check it, and sbatch too if it is installed."""
+    """Write the script, and have bash and, if it is installed, sbatch check it."""
     if path.exists() and _MARK not in path.read_text(errors="replace"):
         raise ConfigError(f"{path} exists and was not written by whet: choose another with --out")
     write_atomic(path, text)
@@ -194,7 +194,7 @@ def submit_script(path: Path) -> str:
 
 
 def run_tool(command: Sequence[str]) -> str:
-    """Run a short command and return what it prints; its complaint is one sentence."""
+    """Run a short command and return its output; its error becomes one sentence."""
     try:
         done = subprocess.run(  # noqa: S603 - tools of Slurm and bash, words and no shell
             command, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False

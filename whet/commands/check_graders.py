@@ -1,4 +1,4 @@
-"""Check the graders of tasks for a person: failures a line each, and counts."""
+"""Check the graders of tasks, and print each failure on a line, with counts."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -49,7 +49,7 @@ def check_graders(name: str | None, file: Path | None) -> None:
 
 
 def _problems_to_try(task: Task) -> list[Problem]:
-    """Take the task's own problems, or examples where it makes none."""
+    """Take the task's own problems, or its examples if it makes none."""
     problems = [
         problem for split in SPLITS for problem in islice(list_problems(task, split), CHECKED)
     ]
@@ -63,7 +63,7 @@ def check_file(
     workers: int | None = None,
     make: MakeTask = build_default_task,
 ) -> list[GraderReport]:
-    """Try the graders of a file's problems on them, task by task; `task` leaves out the others."""
+    """Check graders on the problems of a file, task by task; `task` selects one of them."""
     by_task: dict[str, list[Problem]] = {}
     for problem in read_problems(file):
         if task in (None, problem.task):
@@ -93,5 +93,5 @@ def _check_and_print(
 
 
 def _is_raised(failure: GradingFailure) -> bool:
-    """Whether a user's grader failed, rather than gave a wrong verdict."""
+    """Whether a user's grader raised an error, rather than gave a wrong verdict."""
     return failure.score.verdict is Verdict.UNSCORED

@@ -1,4 +1,4 @@
-"""Clean problem files: check the options, show progress, print what was left out and why."""
+"""Clean problem files: check the options, show progress, and print what was left out and why."""
 
 import os
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ SENTENCES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanOptions:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     near: float = 0.8
     is_any_answer: bool = False
@@ -47,8 +47,8 @@ def clean_problems(
     report: Path | None = None,
     force: bool = False,
 ) -> CleaningResult:
-    """Write the rows of problem files that are worth training on, and list the others in a file
-    next to it."""
+    """Write the rows of problem files that are worth training on, and beside it a list of the
+    others."""
     plan = _make_plan(options)
     left_out = left_out_file(out)
     check_out(files, out, force=force)
@@ -67,12 +67,12 @@ def clean_problems(
 
 
 def left_out_file(out: Path) -> Path:
-    """Return where the rows that are left out are listed."""
+    """Return the path for the list of rows left out."""
     return out.with_suffix(".left_out.jsonl")
 
 
 def check_out(files: Sequence[Path], out: Path, *, force: bool) -> None:
-    """Refuse to write problems into a file of another kind, into an input, or over a file."""
+    """Refuse an output of another file type, one that is also an input, and an existing file."""
     if out.suffix != ".jsonl":
         raise ConfigError(f"--out {out} should end in .jsonl: problems are written as JSON lines")
     if out.resolve() in {file.resolve() for file in files}:

@@ -1,4 +1,4 @@
-"""Maps of difficulty: fill one from rollouts, show it, and filter problems by it."""
+"""Difficulty maps: fill one from rollouts, show it, and filter problems by it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,10 +19,11 @@ from whet.data.difficulty import (
 )
 from whet.data.import_rows import stream_problems
 from whet.errors import ConfigError, DataError, visible
+from whet.integers import ceil_div
 from whet.store.files import check_overwrite, write_rows
 from whet.store.run import RunStore
 from whet.track.progress import say
-from whet.types import Json, ceil_div
+from whet.types import Json
 
 BARS = "▁▂▃▄▅▆▇█"
 NUM_HARDEST = 5
@@ -40,7 +41,7 @@ def add_to_map(map: Path, sources: Sequence[Path], model: str | None) -> None:
 
 
 def list_rollout_files(source: Path) -> list[Path]:
-    """List the rollout files of a run folder, or the one file given."""
+    """List the rollout files of a run folder; a single file is itself."""
     if source.is_file():
         return [source]
     if not source.is_dir():
@@ -107,7 +108,7 @@ def draw_histogram(counts: Sequence[int]) -> str:
 def filter_file(
     map: Path, source: Path, out: Path, *, keep: Sequence[str], level: str | None, force: bool
 ) -> None:
-    """Write the problems that the rules keep, with their levels where these are asked for."""
+    """Write the problems that pass the rules, with new levels if asked for."""
     if not keep and level is None:
         raise ConfigError(
             "--problems needs --keep RULE, such as --keep 'weak<0.9', or --level MODEL"

@@ -1,5 +1,5 @@
-"""Grade a file of responses: a verdict, parts, the answer found and a note for every row, in the
-order of the file."""
+"""Grade a file of responses: a verdict, parts, the extracted answer and a note for every row, in
+the order of the file."""
 
 import json
 from collections import Counter
@@ -51,8 +51,8 @@ def grade_file(
     judge: Task | None = None,
     make: MakeTask = build_default_task,
 ) -> Counter[Verdict]:
-    """Grade the rows of `source` into `out` and count the verdicts; nothing is written where a row
-    is broken.
+    """Grade the rows of `source` into `out` and count the verdicts; a broken row leaves nothing
+    written.
 
     A row has an "id", a "response", and either "problem", an id or source_id in the file of
     problems, or "task", "answer" and "payload". `reward` is a TOML file or the name of a spec;
@@ -96,7 +96,7 @@ def grade_file(
 
 
 class _ProblemIndex:
-    """Problems by their id, and by the id they had in the file they came from."""
+    """Problems by id, and by their id in the file they came from."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -122,12 +122,14 @@ class _ProblemIndex:
 def _read_rows(source: Path, index: _ProblemIndex | None) -> Iterator[_Row]:
     for line, row in list(stream_rows(source)):  # a line that is no JSON is named first
         try:
-            yield _Row(line=line, given=row, problem=_problem(row, source, index), text=_text(row))
+            yield _Row(
+                line=line, given=row, problem=_problem(row, source, index), text=_read_response(row)
+            )
         except DataError as error:
             raise DataError(f"{source} line {line}: {error}") from error
 
 
-def _text(row: Mapping[str, Json]) -> str:
+def _read_response(row: Mapping[str, Json]) -> str:
     response = row.get("response")
     if not isinstance(response, str):
         raise DataError(f'"response" should be text, not {_preview(response)}')
@@ -186,9 +188,9 @@ def _build_problem(row: Mapping[str, Json], source: Path) -> Problem:
 def make_tasks(
     named: Iterable[tuple[str, str]], custom: Sequence[str], make: MakeTask = build_default_task
 ) -> dict[str, Task]:
-    """Make the tasks that data names, given as (row, task name), and the user's `custom`.
+    """Make the tasks named in data, given as (row, task name), and the user's `custom` tasks.
 
-    A name in data never loads a file, only `custom` does.
+    A name in data never loads a file; only `custom` does.
     """
     tasks = {task.name: task for task in map(load_user_task, custom)}
     for row, name in named:
@@ -207,7 +209,8 @@ def make_tasks(
 
 
 def build_judge(**flags: str | None) -> Task | None:
-    """Make the judge of the flags `--judge-url`, `-model`, `-key-env` and `-prompt`, if any."""
+    """Build the judge that the flags `--judge-url`, `-model`, `-key-env` and `-prompt` describe, if
+    any."""
     endpoint: dict[str, Json] = {name: flag for name, flag in flags.items() if flag is not None}
     if not endpoint:
         return None
@@ -254,7 +257,7 @@ def _check_flags(source: Path, out: Path, problems: Path | None, workers: int | 
 
 
 def _check_writable(out: Path) -> None:
-    """Find out now, not after the grading, that the result cannot be written."""
+    """Fail before grading, not after it, if the result cannot be written."""
     check_target(out)
     with write_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 """Grade the stored rollouts of a run again, reward them under its own or another spec, and break
-the reward down. The run's folder is only read."""
+each reward down. The run folder is not changed."""
 
 import json
 from collections import Counter
@@ -26,7 +26,7 @@ NUM_NAMED = 5
 
 
 class _GradingSettings(Config):
-    """The settings of a stage that grading needs."""
+    """The settings of a stage that matter for grading."""
 
     task: TaskConfig
     grading: GradingConfig = GradingConfig()
@@ -35,7 +35,7 @@ class _GradingSettings(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Regraded:
-    """A stored rollout, and the same with its new score and reward."""
+    """A stored rollout, and its copy with the new score and reward."""
 
     rollout_set: RolloutSet
     step: int
@@ -81,7 +81,7 @@ def grade_run(
 ) -> list[Regraded]:
     """Grade the rollouts of a run, of one step, or a single one, and print the result.
 
-    `reward` is the name or file of a spec; the default is that of the run, if it has one.
+    `reward` is the name or file of a spec; the default is the run's own, if any.
     """
     if out is not None:
         check_target(out)
@@ -126,7 +126,7 @@ def _read_settings(run: RunStore) -> _GradingSettings:
 def _read_rollouts(
     run: RunStore, step: int | None, rollout: str | None
 ) -> Iterator[tuple[RolloutSet, int, Rollout]]:
-    """Read the requested rollouts; verifications are not graded by the run's task."""
+    """Read the requested rollouts, without verifications, which the run's task does not grade."""
     steps = {name: run.rollout_steps(name) for name in SETS}
     num_files = num_found = num_verifications = 0
     for name, numbers in steps.items():

@@ -1,4 +1,4 @@
-"""Prepare, split and mix problem files: check the options, show progress, print what was done."""
+"""Prepare, split and mix problem files: check the options, show progress, and print the result."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ MAX_REASONS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixOptions:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     n: int | None = None
     by: str | None = None
@@ -62,7 +62,7 @@ class MixOptions:
 def split_problems(
     files: Sequence[Path], out: Path, *, fractions: str, seed: int = 0, force: bool = False
 ) -> Counter[Split]:
-    """Write each problem into the file of its split, chosen by the hash of what it asks."""
+    """Write each problem into the file of its split, chosen by the hash of its question."""
     by_split = parse_fractions(fractions)
     lines = ProblemLines(files)
     targets = {split: problem_file(out, split) for split in by_split}
@@ -118,7 +118,7 @@ def parse_fractions(text: str) -> dict[Split, float]:
 def mix_problems(
     inputs: Sequence[str], out: Path, options: MixOptions, *, force: bool = False
 ) -> dict[Stratum, int]:
-    """Write a volume of problems, dealt over inputs and strata; print what each gave."""
+    """Write a mix of problems, dealt over inputs and strata, and print what each contributed."""
     files, weights = _parse_inputs(inputs)
     check_out(files, out, force=force)
     lines = ProblemLines(files)
@@ -136,7 +136,7 @@ def mix_problems(
 
 
 def _parse_inputs(inputs: Sequence[str]) -> tuple[list[Path], tuple[float, ...] | None]:
-    """Parse FILE or FILE=WEIGHT; without any weight, files are pooled."""
+    """Parse FILE or FILE=WEIGHT; without weights, all files are pooled."""
     files: list[Path] = []
     weights: list[float | None] = []
     for text in inputs:
@@ -213,7 +213,7 @@ def prepare_problems(
     limit: int | None = None,
     force: bool = False,
 ) -> PrepareCounts:
-    """Make a folder of problems, `data/NAME` by default, of a source's rows."""
+    """Prepare a source's problems in a folder, by default `data/NAME`."""
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit {limit} should be at least 1")
     source, definition = load_source(name)
@@ -263,7 +263,7 @@ def _print_counts(counts: PrepareCounts, folder: Path) -> None:
 
 
 def print_sources() -> None:
-    """Print the sources, one a line: splits, what is known of the rows, where they are."""
+    """Print the sources, one a line: splits, counts of rows, and where the rows are."""
     print_line = partial(printer.print, markup=False, soft_wrap=True)
     print_line(f"{'source':<20} {'splits':<14} {'known':<8} {'from':<46} rows")
     for name in list_sources():

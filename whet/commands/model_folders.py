@@ -1,7 +1,7 @@
 """Model folders: export a run's model in any dtype, make a new one, or download one from the hub.
 
-A download fetches the files that whet reads, goes on where it stopped, and is checked against the
-sizes and hashes that the hub gives.
+A download fetches only the files that whet reads, resumes after an interruption, and is checked
+against the hub's sizes and hashes.
 """
 
 import shutil
@@ -40,8 +40,8 @@ NEEDED = ("model*.safetensors", "adapter_model*.safetensors", *DOWNLOADED[1:])
 
 
 def export_model(location: Path, out: Path, dtype: str | None = None) -> None:
-    """Copy a run's model, without its training, into a new folder: all of it or nothing. Adapters
-    are merged."""
+    """Copy a run's model into a new folder, without its training state; adapters are merged. A
+    failed export leaves nothing."""
     source = model_folder(str(location))
     if dtype is not None and dtype not in DTYPES:
         raise ConfigError(f"--dtype is {dtype!r}, expected one of {', '.join(DTYPES)}")
@@ -69,7 +69,7 @@ def export_model(location: Path, out: Path, dtype: str | None = None) -> None:
 
 
 def copy_model(source: Path, new: Path) -> None:
-    """Copy a model folder without what belongs to its training."""
+    """Copy a model folder without its training state."""
     ignored = shutil.ignore_patterns(*TRAINING_FILES)
     shutil.copytree(source, new, dirs_exist_ok=True, ignore=ignored)
 
@@ -77,7 +77,7 @@ def copy_model(source: Path, new: Path) -> None:
 def new_model(
     size: str, out: Path, *, texts: Path, family: str, positions: int, max_pieces: int, seed: int
 ) -> None:
-    """Write a model of random weights, with a tokenizer trained on the texts of a file."""
+    """Write a model with random weights, and a tokenizer trained on the texts of a file."""
     if family not in FAMILIES:
         raise ConfigError(f"--family is {family!r}, expected one of {', '.join(FAMILIES)}")
     _check_empty(out)
@@ -100,7 +100,7 @@ def new_model(
 
 
 def read_texts(file: Path) -> Iterator[str]:
-    """Read the texts of a file of problems, of rollouts, or of anything else line by line."""
+    """Read the texts of a problem file, a rollout file, or any other file line by line."""
     if file.suffix == ".parquet":
         for rollout in read_rollouts(file):
             yield from (message.content for message in rollout.problem.prompt)
@@ -118,7 +118,7 @@ def read_texts(file: Path) -> Iterator[str]:
 
 
 def write_folder(out: Path, write: Callable[[Path], None]) -> None:
-    """Write a new folder: all of it or nothing."""
+    """Write a new folder, whole or not at all."""
     _check_empty(out)
     new = out.absolute().with_name(f".{out.absolute().name}.new")
     with write_errors(out):
@@ -137,7 +137,7 @@ def _check_empty(out: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubFile:
-    """A file of a repository, and what the hub says of its content."""
+    """A file of a repository, with the size and hash that the hub gives."""
 
     name: str
     size: int | None
@@ -151,7 +151,8 @@ def pull_model(
     out: Path | None = None,
     endpoint: str | None = None,
 ) -> Path:
-    """Download and check a model; return its folder. A second call fetches what is missing."""
+    """Download and check a model; return its folder. Files that are already there are not fetched
+    again."""
     try:
         commit, files = list_files(hub_id, revision, endpoint)
         size = sum(file.size or 0 for file in files)
@@ -183,7 +184,7 @@ def pull_model(
 def list_files(
     hub_id: str, revision: str | None, endpoint: str | None
 ) -> tuple[str, list[HubFile]]:
-    """Ask the hub for the commit of a revision and its files that whet needs."""
+    """Ask the hub for the commit of a revision, and for the files that whet needs."""
     info = HfApi(endpoint=endpoint).model_info(hub_id, revision=revision, files_metadata=True)
     files = [
         HubFile(name=row.rfilename, size=row.size, sha256=row.lfs.sha256 if row.lfs else None)
@@ -217,7 +218,7 @@ def _download(
 
 
 def _find_damaged(folder: Path, files: list[HubFile]) -> list[HubFile]:
-    """Find the files whose size or hash is not the hub's."""
+    """Find the files whose size or hash differs from the hub's."""
     damaged = []
     with progress_bar("check", sum(file.size or 0 for file in files)) as advance:
         for file in files:

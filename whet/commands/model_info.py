@@ -1,4 +1,4 @@
-"""Print what a model is and the memory that it takes; show, replace and check its chat template."""
+"""Print a model's shape and memory; show, replace and check its chat template."""
 
 import difflib
 import hashlib
@@ -39,7 +39,7 @@ _MILLION = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateCheck:
-    """The result of one check; a note is worth knowing but not a fault."""
+    """The result of one check; a note is no fault."""
 
     check: str
     mark: Mark
@@ -49,7 +49,8 @@ class TemplateCheck:
 def show_template(
     location: str, *, other: str | None = None, is_linted: bool = False, out: Path | None = None
 ) -> bool:
-    """Print a template, or a diff to another one; check it; write the model with the other one.
+    """Print a template or its difference from another, check it, and write a model with the other
+    one.
 
     Returns whether the checks found no fault.
     """
@@ -80,7 +81,7 @@ def show_template(
 
 
 def _print_diff(own: str, other: str, *, old: str, new: str) -> None:
-    """Print a unified diff; templates without line ends are cut at their tags."""
+    """Print a unified diff; a template on a single line is split at its tags."""
     lines = difflib.unified_diff(_lines(own), _lines(other), f"{old} (own)", new, lineterm="")
     text = "\n".join(lines)
     typer.echo(visible(text) if text else f"{new} is the template that {old} has")
@@ -97,7 +98,7 @@ def _print_finding(finding: TemplateCheck) -> None:
 
 
 def _write_model(location: str, new: Path, tokenizer: Tokenizer) -> None:
-    """Copy a model that is here, and write its template where all tools look for it."""
+    """Copy a local model, and write its template where other tools look for it."""
     source = model_folder(location)
     if not source.is_dir():
         raise ConfigError(f"{location} is not on this machine: `whet model pull` it first")
@@ -110,7 +111,7 @@ def _write_model(location: str, new: Path, tokenizer: Tokenizer) -> None:
 
 
 def lint_template(tokenizer: Tokenizer) -> list[TemplateCheck]:
-    """Check the template of a tokenizer on short conversations."""
+    """Check a tokenizer's template on short conversations."""
     if tokenizer.chat_template is None:
         sentence = 'there is none: set one with --set, such as "plain"'
         return [TemplateCheck(check="template", mark="fault", sentence=sentence)]
@@ -135,7 +136,7 @@ def lint_template(tokenizer: Tokenizer) -> list[TemplateCheck]:
 
 
 class _Linter:
-    """The checks; each yields marks and sentences, an "ok" if all is well."""
+    """The checks; each yields marks and sentences, or "ok"."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         assert tokenizer.chat_template is not None, "it is there to be checked"
@@ -274,7 +275,7 @@ def _describe_shape(shape: ModelConfig, tokenizer: Tokenizer) -> dict[str, str]:
 
 
 def _find_dtype(location: str) -> str:
-    """Read the dtype of the weights where they are here, else the one that config.json names."""
+    """Read the dtype of local weights, else the one named in config.json."""
     folder = model_folder(location)
     if folder.is_dir() and weight_files(folder):
         return str(read_dtype(folder)).removeprefix("torch.")
@@ -316,7 +317,7 @@ def _describe_memory(shape: ModelConfig) -> dict[str, str]:
 
 
 def _fits(size: float) -> str:
-    """Name the smallest card with that much memory."""
+    """Name the smallest card with enough memory."""
     by_size: list[tuple[str, GPU]] = sorted(GPUS.items(), key=lambda item: item[1].memory)
     fitting = [name for name, card in by_size if card.usable > size]
     return (

@@ -1,4 +1,4 @@
-"""Commands on problems: import rows of other systems, make problems of a task, show them, list the
+"""Commands on problems: import rows of other systems, make problems of a task, show problems, list
 tasks."""
 
 import json
@@ -27,6 +27,7 @@ from whet.data.importers import FORMATS, find_format
 from whet.data.importers.mapped import parse_mapping
 from whet.data.levels import LevelColumn
 from whet.errors import ConfigError, DataError, visible
+from whet.level_bands import level_band
 from whet.rng import derive, make_rng
 from whet.store.files import check_overwrite, write_rows
 from whet.tasks.base import Task, list_problems
@@ -35,7 +36,7 @@ from whet.tasks.generated import Generator
 from whet.tasks.registry import TASKS, build_default_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import printer, progress_bar, say
-from whet.types import SPLITS, Advance, Json, Problem, Split, level_band
+from whet.types import SPLITS, Advance, Json, Problem, Split
 from whet.user_code import is_code_path
 
 MAX_TEXT = 4000
@@ -47,7 +48,7 @@ NUM_LISTED = 20
 
 
 def format_heading(problem: Problem) -> str:
-    """Name a problem, with its level, split and source in one line."""
+    """Write a problem's id, level, split and source in one line."""
     level = "no level"
     if problem.level is not None:
         level = f"level {level_band(problem.level) + 1} ({problem.level:.2f})"
@@ -66,7 +67,7 @@ def list_sections(problem: Problem) -> list[tuple[str, str]]:
 
 
 def print_sections(console: Console, heading: str, sections: Sequence[tuple[str, str]]) -> None:
-    """Print titles and texts: in a frame on a terminal, as plain, indented lines elsewhere."""
+    """Print titles and texts: framed on a terminal, elsewhere as plain, indented lines."""
     if console.is_terminal:
         parts = [
             Text(f"{title}\n", style="bold").append(content, style="not bold")
@@ -83,7 +84,7 @@ def print_sections(console: Console, heading: str, sections: Sequence[tuple[str,
 
 
 def shorten_text(text: str) -> str:
-    """Cut a long text and say how much is left out; escape characters that cannot be seen.
+    """Shorten a long text and say by how much; escape invisible characters.
 
     >>> shorten_text("x" * 4003)[-25:]
     'x … and 3 more characters'
@@ -128,12 +129,13 @@ def import_file(
     bins: str | None = None,
     is_reversed: bool = False,
 ) -> ImportCounts:
-    """Turn the rows of a file into problems: by the name of a layout, or by `field=column` pairs.
+    """Turn the rows of a file into problems: in a known format, or by `field=column` pairs.
 
-    `level` is a column that levels are made of, by `bins` (`whet/data/levels.py`).
+    `level` is a column of difficulty, cut into levels by `bins` (`whet/data/levels.py`).
 
-    Rows that cannot be read are left out, or with `is_strict` nothing is written. Responses that
-    came with the rows go into a rollout file beside it. Files are replaced only by `force`.
+    Unreadable rows are left out; with `is_strict` they stop the import, and nothing is written.
+    Responses in the rows go into a rollout file beside the problems. Files are replaced only with
+    `force`.
     """
     if out.suffix != ".jsonl":
         raise ConfigError(f"--out {out} should end in .jsonl: problems are written as JSON lines")
@@ -159,8 +161,8 @@ def make_problems(
     seed: int = 0,
     force: bool = False,
 ) -> int:
-    """Write n different problems of a task. Levels 1 to 5 are fifths of the difficulty, a fraction
-    is itself. A file is replaced only by `force`."""
+    """Write n different problems of a task. Levels 1 to 5 are fifths of the difficulty; a fraction
+    is a difficulty. An existing file is replaced only with `force`."""
     if n < 1:
         raise ConfigError(f"-n {n} should be at least 1")
     check_overwrite(out, force=force)
@@ -169,7 +171,7 @@ def make_problems(
     chosen = _parse_split(split)
     splits: Counter[str] = Counter()
     with progress_bar("make", n) as advance:
-        drawn = _draw(source, n, wanted, chosen, seed, advance)
+        drawn = _draw_problems(source, n, wanted, chosen, seed, advance)
         write_rows(out, (_count_split(problem, splits).to_json() for problem in drawn))
     say(f"{n:>7,} {task} problems in {out}")
     if len(splits) > 1:
@@ -257,10 +259,10 @@ def _parse_level(level: float) -> float:
     return (level - 0.5) / _LEVELS
 
 
-def _draw(
+def _draw_problems(
     task: Task, n: int, level: float | None, split: Split | None, seed: int, advance: Advance
 ) -> Iterator[Problem]:
-    """Draw different problems, from the task's generator or else from its own lists."""
+    """Draw different problems from the task's generator, or from its own lists if it has none."""
     if isinstance(task, Generator):
         seeds = (derive(seed, "make", task.name, index) for index in range(n * MAX_DRAWS))
         problems: Iterator[Problem] = (task.generate(own, level, split) for own in seeds)
@@ -293,7 +295,7 @@ def _list_problems(
 
 
 def list_tasks() -> None:
-    """Print every task with how many problems it makes itself, their levels, and an example."""
+    """Print every task with its number of problems, their levels, and an example."""
     widths = {
         "task": max(map(len, TASKS)),
         "problems": len("any number"),
@@ -321,7 +323,7 @@ def list_tasks() -> None:
 
 
 def _own_problems(task: Task, count: int | None) -> Iterator[Problem]:
-    """Take problems that a task lists itself, evenly from its splits; all of them for None."""
+    """Take problems from a task's own lists, evenly over its splits; None takes all."""
     for split in SPLITS:
         yield from islice(
             list_problems(task, split), None if count is None else max(1, count // len(SPLITS))

@@ -54,7 +54,7 @@ def count_problems(
 
 
 def find_tokenizer(model: str) -> Path:
-    """Find the folder of a model whose tokens are counted."""
+    """Find the model folder whose tokenizer counts tokens."""
     from whet.models.load import resolve  # noqa: PLC0415 - loads torch, for this alone
 
     return resolve(str(model_folder(model)))
@@ -75,7 +75,7 @@ def print_stats(stats: ProblemStats) -> None:
 
 
 def list_facts(stats: ProblemStats) -> list[tuple[str, str]]:
-    """List what the problems are, a name and a sentence each."""
+    """List facts about the problems, each a name and a sentence."""
     shortest, median, ninth, last, longest = (f"{n:,}" for n in stats.quantiles(_FRACTIONS))
     facts = [
         ("tasks", _join(stats.tasks.most_common())),
@@ -93,7 +93,7 @@ def list_facts(stats: ProblemStats) -> list[tuple[str, str]]:
 
 
 def make_page(title: str, stats: ProblemStats, outcome: CleaningResult | None = None) -> DataPage:
-    """Make the page of problems, and of those that cleaning left out."""
+    """Build the page of problems, and of the rows that cleaning left out."""
     headline = f"{stats.num_problems:,} problems"
     charts = [
         BarChart(title=f"Length in {stats.unit}", bars=stats.histogram()),

@@ -1,5 +1,5 @@
-"""Print responses: stored rollouts with their author and their grader's verdict, and the responses
-of a trained model to a question."""
+"""Print responses: stored rollouts with author and verdict, and a trained model's responses to a
+question."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ STYLES = {
 
 
 def has_rollouts(file: Path) -> bool:
-    """Whether a file holds rollouts and not problems."""
+    """Whether a file holds rollouts, not problems."""
     return file.suffix == ".parquet" and file.is_file() and is_rollout_file(file)
 
 
@@ -70,7 +70,7 @@ def show_rollouts(file: Path, n: int = 3, *, console: Console | None = None) -> 
 
 
 def format_rollout_heading(rollout: Rollout) -> str:
-    """Name a rollout, its author, its verdict and its reward in one line."""
+    """Write a rollout's id, author, verdict and reward in one line."""
     parts = [rollout.id, f"{rollout.author} {rollout.model}".strip()]
     parts.append("not graded" if rollout.score is None else rollout.score.verdict.replace("_", " "))
     if rollout.reward is not None:
@@ -96,7 +96,7 @@ def list_rollout_sections(rollout: Rollout) -> list[tuple[str, str]]:
 
 
 class ShowSettings(Config):
-    """Whose tokens are shown, and by which prompt."""
+    """The model and prompt settings for showing tokens."""
 
     model: ModelSource
     """The model."""
@@ -106,7 +106,7 @@ class ShowSettings(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shown:
-    """One row as the model sees it; for a bare problem, no token is a response."""
+    """A row as the model sees it; for a bare problem no token is a response."""
 
     name: str
     tokens: Tokens
@@ -118,8 +118,8 @@ def show_prompts(
 ) -> None:
     """Print the first rows of a file of problems or rollouts as the model's tokens.
 
-    `defaults` are the tables `model` and `prompt`, which flags change. Without a prompt, it is that
-    of the run which the model belongs to.
+    `defaults` has the tables `model` and `prompt`, which flags override. Without a prompt there,
+    the model's own run supplies it.
     """
     if n < 1:
         raise ConfigError(f"-n {n} should be at least 1")
@@ -131,7 +131,7 @@ def show_prompts(
     chat = ChatFormat(tokenizer, settings.config.prompt)
     console = console or Console(highlight=False)
     lengths = []
-    for shown in islice(_read(file, n, chat), n):
+    for shown in islice(_read_shown(file, n, chat), n):
         num_response = int(shown.is_response.sum())
         num_prompt = len(shown.tokens) - num_response
         response = f" and {num_response:,} of the response" if num_response else ""
@@ -158,7 +158,7 @@ def render_tokens(shown: Shown, tokenizer: Tokenizer) -> Text:
     return text
 
 
-def _read(file: Path, n: int, chat: ChatFormat) -> Iterator[Shown]:
+def _read_shown(file: Path, n: int, chat: ChatFormat) -> Iterator[Shown]:
     if file.suffix == ".parquet":
         for rollout in read_rollouts(file, limit=n):
             tokens, is_response = chat.encode_response(rollout.problem, rollout.text)
@@ -170,12 +170,12 @@ def _read(file: Path, n: int, chat: ChatFormat) -> Iterator[Shown]:
 
 
 def ask_model(location: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
-    """Print the model's responses to a question, the first one greedy, each with its verdict where
-    the model's run names a task."""
+    """Print the model's responses to a question, the first one greedy; each has a verdict if the
+    model's run names a task."""
     if any("\ud800" <= letter <= "\udfff" for letter in question):
         raise ConfigError(f"the question {question!r} is not text in UTF-8")
     policy = load_run_policy(location, slots=samples)
-    task = _task(location)
+    task = _load_run_task(location)
     problem = _parse_question(task, question)
     if problem is None:
         own = [Message(role="user", content=question)]
@@ -217,7 +217,7 @@ def _parse_question(task: Task | None, question: str) -> Problem | None:
 
 
 def load_run_policy(location: str, *, slots: int) -> Policy:
-    """Load a model from a run folder, with its prompt, a model folder or the hub."""
+    """Load a model from a run folder with its prompt, from a model folder, or from the hub."""
     model, tokenizer = load_model(
         ModelSource(path=location),
         dtype=torch_dtype("auto"),
@@ -231,7 +231,8 @@ def load_run_policy(location: str, *, slots: int) -> Policy:
 
 
 def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
-    """Refuse a question that the model cannot encode: it would answer a different one."""
+    """Refuse a question that the tokenizer cannot encode exactly: the model would answer a
+    different one."""
     tokenizer = policy.tokenizer
     if "unk_token" in tokenizer.named:
         unknown = tokenizer.id(tokenizer.named["unk_token"])
@@ -250,18 +251,18 @@ def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
         )
 
 
-def _task(location: str) -> Task | None:
-    """The task a run was trained on; None for a bare model."""
+def _load_run_task(location: str) -> Task | None:
+    """Load the task that a run was trained on; None for a bare model."""
     folder = Path(location)
     for run_folder in (folder, *reversed(stage_folders(folder))):
         file = RunStore(run_folder, lock=None).config_file
         if file.is_file() and isinstance(table := toml.read(file).get("task"), dict):
-            return build_task(read_task_config(_find_own(table, run_folder)))
+            return build_task(read_task_config(_locate_user_task(table, run_folder)))
     return None
 
 
-def _find_own(table: Table, run_folder: Path) -> Table:
-    """Look for a user's task where the run was started, if it is not in the working folder."""
+def _locate_user_task(table: Table, run_folder: Path) -> Table:
+    """Look for a user's task file in the folder where the run was started, if it is not here."""
     path = table.get("path")
     if not isinstance(path, str) or Path(path.rpartition(":")[0]).is_file():
         return table

@@ -1,4 +1,4 @@
-"""`whet teach status`: how far the shards of a run are, from the files that each writes."""
+"""`whet teach status`: the progress of a run's shards, from the files that they write."""
 
 import time
 from pathlib import Path
@@ -23,7 +23,7 @@ COLUMNS = (
 
 
 def print_status(folder: Path) -> None:
-    """Print a line for each shard that has started, and the total; name those that have not."""
+    """Print a line for each shard that has started, and the total; name the others."""
     progress, missing = read_shards(folder)
     now = time.time()
     rows = [list(COLUMNS)]
@@ -46,7 +46,8 @@ def print_status(folder: Path) -> None:
 
 
 def read_shards(folder: Path) -> tuple[dict[str, TeachProgress], list[str]]:
-    """Read the progress of a run or of each of its shards, and list the shards not begun."""
+    """Read the progress of a run or of each of its shards, and list the shards that have not
+    started."""
     shards = sorted(RunStore(folder, lock=None).shard_folder.glob("*-of-*"))
     by_name = {path.name: read_teach_progress(path) for path in shards} or {
         "-": read_teach_progress(folder)
@@ -62,7 +63,7 @@ def read_shards(folder: Path) -> tuple[dict[str, TeachProgress], list[str]]:
 
 
 def state_of(row: TeachProgress, now: float) -> str:
-    """Describe the state of a shard; one that has stopped writing is dead."""
+    """Describe the state of a shard; one that stopped writing is dead."""
     return f"dead for {_duration(now - row.time)}" if row.is_dead(now) else row.state
 
 
@@ -96,7 +97,7 @@ def _cells(row: TeachProgress, state: str, host: str) -> list[str]:
 
 
 def _duration(seconds: float) -> str:
-    """Write seconds for people.
+    """Write seconds in readable units.
 
     >>> _duration(59), _duration(3700), _duration(float("inf"))
     ('59 s', '1 h 1 min', '?')

@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from whet.errors import ConfigError, DataError
+from whet.json_values import read_integer
 from whet.store.files import read_rows, write_rows
 from whet.store.rollouts import read_rollouts
-from whet.types import Json, Problem, Rollout, Verdict, read_integer
+from whet.types import Json, Problem, Rollout, Verdict
 
 Z95 = 1.959964
 """The normal quantile of a 95 % interval."""
@@ -25,7 +26,7 @@ _RULE = re.compile(r"(?P<model>.*?)(?P<sign><=|>=|<|>)(?P<rate>[0-9.]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassCount:
-    """Graded responses to a problem: how many, how many right, their tokens, the last day."""
+    """Counts of graded and of right responses to a problem, their tokens, and the last day."""
 
     num_answers: int
     """Responses; a map in a file has this name."""
@@ -120,7 +121,8 @@ def read_map(path: Path) -> list[ProblemRecord]:
 def update_map(
     path: Path, files: Sequence[Path], *, model: str | None = None
 ) -> list[ProblemRecord]:
-    """Add rollout files to a map, which may be new; `model` overrides the name of their author."""
+    """Add rollout files to a map, which may be new; `model` overrides the model's name in the
+    files."""
     records = read_map(path) if path.exists() else []
     for file in files:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
@@ -172,7 +174,7 @@ def sum_by_problem(
 
 
 def read_pass_rates(path: Path, model: str | None = None) -> dict[str, float]:
-    """Read the pass rate of each problem of a map, by one model or by all together."""
+    """Read the pass rate of each problem in a map, for one model or all models together."""
     records = read_map(path)
     _check_model(records, model, path)
     return {id: count.rate for id, count in sum_by_problem(records, model).items()}
@@ -180,7 +182,7 @@ def read_pass_rates(path: Path, model: str | None = None) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateRule:
-    """Keeps problems by the pass rate of a model, such as `weak<0.9`; `>0` is of all models."""
+    """A filter of problems by a model's pass rate, such as `weak<0.9`; `>0` counts all models."""
 
     model: str | None
     sign: str
@@ -217,10 +219,11 @@ def filter_problems(
     level: str | None = None,
     dropped: dict[str, int] | None = None,
 ) -> Iterator[Problem]:
-    """Keep the problems that every rule accepts; one that a model has not seen passes its rule.
+    """Keep the problems that pass every rule; a problem that a model has not seen passes that
+    model's rules.
 
-    `level` names a model, "" for all: the level becomes the rate of wrong answers. `dropped` counts
-    what each rule leaves out.
+    `level` names a model, or "" for all models: each level becomes the fraction of wrong answers.
+    `dropped` counts what each rule leaves out.
     """
     models = {rule.model for rule in rules} | ({level or None} if level is not None else set())
     for model in models:
@@ -238,7 +241,7 @@ def filter_problems(
 
 
 def histogram(counts: Mapping[str, PassCount], num_bins: int = 10) -> list[int]:
-    """Count problems by pass rate, in bins of equal width; the last holds a rate of 1."""
+    """Count problems by pass rate, in bins of equal width; the last bin includes 1."""
     bins = [0] * num_bins
     for count in counts.values():
         bins[min(int(count.rate * num_bins), num_bins - 1)] += 1
@@ -246,7 +249,7 @@ def histogram(counts: Mapping[str, PassCount], num_bins: int = 10) -> list[int]:
 
 
 def models_of(records: Iterable[ProblemRecord]) -> dict[str, dict[str, PassCount]]:
-    """Add up the responses by model and problem."""
+    """Add up responses by model and problem."""
     by_model: dict[str, list[ProblemRecord]] = defaultdict(list)
     for record in records:
         by_model[record.model].append(record)

@@ -1,6 +1,6 @@
-"""Import a data file: rows become problems, and rollouts where they hold responses.
+"""Import a data file: its rows become problems, and their responses rollouts.
 
-Rows are streamed. A bad row is left out and named, or stops the import if that is asked for.
+Rows are streamed. A bad row is left out and listed; a strict import stops at it.
 """
 
 import json
@@ -28,7 +28,7 @@ FORMS = "messages, or prompt and response"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsupported:
-    """A row that is left out, and why."""
+    """A row that is left out, and the reason."""
 
     place: str
     source_id: str
@@ -37,7 +37,7 @@ class Unsupported:
 
 @dataclass(kw_only=True)
 class ImportCounts:
-    """Rows that an import has read so far, by outcome."""
+    """Counts of the rows read so far, by outcome."""
 
     tasks: Counter[str] = field(default_factory=Counter)
     num_rollouts: int = 0
@@ -52,7 +52,7 @@ class ImportCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
-    """How the rows of a file are read."""
+    """How to read the rows of a file."""
 
     read: Callable[[Row], ParsedRow]
     source: str
@@ -69,10 +69,11 @@ def import_rows(
     is_strict: bool = False,
     advance: Advance | None = None,
 ) -> ImportCounts:
-    """Write the problems of a file to `out`, and next to it their responses and the rows left out.
+    """Write the problems of a file to `out`, and beside it their responses and a list of rows left
+    out.
 
-    Everything is written, or nothing. A row that answers the problem of an earlier row adds to its
-    responses. A bad row stops a strict import.
+    Everything is written, or nothing. A row with the problem of an earlier row adds to its
+    responses. A strict import stops at a bad row.
     """
     counts = ImportCounts()
     seen = dict[str, str]()
@@ -108,7 +109,7 @@ def import_rows(
 
 
 def _remove_old(out: Path, counts: ImportCounts) -> None:
-    """Remove what an earlier import wrote beside `out` and this one did not."""
+    """Remove files beside `out` that an earlier import wrote and this one did not."""
     if not counts.num_rollouts:
         rollout_file(out).unlink(missing_ok=True)
     if not counts.unsupported:
@@ -116,7 +117,7 @@ def _remove_old(out: Path, counts: ImportCounts) -> None:
 
 
 def check_gradable(problem: Problem) -> None:
-    """Try a problem on its task's grader, so that an unusable row is refused at once.
+    """Run the task's grader on a problem, so that an unusable row is refused at once.
 
     A user's own task is not run.
     """
@@ -133,17 +134,17 @@ _cached_task = cache(build_default_task)
 
 
 def rollout_file(out: Path) -> Path:
-    """Return where the responses that come with problems are written."""
+    """Return the path for responses that come with the problems of `out`."""
     return out.with_suffix(".rollouts.parquet")
 
 
 def unsupported_file(out: Path) -> Path:
-    """Return where the rows that are left out are listed."""
+    """Return the path for the list of rows left out of `out`."""
     return out.with_suffix(".unsupported.jsonl")
 
 
 def parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, ParsedRow, bytes]:
-    """Read a row into a problem, and the line of strict JSON that is written for it."""
+    """Parse a row into a problem, and the line of strict JSON to write for it."""
     source = plan.source or file.name
     try:
         parsed = plan.read(row.fields)
@@ -174,7 +175,7 @@ def locate_row(file: Path, row: SourceRow) -> str:
 
 
 def _count(counts: ImportCounts, problem: Problem, location: str, seen: dict[str, str]) -> None:
-    """Add a problem; one with the question of an earlier row is a repeat."""
+    """Count a problem; one with the question of an earlier row is a repeat."""
     counts.tasks[problem.task] += 1
     first = seen.setdefault(problem.id, location)
     if first is not location:
@@ -192,7 +193,7 @@ def _explain_empty(file: Path, counts: ImportCounts) -> str:
 
 
 class ResponseCounter:
-    """Numbers the responses to each problem; those of later rows belong to the first row's problem.
+    """Numbers the responses to each problem; a repeated problem continues the first row's numbers.
 
     Only what can differ between rows of one problem is kept in memory.
     """
@@ -236,7 +237,7 @@ def _to_rollout(problem: Problem, response: ImportedResponse, number: int) -> Ro
 
 
 def stream_problems(file: Path) -> Iterator[Problem]:
-    """Read a file of problems one at a time; a broken row is named by file and line."""
+    """Read a file of problems one at a time; an error names the file and line."""
     for row in iterate_rows(file):
         try:
             yield Problem.from_json(row.fields)
@@ -245,7 +246,7 @@ def stream_problems(file: Path) -> Iterator[Problem]:
 
 
 def add_levels(plan: ImportPlan, levels: LevelColumn, file: Path) -> ImportPlan:
-    """Make a plan take the level of each row from a column."""
+    """Extend a plan to read the level of each row from a column."""
     resolved = levels.resolve(row.fields for row in iterate_rows(file))
 
     def read(row: Row) -> ParsedRow:
@@ -255,12 +256,12 @@ def add_levels(plan: ImportPlan, levels: LevelColumn, file: Path) -> ImportPlan:
 
 
 def read_response_rows(file: Path) -> list[Rollout]:
-    """Read every row as responses to one prompt; a row that cannot be read is named by its line."""
+    """Read every row as responses to one prompt; an error names the line."""
     rollouts: list[Rollout] = []
     answered = ResponseCounter()
     for row in iterate_rows(file):
         try:
-            parsed = _parse(row)
+            parsed = _parse_responses(row)
             problem = parsed.to_problem(
                 split="sft", override="sft", source=file.name, location=row.location
             )
@@ -273,11 +274,11 @@ def read_response_rows(file: Path) -> list[Rollout]:
 
 
 def is_response_file(columns: list[str]) -> bool:
-    """Tell rows of responses from a file of rollouts, by the names of its columns."""
+    """Whether the columns are those of response rows, not of stored rollouts."""
     return "messages" in columns or ("prompt" in columns and bool({*_RESPONSES} & {*columns}))
 
 
-def _parse(row: SourceRow) -> ParsedRow:
+def _parse_responses(row: SourceRow) -> ParsedRow:
     fields = Fields(row.fields)
     response = next((name for name in _RESPONSES if fields.get(name) is not None), None)
     names = [name for name in _PROMPTS if fields.get(name) is not None]

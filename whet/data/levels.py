@@ -1,6 +1,6 @@
-"""Levels of difficulty from any column: words in order, numbers by edges or in equal parts.
+"""Levels of difficulty from any column: ordered words, or numbers cut at edges or into equal parts.
 
-Inside whet a level is a number from 0, the easiest, to 1. A bin has the level of its middle.
+A level is a number from 0, the easiest, to 1. A bin has the level of its middle.
 """
 
 from bisect import bisect_right
@@ -21,7 +21,7 @@ MAX_BINS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelBins:
-    """How the values of a column become levels."""
+    """How values of a column become levels."""
 
     words: tuple[str, ...] = ()
     """Values from the easiest to the hardest."""
@@ -60,7 +60,7 @@ class LevelBins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelColumn:
-    """The column that levels are made of, and how."""
+    """The column that holds difficulty, and how its values become levels."""
 
     name: str
     bins: LevelBins | int
@@ -78,7 +78,7 @@ class LevelColumn:
         return LevelColumn(name=name, bins=parsed, is_reversed=is_reversed)
 
     def resolve(self, rows: Iterable[Mapping[str, Json]]) -> "LevelColumn":
-        """Find the edges of equal parts, which takes one look at all rows."""
+        """Find the edges of equal parts, in one pass over all rows."""
         if isinstance(self.bins, LevelBins):
             return self
         numbers: list[float] = []
@@ -94,7 +94,7 @@ class LevelColumn:
 
 
 def parse_bins(text: str | None, *, is_reversed: bool) -> LevelBins | int:
-    """Parse words in order, edges in order, or a number of equal parts, which is returned as such.
+    """Parse ordered words, ordered edges, or a number of equal parts.
 
     >>> parse_bins("easy,hard", is_reversed=False).words, parse_bins("5", is_reversed=False)
     (('easy', 'hard'), 5)
@@ -120,7 +120,7 @@ def parse_bins(text: str | None, *, is_reversed: bool) -> LevelBins | int:
 
 
 def cut_evenly(values: Sequence[float], num_bins: int, *, is_reversed: bool) -> LevelBins:
-    """Choose edges so that each bin has as many values as the others, equal values together."""
+    """Choose edges that give bins about equally many values; equal values share a bin."""
     numbers = np.array(values)
     if not len(numbers):
         raise DataError("no row has a number to compute levels from")
@@ -132,7 +132,7 @@ def cut_evenly(values: Sequence[float], num_bins: int, *, is_reversed: bool) -> 
 
 
 def to_number(value: Json) -> float:
-    """Read a number, also one written as text."""
+    """Read a number, or text that holds one."""
     number = _parse_number(value) if isinstance(value, str) else None
     if isinstance(value, int | float) and not isinstance(value, bool):
         number = float(value)

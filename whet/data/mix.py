@@ -1,7 +1,7 @@
-"""Mix problem files: a volume dealt over inputs, tasks and levels, in the order of a curriculum.
+"""Mix problem files: deal a volume over inputs, tasks and levels, in the order of a curriculum.
 
-Which rows of a stratum are taken is decided by a hash of their ids, so that a larger volume holds
-the smaller one, and rows that are added change little.
+Rows of a stratum are taken by the hash of their ids, so a larger volume contains a smaller one, and
+added rows change little.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,10 @@ from whet.data.levels import LevelColumn
 from whet.data.problem_lines import ProblemLines
 from whet.data.problem_stats import NO_LEVEL
 from whet.errors import ConfigError, DataError
+from whet.level_bands import level_label
 from whet.rng import derive
 from whet.store.files import atomic_path, to_line
-from whet.types import Advance, Problem, level_label
+from whet.types import Advance, Problem
 
 By = Literal["task", "level", "source", "split"]
 STRATUM_FIELDS: tuple[By, ...] = ("task", "level", "source", "split")
@@ -29,7 +30,7 @@ Stratum = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixPlan:
-    """What a mix is made of."""
+    """What to mix."""
 
     n: int | None
     """Rows of the mix; None takes all that quotas allow."""
@@ -47,7 +48,7 @@ class MixPlan:
 
 @dataclass(kw_only=True)
 class Strata:
-    """The rows that can be taken, by stratum: their hash, their number, their level."""
+    """The rows available in each stratum: their hashes, numbers and levels."""
 
     rows: dict[Stratum, list[tuple[int, int, float | None]]] = field(default_factory=dict)
     num_repeats: int = 0
@@ -55,7 +56,7 @@ class Strata:
 
 
 def resolve_levels(lines: ProblemLines, plan: MixPlan) -> MixPlan:
-    """Find the edges of equal parts, where levels are to be such."""
+    """Find the edges of levels that are equal parts."""
     if plan.levels is None:
         return plan
     rows = (problem.to_json() for file in lines.files for problem in stream_problems(file))
@@ -86,7 +87,7 @@ def gather_strata(lines: ProblemLines, plan: MixPlan, advance: Advance) -> Strat
 
 
 def set_level(problem: Problem, levels: LevelColumn | None, place: str) -> Problem:
-    """Give a problem the level of its column, if there is one."""
+    """Give a problem the level in its column, if there is one."""
     if levels is None:
         return problem
     try:
@@ -109,7 +110,7 @@ def deal(sizes: Mapping[Stratum, int], plan: MixPlan) -> dict[Stratum, int]:
     """Decide how many rows each stratum gives.
 
     The volume is dealt over inputs by weight, then evenly over the values of each field in turn. A
-    stratum that has too few rows gives all, and the others of its kind share the rest.
+    stratum with too few rows gives all of them, and its siblings share the rest.
     """
     values = {stratum[1] for stratum in sizes} if plan.by else set[str]()
     if unknown := sorted(plan.quotas.keys() - values):
@@ -129,7 +130,7 @@ def deal(sizes: Mapping[Stratum, int], plan: MixPlan) -> dict[Stratum, int]:
 def _deal_level(
     n: int, sizes: Mapping[Stratum, int], plan: MixPlan, depth: int
 ) -> dict[Stratum, int]:
-    """Deal rows over the values at one place of the strata, and within each over the next."""
+    """Deal rows over one field of the strata, and recursively over the next."""
     if depth == 1 + len(plan.by):
         (stratum,) = sizes
         return {stratum: n}
@@ -148,7 +149,7 @@ def _deal_level(
 
 
 def _sum_allowed(sizes: Mapping[Stratum, int], plan: MixPlan) -> dict[tuple[str, str], int]:
-    """Sum the rows of each input and value of the first field, each no more than its quota."""
+    """Sum the rows of each input and value of the first field, up to its quota."""
     sums: dict[tuple[str, str], int] = {}
     for stratum, size in sizes.items():
         name = stratum[1] if plan.by else ""
@@ -157,7 +158,7 @@ def _sum_allowed(sizes: Mapping[Stratum, int], plan: MixPlan) -> dict[tuple[str,
 
 
 def share_out(n: int, limits: Sequence[int], weights: Sequence[float]) -> list[int]:
-    """Share a number out by weight, none above its limit; the first shares take what rounding left.
+    """Divide a number by weight, within each limit; the first shares take what rounding left.
 
     >>> share_out(10, [2, 100, 100], [1.0, 1.0, 1.0])
     [2, 4, 4]
@@ -166,11 +167,11 @@ def share_out(n: int, limits: Sequence[int], weights: Sequence[float]) -> list[i
     active = [index for index, weight in enumerate(weights) if weight > 0]
     while active:
         left = n - sum(shares)
-        whole = sum(weights[index] for index in active)
-        full = [i for i in active if limits[i] <= left * weights[i] / whole]
+        total_weight = sum(weights[index] for index in active)
+        full = [i for i in active if limits[i] <= left * weights[i] / total_weight]
         if not full:
             for index in active:
-                shares[index] = floor(left * weights[index] / whole)
+                shares[index] = floor(left * weights[index] / total_weight)
             break
         for index in full:
             shares[index] = limits[index]
@@ -188,7 +189,7 @@ def write_mix(
     plan: MixPlan,
     advance: Advance,
 ) -> None:
-    """Write the rows that are dealt, shuffled or from the easiest to the hardest."""
+    """Write the chosen rows, shuffled or from the easiest to the hardest."""
     taken = [item for stratum, count in dealt.items() for item in strata.rows[stratum][:count]]
     taken.sort()
     if plan.order == "level":

@@ -1,4 +1,4 @@
-"""The lines of problem files: read in chunks, and again by number, without keeping their text."""
+"""Lines of problem files: read in chunks, and again by number, without keeping their text."""
 
 import json
 from array import array
@@ -20,10 +20,10 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class ProblemLines:
-    """The rows of some problem files, numbered from 0 through all of them.
+    """The rows of several problem files, numbered from 0 across all of them.
 
-    A row is remembered by its place in its file, 16 bytes, so that files larger than the memory can
-    be read in any order.
+    Only the position of each row is kept, 16 bytes, so files larger than memory can be read in any
+    order.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
@@ -51,7 +51,7 @@ class ProblemLines:
         return sum(file.stat().st_size for file in self.files)
 
     def scan(self, advance: Advance) -> Iterator[list[bytes]]:
-        """Read all rows once, in chunks, and remember where each begins."""
+        """Read all rows once, in chunks, and remember their offsets."""
         for file in self.files:
             chunk: list[bytes] = []
             size = 0
@@ -71,7 +71,7 @@ class ProblemLines:
             self._first_rows.append(len(self))
 
     def read(self, rows: Iterable[int]) -> Iterator[bytes]:
-        """Read rows that have been scanned, in the order given."""
+        """Read scanned rows, in the given order."""
         with ExitStack() as stack:
             handles = [stack.enter_context(_open(file)) for file in self.files]
             for row in rows:
@@ -87,13 +87,13 @@ class ProblemLines:
         return parse_problem(line, self.locate(row))
 
     def check_unchanged(self) -> None:
-        """Refuse files that another process has written to since they were opened."""
+        """Raise an error if a file has changed since it was opened."""
         for file, version in zip(self.files, self._versions, strict=True):
             if _version(file) != version:
                 raise DataError(f"{file} changed while it was being read: run the command again")
 
     def file_of(self, row: int) -> int:
-        """Return the number of a row's file, also while it is scanned."""
+        """Return the file number of a row; this works during a scan too."""
         return min(bisect_right(self._first_rows, row), len(self.files)) - 1
 
 
@@ -110,7 +110,7 @@ def _version(file: Path) -> tuple[int, int]:
 
 
 def _read_lines(file: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Read the lines that are not blank, each with its number and where it begins."""
+    """Read the lines that are not blank, each with its number and offset."""
     offset = 0
     with _open(file) as handle:
         for number in count(1):
@@ -129,7 +129,7 @@ def _read_lines(file: Path) -> Iterator[tuple[int, int, bytes]]:
 
 
 def parse_problem(line: bytes, place: str) -> Problem:
-    """Read one line of a problem file; `place` names it if it is broken."""
+    """Parse one line of a problem file; an error names `place`."""
     try:
         value: Json = json.loads(line, parse_constant=parse_constant, parse_float=parse_finite)
     except (ValueError, RecursionError) as error:
@@ -143,6 +143,6 @@ def parse_problem(line: bytes, place: str) -> Problem:
 
 
 def to_question(problem: Problem) -> str:
-    """Return what a problem asks: its messages without the system's."""
+    """Return a problem's messages without the system prompt."""
     asked = [message.content for message in problem.prompt if message.role != "system"]
     return "\n".join(asked or [message.content for message in problem.prompt])

@@ -1,6 +1,6 @@
-"""The stream of problems a run trains on: a curriculum, and an order fixed by the seed.
+"""The stream of problems to train on: a curriculum, and an order fixed by the seed.
 
-A curriculum may also use the pass rates so far, which are part of a checkpoint.
+A curriculum may use the pass rates so far, which checkpoints contain.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,9 @@ from pydantic import Field, model_validator
 from whet.config import Config
 from whet.data.difficulty import read_pass_rates
 from whet.errors import DataError
+from whet.json_values import read_integer, read_number
 from whet.rng import make_rng
-from whet.types import Group, Json, Metrics, Problem, Verdict, read_integer, read_number
+from whet.types import Group, Json, Metrics, Problem, Verdict
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class EpochSampler(Generic[T]):
         return self.items[self._orders[epoch][index]]
 
     def batch_at(self, step: int, count: int) -> list[T]:
-        """Return the batch of a step, by its number alone, so that a resumed run needs no state."""
+        """Return the batch of a step from its number alone, so a resumed run needs no state."""
         return [self.item_at(position) for position in range(step * count, (step + 1) * count)]
 
 
@@ -79,7 +80,7 @@ class Curriculum(Config):
         return [EpochSampler(problems, seed)]
 
     def stage_at(self, step: int, steps: int) -> int:
-        """Return the index of the stage, and of its sampler, at one of `steps` steps."""
+        """Return the index of the stage, and so of its sampler, at one of `steps` steps."""
         return 0
 
     def limits(self, step: int, steps: int) -> CurriculumStage:
@@ -87,20 +88,19 @@ class Curriculum(Config):
         return NO_LIMITS
 
     def initial_rates(self) -> dict[str, float]:
-        """Return the pass rates that are known before the run, by the id of the problem."""
+        """Return the pass rates known before the run, by problem id."""
         return {}
 
     def initial_rest(self, rng: Random) -> int:
-        """Return for how many epochs a problem of `initial_rates` has been skipped before the
-        run."""
+        """Return for how many epochs a problem in `initial_rates` has already been skipped."""
         return 0
 
     def is_wanted(self, rate: float) -> bool:
-        """Whether to ask a problem again, by the pass rate seen so far."""
+        """Whether to ask a problem again, given its pass rate so far."""
         return True
 
     def is_rest_over(self, rests: int) -> bool:
-        """Whether to ask an unwanted problem after all, at turn `rests` since its responses."""
+        """Whether to ask an unwanted problem anyway, at turn `rests` since its last responses."""
         return True
 
     def metrics(self, step: int, steps: int, num_passed_over: int) -> Metrics:
@@ -223,9 +223,9 @@ class StagedCurriculum(Curriculum):
 
 
 class PassRateCurriculum(Curriculum):
-    """Problems that are sometimes solved; one outside the band rests for some epochs.
+    """Problems that the model solves sometimes; one outside the band rests for some epochs.
 
-    Problems without a rate are always wanted. The rate is that of the run's last groups, and before
+    A problem without a rate is always wanted. The rate is that of the run's last groups, or before
     the first of them that of a difficulty map.
     """
 
@@ -283,7 +283,7 @@ _DECAY = 0.5
 
 
 class ProblemSampler:
-    """Problems step by step; `save` holds all it depends on besides the settings."""
+    """Problems of each step; `save` holds all state besides the settings."""
 
     def __init__(
         self,
@@ -311,7 +311,8 @@ class ProblemSampler:
         self._num_passed_over = 0
 
     def take(self, count: int, step: int = 0) -> list[Problem]:
-        """Take the next problems of a step's stage; across two epochs one may come twice."""
+        """Take the next problems of a step's stage; at the border of two epochs one may come
+        twice."""
         stage = self.curriculum.stage_at(step, self.steps)
         taken: list[Problem] = []
         while len(taken) < count:
@@ -322,7 +323,7 @@ class ProblemSampler:
         return taken
 
     def observe(self, groups: Sequence[Group]) -> None:
-        """Count how often the problems of a step were solved, over graded responses."""
+        """Record how often the problems of a step were solved, over graded responses."""
         if not self.curriculum.needs_pass_rates:
             return
         for group in groups:
@@ -363,7 +364,7 @@ class ProblemSampler:
                 raise DataError(f"checkpoint {folder} {reason}: start the run again")
 
     def _is_due(self, id: str) -> bool:
-        """Whether a problem is asked now; an unwanted one is skipped, but not forever."""
+        """Whether to ask a problem now; an unwanted one is skipped, but not forever."""
         if id not in self._rates or self.curriculum.is_wanted(self._rates[id]):
             return True
         self._rests[id] += 1

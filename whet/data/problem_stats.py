@@ -1,4 +1,4 @@
-"""Statistics of problems: how many of each task, source, level and split, and how long they are."""
+"""Statistics of problems: counts by task, source, level and split, and their lengths."""
 
 from array import array
 from collections import Counter
@@ -8,7 +8,8 @@ from math import ceil
 
 import numpy as np
 
-from whet.types import NUM_LEVELS, Problem, level_label
+from whet.level_bands import NUM_LEVELS, level_label
+from whet.types import Problem
 
 NUM_BINS = 20
 NO_LEVEL = "none"
@@ -46,12 +47,12 @@ class ProblemStats:
         return [(name, self.levels[name]) for name in names if self.levels[name]]
 
     def quantiles(self, fractions: Sequence[float]) -> list[int]:
-        """Return the lengths that these fractions of the problems do not exceed."""
+        """Return the lengths that the given fractions of problems do not exceed."""
         lengths = np.sort(np.asarray(self.lengths))
         return [int(lengths[max(ceil(f * len(lengths)) - 1, 0)]) for f in fractions]
 
     def histogram(self) -> list[tuple[str, int]]:
-        """Count lengths in about twenty round bins; the last has all that are longer."""
+        """Count lengths in about twenty round bins; the last bin is open-ended."""
         lengths = np.asarray(self.lengths)
         (tail,) = self.quantiles([_TAIL])
         width = _round_up(max(ceil((tail + 1) / NUM_BINS), 1))

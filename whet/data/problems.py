@@ -22,7 +22,7 @@ def write_problems(folder: Path, split: Split, problems: Iterable[Problem]) -> N
 
 
 def read_problems(file: Path) -> list[Problem]:
-    """Read a file of problems; a broken row is named by file and line."""
+    """Read a file of problems; an error names the file and line."""
     problems = []
     for line, row in stream_rows(file):
         try:
@@ -48,7 +48,7 @@ def load_split(task: Task, folder: str | None, split: Split) -> list[Problem]:
 def load_problems(
     task: Task, folder: str | None, split: Split, *, include_unsolvable: bool = False
 ) -> list[Problem]:
-    """Take the solvable problems of a split, or all; raise if there are none."""
+    """Load the solvable problems of a split, or all of them; raise if there are none."""
     problems = load_split(task, folder, split)
     kept = problems if include_unsolvable else keep_solvable(problems)
     if kept:
@@ -68,9 +68,9 @@ def load_problems(
 def load_validation(
     task: Task, folder: str | None, split: Split, *, is_needed: bool
 ) -> tuple[list[Problem], bool]:
-    """Load the problems to validate on, and say whether they are held out of the training ones.
+    """Load the problems to validate on, and whether they are held out of the training split.
 
-    That is so in a folder without a file for them. If they are not needed, there are none then.
+    A folder without a file for the split holds problems out, unless validation is not needed.
     """
     if folder is None or problem_file(Path(folder), split).is_file():
         return load_split(task, folder, split), False
@@ -83,7 +83,7 @@ def load_validation(
 
 
 def choose_held_out(problems: Sequence[Problem], folder: str) -> list[Problem]:
-    """Choose problems to validate on by the hash of what they ask: added rows move few of them."""
+    """Choose validation problems by the hash of their question, so added rows move few of them."""
     fraction = min(HELD_OUT_FRACTION, MAX_HELD_OUT / max(len(problems), 1))
     fractions: dict[Split, float] = {"rl": 1 - fraction, "dev": fraction}
     held_out = [
@@ -98,7 +98,7 @@ def choose_held_out(problems: Sequence[Problem], folder: str) -> list[Problem]:
 
 
 def normalised_question(problem: Problem) -> str:
-    """Return the text by which problems are split: what is asked, without case and spaces."""
+    """Return the text that decides a problem's split: its question without case and spaces."""
     return normalise(to_question(problem))
 
 

@@ -1,7 +1,7 @@
 """Stream the rows of a data file: JSON lines, a JSON list, CSV or Parquet.
 
-No file is loaded as a whole. A row that cannot be read is a DataError with the file and the line.
-NaN, which pandas writes for a missing value, is read as null.
+No file is loaded as a whole. An unreadable row raises a DataError with its file and line. NaN,
+which pandas writes for missing values, is read as null.
 """
 
 import base64
@@ -38,14 +38,16 @@ _NUMBERED = re.compile(rb'\{\s*"[0-9]+"\s*:\s*\{')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
-    """The fields of a row and its location: "line 12" of a text, "row 12" of a list or table."""
+    """The fields of a row and its location: "line 12" of a text file, "row 12" of a list or
+    table."""
 
     location: str
     fields: Row
 
 
 def iterate_rows(file: Path, *, advance: Advance | None = None) -> Iterator[SourceRow]:
-    """Read the rows of a file by its ending; lists and texts in a JSON list become fields."""
+    """Read the rows of a file in the format of its ending; lists and texts in a JSON list become
+    fields."""
     reader = READERS.get(file_ending(file))
     if reader is None:
         raise DataError(f"{file} is not a data file: its name should end in {', '.join(READERS)}")
@@ -88,10 +90,10 @@ def _read_json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
                 )
             line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             if line.strip():
-                yield _parse(file, f"line {number}", line.decode())
+                yield _parse_row(file, f"line {number}", line.decode())
 
 
-def _parse(file: Path, location: str, text: str) -> SourceRow:
+def _parse_row(file: Path, location: str, text: str) -> SourceRow:
     try:
         value: Json = json.loads(text, parse_constant=parse_constant, parse_float=parse_finite)
     except (ValueError, RecursionError) as error:
@@ -109,8 +111,8 @@ def _to_row(file: Path, location: str, value: Json) -> SourceRow:
 
 
 def _read_json(file: Path, advance: Advance) -> Iterator[SourceRow]:
-    """Read a list of objects or lists, an object of rows by number, an object over several lines,
-    or JSON lines."""
+    """Read JSON lines, a list of objects or lists, an object of rows by number, or an object over
+    several lines."""
     with file.open("rb") as binary:
         start = binary.read(_CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n")
     if _NUMBERED.match(start) or start.partition(b"\n")[0].strip() == b"{":
@@ -128,12 +130,13 @@ def _read_json(file: Path, advance: Advance) -> Iterator[SourceRow]:
 
 
 def _read_object(file: Path, advance: Advance) -> Iterator[SourceRow]:
-    """Read a file that is one object: a row, or rows by number, the id of those without one."""
+    """Read a file that is one object: a row, or rows by number; the number is the id of a row
+    without one."""
     size = file.stat().st_size
     if size > MAX_ROW_BYTES:
         raise DataError(f"{file} is one object of more than {MAX_ROW_BYTES >> 20} MiB, not a list")
     advance(size)
-    whole = _parse(file, "row 1", file.read_text(encoding="utf-8-sig"))
+    whole = _parse_row(file, "row 1", file.read_text(encoding="utf-8-sig"))
     if not all(key.isdecimal() for key in whole.fields):
         yield whole
         return
@@ -170,8 +173,8 @@ def _count_bytes(lines: Iterator[str], advance: Advance) -> Iterator[str]:
 def _read_parquet(file: Path, advance: Advance) -> Iterator[SourceRow]:
     """Read a Parquet file a few megabytes at a time.
 
-    Arrow cannot hold more than 2 GiB of text in one nested array, which whole row groups of large
-    datasets exceed; a batch of rows never does.
+    A nested Arrow array holds at most 2 GiB of text. Row groups of large datasets exceed this,
+    batches do not.
     """
     size = file.stat().st_size
     number = 0
@@ -196,10 +199,10 @@ def parse_constant(name: str) -> None:
 
 
 class JsonList:
-    """The items of one JSON list; text is read in doubling amounts until the next is complete."""
+    """The items of a JSON list; text is read in doubling amounts until an item is complete."""
 
     def __init__(self, text: TextIO, file: Path, advance: Advance) -> None:
-        self._text = text
+        self._decode_text = text
         self._file = file
         self._advance = advance
         self._buffer = ""
@@ -253,7 +256,7 @@ class JsonList:
         self._position += 1
 
     def _more(self, count: int) -> bool:
-        new = self._text.read(count)
+        new = self._decode_text.read(count)
         self._buffer = self._buffer[self._position :] + new
         self._position = 0
         self._advance(len(new.encode(errors="replace")))
@@ -271,11 +274,11 @@ def to_json_value(value: object) -> Json:
     if isinstance(value, list | tuple):
         return [to_json_value(item) for item in value]
     if isinstance(value, bytes):
-        return _text(value)
+        return _decode_text(value)
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
-def _text(value: bytes) -> str:
+def _decode_text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:

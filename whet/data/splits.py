@@ -1,4 +1,4 @@
-"""Split problems by the hash of their text: a problem stays where it is when rows are added."""
+"""Split problems by the hash of their text: a problem keeps its split when rows are added."""
 
 from collections.abc import Mapping
 from itertools import accumulate
@@ -11,7 +11,7 @@ _RANGE = 1 << 63
 
 
 def split_by_hash(text: str, fractions: Mapping[Split, float], seed: int) -> Split:
-    """Return the split of a text: equal texts get the same split, whatever else is in the file.
+    """Return the split of a text, which depends on the text alone.
 
     >>> split_by_hash("What is 2 + 2?", {"rl": 0.9, "dev": 0.1}, seed=42)
     'rl'

@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from pydantic import Field, field_validator
 
+from whet.endpoints.client import check_url
+from whet.endpoints.stream import allow_open_files
 from whet.engine.base import Detokenize, EngineConfig
 from whet.engine.fleet import Fleet
 from whet.engine.native import NativeConfig
@@ -16,8 +18,6 @@ from whet.engine.server_worker import ServerWorker
 from whet.engine.worker import EngineSpec, Worker
 from whet.errors import ConfigError
 from whet.models.transformer import Transformer
-from whet.serving.client import check_url
-from whet.serving.stream import allow_open_files
 from whet.world import get_world
 
 

@@ -20,9 +20,10 @@ from torch import Tensor
 
 from whet.engine.base import EngineStats, Request
 from whet.engine.scheduler import WindowOutput
+from whet.integers import ceil_div
 from whet.kernels.lm_head import row_logprobs, sample_rows
 from whet.models.transformer import Attend, Transformer
-from whet.types import Indices, ceil_div
+from whet.types import Indices
 
 _ALIGNED = 16
 

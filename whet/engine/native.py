@@ -42,8 +42,9 @@ from whet.engine.scheduler import (
 )
 from whet.environment import keep_freed_memory
 from whet.errors import EngineError
+from whet.integers import ceil_div
 from whet.models.transformer import Transformer
-from whet.types import Completion, FinishReason, Tokens, ceil_div
+from whet.types import Completion, FinishReason, Tokens
 
 EngineResult = tuple[str, Completion]
 

@@ -17,11 +17,12 @@ from whet.engine.cuda_graphs import DecodeGraphs, round_up_length, round_up_rows
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.scheduler import PrefillPass
 from whet.errors import EngineError
+from whet.integers import ceil_div
 from whet.kernels import AttentionSpec
 from whet.kernels.attention import decode_scratch, paged_decode, paged_prefill, tile_table
 from whet.kernels.layer_ops import split_heads_into
 from whet.models.transformer import Transformer
-from whet.types import Indices, ceil_div
+from whet.types import Indices
 
 PAGE = 64
 """Tokens of a page: as many keys as the attention kernels read at a time."""

@@ -15,11 +15,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from whet.endpoints.http import HttpError, HttpReply, Origin
 from whet.engine.base import Detokenize, EngineStats, Request, SamplingParams
 from whet.engine.server_calls import GREEDY_SAMPLING, Call, Dialect, choose_dialect
 from whet.engine.weight_files import Weights
 from whet.engine.worker import FinishedRequest, Refusal, Report, WorkerError
-from whet.serving.http import HttpError, HttpReply, Origin
 from whet.track.progress import say
 from whet.types import Completion, FinishReason, Json
 

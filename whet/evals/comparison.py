@@ -1,7 +1,7 @@
 """Compare models over problems and seeds, with both sources of chance in the interval.
 
-An arm is one way of training; each of its seeds gives one mapping from problem ids to rates, such
-as each problem's pass@1. Problems and seeds are crossed: every seed answers every problem.
+An arm is one way of training. Each of its seeds maps problem ids to rates, such as each problem's
+pass@1. Problems and seeds are crossed: every seed answers every problem.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ Rates = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedComparison:
-    """How much the second of two arms is better than the first, and what the data can tell."""
+    """How much better the second of two arms is than the first, and what the data can tell."""
 
     difference: Estimate
     """After minus before; its count is that of the shared problems."""
@@ -50,7 +50,7 @@ class PairedComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A mean, its variance, and the degrees of freedom of that variance; or arrays of them."""
+    """A mean, its variance, and the degrees of freedom of the variance; or arrays of them."""
 
     mean: Reals
     variance: Reals
@@ -58,9 +58,9 @@ class Spread:
 
 
 def compare_paired(before: Rates, after: Rates) -> PairedComparison:
-    """Compare two evaluations over the problems that both have, with the paired t test.
+    """Compare two evaluations over the problems that both have, by the paired t test.
 
-    Pairing takes the difficulty of each problem out of the interval.
+    Pairing removes the difficulty of problems from the interval.
     """
     return compare_arms([before], [after])
 
@@ -70,8 +70,8 @@ def compare_arms(
 ) -> PairedComparison:
     """Compare two arms, each of one or several seeds, over the problems that all of them have.
 
-    Seeds of the same number are not taken for pairs. With `paired=False`, problems are not either:
-    each arm keeps its own.
+    Seeds of the same number are not paired. With `paired=False`, problems are not paired either,
+    and each arm keeps its own.
     """
     if paired:
         common = _common([*before, *after])
@@ -94,9 +94,9 @@ def compare_arms(
 
 
 def estimate_over_seeds(rates: Sequence[Rates]) -> Estimate:
-    """Estimate what an arm scores on such problems with such seeds, not with these alone.
+    """Estimate the score of an arm for such problems and seeds in general, not just for these.
 
-    `count` is the number of problems. With one seed, its chance is not in the interval.
+    `count` is the number of problems. With a single seed, the interval does not include its chance.
     """
     common = _common(rates)
     rates_SP = _matrix(rates, common)

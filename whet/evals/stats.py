@@ -1,7 +1,8 @@
-"""pass@k, maj@k, and 95 % intervals over problems; `comparison` has several seeds and two models.
+"""pass@k, maj@k, and 95 % intervals over problems; `comparison` handles several seeds and two
+models.
 
 A problem is the sampling unit: its responses are averaged before anything is resampled. avg@n is
-pass@1 of n responses, so it has no function of its own.
+pass@1 of n responses, and has no function of its own.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ Reals = np.float64 | NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A mean, its 95 % interval, and the number of problems it rests on."""
+    """A mean, its 95 % interval, and the number of problems behind it."""
 
     mean: float
     low: float
@@ -39,7 +40,7 @@ class Estimate:
     count: int
 
     def in_percent(self) -> str:
-        """Write an estimated fraction as a line on the screen has it.
+        """Write an estimated fraction for a line on the screen.
 
         >>> Estimate(mean=0.344, low=0.262, high=0.436, count=94).in_percent()
         '34.4 % [26.2, 43.6]'
@@ -53,8 +54,8 @@ class Estimate:
 def fraction_estimate(fractions: Sequence[float], *, seed: int = 0) -> Estimate:
     """Estimate the mean of per-problem fractions in [0, 1], such as each problem's pass@1.
 
-    Where all problems agree there is nothing to resample, and the interval is that of as many
-    single trials: exact (Clopper and Pearson 1934) at 0 and 1, Wilson's (1927) between.
+    If all problems agree, there is nothing to resample, and the interval is that of as many single
+    trials: exact (Clopper and Pearson 1934) at 0 and 1, Wilson's (1927) in between.
 
     >>> round(fraction_estimate([0.0] * 100).high, 4)
     0.0362
@@ -74,7 +75,7 @@ def fraction_estimate(fractions: Sequence[float], *, seed: int = 0) -> Estimate:
 
 
 def mean_estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
-    """Estimate the mean of per-problem values such as lengths; equal ones give no interval."""
+    """Estimate the mean of per-problem values such as lengths; equal values have no interval."""
     checked = _to_array(values)
     if _is_constant(checked):
         value = float(checked[0])
@@ -83,7 +84,7 @@ def mean_estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
 
 
 def binomial_interval(fraction: float, count: int) -> tuple[float, float]:
-    """Bound a fraction of single trials: exactly at 0 and 1, with Wilson's interval between."""
+    """Bound a fraction of single trials: exactly at 0 and 1, with Wilson's interval in between."""
     tail = (1 - CONFIDENCE) / 2
     exact_bound = 1 - tail ** (1 / count)
     if fraction in (0.0, 1.0):
@@ -192,7 +193,8 @@ def majority_at_k(
 
 
 def _chance_to_win(votes: Mapping[str, int], num_silent: int, answer: str, k: int) -> float:
-    """Find the fraction of subsets of k that an answer wins; tied with m others, 1 / (m + 1)."""
+    """Return the fraction of subsets of k that an answer wins; a tie with m others counts 1 / (m +
+    1)."""
     subsets = comb(sum(votes.values()) + num_silent, k)
     others = [count for other, count in votes.items() if other != answer]
     won = 0.0

@@ -1,4 +1,4 @@
-"""An evaluation in numbers: pass@k with intervals, by difficulty, and how the responses ended."""
+"""The numbers of an evaluation: pass@k with intervals, by difficulty, and how responses ended."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from whet.errors import DataError
 from whet.evals.stats import Estimate, fraction_estimate, mean_estimate, pass_at_k
+from whet.level_bands import level_label
 from whet.tasks.base import is_solvable, read_f1_half
-from whet.types import FinishReason, Group, Json, Rollout, Verdict, level_label
+from whet.types import FinishReason, Group, Json, Rollout, Verdict
 
 REPORTED_KS = (1, 4, 8, 16, 32, 64)
 """The k of pass@k that are reported, as far as there are samples."""
@@ -21,7 +22,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class F1:
-    """The harmonic mean of the pass@1 of two halves, such as solutions with and without errors."""
+    """The harmonic mean of pass@1 on two halves, such as solutions with and without errors."""
 
     value: float
     halves: Mapping[str, Estimate]
@@ -29,7 +30,7 @@ class F1:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalSummary:
-    """One evaluation. Unsolvable problems are apart; every other figure is about the rest."""
+    """One evaluation. Unsolvable problems are counted apart; every other figure excludes them."""
 
     pass_at: Mapping[int, Estimate]
     """By k, those for which some problem has enough graded responses."""
@@ -93,7 +94,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = REPORTED_KS) -> EvalS
 
 
 def pass_rates(groups: Sequence[Group], k: int = 1) -> dict[str, float]:
-    """Return each solvable problem's pass@k by its id, for compare_paired.
+    """Return each solvable problem's pass@k by id, for compare_paired.
 
     Problems with fewer than k graded responses are left out.
     """
@@ -118,7 +119,7 @@ def _verdict(rollout: Rollout) -> Verdict:
 
 
 def _count_correct(rollouts: Sequence[Rollout]) -> tuple[int, int]:
-    """Count the graded rollouts and the right ones."""
+    """Count the graded and the correct rollouts."""
     verdicts = [_verdict(rollout) for rollout in rollouts]
     num_graded = sum(verdict is not Verdict.UNSCORED for verdict in verdicts)
     return num_graded, sum(verdict is Verdict.CORRECT for verdict in verdicts)

@@ -20,8 +20,9 @@ from typing import TypeVar
 from whet.errors import DataError, TrainError
 from whet.grading.limits import GradingConfig, extend_wall_limit
 from whet.grading.worker_pool import BatchGraded, WorkerDied, WorkerPool, WorkerState, encode_batch
+from whet.integers import ceil_div
 from whet.tasks.base import Task, grade_safely, make_unscored, score_failure
-from whet.types import Problem, Score, Verdict, ceil_div
+from whet.types import Problem, Score, Verdict
 
 K = TypeVar("K", bound=Hashable)
 

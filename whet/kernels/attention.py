@@ -19,9 +19,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from whet.errors import TrainError
+from whet.integers import ceil_div
 from whet.kernels import CHUNK, HAS_TRITON, TILE, TRITON_DEVICES, AttentionOptions
 from whet.kernels.layer_ops import addresses, c_kernels
-from whet.types import ceil_div
 
 if HAS_TRITON:
     from whet.kernels import triton_attention

@@ -201,19 +201,21 @@ def step_seconds(
 
 
 def rollout_seconds(
-    cost: Cost, card: GPU, *, requests: int, rows: int, prompt: int, new: int
+    cost: Cost, card: GPU, *, requests: int, rows: int, prompt_tokens: int, new_tokens: int
 ) -> float:
-    """Time a rollout of `new` tokens per request, `rows` at a time; prompts cost little."""
+    """Time a rollout of `new_tokens` per request, `rows` at a time; prompts cost little."""
     waves, last = divmod(requests, rows)
-    context = prompt + new / 2
-    seconds = waves * new * step_seconds(cost, card, rows, context)
+    context = prompt_tokens + new_tokens / 2
+    seconds = waves * new_tokens * step_seconds(cost, card, rows, context)
     return (
-        _START_SECONDS + seconds + (new * step_seconds(cost, card, last, context) if last else 0.0)
+        _START_SECONDS
+        + seconds
+        + (new_tokens * step_seconds(cost, card, last, context) if last else 0.0)
     )
 
 
 def ragged_rollout_seconds(
-    cost: Cost, card: GPU, *, requests: int, rows: int, prompt: int, mean: int, longest: int
+    cost: Cost, card: GPU, *, requests: int, rows: int, prompt_tokens: int, mean: int, longest: int
 ) -> float:
     """Time a rollout of responses that end one after the other, until the longest runs alone.
 
@@ -222,12 +224,12 @@ def ragged_rollout_seconds(
     """
     tail = longest / mean - 1
     slices = 64
-    full = step_seconds(cost, card, rows, prompt + longest / (tail + 2))
+    full = step_seconds(cost, card, rows, prompt_tokens + longest / (tail + 2))
     seconds = _START_SECONDS + (requests / rows - 1) * mean * full
     for i in range(slices):
         fraction = (i + 0.5) / slices
         running = max(1.0, rows * (1 - fraction) ** tail)
-        context = prompt + fraction * longest
+        context = prompt_tokens + fraction * longest
         seconds += longest / slices * step_seconds(cost, card, running, context)
     return seconds
 

@@ -1,4 +1,4 @@
-"""What a run is about, in a few words: its task, its model and size, its data, its steps."""
+"""A summary of a run in a few words: its task, its model and size, its data, its steps."""
 
 import sys
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _MILLION = 1e6
 
 
 def describe_run(stages: Mapping[str, StageConfig], folders: Mapping[str, Path]) -> dict[str, str]:
-    """Describe the stages of a run together; what cannot be found out is left out."""
+    """Describe the stages of a run together; unknown facts are left out."""
     tasks = dict.fromkeys(_describe_task(build_task(stage.task)) for stage in stages.values())
     models = dict.fromkeys(filter(None, (_describe_model(s, folders) for s in stages.values())))
     data = dict.fromkeys(line for s in stages.values() for line in _describe_data(s, folders))
@@ -47,7 +47,8 @@ def _describe_task(task: Task) -> str:
 
 
 def _describe_model(stage: StageConfig, folders: Mapping[str, Path]) -> str:
-    """Name where the weights come from; one of an earlier stage was named there."""
+    """Name the source of the weights, unless it is an earlier stage, which has been named
+    already."""
     source = next((item for _, item in stage if isinstance(item, ModelSource)), None)
     if source is None or (source.path or "").startswith("@"):
         return ""
@@ -59,7 +60,7 @@ def _describe_model(stage: StageConfig, folders: Mapping[str, Path]) -> str:
 
 
 def _describe_size(stages: Mapping[str, StageConfig], folders: Mapping[str, Path]) -> str:
-    """Describe the shape of the model of the last stage that has one here."""
+    """Describe the shape of the model of the last stage whose model is on this machine."""
     for name, stage in reversed([*stages.items()]):
         path = stage.inputs.get("model.path", "")
         places = [str(folders[name])] if stage.training_steps else []

@@ -1,5 +1,5 @@
-"""An experiment's file before it runs. `whet init` writes a first one for a model and data, with
-what each setting means above it; `whet check` prints all findings about one in a table."""
+"""Experiment files before a run: `whet init` writes a first one for a model and data, each setting
+with its meaning above it; `whet check` prints its findings as a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,8 +36,7 @@ Settings = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StarterData:
-    """What is known of a user's data: a folder of problems, or a file of responses, and the
-    task."""
+    """What is known of a user's data: a folder of problems or a file of responses, and the task."""
 
     task: Json = "game24"
     problems: str | None = None
@@ -70,7 +69,7 @@ def write_experiment(out: Path, *, kind: str | None, model: str | None, data: Pa
 
 
 def read_data_facts(data: Path) -> StarterData:
-    """Find out what a folder or file holds: problems, or responses to imitate."""
+    """Find out whether a folder or file holds problems, or responses to imitate."""
     folder = data if data.is_dir() else data.parent
     files = {split: problem_file(folder, split) for split in SPLITS}
     there = tuple(split for split, file in files.items() if file.is_file())
@@ -148,7 +147,8 @@ def _write_sft(model: str | None, data: StarterData) -> Iterator[str]:
 
 
 def _write_run(model: str | None, data: StarterData) -> Iterator[str]:
-    """Measure a model, train it, measure again; without a model, make one on the 24 game first."""
+    """Measure a model, train it, and measure it again; without a model, first make one for the 24
+    game."""
     if data.responses is not None:
         raise ConfigError("--kind run needs problems in --data; responses are for --kind sft")
     yield from ["", *_write_settings("rl", _source(data))]
@@ -194,7 +194,7 @@ def _write_settings(kind: str, settings: Settings) -> Iterator[str]:
 
 
 def explain_setting(kind: str, path: Sequence[str]) -> str:
-    """Return what a setting of a stage means, as its docstring says."""
+    """Return the meaning of a stage's setting, from its docstring."""
     models: list[type[BaseModel]] = [STAGE_KINDS[kind]]
     meaning = ""
     for name in path:
@@ -205,21 +205,21 @@ def explain_setting(kind: str, path: Sequence[str]) -> str:
 
 
 def _start_from(model: str | None) -> Settings:
-    """Name the model, and a chat template where it has none, as base models do."""
+    """Name the model; base models, which lack a chat template, get one."""
     start: Settings = {"model.path": model}
     _, has_template = _read_model(model)
     return start if has_template else {**start, "model.chat_template": "plain"}
 
 
 def _choose_tokens(model: str | None) -> int:
-    """Leave half of a model's context to responses."""
+    """Return half of a model's context, as the limit of responses."""
     positions, _ = _read_model(model)
     return min(DEFAULT_TOKENS, positions // 2)
 
 
 def _read_model(model: str | None) -> tuple[int, bool]:
-    """Read the context of a model, and whether it has a chat template; nothing is assumed of a
-    model that is not on this machine."""
+    """Read the context of a model and whether it has a chat template; both are unknown if it is not
+    on this machine."""
     try:
         shape, tokenizer = read_tokenizer(ModelSource(path=model))
     except DataError:
@@ -228,7 +228,7 @@ def _read_model(model: str | None) -> tuple[int, bool]:
 
 
 def check(file: Path, overrides: Sequence[str], out: Path | None) -> bool:
-    """Print what passed, what deserves a note and what is wrong; return whether nothing is."""
+    """Print the checks that passed, the notes and the errors; return whether there is no error."""
     findings = _inspect(file, overrides, out or Path("runs") / file.stem)
     print_findings(findings)
     wrong = sum(finding.level is Level.WRONG for finding in findings)

@@ -2,7 +2,7 @@
 skipped.
 
 `@name` in a setting is the result of an earlier stage: its folder, or its model. A stage is up to
-date if its settings, the user code that they name and the stages it refers to are unchanged.
+date if nothing has changed in its settings, the user code they name, and the stages it refers to.
 """
 
 import shutil
@@ -90,8 +90,8 @@ def run_pipeline(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
-    """An attempt at a stage: whether it may start or continue without `--resume`, when it started,
-    and the seconds of earlier attempts."""
+    """An attempt at a stage: whether it may start or continue without `--resume`, its start, and
+    the seconds of earlier attempts."""
 
     may_continue: bool
     began: float
@@ -143,9 +143,10 @@ def _write_stage_file(run: RunStore, facts: Mapping[str, Json]) -> None:
 
 
 def _plan_attempt(folder: Path, key: StageKey) -> _Attempt | None:
-    """Move an outdated result of a stage aside; None if there is one that is up to date.
+    """Plan an attempt at a stage, and move an outdated result aside; None if the result is up to
+    date.
 
-    A stage whose only change is more steps continues.
+    A stage continues if only its number of steps grew.
     """
     earlier = RunStore(folder, lock=None)
     is_extended = False
@@ -172,7 +173,7 @@ def _plan_attempt(folder: Path, key: StageKey) -> _Attempt | None:
 
 
 def run_stage(cfg: StageConfig, run: RunStore) -> None:
-    """Run the recipe that the settings belong to; running out of memory is one sentence."""
+    """Run the recipe of a stage; running out of memory is reported in one sentence."""
     world = get_world()
     recipe = partial(cfg.run_in, run)
     world.run_on_rank_zero(
@@ -208,8 +209,7 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
 
 
 def _check_inputs_intact(folders: Sequence[Path]) -> None:
-    """Compare the files that finished runs made with the hashes in their summaries, if they have
-    some."""
+    """Compare the files that finished runs made with the hashes in their summaries, if any."""
     for folder in folders:
         hashes = RunStore.view(folder).summary().get("files")
         damage = find_damage(folder, hashes) if isinstance(hashes, dict) else None
@@ -221,7 +221,7 @@ def _check_inputs_intact(folders: Sequence[Path]) -> None:
 
 
 def hash_inputs(stage: StageConfig) -> dict[str, str]:
-    """Hash the problems and rollouts that a stage reads; models have their own hashes."""
+    """Hash the problem and rollout files that a stage reads; checkpoints have their own hashes."""
     hashes: dict[str, str] = {}
     for key in {"problems", "data"} & stage.inputs.keys():
         path = Path(stage.inputs[key])
@@ -236,7 +236,7 @@ def hash_inputs(stage: StageConfig) -> dict[str, str]:
 
 
 def _sum_earlier_seconds(before: Mapping[str, Json], metrics: Path) -> float:
-    """Sum the seconds of earlier attempts; a killed one lasted until its last written metric."""
+    """Sum the seconds of earlier attempts; a killed one counts up to its last metrics."""
     earlier = before.get("spent")
     spent = earlier if isinstance(earlier, float) else 0.0
     began = before.get("began")
@@ -246,7 +246,7 @@ def _sum_earlier_seconds(before: Mapping[str, Json], metrics: Path) -> float:
 
 
 def _move_aside(folder: Path) -> Path:
-    """Rename an outdated result; nothing that took time to make is deleted."""
+    """Rename an outdated result; nothing expensive is deleted."""
     number = 1
     while (aside := folder.with_name(f".old-{folder.name}-{number}")).exists():
         number += 1
@@ -255,6 +255,6 @@ def _move_aside(folder: Path) -> Path:
 
 
 def _resolve_references(stage: StageConfig, folders: Mapping[str, Path]) -> StageConfig:
-    """Replace `@name` by the folder of that stage, which is also where its model is."""
+    """Replace each `@name` by the folder of that stage, which also holds its model."""
     names = {key: name[1:] for key, name in stage.inputs.items() if name.startswith("@")}
     return stage.with_inputs({key: str(folders[name]) for key, name in names.items()})

@@ -1,4 +1,4 @@
-"""The settings of a pipeline: stages by name, read from a file with flags, and checked against each
+"""The settings of a pipeline: named stages, read from a file and flags, and checked against each
 other."""
 
 import pkgutil
@@ -67,7 +67,7 @@ class PipelineConfig(Config):
     @field_validator("stages")
     @classmethod
     def _check_names(cls, stages: dict[str, AnyStage]) -> dict[str, AnyStage]:
-        """Refuse names that cannot be part of a folder name."""
+        """Refuse names that cannot be part of a folder's name."""
         if not stages:
             raise ValueError(
                 'there should be at least one stage, such as [stages.problems] with kind = "make"'
@@ -90,7 +90,7 @@ def load_pipeline(file: Path, overrides: Sequence[str]) -> LoadedSettings[Pipeli
 def load_smoke(
     file: Path, overrides: Sequence[str], folder: Path
 ) -> LoadedSettings[PipelineConfig]:
-    """Read a pipeline in its smoke form; settings given by flags are kept."""
+    """Read a pipeline in its smoke form; settings given by flags keep their values."""
     full = load_pipeline(file, overrides)
     table = to_table(full.config)
     by_flag = {key for key, source in full.origin.items() if source == "cli"}
@@ -104,7 +104,7 @@ def load_smoke(
 
 
 def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, StageConfig]:
-    """Read the stages of a pipeline, or the one stage that a file is."""
+    """Read the stages of a pipeline, or the single stage of a stage file."""
     config = load_settings_file(file, overrides).config
     if isinstance(config, PipelineConfig):
         return dict(config.stages)
@@ -116,7 +116,7 @@ def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, StageConfig]:
 def load_settings_file(
     file: Path, overrides: Sequence[str]
 ) -> LoadedSettings[PipelineConfig | StageConfig]:
-    """Read a file of any kind."""
+    """Read a settings file of any kind."""
     name = kind_of(file)
     if name == "run":
         return load_pipeline(file, overrides)
@@ -131,14 +131,14 @@ def load_settings_file(
 
 
 def find_kind(name: Json) -> type[StageConfig] | None:
-    """Find the settings of a kind by its name, or by a file of the user's and a class in it."""
+    """Find the settings class of a kind, by its name or by a user's file and class."""
     if isinstance(name, str) and is_code_path(name):
         return load_user_class(name, "kind", StageConfig)  # type: ignore[type-abstract]
     return STAGE_KINDS.get(str(name))
 
 
 def check_stage_names(stages: Mapping[str, StageConfig]) -> None:
-    """Find a wrong reference before the first stage runs."""
+    """Check all references to stages before the first one runs."""
     earlier: list[str] = []
     for name, stage in stages.items():
         for other in list_earlier_stages(stage):

@@ -1,4 +1,5 @@
-"""The results of a pipeline or a stage: summary.json, report.html, the last lines on the screen."""
+"""The results of a pipeline or a stage: summary.json, report.html, and the last lines on the
+screen."""
 
 import re
 import shlex
@@ -70,7 +71,7 @@ def write_pipeline_results(
     *,
     settings: str = "",
 ) -> None:
-    """Gather the results of the stages into summary.json and report.html."""
+    """Gather the results of all stages into summary.json and report.html."""
     runs = {name: RunStore.view(path) for name, path in folders.items()}
     evals = _list_evals(stages)
     seconds = {name: measure_seconds(run) for name, run in runs.items()}
@@ -82,7 +83,7 @@ def write_pipeline_results(
 
 
 def write_stage_report(loaded: LoadedSettings[StageConfig], run: RunStore) -> None:
-    """Write the report of a stage that ran by itself."""
+    """Write the report of a single stage."""
     stages = {loaded.config.kind: loaded.config}
     runs = {loaded.config.kind: run}
     seconds = {loaded.config.kind: measure_seconds(run)}
@@ -93,7 +94,7 @@ def write_stage_report(loaded: LoadedSettings[StageConfig], run: RunStore) -> No
 def describe_results(
     stages: Mapping[str, StageConfig], folders: Mapping[str, Path], folder: Path
 ) -> str:
-    """Print the result, its files, and how to see, ask and export the trained model."""
+    """Print the result and its files, and how to view, ask and export the trained model."""
     trained = [stage for stage in stages.values() if isinstance(stage, TrainingConfig)]
     evals = _list_evals(stages)
     lines = ["", f"[bold]{'What was learned' if trained or evals else 'Done'}[/]"]
@@ -112,13 +113,13 @@ def describe_results(
     lines += [f"  in {minutes:.1f} minutes", "", f"See it   whet view {path}"]
     lines.append(f"Report   {escape(str(folder))}/report.html")
     if trained:
-        question = escape(_question(trained[-1], folders))
+        question = escape(_choose_question(trained[-1], folders))
         lines += [f'Ask it   whet try {path} "{question}"', f"Take it  whet export {path} OUT"]
     return "\n".join(lines)
 
 
-def _question(stage: TrainingConfig, folders: Mapping[str, Path]) -> str:
-    """Choose a question of the validation problems that needs no escaping in a shell."""
+def _choose_question(stage: TrainingConfig, folders: Mapping[str, Path]) -> str:
+    """Choose a validation question that needs no escaping in a shell."""
     folder = stage.problems
     if folder is not None and folder.startswith("@"):
         folder = str(folders[folder[1:]])
@@ -213,7 +214,7 @@ def _report(
 
 
 def _benchmarks(rates: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
-    """Put evaluations that have problems in common together: only those can be compared."""
+    """Group evaluations that share problems, because only those can be compared."""
     benchmarks: list[list[str]] = []
     for name, own_rates in rates.items():
         for names in benchmarks:
@@ -240,7 +241,7 @@ def _headline(
 
 
 def _spell(stage: str) -> str:
-    """Write the name of a stage in a sentence: `rl` as RL."""
+    """Write a stage's name for use in a sentence: `rl` as RL."""
     return stage.upper() if stage in ACRONYMS else stage
 
 
@@ -355,7 +356,7 @@ def _facts(runs: Mapping[str, RunStore]) -> dict[str, str]:
 
 
 def _events(runs: Mapping[str, RunStore], event: str, title: str, template: str) -> dict[str, str]:
-    """Describe the events of one kind in each run that has some, the same words once."""
+    """Describe the events of one kind for each run that has any, without repeats."""
     facts = {}
     for name, run in runs.items():
         lines = [template.format_map(row) for row in run.events() if row["event"] == event]
@@ -365,7 +366,7 @@ def _events(runs: Mapping[str, RunStore], event: str, title: str, template: str)
 
 
 def _eval_names(stages: Mapping[str, StageConfig]) -> dict[str, str]:
-    """Name evaluations after their models; several of one model also by the name of the stage."""
+    """Name evaluations after their models, and several of one model also after their stages."""
     models = {
         name: stage.inputs.get("model.path", name).removeprefix("@")
         for name, stage in stages.items()
@@ -375,14 +376,15 @@ def _eval_names(stages: Mapping[str, StageConfig]) -> dict[str, str]:
 
 
 def _short_names(stages: Mapping[str, StageConfig]) -> dict[str, str]:
-    """Name them by the last part of the model's path alone, where that tells them apart."""
+    """Shorten names to the last part of the model's path, if this keeps them distinct."""
     titles = _eval_names(stages)
     short = {name: Path(title).name for name, title in titles.items()}
     return short if len(set(short.values())) == len(titles) else titles
 
 
 def measure_seconds(run: RunStore) -> float:
-    """Find how long a run took: a stage's own count, else from its last start to its end.
+    """Return how long a run took: a stage's own count, else the time from its last start to its
+    end.
 
     Steps before a resume count by their own clocks.
     """

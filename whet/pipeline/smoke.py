@@ -1,10 +1,10 @@
-"""Smoke runs: all stages, algorithms, rewards and tasks of a pipeline, on tiny models and a few
+"""Smoke runs: every stage, algorithm, reward and task of a pipeline, with tiny models and a few
 problems. They show that a recipe runs, not that it learns.
 
-`shrink` makes the settings small, and replaces inputs from outside (hub ids, data files, all
-problems of a task) with generated ones below one folder. `write_smoke_inputs` writes those: models
-of random weights, and problems and responses that the task itself makes. A random term is added to
-each reward, so that the rewards of a group differ and every step has a gradient.
+`shrink` makes the settings small, and replaces outside inputs (hub ids, data files, a task's own
+problems) with generated ones below one folder. `write_smoke_inputs` writes these: models with
+random weights, and problems and responses made by the task. Each reward gets a random term, so that
+rewards of a group differ and every step has a gradient.
 """
 
 import re
@@ -17,6 +17,8 @@ from pathlib import Path
 
 from whet.config import to_table
 from whet.data.problems import write_problems
+from whet.json_values import content_id
+from whet.level_bands import NUM_LEVELS
 from whet.models.config import FAMILIES
 from whet.models.save import save_model
 from whet.models.sizes import new_config
@@ -31,7 +33,7 @@ from whet.tasks.generated import Generator
 from whet.tasks.task_config import build_task
 from whet.tasks.warmup.arithmetic import Arithmetic
 from whet.toml import Table, flatten, look_up, with_value
-from whet.types import NUM_LEVELS, SPLITS, Group, Json, Problem, Split, content_id
+from whet.types import SPLITS, Group, Json, Problem, Split
 
 STAND_INS = "stand-ins"
 """The folder of generated inputs in that of a smoke run."""
@@ -77,8 +79,8 @@ ARITHMETIC = Arithmetic()
 
 
 def shrink(stages: Mapping[str, StageConfig], folder: Path, fixed: Collection[str] = ()) -> Table:
-    """Return the settings of stages in their smoke form, with generated inputs below `folder`; the
-    dotted keys of the pipeline in `fixed` keep their values."""
+    """Return the smoke form of stages, with generated inputs below `folder`; dotted keys in `fixed`
+    keep their values."""
     small: Table = {}
     for name, stage in stages.items():
         prefix = f"stages.{name}."
@@ -88,8 +90,7 @@ def shrink(stages: Mapping[str, StageConfig], folder: Path, fixed: Collection[st
 
 
 def write_smoke_inputs(stages: Mapping[str, StageConfig], folder: Path) -> None:
-    """Write the generated inputs that the smoke form of a pipeline refers to, the same every
-    time."""
+    """Write the generated inputs of a pipeline's smoke form; they are the same every time."""
     for name, stage in stages.items():
         target = folder / name
         values = flatten(to_table(stage))
@@ -125,7 +126,7 @@ def guess_family(model: str) -> str:
 
 
 def _shrink_stage(stage: StageConfig, target: Path, fixed: Collection[str]) -> Table:
-    """Shrink one stage; its generated inputs go into `target`."""
+    """Shrink one stage; `target` receives its generated inputs."""
     small = to_table(stage)
     for key, value in _changes(stage, target):
         if key not in fixed:
@@ -140,7 +141,7 @@ def _shrink_stage(stage: StageConfig, target: Path, fixed: Collection[str]) -> T
 
 
 def _changes(stage: StageConfig, target: Path) -> Iterator[tuple[str, Json]]:
-    """List the dotted keys of a stage that change, with their new values."""
+    """List the dotted keys of a stage to change, with their new values."""
     table = to_table(stage)
     values = flatten(table)
     for key, limit in {**LIMITS, **stage.smoke_limits}.items():
@@ -176,13 +177,14 @@ def _changes(stage: StageConfig, target: Path) -> Iterator[tuple[str, Json]]:
 
 
 def _is_outside(location: Json) -> bool:
-    """Whether a setting refers to something outside this pipeline; None is the task's problems."""
+    """Whether a setting refers to something outside this pipeline; None means the task's own
+    problems."""
     return location is None or (isinstance(location, str) and not location.startswith("@"))
 
 
 def _make_problems(task: Task, split: Split, count: int) -> Iterator[Problem]:
-    """Make a few problems of different levels, at least one per part of a task that can make
-    them."""
+    """Make a few problems of different levels, at least one for each part of a task that generates
+    problems."""
     makers = [maker for subtask in task.subtasks if (maker := _problem_maker(subtask)) is not None]
     if not makers:
         yield from islice(list_problems(task, split), count)
@@ -199,14 +201,14 @@ def _problem_maker(part: Task) -> Callable[[int, float], Problem] | None:
 
 
 def _make_sum(task: str, seed: int, level: float) -> Problem:
-    """Make a problem of a task from a sum."""
+    """Turn a sum into a problem of a task."""
     made = ARITHMETIC.generate(seed, level)
     return replace(made, id=content_id(task, made.prompt[-1].content), task=task, payload={})
 
 
 def _make_responses(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
-    """Write worked solutions; where responses are compared, also those to the next problem, which
-    are wrong."""
+    """Write worked solutions; stages that compare responses also get wrong ones, taken from the
+    next problem."""
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
     if not stage.compares_responses:
         return right
@@ -221,7 +223,7 @@ def _make_responses(stage: StageConfig, problems: Sequence[Problem]) -> list[Gro
 
 
 def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> None:
-    """Write a tiny model of random weights, with a tokenizer that knows the texts."""
+    """Write a tiny model with random weights, and a tokenizer trained on the texts."""
     source = ModelSource(new="tiny", positions=_POSITIONS, max_pieces=4096)
     patterns = (r"\s?\S+", r"\s?\S{1,3}")
     pieces = [p for text in texts for pattern in patterns for p in re.findall(pattern, text)]

@@ -1,5 +1,5 @@
-"""Stages and what they start from: whether a result in a run folder belongs to the current
-settings, and one prompt for teacher, SFT, RL and evaluation."""
+"""Keys of stages, which tell whether a stored result belongs to the current settings; and the check
+that a stage prompts as the stages and runs it starts from."""
 
 import hashlib
 import json
@@ -25,19 +25,18 @@ MAX_SHOWN = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageKey:
-    """What the result of a stage depends on, as a hash: its settings and the stages it refers
-    to."""
+    """A hash of all that a stage's result depends on: its settings and the stages it refers to."""
 
     stage: StageConfig
     of_others: Mapping[str, str]
 
     @property
     def now(self) -> str:
-        """Return the hash of the settings with the current number of steps."""
+        """Return the key with the current number of steps."""
         return _hash_stage(self.stage, self.of_others)
 
     def has_more_steps(self, earlier: RunStore, key: Json) -> bool:
-        """Whether an earlier run with this key had fewer steps, and all else is the same."""
+        """Whether an earlier key differs only in having fewer steps."""
         if not self.stage.training_steps or not earlier.config_file.is_file():
             return False
         steps = read(earlier.config_file).get("steps")
@@ -56,7 +55,7 @@ def hash_stages(stages: Mapping[str, StageConfig]) -> dict[str, StageKey]:
 
 
 def read_seconds(folder: Path, key: str) -> float | None:
-    """Read how long the stage with this key took; None if the folder has no finished one."""
+    """Read how long the stage with this key took; None if the folder holds no finished one."""
     run = RunStore(folder, lock=None)
     facts = read_json(run.stage_file) if run.stage_file.is_file() else None
     if not isinstance(facts, dict) or facts.get("key") != key or not run.is_finished:
@@ -66,7 +65,7 @@ def read_seconds(folder: Path, key: str) -> float | None:
 
 
 def _hash_stage(stage: StageConfig, keys: Mapping[str, str]) -> str:
-    """Hash a stage's settings, the user's files they name, and the stages it refers to."""
+    """Hash a stage's settings, the user's files named in them, and the stages it refers to."""
     table = _leave_out(to_table(stage), stage.ignored)
     used = {name: keys[name] for name in list_earlier_stages(stage)}
     files = {name: hash_code(name) for name in find_code_paths(table)}
@@ -89,17 +88,17 @@ def list_earlier_stages(stage: StageConfig) -> list[str]:
 
 
 def check_same_prompt(stage: StageConfig, find_maker: Callable[[str], StageConfig | None]) -> None:
-    """Compare a stage's prompt with that of what made its model and responses."""
-    asked = stage.response_prompt
-    if asked is None or asked.differs:
+    """Compare a stage's prompt with the prompt that made its model and responses."""
+    own_prompt = stage.response_prompt
+    if own_prompt is None or own_prompt.differs:
         return
     for setting, location in stage.inputs.items():
         maker = find_maker(location) if setting in COMPARED else None
         other = None if maker is None else maker.response_prompt
-        if other is not None and not other.is_same(asked):
-            ours, theirs = (prompt.describe()[:MAX_SHOWN] for prompt in (asked, other))
+        if other is not None and not other.is_same(own_prompt):
+            own, others = (prompt.describe()[:MAX_SHOWN] for prompt in (own_prompt, other))
             raise ConfigError(
-                f"{stage.kind} puts problems to the model with prompt = {ours}, but its {setting} "
-                f"= {location!r} was made with prompt = {theirs}: give both the same, or set "
+                f"{stage.kind} puts problems to the model with prompt = {own}, but its {setting} "
+                f"= {location!r} was made with prompt = {others}: give both the same, or set "
                 "prompt.differs = true"
             )

@@ -1,17 +1,17 @@
-"""The predicted cost of a file on many GPUs: how ranks share its stages, what a rank holds and
-takes, what decides the time, and the fewest GPUs that hold it."""
+"""The predicted cost of a file on many GPUs: how ranks share its stages, the memory and time of
+each rank, the bottleneck, and the fewest GPUs that suffice."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from whet.errors import ConfigError
+from whet.integers import ceil_div
 from whet.models.cost import ALONE, GPU, RankLayout
 from whet.plan.phases import ModelJob, fits, phases
 from whet.plan.predict import find_card, list_jobs, print_phases, print_sentences
 from whet.stages.stage import Stages
 from whet.track.progress import printer
-from whet.types import ceil_div
 
 NODE = 8
 MOST_GPUS = 512
@@ -26,9 +26,11 @@ Planned = Sequence[tuple[str, ModelJob]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """GPUs of one kind in equal nodes, of at most `NODE` GPUs where their number is left out;
-    `shard` and `sequence_parallel` are chosen if left out, `price` is in dollars for a GPU and an
-    hour."""
+    """GPUs of one kind in equal nodes.
+
+    Without `nodes`, a node has at most `NODE` GPUs. `shard` and `sequence_parallel` are chosen if
+    left out. `price` is in dollars per GPU-hour.
+    """
 
     gpu: str
     gpus: int
@@ -47,12 +49,12 @@ class Cluster:
 
 
 def print_cluster_plan(
-    stages: Stages, cluster: Cluster, *, prompt: int, tokens: int | None
+    stages: Stages, cluster: Cluster, *, prompt_tokens: int, new_tokens: int | None
 ) -> bool:
     """Print what each rank of a cluster holds and takes; return whether all stages fit."""
     cluster = _with_settings(cluster, stages)
     card = find_card(cluster.gpu)
-    planned = list_jobs(stages, prompt, tokens)
+    planned = list_jobs(stages, prompt_tokens, new_tokens)
     layout = choose_layout(planned, card, cluster)
     chosen = [(stage, job.on(layout)) for stage, job in planned]
     nodes = f"{cluster.gpus // cluster.node} × {cluster.node}"
@@ -73,7 +75,7 @@ def print_cluster_plan(
 
 
 def _with_settings(cluster: Cluster, stages: Stages) -> Cluster:
-    """Take the layout that the file sets; the rest is chosen later."""
+    """Take the layout set in the file; the rest is chosen later."""
     tables = [stage.ranks for stage in stages.values() if stage.ranks is not None]
     shard = next((table.shard for table in tables if table.shard is not None), None)
     sequence = next(
@@ -83,8 +85,8 @@ def _with_settings(cluster: Cluster, stages: Stages) -> Cluster:
 
 
 def choose_layout(planned: Planned, card: GPU, cluster: Cluster) -> RankLayout:
-    """Choose the simplest layout with which all stages fit and that is about as fast as the
-    fastest; if none fits, the one that holds least."""
+    """Choose the simplest layout that fits all stages and is about as fast as the fastest; if none
+    fits, the one with the least memory."""
     layouts = list_layouts(planned, cluster)
     fitting = [layout for layout in layouts if _holds(planned, card, layout)]
     if not fitting:
@@ -95,7 +97,8 @@ def choose_layout(planned: Planned, card: GPU, cluster: Cluster) -> RankLayout:
 
 
 def list_layouts(planned: Planned, cluster: Cluster) -> list[RankLayout]:
-    """List layouts, the simplest first: whole nodes share masters, ranks of a node sequences."""
+    """List layouts, the simplest first: whole nodes share masters, and ranks of a node share
+    sequences."""
     ranks = cluster.gpus
     node = cluster.node
     if ranks == 1:
@@ -129,7 +132,8 @@ def run_seconds(planned: Planned, card: GPU, layout: RankLayout) -> float:
 
 
 def count_fewest(planned: Planned, gpu: str) -> int | None:
-    """Count the fewest GPUs that hold all stages, in whole nodes above one; None if too many."""
+    """Count the fewest GPUs that hold all stages, in whole nodes above one node; None if even the
+    most are too few."""
     card = find_card(gpu)
     for gpus in chain(range(1, NODE), range(NODE, MOST_GPUS + 1, NODE)):
         layouts = list_layouts(planned, Cluster(gpu=gpu, gpus=gpus))
@@ -143,7 +147,7 @@ def _holds(planned: Planned, card: GPU, layout: RankLayout) -> bool:
 
 
 def _bounds(planned: Planned, card: GPU, total: float) -> Iterator[str]:
-    """Name the phase that takes most of the time, and what limits it."""
+    """Name the phase that takes most of the time, and its bottleneck."""
     seconds: dict[tuple[str, str, str], float] = {}
     for stage, job in planned:
         for phase in phases(job, card):

@@ -1,5 +1,5 @@
-"""Engines as discrete events: rows that decode together, and a fleet that deals out requests to
-engines with free slots, as `whet/engine/fleet.py` does. Nothing here knows a model or a GPU."""
+"""Engines as discrete events: rows that decode together, and a fleet that deals requests to engines
+with free slots, as `whet/engine/fleet.py` does. This module knows nothing of models and GPUs."""
 
 import heapq
 import math
@@ -13,14 +13,16 @@ GroupLengths = Sequence[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engines:
-    """Equal engines, and the seconds of a decode step of one: `by_rows[n]` with n rows, and
-    `per_token` more for each token in its cache. Its slots are the most rows there is a time
-    for."""
+    """Identical engines, and the seconds of a decode step of each.
+
+    A step takes `by_rows[n]` with n rows, plus `per_token` for each token in the cache. The number
+    of slots is the largest n in `by_rows`.
+    """
 
     count: int
     by_rows: tuple[float, ...]
     per_token: float = 0.0
-    prompt: int = 0
+    prompt_tokens: int = 0
 
     @property
     def slots(self) -> int:
@@ -28,14 +30,16 @@ class Engines:
 
     def response_seconds(self, length: int) -> float:
         """Time one response that an engine decodes alone."""
-        context = self.prompt + length / 2
+        context = self.prompt_tokens + length / 2
         return length * (self.by_rows[1] + self.per_token * context)
 
     def full_seconds(self, batch: Sequence[GroupLengths]) -> float:
         """Time a batch as if every slot were always taken."""
         tokens = sum(map(sum, batch))
         # Long responses are met more often: a row is on average half way through one of these.
-        context = self.prompt + sum(length**2 for group in batch for length in group) / tokens / 2
+        context = (
+            self.prompt_tokens + sum(length**2 for group in batch for length in group) / tokens / 2
+        )
         step = self.by_rows[self.slots] + self.per_token * self.slots * context
         return tokens * step / (self.slots * self.count)
 
@@ -54,7 +58,7 @@ def sampling_seconds(engines: Engines, batch: Sequence[GroupLengths]) -> float:
 
 
 class SimulatedFleet:
-    """Engines that get requests as they have free slots, those of one group together."""
+    """Engines that receive requests as slots become free, requests of a group together."""
 
     def __init__(self, engines: Engines) -> None:
         self.version = 0
@@ -72,7 +76,7 @@ class SimulatedFleet:
         self._queue.extend((length, number) for length in group)
 
     def deal(self, seconds: float) -> None:
-        """Hand out requests until there are no more of them, or no free slots."""
+        """Hand out requests until no request or no free slot is left."""
         changed: set[int] = set()
         while self._queue and (number := self._find_engine(self._queue[0][1])) is not None:
             length, group = self._queue.popleft()
@@ -87,7 +91,7 @@ class SimulatedFleet:
             heapq.heappush(self._ends, (self._engines[number].end_seconds(), number))
 
     def next_end(self) -> float:
-        """When the next response ends; infinity if none runs."""
+        """Return the time at which the next response ends; infinity if none is running."""
         while self._ends:
             seconds, number = self._ends[0]
             engine = self._engines[number]
@@ -97,7 +101,7 @@ class SimulatedFleet:
         return math.inf
 
     def finish_next(self) -> int:
-        """Let the response end that `next_end` has found, and return its group."""
+        """End the response that `next_end` found, and return its group."""
         seconds, number = heapq.heappop(self._ends)
         engine = self._engines[number]
         group = engine.finish()
@@ -108,7 +112,7 @@ class SimulatedFleet:
         return group
 
     def _find_engine(self, group: int) -> int | None:
-        """Find the engine that has the group already, or the one with most free slots."""
+        """Find the engine that already has the group, else the one with the most free slots."""
         number, last = self._last
         if group == last and self._engines[number].num_free > 0:
             return number
@@ -121,7 +125,7 @@ class SimulatedFleet:
 
 
 class _Engine:
-    """Rows that get a token each in every tick, and requests that wait at the engine for theirs."""
+    """Rows that each get a token in every tick, and requests that wait for a row."""
 
     def __init__(self, engines: Engines) -> None:
         self.cost = engines
@@ -141,13 +145,13 @@ class _Engine:
         self._admit()
 
     def end_seconds(self) -> float:
-        """When the next row ends."""
+        """Return the time at which the next row ends."""
         ticks = self.rows[0][0] - self.tick
         step, growth = self._step_seconds()
         return self.seconds + ticks * step + growth * ticks**2 / 2
 
     def advance(self, seconds: float) -> None:
-        """Decode until then; no row ends before."""
+        """Decode up to a time; no row ends before it."""
         passed = seconds - self.seconds
         self.seconds = seconds
         if self.rows and passed > 0:
@@ -161,13 +165,13 @@ class _Engine:
         self._decode(self.rows[0][0] - self.tick)
         end, length, group = heapq.heappop(self.rows)
         self.tick = end
-        self.tokens -= self.cost.prompt + length
+        self.tokens -= self.cost.prompt_tokens + length
         self.num_free += 1
         self._admit()
         return group
 
     def _step_seconds(self) -> tuple[float, float]:
-        """Time the next step, and by how much each one after it takes longer."""
+        """Return the seconds of the next step, and by how much each later step is slower."""
         rows = len(self.rows)
         per_token = self.cost.per_token
         return self.cost.by_rows[rows] + per_token * self.tokens, per_token * rows
@@ -180,4 +184,4 @@ class _Engine:
         while self.waiting and len(self.rows) < self.slots:
             length, group = self.waiting.popleft()
             heapq.heappush(self.rows, (self.tick + length, length, group))
-            self.tokens += self.cost.prompt
+            self.tokens += self.cost.prompt_tokens

@@ -1,4 +1,4 @@
-"""Lengths of responses for a simulation: log-normal by default, or those that a run has stored."""
+"""Response lengths for a simulation: log-normal by default, or those that a run has stored."""
 
 import math
 from collections import defaultdict
@@ -21,14 +21,14 @@ LAST_STEPS = 8
 
 
 class Lengths(Protocol):
-    """Where the lengths of a group come from."""
+    """A source of the response lengths of groups."""
 
     def draw(self, samples: int, rng: Random) -> GroupLengths: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogNormal:
-    """Log-normal lengths that are cut at a limit, with this mean after the cut."""
+    """Log-normal lengths, cut at a limit; `mean` is the mean after the cut."""
 
     mean: float
     limit: int
@@ -50,10 +50,10 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLengths:
-    """Lengths of the responses of a run, by problem, and the mean tokens of its prompts."""
+    """Response lengths of a run, by problem, and the mean length of its prompts."""
 
     groups: tuple[GroupLengths, ...]
-    prompt: int
+    prompt_tokens: int
     limit: int
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class StoredLengths:
 
 @cache
 def find_median(mean: float, limit: int) -> float:
-    """Find the median before the cut, by halving."""
+    """Find the median before the cut, by bisection."""
     low, high = 0.0, 60.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -83,7 +83,7 @@ def find_median(mean: float, limit: int) -> float:
 
 
 def _cut_mean(mu: float, limit: int) -> float:
-    """The mean of min(length, limit) for a log-normal length of median exp(mu)."""
+    """Return the mean of min(length, limit) for a log-normal length of median exp(mu)."""
     normal = NormalDist()
     border = (math.log(limit) - mu) / SIGMA
     below = math.exp(mu + SIGMA**2 / 2) * normal.cdf(border - SIGMA)
@@ -91,7 +91,8 @@ def _cut_mean(mu: float, limit: int) -> float:
 
 
 def read_lengths(folder: Path) -> StoredLengths:
-    """Read the lengths of the responses that a run has trained on, or evaluated, last."""
+    """Read response lengths from a run's last training steps, or if it has none from its
+    evaluations."""
     run = RunStore.view(folder)
     stored = [entry for entry in run.list_rollouts() if entry[0] in ("train", "eval")]
     latest = [entry for entry in stored if entry[0] == stored[0][0]][-LAST_STEPS:]
@@ -104,4 +105,6 @@ def read_lengths(folder: Path) -> StoredLengths:
             lengths[step, rollout.group_id].append(max(1, len(rollout.completion.tokens)))
             prompts.append(len(rollout.prompt_tokens))
     groups = tuple(tuple(group) for group in lengths.values())
-    return StoredLengths(groups=groups, prompt=round(fmean(prompts)), limit=max(map(max, groups)))
+    return StoredLengths(
+        groups=groups, prompt_tokens=round(fmean(prompts)), limit=max(map(max, groups))
+    )

@@ -5,35 +5,33 @@ from dataclasses import dataclass, replace
 
 from whet.engine.base import EngineConfig
 from whet.engine.native import PREFILL_TOKENS
+from whet.integers import ceil_div
 from whet.models import cost
 from whet.models.cost import ALONE, GB, GPU, Cost, RankLayout
 from whet.train.settings import TrainConfig
-from whet.types import ceil_div
 
 DRIVER_BYTES = 0.6 * GB
 FEWEST_TOKENS = 4096
 """Tokens of a pass below which a GPU is not fully used."""
 PASS_SECONDS = 1e-3
-"""Least time of a layer in a pass of a sharded model, forward and backward: kernels are launched
-and three collectives begin. An assumption; it decides for small models alone."""
+"""Least time of a layer in a pass of a sharded model, forward and backward, for kernel launches and
+three collectives. An assumption, which decides only for small models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelJob:
-    """One model's part of a stage. `prompt` and `new` are the tokens of a sequence.
+    """One model's part of a stage.
 
-    `train` is None if nothing is trained, `engine` where nothing is sampled. `frozen_model` is a
-    second model that computes log-probabilities of the samples: a reference, or a teacher.
-    `partner` is the job of the other model of a stage that trains two; both stay on the card. On
-    more than one rank the `layout` says what a rank holds and does.
+    `train` is None if nothing is trained, `engine` if nothing is sampled. `frozen_model` computes
+    log-probabilities of the samples: a reference or a teacher. `layout` is the part of a rank.
     """
 
     cost: Cost
     train: TrainConfig | None
     engine: EngineConfig | None
     sequences: int
-    prompt: int
-    new: int
+    prompt_tokens: int
+    new_tokens: int
     steps: int
     samples: int = 1
     """Sequences that share a prompt."""
@@ -41,18 +39,23 @@ class ModelJob:
     """Weights that have gradients; all if left out."""
     frozen_model: Cost | None = None
     frozen_model_bytes: float = 0.0
-    """Bytes of the reader that are not the policy's own."""
+    """Bytes of its weights that are not the policy's own."""
     has_critic: bool = False
     partner: "tuple[str, ModelJob] | None" = None
-    """Its name and its job."""
-    longest: int | None = None
-    """Tokens of the longest response; `new` if left out. On one device it is not counted."""
+    """Name and job of the other model of a stage that trains two; both stay on the card."""
+    max_new_tokens: int | None = None
+    """Tokens of the longest response; `new_tokens` if left out. On one device it is not counted."""
     num_minibatches: int = 1
     layout: RankLayout = ALONE
 
     @property
     def num_trainable(self) -> int:
         return self.cost.parameters if self.trained is None else self.trained
+
+    @property
+    def length(self) -> int:
+        """Tokens of a sequence."""
+        return self.prompt_tokens + self.new_tokens
 
     @property
     def num_requests(self) -> int:
@@ -71,14 +74,13 @@ class ModelJob:
     def num_passes(self) -> int:
         """Micro-batches of a step."""
         assert self.train is not None, "passes are those of an update"
-        length = self.prompt + self.new
         if self.layout.ranks == 1:
-            return max(1, ceil_div(self.sequences * length, self.train.micro_batch_tokens))
-        rows = max(1, self.train.micro_batch_tokens // length)
+            return max(1, ceil_div(self.sequences * self.length, self.train.micro_batch_tokens))
+        rows = max(1, self.train.micro_batch_tokens // self.length)
         return self.num_minibatches * ceil_div(self.num_updated, self.num_minibatches * rows)
 
     def on(self, layout: RankLayout) -> "ModelJob":
-        """The same job on other ranks."""
+        """Place the job on other ranks."""
         partner = self.partner and (self.partner[0], self.partner[1].on(layout))
         return replace(self, layout=layout, partner=partner)
 
@@ -91,9 +93,8 @@ class ModelJob:
         if self.layout.shard > 1:
             return self._shards | others
         if self.has_critic and self.train is not None:
-            width = self.cost.width
-            optimizer = cost.optimizer_bytes(self.num_trainable, width)
-            others["critic"] = width * self.num_trainable
+            optimizer = cost.optimizer_bytes(self.num_trainable, self.cost.width)
+            others["critic"] = self.cost.width * self.num_trainable
             others["critic"] += 0.0 if self.train.offload_optimizer else optimizer
         train = self.train
         held = cost.state_bytes(
@@ -139,7 +140,7 @@ class ModelJob:
 
     def update_bytes(self, train: TrainConfig, checkpointed: int) -> dict[str, float]:
         """Bytes of an update besides the state, with `checkpointed` layers that run twice."""
-        tokens = self.num_updated * (self.prompt + self.new)
+        tokens = self.num_updated * self.length
         size = min(train.micro_batch_tokens, tokens)
         held = cost.update_bytes(
             self.cost,
@@ -177,22 +178,22 @@ def phases(job: ModelJob, card: GPU) -> Iterator[StepPhase]:
     """List the phases of a step, in order: sample, score with the second model, update."""
     fit = find_fit(job, card)
     if job.engine is not None and (cache := cache_bytes(job, card)) is not None:
-        yield _sampling(job, job.engine, card, cache, wakes=not fit.keeps_cache)
+        yield _sampling_phase(job, job.engine, card, cache, wakes=not fit.keeps_cache)
         if job.train is not None and job.layout.shard > 1:
-            whole = job.layout.gather_seconds(float(job.cost.width * job.cost.parameters), card)
+            seconds = job.layout.gather_seconds(float(job.cost.width * job.cost.parameters), card)
             bound = "weights for the engine"
             yield StepPhase(
-                name="gather", held=job.state, seconds=whole, times=job.steps, bound=bound
+                name="gather", held=job.state, seconds=seconds, times=job.steps, bound=bound
             )
     if job.frozen_model is not None:
-        yield _reading(job, job.frozen_model, card, fit)
+        yield _frozen_model_phase(job, job.frozen_model, card, fit)
     if job.train is not None:
-        yield _update(job, job.train, card, fit)
+        yield _update_phase(job, job.train, card, fit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """The memory plan of an update: whether the cache stays, its bytes, checkpointed layers."""
+    """The memory plan of an update: whether the cache stays, its size, the checkpointed layers."""
 
     keeps_cache: bool
     cache: float
@@ -200,7 +201,7 @@ class Fit:
 
 
 def find_fit(job: ModelJob, card: GPU) -> Fit:
-    """Decide as a run will (`whet/train/memory.py`), from predicted instead of measured bytes."""
+    """Predict what a run will decide (`whet/train/memory.py`), without measured bytes."""
     cache = 0.0
     if job.engine is not None and (predicted := cache_bytes(job, card)) is not None:
         rows = min(job.engine.max_num_seqs, job.num_requests)
@@ -224,7 +225,7 @@ def find_fit(job: ModelJob, card: GPU) -> Fit:
 
 
 def suggest_change(job: ModelJob, card: GPU) -> str:
-    """Try changes until every phase fits, and name the first that does it."""
+    """Try changes until every phase fits, and name the first that suffices."""
     for setting, changed in _changes(job):
         if fits(changed, card):
             return f"set {setting}"
@@ -242,7 +243,7 @@ def _changes(job: ModelJob) -> Iterator[tuple[str, ModelJob]]:
         if job.frozen_model_bytes:
             yield "train.offload_reference = true", change(offload_reference=True)
         size = train.micro_batch_tokens // 2
-        while size >= max(FEWEST_TOKENS, job.prompt + job.new):
+        while size >= max(FEWEST_TOKENS, job.length):
             yield f"train.micro_batch_tokens = {size}", change(micro_batch_tokens=size)
             size //= 2
         if train.gradient_checkpointing == "off":
@@ -264,7 +265,7 @@ def fits(job: ModelJob, card: GPU) -> bool:
 
 
 def cache_bytes(job: ModelJob, card: GPU) -> float | None:
-    """Ask the engine's settings for its cache; None if there is none, or no prediction."""
+    """Return the cache size by the engine's settings; None if they predict none."""
     if job.engine is None:
         return None
     longest = job.cost.cfg.max_positions
@@ -273,26 +274,26 @@ def cache_bytes(job: ModelJob, card: GPU) -> float | None:
     return job.engine.cache_bytes(job.cost.kv_bytes, context=context, free=free)
 
 
-def _sampling(
+def _sampling_phase(
     job: ModelJob, engine: EngineConfig, card: GPU, cache: float, *, wakes: bool
 ) -> StepPhase:
     rows = min(engine.max_num_seqs, job.num_requests)
-    prefill = min(PREFILL_TOKENS, ceil_div(rows, job.samples) * job.prompt)
+    prefill = min(PREFILL_TOKENS, ceil_div(rows, job.samples) * job.prompt_tokens)
     sampling = {"cache": cache} | cost.sampling_bytes(job.cost, rows=rows, prefill=prefill)
-    batch = {"requests": job.num_requests, "rows": rows, "prompt": job.prompt}
+    batch = {"requests": job.num_requests, "rows": rows, "prompt_tokens": job.prompt_tokens}
     bound = ""
     if job.layout.ranks == 1:
-        seconds = cost.rollout_seconds(job.cost, card, new=job.new, **batch)
+        seconds = cost.rollout_seconds(job.cost, card, new_tokens=job.new_tokens, **batch)
     else:
-        longest = max(job.new, job.longest or 0)
+        longest = max(job.new_tokens, job.max_new_tokens or 0)
         token = job.cost.kv_bytes
         free = card.usable - sum((job.state | sampling).values()) + cache
-        sampling["cache"] = max(min(cache, free), float(token * (job.prompt + longest)))
-        batch["rows"] = max(1, min(rows, int(sampling["cache"] / token / (job.prompt + job.new))))
+        sampling["cache"] = max(min(cache, free), float(token * (job.prompt_tokens + longest)))
+        batch["rows"] = max(1, min(rows, int(sampling["cache"] / token / job.length)))
         seconds = cost.ragged_rollout_seconds(
-            job.cost, card, mean=job.new, longest=longest, **batch
+            job.cost, card, mean=job.new_tokens, longest=longest, **batch
         )
-        alone = longest * cost.step_seconds(job.cost, card, 1, job.prompt + longest / 2)
+        alone = longest * cost.step_seconds(job.cost, card, 1, job.prompt_tokens + longest / 2)
         bound = "the longest response" if alone > seconds / 2 else "decoding"
     return StepPhase(
         name="sample",
@@ -304,19 +305,18 @@ def _sampling(
     )
 
 
-def _reading(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhase:
+def _frozen_model_phase(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhase:
     is_offloaded = job.train is not None and job.train.offload_reference
-    length = job.prompt + job.new
+    length = job.length
     layout = job.layout
     micro_batch = job.train.micro_batch_tokens if job.train else PREFILL_TOKENS
     size = min(micro_batch, job.num_updated * length)
     cfg = frozen_model.cfg
+    widths = 3 * cfg.intermediate_size + 4 * cfg.hidden_size
     tokens = ceil_div(size, layout.sequence)
     held = job.state | {
         "cache": fit.cache if fit.keeps_cache else 0.0,
-        "pass": float(
-            tokens * frozen_model.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size)
-        ),
+        "pass": float(tokens * frozen_model.width * widths),
         "logits": 4.0 * min(cost.LOGITS, tokens * cfg.vocab_size),
         "reference": job.frozen_model_bytes / layout.shard,
     }
@@ -325,7 +325,7 @@ def _reading(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhas
         card,
         sequences=job.num_updated,
         length=length,
-        num_targets=job.new,
+        num_targets=job.new_tokens,
         offload=is_offloaded,
         layout=layout,
     )
@@ -346,8 +346,8 @@ def _reading(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) -> StepPhas
     )
 
 
-def _update(job: ModelJob, train: TrainConfig, card: GPU, fit: Fit) -> StepPhase:
-    length = job.prompt + job.new
+def _update_phase(job: ModelJob, train: TrainConfig, card: GPU, fit: Fit) -> StepPhase:
+    length = job.length
     layers = job.cost.cfg.num_layers
     held = (
         job.state
@@ -360,7 +360,7 @@ def _update(job: ModelJob, train: TrainConfig, card: GPU, fit: Fit) -> StepPhase
         card,
         sequences=job.num_updated,
         length=length,
-        num_targets=job.new,
+        num_targets=job.new_tokens,
         passes=job.num_passes,
         checkpointed=fit.checkpointed,
         offload=train.offload_optimizer,
@@ -392,7 +392,7 @@ def _update(job: ModelJob, train: TrainConfig, card: GPU, fit: Fit) -> StepPhase
 
 
 def _slowest(computing: float, moving: float, starting: float) -> tuple[float, str]:
-    """Seconds of things that happen at the same time, and which of them takes longest."""
+    """Return the largest of times that overlap, and what takes it."""
     return max(
         (computing, "arithmetic"),
         (moving, "traffic between ranks"),

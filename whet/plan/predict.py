@@ -44,8 +44,7 @@ are planned without their files."""
 SINGLE_CHARACTERS = 103
 """Tokens of a new model's tokenizer besides its pieces."""
 EVAL_PROBLEMS = 512
-DEFAULT_PROMPT = 64
-"""Tokens of a prompt."""
+DEFAULT_PROMPT_TOKENS = 64
 COLUMNS = ("stage", "phase", "holds", "GB", "seconds", "times", "minutes")
 NOT_COUNTED = (
     "validation, grading, the start, refills, a critic's updates, greedy responses of eval, "
@@ -53,10 +52,10 @@ NOT_COUNTED = (
 )
 
 
-def print_plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> bool:
-    """Print the cost of each stage with a model; return whether all of them fit."""
+def print_plan(stages: Stages, *, gpu: str, prompt_tokens: int, new_tokens: int | None) -> bool:
+    """Print the cost of each stage that has a model; return whether all of them fit."""
     card = find_card(gpu)
-    planned = list_jobs(stages, prompt, tokens)
+    planned = list_jobs(stages, prompt_tokens, new_tokens)
     total, sentences, unfit = print_phases(planned, card, title=f"on one {gpu}")
     printer.print(f"{total / 3600:.2f} hours in all", style="bold")
     print_sentences([*sentences, *unfit])
@@ -64,9 +63,9 @@ def print_plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> 
 
 
 def predict_seconds(stages: Stages, name: str, gpu: str) -> float:
-    """Predict how long one stage takes, with responses as long as they may be."""
+    """Predict how long a stage takes if all responses reach their limit."""
     card = find_card(gpu)
-    planned = jobs(name, stages, DEFAULT_PROMPT, None)
+    planned = list_stage_jobs(name, stages, DEFAULT_PROMPT_TOKENS, None)
     return sum(phase.seconds * phase.times for job in planned for phase in phases(job, card))
 
 
@@ -79,7 +78,8 @@ def find_card(gpu: str) -> GPU:
 def print_phases(
     planned: Sequence[tuple[str, ModelJob]], card: GPU, *, title: str
 ) -> tuple[float, list[str], list[str]]:
-    """Print a table of all phases; return their seconds, notes, and what does not fit."""
+    """Print a table of all phases; return their total seconds, the notes, and the phases that do
+    not fit."""
     total = 0.0
     notes: list[str] = []
     unfit: list[str] = []
@@ -93,14 +93,14 @@ def print_phases(
         for phase in phases(job, card):
             held = {part: size / GB for part, size in phase.held.items() if size >= 0.05 * GB}
             parts = ", ".join(f"{part} {size:.1f}" for part, size in held.items())
-            whole = phase.seconds * phase.times
-            times = (f"{phase.seconds:.2f}", f"{phase.times:,}", f"{whole / 60:.1f}")
+            total_seconds = phase.seconds * phase.times
+            times = (f"{phase.seconds:.2f}", f"{phase.times:,}", f"{total_seconds / 60:.1f}")
             table.add_row(stage, phase.name, parts, f"{phase.peak / GB:.1f}", *times)
             notes += [f"{stage}, {phase.name}: {phase.note}"] if phase.note else []
-            total += whole
+            total += total_seconds
             if phase.peak > card.usable:
-                much = f"{phase.peak / GB:.1f} GB do not fit into {card.usable / GB:.1f}"
-                unfit.append(f"{stage}, {phase.name}: {much}; {suggest_change(job, card)}")
+                excess = f"{phase.peak / GB:.1f} GB do not fit into {card.usable / GB:.1f}"
+                unfit.append(f"{stage}, {phase.name}: {excess}; {suggest_change(job, card)}")
     printer.print(table)
     return total, notes, unfit
 
@@ -110,25 +110,37 @@ def print_sentences(sentences: Iterable[str]) -> None:
         printer.print(sentence)
 
 
-def list_jobs(stages: Stages, prompt: int, tokens: int | None) -> list[tuple[str, ModelJob]]:
-    """List the jobs of all stages, each with its stage's name."""
-    return [(name, job) for name in stages for job in jobs(name, stages, prompt, tokens)]
+def list_jobs(
+    stages: Stages, prompt_tokens: int, new_tokens: int | None
+) -> list[tuple[str, ModelJob]]:
+    """List the jobs of all stages, each with the name of its stage."""
+    return [
+        (name, job)
+        for name in stages
+        for job in list_stage_jobs(name, stages, prompt_tokens, new_tokens)
+    ]
 
 
-def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> list[ModelJob]:
-    """List the jobs of a stage's models in each of its steps; two models both stay on the card."""
+def list_stage_jobs(
+    name: str, stages: Stages, prompt_tokens: int, new_tokens: int | None
+) -> list[ModelJob]:
+    """List the jobs of a stage, one for each of its models; two models both stay on the card."""
     works = stages[name].list_work()
     planned = []
     for work in works:
-        read = (tokens or works[0].sampling.max_tokens) if work.reads_responses else 0
-        planned.append(_job(stages, work, prompt=prompt + read, tokens=tokens))
+        read = (new_tokens or works[0].sampling.max_tokens) if work.reads_responses else 0
+        planned.append(
+            _job(stages, work, prompt_tokens=prompt_tokens + read, new_tokens=new_tokens)
+        )
     if len(planned) != 2:
         return planned
     names = [work.name for work in works]
     return [replace(planned[i], partner=(names[1 - i], planned[1 - i])) for i in (0, 1)]
 
 
-def _job(stages: Stages, work: ModelWork, *, prompt: int, tokens: int | None) -> ModelJob:
+def _job(
+    stages: Stages, work: ModelWork, *, prompt_tokens: int, new_tokens: int | None
+) -> ModelJob:
     cost = _cost(work.source, stages, work.train)
     lora = work.source.lora if work.train is not None else None
     problems = EVAL_PROBLEMS if work.problems is None else work.problems
@@ -138,9 +150,9 @@ def _job(stages: Stages, work: ModelWork, *, prompt: int, tokens: int | None) ->
         engine=work.engine,
         sequences=problems * work.samples,
         samples=work.samples,
-        prompt=prompt,
-        new=tokens or work.sampling.max_tokens,
-        longest=work.sampling.max_tokens,
+        prompt_tokens=prompt_tokens,
+        new_tokens=new_tokens or work.sampling.max_tokens,
+        max_new_tokens=work.sampling.max_tokens,
         steps=work.steps,
         trained=None if lora is None else cost.adapters(lora.rank, lora.targets),
     )
@@ -152,8 +164,7 @@ def _job(stages: Stages, work: ModelWork, *, prompt: int, tokens: int | None) ->
 
 
 def _add_companions(job: ModelJob, algo: AlgoConfig) -> ModelJob:
-    """Add the other models of an algorithm: a reference for its KL, a critic trained beside the
-    policy."""
+    """Add the other models of an algorithm: a reference for the KL penalty, and a critic."""
     cost = job.cost
     trained = cost.parameters if job.trained is None else job.trained
     is_served = job.train is not None and job.train.reference_url is not None
@@ -172,8 +183,7 @@ def _cost(source: ModelSource, stages: Stages, train: TrainConfig | None) -> Cos
 
 
 def shape_of(source: ModelSource, stages: Stages) -> ModelConfig:
-    """Find the shape of a stage's model: in its folder, by its size, or as an earlier stage has
-    it."""
+    """Find the shape of a stage's model: by size, from its folder, or from an earlier stage."""
     if source.new is not None:
         return new_config(source.new, SINGLE_CHARACTERS + source.max_pieces, source.positions)
     path = source.path or ""

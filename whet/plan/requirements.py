@@ -1,4 +1,5 @@
-"""Missing requirements of a pipeline, found before its first stage: weights and memory."""
+"""What a pipeline needs but this machine lacks, found before the first stage: weights and
+memory."""
 
 import math
 import os
@@ -26,8 +27,8 @@ _CARD = "h100"
 
 
 def find_missing_memory(stages: Stages, ranks: int = 1) -> tuple[str, str] | None:
-    """Name the stage that needs most memory, and say how much, where that is more than a rank has;
-    activations and caches are not counted."""
+    """Name the stage that needs the most memory, if a rank has less; activations and caches are not
+    counted."""
     width = 4 if torch_device().type == "cpu" else 2
     # Ranks on the CPU share its memory.
     have = device_bytes() / (ranks if width == 4 else 1)
@@ -45,8 +46,11 @@ def find_missing_memory(stages: Stages, ranks: int = 1) -> tuple[str, str] | Non
 
 
 def _bytes(stages: Stages, stage: StageConfig, width: int, ranks: int) -> float:
-    """Count the bytes of a stage's models on a rank, which has whole weights and shards of the
-    rest, with gradients of one at a time; a model of unknown size counts nothing."""
+    """Count the bytes of a stage's models on a rank.
+
+    A rank has whole weights and shards of the rest, with the gradients of one model at a time. A
+    model of unknown size counts as nothing.
+    """
     total = 0.0
     gradients = 0.0
     works = stage.list_work()
@@ -71,7 +75,7 @@ def _bytes(stages: Stages, stage: StageConfig, width: int, ranks: int) -> float:
 
 
 def _origin(stages: Stages, path: str | None) -> str | None:
-    """Follow a model through the stages that it comes from, to its name."""
+    """Follow a model through the stages that made it, to the model they started from."""
     while path is not None and path.startswith("@"):
         earlier = stages.get(path[1:])
         path = None if earlier is None else earlier.inputs.get("model.path")
@@ -86,7 +90,7 @@ _BILLIONS = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)B(?![a-z])", re.IGNORECASE)
 
 
 def explain_missing(model: str) -> str | None:
-    """Say why a model cannot be loaded, within seconds; None if it can."""
+    """Say within seconds why a model cannot be loaded; None if it can."""
     if Path(model).expanduser().is_dir():
         return None
     if not HUB_ID.fullmatch(model):
@@ -101,8 +105,8 @@ def explain_missing(model: str) -> str | None:
 
 
 def num_parameters(model: str) -> float | None:
-    """Count the weights of a model on this machine; for another, take the number in its name, or
-    None.
+    """Count the weights of a model on this machine; for another model, take the number in its name,
+    or None.
 
     >>> num_parameters("nobody/Model-1.5B"), num_parameters("nobody/Model")
     (1500000000.0, None)
@@ -118,14 +122,15 @@ def num_parameters(model: str) -> float | None:
 
 
 def device_bytes() -> float:
-    """The memory of the GPU, or of the machine if there is none."""
+    """Return the memory of the GPU, or of the machine if it has none."""
     if torch.cuda.is_available():
         return float(torch.cuda.mem_get_info()[1])
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def _refusal(model: str) -> str | None:
-    """Ask the hub for the smallest file of a model, once and briefly."""
+    """Ask the hub once for the smallest file of a model, with a short timeout, and return its
+    refusal."""
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     address = f"{constants.ENDPOINT}/{model}/resolve/main/{CONFIG}"

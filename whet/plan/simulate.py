@@ -1,7 +1,7 @@
-"""Steps of RL as discrete events: engines and a learner that take turns, overlap by a step, or
-stream. Costs are plain numbers here; `whet/plan/splits.py` has those of a model on GPUs.
+"""RL steps as discrete events: engines and a learner that alternate, overlap by a step, or stream.
 
-One step ahead follows `whet/rollout/rollout_queue.py`.
+Costs are plain numbers here; `whet/plan/splits.py` derives them for a model on GPUs. One step ahead
+follows `whet/rollout/rollout_queue.py`.
 """
 
 import math
@@ -16,7 +16,7 @@ SimulatedBatch = Sequence[GroupLengths]
 
 
 class Bound(StrEnum):
-    """What takes most of a step."""
+    """The bottleneck of a step."""
 
     DECODING = "decoding"
     LONGEST = "the longest response"
@@ -26,8 +26,7 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedLearner:
-    """Seconds of an update, of a push of weights, and of the part of it during which streaming
-    engines pause."""
+    """Seconds of an update, of pushing weights, and of the pause of streaming engines in a push."""
 
     update: float
     push: float = 0.0
@@ -36,8 +35,8 @@ class SimulatedLearner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedStep:
-    """The mean step of a run; `oldest` counts the updates between the first token of the oldest
-    response and its own."""
+    """The mean step of a run; `oldest` is the most updates between a response's first token and its
+    own update."""
 
     seconds: float
     oldest: int
@@ -49,7 +48,7 @@ class SimulatedStep:
 def simulate_collocated(
     engines: Engines, learner: SimulatedLearner, batches: Sequence[SimulatedBatch]
 ) -> SimulatedStep:
-    """Simulate ranks that sample equal shares of a batch, then train on it together."""
+    """Simulate ranks that each sample an equal share of a batch, then train on it together."""
     sampling = [_time_shares(engines, batch) for batch in batches]
     seconds = sum(sampling) / len(sampling) + learner.push + learner.update
     bound = _explain(engines, learner, batches[0], sampling)
@@ -59,8 +58,8 @@ def simulate_collocated(
 def simulate_ahead(
     engines: Engines, learner: SimulatedLearner, batches: Sequence[SimulatedBatch], *, lag: int
 ) -> SimulatedStep:
-    """Simulate a fleet that samples a batch while the learner trains on the one `lag` steps before;
-    weights are pushed when both have ended."""
+    """Simulate a fleet that samples a batch while the learner trains on the one `lag` steps
+    earlier; weights are pushed when both are done."""
     sampling = [sampling_seconds(engines, batch) for batch in batches]
     seconds = [learner.push + max(sampled, learner.update) for sampled in sampling]
     bound = _explain(engines, learner, batches[0], sampling)
@@ -75,12 +74,12 @@ def simulate_streamed(
     problems: int,
     lag: int,
 ) -> SimulatedStep:
-    """Simulate a fleet that always has requests, and a learner that trains on the oldest
-    `problems` groups of those that have ended, as `whet/rollout/stream.py` does.
+    """Simulate a fleet that always has requests, and a learner that trains on the `problems` oldest
+    finished groups, as `whet/rollout/stream.py` does.
 
-    Problems are asked `lag` steps ahead. A group that ends when it is older is dropped and asked
-    again, and then waited for. Weights change while responses are being sampled. The first lag + 1
-    steps, in which the queue fills, do not count.
+    Problems are asked `lag` steps ahead. A group that finishes too old is dropped and asked again,
+    and then waited for. Weights change while responses are being sampled. The first lag + 1 steps,
+    which fill the queue, do not count.
     """
     stream = _Stream(engines, draw, problems=problems, lag=lag)
     for _ in range(lag + 1):
@@ -100,11 +99,11 @@ def simulate_streamed(
 def find_bound(
     engines: Engines, learner: SimulatedLearner, batch: SimulatedBatch, *, lag: int | None = None
 ) -> tuple[float, Bound]:
-    """Find what a step takes at least, and why: its update, its tokens on engines that are always
-    full, or its longest response.
+    """Find the least time of a step, and its bottleneck: its update, its tokens on engines that are
+    always full, or its longest response.
 
-    Engines and learner pause during a push. Only in a stream, which has a `lag`, do they continue,
-    and a response and its update may take that many steps more than one.
+    Engines and learner pause during a push. Only a stream, which has a `lag`, continues, and a
+    response and its update may take that many steps more than one.
     """
     train = learner.update + learner.push
     full = engines.full_seconds(batch)
@@ -117,7 +116,7 @@ def find_bound(
 
 
 def _time_shares(engines: Engines, batch: SimulatedBatch) -> float:
-    """Time a batch of which each engine has an equal share from the start, as ranks do."""
+    """Time a batch of which each engine gets an equal share at the start, as ranks do."""
     lengths = [length for group in batch for length in group]
     borders = [len(lengths) * number // engines.count for number in range(engines.count + 1)]
     alone = replace(engines, count=1)
@@ -127,7 +126,7 @@ def _time_shares(engines: Engines, batch: SimulatedBatch) -> float:
 def _explain(
     engines: Engines, learner: SimulatedLearner, batch: SimulatedBatch, sampling: Sequence[float]
 ) -> Bound:
-    """Name the largest part of a step, and what takes most of sampling."""
+    """Name the largest part of a step, and the bottleneck of sampling."""
     sampling_bound = find_bound(engines, SimulatedLearner(update=0.0), batch)[1]
     return max(
         (sum(sampling) / len(sampling), sampling_bound),
@@ -137,7 +136,7 @@ def _explain(
 
 
 class _Stream:
-    """A fleet and its learner. Engines have their own clock, which stops in pauses."""
+    """A fleet and its learner. Engines have their own clock, which stops during pauses."""
 
     def __init__(
         self, engines: Engines, draw: Callable[[], GroupLengths], *, problems: int, lag: int
@@ -177,7 +176,7 @@ class _Stream:
         return oldest
 
     def _update(self, learner: SimulatedLearner) -> None:
-        """Update and push; engines continue, except for a pause at the end, and get more
+        """Update and push weights; engines continue, except for a pause at the end, and get more
         requests."""
         end = self.seconds + learner.update + learner.push
         while self._fleet.next_end() + self._paused <= end:
@@ -188,7 +187,7 @@ class _Stream:
         self._paused += learner.pause
 
     def _drop_old(self, groups: Iterable[int]) -> None:
-        """Ask groups again that have ended too old."""
+        """Ask groups again that finished too old."""
         limit = self._fleet.version - self._lag
         for group in sorted(group for group in groups if self._fleet.begun[group] < limit):
             self.num_dropped += 1
@@ -212,7 +211,7 @@ class _Stream:
         self._fleet.ask(number, group)
 
     def _finish_next(self) -> tuple[int, ...]:
-        """Let a response end, and return its group if it was the last of it."""
+        """End a response, and return its group if it was the last one of it."""
         self.seconds = max(self.seconds, self._fleet.next_end() + self._paused)
         group = self._fleet.finish_next()
         self._left[group] -= 1

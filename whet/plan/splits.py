@@ -1,5 +1,5 @@
-"""Simulated steps of a file on many GPUs: collocated, one step ahead and streamed, with the best
-split into GPUs that sample and GPUs that train."""
+"""Simulated steps of a file on many GPUs: collocated, one step ahead and streamed, each with its
+best split into GPUs that sample and GPUs that train."""
 
 import heapq
 from collections import Counter
@@ -11,12 +11,13 @@ from rich.table import Table
 
 from whet.engine.native import PREFILL_TOKENS
 from whet.errors import ConfigError
+from whet.integers import ceil_div
 from whet.models.cost import GPU, sampling_bytes, step_seconds
 from whet.plan.cluster import Cluster, choose_layout
 from whet.plan.fleet_events import Engines, GroupLengths
 from whet.plan.lengths import Lengths, LogNormal, StoredLengths
 from whet.plan.phases import ModelJob, fits, phases
-from whet.plan.predict import find_card, jobs
+from whet.plan.predict import find_card, list_stage_jobs
 from whet.plan.simulate import (
     SimulatedBatch,
     SimulatedLearner,
@@ -29,7 +30,6 @@ from whet.plan.simulate import (
 from whet.rng import make_rng
 from whet.stages.stage import Stages
 from whet.track.progress import printer
-from whet.types import ceil_div
 
 DEFAULT_LAG = 4
 """Steps that a response may be old in a stream, where the file sets no lag."""
@@ -45,7 +45,7 @@ COLUMNS = ("stage", "mode", "sample", "train", "seconds", "oldest", "dropped", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitWork:
-    """A model's part in each step of a stage, and the lengths of its responses."""
+    """A model's job in each step of a stage, and the lengths of its responses."""
 
     job: ModelJob
     lengths: Lengths
@@ -57,7 +57,7 @@ class SplitWork:
         return self.job.sequences // self.job.samples
 
     def draw_groups(self, name: str) -> Callable[[], GroupLengths]:
-        """Return a function that draws the lengths of one group after the other."""
+        """Return a function that draws the lengths of one group after another."""
         return partial(self.lengths.draw, self.job.samples, make_rng(0, "simulate", name))
 
     def draw_batches(self) -> list[SimulatedBatch]:
@@ -67,7 +67,8 @@ class SplitWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPUSplit:
-    """How GPUs are used, and the step that they take; collocated ones sample and train by turns."""
+    """A division of GPUs, and the step it takes; collocated GPUs alternate between sampling and
+    training."""
 
     mode: str
     engine_gpus: int
@@ -80,22 +81,24 @@ def print_splits(
     stages: Stages,
     cluster: Cluster,
     *,
-    prompt: int,
-    tokens: int | None,
+    prompt_tokens: int,
+    new_tokens: int | None,
     stored: StoredLengths | None,
     engine_gpus: int | None,
 ) -> None:
-    """Print the simulated steps of each stage that samples and trains."""
+    """Print the simulated steps of every stage that samples and trains."""
     table = Table(*COLUMNS, title="simulated seconds of a step", box=None)
     notes: list[str] = []
     for name in stages:
-        works = list_works(stages, name, prompt=prompt, tokens=tokens, stored=stored)
+        works = list_works(
+            stages, name, prompt_tokens=prompt_tokens, new_tokens=new_tokens, stored=stored
+        )
         splits = find_splits(works, cluster, engine_gpus=engine_gpus)
         for split in splits:
             table.add_row(name, split.mode, *_write_cells(split))
         if works and not splits:
             notes.append(f"{name}: no split of {cluster.gpus} {cluster.gpu} holds it")
-        notes += [f"{name}: {work.lengths}, prompts of {work.job.prompt}" for work in works]
+        notes += [f"{name}: {work.lengths}, prompts of {work.job.prompt_tokens}" for work in works]
     if table.row_count:
         printer.print(table)
         notes += [
@@ -111,18 +114,19 @@ def list_works(
     stages: Stages,
     name: str,
     *,
-    prompt: int,
-    tokens: int | None,
+    prompt_tokens: int,
+    new_tokens: int | None,
     stored: StoredLengths | None = None,
 ) -> list[SplitWork]:
-    """List what the models of a stage sample and train in each step; none if they do not do
-    both."""
+    """List what the models of a stage sample and train in each step; empty unless they do both."""
     works = []
-    planned = jobs(name, stages, prompt, tokens)
+    planned = list_stage_jobs(name, stages, prompt_tokens, new_tokens)
     for work, job in zip(stages[name].list_work(), planned, strict=True):
         if job.engine is None or job.train is None or work.problems is None:
             return []
-        lengths: Lengths = LogNormal(mean=job.new, limit=job.longest or job.new)
+        lengths: Lengths = LogNormal(
+            mean=job.new_tokens, limit=job.max_new_tokens or job.new_tokens
+        )
         if stored is not None and not work.reads_responses:
             lengths = replace(stored, limit=min(stored.limit, work.sampling.max_tokens))
         works.append(SplitWork(job=job, lengths=lengths, lag=work.lag))
@@ -132,8 +136,8 @@ def list_works(
 def find_splits(
     works: Sequence[SplitWork], cluster: Cluster, *, engine_gpus: int | None = None
 ) -> list[GPUSplit]:
-    """Find the step of all GPUs by turns, and the best splits for a lag and for a stream; those
-    that do not fit are left out."""
+    """Find the collocated step of all GPUs, and the best splits for a lag and for a stream, of
+    those that fit."""
     if not works:
         return []
     splits = [_collocate(works, cluster)]
@@ -165,7 +169,8 @@ def _write_cells(split: GPUSplit) -> tuple[str, ...]:
 
 
 def _collocate(works: Sequence[SplitWork], cluster: Cluster) -> GPUSplit | None:
-    """Simulate ranks that sample and train by turns; two models do so one after the other."""
+    """Simulate ranks that alternate between sampling and training; two models do so one after the
+    other."""
     card = find_card(cluster.gpu)
     layout = choose_layout([("", work.job) for work in works], card, cluster)
     steps: list[SimulatedStep] = []
@@ -191,7 +196,7 @@ def _collocate(works: Sequence[SplitWork], cluster: Cluster) -> GPUSplit | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A split that holds its engines and its learners."""
+    """A split whose engines and learners fit."""
 
     engine_gpus: int
     learner_gpus: int
@@ -208,9 +213,10 @@ def _find_best(
     *,
     lag: int | None = None,
 ) -> GPUSplit | None:
-    """Simulate the splits that may be fastest, and return the one that is."""
+    """Simulate the most promising splits, and return the fastest."""
     least = [
-        (find_bound(each.engines, each.learner, batch, lag=lag)[0], each) for each in candidates
+        (find_bound(candidate.engines, candidate.learner, batch, lag=lag)[0], candidate)
+        for candidate in candidates
     ]
     least.sort(key=lambda pair: (pair[0], pair[1].engines.full_seconds(batch)))
     num_trials = Counter[int]()
@@ -257,7 +263,7 @@ def _list_candidates(
 
 
 def _list_learner_counts(cluster: Cluster, engine_gpus: int | None) -> list[int]:
-    """List how many GPUs may train: parts of a node, or whole nodes."""
+    """List the possible numbers of GPUs that train: parts of a node, or whole nodes."""
     node = cluster.node
     if engine_gpus is None:
         counts = {cluster.gpus * part // _FRACTIONS for part in range(1, _FRACTIONS)} - {0}
@@ -272,7 +278,7 @@ def _list_learner_counts(cluster: Cluster, engine_gpus: int | None) -> list[int]
 
 
 def _list_engine_sizes(job: ModelJob, gpus: int) -> list[int]:
-    """List how many GPUs an engine may have: they share its heads, and all of them are used."""
+    """List the possible numbers of GPUs per engine: they share its heads, and every GPU is used."""
     cfg = job.cost.cfg
     counts = (cfg.num_heads, cfg.num_kv_heads, gpus)
     return [size for size in (1, 2, 4, 8) if all(count % size == 0 for count in counts)]
@@ -287,20 +293,20 @@ PAUSED = 0.3
 def build_engines(
     job: ModelJob, card: GPU, *, gpus: int, tensor_parallel: int = 1, held: float | None = None
 ) -> Engines | None:
-    """Build the engines of these GPUs; None if the longest response does not fit. `held` are the
-    bytes that a GPU has in use, an engine's weights if left out."""
+    """Build the engines of these GPUs; None if the longest response does not fit. `held` is the
+    memory in use on a GPU, by default an engine's weights."""
     assert job.engine is not None, "engines sample"
     cost = job.cost
     if held is None:
         held = cost.width * cost.parameters / tensor_parallel
     rows = min(job.engine.max_num_seqs, job.sequences)
-    prefill = min(PREFILL_TOKENS, ceil_div(rows, job.samples) * job.prompt)
+    prefill = min(PREFILL_TOKENS, ceil_div(rows, job.samples) * job.prompt_tokens)
     others = sampling_bytes(cost, rows=rows, prefill=prefill)
     free = card.usable - held - sum(others.values()) / tensor_parallel
     cached = free * tensor_parallel / cost.kv_bytes
-    if cached < job.prompt + max(job.new, job.longest or 0):
+    if cached < job.prompt_tokens + max(job.new_tokens, job.max_new_tokens or 0):
         return None
-    slots = min(rows, int(cached / (job.prompt + job.new)))
+    slots = min(rows, int(cached / job.length))
 
     def seconds(num_rows: int, context: float) -> float:
         return step_seconds(cost, card, num_rows, context, tensor_parallel=tensor_parallel)
@@ -309,7 +315,7 @@ def build_engines(
         count=gpus // tensor_parallel,
         by_rows=tuple(seconds(num_rows, 0.0) for num_rows in range(slots + 1)),
         per_token=(seconds(1, 1e6) - seconds(1, 0.0)) / 1e6,
-        prompt=job.prompt,
+        prompt_tokens=job.prompt_tokens,
     )
 
 
@@ -327,16 +333,19 @@ def build_learner(
 
 
 def _time_update(job: ModelJob, card: GPU, lengths: Sequence[int]) -> float:
-    """Time a pass of the reference and an update by the phases of the plan, in which responses are
-    of equal length: here the rank with most to do decides, longest responses dealt out first."""
+    """Time a pass of the reference and an update.
+
+    Phases of the plan have responses of equal length. Here the busiest rank decides, with the
+    longest responses dealt out first.
+    """
     seconds = sum(phase.seconds for phase in phases(job, card) if phase.name in ("read", "update"))
-    even = job.num_updated * job.cost.update_flops(job.prompt + job.new, job.new)
+    even = job.num_updated * job.cost.update_flops(job.length, job.new_tokens)
     num_parts = job.layout.ranks // job.layout.sequence
     uneven = 0.0
     for minibatch in range(job.num_minibatches):
         parts = [0.0] * num_parts
         for length in sorted(lengths[minibatch :: job.num_minibatches], reverse=True):
-            flops = job.cost.update_flops(job.prompt + length, length)
+            flops = job.cost.update_flops(job.prompt_tokens + length, length)
             heapq.heapreplace(parts, parts[0] + flops)
         uneven += max(parts)
     return seconds * uneven / even

@@ -12,7 +12,7 @@ from whet.errors import DataError
 from whet.models.cost import GB, GPU, GPUS, optimizer_bytes
 from whet.models.source import torch_device
 from whet.plan.phases import cache_bytes, phases, suggest_change
-from whet.plan.predict import jobs
+from whet.plan.predict import list_stage_jobs
 from whet.plan.requirements import device_bytes, find_missing_memory, num_parameters
 from whet.preflight.findings import Findings, Level
 from whet.preflight.inputs import follow_model
@@ -44,7 +44,7 @@ def _list_unfit(stages: Stages, card: GPU) -> Iterator[tuple[str, str]]:
     """Predict each phase, as `whet plan` does, and name those that do not fit."""
     for name in stages:
         try:
-            planned = list(jobs(name, stages, TYPICAL_PROMPT, None))
+            planned = list_stage_jobs(name, stages, TYPICAL_PROMPT, None)
         except DataError:  # a model without files is named elsewhere
             continue
         for job in planned:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from whet.batching.rollout_datasets import make_sft_examples
 from whet.data.problems import load_problems
+from whet.endpoints.client import Client, EndpointConfig, check_reachable
+from whet.endpoints.http import HttpError
 from whet.errors import ConfigError, DataError
 from whet.grading.limits import GradingConfig
 from whet.models.load import HUB_ID
@@ -36,8 +38,6 @@ from whet.preflight.machine import check_disk, check_memory
 from whet.recipes.sft import describe_unseen, refuse_mostly_long
 from whet.rewards.shaping import UserTerm
 from whet.rewards.spec import RewardSpec
-from whet.serving.client import Client, EndpointConfig, check_reachable
-from whet.serving.http import HttpError
 from whet.stages.stage import ModelStageConfig, StageConfig, Stages, TrainingConfig
 from whet.store.run import RunStore, model_folder
 from whet.tasks.base import Task, is_builtin

@@ -9,11 +9,11 @@ from pydantic import Field, model_validator
 from whet.algos.losses import token_mean
 from whet.algos.objectives import distill_objective
 from whet.data.problem_sampler import EpochSampler
+from whet.endpoints.client import check_url
 from whet.models.source import ModelSource
 from whet.reports.report_data import Unit
 from whet.rng import derive
 from whet.rollout.collect import sample_and_grade
-from whet.serving.client import check_url
 from whet.stages.held_out import load_training_problems
 from whet.stages.stage import NEEDS_TRAINED_MODEL, ModelWork, OnPolicyConfig
 from whet.stages.training import (

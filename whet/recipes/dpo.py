@@ -22,7 +22,7 @@ from whet.reports.report_data import Unit
 from whet.rng import derive
 from whet.rollout.collect import sample_and_grade
 from whet.stages.guard import CollapseGuard, GuardConfig
-from whet.stages.held_out import leave_out_held, load_training_problems
+from whet.stages.held_out import drop_held_out, load_training_problems
 from whet.stages.stage import ModelWork, TrainingConfig
 from whet.stages.training import (
     STEPS_PER_LINE,
@@ -161,7 +161,7 @@ def read_compared_responses(session: Session[DPOConfig]) -> list[Rollout]:
     cfg = session.cfg
     run = session.run
     if cfg.data is not None:
-        return leave_out_held(read_data(cfg.data), cfg, session.task)
+        return drop_held_out(read_data(cfg.data), cfg, session.task)
     if 0 in run.rollout_steps("train"):
         return run.rollouts("train", 0)
     problems = load_training_problems(cfg, session.task, cfg.own.split)[: cfg.own.problems]

@@ -22,7 +22,7 @@ from whet.batching.rollout_datasets import (
 from whet.data.problem_sampler import EpochSampler
 from whet.errors import ConfigError, DataError
 from whet.rng import derive
-from whet.stages.held_out import leave_out_held
+from whet.stages.held_out import drop_held_out
 from whet.stages.stage import ModelWork, TrainingConfig
 from whet.stages.training import (
     STEPS_PER_LINE,
@@ -91,7 +91,7 @@ class SFTConfig(TrainingConfig):
 def sft(cfg: SFTConfig, run: RunStore) -> None:
     """Fine-tune a model on stored responses: tokenise, shuffle, step, validate, save."""
     task = build_task(cfg.task)
-    responses = leave_out_held(read_responses(cfg), cfg, task)
+    responses = drop_held_out(read_responses(cfg), cfg, task)
     rollouts, held_out = split_off_responses(responses, cfg.held_out, cfg.seed)
     model_seed = derive(cfg.seed, "model")
     texts = list_texts(rollouts, cfg.prompt)

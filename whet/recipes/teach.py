@@ -16,6 +16,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, field_validator
 
 from whet.data.problems import load_problems
+from whet.endpoints.client import EndpointConfig
 from whet.errors import ConfigError, DataError
 from whet.grading.limits import GradingConfig
 from whet.recipes.keep import KeepConfig
@@ -40,7 +41,6 @@ from whet.recipes.teachers import (
     load_model_teacher,
 )
 from whet.rng import derive
-from whet.serving.client import EndpointConfig
 from whet.stages.stage import StageConfig
 from whet.store.run import RunStore
 from whet.tasks.base import Task, explain_user_errors, grade_safely

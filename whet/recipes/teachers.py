@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from whet.config import Config
+from whet.endpoints.client import Client, EndpointConfig, Reply, check_reachable, make_body
+from whet.endpoints.http import HttpError
+from whet.endpoints.stream import allow_open_files, stream_replies
 from whet.engine.base import Request, SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError, DataError
 from whet.models.source import ModelSource, load_model, torch_device, torch_dtype
 from whet.rollout.collect import ChatEngine
-from whet.serving.client import Client, EndpointConfig, Reply, check_reachable, make_body
-from whet.serving.http import HttpError
-from whet.serving.stream import allow_open_files, stream_replies
 from whet.stages.stage import NEEDS_TRAINED_MODEL
 from whet.stages.training import drop_long_prompts
 from whet.store.response_ledger import ResponseKey, StoredResponse

@@ -1,6 +1,6 @@
-"""Alternatives to the settings of an update, from flags and files.
+"""Alternative settings for an update, from flags and files.
 
-Only settings that change what an update does with stored rollouts can be replaced.
+Only settings that change what an update makes of stored rollouts can be replaced.
 """
 
 import shlex
@@ -29,13 +29,13 @@ REPLACEABLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """Settings to replace, by key, as they are written on a command line."""
+    """Settings to replace, by key, written as on a command line."""
 
     name: str
     settings: Mapping[str, str]
 
     def apply(self, cfg: RLConfig) -> RLConfig:
-        """Replace settings of a run; refuse changes that would need other rollouts."""
+        """Replace settings of a run; refuse changes that would need new rollouts."""
         for key in self.settings:
             if not any(f"{key}.".startswith(f"{known}.") for known in REPLACEABLE):
                 raise ConfigError(
@@ -59,8 +59,8 @@ class Alternative:
 def read_alternatives(
     settings: Sequence[str], named: Sequence[str], grid: Path | None
 ) -> list[Alternative]:
-    """Read the alternatives of `--set KEY=VALUE`, which are one, of `--try "NAME: KEY=VALUE …"`,
-    and of a TOML file with a table for each."""
+    """Read alternatives: all `--set KEY=VALUE` are one, each `--try "NAME: KEY=VALUE …"` is one,
+    and so is each table of a TOML file."""
     alternatives = []
     if settings:
         words = [word for text in settings for word in _split(text, "--set")]
@@ -87,7 +87,7 @@ def _read_grid(file: Path) -> list[Alternative]:
             raise ConfigError(
                 f'{file}: {name} should be a table of settings, like [{name}] with algo.name = "…"'
             )
-        settings = {key: _write(item) for key, item in toml.flatten(table).items()}
+        settings = {key: _write_value(item) for key, item in toml.flatten(table).items()}
         alternatives.append(Alternative(name=name, settings=settings))
     if not alternatives:
         raise ConfigError(f"{file} has no alternative: each is a table of settings with its name")
@@ -109,5 +109,5 @@ def _read_words(words: Sequence[str], flag: str) -> dict[str, str]:
     return {word.partition("=")[0]: word.partition("=")[2] for word in words}
 
 
-def _write(item: Json) -> str:
+def _write_value(item: Json) -> str:
     return item if isinstance(item, str) else toml.literal(item)

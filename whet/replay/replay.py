@@ -1,7 +1,7 @@
-"""Replay an update of a run under its own settings and under others, and compare them.
+"""Replay an update of a run under its own settings and others, and compare them.
 
-Each alternative costs one update from the same state, and no sampling: there is no engine. The
-result is printed as tables, or as JSON.
+Each alternative costs one update from the same state. Nothing is sampled, and there is no engine.
+The result is printed as tables, or as JSON.
 """
 
 import json
@@ -30,7 +30,7 @@ NUM_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """One update as a row of the comparison; what it does not have is None."""
+    """One update as a row of the comparison; None for numbers that it lacks."""
 
     name: str
     settings: Mapping[str, str]
@@ -50,7 +50,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The result of a replay: the update as it was, and its alternatives."""
+    """The result of a replay: the original update, and its alternatives."""
 
     folder: Path
     step: int
@@ -59,7 +59,7 @@ class Replay:
     rows: list[ComparisonRow]
     """The baseline first."""
     num_updates: int
-    """Updates that were computed, those on the way to the step included."""
+    """Updates that were computed, those on the start to the step included."""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -74,7 +74,7 @@ class Replay:
 
 
 def replay(folder: Path, step: int, alternatives: Sequence[Alternative] = ()) -> Replay:
-    """Compute an update of a run again, and what it would have been under other settings."""
+    """Recompute an update of a run, under its own settings and under others."""
     run = load_stored_run(folder)
     start = run.find_start(step)
     cfg = run.settings_at(step)
@@ -101,7 +101,7 @@ def replay(folder: Path, step: int, alternatives: Sequence[Alternative] = ()) ->
 
 
 def _reward(groups: Sequence[Group], cfg: RLConfig, other: RLConfig) -> Sequence[Group]:
-    """Reward stored rollouts again where the settings differ; else they keep their rewards."""
+    """Reward stored rollouts again if the reward settings differ; else keep their rewards."""
     return groups if other.reward == cfg.reward else other.reward.apply(groups)
 
 
@@ -109,7 +109,7 @@ def _to_row(
     name: str, settings: Mapping[str, str], update: Update, baseline: Update
 ) -> ComparisonRow:
     products = measure_products(update.gradients, baseline.gradients)
-    whole = [sum(column) for column in zip(*products.values(), strict=True)] or [0.0] * 3
+    totals = [sum(column) for column in zip(*products.values(), strict=True)] or [0.0] * 3
     metrics = update.metrics
     return ComparisonRow(
         name=name,
@@ -117,7 +117,7 @@ def _to_row(
         loss=metrics.get("loss"),
         grad_norm=metrics.get("train/grad_norm"),
         change=update.change,
-        cosine=_cosine(whole),
+        cosine=_cosine(totals),
         cosines={part: _cosine(numbers) for part, numbers in products.items()},
         clip_fraction=metrics.get("policy/clip_fraction"),
         kl=metrics.get("policy/kl"),
@@ -129,7 +129,8 @@ def _to_row(
 def measure_products(
     one: Mapping[str, Tensor], other: Mapping[str, Tensor]
 ) -> dict[str, list[float]]:
-    """Add up one · other, one · one and other · other over the weights of each part of a model."""
+    """Sum the products one · other, one · one and other · other over the weights of each part of a
+    model."""
     products: dict[str, list[float]] = {}
     for name in other:
         if name in one:
@@ -160,12 +161,12 @@ Format = Callable[[ComparisonRow], str]
 
 
 def print_replay(replay: Replay, *, as_json: bool) -> None:
-    """Print the comparison, with a sentence on how it agrees with what the run logged."""
+    """Print the comparison, and whether the replay agrees with what the run logged."""
     if as_json:
         result = to_finite(replay.to_json())
         printer.print(json.dumps(result, indent=1, ensure_ascii=False), markup=False)
         return
-    lines = [f"step {replay.step} of {replay.folder}: {_describe_way(replay)}"]
+    lines = [f"step {replay.step} of {replay.folder}: {_describe_start(replay)}"]
     lines += [*_describe_log(replay), ""]
     lines += align(_numbers(replay.rows))
     others = [row for row in replay.rows if row.name != BASELINE]
@@ -202,14 +203,14 @@ def _format_cosine(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.4f}"
 
 
-def _describe_way(replay: Replay) -> str:
+def _describe_start(replay: Replay) -> str:
     applied = replay.step - replay.start.step - 1
-    way = f"from {replay.start}"
+    start = f"from {replay.start}"
     if applied:
-        way += f", {applied:,} stored update{'s' * (applied > 1)} applied again"
+        start += f", {applied:,} stored update{'s' * (applied > 1)} applied again"
     others = len(replay.rows) - 1
     alternatives = f" and {others:,} alternative{'s' * (others > 1)}" if others else ""
-    return f"{way}; the update{alternatives} computed without sampling"
+    return f"{start}; the update{alternatives} computed without sampling"
 
 
 def _describe_log(replay: Replay) -> list[str]:

@@ -1,6 +1,6 @@
-"""An RL run as its replay reads it: settings, checkpoints, rollouts, and what was logged.
+"""An RL run for its replay: settings, checkpoints, rollouts, and logged metrics.
 
-Nothing is written: another process may still train the run.
+Nothing is written, because another process may still be training the run.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from whet.config import kind_of, load_settings
 from whet.errors import ConfigError, DataError
+from whet.json_values import read_integer, read_number
 from whet.recipes.rl import RLConfig
 from whet.rollout.collect import group_rollouts
 from whet.stages.training import EXACTNESS_EVENT
@@ -17,12 +18,12 @@ from whet.store.checkpoint_folders import check_checkpoint, list_checkpoints
 from whet.store.run import RunStore, stage_folders
 from whet.track.progress import say
 from whet.train.selftest import Exactness
-from whet.types import Group, Metrics, read_integer, read_number
+from whet.types import Group, Metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where the updates before a step begin: after `step` updates, with the state in `folder`."""
+    """The state from which a replay applies updates: after `step` updates, stored in `folder`."""
 
     step: int
     folder: Path | None
@@ -34,7 +35,7 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StoredRun:
-    """A run of kind rl."""
+    """A run of kind rl on disk."""
 
     store: RunStore
     cfg: RLConfig
@@ -50,13 +51,13 @@ class StoredRun:
 
     @cached_property
     def restores(self) -> set[int]:
-        """The steps after which the guard restored the weights of an earlier step."""
+        """The steps after which the guard restored earlier weights."""
         events = self.store.events()
         return {read_integer(row["step"]) for row in events if row["event"] == "restore"}
 
     @cached_property
     def exactness(self) -> Exactness | None:
-        """How engine and learner compared when the run last started; None on a CPU."""
+        """The exactness check of engine and learner when the run last started; None on a CPU."""
         rows = [row for row in self.store.events() if row["event"] == EXACTNESS_EVENT]
         if not rows:
             return None
@@ -67,7 +68,8 @@ class StoredRun:
         )
 
     def settings_at(self, step: int) -> RLConfig:
-        """Return the settings of a step: `steps` may have grown since, and schedules with it."""
+        """Return the settings of a step; `steps` may have grown later, and with it the
+        schedules."""
         events = self.store.events()
         extensions = [row for row in events if row["event"] == "extend"]
         first = read_integer(extensions[0]["before"]) if extensions else self.cfg.steps
@@ -82,12 +84,12 @@ class StoredRun:
         return self.cfg.model_copy(update={"steps": steps})
 
     def groups(self, step: int) -> list[Group]:
-        """Read the groups that a step was given, in their order."""
+        """Read the groups of a step, in their order."""
         return group_rollouts(self.store.rollouts("train", step))
 
     @cached_property
     def logged(self) -> Mapping[int, Metrics]:
-        """What each step logged."""
+        """The logged metrics of each step."""
         logged: dict[int, Metrics] = {}
         for row in self.store.metrics():
             logged.setdefault(int(row["step"]), {}).update(row)
@@ -97,7 +99,7 @@ class StoredRun:
         """Find the newest intact checkpoint before a step, or else the starting model."""
         if step not in self.steps:
             raise DataError(
-                f"{self.store.folder} has no rollouts of step {step}: {self._say_replayable()}"
+                f"{self.store.folder} has no rollouts of step {step}: {self._describe_replayable()}"
             )
         start = Start(step=0, folder=None)
         for number, folder in sorted(self.checkpoints.items(), reverse=True):
@@ -107,12 +109,11 @@ class StoredRun:
                     start = Start(step=number, folder=folder)
                     break
                 say(f"checkpoint {folder} is damaged ({damage}); the one before it is used")
-        self._check_way(start, step)
+        self._check_path(start, step)
         return start
 
-    def _check_way(self, start: Start, step: int) -> None:
-        """Refuse to replay up to a step if rollouts are missing on the way, or if a restore lies
-        between."""
+    def _check_path(self, start: Start, step: int) -> None:
+        """Refuse to replay up to a step across missing rollouts or a restore."""
         for number in range(start.step + 1, step):
             if number in self.restores:
                 reason = f"after step {number} the guard restored an earlier one"
@@ -122,10 +123,10 @@ class StoredRun:
                 continue
             raise DataError(
                 f"step {step} cannot be reached from {start}, since {reason} and there is no "
-                f"checkpoint from {number} to {step - 1}: {self._say_replayable()}"
+                f"checkpoint from {number} to {step - 1}: {self._describe_replayable()}"
             )
 
-    def _say_replayable(self) -> str:
+    def _describe_replayable(self) -> str:
         reachable: list[int] = []
         starts = {0, *self.checkpoints}
         for step in self.steps:
@@ -157,7 +158,7 @@ def load_stored_run(folder: Path) -> StoredRun:
 
 
 def format_ranges(steps: Iterable[int]) -> str:
-    """Write increasing numbers with their gaps.
+    """Write increasing numbers as ranges.
 
     >>> format_ranges([1, 2, 3, 7, 9, 10])
     '1-3, 7, 9-10'

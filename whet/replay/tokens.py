@@ -36,7 +36,7 @@ from whet.types import Floats, Rollout, Tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenReplay:
-    """One rollout in the update of a step; None is what the update did not have."""
+    """One rollout in the update of a step; None for quantities that the update did not have."""
 
     rollout_id: str
     is_trained: bool
@@ -65,7 +65,7 @@ class TokenReplay:
     """The critic's value of the state before the token."""
 
     def to_columns(self) -> dict[str, Floats]:
-        """Return the arrays that exist by name; the mask is 1 for tokens that had a loss."""
+        """Return the existing arrays by name; the mask is 1 for tokens that had a loss."""
         arrays = {
             "advantage": self.advantage,
             "loss_weight": self.loss_weight,
@@ -81,7 +81,7 @@ class TokenReplay:
 
 
 def replay_tokens(folder: Path, step: int, rollout_id: str) -> TokenReplay:
-    """Replay the update of a step, and return what it saw of one of its rollouts."""
+    """Replay the update of a step, and return the token quantities of one of its rollouts."""
     replays = replay_step_tokens(folder, step)
     if rollout_id not in replays:
         known = ", ".join(list(replays)[:3])
@@ -90,7 +90,7 @@ def replay_tokens(folder: Path, step: int, rollout_id: str) -> TokenReplay:
 
 
 def replay_step_tokens(folder: Path, step: int) -> dict[str, TokenReplay]:
-    """Replay the update of a step, and return what it saw of each of its rollouts, by id."""
+    """Replay the update of a step, and return the token quantities of each rollout, by id."""
     run = load_stored_run(folder)
     start = run.find_start(step)
     cfg = run.settings_at(step)
@@ -118,7 +118,7 @@ def replay_step_tokens(folder: Path, step: int) -> dict[str, TokenReplay]:
 
 
 def write_step_tokens(folder: Path, step: int) -> Path:
-    """Replay the update of a step, and leave what it saw of each token where `whet view` looks."""
+    """Replay the update of a step, and write its token quantities where `whet view` finds them."""
     columns = {
         name: tokens.to_columns() for name, tokens in replay_step_tokens(folder, step).items()
     }

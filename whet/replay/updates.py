@@ -1,5 +1,4 @@
-"""Take stored updates again: the trainer of a run without an engine, and what an update consists
-of."""
+"""Repeat stored updates: a run's trainer without an engine, and the record of an update."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -43,7 +42,7 @@ from whet.types import Advance, Floats, Group, Json, Metrics, rewards_of
 
 @dataclass(slots=True, kw_only=True)
 class UpdateRecord:
-    """What an update used, added up over its mini-batches."""
+    """What an update used, summed over its mini-batches."""
 
     examples: list[Example] = field(default_factory=list)
     """Those that had a loss."""
@@ -57,7 +56,7 @@ class UpdateRecord:
 
 
 class RecordingLearner(LocalLearner):
-    """A learner of one device that keeps a record of the examples and gradients of its updates."""
+    """A learner on one device that records the examples and gradients of its updates."""
 
     record: UpdateRecord | None = None
 
@@ -84,7 +83,7 @@ class RecordingLearner(LocalLearner):
 
 
 class RecordingLearnerFactory(LearnerFactory):
-    """Makes learners of one device: of policies those that can record, of critics plain ones."""
+    """Builds learners on one device: recording ones for policies, plain ones for critics."""
 
     def build_learner(
         self,
@@ -104,7 +103,7 @@ class RecordingLearnerFactory(LearnerFactory):
 
 
 class TrainedModel(TrainableModel):
-    """A policy that never samples: it has no engine."""
+    """A policy without an engine, which never samples."""
 
     def __init__(self, model: Transformer) -> None:
         self.model = model
@@ -149,12 +148,12 @@ def build_trainer(run: StoredRun, cfg: RLConfig, state: Path | None) -> Trainer:
 
 
 def resolve_algo(run: StoredRun, cfg: RLConfig) -> AlgoConfig:
-    """Return the settings that the run trained with, after its test of exactness."""
+    """Return the algorithm settings that the run used after its exactness check."""
     return cfg.algo if run.exactness is None else run.exactness.apply(cfg.algo, lag=cfg.lag)
 
 
 def _save_trainer(trainer: Trainer, folder: Path, before: Path | None) -> None:
-    """Write a state that `build_trainer` reads; no restore lies between it and the one before."""
+    """Write a state for `build_trainer`; there is no restore between it and the one before."""
     state: dict[str, Json] = {"baseline": trainer.baseline.save(folder)}
     if trainer.critic is not None:
         state["critic"] = trainer.critic.save(folder)
@@ -211,7 +210,7 @@ def state_before(
 ) -> Iterator[Path | None]:
     """Apply the stored updates from a start up to a step; yield the state before its update.
 
-    The state is that of a checkpoint, in a temporary folder; None is the starting model.
+    The state is a checkpoint in a temporary folder; None is the starting model.
     """
     with TemporaryDirectory(prefix="whet-replay-") as temporary:
         state = start.folder
@@ -251,7 +250,7 @@ def start_record(trainer: Trainer, record: UpdateRecord) -> RecordingLearner:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Update:
-    """One update, and what it consisted of."""
+    """An update, and the record of what it used."""
 
     metrics: Metrics
     """As the run logs them."""
@@ -289,7 +288,7 @@ def take_update(
 
 
 def _count_tokens(record: UpdateRecord, trainer: Trainer) -> int:
-    """Count the tokens with a loss that has a gradient: through the advantage, KL or entropy."""
+    """Count the tokens whose loss has a gradient: through the advantage, KL or entropy."""
     if trainer.algo.trains_on_zero_advantage:
         return sum(example.num_targets for example in record.examples)
     return sum(

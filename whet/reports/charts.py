@@ -1,7 +1,8 @@
 """Charts as SVG for any page: curves with bands, bars with intervals, differences with intervals.
 
-The style sheet gives the colours, in light, dark and print. Not plotly: plotly.js alone is 4.8 MB,
-needs scripts, and has to redraw for dark mode. These charts take about 20 kB each at most.
+The style sheet gives the colours, in light and dark mode and in print. Plotly is not used: its
+script alone is 4.8 MB, and it would redraw for dark mode. These charts take at most about 20 kB
+each.
 """
 
 import json
@@ -29,29 +30,30 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def draw_curves(title: str, curves: Sequence[Curve]) -> str | None:
-    """Draw curves over the same axes in one panel, each in its own tone; None if none is finite.
+    """Draw curves over the same axes in one panel, each in its own tone; None if no value is
+    finite.
 
-    Each curve's `stage` names it; a legend is the page's (`draw_legend`), since panels share it.
+    Each curve is named by its `stage`. Panels share a legend, so the page draws it (`draw_legend`).
     """
     plot = make_plot(title, curves)
-    return None if plot is None else _draw("curve_figure", plot)
+    return None if plot is None else _render_macro("curve_figure", plot)
 
 
 def draw_legend(names: Sequence[str]) -> str:
-    """Draw the tones of several lines or bars with their names, in the order of their tones."""
-    return _draw("legend", list(zip(names, map(tone, range(len(names))), strict=True)))
+    """Draw the names of lines or bars beside their tones, in order."""
+    return _render_macro("legend", list(zip(names, map(tone, range(len(names))), strict=True)))
 
 
 def draw_bars(rows: Sequence["BarRow"], axis: "Axis | None" = None) -> str:
-    """Draw fractions as bars with their intervals, on an axis from 0 or one that charts share."""
-    return _draw("bar_chart", rows, axis or share_axis(rows))
+    """Draw fractions as bars with intervals, on a shared axis or one that starts at 0."""
+    return _render_macro("bar_chart", rows, axis or share_axis(rows))
 
 
 def draw_forest(rows: Sequence["ForestRow"]) -> str:
     """Draw differences of fractions with their intervals around a line at zero, in points."""
     ends = [end for row in rows for end in (row.difference.low, row.difference.high)]
     values = ticks(min(0.0, *ends), max(0.0, *ends), 6)
-    return _draw(
+    return _render_macro(
         "forest_plot", rows, Axis(ticks=values, texts=write_ticks(values, Unit.FRACTION, sign=""))
     )
 
@@ -89,7 +91,7 @@ class BarRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForestRow:
-    """One difference of fractions; an interval clear of zero has the tone of good or bad."""
+    """A difference of fractions; an interval that excludes zero has the tone of good or bad."""
 
     label: str
     difference: Estimate
@@ -102,27 +104,27 @@ class ForestRow:
 
 
 def tone(index: int) -> str:
-    """Name the style class of a line or bar by its place."""
+    """Return the style class of the line or bar at an index."""
     return f"tone-{index % NUM_TONES}{' again' if index >= NUM_TONES else ''}"
 
 
 def share_axis(rows: Sequence[BarRow]) -> Axis:
-    """Choose an axis from 0 for all bars of some rows."""
+    """Choose an axis from 0 for all bars of several rows."""
     highs = [bar.estimate.high for row in rows for bar in row.bars]
     values = ticks(0.0, max([0.1, *highs]), 6)
     return Axis(ticks=values, texts=write_ticks(values, Unit.FRACTION))
 
 
-def _draw(macro: str, *parts: object) -> str:
+def _render_macro(macro: str, *parts: object) -> str:
     template = build_environment().get_template("charts.html")
     drawn: str = getattr(template.module, macro)(*parts)
     return drawn
 
 
 def average_seeds(curves: Sequence[Curve], name: str) -> Curve | None:
-    """Average the same curve of several seeds; the band goes from the lowest to the highest seed.
+    """Average the same curve over several seeds; the band spans the lowest and the highest seed.
 
-    Only steps that all have count; None without one.
+    Only steps that all seeds have count; None if there is none.
     """
     points = [dict(zip(curve.steps, curve.values, strict=True)) for curve in curves]
     common = set[float].intersection(*(set(own) for own in points)) if points else set()
@@ -148,7 +150,8 @@ def average_seeds(curves: Sequence[Curve], name: str) -> Curve | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Series:
-    """The points of one curve. `smooth` is as long as `values`, or empty without smoothing."""
+    """The points of a curve. `smooth` is as long as `values`, or empty if the curve is not
+    smoothed."""
 
     steps: Doubles
     values: Doubles
@@ -203,9 +206,9 @@ def make_series(curve: Curve) -> Series | None:
 
 
 def ticks(low: float, high: float, max_ticks: int) -> list[float]:
-    """Choose two to `max_ticks` round numbers that enclose [low, high], in steps of 1, 2 or 5.
+    """Choose at most `max_ticks`, and at least two, round numbers that enclose [low, high].
 
-    Values of one sign stay on their side of zero.
+    Steps are 1, 2 or 5 times a power of ten. Values of one sign get no tick of the other.
 
     >>> ticks(0.0, 0.83, 6)
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -225,7 +228,7 @@ def ticks(low: float, high: float, max_ticks: int) -> list[float]:
 
 
 def write_ticks(values: Sequence[float], unit: Unit, *, sign: str = f"{SPACE}%") -> list[str]:
-    """Write all ticks of an axis with as few decimals as tell them apart exactly.
+    """Write the ticks of an axis with the fewest decimals that tell them apart exactly.
 
     >>> write_ticks([0.0, 2e-9], Unit.NUMBER)
     ['0', '2×10⁻⁹']
@@ -243,7 +246,8 @@ def write_ticks(values: Sequence[float], unit: Unit, *, sign: str = f"{SPACE}%")
 
 
 def _reduction(count: int) -> tuple[int, int]:
-    """Return the points to average into one and those of the running mean, 1 for none."""
+    """Return how many points to average into one, and the window of the running mean; 1 means
+    none."""
     bin_size = max(1, ceil(count / MAX_POINTS))
     left = ceil(count / bin_size)
     return bin_size, max(3, left // 20) if left >= SMOOTH_FROM else 1

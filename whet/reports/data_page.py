@@ -1,4 +1,4 @@
-"""A page of statistics: a static HTML file of bars, in the style of the report, with no script."""
+"""A static HTML page of statistics: bars in the style of the report, without a script."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataPage:
-    """What a page shows."""
+    """The content of a page."""
 
     title: str
     headline: str
@@ -50,7 +50,7 @@ def render_page(page: DataPage) -> str:
 
 
 def shorten_chart(chart: BarChart) -> BarChart:
-    """Add up the bars beyond the most that are shown."""
+    """Merge the bars beyond the most that are shown."""
     rest = chart.bars[MAX_BARS:]
     if not rest:
         return chart

@@ -1,10 +1,10 @@
-"""Text of models and users on a page: characters that hide are shown, and no text is markup."""
+"""Text of models and users on a page: hidden characters are shown, and text is never markup."""
 
 import unicodedata
 
 
 class Html(str):
-    """Text that is HTML already, which a template takes as it is."""
+    """Text that is already HTML, which a template inserts unchanged."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Format numbers for the report: rounded, with unit and interval; and changes as a sentence."""
+"""Numbers for the report, rounded, with units and intervals; and changes as sentences."""
 
 from math import floor, isfinite, log10
 
@@ -27,7 +27,7 @@ def percent_interval(estimate: Estimate, digits: int = 0) -> str:
 
 
 def choose_digits(*estimates: Estimate) -> int:
-    """Choose the decimals of percentages in a sentence: one where a share is below 10 %.
+    """Choose the decimals of percentages in a sentence: one if any is below 10 %.
 
     >>> choose_digits(Estimate(mean=0.014, low=0.01, high=0.018, count=400))
     1
@@ -43,7 +43,7 @@ def bounds(estimate: Estimate, digits: int, *, scale: float = 1) -> str:
 
 
 def points(difference: Estimate) -> str:
-    """Write a difference of fractions in percentage points, signed.
+    """Write a difference of fractions as signed percentage points.
 
     >>> points(Estimate(mean=0.158, low=0.13, high=0.19, count=400))
     '+15.8 points [13.0,\\xa019.0]'
@@ -70,7 +70,7 @@ def number(value: float, digits: int) -> str:
 
 
 def significant(value: float) -> str:
-    """Write a number with three significant digits, whatever its size; zero is just that.
+    """Write a number with three significant digits, whatever its size; zero is "0".
 
     >>> significant(0.012345), significant(12345.6), significant(2.0), significant(0.0)
     ('0.0123', '12,346', '2.00', '0')
@@ -102,10 +102,10 @@ def duration(seconds: float) -> str:
 def describe_change(
     cause: str, things: str, before: Estimate, after: Estimate, difference: Estimate | None = None
 ) -> str:
-    """Describe the change a stage made, as far as the intervals show it.
+    """Describe the change that a stage made, as far as the intervals show one.
 
-    Without the paired difference, intervals that overlap count as no change. For example: "RL
-    raised the share of unseen hands solved from 18 % [16, 20] to 34 % [31, 37]."
+    Without the paired difference, overlapping intervals count as no change. For example: "RL raised
+    the share of unseen hands solved from 18 % [16, 20] to 34 % [31, 37]."
     """
     digits = choose_digits(before, after)
     old = percent_interval(before, digits)

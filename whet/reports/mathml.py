@@ -1,7 +1,7 @@
-r"""Show LaTeX as MathML, which browsers draw without a script: fractions, roots, powers, Greek.
+r"""LaTeX as MathML, which browsers draw without a script: fractions, roots, powers, Greek letters.
 
-The text is a model's, so all of it is escaped, and only the tags below are written. A formula with
-anything else in it stays as it was written.
+The text comes from a model, so all of it is escaped, and only the tags below are written. A formula
+with anything unknown stays as it is.
 """
 
 import re
@@ -25,7 +25,7 @@ TOKEN = re.compile(r"\\([A-Za-z]+|.)|(\d+(?:[.,]\d+)*)|(\s+)|(.)", re.DOTALL)
 
 
 def _read_pairs(text: str) -> dict[str, str]:
-    """Read names of TeX, each followed by its sign."""
+    """Read pairs of a TeX name and its sign."""
     words = text.split()
     return dict(zip(words[::2], words[1::2], strict=True))
 
@@ -74,7 +74,7 @@ SUMS = frozenset("∑∏")
 
 
 def show_math(text: str) -> Html:
-    """Escape a text, with its formulas as MathML where all of a formula is known."""
+    """Escape a text, and write its formulas as MathML if every part of them is known."""
     parts = []
     end = 0
     for match in FORMULA.finditer(text):
@@ -103,11 +103,11 @@ def _convert(match: re.Match[str]) -> str:
 
 
 class _UnknownError(Exception):
-    """Something in a formula that this module does not support."""
+    """A formula uses something that this module does not support."""
 
 
 class _Parser:
-    """A formula from left to right, one token after the other."""
+    """Reads a formula from left to right, one token at a time."""
 
     def __init__(self, source: str) -> None:
         self.tokens = list(TOKEN.finditer(source))
@@ -119,7 +119,8 @@ class _Parser:
         return f"<mrow>{self._row(None)}</mrow>"
 
     def _row(self, end: str | None) -> str:
-        """Read up to the token that ends the row and past it; None is the end of the formula."""
+        """Read up to and including the token that ends the row; None stands for the end of the
+        formula."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise _UnknownError

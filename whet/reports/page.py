@@ -1,4 +1,4 @@
-"""What all pages share: templates in `static/`, one style sheet, and text that stays text."""
+"""Parts that all pages share: templates in `static/`, a style sheet, and escaping."""
 
 import hashlib
 from base64 import b64encode
@@ -17,7 +17,7 @@ MAX_CHARACTERS = 2_000
 
 @cache
 def build_environment() -> Environment:
-    """Build the environment of pages: everything is escaped, and hidden characters are shown."""
+    """Build the template environment: everything is escaped, and hidden characters are shown."""
     environment = Environment(
         loader=FunctionLoader(read_static),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""The content of a report in plain types, and the sample responses in it.
+"""The content of a report in plain types, and its sample responses.
 
 `whet/pipeline/report.py` fills it in, `report_pages.py` renders it. Empty parts are left out.
 """
@@ -9,15 +9,16 @@ from enum import StrEnum
 
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
+from whet.level_bands import NUM_LEVELS, level_label
 from whet.rng import make_rng
 from whet.tasks.base import is_solvable
-from whet.types import NUM_LEVELS, FinishReason, Group, Problem, Rollout, Verdict, level_label
+from whet.types import FinishReason, Group, Problem, Rollout, Verdict
 
 NUM_SAMPLES = 12
 
 
 class Unit(StrEnum):
-    """How a curve's values are written: as a number, a percentage or a number of tokens."""
+    """How to write the values of a curve: as numbers, percentages or token counts."""
 
     NUMBER = "number"
     FRACTION = "fraction"
@@ -26,7 +27,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
-    """How long a stage took, and the total time of each phase of its steps."""
+    """The duration of a stage, and the total time of each phase of its steps."""
 
     name: str
     seconds: float
@@ -60,7 +61,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseLine:
-    """A line of a response and the grader's remark; `is_right` is None if there is none."""
+    """A line of a response and the grader's remark; `is_right` is None without a verdict on it."""
 
     text: str
     is_right: bool | None = None
@@ -79,7 +80,7 @@ class ResponseView:
 
     @staticmethod
     def from_rollout(rollout: Rollout, lines: Sequence[ResponseLine] = ()) -> "ResponseView":
-        """View a rollout; without graded lines its text is shown as it is."""
+        """Make the view of a rollout; without graded lines its text is shown unchanged."""
         score = rollout.score
         return ResponseView(
             lines=tuple(lines)
@@ -93,7 +94,7 @@ class ResponseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSample:
-    """One problem with a response from before and one from after; either may be missing."""
+    """A problem with a response from before training and one from after; either may be missing."""
 
     problem: str
     label: str = ""
@@ -143,7 +144,8 @@ def pick_samples(
     count: int = NUM_SAMPLES,
     seed: int = 0,
 ) -> tuple[ReportSample, ...]:
-    """Pick problems evenly over difficulty, whatever their responses, with the first of them.
+    """Pick problems evenly over difficulty, regardless of their responses, each with its first
+    response.
 
     Either side may be empty; if both have groups, only problems in both are picked. `comment`
     returns a response's lines with the grader's remarks, `reference` a problem's right answer.
@@ -159,7 +161,7 @@ def pick_samples(
     problems = [(new.get(key) or old[key]).problem for key in common]
     return tuple(
         ReportSample(
-            problem=_question(problem),
+            problem=_question_of(problem),
             label=_label(problem),
             reference=reference(problem),
             before=view(old.get(problem.id)),
@@ -184,7 +186,7 @@ def _pick_evenly(problems: Sequence[Problem], count: int) -> list[Problem]:
     return [ordered[(2 * index + 1) * len(ordered) // (2 * count)] for index in range(count)]
 
 
-def _question(problem: Problem) -> str:
+def _question_of(problem: Problem) -> str:
     questions = [message.content for message in problem.prompt if message.role == "user"]
     return questions[-1] if questions else problem.id
 

@@ -9,6 +9,7 @@ from whet.errors import DataError
 from whet.evals.comparison import PairedComparison
 from whet.evals.stats import Estimate
 from whet.evals.summary import UNKNOWN
+from whet.level_bands import NUM_LEVELS
 from whet.reports.charts import (
     Bar,
     BarRow,
@@ -25,7 +26,7 @@ from whet.reports.charts import (
 from whet.reports.page import build_environment, csp_hash, read_static, render_static
 from whet.reports.report_data import Curve, NamedEval, ReportData
 from whet.store.files import write_atomic
-from whet.types import NUM_LEVELS, Verdict
+from whet.types import Verdict
 
 MAX_LINES = 300
 _VERDICTS = {
@@ -119,7 +120,7 @@ def _level_rows(evals: Sequence[NamedEval], tones: Mapping[str, str]) -> list[Ba
 
 
 def _bar_row(label: str, note: str, bars: Sequence[Bar]) -> list[BarRow]:
-    """Make a row of the evaluations that have an estimate; empty if none has."""
+    """Make a row of the evaluations that have an estimate; empty if none has one."""
     return [BarRow(label=label, note=note, bars=bars)] if bars else []
 
 
@@ -134,7 +135,8 @@ def _bars(
 
 
 def _tones(names: list[str]) -> dict[str, str]:
-    """Give the first name the tone of before and the last that of after; a single one is after."""
+    """Give the first name the tone of "before" and the last that of "after"; a single name is
+    "after"."""
     tones = dict.fromkeys(names, "middle")
     return tones | dict.fromkeys(names[:1], "before") | dict.fromkeys(names[-1:], "after")
 
@@ -183,7 +185,7 @@ class ArmScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRow:
-    """One figure of all arms; None if an arm has none."""
+    """One figure for all arms; None for an arm that lacks it."""
 
     stage: str
     figure: str

@@ -1,7 +1,7 @@
-"""Runs to compare: which are seeds of one setting (an arm), and in which settings the arms differ.
+"""Runs to compare, grouped into arms: runs of an arm differ only in their seeds.
 
-Settings are those that a run's config.toml keeps. A model or a file that another run made counts
-as that run's settings, so seeds may have started from seeds.
+The settings are those in each run's config.toml. A model or file made by another run counts as that
+run's settings, so that seeds of an arm may start from seeds of another stage.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ THERE = "there"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFolder:
-    """A run as a user names it: a pipeline with its stages, or one stage alone."""
+    """A run as the user names it: a pipeline with its stages, or a single stage."""
 
     folder: Path
     stages: Mapping[str, RunStore]
@@ -71,14 +71,14 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Value:
-    """A setting as it is shown, and as it is compared."""
+    """A setting, both as it is shown and as it is compared."""
 
     shown: str
     compared: str
 
 
 def view_run_folder(location: Path) -> RunFolder:
-    """Open a run or a pipeline to read."""
+    """Open a run or a pipeline for reading."""
     if (location / "config.toml").is_file():
         run = RunStore.view(location)
         return RunFolder(folder=location, stages={str(read(run.config_file).get("kind")): run})
@@ -101,9 +101,9 @@ def load_stage(store: RunStore) -> StageConfig | None:
 
 
 def group_arms(locations: Sequence[Path]) -> tuple[list[Arm], list[Change], list[str]]:
-    """Group runs into arms, list the settings in which these differ, and runs left out as repeats.
+    """Group runs into arms; list the settings that differ, and the runs left out as repeats.
 
-    A run with the settings and the seeds of one before it adds nothing: it is the same run again.
+    A run with the same settings and seeds as an earlier one is a repeat and adds nothing.
     """
     groups: dict[str, dict[tuple[int, ...], RunFolder]] = {}
     settings: dict[str, dict[str, _Value]] = {}
@@ -129,7 +129,7 @@ def group_arms(locations: Sequence[Path]) -> tuple[list[Arm], list[Change], list
 
 
 def _read_settings(run: RunFolder, depth: int = 0) -> dict[str, _Value]:
-    """Read the settings of all stages by their dotted keys, those of a pipeline by stage."""
+    """Read the settings of all stages by dotted key, prefixed with the stage in a pipeline."""
     stage_names = {store.folder.resolve(): name for name, store in run.stages.items()}
     tables = tuple(f"{name}." for name in TeachConfig.ignored)
     values = {}
@@ -182,7 +182,7 @@ def _list_changes(
 
 
 def _list_stages_lacking(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:
-    """List the stages of pipelines that not all of them have."""
+    """List the stages that some pipelines lack."""
     if not all(run.is_pipeline for run in runs):
         return {}
     names = dict.fromkeys(name for run in runs for name in run.stages)
@@ -191,7 +191,7 @@ def _list_stages_lacking(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]
 
 
 def _explain(run: RunFolder) -> dict[str, str]:
-    """Look up what settings mean; those of another version of whet are left unexplained."""
+    """Look up the meanings of settings; those of other versions of whet have none."""
     meanings: dict[str, str] = {}
     for name, store in run.stages.items():
         prefix = f"{name}." if run.is_pipeline else ""
@@ -202,7 +202,7 @@ def _explain(run: RunFolder) -> dict[str, str]:
 
 
 def _name_arms(groups: Sequence[Sequence[RunFolder]], changes: Sequence[Change]) -> list[str]:
-    """Name arms by their one or two differences; by their folders where there are more."""
+    """Name arms by their differences if there are one or two, else by their folders."""
     if 1 <= len(changes) <= 2:
         lasts = [change.key.rpartition(".")[2] for change in changes]
         keys = lasts if len(set(lasts)) == len(lasts) else [change.key for change in changes]

@@ -1,7 +1,7 @@
 """`whet card`: one page of facts about a run that a reader can check, as Markdown or JSON.
 
-Every number is read from the run folder; `verify_card.py` computes a sample of them again.
-Deviations are what a reader would not expect of a clean run: other code, interruptions, lost
+Every number is read from the run folder; `verify_card.py` recomputes a sample of them. Deviations
+are facts that a reader would not expect of a clean run: changed code, interruptions, lost
 responses.
 """
 
@@ -38,7 +38,7 @@ HEADER = re.compile(r"Differences: (.*?)(?= Needs\b| whet plan:|$)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A setting as it was, and where it came from: default, a file, or cli."""
+    """A setting with its value, and its origin: default, a file, or cli."""
 
     key: str
     value: str
@@ -104,7 +104,7 @@ class RunCard:
 
 
 def print_card(location: Path, out: Path | None, *, as_json: bool, price: float | None) -> None:
-    """Print the card of a run, or write it."""
+    """Print the card of a run, or write it to a file."""
     card = build_card(view_run_folder(location), price=price)
     text = json.dumps(card_to_json(card), indent=2) if as_json else render_card(card)
     if out is None:
@@ -123,7 +123,7 @@ def build_card(run: RunFolder, *, price: float | None = None) -> RunCard:
     facts = {key: str(item) for key, item in first.provenance().items() if item is not None}
     return RunCard(
         name=run.folder.resolve().name,
-        about=_describe(run),
+        about=_describe_run(run),
         code={key: text for key, text in facts.items() if key not in ("seed", "started")},
         stages=stages,
         deviations=list_deviations(run),
@@ -140,7 +140,7 @@ def card_to_json(card: RunCard) -> dict[str, Json]:
     return row
 
 
-def _describe(run: RunFolder) -> dict[str, str]:
+def _describe_run(run: RunFolder) -> dict[str, str]:
     loaded = {name: load_stage(store) for name, store in run.stages.items()}
     stages = {name: stage for name, stage in loaded.items() if stage is not None}
     return describe_run(stages, {name: store.folder for name, store in run.stages.items()})
@@ -180,7 +180,7 @@ def _hash_results(store: RunStore) -> dict[str, str]:
 
 
 def _list_figures(store: RunStore) -> Iterator[Figure]:
-    """List the evaluations of a stage, of a training stage its last validation."""
+    """List the evaluations of a stage; for a training stage, its last validation."""
     evals = store.evals()
     is_eval = read(store.config_file).get("kind") == "eval"
     titles = {SAMPLED: "sampled", GREEDY: "greedy"} if is_eval else {}
@@ -259,12 +259,12 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
 
 
 def _escape(text: str) -> str:
-    """Keep a text on its line and in its cell."""
+    """Keep a text on one line and inside its cell."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def list_deviations(run: RunFolder) -> list[str]:
-    """List the deviations of a run, each in one sentence, the same one once."""
+    """List the deviations of a run, one sentence each, without repeats."""
     sentences = list(_quote_recipe(next(iter(run.stages.values()))))
     for name, store in run.stages.items():
         sentences += [f"{name}: {sentence}" for sentence in _describe_stage(store)]
@@ -273,7 +273,7 @@ def list_deviations(run: RunFolder) -> list[str]:
 
 
 def _quote_recipe(store: RunStore) -> Iterator[str]:
-    """Quote the differences from its source that a recipe states, where its file is still here."""
+    """Quote the recipe's own list of differences from its source, if its file is still here."""
     words = shlex.split(str(store.provenance().get("command") or ""))
     for file in (Path(word) for word in words if word.endswith(".toml")):
         if file.is_file():
@@ -316,7 +316,7 @@ def _describe_stage(store: RunStore) -> Iterator[str]:
 
 
 def _list_missing_responses(store: RunStore) -> Iterator[str]:
-    """Report lost results, and responses that were cut off or not graded."""
+    """Report lost results, and responses that were cut off or could not be graded."""
     steps = [int(row["step"]) for row in store.metrics()]
     yield from (f"lost: {loss}." for loss in store.list_lost_results(max(steps, default=0)))
     stored = set(store.rollout_steps("train"))

@@ -107,7 +107,7 @@ def print_comparison(page: ComparisonPage) -> None:
 
 
 def describe_settings(settings: Sequence[SettingRow]) -> list[str]:
-    """Describe how the arms differ, a line for each setting, with the values in the order of the
+    """Describe how the arms differ: a line for each setting, its values in the order of the
     arms."""
     if not settings:
         return ["The settings are the same but for the seeds."]
@@ -129,7 +129,7 @@ def _print(template: str, *texts: str) -> None:
 
 
 def _compare_evals(arms: Sequence[Arm]) -> Iterator[ScoreRow]:
-    """Compare what evaluation stages measured, by the stage's name and by figure."""
+    """Compare evaluation stages, by stage name and figure."""
     for name in _eval_names(arms):
         figures = [[_read_rates(_find_eval(run, name)) for run in arm.runs] for arm in arms]
         labels = dict.fromkeys(label for arm in figures for rates in arm for label in rates)
@@ -140,7 +140,7 @@ def _compare_evals(arms: Sequence[Arm]) -> Iterator[ScoreRow]:
 
 
 def _eval_names(arms: Sequence[Arm]) -> list[str]:
-    """Name the evaluations to compare; where each run has just one, its name does not matter."""
+    """Name the evaluations to compare; if each run has just one, its name does not matter."""
     names = [[n for n, s in run.stages.items() if _is_eval(s)] for arm in arms for run in arm.runs]
     if all(len(stage_names) == 1 for stage_names in names):
         return names[0][:1]
@@ -186,16 +186,16 @@ def _score_arms(by_arm: Sequence[Sequence[Rates]]) -> list[ArmScore | None]:
 
 
 def _shared_problems(by_arm: Sequence[Sequence[Rates]]) -> bool:
-    """Whether all seeds of all arms have a problem in common, so that these can be paired."""
+    """Whether all seeds of all arms share a problem, so that results can be paired."""
     seeds = [set(rates) for arm in by_arm for rates in arm]
     return bool(seeds and set.intersection(*seeds))
 
 
 def _compare_validations(arms: Sequence[Arm]) -> Iterator[ScoreRow]:
-    """Compare the last validations of training stages, whose responses are not stored.
+    """Compare the last validations of training stages.
 
-    So problems cannot be paired: with several seeds the interval is over seeds, with one over
-    problems.
+    Their responses are not stored, so problems cannot be paired. The interval is over seeds if
+    there are several, else over problems.
     """
     for stage in dict.fromkeys(name for arm in arms for run in arm.runs for name in run.stages):
         validations = [
@@ -223,9 +223,10 @@ def _last_validation(store: RunStore | None) -> Estimate | None:
 
 
 def _average_curves(arms: Sequence[Arm]) -> dict[str, dict[str, list[Curve]]]:
-    """Average each metric over the seeds of each arm; an arm without the metric keeps its colour.
+    """Average each metric over the seeds of each arm; colours stay the same if an arm lacks the
+    metric.
 
-    A metric that is the same at every step of every run has nothing to show.
+    A metric that never changes in any run is not drawn.
     """
     by_arm = [[_curves_by_name(run) for run in arm.runs] for arm in arms]
     keys = dict.fromkeys(key for runs in by_arm for curves_of in runs for key in curves_of)
@@ -252,13 +253,13 @@ def _curves_by_name(run: RunFolder) -> dict[tuple[str, str], Curve]:
 
 
 def _list_curves(store: RunStore) -> Mapping[str, tuple[str, Unit]]:
-    """List the metrics that only the run's kind of stage draws."""
+    """List the metrics that are drawn only for this kind of stage."""
     kind = STAGE_KINDS.get(str(read(store.config_file).get("kind")))
     return {} if kind is None else kind.curves
 
 
 def _describe_result(arms: Sequence[Arm], scores: Sequence[ScoreRow]) -> tuple[str, str]:
-    """Say how the best other arm compares with the first on the last pass@1, and the numbers."""
+    """Say how the best other arm compares with the first on the last pass@1, with the numbers."""
     rows = [row for row in scores if row.figure in ("pass@1", LAST_VALIDATION)]
     if not rows:
         return f"{len(arms)} arms, and no evaluation to compare them by.", ""
@@ -285,7 +286,7 @@ def _describe_result(arms: Sequence[Arm], scores: Sequence[ScoreRow]) -> tuple[s
 
 
 def _list_cautions(arms: Sequence[Arm]) -> Iterator[str]:
-    """List what weakens the comparison: single seeds, other code or data, unfinished runs."""
+    """List what weakens the comparison: single seeds, different code or data, unfinished runs."""
     single = [arm.name for arm in arms if len(arm.runs) == 1]
     if single:
         yield (
@@ -308,7 +309,7 @@ def _list_cautions(arms: Sequence[Arm]) -> Iterator[str]:
 
 
 def _list_data_changes(runs: Sequence[RunFolder]) -> Iterator[str]:
-    """Name files of the same stage and name that are not the same in all runs."""
+    """Name files of the same stage and name whose content differs between runs."""
     hashes: dict[str, set[str]] = {}
     for run in runs:
         for name, store in run.stages.items():

@@ -1,8 +1,8 @@
 """`whet card --verify`: recompute a sample of the numbers in a run folder, and compare.
 
-Hashes of inputs and results, checkpoints against their manifests, metrics against stored responses,
-evaluations against theirs, and verdicts against the grader. What cannot be computed again, such as
-a loss, is not among them.
+It checks hashes of inputs and results, checkpoints against their manifests, metrics and evaluations
+against stored responses, and verdicts against the grader. A loss cannot be recomputed this way, and
+is not checked.
 """
 
 import json
@@ -39,7 +39,7 @@ NUM_REGRADED = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One comparison: whether it agrees, or None if there was nothing to compare with."""
+    """One comparison: whether the values agree, or None if there was nothing to compare."""
 
     stage: str
     what: str
@@ -48,7 +48,7 @@ class Check:
 
 
 def verify_card(location: Path, *, as_json: bool) -> bool:
-    """Check a run folder, print every check, and return whether none disagrees."""
+    """Check a run folder, print every check, and return whether all of them agree."""
     run = view_run_folder(location)
     checks = []
     with progress_bar("verify", len(run.stages)) as advance:
@@ -118,7 +118,7 @@ def _check_checkpoints(store: RunStore) -> Iterator[tuple[bool | None, str]]:
 
 
 def _check_steps(store: RunStore) -> Iterator[tuple[bool | None, str]]:
-    """Compare the steps of the settings with those of the metrics."""
+    """Compare the number of steps in the settings with the metrics."""
     steps = read(store.config_file).get("steps")
     if not isinstance(steps, int) or not store.is_finished:
         return
@@ -135,7 +135,7 @@ def _check_steps(store: RunStore) -> Iterator[tuple[bool | None, str]]:
 
 
 def _check_metrics(store: RunStore, stage: StageConfig | None) -> Iterator[tuple[bool | None, str]]:
-    """Compute the metrics of responses again for a few steps, from the stored responses."""
+    """Recompute response metrics of a few steps from the stored responses."""
     if not isinstance(stage, RLConfig | DistillConfig):
         return
     rows = {int(row["step"]): row for row in store.metrics() if "length/mean" in row}
@@ -170,7 +170,7 @@ def _check_validations(store: RunStore) -> Iterator[tuple[bool | None, str]]:
 
 
 def _check_evaluations(store: RunStore) -> Iterator[tuple[bool | None, str]]:
-    """Summarise the stored responses of evaluations again."""
+    """Recompute the summaries of evaluations from their stored responses."""
     if read(store.config_file).get("kind") != "eval":
         return
     summary = store.summary() if store.is_finished else {}
@@ -216,7 +216,7 @@ def _check_grading(store: RunStore, stage: StageConfig | None) -> Iterator[tuple
 
 
 def _draw_rollouts(store: RunStore) -> list[Rollout]:
-    """Draw graded responses at random: from every evaluation, and from a few training steps."""
+    """Draw graded responses at random, from every evaluation and a few training steps."""
     files = store.list_rollouts()
     rng = make_rng(0, "verify")
     chosen = rng.sample(files, min(4, len(files)))
@@ -251,12 +251,12 @@ def _is_close(one: float, other: float) -> bool:
 
 
 def _list_differences(one: Json, other: Json, path: str = "") -> list[str]:
-    """List where two JSON values differ, numbers up to rounding."""
+    """List the differences between two JSON values; numbers may differ by rounding."""
     if isinstance(one, int | float) and isinstance(other, int | float):
         is_same = _is_close(float(one), float(other))
         return [] if is_same else [f"{path} is {one:.6g}, and {other:.6g} when computed again"]
     if isinstance(one, dict) and isinstance(other, dict):
-        again = _forgive_interval(one, other)
+        again = _accept_close_interval(one, other)
         pairs = [(key, one.get(key), again.get(key)) for key in sorted({*one, *again})]
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         pairs = [(str(i), a, b) for i, (a, b) in enumerate(zip(one, other, strict=True))]
@@ -269,10 +269,12 @@ def _list_differences(one: Json, other: Json, path: str = "") -> list[str]:
     return [d for key, a, b in pairs for d in _list_differences(a, b, f"{path}.{key}".strip("."))]
 
 
-def _forgive_interval(one: Mapping[str, Json], other: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Take the ends of an interval as they are stored where another method gives about the same.
+def _accept_close_interval(
+    one: Mapping[str, Json], other: Mapping[str, Json]
+) -> Mapping[str, Json]:
+    """Accept the stored ends of an interval if another method gives nearly the same.
 
-    A later version of whet may compute intervals in another way; means and counts never differ.
+    A later version of whet may compute intervals differently; means and counts never differ.
     """
     ends = [row.get(end) for row in (one, other) for end in ("low", "high")]
     if not all(isinstance(end, float) for end in ends):

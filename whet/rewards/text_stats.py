@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.types import ceil_div
+from whet.integers import ceil_div
 
 MIN_UNIT = 20
 """Shorter units, such as rulers, dots and padding, are no loops (the limit of NPG-Muse)."""

@@ -6,7 +6,8 @@ what it had trained since then does not count.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from whet.types import Json, read_integer
+from whet.json_values import read_integer
+from whet.types import Json
 
 STREAM_EVENT = "stream"
 

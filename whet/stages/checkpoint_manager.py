@@ -11,6 +11,8 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.errors import ConfigError
+from whet.integers import ceil_div
+from whet.json_values import read_integer, read_number
 from whet.models.load import defer_writes
 from whet.stages.guard import CollapseGuard
 from whet.stages.validation import Validator, metrics_by_task_and_source
@@ -27,7 +29,7 @@ from whet.train.training_state import (
     load_training_state,
     save_training_state,
 )
-from whet.types import Json, ceil_div, read_integer, read_number
+from whet.types import Json
 from whet.world import get_world
 
 NUM_SHOWN = 16

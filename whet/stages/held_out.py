@@ -19,7 +19,7 @@ def load_training_problems(cfg: TrainingConfig, task: Task, split: Split = "rl")
     return _leave_out(problems, cfg, task, lambda problem: problem)
 
 
-def leave_out_held(rollouts: Sequence[Rollout], cfg: TrainingConfig, task: Task) -> list[Rollout]:
+def drop_held_out(rollouts: Sequence[Rollout], cfg: TrainingConfig, task: Task) -> list[Rollout]:
     """Leave out responses to problems that are held out for validation."""
     return _leave_out(rollouts, cfg, task, lambda rollout: rollout.problem)
 

@@ -16,13 +16,13 @@ from pydantic import Field, model_validator
 from whet.algos.settings import AlgoConfig, resolve_preset
 from whet.config import Config
 from whet.data.problems import problem_file
+from whet.endpoints.client import EndpointConfig, check_url
 from whet.engine.base import EngineConfig, SamplingParams
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.grading.limits import GradingConfig
 from whet.models.source import ModelSource
 from whet.reports.report_data import Unit
 from whet.rewards.spec import RewardSpec
-from whet.serving.client import EndpointConfig, check_url
 from whet.stages.checkpoint_manager import SaveConfig
 from whet.stages.validation import ValidationConfig
 from whet.store.run import RunStore

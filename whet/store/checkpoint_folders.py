@@ -1,8 +1,8 @@
 """Checkpoint folders: complete, hashed, and safe against a kill at any moment.
 
 The caller decides on their content. A save writes `.new-000120`, hashes it, and renames it to
-`000120`. A folder to delete is first renamed to `.gone-`, one to replace to `.old-`, so that a
-numbered folder is always complete.
+`000120`. A folder is renamed to `.gone-` before it is deleted, and to `.old-` before it is
+replaced, so that a numbered folder is always complete.
 """
 
 import re
@@ -20,9 +20,9 @@ MANIFEST = "manifest.json"
 
 
 class Checkpoints:
-    """The checkpoints of one run: the newest `keep_last` and the best.
+    """The checkpoints of a run: the newest `keep_last`, and the best.
 
-    `warn` is called with a sentence about each damaged one.
+    `warn` is called with a sentence for each damaged one.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class Checkpoints:
 
     @contextmanager
     def start(self, step: int) -> Iterator[Path]:
-        """Make the folder that will be the checkpoint of `step` once it is complete.
+        """Make the folder that becomes the checkpoint of `step` once it is complete.
 
-        All ranks call this together, and each may add files. It is deleted if filling it fails.
+        All ranks call this together, and each may add files. The folder is deleted if a rank fails.
         """
         new = self._new(step)
 
@@ -71,7 +71,7 @@ class Checkpoints:
             shutil.rmtree(new, ignore_errors=True)
 
     def complete(self, step: int) -> Path:
-        """Make the folder that was started the checkpoint of `step`, once all ranks wrote to it.
+        """Turn the started folder into the checkpoint of `step`, once all ranks have written to it.
 
         Checkpoints of later steps are deleted.
         """
@@ -82,7 +82,7 @@ class Checkpoints:
         def move() -> None:
             names = (path.relative_to(new).as_posix() for path in files)
             _write_manifest(new, step, dict(zip(names, hashes, strict=True)))
-            self._move_in(new, target)
+            self._replace(new, target)
             for later in (other for other in self.steps() if other > step):
                 self._delete(later)
             self.delete_older(step)
@@ -119,7 +119,7 @@ class Checkpoints:
             write_json(self.folder / "best.json", {"step": step})
 
     def best(self) -> tuple[int, Path] | None:
-        """Find the checkpoint marked best; None if none is, or if it is damaged."""
+        """Find the checkpoint marked as best; None if there is none, or if it is damaged."""
         return get_world().run_on_rank_zero(self._best, "the best checkpoint")
 
     def _best(self) -> tuple[int, Path] | None:
@@ -135,7 +135,7 @@ class Checkpoints:
     def _path(self, step: int) -> Path:
         return self.folder / f"{step:06d}"
 
-    def _move_in(self, new: Path, target: Path) -> None:
+    def _replace(self, new: Path, target: Path) -> None:
         old = self.folder / f".old-{target.name}"
         if target.exists():
             target.rename(old)
@@ -144,7 +144,7 @@ class Checkpoints:
         shutil.rmtree(old, ignore_errors=True)
 
     def delete_older(self, saved: int) -> None:
-        """Delete what is older than the newest up to `saved`, other than the best."""
+        """Delete checkpoints before the newest ones up to `saved`, except the best."""
         if get_world().is_rank_zero:
             kept = [step for step in self.steps() if step <= saved][-self._keep_last :]
             with write_errors(self.folder):
@@ -203,22 +203,22 @@ def _write_manifest(folder: Path, step: int, hashes: dict[str, Json]) -> None:
 
 
 def list_checkpoints(folder: Path) -> dict[int, Path]:
-    """List the checkpoints in a folder that is only read, intact or damaged, oldest first."""
+    """List the checkpoints of a folder without changing it, damaged ones included, oldest first."""
     paths = folder.iterdir() if folder.is_dir() else ()
     steps = [path for path in paths if re.fullmatch(r"\d{6,}", path.name)]
     return {int(path.name): path for path in sorted(steps, key=lambda path: int(path.name))}
 
 
 def check_checkpoint(folder: Path) -> str | None:
-    """Compare a whole checkpoint with its manifest; return a difference, or None."""
+    """Compare all of a checkpoint with its manifest; return a difference, or None."""
     return _find_damage(folder, int(folder.name))
 
 
 def check_model(folder: Path) -> None:
-    """Compare the model in a checkpoint with the manifest it was written with.
+    """Compare the model in a checkpoint with its manifest.
 
-    It may be that of a policy beside the first. Optimizers are not read, and folders outside a run
-    have nothing to be compared with.
+    The model may be that of a second policy. Optimizers are not read. A folder outside a run has no
+    manifest, and passes.
     """
     checkpoint = folder.parents[1] if folder.parent.name == "others" else folder
     is_ours = (checkpoint.parents[1] / "ledger.jsonl").is_file() if checkpoint.name else False
@@ -233,7 +233,7 @@ def check_model(folder: Path) -> None:
 
 
 def _find_damage(folder: Path, step: int, *, model: Path | None = None) -> str | None:
-    """Describe a difference to the manifest in a whole checkpoint, or in one model of it."""
+    """Describe a difference from the manifest, in a whole checkpoint or one of its models."""
     if not (folder / MANIFEST).is_file():
         return f"it has no {MANIFEST}"
     try:

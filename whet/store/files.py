@@ -1,6 +1,6 @@
 """Atomic writes, JSON, JSON lines and hashes.
 
-Operating system errors become one sentence. A broken line is reported by file and line number.
+An operating system error becomes one sentence. An error in a line names its file and number.
 """
 
 import errno
@@ -15,7 +15,8 @@ from math import isfinite, isinf
 from pathlib import Path
 
 from whet.errors import ConfigError, DataError
-from whet.types import Json, compact
+from whet.json_values import compact
+from whet.types import Json
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Row = dict[str, Json]
@@ -47,7 +48,7 @@ def _read_errors(path: Path) -> Iterator[None]:
 
 
 def check_target(path: Path) -> None:
-    """Refuse to replace a folder, a device, a pipe or a socket by a file."""
+    """Refuse to replace a folder, device, pipe or socket by a file."""
     with write_errors(path):
         try:
             mode = path.stat().st_mode
@@ -59,7 +60,7 @@ def check_target(path: Path) -> None:
 
 
 def check_overwrite(path: Path, *, force: bool) -> None:
-    """Refuse to replace a file that is there, unless that is asked for; see `check_target`."""
+    """Refuse to replace an existing file without `force`; see `check_target`."""
     check_target(path)
     if path.exists() and not force:
         raise ConfigError(f"{path} already exists: add --force to replace it")
@@ -114,7 +115,7 @@ def _remove_folder(folder: Path) -> None:
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part of either."""
+    """Write a file so that a reader sees the old content or the new, never a mixture."""
     with atomic_path(path) as new:
         new.write_bytes(content.encode() if isinstance(content, str) else content)
 
@@ -165,7 +166,7 @@ def sync(path: Path) -> None:
 
 
 def parse_finite(text: str) -> float:
-    """Parse a JSON number; one that overflows to infinity is a ValueError."""
+    """Parse a JSON number; an overflow to infinity is a ValueError."""
     if isinf(number := float(text)):
         raise ValueError(f"{text} is too large for a number")
     return number
@@ -184,7 +185,7 @@ _LENIENT = json.JSONDecoder(parse_constant=lambda name: None, parse_float=_parse
 
 
 def append_row(path: Path, row: Mapping[str, Json]) -> None:
-    """Append a row in one write; if the disk takes only a part of it, the part is removed."""
+    """Append a row in one write; if only part of it fits on the disk, that part is removed."""
     line = to_line(row)
     with write_errors(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
@@ -209,8 +210,8 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Json]]) -> None:
 def read_rows(path: Path, *, repair: bool = False) -> list[Row]:
     """Read all rows. NaN and infinities are refused, since they are not JSON.
 
-    With `repair`, for files that we append to, they are read as null, and a last line that a kill
-    cut short is skipped. The file itself does not change.
+    With `repair`, for files that whet appends to, they are read as null, and a last line cut short
+    by a kill is skipped. The file does not change.
     """
     with _read_errors(path):
         lines = path.read_bytes().split(b"\n")
@@ -218,19 +219,19 @@ def read_rows(path: Path, *, repair: bool = False) -> list[Row]:
         lines[-1] = b""
     decoder = _LENIENT if repair else _STRICT
     numbered = enumerate(lines, start=1)
-    return [_parse(path, number, line, decoder) for number, line in numbered if line.strip()]
+    return [_parse_line(path, number, line, decoder) for number, line in numbered if line.strip()]
 
 
 def stream_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield the number and the row of each line that is not empty, without reading all of them."""
+    """Yield each row and its line number, without holding all of them; empty lines are skipped."""
     with _read_errors(path), path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                yield number, _parse(path, number, line, _STRICT)
+                yield number, _parse_line(path, number, line, _STRICT)
 
 
 def filter_rows(path: Path, keep: Callable[[Row], bool]) -> None:
-    """Rewrite a file that we append to with the rows to keep; a line cut short is dropped."""
+    """Rewrite a file that whet appends to with the rows to keep; a line cut short is dropped."""
     if path.exists():
         rows = read_rows(path, repair=True)
         write_atomic(path, b"".join(to_line(row) for row in rows if keep(row)))
@@ -241,7 +242,7 @@ def to_line(row: Mapping[str, Json]) -> bytes:
     return compact(row) + b"\n"
 
 
-def _parse(path: Path, number: int, line: bytes, decoder: json.JSONDecoder) -> Row:
+def _parse_line(path: Path, number: int, line: bytes, decoder: json.JSONDecoder) -> Row:
     try:
         row = decoder.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The run folder as ranks see it: the first writes, the others read."""
+"""The run folder for several ranks: the first one writes, the others read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from whet.world import get_world
 
 
 class ReadOnlyRun(RunStore):
-    """A run that the first rank writes; everything another rank would write is left out."""
+    """A run that the first rank writes; writes by other ranks do nothing."""
 
     def pin_inputs(self, hashes: Mapping[str, str]) -> None: ...
 
@@ -41,7 +41,7 @@ def open_run(
     resume: bool,
     ignore: Sequence[str] = (),
 ) -> RunStore:
-    """Open a run to write, by `RunStore.open`, on the first rank, and to follow on the others."""
+    """Open a run by `RunStore.open` on the first rank, and read-only on the others."""
     world = get_world()
     store: RunStore | None = None
 
@@ -55,7 +55,7 @@ def open_run(
 
 @contextmanager
 def one_writer(folder: Path) -> Iterator[None]:
-    """Lock a folder, on the first rank, against other commands."""
+    """Lock a folder against other commands, on the first rank."""
     lock = Lock(folder) if get_world().is_rank_zero else None
     try:
         yield

@@ -9,9 +9,10 @@ from whet.store.files import write_errors
 
 
 class Lock:
-    """Hold a folder's `.lock` until `close`, or fail and name the process that holds it.
+    """Hold a folder's `.lock` until `close`; if another process holds it, the error names that
+    process.
 
-    The lock dies with its process, so it is never stale.
+    The lock is released when its process ends, so it is never stale.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,7 +43,7 @@ _locked: set[int] = set()
 
 
 def _unlock_in_child() -> None:
-    """Close the forked copies: a worker that outlives a killed run would keep it locked."""
+    """Close forked copies, or a worker that outlives a killed run would keep it locked."""
     for descriptor in _locked:
         os.close(descriptor)
     _locked.clear()
@@ -52,7 +53,7 @@ os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 def is_locked(folder: Path) -> bool:
-    """Tell whether a process on this machine, or on another that shares the folder, writes."""
+    """Whether a process on this machine, or another one that shares the folder, is writing."""
     try:
         descriptor = os.open(folder / ".lock", os.O_RDWR)
     except OSError:

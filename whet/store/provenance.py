@@ -1,4 +1,4 @@
-"""The facts of a process that its run keeps: versions, machine, command line, commit."""
+"""Facts about a process that its run stores: versions, machine, command line, commit."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ GIT_SECONDS = 10.0
 
 
 def collect_provenance(seed: int | None) -> Row:
-    """Collect the facts of this process, without importing anything for it."""
+    """Collect the facts of this process, without importing anything for them."""
     repository = Path(__file__).parents[2]
     return {
         "whet": package_version("whet"),
@@ -42,7 +42,7 @@ def utc_now() -> str:
 
 
 def read_commit(repository: Path) -> str | None:
-    """Read the commit that a checkout is at; None if there is no repository."""
+    """Read the commit of the checkout; None outside a repository."""
     git = repository / ".git"
     try:
         if git.is_file():  # a linked worktree
@@ -59,7 +59,7 @@ def read_commit(repository: Path) -> str | None:
 def has_changes(repository: Path) -> bool | None:
     """Whether files of the package differ from the commit; None if git cannot tell.
 
-    It is asked once: a process keeps the code that it has loaded.
+    Git is asked once, because a process keeps the code it has loaded.
     """
     git = shutil.which("git")
     if git is None or not (repository / ".git").exists():

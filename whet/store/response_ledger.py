@@ -1,8 +1,8 @@
 """The ledger of a teacher's responses: append-only JSON lines, so that a kill loses none.
 
-A response is written once it has arrived and a score once it is known, each in one write. A line
-that a kill cut short is removed when the ledger is opened again. Texts stay on disk: memory holds
-where they are.
+A response is written when it arrives and a score when it is known, each in one write. A line cut
+short by a kill is removed when the ledger is opened again. Texts stay on disk; memory holds only
+their positions.
 """
 
 import json
@@ -23,7 +23,7 @@ ResponseKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResponse:
-    """A response of a teacher; without a text, a request that failed."""
+    """A response of a teacher; without a text, a failed request."""
 
     problem: str
     sample: int
@@ -43,7 +43,7 @@ class StoredResponse:
 
 
 class ResponseLedger:
-    """The responses and scores in a folder, for one writer each."""
+    """The responses and scores in a folder; each has a single writer."""
 
     def __init__(self, folder: Path) -> None:
         with write_errors(folder):
@@ -74,11 +74,11 @@ class ResponseLedger:
         self._scores.close()
 
     def __contains__(self, key: ResponseKey) -> bool:
-        """Whether there is a response that need not be asked for again."""
+        """Whether a response does not need to be asked for again."""
         return key[1] in self._samples.get(key[0], ())
 
     def add(self, response: StoredResponse) -> None:
-        """Store a response; a request that has failed twice has failed for good."""
+        """Store a response; a request that fails twice is given up."""
         assert response.key not in self, f"the response {response.key} is stored already"
         if response.key in self._failed_once:
             response = replace(response, may_pass=False)
@@ -120,7 +120,7 @@ class ResponseLedger:
         return _to_score(self._scores.read_at(self._scored[key]), self._scores.path)
 
     def sync(self) -> None:
-        """Flush to disk, so that a power cut cannot undo what is written."""
+        """Flush to disk, so that a power cut cannot undo a write."""
         self._responses.sync()
         self._scores.sync()
 
@@ -137,7 +137,7 @@ class ResponseLedger:
 
 
 class _Lines:
-    """A file of JSON lines that is appended to and read at offsets."""
+    """A file of JSON lines, appended to and read at offsets."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -160,7 +160,7 @@ class _Lines:
         return 0
 
     def append(self, row: Row) -> int:
-        """Write a line and return its offset; on a full disk, no part of it stays."""
+        """Write a line and return its offset; a full disk leaves no part of it."""
         line = to_line(row)
         offset = self._end
         with write_errors(self.path):
@@ -179,7 +179,7 @@ class _Lines:
         offset = 0
         with self.path.open("rb") as file:
             for line in file:
-                yield offset, self._parse(line)
+                yield offset, self._parse_line(line)
                 offset += len(line)
 
     def read_at(self, offset: int) -> Row:
@@ -187,9 +187,9 @@ class _Lines:
         while b"\n" not in (line := os.pread(self._descriptor, size, offset)):
             assert len(line) == size, "a stored line ends"
             size *= 8
-        return self._parse(line[: line.index(b"\n")])
+        return self._parse_line(line[: line.index(b"\n")])
 
-    def _parse(self, line: bytes) -> Row:
+    def _parse_line(self, line: bytes) -> Row:
         try:
             row: Json = json.loads(line)
         except (ValueError, RecursionError) as error:

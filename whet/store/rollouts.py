@@ -46,7 +46,7 @@ def write_rollouts(path: Path, groups: Iterable[Group]) -> None:
 def stream_rollouts(path: Path) -> Iterator[Callable[[Sequence[Rollout]], None]]:
     """Yield a function that adds rollouts to a new file, without holding all of them.
 
-    The file is whole or not there; without a rollout there is none.
+    The file is written whole or not at all; without rollouts there is no file.
     """
     buffer: list[Rollout] = []
     num_chars = 0
@@ -77,7 +77,7 @@ def stream_rollouts(path: Path) -> Iterator[Callable[[Sequence[Rollout]], None]]
 
 
 def read_rollouts(path: Path, limit: int | None = None) -> list[Rollout]:
-    """Read rollouts of a file in their order, the first `limit` or all; equal problems are one."""
+    """Read the first `limit` rollouts of a file, or all; equal problems become one object."""
     table = read_columns(path, limit)
     try:
         return parse_rollouts(table)
@@ -119,7 +119,7 @@ def _to_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
 
 
 def parse_rollouts(table: pa.Table) -> list[Rollout]:
-    """Turn rows of a file into rollouts; an invalid cell raises."""
+    """Turn rows of a file into rollouts; an invalid cell raises an error."""
     plain = {name: table.column(name).to_pylist() for name in PLAIN_COLUMNS}
     roles = _require(_read_texts(table, "role", Author), "role")
     problems = _require(_read_texts(table, "problem", _parse_problem), "problem")
@@ -164,7 +164,7 @@ def _read_scores(table: pa.Table) -> list[Score | None]:
 
 
 def read_columns(path: Path, limit: int | None = None) -> pa.Table:
-    """Read a file as a table, or its first rows, without parsing its cells."""
+    """Read a file as a table, or its first rows, without parsing cells."""
     with _open_parquet(path) as file:
         if limit is None:
             return file.read()
@@ -186,7 +186,7 @@ def list_columns(path: Path) -> list[str]:
 
 
 def count_tokens(path: Path) -> int:
-    """Count the tokens of all responses of a file, a part of it at a time."""
+    """Count the tokens of all responses of a file, reading a part at a time."""
     with _open_parquet(path) as file:
         batches = file.iter_batches(columns=["tokens"])
         return sum(len(batch.column(0).flatten()) for batch in batches)
@@ -199,7 +199,7 @@ def count_rows(path: Path) -> int:
 
 
 def check_parquet(path: Path) -> None:
-    """Refuse a file that is cut or no Parquet at all, without reading its rows."""
+    """Refuse a truncated file or one that is not Parquet, without reading its rows."""
     with _open_parquet(path):
         pass
 

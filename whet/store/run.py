@@ -8,7 +8,6 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -22,12 +21,13 @@ from whet.config import (
     to_toml,
 )
 from whet.errors import ConfigError, DataError
+from whet.json_values import read_integer
 from whet.store import files
 from whet.store.files import Row, read_object, to_finite, write_atomic, write_errors, write_json
 from whet.store.lock import Lock
 from whet.store.provenance import collect_provenance, utc_now
 from whet.store.rollouts import check_parquet, read_rollouts, write_rollouts
-from whet.types import Group, Json, Metrics, Rollout, read_integer
+from whet.types import Group, Json, Metrics, Rollout
 
 RolloutSet = Literal["train", "eval", "rejected"]
 """rejected: responses of a teacher that its rule does not keep."""
@@ -388,7 +388,7 @@ def _read_own_rows(path: Path) -> list[Row]:
     return files.read_rows(path, repair=True) if path.exists() else []
 
 
-def _has_step(row: Row, *, up_to: float = inf) -> bool:
+def _has_step(row: Row, *, up_to: float = float("inf")) -> bool:
     step = row.get("step")
     return isinstance(step, int) and step <= up_to
 

@@ -1,6 +1,6 @@
-"""How far a teacher has come: a small file in the run folder, written every few seconds.
+"""The progress of a teacher: a small file in the run folder, written every few seconds.
 
-`whet teach status` reads those of all shards; one that is old was written by a process that died.
+`whet teach status` reads the files of all shards; the writer of an old one is dead.
 """
 
 import os
@@ -50,7 +50,7 @@ class TeachProgress(Config):
 
     @property
     def left(self) -> float:
-        """Seconds that the remaining responses will take."""
+        """The seconds until the remaining responses are done."""
         missing = self.wanted - self.done - self.failed
         return missing / self.rate if self.rate else float("inf")
 
@@ -59,7 +59,7 @@ class TeachProgress(Config):
 
 
 def read_teach_progress(folder: Path) -> TeachProgress | None:
-    """Read the progress of a run or shard folder; None if it has not begun."""
+    """Read the progress of a run or shard folder; None if it has not started."""
     path = folder / FILE
     if not path.is_file():
         return None
@@ -76,8 +76,7 @@ def write_progress(folder: Path, progress: TeachProgress) -> None:
 
 @contextmanager
 def beat(folder: Path, look: Callable[[], TeachProgress]) -> Iterator[None]:
-    """Write the progress now and every few seconds, from a thread; after the block it has
-    stopped."""
+    """Write the progress now and every few seconds from a thread, until the block ends."""
     is_over = threading.Event()
 
     def write() -> None:

@@ -1,6 +1,5 @@
-"""The folder in the user's cache that `whet view` keeps, and what `whet replay --tokens` leaves
-there: numbers per token of the rollouts in one file. Runs themselves are never written.
-"""
+"""The user's cache folder of `whet view`, where `whet replay --tokens` leaves token quantities of
+rollouts. Run folders are never written."""
 
 import hashlib
 import os
@@ -22,22 +21,20 @@ time."""
 
 
 def cache_folder() -> Path:
-    """Name the folder of the viewer, by the XDG rules."""
+    """Return the viewer's cache folder, by the XDG rules."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     home = Path(base) if base.startswith("/") else Path.home() / ".cache"
     return home / "whet" / "view"
 
 
 def write_token_columns(cache: Path, rollouts: Path, columns: Mapping[str, TokenColumns]) -> Path:
-    """Write what was computed of the rollouts of a file, by their ids; return where it is."""
-    names = sorted({name for each in columns.values() for name in each})
+    """Write the token quantities of a file's rollouts, by id; return the path."""
+    names = sorted({name for row in columns.values() for name in row})
     table = pa.table(
         {
             "id": pa.array(list(columns), pa.string()),
             **{
-                name: pa.array(
-                    [each.get(name) for each in columns.values()], pa.list_(pa.float32())
-                )
+                name: pa.array([row.get(name) for row in columns.values()], pa.list_(pa.float32()))
                 for name in names
             },
         }
@@ -50,7 +47,7 @@ def write_token_columns(cache: Path, rollouts: Path, columns: Mapping[str, Token
 
 
 def read_token_columns(cache: Path, rollouts: Path, rollout_id: str) -> dict[str, Floats]:
-    """Read what was computed of one rollout: nothing, where the file of rollouts has changed."""
+    """Read the token quantities of a rollout; empty if its file has changed since."""
     path = _name_file(cache, rollouts)
     if not path.is_file():
         return {}

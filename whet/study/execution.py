@@ -1,7 +1,7 @@
-"""Runs side by side: each `whet run` in its own process, as a user would start it.
+"""Runs side by side: each `whet run` has its own process, as if a user had started it.
 
-A run waits while another one computes a stage that both have, so every stage is computed once. A
-run that fails is recorded with its error; runs that need the failed stage fail too.
+A run waits while another computes a stage that both need, so every stage is computed once. A failed
+run is recorded with its error; runs that need the failed stage fail too.
 """
 
 import os
@@ -36,7 +36,7 @@ MAX_WORDS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """How many runs at once, each on how many threads, or on which GPUs."""
+    """How many runs to start at once, each with how many threads or on which GPUs."""
 
     jobs: int
     threads: int
@@ -45,7 +45,7 @@ class Machine:
 
     @staticmethod
     def find(jobs: int | None, gpus_per_run: int = 1) -> "Machine":
-        """Take one run per GPU, or per core if there is none, unless told otherwise."""
+        """Plan one run per GPU, or per core without GPUs, unless told otherwise."""
         cores = len(os.sched_getaffinity(0))
         listed = os.environ.get("CUDA_VISIBLE_DEVICES")
         ids = listed.split(",") if listed else map(str, range(torch.cuda.device_count()))
@@ -58,7 +58,7 @@ class Machine:
         return Machine(jobs=at_once, threads=max(1, cores // at_once), gpus=sets)
 
     def describe(self) -> str:
-        """Say how many runs go side by side, and on what."""
+        """Say how many runs there are at a time, and on what."""
         if self.gpus:
             return f"{self.jobs} at a time on {sum(map(len, self.gpus))} GPUs"
         return f"{self.jobs} at a time on {self.threads} thread{'s' * (self.threads > 1)} each"
@@ -96,11 +96,11 @@ class _Process:
 
 
 class BudgetSpentError(WhetError):
-    """The budget ends before the study does."""
+    """The budget is used up before the study is finished."""
 
 
 class Executor:
-    """Runs the rounds of a study, and knows what became of each run."""
+    """Runs the rounds of a study, and records the outcome of each run."""
 
     def __init__(self, machine: Machine, budget: BudgetConfig, planned: int) -> None:
         self.machine = machine
@@ -143,12 +143,12 @@ class Executor:
 
     @property
     def hours(self) -> float:
-        """The hours of all stages so far, each once, also of those that are not finished."""
+        """Hours of all stages so far, unfinished ones included, each counted once."""
         folders = {stage.folder for run in self.runs.values() for stage in run.stages}
         return sum(map(_spent_seconds, folders)) / 3600
 
     def count_stages(self) -> tuple[int, int]:
-        """Count the finished stages, and how often a run used one that another had computed."""
+        """Count finished stages, and how often a run used a stage computed by another."""
         keys = [stage.key for name in self.done for stage in self.runs[name].stages]
         return len(set(keys)), len(keys) - len(set(keys))
 
@@ -157,12 +157,12 @@ class Executor:
         self._finished |= {stage.key for stage in stages if stage.seconds is not None}
 
     def _needed(self, run: StudyRun) -> set[str]:
-        """Return the keys of the stages that a run has yet to compute."""
+        """Return the keys of the stages that a run still has to compute."""
         return {stage.key for stage in run.stages} - self._finished
 
     def _start_ready(self, waiting: Sequence[StudyRun]) -> list[StudyRun]:
-        """Start runs in the free slots, but none that needs a stage which another one computes;
-        return the others."""
+        """Start runs in the free slots, except those that need a stage which another run is
+        computing; return the runs left over."""
         slots = set(range(self.machine.jobs)) - {process.slot for process in self._running}
         others = []
         for run in waiting:
@@ -177,7 +177,7 @@ class Executor:
         return others
 
     def _is_written(self, run: StudyRun) -> bool:
-        """Whether a process of an earlier call, which is about to stop, still writes what a run
+        """Whether a process of an earlier call, which is about to stop, is still writing what a run
         needs."""
         needed = [stage.folder for stage in run.stages if stage.key not in self._finished]
         if any(map(is_locked, [run.folder, *needed])):
@@ -186,7 +186,7 @@ class Executor:
         return False
 
     def _drop_broken(self, waiting: Sequence[StudyRun]) -> list[StudyRun]:
-        """Fail the runs that need a stage which has failed in another."""
+        """Fail the runs that need a stage which failed in another run."""
         others = []
         for run in waiting:
             broken = [stage for stage in run.stages if stage.key in self._broken]
@@ -240,7 +240,7 @@ class Executor:
             )
 
     def _stop_running(self) -> None:
-        """Ask runs to stop with a checkpoint, and kill those that do not."""
+        """Ask runs to stop with a checkpoint, and kill those that do not stop."""
         for process in self._running:
             process.child.terminate()
         deadline = time.monotonic() + MAX_WAIT
@@ -265,7 +265,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def _spent_seconds(folder: Path) -> float:
-    """Read how long a stage took so far; one that is being computed counts until now."""
+    """Return how long a stage has taken so far; a running one counts until now."""
     file = RunStore(folder, lock=None).stage_file
     facts = read_json(file) if file.is_file() else None
     if not isinstance(facts, dict):
@@ -278,7 +278,7 @@ def _spent_seconds(folder: Path) -> float:
 
 
 def _read_last_words(run: StudyRun, code: int) -> str:
-    """Find the sentence with which a run ended."""
+    """Find the sentence with which a run failed, or else its last line."""
     if code < 0:
         return f"it was ended by {signal.Signals(-code).name}"
     text = run.log.read_text(errors="replace").strip()

@@ -51,7 +51,7 @@ class RoundView:
 def write_study_results(
     planner: RunPlanner, results: Sequence[RoundResult], executor: Executor, stopped: str
 ) -> None:
-    """Write study.json and study.html; `stopped` says why the study ends early, if it does."""
+    """Write study.json and study.html; `stopped` is the reason for an early end, if any."""
     folder = planner.folder
     rows = [_describe_run(run, executor) for run in executor.runs.values()]
     chosen = _gather_chosen(results)
@@ -88,7 +88,7 @@ def write_study_results(
 
 
 def print_results(results: Sequence[RoundResult], folder: Path) -> None:
-    """Print a table of differences, one sentence for each round, and where the page is."""
+    """Print a table of differences, a sentence for each round, and the location of the page."""
     table = Table("round", "level", "measured", "against the first", "p", "seeds", box=None)
     for result in results:
         contrasts = {contrast.arm.label: contrast for contrast in result.contrasts}
@@ -117,7 +117,7 @@ def _gather_chosen(results: Sequence[RoundResult]) -> dict[str, str]:
 def _write_headline(
     planner: RunPlanner, results: Sequence[RoundResult], chosen: Mapping[str, str]
 ) -> str:
-    """Say how many rounds could tell, and what they chose."""
+    """Say how many rounds had a clear result, and what they chose."""
     clear = sum(result.is_clear for result in results)
     levels = ", ".join(f"{factor} = {level}" for factor, level in chosen.items())
     left = len(planner.study.config.rounds) - len(results)
@@ -146,8 +146,8 @@ def _view_round(result: RoundResult) -> RoundView:
         if arm.estimate is not None
     ]
     forest = [
-        ForestRow(label=f"{row.arm.label} − {names[0]}", difference=row.difference)
-        for row in result.contrasts
+        ForestRow(label=f"{contrast.arm.label} − {names[0]}", difference=contrast.difference)
+        for contrast in result.contrasts
     ]
     curves = _draw_panels(result.arms)
     return RoundView(
@@ -160,7 +160,7 @@ def _view_round(result: RoundResult) -> RoundView:
 
 
 def _draw_panels(arms: Sequence[StudyArm]) -> list[str]:
-    """Draw the curves of the last training stage: the mean of an arm's seeds, and their range."""
+    """Draw the curves of the last training stage: the mean over an arm's seeds, and their range."""
     panels = []
     for key, name, unit in _CURVES:
         lines = []

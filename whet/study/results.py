@@ -1,5 +1,5 @@
-"""The result of a round: each level with its interval, the differences from the first one, which
-level is kept, and one sentence that says whether the data can tell."""
+"""The result of a round: each level with its interval, its difference from the first, the level to
+keep, and a sentence on whether the data can tell."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ LAST_PART = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyArm:
-    """A combination of levels: its runs, and what those that ended measured."""
+    """A combination of levels: its runs, and the measurements of those that finished."""
 
     levels: Levels
     """Those that the round compares."""
@@ -43,7 +43,8 @@ class StudyArm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """How an arm differs from the first one; `p_value` is corrected for the number of them."""
+    """The difference of an arm from the first; `p_value` is corrected for the number of
+    contrasts."""
 
     arm: StudyArm
     comparison: PairedComparison
@@ -64,7 +65,7 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundResult:
-    """What a round has shown. `is_clear` is whether the data can tell which level is best."""
+    """The result of a round. `is_clear` says whether the data can tell which level is best."""
 
     number: int
     factors: tuple[str, ...]
@@ -116,33 +117,34 @@ class RoundResult:
 
 def judge_round(
     config: StudyConfig,
-    row: RoundConfig,
+    round_cfg: RoundConfig,
     number: int,
     runs: Sequence[StudyRun],
     failed: Mapping[str, str],
 ) -> RoundResult:
-    """Compare the levels of a round over all runs that are done."""
-    arms = _gather_arms(row, runs)
+    """Compare the levels of a round over all finished runs."""
+    arms = _gather_arms(round_cfg, runs)
     measured = [arm for arm in arms if arm.estimate is not None]
-    contrasts = _compare(measured)
+    contrasts = _compare_with_first(measured)
     winner, is_clear, sentence = _decide(config, measured, contrasts)
     faults = {run.name: failed[run.name] for run in runs if run.name in failed}
     missing = sum(not run.is_done for run in runs) - len(faults)
     return RoundResult(
         number=number,
-        factors=tuple(row.factors),
+        factors=tuple(round_cfg.factors),
         metric=runs[0].measured.metric,
         arms=tuple(arms),
         contrasts=tuple(contrasts),
         winner=winner.levels if winner else arms[0].levels,
         is_clear=is_clear,
-        sentence=f"{' × '.join(row.factors)}: {sentence}{_describe_missing(faults, missing)}",
+        sentence=f"{' × '.join(round_cfg.factors)}: {sentence}{_describe_missing(faults, missing)}",
         failed=faults,
     )
 
 
 def read_rates(run: StudyRun) -> dict[str, float]:
-    """Read what a run measured, by problem; a logged metric is one number, under the name `run`."""
+    """Read a run's result for each problem; a logged metric is a single number, under the name
+    `run`."""
     measured = run.measured
     folder = next(stage.folder for stage in run.stages if stage.name == measured.stage)
     store = RunStore.view(folder)
@@ -156,16 +158,17 @@ def read_rates(run: StudyRun) -> dict[str, float]:
     return pass_rates([tuple(rollouts)], int(k or 1))
 
 
-def _gather_arms(row: RoundConfig, runs: Sequence[StudyRun]) -> list[StudyArm]:
+def _gather_arms(round_cfg: RoundConfig, runs: Sequence[StudyRun]) -> list[StudyArm]:
     by_levels: dict[tuple[str, ...], list[StudyRun]] = {}
     for run in runs:
-        by_levels.setdefault(tuple(run.levels[factor] for factor in row.factors), []).append(run)
+        levels = tuple(run.levels[factor] for factor in round_cfg.factors)
+        by_levels.setdefault(levels, []).append(run)
     arms = []
     for levels, same_levels in by_levels.items():
         by_seed = {run.seed: read_rates(run) for run in same_levels if run.is_done}
         arms.append(
             StudyArm(
-                levels=dict(zip(row.factors, levels, strict=True)),
+                levels=dict(zip(round_cfg.factors, levels, strict=True)),
                 runs=tuple(same_levels),
                 by_seed=by_seed,
                 estimate=estimate_over_seeds(list(by_seed.values())) if by_seed else None,
@@ -174,7 +177,7 @@ def _gather_arms(row: RoundConfig, runs: Sequence[StudyRun]) -> list[StudyArm]:
     return arms
 
 
-def _compare(arms: Sequence[StudyArm]) -> list[Contrast]:
+def _compare_with_first(arms: Sequence[StudyArm]) -> list[Contrast]:
     """Compare each arm with the first."""
     if not arms:
         return []
@@ -193,7 +196,7 @@ def _compare_pair(before: Sequence[Rates], after: Sequence[Rates]) -> PairedComp
 
 
 def adjust_p_values(p_values: Sequence[float]) -> list[float]:
-    """Correct for several comparisons (Holm 1979): one false find among all in 5 % of cases.
+    """Correct for several comparisons (Holm 1979): the chance of any false finding is 5 %.
 
     >>> adjust_p_values([0.04, 0.01, 0.5])
     [0.08, 0.03, 0.5]
@@ -216,26 +219,27 @@ def _decide(
     if not contrasts:
         return first, False, f"only {first.label} has results, so it is kept."
     best = max(contrasts, key=lambda contrast: contrast.difference.mean)
-    better = [row for row in contrasts if row.is_clear and row.difference.mean > 0]
+    clear = [contrast for contrast in contrasts if contrast.is_clear]
+    better = [contrast for contrast in clear if contrast.difference.mean > 0]
     if better:
         won = max(better, key=lambda contrast: contrast.difference.mean)
         return won.arm, True, _describe_winner(first, won, contrasts)
-    if all(row.is_clear for row in contrasts):
+    if len(clear) == len(contrasts):
         words = f"{first.label} won with {_format_estimate(first)}; {best.arm.label}"
         rest = " comes closest" if len(contrasts) > 1 else " has"
         return first, True, f"{words}{rest} {_format_estimate(best.arm)}, {best.words}."
-    goes_on, rule = first, "the first listed"
+    kept, rule = first, "the first listed"
     if config.if_unclear == "best" and best.difference.mean > 0:
-        goes_on, rule = best.arm, "the best mean"
-    worse = [row.arm.label for row in contrasts if row.is_clear]
+        kept, rule = best.arm, "the best mean"
+    worse = [contrast.arm.label for contrast in clear]
     rest = f" The data can tell that {' and '.join(worse)} did worse." if worse else ""
     detectable = percent(best.comparison.minimum_detectable, 1).replace("%", "points")
     return (
-        goes_on,
+        kept,
         False,
         (
             f"cannot tell. {best.arm.label} against {first.label}: {best.words}; a difference of "
-            f"{detectable} would be found in four of five studies like this. {goes_on.label}, "
+            f"{detectable} would be found in four of five studies like this. {kept.label}, "
             f"{rule}, is kept.{rest}"
         ),
     )
@@ -246,7 +250,7 @@ def _describe_winner(first: StudyArm, won: Contrast, contrasts: Sequence[Contras
         f"{won.arm.label} won with {_format_estimate(won.arm)} against "
         f"{_format_estimate(first)} with {first.label}: {won.words}."
     )
-    others = [row.arm for row in contrasts if row is not won]
+    others = [contrast.arm for contrast in contrasts if contrast is not won]
     rates = list(won.arm.by_seed.values())
     unclear = [
         arm.label for arm in others if not _compare_pair(list(arm.by_seed.values()), rates).is_clear

@@ -1,7 +1,7 @@
-"""The runs of a study: each an ordinary pipeline in its own folder, whose stages are links.
+"""The runs of a study: each is an ordinary pipeline in its own folder, whose stages are links.
 
-The stage folders themselves lie in `stages/`, named by their keys. Runs that have a stage in
-common, such as one SFT checkpoint, link to the same folder, so it is computed once.
+The stage folders themselves are in `stages/`, named by their keys. Runs with a common stage, such
+as an SFT checkpoint, link to the same folder, so it is computed once.
 """
 
 from collections.abc import Iterable
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from whet.config import load_settings, to_table, to_toml
 from whet.errors import ConfigError
+from whet.json_values import content_id
 from whet.pipeline.pipeline_config import PipelineConfig
 from whet.pipeline.smoke import STAND_INS, shrink, write_smoke_inputs
 from whet.pipeline.stage_keys import hash_stages, read_seconds
@@ -18,7 +19,6 @@ from whet.store.files import write_atomic
 from whet.store.run import RunStore
 from whet.study.study_file import Levels, Measure, RoundConfig, Study
 from whet.toml import Table, flatten
-from whet.types import content_id
 
 STAGES_KEY = "stages"
 SMOKE_SEEDS = 2
@@ -27,7 +27,7 @@ SMOKE_SEEDS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A stage of a run: its name, its key, and the folder that runs with that key share."""
+    """A stage of a run: its name, its key, and the folder shared by all runs with this key."""
 
     name: str
     key: str
@@ -41,7 +41,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRun:
-    """A combination of levels with a seed, as a pipeline."""
+    """A combination of levels and a seed, as a pipeline."""
 
     levels: Levels
     seed: int
@@ -64,14 +64,14 @@ class StudyRun:
 
     @property
     def links(self) -> dict[Path, Stage]:
-        """The stage folders that the pipeline sees, and where they lead."""
+        """The stage folders that the pipeline sees, and their targets."""
         return {
             self.folder / f"{number:02d}-{stage.name}": stage
             for number, stage in enumerate(self.stages, start=1)
         }
 
     def list_unfinished(self) -> list[Stage]:
-        """List the stages that have no finished result yet."""
+        """List the stages without a finished result."""
         return [stage for stage in self.stages if stage.seconds is None]
 
     @property
@@ -81,7 +81,7 @@ class StudyRun:
         return has_results and is_linked and not self.list_unfinished()
 
     def prepare(self) -> None:
-        """Write the pipeline's file and the links to its stages; results of other stages go."""
+        """Write the pipeline's file and the links to its stages; remove results of other stages."""
         links = self.links
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in self.folder.glob("[0-9][0-9]-*"):
@@ -110,12 +110,12 @@ class RunPlanner:
         seeds = self.study.config.seeds
         return seeds[:SMOKE_SEEDS] if self.is_smoke else seeds
 
-    def list_runs(self, row: RoundConfig, chosen: Levels) -> list[StudyRun]:
-        """List the runs of a round, all levels of a seed after each other."""
-        cells = self.study.list_cells(row, chosen)
-        return [self._make_run(row, cell, seed) for seed in self.seeds for cell in cells]
+    def list_runs(self, round_cfg: RoundConfig, chosen: Levels) -> list[StudyRun]:
+        """List the runs of a round: all levels of a seed, then those of the next."""
+        cells = self.study.list_cells(round_cfg, chosen)
+        return [self._make_run(round_cfg, cell, seed) for seed in self.seeds for cell in cells]
 
-    def _make_run(self, row: RoundConfig, levels: Levels, seed: int) -> StudyRun:
+    def _make_run(self, round_cfg: RoundConfig, levels: Levels, seed: int) -> StudyRun:
         pipeline = self.study.load_pipeline(levels, seed).config
         if self.is_smoke:
             pipeline = self._shrink(pipeline)
@@ -129,7 +129,7 @@ class RunPlanner:
             folder=self.folder / "+".join([*levels.values(), f"seed{seed}"]),
             pipeline=pipeline,
             stages=stages,
-            measured=self.study.find_measured(row, pipeline),
+            measured=self.study.find_measured(round_cfg, pipeline),
         )
 
     def _shrink(self, pipeline: PipelineConfig) -> PipelineConfig:
@@ -144,7 +144,7 @@ class RunPlanner:
         return load_settings(PipelineConfig, None, [], defaults=given).config
 
     def write_stand_ins(self, runs: Iterable[StudyRun]) -> None:
-        """Write the generated inputs of smoke runs, the same every time."""
+        """Write the generated inputs of smoke runs; they are the same every time."""
         root = self.folder / STAND_INS
         stages = [(name, stage) for run in runs for name, stage in run.pipeline.stages.items()]
         by_folder = {

@@ -1,5 +1,5 @@
-"""Run a study: its rounds in order, each from what won before, then the table, the page and one
-sentence for each round. Before it runs: what it would run, and how long that takes."""
+"""Run a study: its rounds in order, each from the winner of the last, then the table, the page and
+a sentence for each round. Or print what it would run, and how long that takes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def run_study(
     jobs: int | None,
     gpus_per_run: int,
 ) -> None:
-    """Run what is not done yet, or print the plan; results are written after every round."""
+    """Run what is not finished yet, or print the plan; results are written after every round."""
     study = load_study(file, overrides)
     folder = out or Path("runs") / (f"{file.stem}-smoke" if is_smoke else file.stem)
     planner = RunPlanner(study=study, folder=folder, is_smoke=is_smoke)
@@ -45,15 +45,15 @@ def run_study(
     with one_writer(folder):
         chosen = study.first_levels
         results: list[RoundResult] = []
-        for number, row in enumerate(study.config.rounds, start=1):
-            runs = planner.list_runs(row, chosen)
+        for number, round_cfg in enumerate(study.config.rounds, start=1):
+            runs = planner.list_runs(round_cfg, chosen)
             planner.write_stand_ins(runs)
             stopped = ""
             try:
                 executor.execute(runs)
             except BudgetSpentError as error:
                 stopped = str(error)
-            results.append(judge_round(study.config, row, number, runs, executor.failed))
+            results.append(judge_round(study.config, round_cfg, number, runs, executor.failed))
             write_study_results(planner, results, executor, stopped)
             say(results[-1].sentence)
             if stopped:
@@ -64,7 +64,7 @@ def run_study(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The runs and stages of a study, where every round is won by its first level."""
+    """The runs and stages of a study, if the first level wins every round."""
 
     runs: Mapping[str, StudyRun]
     rounds: tuple[tuple[str, int, int], ...]
@@ -76,7 +76,7 @@ class Work:
 
     @property
     def owners(self) -> dict[str, tuple[StudyRun, str]]:
-        """The first run that has each computed stage, and its name there, by stage key."""
+        """The first run to contain each computed stage, and the stage's name there, by key."""
         owners: dict[str, tuple[StudyRun, str]] = {}
         for run in self.runs.values():
             for stage in run.stages:
@@ -96,23 +96,26 @@ class Work:
 
 
 def count_work(planner: RunPlanner) -> Work:
-    """List what a study runs where every round is won by its first level."""
+    """List what a study runs if the first level wins every round."""
     runs: dict[str, StudyRun] = {}
     rounds = []
-    for row in planner.study.config.rounds:
-        of_round = {run.name: run for run in planner.list_runs(row, planner.study.first_levels)}
-        rounds.append((" × ".join(row.factors), len(of_round), len(of_round.keys() - runs.keys())))
+    for round_cfg in planner.study.config.rounds:
+        round_runs = planner.list_runs(round_cfg, planner.study.first_levels)
+        of_round = {run.name: run for run in round_runs}
+        num_new = len(of_round.keys() - runs.keys())
+        rounds.append((" × ".join(round_cfg.factors), len(of_round), num_new))
         runs |= of_round
     return Work(runs=runs, rounds=tuple(rounds))
 
 
 def print_overview(planner: RunPlanner, machine: Machine) -> None:
-    """Print the rounds with their runs, and how long the stages take that are not done yet."""
+    """Print the rounds with their runs, and how long unfinished stages will take."""
     work = count_work(planner)
     table = Table("round", "compares", "levels", "runs", "new", box=None)
     config = planner.study.config
-    for number, (row, counts) in enumerate(zip(config.rounds, work.rounds, strict=True), start=1):
-        levels = "; ".join(", ".join(config.factors[factor]) for factor in row.factors)
+    counted_rounds = zip(config.rounds, work.rounds, strict=True)
+    for number, (round_cfg, counts) in enumerate(counted_rounds, start=1):
+        levels = "; ".join(", ".join(config.factors[factor]) for factor in round_cfg.factors)
         table.add_row(str(number), counts[0], levels, str(counts[1]), str(counts[2]))
     printer.print(table)
     printer.print(f"{work.describe()}, {machine.describe()}", style="bold")
@@ -122,7 +125,8 @@ def print_overview(planner: RunPlanner, machine: Machine) -> None:
 
 
 def _describe_time(work: Work, machine: Machine) -> list[str]:
-    """Say how long stages take: as those of that name took here, else as predicted for a card."""
+    """Predict how long stages take: as long as finished ones of the same name, else by the plan for
+    a card."""
     measured: dict[str, list[float]] = {}
     waiting: list[tuple[StudyRun, str]] = []
     for key, (run, name) in work.owners.items():
@@ -155,7 +159,8 @@ def _describe_time(work: Work, machine: Machine) -> list[str]:
 
 
 def _predict(run: StudyRun, name: str) -> float | None:
-    """Predict the seconds of a stage; a model made here is too small for a prediction."""
+    """Predict the seconds of a stage; the plan does not cover models as small as those made
+    here."""
     stages = run.pipeline.stages
     models = [stage.models.get("model") for stage in stages.values()]
     is_new = any(model is not None and model.new is not None for model in models)

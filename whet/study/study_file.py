@@ -1,5 +1,5 @@
-"""A study's file: a pipeline, the factors in which its runs differ, and the rounds in which they
-are compared.
+"""A study's file: a pipeline, the factors by which its runs differ, and the rounds that compare
+them.
 
 A level of a factor is a table of settings that overrides the pipeline's. A round compares the
 levels of one factor, or all combinations of several; the winner is kept for the next round.
@@ -26,7 +26,7 @@ Levels = dict[str, str]
 
 
 class BudgetConfig(Config):
-    """When a study stops before its end; the same command with a larger budget continues."""
+    """When a study stops early; the same command with a larger budget continues it."""
 
     runs: int | None = Field(default=None, ge=1)
     """Runs in all; none sets no limit."""
@@ -35,7 +35,7 @@ class BudgetConfig(Config):
 
 
 class RoundConfig(Config):
-    """A comparison of runs; the name of a factor is short for a round with only that factor."""
+    """A comparison of runs; a factor's name alone stands for a round with only this factor."""
 
     factors: list[str] = Field(min_length=1)
     """The factors; with several, all combinations of their levels are compared."""
@@ -95,7 +95,7 @@ class StudyConfig(Config):
                 raise ValueError(f"{wrong[0]!r} may contain only letters, digits, _, - and .")
             if len(levels) < 2:
                 raise ValueError(f"the factor {factor!r} should have at least two levels")
-        used = {factor for row in self.rounds for factor in row.factors}
+        used = {factor for round_cfg in self.rounds for factor in round_cfg.factors}
         if unknown := sorted(used - self.factors.keys()):
             known = ", ".join(self.factors) or "none"
             raise ValueError(f"a round names {unknown[0]!r}; the factors are {known}")
@@ -126,14 +126,15 @@ class Study:
     def first_levels(self) -> Levels:
         return {factor: next(iter(levels)) for factor, levels in self.config.factors.items()}
 
-    def list_cells(self, row: RoundConfig, chosen: Levels) -> list[Levels]:
-        """List what a round compares, where earlier rounds have chosen the other levels."""
-        names = [list(self.config.factors[factor]) for factor in row.factors]
-        cells = [dict(zip(row.factors, levels, strict=True)) for levels in product(*names)]
+    def list_cells(self, round_cfg: RoundConfig, chosen: Levels) -> list[Levels]:
+        """List the combinations that a round compares; earlier rounds have chosen the other
+        levels."""
+        names = [list(self.config.factors[factor]) for factor in round_cfg.factors]
+        cells = [dict(zip(round_cfg.factors, levels, strict=True)) for levels in product(*names)]
         return [{**chosen, **cell} for cell in cells]
 
     def load_pipeline(self, levels: Levels, seed: int) -> LoadedSettings[PipelineConfig]:
-        """Apply the levels to the base, in the order of the factors."""
+        """Apply the levels to the base pipeline, in the order of the factors."""
         name = self.file.name
         layers = self._read_layers(f"{name}, base", self.config.base)
         for factor, tables in self.config.factors.items():
@@ -143,9 +144,9 @@ class Study:
         check_stage_names(loaded.config.stages)
         return loaded
 
-    def find_measured(self, row: RoundConfig, pipeline: PipelineConfig) -> Measure:
-        """Find the stage that a round compares, and what in it."""
-        metric = row.metric or self.config.metric
+    def find_measured(self, round_cfg: RoundConfig, pipeline: PipelineConfig) -> Measure:
+        """Find the stage and metric that a round compares."""
+        metric = round_cfg.metric or self.config.metric
         is_logged = "/" in metric
         words = "stage that trains" if is_logged else "stage of kind eval"
         known = [
@@ -153,7 +154,7 @@ class Study:
             for name, stage in pipeline.stages.items()
             if (stage.training_steps if is_logged else stage.measures_model)
         ]
-        asked = row.measure or self.config.measure
+        asked = round_cfg.measure or self.config.measure
         if not known or (asked is not None and asked not in known):
             raise ConfigError(
                 f"{self.file}: measure = {asked!r} should be a {words} for metric = {metric!r}; "
@@ -173,8 +174,7 @@ class Study:
     def _read_layers(
         self, origin: str, given: str | Mapping[str, JsonValue]
     ) -> list[tuple[str, Table]]:
-        """Read the file that a base or a level is, or the one that it extends, and its own
-        settings."""
+        """Read a base or level from its table or file, and the file that it extends."""
         table: Table = {"extends": given} if isinstance(given, str) else {**given}
         below = table.pop("extends", None)
         if below is None:
@@ -194,9 +194,9 @@ def load_study_settings(file: Path, overrides: Sequence[str]) -> LoadedSettings[
 
 
 def load_study(file: Path, overrides: Sequence[str]) -> Study:
-    """Read a study, and check all combinations that its first choices lead to.
+    """Read a study, and check every combination that follows from its first levels.
 
-    Flags that are no settings of a study, such as `--stages.rl.steps 5`, apply to all runs.
+    Flags that are not settings of a study, such as `--stages.rl.steps 5`, apply to all runs.
     """
     if (kind := kind_of(file)) != "study":
         raise ConfigError(
@@ -204,10 +204,10 @@ def load_study(file: Path, overrides: Sequence[str]) -> Study:
         )
     flags, others = _split_flags(overrides)
     study = Study(config=load_settings(StudyConfig, file, flags).config, file=file, flags=others)
-    for row in study.config.rounds:
-        for cell in study.list_cells(row, study.first_levels):
+    for round_cfg in study.config.rounds:
+        for cell in study.list_cells(round_cfg, study.first_levels):
             pipeline = study.load_pipeline(cell, study.config.seeds[0]).config
-            study.find_measured(row, pipeline)
+            study.find_measured(round_cfg, pipeline)
     return study
 
 

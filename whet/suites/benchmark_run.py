@@ -1,8 +1,7 @@
-"""Models that answer a benchmark: folders, runs and hub ids here, or names behind an address.
+"""One model on one benchmark. The model is a folder, a run, a hub id, or a name behind an address.
 
-Each is asked every problem as often as the benchmark says. A response is in the ledger of its run
-folder before anything else happens to it, so that a kill costs only the requests that were in
-flight.
+Every problem is asked as often as the benchmark says. A response is written to the ledger of its
+run folder before it is graded, so a kill costs only the requests in flight.
 """
 
 import hashlib
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from whet.config import Config
+from whet.endpoints.client import Client, check_reachable
+from whet.endpoints.http import HttpError
 from whet.engine.registry import DEFAULT_ENGINE
 from whet.errors import ConfigError, DataError
 from whet.evals.summary import REPORTED_KS, summarise
@@ -36,8 +37,6 @@ from whet.recipes.teachers import (
     sample_wanted,
 )
 from whet.rng import derive
-from whet.serving.client import Client, check_reachable
-from whet.serving.http import HttpError
 from whet.stages.training import drop_long_prompts
 from whet.store.response_ledger import ResponseKey, ResponseLedger
 from whet.store.run import RunStore, model_folder
@@ -62,7 +61,7 @@ _EVAL_NUMBER = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EvaluatedModel:
-    """A model that is evaluated: as the user named it, in short, and as a folder name."""
+    """A model to evaluate: as the user named it, by a short name, and by a folder name."""
 
     location: str
     label: str
@@ -101,7 +100,7 @@ class EvaluatedModel:
 
 
 def find_models(locations: Sequence[str], key_env: str | None) -> list[EvaluatedModel]:
-    """Check every model before anything runs: its files exist, or its server replies."""
+    """Check all models before anything runs: their files exist, or their server replies."""
     models = []
     slugs: set[str] = set()
     shorts = [_shorten(location) for location in locations]
@@ -152,7 +151,7 @@ def _own_prompt(location: str) -> PromptConfig:
 
 
 def _shorten(location: str) -> str:
-    """Name a model in a table.
+    """Shorten a model's name for tables.
 
     >>> _shorten("runs/game24_cpu/"), _shorten("http://127.0.0.1:8000/v1#my/model")
     ('game24_cpu', 'my/model')
@@ -163,7 +162,7 @@ def _shorten(location: str) -> str:
 
 
 def _slug(location: str) -> str:
-    """Name a model's folder: the last parts of its path, without signs.
+    """Name the folder of a model: the last parts of its path, without special characters.
 
     >>> _slug("runs/game24_cpu"), _slug("http://127.0.0.1:8000/v1#my/model")
     ('runs-game24_cpu', '127.0.0.1-8000-v1-my-model')
@@ -173,7 +172,8 @@ def _slug(location: str) -> str:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Hash the names, sizes and ends of a model's files: enough to see that it was trained on."""
+    """Hash the names, sizes and ends of a model's files, which is enough to notice further
+    training."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.suffix in (".json", ".safetensors", ".jinja"):
@@ -212,7 +212,7 @@ def run_benchmark(
     run: RunStore,
     on_response: Advance,
 ) -> BenchmarkResult:
-    """Collect and grade the responses that are not stored yet; write rollouts and the result."""
+    """Collect and grade the missing responses; write rollouts and the result."""
     with ResponseLedger(run.response_folder) as ledger:
         total = loaded.num_responses
         done = ledger.num_responses + ledger.num_failed
@@ -260,7 +260,7 @@ def read_run_result(run: RunStore) -> BenchmarkResult:
 def _collect_responses(
     cfg: BenchmarkRun, loaded: LoadedBenchmark, ask: Ask, ledger: ResponseLedger
 ) -> Iterator[tuple[ResponseKey, Problem, str]]:
-    """Yield what is to be graded: responses of an earlier attempt, then new ones as they come."""
+    """Yield responses to grade: those of an earlier attempt, then new ones as they arrive."""
     by_id = {problem.id: problem for problem in loaded.problems}
     for response in ledger.ungraded():
         if response.text is not None and response.problem in by_id:
@@ -300,6 +300,6 @@ def _token_counter(ledger: ResponseLedger) -> Callable[[], str]:
 
 
 def _count_too_long(run: RunStore) -> int:
-    """Count the problems whose prompts did not fit, as the latest attempt found them."""
+    """Count the problems whose prompts did not fit in the latest attempt."""
     lists: list[Json] = [row.get("problems") for row in run.events() if row["event"] == "too_long"]
     return len(lists[-1]) if lists and isinstance(lists[-1], list) else 0

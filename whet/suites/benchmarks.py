@@ -1,5 +1,4 @@
-"""The problems of a benchmark, and the task that grades them; everything that is missing is
-reported at once."""
+"""The problems of a benchmark, and the task that grades them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,18 +31,18 @@ class LoadedBenchmark:
 
     @property
     def num_responses(self) -> int:
-        """How many responses each model gives in all."""
+        """The number of responses from each model."""
         return len(self.problems) * self.benchmark.samples
 
 
 def load_benchmarks(benchmarks: Mapping[str, Benchmark], data: Path) -> list[LoadedBenchmark]:
-    """Read the problems of every benchmark; everything that is missing is reported at once."""
+    """Read the problems of every benchmark; a single error lists everything that is missing."""
     loaded_benchmarks = []
     missing = []
     for name, benchmark in benchmarks.items():
         file = find_problem_file(benchmark, data)
         if file is not None and not file.is_file():
-            missing.append(f"{name}: {_how_to_get(benchmark, file, data)}")
+            missing.append(f"{name}: {_explain_missing(benchmark, file, data)}")
         elif not missing:
             loaded_benchmarks.append(_load_benchmark(name, benchmark, file))
     if missing:
@@ -64,7 +63,7 @@ def find_problem_file(benchmark: Benchmark, data: Path) -> Path | None:
     return path if path.suffix == ".jsonl" else problem_file(path, benchmark.split)
 
 
-def _how_to_get(benchmark: Benchmark, file: Path, data: Path) -> str:
+def _explain_missing(benchmark: Benchmark, file: Path, data: Path) -> str:
     if benchmark.source is None:
         return f"there is no {file}"
     source, _ = load_source(benchmark.source)
@@ -114,7 +113,8 @@ def _build_task(names: Sequence[str]) -> Task:
 
 
 def _choose(problems: list[Problem], limit: int | None) -> list[Problem]:
-    """Choose by the hash of the ids, so that every model gets the same; the order stays."""
+    """Choose problems by the hash of their ids, so that every model gets the same; their order
+    stays."""
     if limit is None or len(problems) <= limit:
         return problems
     chosen = {p.id for p in sorted(problems, key=lambda p: derive(0, "limit", p.id))[:limit]}

@@ -1,4 +1,4 @@
-"""Results of several models side by side: differences from the first, and what to be wary of."""
+"""Results of several models side by side: differences from the first, and cautions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from whet.types import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDifference:
-    """A model against the first one on a benchmark, over the problems that both answered."""
+    """A model compared with the first on a benchmark, over the problems that both answered."""
 
     benchmark: str
     before: str
@@ -36,7 +36,7 @@ class ModelDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaderboard:
-    """The results of one call, models and benchmarks in the order in which they were asked for."""
+    """The results of one call, with models and benchmarks in the order of the command line."""
 
     suite: str
     about: str
@@ -74,10 +74,10 @@ class Leaderboard:
         words = " and ".join(f"clearly {word} on {n}" for word, n in counts.items() if n)
         is_pair = len(self.models) == 2
         others = f"{self.models[1]} is" if is_pair else "the other models are"
-        things = "benchmarks" if is_pair else "comparisons"
+        unit = "benchmarks" if is_pair else "comparisons"
         return (
             f"{best} leads with {scores}. Compared with {self.models[0]}, {others} {words} of "
-            f"{len(self.differences)} {things}."
+            f"{len(self.differences)} {unit}."
         )
 
 
@@ -89,7 +89,7 @@ def make_leaderboard(
     form: str,
     locations: Mapping[str, str],
 ) -> Leaderboard:
-    """Compare every model with the first on every benchmark, and note what to be wary of."""
+    """Compare every model with the first on every benchmark, and list cautions."""
     models = list(dict.fromkeys(result.model for result in results))
     benchmarks = list(dict.fromkeys(result.benchmark for result in results))
     table = {(result.model, result.benchmark): result for result in results}
@@ -128,7 +128,8 @@ def make_leaderboard(
 
 
 def _mean(scores: Sequence[Estimate]) -> Estimate:
-    """Average over benchmarks, which are independent; either side of the interval on its own."""
+    """Average over benchmarks, which are independent; each side of the interval is averaged on its
+    own."""
     mean = fmean(score.mean for score in scores)
     below = sqrt(sum((score.mean - score.low) ** 2 for score in scores)) / len(scores)
     above = sqrt(sum((score.high - score.mean) ** 2 for score in scores)) / len(scores)

@@ -1,4 +1,4 @@
-"""A leaderboard in the terminal, as CSV with every figure, as LaTeX, and as one static HTML page in
+"""A leaderboard in the terminal, as CSV with every figure, as LaTeX, and as a static HTML page in
 the style of the report."""
 
 import csv
@@ -84,12 +84,12 @@ def _figures(result: BenchmarkResult) -> Iterator[tuple[str, str, Estimate]]:
 
 
 def _plain(text: str) -> str:
-    """Keep a spreadsheet from reading a name as a formula."""
+    """Escape a name that a spreadsheet would read as a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def to_latex(board: Leaderboard) -> str:
-    """Write a table for a paper, with the packages booktabs; intervals are 95 % ones."""
+    """Write a table for a paper, with 95 % intervals; it uses the package booktabs."""
     head = " & ".join(["Benchmark", "Metric", *(_tex(model) for model in board.models)])
     lines = [
         rf"\begin{{tabular}}{{ll{'r' * len(board.models)}}}",
@@ -158,7 +158,7 @@ def _bar_row(
 def _list_parts(
     results: Mapping[str, BenchmarkResult], tones: Mapping[str, str]
 ) -> Iterator[BarRow]:
-    """List the groups of a benchmark that tell more than its whole, and how rules were kept."""
+    """List the groups of a benchmark, where there are several, and how often rules were kept."""
     kinds: Mapping[str, Mapping[str, Mapping[str, Estimate]]] = {
         "Task": {model: result.by_task for model, result in results.items()},
         "Source": {model: result.by_source for model, result in results.items()},

@@ -1,4 +1,4 @@
-"""What a model scored on a benchmark: the metric per problem, and figures by group."""
+"""A model's result on a benchmark: the metric of each problem, and figures by group."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +17,11 @@ from whet.evals.stats import (
     wilson_interval,
 )
 from whet.evals.summary import F1, UNKNOWN, EvalSummary
+from whet.level_bands import level_label
 from whet.store.response_ledger import StoredResponse
 from whet.suites.suite import Benchmark
 from whet.tasks.base import is_solvable
-from whet.types import Group, Json, Problem, Rollout, Verdict, level_label
+from whet.types import Group, Json, Problem, Rollout, Verdict
 
 FEASIBLE = "feasible"
 """The part of a score that says whether a graph response keeps the rules of its problem."""
@@ -28,7 +29,7 @@ FEASIBLE = "feasible"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkResult:
-    """A model on a benchmark. Problems without a solution are left out of every figure here."""
+    """A model's result on a benchmark. No figure here includes problems without a solution."""
 
     model: str
     benchmark: str
@@ -80,7 +81,7 @@ def make_result(
     num_failed: int,
     num_too_long: int,
 ) -> BenchmarkResult:
-    """Work out the metric of every problem, and its means."""
+    """Compute the metric of every problem, and the means."""
     solvable = [group for group in groups if group and is_solvable(group[0].problem)]
     values = {}
     for group in solvable:
@@ -118,7 +119,7 @@ def make_result(
 
 
 def metric_of(group: Group, benchmark: Benchmark) -> float | None:
-    """Work out the metric of one problem; None if too few of its responses could be graded."""
+    """Compute the metric of a problem; None if too few of its responses could be graded."""
     graded = [r for r in group if r.score is not None and r.score.verdict is not Verdict.UNSCORED]
     right = [r.score is not None and r.score.verdict is Verdict.CORRECT for r in graded]
     if len(graded) < benchmark.k:
@@ -132,7 +133,7 @@ def metric_of(group: Group, benchmark: Benchmark) -> float | None:
 def with_token_counts(
     summary: EvalSummary, responses: Sequence[Sequence[StoredResponse]]
 ) -> EvalSummary:
-    """Fill in the lengths from the ledger: its rollouts are texts without tokens."""
+    """Fill in response lengths from the ledger, because the rollouts hold text without tokens."""
     lengths = [
         fmean(response.tokens for response in siblings) for siblings in responses if siblings
     ]
@@ -149,14 +150,14 @@ def _by(
 
 
 def _feasibility(groups: Sequence[Group]) -> tuple[Estimate | None, Estimate | None]:
-    """Estimate how many responses keep the rules, and how many are there and break them."""
+    """Estimate the fractions of responses that keep the rules, and that answer but break them."""
 
     def is_feasible(rollout: Rollout) -> bool:
         return rollout.score is not None and rollout.score.parts[FEASIBLE] == 1.0
 
     def is_hallucinated(rollout: Rollout) -> bool:
-        is_there = rollout.score is not None and rollout.score.verdict is not Verdict.NO_ANSWER
-        return is_there and not is_feasible(rollout)
+        has_answer = rollout.score is not None and rollout.score.verdict is not Verdict.NO_ANSWER
+        return has_answer and not is_feasible(rollout)
 
     stated = [
         [r for r in group if r.score is not None and FEASIBLE in r.score.parts] for group in groups

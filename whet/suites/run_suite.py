@@ -1,7 +1,7 @@
 """Evaluate several models on the benchmarks of a suite, and write one leaderboard.
 
-Every pair of a model and a benchmark is a run folder. Finished ones are not asked again, and one
-that was killed resumes after its last response.
+Every pair of model and benchmark has a run folder. A finished one is not asked again; a killed one
+resumes after its last response.
 """
 
 import time
@@ -76,7 +76,7 @@ class _SuiteProgress:
 
 
 def run_suite(request: SuiteRequest, out: Path, *, resume: bool) -> Leaderboard:
-    """Evaluate every model on every benchmark, and write the leaderboard in its forms."""
+    """Evaluate every model on every benchmark, and write all forms of the leaderboard."""
     suite, chosen = load_suite(request.suite, request.form, request.only)
     benchmarks = {}
     for name, benchmark in chosen.items():
@@ -148,7 +148,7 @@ def _run_model(
     *,
     resume: bool,
 ) -> list[BenchmarkResult]:
-    """Run the benchmarks of one model; it is loaded for the first that is not finished."""
+    """Run the benchmarks of one model, which is loaded for the first unfinished one."""
     results = []
     opened: OpenBenchmark | None = None
     for loaded in loaded_benchmarks:

@@ -1,6 +1,6 @@
-"""Suites: benchmarks by name, each described in one TOML file in `named/`, or in a user's own.
+"""Suites: lists of benchmarks, each described by a TOML file in `named/` or by a user's own.
 
-A benchmark says which problems, how often and how they are asked, and what is reported.
+A benchmark says which problems to ask, how, how often, and what to report.
 """
 
 import re
@@ -26,7 +26,8 @@ SuiteForm = Literal["fast", "all"]
 
 
 class FastForm(Config):
-    """What differs in the fast form, which is for choosing; reports take the whole."""
+    """What differs in the fast form, which is for choosing between models; reports need the full
+    one."""
 
     limit: int | None = Field(default=None, ge=1)
     """Most problems, chosen by the hash of their ids."""
@@ -93,7 +94,7 @@ class Benchmark(Config):
         return f"avg@{self.samples}" if self.metric == "avg" else self.metric
 
     def in_form(self, form: SuiteForm) -> Self | None:
-        """Return the benchmark as a form asks it; None if it is not in that form."""
+        """Return the benchmark in a form; None if it is not part of it."""
         if form == "fast" and self.fast is None:
             return None
         changes = {} if self.fast is None else self.fast.model_dump(exclude_none=True)
@@ -125,7 +126,7 @@ class Suite(Config):
 def load_suite(
     name: str, form: SuiteForm, only: Sequence[str] = ()
 ) -> tuple[Suite, Mapping[str, Benchmark]]:
-    """Load a suite by its name or file, and its benchmarks in a form, or `only` some of them."""
+    """Load a suite by name or file, with its benchmarks in a form, or `only` some of them."""
     listing = f"there are {', '.join(list_suites())}"
     path = toml.find_file(name, _FOLDER, "suite", listing=listing)
     suite = load_settings(Suite, path, ()).config

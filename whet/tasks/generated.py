@@ -13,10 +13,11 @@ from typing import Protocol, TypeVar, runtime_checkable
 from pydantic import Field
 
 from whet.config import Config
+from whet.json_values import content_id
 from whet.rng import derive, make_rng
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import ConfiguredTask, check_split, data_error
-from whet.types import Json, Message, Problem, Score, Split, content_id
+from whet.types import Json, Message, Problem, Score, Split
 
 T = TypeVar("T")
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from whet.batching.examples import Example
+from whet.json_values import content_id
 from whet.tasks.base import Task
 from whet.types import (
     SPLITS,
@@ -18,7 +19,6 @@ from whet.types import (
     Score,
     Split,
     Verdict,
-    content_id,
 )
 
 

@@ -40,7 +40,7 @@ class PromptExample(Config):
     question: str
     """The question, which goes through the template."""
     answer: str
-    """The whole response."""
+    """The whole response, reasoning included; `answer` is the name that files of examples use."""
 
 
 class PromptConfig(Config):

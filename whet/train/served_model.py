@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from whet.batching.examples import Example
+from whet.endpoints.client import run_blocking
+from whet.endpoints.http import HttpError, Origin
 from whet.engine.server_calls import read_prompt_logprobs
 from whet.engine.worker import WorkerError
 from whet.errors import EngineError
-from whet.serving.client import run_blocking
-from whet.serving.http import HttpError, Origin
 from whet.train.learner import LogprobModel
 from whet.types import Floats, Json
 from whet.world import get_world

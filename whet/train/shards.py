@@ -35,6 +35,7 @@ from torch.distributed.tensor import DTensor
 
 from whet.cluster.ranks import RankWorld
 from whet.errors import ConfigError
+from whet.integers import ceil_div
 from whet.models.load import load_shards, locate_tensors, read_shapes
 from whet.models.lora import LoraTransformer
 from whet.models.save import (
@@ -48,7 +49,6 @@ from whet.models.save import (
 from whet.models.transformer import Transformer
 from whet.train.optim import Optimizer
 from whet.train.settings import TrainConfig
-from whet.types import ceil_div
 from whet.world import get_world
 
 _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)

@@ -21,13 +21,13 @@ from torch.nn import functional as F
 
 from whet.batching.batches import Batch
 from whet.errors import ConfigError
+from whet.integers import ceil_div
 from whet.kernels import AttentionSpec
 from whet.kernels.layer_ops import split_heads
 from whet.models.config import ModelConfig
 from whet.models.transformer import PackedAttention, Transformer
 from whet.train.learner import ForwardPass
 from whet.train.value_model import ValueModel
-from whet.types import ceil_div
 
 
 def check_sequence(cfg: ModelConfig, size: int) -> None:

@@ -1,4 +1,4 @@
-"""What the pages ask under /api, and the answers as JSON."""
+"""The requests of the pages under /api, answered as JSON."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ Params = Mapping[str, str]
 
 
 class Api:
-    """Answers the questions of the page."""
+    """Answers the requests of the pages."""
 
     def __init__(self, root: Root, cache: Path, facts: Facts) -> None:
         self._root = root
@@ -68,7 +68,7 @@ class Api:
         return self._overview.read_run(self._root.run(params["run"]))
 
     def metrics(self, params: Params) -> Json:
-        """Give some metrics of a run as series, and the names of all."""
+        """Return some metrics of a run as series, and the names of all."""
         run = self._root.run(params["run"])
         file = self._overview.metrics(run)
         names = [name for name in params.get("names", "").split(",") if name][:MAX_SERIES]
@@ -94,7 +94,7 @@ class Api:
         return {**listed, **_state(index)}
 
     def rollout(self, params: Params) -> Json:
-        """Give one rollout in full, and its siblings."""
+        """Return one rollout in full, and its siblings."""
         run = self._root.run(params["run"])
         source = find_source(self._root, run, params["file"])
         row = parse_count(params.get("row"), 0, 2**31 - 1)

@@ -1,4 +1,4 @@
-"""The columns of an index in memory: codes and numbers as arrays, texts mapped from disk."""
+"""The columns of an index: codes and numbers as arrays in memory, texts mapped from disk."""
 
 from dataclasses import dataclass, field
 
@@ -16,13 +16,13 @@ KEPT_SEARCHES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coded:
-    """A column of repeating texts: the distinct ones, and a code per row; -1 is none."""
+    """A column of repeating texts: the distinct texts, and a code for each row; -1 is none."""
 
     values: list[str]
     codes: NDArray[np.int32]
 
     def equals(self, value: str) -> Mask:
-        """Return a mask of the rows with this text."""
+        """Return a mask of the rows with a text."""
         try:
             code = self.values.index(value)
         except ValueError:
@@ -31,7 +31,7 @@ class Coded:
         return hits
 
     def contains(self, text: str) -> Mask:
-        """Find the rows whose text contains another, regardless of case."""
+        """Find the rows whose text contains another, ignoring case."""
         if not self.values:
             return np.zeros(len(self.codes), dtype=bool)
         hits = pc.match_substring(pa.array(self.values), text, ignore_case=True).to_numpy(
@@ -47,7 +47,7 @@ class Coded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCounts:
-    """The responses to one problem in one step: a number of its group per row, and counts."""
+    """The groups of an index: the group number of each row, and counts for each group."""
 
     codes: NDArray[np.int64]
     sizes: NDArray[np.int64]
@@ -85,7 +85,7 @@ class Columns:
         return Columns(texts=texts, numbers=numbers, text=table["text"], count=table.num_rows)
 
     def groups(self) -> GroupCounts:
-        """Count the groups, which share a name, a set and a step; once for all requests."""
+        """Count the groups, whose rows share a name, a set and a step; the result is cached."""
         if "all" not in self.counted:
             name, kind = self.texts["group"], self.texts["set"]
             steps, step_codes = np.unique(self.numbers["step"], return_inverse=True)
@@ -100,7 +100,7 @@ class Columns:
         return self.counted["all"]
 
     def search(self, text: str) -> Mask:
-        """Find the rows whose response contains a text, regardless of case."""
+        """Find the rows whose response contains a text, ignoring case."""
         hits = self.searches.get(text)
         if hits is None:
             hits = pc.match_substring(self.text, text, ignore_case=True).to_numpy()

@@ -1,8 +1,8 @@
-"""One rollout in full: its tokens with what is known of each, and where its reward comes from.
+"""One rollout in full: its tokens with their quantities, and the parts of its reward.
 
-Quantities of tokens that a file does not have are named with the reason, so that a page can offer
-them greyed out; `whet replay --tokens` computes those of an update. A file with more columns of
-numbers per token than whet writes shows those, too.
+A token quantity that a file lacks is listed with the reason, so that a page can show it greyed out;
+`whet replay --tokens` computes those of an update. Further numeric columns per token, which whet
+does not write, are shown too.
 """
 
 import json
@@ -47,7 +47,7 @@ STORED = {"prompt_tokens", "tokens", "logprobs"}
 
 
 class RolloutFiles:
-    """Reads single rollouts of a folder, and keeps the last few files and tokenizers in memory."""
+    """Reads single rollouts of a folder, and caches the last few files and tokenizers."""
 
     def __init__(self, root: Root, cache: Path) -> None:
         self.root = root
@@ -76,7 +76,7 @@ class RolloutFiles:
         return read_token_columns(self._cache, self.root.open_path(source.path), rollout_id)
 
     def tokenizer(self, run: ListedRun) -> Tokenizer:
-        """Load the tokenizer of a run: of its checkpoints, or of its model where that is here."""
+        """Load the tokenizer of a run, from its checkpoints or else from its local model."""
         for folder in self._model_folders(run):
             file = self.root.open_path(folder / "tokenizer.json")
             if file.is_file():
@@ -86,7 +86,7 @@ class RolloutFiles:
         raise DataError("there is no tokenizer in the folder that is shown")
 
     def _model_folders(self, run: ListedRun) -> list[Path]:
-        """List the folders that may have the tokenizer: checkpoints, and the model trained from."""
+        """List the folders that may hold the tokenizer: checkpoints, then the starting model."""
         model = read_run_settings(self.root, run).get("model")
         path = Path(str(model.get("path"))) if isinstance(model, dict) else run.folder
         start = [path] if path.is_absolute() and path.is_relative_to(self.root.folder) else []
@@ -97,7 +97,7 @@ class RolloutFiles:
 
 
 def find_source(root: Root, run: ListedRun, name: str) -> RolloutFile:
-    """Find a file of a run's rollouts by its name, which is never used as a path."""
+    """Find a rollout file of a run by name; the name is never used as a path."""
     for source in find_rollout_files(root, run):
         if source.name == name:
             return source
@@ -113,7 +113,7 @@ def read_rollout(
     rule: str | None,
     rewards: Sequence[float | None],
 ) -> dict[str, Json]:
-    """Give all that is known of one rollout; `rewards` are its group's, its own first."""
+    """Return everything known of a rollout; `rewards` are its group's, its own first."""
     if run.origin != "whet":
         return _read_foreign(files.root, source, row)
     table = files.read_rows(source, [row])
@@ -197,7 +197,7 @@ def _decode_prompt(files: RolloutFiles, run: ListedRun, rollout: Rollout) -> str
 
 
 def _token_columns(table: pa.Table, rollout: Rollout) -> dict[str, Json]:
-    """Give the numbers per token that a row of a file has, by name."""
+    """Return the numeric columns per token of a row, by name."""
     num_tokens = len(rollout.completion.tokens)
     columns: dict[str, Json] = {"logprob": _to_list(rollout.completion.logprobs)}
     for name in table.column_names:
@@ -218,7 +218,7 @@ def _token_columns(table: pa.Table, rollout: Rollout) -> dict[str, Json]:
 def _explain_missing(
     run: ListedRun, source: RolloutFile, settings: Mapping[str, Json], *, is_computed: bool
 ) -> str:
-    """Say why token quantities of an update are missing, and what would compute them."""
+    """Say why token quantities of an update are missing, and how to compute them."""
     if is_computed:
         return "the update left this response out: no token of it had a loss"
     if source.set != "train":
@@ -234,7 +234,7 @@ def _to_list(values: np.ndarray) -> list[Json]:
 
 
 def _advantage(rule: str | None, rewards: Sequence[float | None]) -> tuple[float | None, str]:
-    """Compare a reward, the first, with the others of its group."""
+    """Compare the first reward with the others of its group."""
     if rule is None:
         return None, "only runs of RL have advantages"
     spec = ADVANTAGES.get(rule)
@@ -247,9 +247,9 @@ def _advantage(rule: str | None, rewards: Sequence[float | None]) -> tuple[float
 
 
 def explain_reward(rollout: Rollout, settings: Mapping[str, Json]) -> list[Json]:
-    """List what a reward is made of: weighted parts, shaping terms, and what is left.
+    """List the parts of a reward: weighted parts, shaping terms, and the remainder.
 
-    A user's own function is code, which is not run here: it is part of what is left.
+    A user's own function is code, which is not run here; its amount is in the remainder.
     """
     spec = settings.get("reward")
     score = rollout.score

@@ -1,4 +1,4 @@
-"""Facts about the package that `package_facts.py` prints, kept in the cache folder."""
+"""Facts about the package, printed by `package_facts.py` and kept in the cache folder."""
 
 import json
 import subprocess
@@ -17,20 +17,20 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def facts_file(cache: Path) -> Path:
-    """Name the file of the facts about the current code, which may change between two versions."""
+    """Return the path of the facts about the current code, which may change between versions."""
     newest = max(path.stat().st_mtime_ns for path in PACKAGE.rglob("*.py"))
     return cache / f"facts-{version('whet')}-{newest}.json"
 
 
 class Facts:
-    """Meanings of settings and rules of algorithms; empty until the program has printed them."""
+    """Meanings of settings and rules of algorithms; empty until they have been loaded."""
 
     def __init__(self, cache: Path) -> None:
         self._file = facts_file(cache)
         self._facts: dict[str, Json] = {}
 
     def start(self) -> None:
-        """Read the cached facts, or else run the program in a thread."""
+        """Read the cached facts, or run the program in a thread."""
         try:
             self._facts = read_object(self._file)
         except DataError:
@@ -46,14 +46,14 @@ class Facts:
             self._facts = facts
 
     def meaning(self, kind: str, key: str) -> str:
-        """Say what a setting means, in the words of `whet show --explain`; "" if it is unknown."""
+        """Return the meaning of a setting, as in `whet show --explain`; "" if unknown."""
         meanings = self._facts.get("meanings")
         of_kind = meanings.get(kind) if isinstance(meanings, dict) else None
         words = of_kind.get(key) if isinstance(of_kind, dict) else None
         return words if isinstance(words, str) else ""
 
     def advantage_rule(self, root: Root, run: ListedRun) -> str | None:
-        """Name how a run compares rewards; None if it has no algorithm."""
+        """Return how a run compares rewards; None if it has no algorithm."""
         algo = read_run_settings(root, run).get("algo")
         if not isinstance(algo, dict):
             return None
@@ -61,7 +61,7 @@ class Facts:
         return name if isinstance(name, str) else "this algorithm"
 
     def preset(self, name: Json) -> dict[str, Json]:
-        """Give what the name of an algorithm stands for; empty if it is unknown."""
+        """Return the settings that an algorithm's name stands for; empty if unknown."""
         presets = self._facts.get("presets")
         parts = presets.get(name) if isinstance(presets, dict) and isinstance(name, str) else None
         return parts if isinstance(parts, dict) else {}

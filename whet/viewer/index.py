@@ -1,8 +1,8 @@
-"""The index of a run's rollouts: columns in the user's cache folder, added to as files appear.
+"""The index of a run's rollouts: columns in the user's cache folder, extended as files appear.
 
-A segment is one Arrow file of rows from several rollout files. It is mapped, not read, so that a
-run of 100,000 rollouts opens at once. A segment with a file that has changed or is gone, as after
-a resume, is dropped and its other files are read again. Runs themselves are never written.
+A segment is an Arrow file with the rows of several rollout files. It is mapped, not read, so a run
+of 100,000 rollouts opens at once. If a file of a segment has changed or is gone, as after a resume,
+the segment is dropped and its other files are read again. Run folders are never written.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ FORMAT = "2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexProgress:
-    """How far an index is, in bytes of rollout files."""
+    """The progress of an index, in bytes of rollout files."""
 
     done: int
     total: int
@@ -53,7 +53,7 @@ class _Segment:
 
 
 class RolloutIndex:
-    """The index of one run. `refresh` starts to read what is new, `columns` is what is ready."""
+    """The index of one run. `refresh` starts reading new files, `columns` has what is ready."""
 
     def __init__(self, root: Root, run: ListedRun, cache: Path) -> None:
         self._root = root
@@ -69,7 +69,7 @@ class RolloutIndex:
 
     @property
     def progress(self) -> IndexProgress | None:
-        """How far the reading is; None while nothing is being read."""
+        """The progress of reading; None when idle."""
         return self._progress
 
     @property
@@ -78,7 +78,7 @@ class RolloutIndex:
         return dict(self._broken)
 
     def refresh(self, *, wait: float) -> None:
-        """Look for new files and read them in a thread; wait for it at most `wait` seconds."""
+        """Look for new files and read them in a thread; wait at most `wait` seconds."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 if self._segments is None:
@@ -96,7 +96,7 @@ class RolloutIndex:
         thread.join(wait)
 
     def _drop_stale(self) -> list[RolloutFile]:
-        """Forget segments with files that changed; return the files that no segment has."""
+        """Drop segments with changed files; return the files that are in no segment."""
         assert self._segments is not None, "segments are loaded before they are compared"
         sources = {source.stamp: source for source in find_rollout_files(self._root, self._run)}
         kept = [segment for segment in self._segments if set(segment.stamps) <= sources.keys()]
@@ -136,7 +136,7 @@ class RolloutIndex:
         self._publish()
 
     def _merge_small(self) -> None:
-        """Write small segments as one, so that a long live run does not leave thousands."""
+        """Merge small segments, so that a long live run does not leave thousands."""
         segments = self._segments or []
         small = [segment for segment in segments if segment.table.num_rows < SEGMENT_ROWS]
         if len(small) <= MAX_SEGMENTS:
@@ -155,7 +155,7 @@ class RolloutIndex:
         self.columns = Columns.from_table(pa.concat_tables(tables)) if tables else Columns.empty()
 
     def _write(self, table: pa.Table, stamps: tuple[str, ...]) -> _Segment:
-        """Write a segment whole or not at all, and map it."""
+        """Write a segment, whole or not at all, and map it."""
         name = hashlib.sha256("\n".join(stamps).encode()).hexdigest()[:24]
         path = self._folder / f"{name}.arrow"
         schema = SCHEMA.with_metadata({"stamps": json.dumps(stamps)})

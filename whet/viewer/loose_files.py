@@ -1,5 +1,5 @@
-"""Files that belong to no run: problems, one row each, found by number or by a text in them, and
-tables of results that other commands leave as JSON."""
+"""Files outside runs: problem files, searched by row number or text, and tables of results that
+other commands write as JSON."""
 
 import json
 import threading
@@ -22,7 +22,7 @@ SUMMARY = "summary.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Where the lines of a file begin."""
+    """The offsets of a file's lines."""
 
     stamp: tuple[int, int]
     starts: list[int]
@@ -38,7 +38,7 @@ class Datasets:
         self._lock = threading.Lock()
 
     def list(self) -> list[Json]:
-        """List the files with a problem in their first line, and their sizes."""
+        """List the files whose first line is a problem, with their sizes."""
         entries: list[Json] = []
         for name, path in self._root.files().items():
             if not name.endswith(".jsonl") or path.name in OWN_FILES or VERL_DUMP.match(path.name):
@@ -52,7 +52,7 @@ class Datasets:
         return entries
 
     def read(self, name: str, *, text: str, offset: int, limit: int) -> dict[str, Json]:
-        """Read a page of a file's rows, of all or of those that contain a text."""
+        """Read a page of rows: of all rows, or of those that contain a text."""
         path = self._root.files().get(name)
         if path is None:
             raise DataError(f"there is no file {name[:80]!r} in this folder")
@@ -69,14 +69,14 @@ class Datasets:
             rows = []
             for number in numbers:
                 file.seek(lines.starts[number])
-                rows.append({"number": number, "row": _parse(file.readline(PEEK_BYTES))})
+                rows.append({"number": number, "row": _parse_line(file.readline(PEEK_BYTES))})
         return {"file": name, "total": total, "of": len(lines.starts), "rows": list(rows)}
 
     def _is_problem_file(self, path: Path, size: int) -> bool:
         key = (path, size)
         if key not in self._kinds:
             with self._root.open_path(path).open("rb") as file:
-                row = _parse(file.readline(PEEK_BYTES))
+                row = _parse_line(file.readline(PEEK_BYTES))
             self._kinds[key] = isinstance(row, dict) and "prompt" in row and "task" in row
         return self._kinds[key]
 
@@ -97,7 +97,7 @@ class Datasets:
 
 
 def _search(path: Path, text: str) -> list[int]:
-    """Number the rows that contain a text, regardless of case."""
+    """List the numbers of the rows that contain a text, ignoring case."""
     needle = text.lower()
     hits: list[int] = []
     number = 0
@@ -117,11 +117,13 @@ def _search(path: Path, text: str) -> list[int]:
 
 
 def json_text(line: bytes) -> str:
-    """Write a row without escapes, so that a search finds what a reader sees."""
-    return json.dumps(_parse(line), ensure_ascii=False).replace("\\n", "\n").replace('\\"', '"')
+    """Write a row without escapes, so that a search matches what the page shows."""
+    return (
+        json.dumps(_parse_line(line), ensure_ascii=False).replace("\\n", "\n").replace('\\"', '"')
+    )
 
 
-def _parse(line: bytes) -> Json:
+def _parse_line(line: bytes) -> Json:
     try:
         row: Json = json.loads(line)
     except (ValueError, RecursionError):
@@ -130,7 +132,7 @@ def _parse(line: bytes) -> Json:
 
 
 def list_results(root: Root) -> list[Json]:
-    """List the files that are tables of results, by their names; pipelines' summaries too."""
+    """List the files that are tables of results, by name; summaries of pipelines included."""
     entries: list[Json] = []
     for name in root.files():
         stem = name.rpartition("/")[2].removesuffix(".json")
@@ -143,7 +145,7 @@ def list_results(root: Root) -> list[Json]:
 
 
 def read_result_file(root: Root, name: str) -> Json:
-    """Read one of these files."""
+    """Read a table of results."""
     if name not in {row["file"] for row in list_results(root) if isinstance(row, dict)}:
         raise DataError(f"{name[:80]!r} is not a table of results in this folder")
     return {"file": name, "value": read_small(root, root.files()[name])}

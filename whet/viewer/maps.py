@@ -1,10 +1,12 @@
-"""How an index's problems went over time: by difficulty, by answer, and by what a judge said."""
+"""How the problems of an index develop over time: by difficulty, by answer, and by a judge's
+verdict."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import DataError
-from whet.types import NUM_LEVELS, Json, Verdict
+from whet.level_bands import NUM_LEVELS
+from whet.types import Json, Verdict
 from whet.viewer.columns import Columns, Mask
 from whet.viewer.query import (
     MAX_ROWS,
@@ -28,7 +30,8 @@ MAX_PROBLEMS = 500
 def bin_steps(
     steps: NDArray[np.float64], most: int = MAX_BINS
 ) -> tuple[NDArray[np.int64], list[Json]]:
-    """Cut the steps that occur into at most so many spans; give each row's span, and their ends."""
+    """Cut the steps that occur into at most a given number of spans; return each row's span, and
+    their ends."""
     distinct = np.unique(steps)
     parts = np.array_split(distinct, min(len(distinct), max(most, 1)))
     starts = np.array([part[0] for part in parts])
@@ -37,7 +40,7 @@ def bin_steps(
 
 
 def difficulty_map(columns: Columns, filters: Filters, most: int = MAX_BINS) -> dict[str, Json]:
-    """Give the fraction of correct rollouts by level and time, and that of each problem."""
+    """Return the fraction of correct rollouts by level and time, and for each problem."""
     passed, _ = select(columns, filters)
     graded = passed & ~columns.texts["verdict"].equals(Verdict.UNSCORED.value)
     rows = np.flatnonzero(graded)
@@ -79,7 +82,7 @@ def _by_problem(
     correct: Mask,
     is_late: Mask,
 ) -> tuple[Json, Json]:
-    """Give each problem's fraction of correct rollouts, and in each half of the steps."""
+    """Return each problem's fraction of correct rollouts, overall and in each half of the steps."""
     size = len(columns.texts["problem"].values)
     counts = np.bincount(codes, minlength=size)
     hits = np.bincount(codes, weights=correct, minlength=size)
@@ -110,7 +113,7 @@ def _by_problem(
 
 
 def _count_rates(rates: NDArray[np.float64]) -> list[Json]:
-    """Count problems that are never solved, in tenths of the time, and always.
+    """Count problems by pass rate: never solved, in tenths, always solved.
 
     >>> _count_rates(np.array([0.0, 0.05, 0.1, 0.99, 1.0]))
     [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1]
@@ -122,7 +125,7 @@ def _count_rates(rates: NDArray[np.float64]) -> list[Json]:
 
 
 def answer_distribution(columns: Columns, problem: str) -> dict[str, Json]:
-    """Count a problem's answers over time: the most frequent ones, and the rest together."""
+    """Count a problem's answers over time: the most frequent ones, and the others together."""
     rows = np.flatnonzero(columns.texts["problem"].equals(problem))
     if not len(rows):
         raise DataError(f"no rollout of this run answers {problem!r}")
@@ -167,7 +170,7 @@ def answer_distribution(columns: Columns, problem: str) -> dict[str, Json]:
 
 
 def list_part_names(columns: Columns) -> list[str]:
-    """Name the parts of scores that occur."""
+    """List the names of score parts that occur."""
     names: dict[str, None] = {}
     for text in columns.texts["parts"].values[:5_000]:
         names.update(dict.fromkeys(parse_parts(text)))
@@ -175,7 +178,7 @@ def list_part_names(columns: Columns) -> list[str]:
 
 
 def cross_verdicts(columns: Columns, part: str) -> dict[str, Json]:
-    """Cross the verdict with a part of the score, such as what a judge said, with notes."""
+    """Cross the verdict with a part of the score, such as a judge's, with notes."""
     column = columns.texts["parts"]
     values = np.array([parse_parts(text).get(part, np.nan) for text in column.values] + [np.nan])
     per_row = values[column.codes] if columns.count else np.zeros(0)

@@ -1,5 +1,5 @@
-"""What pages say about whole runs: the list, one run, its metrics as series, and how the settings
-of two runs differ."""
+"""Pages about whole runs: the list, a single run, its metrics as series, and the differences
+between the settings of two runs."""
 
 import json
 import threading
@@ -49,14 +49,14 @@ SPARK_POINTS = 60
 
 @dataclass(slots=True, kw_only=True)
 class MetricSeries:
-    """One metric: the steps at which it was logged, and its values."""
+    """One metric: the steps where it was logged, and its values."""
 
     steps: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
 
 class MetricsFile:
-    """One metrics.jsonl. `refresh` reads what was added, or all of a file that was rewritten."""
+    """One metrics.jsonl. `refresh` reads new rows, or the whole file if it was rewritten."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -131,7 +131,7 @@ class MetricsFile:
 
 
 def average_spans(series: MetricSeries, most: int) -> tuple[list[float], list[float]]:
-    """Average a series over at most `most` spans of points.
+    """Average a series over at most `most` spans.
 
     >>> average_spans(MetricSeries(steps=[1, 2, 3, 4], values=[1.0, 3.0, 5.0, 7.0]), 2)
     ([2, 4], [2.0, 6.0])
@@ -150,13 +150,12 @@ def _round(values: Sequence[float]) -> Json:
 
 
 def spark(series: MetricSeries) -> list[Json]:
-    """Shorten a series to a small line."""
+    """Shorten a series for a sparkline."""
     return [float(f"{value:.4g}") for value in average_spans(series, SPARK_POINTS)[1]]
 
 
 class Overview:
-    """Answers requests about runs; metrics files are kept in memory, and only what was added to
-    them is read."""
+    """Answers requests about runs; metrics files stay in memory, and only new rows are read."""
 
     def __init__(self, root: Root, facts: Facts) -> None:
         self._root = root
@@ -173,7 +172,8 @@ class Overview:
         return file
 
     def read_intervals(self, run: ListedRun, names: Sequence[str]) -> dict[str, Json]:
-        """Give the 95 % intervals of validations as steps, lows and highs; metrics have means."""
+        """Return the 95 % intervals of validations as steps, lows and highs; the means are
+        metrics."""
         if VALIDATION not in names:
             return {}
         folder = run.folder / "evals"
@@ -190,7 +190,7 @@ class Overview:
         return {VALIDATION: [list(column) for column in zip(*rows, strict=True)]} if rows else {}
 
     def list_runs(self) -> list[Json]:
-        """Describe every run in a line; a run that cannot be read says why."""
+        """Describe every run in a row; an unreadable run gives the reason."""
         rows: list[dict[str, Json]] = []
         for run in self._root.runs().values():
             try:
@@ -212,7 +212,7 @@ class Overview:
             "origin": run.origin,
             "kind": settings.get("kind", run.origin),
             "state": find_state(self._root, run),
-            "task": _task(settings.get("task")),
+            "task": _name_task(settings.get("task")),
             "model": _model(settings.get("model")),
             "algo": _name(settings.get("algo")),
             "seed": settings.get("seed"),
@@ -231,14 +231,14 @@ class Overview:
         }
 
     def _result(self, run: ListedRun) -> Json:
-        """Give the first evaluation's pass@1 with its interval, of runs that only evaluate."""
+        """Return pass@1 of the first evaluation with its interval, for runs that only evaluate."""
         table = read_table(self._root, run.folder / "evals" / "000000.json")
         passes = table.get("pass_at")
         is_eval = not (run.folder / "metrics.jsonl").exists()
         return passes.get("1") if is_eval and isinstance(passes, dict) else None
 
     def read_run(self, run: ListedRun) -> dict[str, Json]:
-        """Give what one run's page shows."""
+        """Return the content of a run's page."""
         folder = run.folder
         evals: list[Json] = []
         names = sorted((folder / "evals").glob("*.json")) if (folder / "evals").is_dir() else []
@@ -273,9 +273,10 @@ class Overview:
         ]
 
     def compare(self, first: ListedRun, second: ListedRun) -> dict[str, Json]:
-        """List the settings that differ, each with its meaning; paths of other folders apart.
+        """List the settings that differ, each with its meaning, and separately paths that differ in
+        their folders.
 
-        Where two algorithms differ, what their names stand for is compared, too.
+        If the algorithms differ, the settings behind their names are compared too.
         """
         tables = [read_run_settings(self._root, run) for run in (first, second)]
         old, new = (toml.flatten(table) for table in tables)
@@ -299,14 +300,14 @@ class Overview:
         return {"a": first.id, "b": second.id, "differences": rows, "same": same}
 
     def _expand_preset(self, flat: Mapping[str, Json]) -> dict[str, Json]:
-        """Add what the algorithm's name stands for where no setting replaces it."""
+        """Add the settings that the algorithm's name stands for, unless they are replaced."""
         preset = self._facts.preset(flat.get("algo.name"))
         parts = {f"algo.{name}": value for name, value in preset.items() if value is not None}
         return {**flat, **{key: value for key, value in parts.items() if key not in flat}}
 
 
 def describe_difference(key: str, old: Mapping[str, Json], new: Mapping[str, Json]) -> str:
-    """Say how the two values of a setting compare, beyond what they are; often nothing.
+    """Describe how two values of a setting compare, if there is more to say than the values.
 
     >>> describe_difference("group_size", {"group_size": 6}, {"group_size": 16})
     'B is 2.67 × A'
@@ -324,7 +325,7 @@ def describe_difference(key: str, old: Mapping[str, Json], new: Mapping[str, Jso
 
 
 def _differ_in_folder(a: Json, b: Json) -> bool:
-    """Tell two paths of the same name in different folders, as of stages of two pipelines.
+    """Whether two paths differ only in their folders, as stages of two pipelines do.
 
     >>> _differ_in_folder("runs/one/02-sft", "runs/two/02-sft")
     True
@@ -335,17 +336,17 @@ def _differ_in_folder(a: Json, b: Json) -> bool:
 
 
 def _name(table: Json) -> Json:
-    """Give the name in a table such as `task`, or a bare name."""
+    """Return the name in a table such as `task`, or a bare name."""
     if isinstance(table, dict):
         name = table.get("name")
         return name if isinstance(name, str) else None
     return table if isinstance(table, str) else None
 
 
-def _task(table: Json) -> Json:
-    """Name a task; one of the user's own by its class.
+def _name_task(table: Json) -> Json:
+    """Return a task's name, or the class of a user's own.
 
-    >>> _task({"name": "own", "path": "roman.py:Roman"})
+    >>> _name_task({"name": "own", "path": "roman.py:Roman"})
     'Roman'
     """
     name = _name(table)

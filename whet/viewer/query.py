@@ -1,4 +1,4 @@
-"""Queries on an index: which rollouts pass filters, and how many there are of each kind."""
+"""Queries on an index: the rollouts that pass filters, and counts of each kind."""
 
 import json
 import re
@@ -27,7 +27,7 @@ FACETS = ("set", "task", "verdict", "finish")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What the rows of a list have in common."""
+    """The conditions that rows of a list meet."""
 
     choices: Mapping[str, str]
     ranges: Mapping[str, tuple[float, float]]
@@ -70,7 +70,8 @@ def _parse_part(text: str) -> tuple[str, float]:
 
 
 def select(columns: Columns, filters: Filters) -> tuple[Mask, dict[str, Mask]]:
-    """Find the rows that pass; also, for each facet, those that pass all but its own filter."""
+    """Find the rows that pass all filters, and for each facet those that pass all filters but its
+    own."""
     masks: dict[str, Mask] = {}
     for name, value in filters.choices.items():
         masks[name] = columns.texts[name].equals(value)
@@ -83,9 +84,9 @@ def select(columns: Columns, filters: Filters) -> tuple[Mask, dict[str, Mask]]:
         masks["q"] = columns.search(filters.text)
         for name in ("question", "answer", "note"):
             masks["q"] |= columns.texts[name].contains(filters.text)
-    everything = _all_of(columns.count, masks.values())
+    everything = _intersect(columns.count, masks.values())
     others = {
-        facet: _all_of(columns.count, [m for name, m in masks.items() if name != facet])
+        facet: _intersect(columns.count, [m for name, m in masks.items() if name != facet])
         if facet in masks
         else everything
         for facet in FACETS
@@ -93,7 +94,7 @@ def select(columns: Columns, filters: Filters) -> tuple[Mask, dict[str, Mask]]:
     return everything, others
 
 
-def _all_of(count: int, masks: Iterable[Mask]) -> Mask:
+def _intersect(count: int, masks: Iterable[Mask]) -> Mask:
     passed = np.ones(count, dtype=bool)
     for mask in masks:
         passed &= mask
@@ -118,7 +119,7 @@ def _has_part(column: Coded, name: str, value: float) -> Mask:
 def list_rollouts(
     columns: Columns, filters: Filters, *, sort: str, offset: int, limit: int
 ) -> dict[str, Json]:
-    """List a page of the rows that pass, with counts of what else there is."""
+    """List a page of the matching rows, with counts of the other values."""
     passed, others = select(columns, filters)
     rows = np.flatnonzero(passed)
     rows = _sort(columns, rows, sort)
@@ -148,7 +149,7 @@ def _sort(columns: Columns, rows: Rows, sort: str) -> Rows:
 
 
 def describe_rows(columns: Columns, rows: Rows, search: str = "") -> list[Json]:
-    """Give what a list shows of each row, with how the whole group of it did."""
+    """Return the content of each row of a list, with the results of its group."""
     groups = columns.groups()
     described: list[Json] = []
     for row in rows.tolist():
@@ -167,9 +168,9 @@ def describe_rows(columns: Columns, rows: Rows, search: str = "") -> list[Json]:
 
 
 def snippet(text: str, search: str) -> str:
-    """Cut a response to the end of its last line, or to the characters around a hit.
+    """Shorten a response to the end of its last line, or to the text around a match.
 
-    Responses of one model begin alike; they differ in where they end.
+    Responses of a model begin alike and differ at the end.
 
     >>> snippet("<think>\\nLet me see.\\n</think>\\nIt is 4.\\n", "")
     '… It is 4.'
@@ -187,7 +188,7 @@ def snippet(text: str, search: str) -> str:
 
 
 def find_siblings(columns: Columns, file: str, row: int, most: int) -> tuple[int, list[int]]:
-    """Find a rollout by its file and row, and the others of its group in the same set and step."""
+    """Find a rollout by file and row, and the others of its group in the same set and step."""
     here = columns.texts["file"].equals(file) & (columns.numbers["row"] == row)
     if not here.any():
         raise DataError(f"row {row} of {file[:80]!r} is not indexed yet")
@@ -197,10 +198,10 @@ def find_siblings(columns: Columns, file: str, row: int, most: int) -> tuple[int
 
 
 def find_neighbours(columns: Columns, at: int, filters: Filters, sort: str) -> Json:
-    """Say where a rollout stands in a list, and give those around it by file and row.
+    """Return a rollout's position in a list, and its neighbours by file and row.
 
-    `previous` and `next` are single rollouts, `before` and `after` the nearest of other groups.
-    One that does not pass the filters is given the place where it would stand, and no number.
+    `previous` and `next` are single rollouts, `before` and `after` the nearest ones of other
+    groups. A rollout that the filters exclude has neighbours too, but no number.
     """
     passed, _ = select(columns, filters)
     is_listed = bool(passed[at])
@@ -235,7 +236,7 @@ def find_neighbours(columns: Columns, at: int, filters: Filters, sort: str) -> J
 
 
 def describe_full(columns: Columns, at: int) -> dict[str, Json]:
-    """Give a row with its whole text and the parts of its score."""
+    """Return a row with its whole text and the parts of its score."""
     parts = parse_parts(columns.texts["parts"].at(at))
     row = _describe_row(columns, at)
     return {**row, "text": columns.text[at].as_py(), "parts": dict(parts)}
@@ -269,7 +270,7 @@ _DIGITS = re.compile(r"\d{1,12}")
 
 
 def parse_count(text: str | None, default: int, most: int) -> int:
-    """Read a number of a request, bounded."""
+    """Parse a number in a request, within bounds."""
     if text is None:
         return default
     if not _DIGITS.fullmatch(text):

@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whet.errors import DataError
+from whet.json_values import content_id
 from whet.store.files import read_json, stream_rows
 from whet.store.rollouts import read_columns
-from whet.types import Json, Verdict, content_id
+from whet.types import Json, Verdict
 from whet.viewer.run_folders import VERL_DUMP, WANDB_TABLE, ListedRun, Root
 
 PARQUET = re.compile(r"([a-z]+)-(\d+)\.parquet")
@@ -57,7 +58,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutFile:
-    """One file of rollouts; its size and time tell whether it was read already."""
+    """A rollout file; its size and time tell whether it has been read already."""
 
     name: str
     path: Path
@@ -68,12 +69,12 @@ class RolloutFile:
 
     @property
     def stamp(self) -> str:
-        """Identify the content of the file by its name, size and time."""
+        """Identify the content of the file by name, size and time."""
         return f"{self.name}:{self.size}:{self.changed}"
 
 
 def find_rollout_files(root: Root, run: ListedRun) -> list[RolloutFile]:
-    """List the files of a run's rollouts in order of their steps."""
+    """List a run's rollout files in the order of their steps."""
     folder = run.folder / "rollouts" if run.origin == "whet" else run.folder
     sources = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -98,7 +99,7 @@ def find_rollout_files(root: Root, run: ListedRun) -> list[RolloutFile]:
 
 
 def _place(run: ListedRun, name: str) -> tuple[str, int] | None:
-    """Tell the set and step of a file from its name; None if it holds no rollouts."""
+    """Read the set and step of a file from its name; None if it holds no rollouts."""
     if run.origin == "whet":
         match = PARQUET.fullmatch(name)
         if match is None:
@@ -159,7 +160,7 @@ def _finish(source: RolloutFile, columns: Mapping[str, pa.Array], num_rows: int)
 
 @dataclass(slots=True, kw_only=True)
 class _Problems:
-    """Distinct problems of a file, each parsed once."""
+    """The distinct problems of a file, each parsed once."""
 
     rows: list[dict[str, Json]] = field(default_factory=list)
 
@@ -171,7 +172,7 @@ class _Problems:
 
     def column(self, codes: NDArray[np.int32], name: str) -> pa.DictionaryArray:
         values = [
-            _question(row) if name == "question" else _text_or_none(row.get(name))
+            _read_question(row) if name == "question" else _text_or_none(row.get(name))
             for row in self.rows
         ]
         return _take(values, codes)
@@ -183,11 +184,11 @@ class _Problems:
 
 
 def _take(values: Sequence[str | None], codes: NDArray[np.int32]) -> pa.DictionaryArray:
-    """Spread distinct values over rows; equal ones become one entry of the dictionary."""
+    """Spread distinct values over rows; equal ones share an entry of the dictionary."""
     return pa.array(values, pa.string()).take(pa.array(codes)).dictionary_encode()
 
 
-def _question(row: Mapping[str, Json]) -> str:
+def _read_question(row: Mapping[str, Json]) -> str:
     prompt = row.get("prompt")
     messages = [m for m in prompt if isinstance(m, dict)] if isinstance(prompt, list) else []
     asked = [m.get("content") for m in messages if m.get("role") == "user"]
@@ -225,7 +226,7 @@ def _cut(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _mean_of_lists(column: pa.ChunkedArray, lengths: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Average each list; an empty one has no mean."""
+    """Average each list; the mean of an empty one is missing."""
     values = pc.list_flatten(column).to_numpy()
     ends = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     edges = np.concatenate([[0], np.cumsum(lengths)])
@@ -235,9 +236,9 @@ def _mean_of_lists(column: pa.ChunkedArray, lengths: NDArray[np.int64]) -> NDArr
 
 
 def read_wandb_rows(path: Path) -> Iterator[Mapping[str, Json]]:
-    """Read a table of W&B: one row per sample, also where a row holds several (verl's tables).
+    """Read a W&B table with one row per sample, or with several samples in a row, as verl writes.
 
-    verl logs one row per validation, with input_1, output_1, score_1, input_2 and so on.
+    verl logs a row per validation, with input_1, output_1, score_1, input_2 and so on.
     """
     if path.stat().st_size > MAX_TABLE_BYTES:
         raise DataError(f"{path.name} is larger than the viewer reads")
@@ -280,8 +281,8 @@ def _as_number(value: Json) -> float:
     return float(value) if is_number and isinstance(value, int | float) else nan
 
 
-def _verdict(reward: float, row: Mapping[str, Json]) -> str:
-    """Read a verdict from `acc`, or else from the sign of the score."""
+def _read_verdict(reward: float, row: Mapping[str, Json]) -> str:
+    """Read the verdict from `acc`, or else from the sign of the score."""
     value = _as_number(row.get("acc"))
     value = reward if np.isnan(value) else value
     if np.isnan(value):
@@ -290,7 +291,7 @@ def _verdict(reward: float, row: Mapping[str, Json]) -> str:
 
 
 def foreign_parts(row: Mapping[str, Json]) -> dict[str, float]:
-    """Take the other numbers of a row as parts of its score."""
+    """Return the other numbers of a row as parts of its score."""
     known = {*_PROMPTS, *_RESPONSES, *_GOLDS, "step", "score", "reward"}
     numbers = {name: _as_number(value) for name, value in row.items() if name not in known}
     return {name: value for name, value in numbers.items() if not np.isnan(value)}
@@ -321,7 +322,7 @@ def _from_rows(
         "question": pa.array(questions, pa.string()).dictionary_encode(),
         "gold": texts_of(lambda row: _as_text(_first(row, _GOLDS)) or None),
         "verdict": pa.array(
-            [_verdict(reward, row) for reward, row in zip(rewards, samples, strict=True)],
+            [_read_verdict(reward, row) for reward, row in zip(rewards, samples, strict=True)],
             pa.string(),
         ).dictionary_encode(),
         "reward": pa.array(rewards, pa.float64()),

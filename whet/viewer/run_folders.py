@@ -1,7 +1,7 @@
-"""The runs below one folder: their state and their settings.
+"""The runs below a folder: their states and settings.
 
-Every file is reached through `Root.open_path`, which follows no link out of the folder. Nothing is
-written there, and no lock is taken.
+Every file is opened through `Root.open_path`, which follows no link out of the folder. Nothing is
+written, and no lock is taken.
 """
 
 import json
@@ -38,7 +38,7 @@ SKIPPED = {*RUN_FOLDERS, "node_modules", "__pycache__"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedRun:
-    """A run folder of whet, or a folder with rollouts of another system."""
+    """A run folder of whet, or a folder with another system's rollouts."""
 
     id: str
     """The path below the root, with slashes; "." for the root itself."""
@@ -48,7 +48,7 @@ class ListedRun:
 
 
 class Root:
-    """The folder that is shown. Nothing outside it can be read through this class."""
+    """The folder to show. This class reads nothing outside it."""
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -60,31 +60,31 @@ class Root:
         self._scanned = 0.0
 
     def open_path(self, path: Path) -> Path:
-        """Return where a path really is; refuse what lies outside, also through a link."""
+        """Resolve a path; refuse one that leads outside the folder, also through a link."""
         real = path.resolve()
         if not real.is_relative_to(self.folder):
             raise DataError(f"{path.name} leads out of the folder that is shown")
         return real
 
     def runs(self) -> dict[str, ListedRun]:
-        """Find all runs by id, at most once in two seconds."""
+        """Find all runs by id, at most once every two seconds."""
         self._scan()
         return self._runs
 
     def run(self, name: str) -> ListedRun:
-        """Look a run up by its id; an id is never used as a path."""
+        """Look up a run by its id, which is never used as a path."""
         run = self.runs().get(name)
         if run is None:
             raise DataError(f"there is no run {name!r} in this folder")
         return run
 
     def files(self) -> dict[str, Path]:
-        """Find problem files and tables of results, by their path below the root."""
+        """Find problem files and tables of results, by path below the root."""
         self._scan()
         return self._files
 
     def reports(self) -> dict[str, Path]:
-        """Find the reports of pipelines and single stages, by their folders below the root."""
+        """Find the reports of pipelines and single stages, by folder below the root."""
         self._scan()
         return self._reports
 
@@ -133,7 +133,7 @@ def _find_origin(names: list[str]) -> str | None:
 
 
 def read_small(root: Root, path: Path) -> Json:
-    """Read a JSON file of bounded size, or None if there is none."""
+    """Read a JSON file of bounded size; None if there is none."""
     real = root.open_path(path)
     if not real.is_file():
         return None
@@ -143,7 +143,7 @@ def read_small(root: Root, path: Path) -> Json:
 
 
 def read_table(root: Root, path: Path) -> dict[str, Json]:
-    """Read a JSON object; anything else counts as empty."""
+    """Read a JSON object; anything else counts as an empty one."""
     try:
         value = read_small(root, path)
     except DataError:
@@ -157,7 +157,7 @@ def read_events(root: Root, run: ListedRun) -> list[dict[str, Json]]:
 
 
 def read_run_settings(root: Root, run: ListedRun) -> dict[str, Json]:
-    """Read the settings of a run as nested tables; empty if they cannot be read."""
+    """Read a run's settings as nested tables; empty if unreadable."""
     path = run.folder / "config.toml"
     if run.origin != "whet" or not path.is_file():
         return {}
@@ -168,7 +168,7 @@ def read_run_settings(root: Root, run: ListedRun) -> dict[str, Json]:
 
 
 def read_origins(root: Root, run: ListedRun) -> dict[str, str]:
-    """Read where each setting came from, which the comments in config.toml say."""
+    """Read the origin of each setting from the comments in config.toml."""
     path = run.folder / "config.toml"
     if run.origin != "whet":
         return {}
@@ -178,7 +178,7 @@ def read_origins(root: Root, run: ListedRun) -> dict[str, str]:
 
 
 def find_state(root: Root, run: ListedRun) -> str:
-    """Tell finished, running, failed or stopped, without touching the run's lock."""
+    """Tell whether a run is finished, running, failed or stopped, without touching its lock."""
     if run.origin != "whet":
         return "imported"
     if read_table(root, run.folder / "summary.json"):
@@ -195,7 +195,8 @@ def find_state(root: Root, run: ListedRun) -> str:
 
 
 def _read_last_event(root: Root, run: ListedRun) -> Json:
-    """Name the last event of a ledger, from its end: a streamed run has one row for each step."""
+    """Return the last event of a ledger, reading from its end: a streamed run has a row for each
+    step."""
     try:
         with root.open_path(run.folder / "ledger.jsonl").open("rb") as file:
             file.seek(0, os.SEEK_END)
@@ -214,7 +215,7 @@ def _changed(path: Path) -> float:
 
 
 def _is_lock_held(path: Path) -> bool:
-    """Ask the kernel who holds locks; to try the lock could make a run that starts now fail."""
+    """Ask the kernel who holds locks; trying the lock could make a starting run fail."""
     try:
         inode = path.stat().st_ino
         lines = Path("/proc/locks").read_text().splitlines()
@@ -224,7 +225,7 @@ def _is_lock_held(path: Path) -> bool:
 
 
 def settings_key(table: Mapping[str, Json]) -> str:
-    """Name what a run shares with the same run of other seeds: all settings but seed and paths."""
+    """Return what runs of different seeds share: all settings but seeds and paths."""
     left_out = ("seed", "problems", "data", "model.path", "track.", "cluster.")
     flat = toml.flatten(table).items()
     return repr(sorted((k, repr(v)) for k, v in flat if not k.startswith(left_out)))

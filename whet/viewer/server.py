@@ -1,9 +1,9 @@
-"""`whet view`: serve a folder of runs as a web page, its files, and JSON under /api.
+"""`whet view`: serve a folder of runs as a web page, with its files, and JSON under /api.
 
-Only GET requests of bounded size are answered, and only from the viewer's own pages. Text of models
-is shown, so nothing but the viewer's own script and style may run in the page (the content security
-policy), and no other site may ask (host names, fetch metadata, a token). A response of the API has
-a tag: a page that asks again for what has not changed gets an empty 304.
+Only GET requests of bounded size are answered, and only for the viewer's own pages. Pages show text
+of models, so the content security policy allows only the viewer's own scripts and styles, and no
+other site may send requests (host names, fetch metadata, a token). Responses of the API are tagged:
+if nothing has changed, a page gets an empty 304.
 """
 
 import hashlib
@@ -72,7 +72,7 @@ HEADERS = {
 def serve_viewer(
     folder: Path, *, host: str, port: int | None, token: bool, is_opened: bool
 ) -> None:
-    """Serve a folder; on another address than this machine's own, only with a token."""
+    """Serve a folder; an address other than this machine's own needs a token."""
     is_local = host in LOCAL_HOSTS
     secret = secrets.token_urlsafe(24) if token or not is_local else None
     cache = cache_folder()
@@ -102,7 +102,7 @@ def serve_viewer(
 
 
 def _listen(host: str, port: int | None) -> socket.socket:
-    """Open the port that is asked for, or the first free one of a few."""
+    """Open the requested port, or the first free one of a few."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     address = "127.0.0.1" if host == "localhost" else host
     ports = range(PORT, PORT + TRIED_PORTS) if port is None else [port]
@@ -163,7 +163,7 @@ def _to_report(api: Api) -> Callable[[Request], object]:
 
 
 def _answer(ask: Callable[[Params], Json], params: Params) -> tuple[int, bytes]:
-    """Answer a request, and turn errors in the request or the files into a sentence."""
+    """Answer a request; an error in the request or in a file becomes a sentence."""
     try:
         return 200, _to_body(ask(params))
     except KeyError as error:
@@ -183,7 +183,7 @@ def _to_body(value: Json) -> bytes:
 
 
 class Guard:
-    """An ASGI application that lets only such requests through to another."""
+    """An ASGI application that passes allowed requests on to another."""
 
     def __init__(self, app: ASGIApp, *, token: str | None, is_local: bool) -> None:
         self._app = app
@@ -206,11 +206,11 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *missing]
             await send(message)
 
-        respond = self._refuse(scope) or self._take_token(scope) or self._app
+        respond = self._refuse_request(scope) or self._take_token(scope) or self._app
         await respond(scope, receive, send_with_headers)
 
-    def _refuse(self, scope: Scope) -> Response | None:
-        """Say what is wrong with a request; None if nothing is."""
+    def _refuse_request(self, scope: Scope) -> Response | None:
+        """Return an error response if a request is not allowed, else None."""
         fields = Headers(scope=scope)
         size = sum(len(name) + len(value) for name, value in fields.raw)
         target = len(scope["path"]) + len(scope["query_string"])
@@ -234,7 +234,7 @@ class Guard:
         return scope["path"] == "/" and is_given
 
     def _take_token(self, scope: Scope) -> Response | None:
-        """Move the token of an address into a cookie, so that it is neither shown nor copied."""
+        """Move the token from the address into a cookie, so that it is neither shown nor copied."""
         if self._token is None or not self._find_token(scope):
             return None
         pairs = parse_qsl(scope["query_string"].decode("latin-1"))
@@ -248,7 +248,7 @@ class Guard:
 
 
 def host_name(host: str) -> str:
-    """Remove the port; any port is allowed, since a tunnel may use another one.
+    """Return a host without its port, which a tunnel may change.
 
     >>> host_name("localhost:8024"), host_name("[::1]:1"), host_name("evil.example")
     ('localhost', '[::1]', 'evil.example')

@@ -1,7 +1,8 @@
-"""Clean problem files: which rows are kept, and for each other why, and in favour of which row.
+"""Clean problem files: decide which rows to keep, and record why each other row is left out.
 
-Rows are read twice, once to hash and once to write; candidates for removal are read in between.
-Memory grows by about 250 bytes per row, however long its text.
+A duplicate names the row kept in its place. Rows are read twice, once to hash and once to write;
+candidates for removal are read in between. Memory grows by about 250 bytes per row, however long
+its text.
 """
 
 from collections import Counter
@@ -33,7 +34,7 @@ OnKept = Callable[[Problem, int], None] | None
 
 
 class Reason(StrEnum):
-    """Why a row is left out; of several, the first counts."""
+    """Why a row is left out. The first reason that applies counts."""
 
     TOO_LONG = "too_long"
     OVERLAP = "overlap"
@@ -47,7 +48,7 @@ KEPT = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanPlan:
-    """What is cleaned out."""
+    """What to clean out."""
 
     threshold: float = 0.8
     """Jaccard similarity from which two rows are near duplicates; 1 leaves near ones in."""
@@ -67,7 +68,7 @@ class CleanPlan:
 
 @dataclass(kw_only=True, eq=False)
 class CleaningResult:
-    """What was decided about every row."""
+    """The decision about every row."""
 
     lines: ProblemLines
     reasons: NDArray[np.uint8]
@@ -94,7 +95,7 @@ class CleaningResult:
         self.counts[reason] += len(rows)
 
     def remaining(self) -> Indices:
-        """Return the numbers of the rows that no reason leaves out so far."""
+        """Return the numbers of the rows that are not left out yet."""
         return np.flatnonzero(self.reasons == KEPT)
 
 
@@ -141,9 +142,9 @@ def write_outcome(
     *,
     on_kept: OnKept = None,
 ) -> None:
-    """Write the rows that are kept as they were, and the others with their reasons.
+    """Write the kept rows unchanged, and the other rows with their reasons.
 
-    Both files are written, or neither. `on_kept` is called with each problem kept and its length.
+    Both files are written, or neither. `on_kept` is called with each kept problem and its length.
     """
     lines = outcome.lines
     rows = range(len(lines))
@@ -156,7 +157,7 @@ def write_outcome(
     ):
         for row, line in zip(rows, lines.read(rows), strict=True):
             if outcome.reasons[row] != KEPT:
-                others.write(to_line(_describe(outcome, row, line)))
+                others.write(to_line(_describe_removal(outcome, row, line)))
             else:
                 kept.write(line.rstrip(b"\r\n") + b"\n")
                 if on_kept is not None:
@@ -195,7 +196,7 @@ def _open_outcome(
 def _leave_out_overlap(
     outcome: CleaningResult, is_suspect: NDArray[np.bool_], counts: Indices, open_bar: OpenBar
 ) -> None:
-    """Look again at rows with n-grams of an evaluation, now that common n-grams are known."""
+    """Check rows that share n-grams with an evaluation again, now that common n-grams are known."""
     index = outcome.index
     suspects = outcome.remaining()
     suspects = suspects[is_suspect[suspects]]
@@ -210,9 +211,10 @@ def _leave_out_overlap(
 
 
 def _find_frames(index: EvalIndex, counts: Indices, num_rows: int) -> NDArray[np.bool_]:
-    """Find the n-grams of prompts' frames: common ones of questions that have others too.
+    """Find n-grams that belong to the frame of a prompt: common ones, in questions that also have
+    others.
 
-    A question of which all n-grams are common is a question that many rows repeat.
+    A question whose n-grams are all common is one that many rows repeat.
     """
     is_common = counts > max(COMMON_ROWS, COMMON_FRACTION * num_rows)
     num_common = np.bincount(index.owners[is_common], minlength=len(index.texts))
@@ -223,7 +225,8 @@ def _find_frames(index: EvalIndex, counts: Indices, num_rows: int) -> NDArray[np
 def _compare_batch(
     outcome: CleaningResult, index: EvalIndex, rows: Indices, is_common: NDArray[np.bool_]
 ) -> None:
-    """Leave out rows that share an n-gram with a question; the one that shares most is named."""
+    """Leave out rows that share an n-gram with an evaluation question, and name the question that
+    shares most."""
     texts = _read_texts(outcome.lines, rows.tolist())
     hashes = np.array([hash_text(text) for text in texts], dtype=np.uint64)
     matches = index.find(hash_words(texts), hashes)
@@ -283,8 +286,8 @@ def _read_texts(lines: ProblemLines, rows: Sequence[int]) -> list[str]:
     ]
 
 
-def _describe(outcome: CleaningResult, row: int, line: bytes) -> dict[str, Json]:
-    """Write why a row is left out, with the row itself."""
+def _describe_removal(outcome: CleaningResult, row: int, line: bytes) -> dict[str, Json]:
+    """Write the row and why it is left out."""
     lines = outcome.lines
     reason = REASONS[outcome.reasons[row] - 1]
     problem = lines.parse(row, line)

@@ -34,7 +34,7 @@ _BATCH = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalText:
-    """The file and line of an evaluation question, and its id or None."""
+    """The file and line of an evaluation question, and its id if it has one."""
 
     file: str
     location: str
@@ -46,8 +46,8 @@ class EvalText:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Matches:
-    """The matches between texts and the index: for each place the text, the number of the n-gram,
-    and the first of its words in the text."""
+    """Matches between texts and the index: the text, the number of the n-gram, and its first word
+    in the text."""
 
     texts: Indices
     ngrams: Indices
@@ -55,7 +55,8 @@ class Matches:
 
 
 class EvalIndex:
-    """The n-grams of evaluation questions, sorted by hash, each with a question that has it."""
+    """The n-grams of evaluation questions, sorted by hash, each with one question that contains
+    it."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class EvalIndex:
         self._is_possible[hashes & self._mask] = True
 
     def find(self, words: HashedWords, text_hashes: Hashes) -> Matches:
-        """Find what texts share with evaluation questions."""
+        """Find n-grams that texts share with evaluation questions."""
         texts, ngrams = self._look_up(text_hashes)
         parts = [(texts, ngrams, np.zeros_like(texts))]
         for size in self.sizes:
@@ -100,7 +101,7 @@ class EvalIndex:
 
 
 def list_eval_files(paths: Iterable[Path]) -> list[Path]:
-    """List the data files among paths and below folders."""
+    """List the data files among paths, and those below folders."""
     files: list[Path] = []
     for path in paths:
         inside = sorted(path.rglob("*")) if path.is_dir() else [path]
@@ -115,7 +116,7 @@ def list_eval_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def build_index(files: Sequence[Path], n: int, advance: Advance) -> EvalIndex:
-    """Index the questions of evaluation files; equal questions are one."""
+    """Index the questions of evaluation files; equal questions are indexed once."""
     seen: set[int] = set()
     texts: list[EvalText] = []
     parts: list[tuple[Hashes, Indices, Indices]] = []
@@ -145,7 +146,7 @@ def hash_text(text: str) -> int:
 
 
 def _list_ngrams(texts: Sequence[str], keys: Hashes, n: int) -> tuple[Hashes, Indices, Indices]:
-    """List the n-grams of texts, their owners and lengths, each once; the whole of short texts."""
+    """List each n-gram of the texts once, with its text and length; a short text is one n-gram."""
     words = hash_words(texts)
     sizes = np.where(words.counts < MIN_WORDS, 0, np.minimum(words.counts, n))
     short = np.flatnonzero(sizes == 0)
@@ -176,7 +177,7 @@ def _read_all(files: Sequence[Path], advance: Advance) -> Iterator[tuple[str, Ev
 
 
 def read_row_question(row: Row) -> str:
-    """Read what a row asks: a problem's prompt, the columns known for it, or every text."""
+    """Read the question of a row: a problem's prompt, a known column, or all texts."""
     try:
         return to_question(Problem.from_json(row))
     except DataError:
@@ -186,7 +187,8 @@ def read_row_question(row: Row) -> str:
 
 
 def _list_texts(value: Json) -> Iterator[str]:
-    """List the texts in a value: a text itself, those in a list, the content of a message."""
+    """List the texts in a value: the value itself, the items of a list, the content of a
+    message."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Near duplicates: MinHash finds candidates, the Jaccard similarity of their shingles decides.
+"""Near duplicates: MinHash finds candidates, and the Jaccard similarity of their shingles decides.
 
-A shingle is three words in a row. Rows are compared with rows before them, and left out only
-for one that is kept, so every row that is left out has a partner as similar as asked for.
+A shingle is three words in a row. A row is compared with the rows before it, and is left out only
+in favour of a kept one, so each dropped row has a kept partner above the threshold.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,10 +28,10 @@ ReadWords = Callable[[Sequence[int]], HashedWords]
 
 
 def choose_band_size(threshold: float) -> int:
-    """Choose how many hashes make a band: as many as still find pairs at the threshold.
+    """Choose how many hashes make a band: the most that still find pairs at the threshold.
 
-    Two rows are candidates if all hashes of a band agree, which two rows of similarity s do with
-    the chance 1 - (1 - s^size)^bands.
+    Two rows are candidates if all hashes of a band agree. Rows of similarity s do so with
+    probability 1 - (1 - s^size)^bands.
 
     >>> choose_band_size(0.8), choose_band_size(0.5)
     (6, 3)
@@ -42,9 +42,10 @@ def choose_band_size(threshold: float) -> int:
 
 
 def hash_bands(words: HashedWords, salts: Hashes, band_size: int) -> Hashes:
-    """Hash each text to one number per band [texts, bands]; equal ones make candidates.
+    """Hash each text to one number per band [texts, bands]; texts with an equal number are
+    candidates.
 
-    Rows with different salts never meet.
+    Rows with different salts are never candidates.
     """
     shingles = hash_ngrams(words, SHINGLE, is_short_whole=True)
     is_filled = shingles.counts > 0
@@ -61,10 +62,11 @@ def hash_bands(words: HashedWords, salts: Hashes, band_size: int) -> Hashes:
 
 
 def pair_candidates(bands: Hashes, rows: Indices) -> Indices:
-    """List pairs of rows that agree in a band [pairs, 2], the earlier row first, by the later row.
+    """List pairs of rows that agree in a band [pairs, 2], the earlier row first, ordered by the
+    later row.
 
-    In each bucket, a row is paired with the first and with the one before it: a bucket of copies
-    then has twice as many pairs as rows, not their square.
+    A row is paired with the first row of its bucket and with the one before it, so a bucket of
+    copies has twice as many pairs as rows, not their square.
     """
     packed = [np.zeros(0, dtype=np.uint64)]
     for band in bands.T:
@@ -114,7 +116,7 @@ def _find_kept(
     read_words: ReadWords,
     threshold: float,
 ) -> tuple[int, float] | None:
-    """Find a kept row that is similar: a partner, or the row that was kept in place of one."""
+    """Find a similar row that is kept: a partner, or the row kept in a partner's place."""
     kept = [partner for partner in partners if partner[0] not in replaced]
     if kept:
         return max(kept, key=lambda partner: partner[1])
@@ -126,7 +128,7 @@ def _find_kept(
 
 
 def measure_pairs(pairs: Indices, read_words: ReadWords) -> list[float]:
-    """Measure the Jaccard similarity of pairs: shingles in both, of those in either."""
+    """Measure the Jaccard similarity of pairs: shared shingles over all shingles."""
     rows = np.unique(pairs)
     shingles = hash_ngrams(read_words(rows.tolist()), SHINGLE, is_short_whole=True)
     sets = [

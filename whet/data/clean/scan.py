@@ -1,6 +1,6 @@
-"""The first look at every row: its hashes, its length, and whether an evaluation may overlap.
+"""The first pass over all rows: their hashes, lengths, and possible overlap with an evaluation.
 
-Chunks of rows do not depend on each other, so several processes share them.
+Chunks of rows are independent of each other, so several processes share them.
 """
 
 import hashlib
@@ -21,9 +21,10 @@ from whet.data.clean.near import hash_bands
 from whet.data.clean.word_hashes import Hashes, hash_words, normalise
 from whet.data.problem_lines import parse_problem, to_question
 from whet.errors import DataError
+from whet.json_values import compact
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
-from whet.types import Indices, Problem, compact
+from whet.types import Indices, Problem
 
 MIN_SHARED_BYTES = 1 << 26
 """Smaller inputs are read by this process alone, before others would have started."""
@@ -31,7 +32,7 @@ MIN_SHARED_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScanPlan:
-    """What is computed of every row."""
+    """What to compute for every row."""
 
     band_size: int | None
     """Hashes in a band of MinHash; None looks for no near duplicates."""
@@ -45,7 +46,7 @@ class ScanPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChunkScan:
-    """What was computed of some rows."""
+    """The results for a chunk of rows."""
 
     text_hashes: Hashes
     bands: Hashes
@@ -104,7 +105,7 @@ class Scanner:
 
 
 def hash_answer(problem: Problem) -> int:
-    """Hash what a problem is graded by: the answer, or the payload if there is none."""
+    """Hash the answer of a problem, or its payload if it has none."""
     answer = problem.answer
     if answer is None:
         digest = hashlib.blake2b(compact(problem.payload, sort_keys=True), digest_size=8).digest()

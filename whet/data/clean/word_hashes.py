@@ -1,7 +1,7 @@
-"""Words and word n-grams of many texts at once, as 64-bit hashes in numpy.
+"""Words and n-grams of many texts at once, as 64-bit hashes in numpy.
 
-A word is a run of letters and digits, one Chinese, Japanese or Korean character, or one of the
-signs that change a formula: + - / = < > ^. Case, spaces and all other signs make no difference.
+A word is a run of letters and digits, one Chinese, Japanese or Korean character, or a sign that
+changes a formula: + - / = < > ^. Case, spaces and other signs make no difference.
 """
 
 import re
@@ -40,7 +40,7 @@ def normalise(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HashedWords:
-    """The words of texts, end to end; those of text i are hashes[starts[i] : starts[i + 1]]."""
+    """The words of texts, end to end: text i has hashes[starts[i] : starts[i + 1]]."""
 
     hashes: Hashes
     starts: Indices
@@ -70,7 +70,7 @@ def hash_words(texts: Sequence[str]) -> HashedWords:
 
 
 def list_words(text: str) -> list[str]:
-    """List the words of a normalised text, those that `hash_words` hashes.
+    """List the words of a normalised text, as `hash_words` splits it.
 
     >>> list_words("is x+1 = 2, or not?")
     ['is', 'x', '+', '1', '=', '2', 'or', 'not']
@@ -81,7 +81,7 @@ def list_words(text: str) -> list[str]:
 def hash_ngrams(words: HashedWords, n: int, *, is_short_whole: bool = False) -> HashedWords:
     """Hash every n words in a row, text by text.
 
-    A text of fewer words has none, or, with `is_short_whole`, one of all its words.
+    A shorter text has no n-gram, or with `is_short_whole` a single one of all its words.
     """
     counts = words.counts
     sizes = np.minimum(counts, n) if is_short_whole else np.full_like(counts, n)
@@ -103,10 +103,10 @@ def _to_bytes(text: str) -> bytes:
 
 
 def _sum_powers(values: Hashes) -> Hashes:
-    """Sum values times powers from the left.
+    """Sum values times powers, from the left.
 
-    The sum over a window is then the difference of two, and times the inverse power of its start it
-    does not depend on where the window is (Karp and Rabin 1987).
+    The sum over a window is the difference of two such sums. Times the inverse power of its start,
+    it does not depend on the position of the window (Karp and Rabin 1987).
     """
     powers, _ = _powers(_table_size(len(values)))
     sums = np.zeros(len(values) + 1, dtype=np.uint64)
@@ -115,7 +115,7 @@ def _sum_powers(values: Hashes) -> Hashes:
 
 
 def _table_size(count: int) -> int:
-    """Round up, so that few tables are made."""
+    """Round a length up to a power of two, so that few tables are made."""
     return 1 << max(count, 1 << 20).bit_length()
 
 
@@ -126,7 +126,7 @@ def mix_hashes(hashes: Hashes) -> Hashes:
     return hashes ^ (hashes >> np.uint64(31))
 
 
-def _draw(name: str, count: int) -> Hashes:
+def _draw_salts(name: str, count: int) -> Hashes:
     rng = make_numpy_rng(0, "words", name)
     return rng.integers(0, 1 << 63, count, dtype=np.uint64) * np.uint64(2) + _ODD
 
@@ -143,7 +143,7 @@ def _make_kinds() -> NDArray[np.uint8]:
 @lru_cache(maxsize=2)
 def _powers(count: int) -> tuple[Hashes, Hashes]:
     """Return the powers of a random odd number and of its inverse, modulo 2^64."""
-    base = int(_draw("base", 1)[0])
+    base = int(_draw_salts("base", 1)[0])
     inverse = pow(base, -1, 1 << 64)
     powers = []
     for number in (base, inverse):
@@ -154,4 +154,4 @@ def _powers(count: int) -> tuple[Hashes, Hashes]:
 
 
 _KINDS = _make_kinds()
-_VALUES = np.where(_KINDS == _SEPARATOR, np.uint64(0), _draw("letters", 256))
+_VALUES = np.where(_KINDS == _SEPARATOR, np.uint64(0), _draw_salts("letters", 256))

@@ -1,7 +1,7 @@
-"""Formats of other systems' rows, by name; a benchmark has the name of its file.
+"""Row formats of other systems, by name; a benchmark's format is named after its file.
 
-`formats.md` lists them with their fields; each family has a file of functions that read its rows.
-A user's own is a function of a row's `Fields`, by file and name: `--format my_rows.py:read`.
+`formats.md` lists them with their fields. Each family of formats has a module with a function for
+each. A user's own format is a function of a row's `Fields`, given as `--format my_rows.py:read`.
 """
 
 from importlib.resources import files
@@ -35,7 +35,7 @@ FORMATS = _read_table()
 
 
 def find_format(name: str) -> RowFormat:
-    """Find a format, or load a user's; an unknown name is refused with the known ones."""
+    """Find a format by name, or load a user's; an error lists the known names."""
     if is_code_path(name):
         return RowFormat(about="", required=(), optional=None, split="rl", read=_load_reader(name))
     if name not in FORMATS:

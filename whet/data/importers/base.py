@@ -1,7 +1,6 @@
-"""The input and output of an importer: the fields of a row, and the problem it holds.
+"""What importers read and return: the fields of a row, and the problem in it.
 
-A field that is missing, or of another kind than an importer expects, is refused in one sentence
-when the file is read.
+A missing field, or one of the wrong kind, is refused in one sentence when the file is read.
 """
 
 import json
@@ -9,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from whet.errors import DataError
-from whet.types import Json, Message, MessageRole, Problem, Split, content_id
+from whet.json_values import content_id
+from whet.types import Json, Message, MessageRole, Problem, Split
 
 BOXED = "Reason step by step and end with the final answer in \\boxed{}."
 """Added to a benchmark's own question: where the answer should be. The same for all benchmarks."""
@@ -27,7 +27,7 @@ ROLES: dict[str, MessageRole] = {
 
 
 class Fields(dict[str, Json]):
-    """The fields of a row, read by kind."""
+    """The fields of a row, with a method for each kind of value."""
 
     def text(self, name: str) -> str:
         """Read a text that is not blank."""
@@ -41,7 +41,7 @@ class Fields(dict[str, Json]):
         return self.text(name) if self.get(name) not in (None, "") else ""
 
     def scalar(self, name: str) -> str:
-        """Read a text or a number, written as a person would.
+        """Read a text or a number, written as text.
 
         >>> Fields(answer=27.0).scalar("answer"), Fields(answer=" 3/4 ").scalar("answer")
         ('27', '3/4')
@@ -52,7 +52,7 @@ class Fields(dict[str, Json]):
         return write_number(value)
 
     def reference(self, name: str) -> str:
-        """Read a reference answer; empty if the row has none, as a problem without gold."""
+        """Read a reference answer; empty if the row has none."""
         return "" if name in self and self[name] in (None, "") else self.scalar(name)
 
     def amount(self, name: str) -> float:
@@ -90,14 +90,14 @@ class Fields(dict[str, Json]):
         return texts
 
     def table(self, name: str) -> "Fields":
-        """Read an object, also one written as JSON text, as some datasets store nested fields."""
+        """Read an object; some datasets store nested fields as JSON text."""
         value = parse_json(self._get(name))
         if not isinstance(value, dict):
             raise _mismatch(name, "an object like {...}", value)
         return Fields(value)
 
     def row_id(self, *names: str) -> str | None:
-        """Read a row's own id, from the first of some fields that has one; None if none has."""
+        """Read a row's own id from the first of some fields that has one."""
         for name in names:
             value = self.get(name)
             if value is not None and value != "":
@@ -125,7 +125,7 @@ def _mismatch(name: str, wanted: str, value: Json) -> DataError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedResponse:
-    """A response that came with the row, and the row's verdict on it."""
+    """A response in a row, and the row's verdict on it."""
 
     text: str
     model: str | None = None
@@ -138,7 +138,7 @@ class ImportedResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRow:
-    """The content of a row: a problem without id, source and split yet, and its responses."""
+    """The content of a row: a problem without id, source and split, and its responses."""
 
     task: str
     prompt: tuple[Message, ...]
@@ -216,13 +216,13 @@ class RowFormat:
 
 
 def user(*parts: str) -> tuple[Message, ...]:
-    """Make one user message of paragraphs; empty ones are left out."""
+    """Make a user message of paragraphs; empty ones are left out."""
     paragraphs = [part.strip() for part in parts if part.strip()]
     return (Message(role="user", content="\n\n".join(paragraphs)),)
 
 
 def worked_response(solution: str, gold: str) -> ImportedResponse:
-    r"""Keep a worked solution as a response to imitate, in the form that the prompt asks for.
+    r"""Keep a worked solution as a response, in the form that the prompt asks for.
 
     >>> worked_response("1 + 1 is 2.", "2").text
     '1 + 1 is 2.\n\n\\boxed{2}'
@@ -247,7 +247,7 @@ def check_name(kind: str, value: str, known: Mapping[str, object] | tuple[str, .
 
 
 def to_level(grade: float, grades: int = 5) -> float:
-    """Place the k-th of some grades of difficulty in the middle of its share of [0, 1].
+    """Return the level of the k-th of several grades: the middle of its share of [0, 1].
 
     >>> to_level(1), to_level(5), to_level(2, 3)
     (0.1, 0.9, 0.5)
@@ -267,14 +267,14 @@ def parse_json(value: Json) -> Json:
 
 
 def write_number(value: str | int | float) -> str:
-    """Write a number exactly, whole ones without a point."""
+    """Write a number exactly, a whole one without a point."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value).strip()
 
 
 def show(value: Json) -> str:
-    """Write a value for a message, cut short."""
+    """Write a value for an error message, shortened."""
     return json.dumps(value, ensure_ascii=False, default=str)[:80]
 
 

@@ -1,7 +1,7 @@
-"""Programs to write (HumanEval, MBPP, LeetCode, Codeforces, ...) and to follow (CRUXEval, CodeI/O).
+"""Programs to write (HumanEval, MBPP, LeetCode, Codeforces, ...) and to trace (CRUXEval, CodeI/O).
 
-Rows whose tests cannot run here, or that have several right outputs and no checker, are left out
-with the reason.
+Rows are left out, with a reason, if their tests cannot run here, or if several outputs are right
+and there is no checker.
 """
 
 import ast
@@ -58,20 +58,21 @@ _CLOSE = """class np:
 
 
 def humaneval(row: Fields) -> ParsedRow:
-    """Complete a stub; its imports and helpers are there for the tests too."""
+    """Complete a stub; the tests may use its imports and helpers."""
     stub = row.text("prompt")
     entry = row.text("entry_point")
     return function_problem(
         user(f"Complete this function:\n\n```python\n{stub.rstrip()}\n```", FUNCTION),
         entry,
         [_without_numpy(row.text("test"))],
-        setup=_besides(stub, entry),
+        setup=_outside_of(stub, entry),
         answer=stub + row.text("canonical_solution"),
     )
 
 
 def mbpp(row: Fields, *, is_plus: bool = False) -> ParsedRow:
-    """Show the first test, which alone has the function's name; MBPP+ has its tests in one text."""
+    """Show the first test, because only tests give the function's name. MBPP+ has its tests in one
+    text."""
     program = row.text("code")
     tests = row.texts("test_list")
     used = {node.id for node in ast.walk(tree_of(tests[0])) if isinstance(node, ast.Name)}
@@ -90,7 +91,7 @@ def mbpp(row: Fields, *, is_plus: bool = False) -> ParsedRow:
 
 
 def _without_numpy(tests: str) -> str:
-    """Let tests compare floats without numpy, where that is all they need it for."""
+    """Let tests compare floats without numpy, if they need it only for this."""
     return tests if _OTHER_NUMPY.search(tests) else _NUMPY.sub(lambda _: _CLOSE, tests, count=1)
 
 
@@ -103,7 +104,7 @@ def leetcode(row: Fields) -> ParsedRow:
         setup=row.optional_text("prompt"),
         answer=row.optional_text("completion") or None,
     )
-    return replace(parsed, level=_level(level))
+    return replace(parsed, level=_level_of_grade(level))
 
 
 def stdin_tests(row: Fields) -> ParsedRow:
@@ -119,11 +120,11 @@ def livecodebench(row: Fields) -> ParsedRow:
     cases = [*cases, *hidden] if isinstance(hidden, list) else cases
     question = f"{row.text('question_title')}\n\n{row.text('question_content')}"
     parsed = with_cases(question, cases, row)
-    return replace(parsed, level=_level(row.optional_text("difficulty")))
+    return replace(parsed, level=_level_of_grade(row.optional_text("difficulty")))
 
 
 def taco(row: Fields) -> ParsedRow:
-    """Read TACO and APPS: `input_output` names a function if one is to be called."""
+    """Read TACO and APPS: `input_output` names the function to call, if there is one."""
     solutions = parse_json(row.get("solutions"))
     first = solutions[0] if isinstance(solutions, list) and solutions else None
     starter = row.optional_text("starter_code")
@@ -223,7 +224,7 @@ def function_problem(
 
 
 def as_problem(parsed: ParsedRow) -> Problem:
-    """Make a problem for a task to look at, without its origin."""
+    """Wrap a row's problem for a task to inspect; it has no origin."""
     return parsed.to_problem(split="test", override=None, source="", location="")
 
 
@@ -234,12 +235,12 @@ def _calling(question: str, name: str, calls: list[str], starter: str) -> Parsed
     return function_problem(prompt, entry, [PLAIN, *calls], setup="", answer=None)
 
 
-def _level(grade: str) -> float | None:
+def _level_of_grade(grade: str) -> float | None:
     return to_level(GRADES[grade]) if grade in GRADES else None
 
 
 def _write_call(given: Json, wanted: Json, *, is_wrapped: bool = True) -> str:
-    """Write a test of one call; datasets wrap each result in a list of one."""
+    """Write a test of one call; datasets wrap each result in a list."""
     arguments = given if isinstance(given, list) else [given]
     result = wanted[0] if is_wrapped and isinstance(wanted, list) and len(wanted) == 1 else wanted
     return f"assert plain(candidate(*{arguments!r})) == {result!r}"
@@ -252,8 +253,8 @@ def _join_lines(value: Json) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _besides(source: str, entry: str) -> str:
-    """Return the part of a stub outside the function itself."""
+def _outside_of(source: str, entry: str) -> str:
+    """Return the part of a stub outside its function."""
     lines = []
     for node in tree_of(source).body:
         if not (isinstance(node, ast.FunctionDef) and node.name == entry):

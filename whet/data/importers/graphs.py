@@ -20,10 +20,11 @@ from whet.data.importers.base import (
     user,
 )
 from whet.errors import DataError
+from whet.json_values import read_integer
 from whet.tasks.graphs.instance import GRAPH_SIZES, MOLECULE_SIZES, PATH_SIZES, TOUR_SIZES, Sizes
 from whet.tasks.graphs.task import GraphTask
 from whet.tasks.registry import build_default_task
-from whet.types import Json, read_integer
+from whet.types import Json
 
 _YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 GRAPH_ARENA_TASKS = {
@@ -89,7 +90,7 @@ _EDGE_IN_WORDS = re.compile(
     r"an edge (?:between|from) node (\d+) (?:and|to) node (\d+) with (?:weight|capacity) (\d+)"
 )
 _BEFORE = re.compile(r"node (\d+) should be visited before node (\d+)")
-_WISH = re.compile(r"Applicant (\d+) is interested in job (\d+)")
+_INTEREST = re.compile(r"Applicant (\d+) is interested in job (\d+)")
 _LAST = re.compile(r"numbered from 0 to (\d+)")
 _PAIR = re.compile(r"(?:between|from) node (\d+) (?:and|to) node (\d+)")
 _EMBEDDING = re.compile(r"node (\d+): \[(\d+),\s*(\d+)\]")
@@ -99,7 +100,7 @@ _LEG = re.compile(r"^\W*(\S+) to (\S+): ([0-9]+)\W*$", re.MULTILINE)
 
 
 def grapharena(row: Fields) -> ParsedRow:
-    """Read a problem; a worked example has a statement that ends with the answer, which is cut."""
+    """Read a problem. The statement of a worked example ends with the answer, which is cut off."""
     task = GRAPH_ARENA_TASKS[check_name("graph task", row.text("task"), GRAPH_ARENA_TASKS)]
     if "problem_text" in row:
         return read_node_link(task, row)
@@ -122,7 +123,7 @@ def grapharena(row: Fields) -> ParsedRow:
 
 
 def read_node_link(task: str, row: Fields) -> ParsedRow:
-    """Read GraphArena's own columns; where the best value is not known, the problem is solved."""
+    """Read GraphArena's own columns; a problem without a known best value is solved here."""
     payload = node_link(task, row)
     if row.get("exact_answer") is not None:
         best = row.amount("exact_answer")
@@ -139,7 +140,7 @@ def read_node_link(task: str, row: Fields) -> ParsedRow:
 
 
 def graphwiz(row: Fields) -> ParsedRow:
-    """Prefer the answer of an independent solver: some of the published ones are wrong."""
+    """Prefer the answer of an independent solver, because some published ones are wrong."""
     answer = row.optional_text("checked_answer") or row.text("answer").removeprefix("###").strip()
     return _numbered_graph("graphwiz", row.text("input_prompt"), row, answer)
 
@@ -175,7 +176,7 @@ def node_link(task: str, extra: Fields) -> dict[str, Json]:
 
 
 def _find_optimum(task: str, payload: dict[str, Json]) -> dict[str, Json]:
-    """Solve a problem whose row does not give the value of the best answer."""
+    """Solve a problem whose row lacks the best value."""
     solver = build_default_task(task)
     assert isinstance(solver, GraphTask), "graph tasks know their optima"
     best = solver.best(payload)
@@ -212,7 +213,7 @@ def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> Parse
 
 
 def kind_in(question: str) -> str:
-    """Return a question's kind, by the words that only questions of this kind have."""
+    """Return the kind of a question, by words that occur in no other kind."""
     for kind, words in GRAPH_WORDS.items():
         if re.search(words, question, re.IGNORECASE):
             return kind
@@ -255,7 +256,7 @@ def _name(node: Json) -> str:
 
 
 def level(task: str, graph: Mapping[str, Json]) -> float:
-    """Give a graph its level by its size, as the task itself does."""
+    """Return the level of a graph by its size, as the task does."""
     fields = Fields(graph)
     if "nodes" in fields:
         size = len(fields.entries("nodes"))
@@ -271,7 +272,7 @@ def _num_atoms(molecule: Fields) -> int:
 
 
 def _write_list(answer: list[Json]) -> str:
-    """Write an answer in square brackets; one for two molecules is two lists."""
+    """Write an answer in square brackets; an answer for two molecules is two lists."""
     if answer and all(isinstance(part, list) for part in answer):
         return ", ".join(_write_list(part) for part in answer if isinstance(part, list))
     return f"[{', '.join(str(part) for part in answer)}]"
@@ -321,7 +322,7 @@ def _matching(asked: str) -> dict[str, Json]:
     lasts = [int(last) for last in _LAST.findall(asked)]
     if len(lasts) != 2:
         raise DataError("a matching question should say how many applicants and jobs there are")
-    edges: list[Json] = [[int(a), int(b)] for a, b in _WISH.findall(asked)]
+    edges: list[Json] = [[int(a), int(b)] for a, b in _INTEREST.findall(asked)]
     return {"kind": "matching", "nodes": lasts[0] + 1, "jobs": lasts[1] + 1, "edges": edges}
 
 

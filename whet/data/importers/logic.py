@@ -63,7 +63,7 @@ def knights(row: Fields) -> ParsedRow:
         prompt=user(row.text("quiz"), _PEOPLE),
         answer=row.text("solution_text_format"),
         payload={"names": list[Json](names), "statements": _statement(statements)},
-        level=_level(len(names), (2, 3, 5, 7)),
+        level=_level_of_size(len(names), (2, 3, 5, 7)),
     )
 
 
@@ -91,12 +91,12 @@ def ordering(row: Fields) -> ParsedRow:
         task="ordering",
         prompt=user(row.text("instruction"), row.text("input"), ORDER),
         answer=json.dumps(names, ensure_ascii=False),
-        level=_level(len(names), (3, 5, 6, 8)),
+        level=_level_of_size(len(names), (3, 5, 6, 8)),
     )
 
 
 def zebralogic(row: Fields) -> ParsedRow:
-    """Read ZebraLogic's puzzles, whose solutions are not published."""
+    """Read ZebraLogic's puzzles; their solutions are not published."""
     names = ", ".join(f'"{name}": "..."' for name in row.texts("header")[1:])
     form = f'{{"reasoning": "...", "solution": {{"House 1": {{{names}}}, ...}}}}'
     return ParsedRow(
@@ -109,7 +109,7 @@ def zebralogic(row: Fields) -> ParsedRow:
 
 
 def zebralogic_table(row: Fields) -> ParsedRow:
-    """Read ZebraLogic's own rows; their solutions are blank in the public file."""
+    """Read ZebraLogic's own rows; the public file leaves their solutions blank."""
     solution = row.table("solution")
     header = solution.texts("header")
     parsed = zebralogic(Fields(puzzle=row.text("puzzle"), header=list[Json](header)))
@@ -136,7 +136,7 @@ def arc(row: Fields) -> ParsedRow:
 
 
 def barc(row: Fields) -> ParsedRow:
-    """Read BARC's pairs; the pair after those that are shown is the question."""
+    """Read BARC's pairs; the question is the first pair that is not shown."""
     pairs = [_read_pair(pair, "examples") for pair in row.entries("examples")]
     if len(pairs) < 2:
         raise DataError("field 'examples' should hold at least two pairs of grids")
@@ -188,7 +188,7 @@ def clrs(row: Fields) -> ParsedRow:
         prompt=user(row.text("question"), PRINTOUT),
         answer=row.text("answer").strip(),
         payload={"algorithm": row.text("algo_name"), "size": size},
-        level=_level(size, (4, 7, 10, 13)),
+        level=_level_of_size(size, (4, 7, 10, 13)),
     )
 
 
@@ -216,7 +216,7 @@ def game24(row: Fields) -> ParsedRow:
 
 
 def _statement(tree: Tree) -> Json:
-    """Turn a statement of words into lists, in which people are numbers."""
+    """Turn a statement in words into lists, with people as numbers."""
     if isinstance(tree, list):
         return [_statement(part) for part in tree]
     if not isinstance(tree, str):
@@ -224,8 +224,8 @@ def _statement(tree: Tree) -> Json:
     return int(tree) if tree.isdecimal() and len(tree) < 5 else tree
 
 
-def _level(size: int, tops: tuple[int, ...]) -> float:
-    """Give a size its level: sizes up to the largest of each fifth, as the task itself does."""
+def _level_of_size(size: int, tops: tuple[int, ...]) -> float:
+    """Return the level of a size, given the largest size of each fifth, as the task does."""
     return to_level(1 + sum(size > top for top in tops))
 
 

@@ -1,6 +1,6 @@
-"""A user's own rows, mapped by `field=column`; chats and preference pairs are mapped too.
+"""A user's own rows, mapped by `field=column`; also chats and preference pairs.
 
-A column name may be a path such as `extra_info.index`.
+A column may be a path such as `extra_info.index`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -77,11 +77,11 @@ class Mapped:
                 f"{show(fields['answer'])}"
             )
         return ParsedRow(
-            task=_task(fields) if "task" in fields else self.task or UNGRADED,
+            task=_read_task(fields) if "task" in fields else self.task or UNGRADED,
             prompt=prompt,
             answer=answer,
             payload=payload,
-            level=_level(fields),
+            level=_read_level(fields),
             split=parse_split(fields.scalar("split")) if fields.get("split") is not None else None,
             source_id=fields.row_id("id"),
             responses=responses,
@@ -123,7 +123,7 @@ def parse_split(name: str) -> Split:
 
 
 def _read_chat(fields: Fields) -> tuple[tuple[Message, ...], tuple[ImportedResponse, ...]]:
-    """Read the prompt and the responses of a row, in whichever form it holds them."""
+    """Read the prompt and responses of a row, in any of the known forms."""
     model = fields.scalar("model") if fields.get("model") is not None else None
     responses: list[ImportedResponse] = []
     prompt = _prompt(fields)
@@ -174,15 +174,15 @@ def _is_missing(value: Json) -> bool:
     return value is None or value == "" or (isinstance(value, float) and isnan(value))
 
 
-def _task(fields: Fields) -> str:
-    """Read which task a row is of; only the command line may name a file of code."""
+def _read_task(fields: Fields) -> str:
+    """Read the task of a row; only the command line may name a code file."""
     name = fields.scalar("task")
     if is_code_path(name):
         raise DataError(f"names the task {show(name)}, a file of code: give it with --task")
     return name
 
 
-def _level(fields: Fields) -> float | None:
+def _read_level(fields: Fields) -> float | None:
     if fields.get("level") in (None, ""):
         return None
     try:

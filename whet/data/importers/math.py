@@ -29,10 +29,9 @@ def read_fields(
     grades: int = 5,
     extract: Callable[[str], str] = str,
 ) -> Reader:
-    """Read rows by the names of their fields; a question in several is joined.
+    """Read rows by the names of their fields; a question in several fields is joined.
 
-    `extract` takes the answer out of a text that holds more than it. Rows may lack a worked
-    solution.
+    `extract` takes the answer out of a longer text. Rows may lack a worked solution.
     """
 
     def read(row: Fields) -> ParsedRow:
@@ -45,7 +44,7 @@ def read_fields(
 
 
 def olympiadbench(row: Fields) -> ParsedRow:
-    """Read several answers, and the absolute error that a row allows."""
+    """Read several answers, and the absolute error allowed."""
     parts = [row.optional_text("context"), row.text("question")]
     allowed: dict[str, Json] = {"error": row.amount("error")} if row.get("error") else {}
     question = "\n\n".join(part for part in parts if part)
@@ -66,14 +65,14 @@ def deepmath(row: Fields) -> ParsedRow:
 
 
 def gsm8k(row: Fields) -> ParsedRow:
-    """Read a worked solution that ends with the answer, without its notes for a calculator."""
+    """Read a worked solution that ends with the answer, without its calculator notes."""
     steps, _, _ = row.text("answer").rpartition("####")
     gold = after_hashes(row.text("answer"))
     return math_problem(row.text("question"), gold, solutions=[_CALCULATION.sub("", steps)])
 
 
 def livemathbench(row: Fields) -> ParsedRow:
-    """Read LiveMathBench, whose questions of choice have their options beside them."""
+    """Read LiveMathBench; multiple-choice questions have their options in another field."""
     options = row.texts("options") if row.get("options") else []
     return math_problem(" ".join([row.text("question"), *options]), row.scalar("answer"))
 
@@ -108,7 +107,7 @@ def last_box_text(solution: str) -> str:
 
 
 def after_hashes(solution: str) -> str:
-    """Return the answer behind `####` at the end of a worked solution."""
+    """Return the answer after `####` at the end of a worked solution."""
     _, sign, answer = solution.rpartition("####")
     if not sign or not answer.strip():
         raise DataError("field 'answer' should end with #### and the answer")
@@ -123,7 +122,7 @@ def math_problem(
     payload: Mapping[str, Json] | None = None,
     solutions: Sequence[Json] = (),
 ) -> ParsedRow:
-    """Make a problem of a question and its answers; of the solutions, those that are texts."""
+    """Make a problem of a question, its answers, and those solutions that are text."""
     golds = [answer.strip() for answer in answers]
     several: dict[str, Json] = {"answers": list[Json](golds)} if len(golds) > 1 else {}
     return ParsedRow(
@@ -143,7 +142,7 @@ def _list_worked(solutions: Sequence[Json], gold: str) -> tuple[ImportedResponse
 
 
 def _read_grade(row: Fields, name: str, grades: int) -> float:
-    """Read a level among some grades, written as 3, 3.0 or, of five, "Level 3"."""
+    """Read one of several grades, written as 3, 3.0 or, out of five, "Level 3"."""
     value = row.get(name)
     if isinstance(value, str) and grades == 5:
         match = re.fullmatch(r"(?:Level )?([1-5])", value)

@@ -1,4 +1,4 @@
-"""Answers of models with labels: questions become problems, answers become labelled rollouts."""
+"""Labelled responses of models: questions become problems, and responses become rollouts."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def tora_gsm8k_outputs(row: Fields) -> ParsedRow:
 
 
 def step_errors_math(row: Fields) -> ParsedRow:
-    """Read the label of the final answer, which is right even where the solution is not."""
+    """Read the label of the final answer, which may be right although the solution is wrong."""
     good = row.text("model_output_answer_correctness") == "correct"
     response = ImportedResponse(
         text=row.text("model_output"), model=row.text("generator"), is_good=good
@@ -97,7 +97,7 @@ def tablebench_outputs(row: Fields) -> ParsedRow:
 
 
 def bigbench_mistake(row: Fields) -> ParsedRow:
-    """Read traces of five tasks of BIG-Bench; the label is that of the answer, not of the steps."""
+    """Read traces of five BIG-Bench tasks; the label judges the answer, not the steps."""
     kind = row.text("task")
     asked = row.text("input").strip()
     target = row.text("target").strip()

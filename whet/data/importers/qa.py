@@ -1,4 +1,4 @@
-"""Questions with options, with yes or no, or with rules: AQuA, MMLU, Gaokao, StrategyQA, IFEval."""
+"""Multiple choice, yes or no, and rule-based questions: AQuA, MMLU, Gaokao, StrategyQA, IFEval."""
 
 import re
 from dataclasses import replace
@@ -81,7 +81,7 @@ def mmlu(row: Fields) -> ParsedRow:
 
 
 def gpqa(row: Fields) -> ParsedRow:
-    """Put the right answer among the wrong ones, in an order that depends on the question alone."""
+    """Put the right answer among the wrong ones, in an order derived from the question alone."""
     right = row.text("Correct Answer").strip()
     options = [right, *(row.text(f"Incorrect Answer {number}").strip() for number in (1, 2, 3))]
     question = row.text("Question").strip()
@@ -103,7 +103,8 @@ def gaokao_qa(row: Fields) -> ParsedRow:
 
 
 def mixed_exam(row: Fields) -> ParsedRow:
-    """Read multiple choice, whose options are in the question; without a letter, mathematics."""
+    """Read multiple choice with the options in the question; a row without a letter is
+    mathematics."""
     letter = row.optional_text("choice_answer")
     return ParsedRow(
         task="choice" if letter else "math",
@@ -113,7 +114,7 @@ def mixed_exam(row: Fields) -> ParsedRow:
 
 
 def bbh_logic(row: Fields) -> ParsedRow:
-    """Read options below the question, one per line; the lies are questions of yes or no."""
+    """Read options below the question, one per line; web_of_lies asks yes or no."""
     asked = row.text("input")
     target = row.text("target").strip()
     if row.text("task") == "web_of_lies":
@@ -125,7 +126,7 @@ def bbh_logic(row: Fields) -> ParsedRow:
 
 
 def strategyqa(row: Fields) -> ParsedRow:
-    """Show the facts that a row has above its question, as RL-Tango does."""
+    """Show a row's facts above its question, as RL-Tango does."""
     facts = row.get("facts") or ""
     shown = facts if isinstance(facts, str) else "\n".join(row.texts("facts"))
     return yes_no(f"{shown}\n{row.text('question')}", row.flag("answer"))
@@ -159,7 +160,7 @@ def process_bench(row: Fields) -> ParsedRow:
 
 
 def make_instructions_row(ids: list[str], arguments: list[Json]) -> ParsedRow:
-    """Make a row of IFEval's instructions, without their arguments that are null."""
+    """Make a row of IFEval's instructions, without null arguments."""
     if len(ids) != len(arguments):
         raise DataError(f"has {len(ids)} instructions and arguments for {len(arguments)}")
     rows: list[Json] = []
@@ -181,7 +182,7 @@ def ifeval_row(row: Fields) -> ParsedRow:
 
 
 def make_livebench_row(task: str, truth: str) -> ParsedRow:
-    """Make a row of a LiveBench task; those whose scores are not exact have no grader."""
+    """Make a row of a LiveBench task; a task without exact scores has no grader."""
     kind = LIVEBENCH.get(task)
     if kind is None:
         reason = f"whet has no grader for LiveBench's {task}"
@@ -197,7 +198,7 @@ def make_livebench_row(task: str, truth: str) -> ParsedRow:
 
 
 def livebench_row(row: Fields) -> ParsedRow:
-    """Read a row of one turn, which asks for the form of the answer itself."""
+    """Read a row of one turn; its question already asks for an answer format."""
     turns = row.texts("turns")
     if len(turns) != 1:
         raise DataError(f"field 'turns' should hold one turn, not {len(turns)}")
@@ -207,7 +208,7 @@ def livebench_row(row: Fields) -> ParsedRow:
 
 
 def choice(question: str, options: dict[str, str], answer: str) -> ParsedRow:
-    """Ask a question with its options below it; several letters may be right together."""
+    """Ask a question with its options below it; several letters may be right."""
     listed = "\n".join(f"{letter}. {option}" for letter, option in options.items())
     return ParsedRow(
         task="choice",

@@ -23,7 +23,7 @@ CHART = "the answer is a chart, which a program would have to draw"
 
 
 def hitab(row: Fields) -> ParsedRow:
-    """Read a question about a table of texts, which may have several answers."""
+    """Read a question about a table of texts; it may have several answers."""
     grid = row.table("table").entries("texts")
     answers = [Fields(answer=value).scalar("answer") for value in row.entries("answer")]
     prompt = user(write_table(grid), row.text("question"), BOXED, SEVERAL)
@@ -31,7 +31,7 @@ def hitab(row: Fields) -> ParsedRow:
 
 
 def multihiertt(row: Fields) -> ParsedRow:
-    """Read a question about tables in HTML; paragraphs are not shown, as in Reasoning360."""
+    """Read a question about HTML tables; paragraphs are not shown, as in Reasoning360."""
     asked = row.table("qa")
     tables = [write_table(read_html(table)) for table in row.texts("tables")]
     prompt = user(*tables, asked.text("question"), BOXED)
@@ -69,7 +69,7 @@ def tablebench(row: Fields) -> ParsedRow:
 
 
 def tabmwp(row: Fields) -> ParsedRow:
-    """Ask for the text of an option where there are options; a unit is part of the question."""
+    """Ask for the text of an option, if there are options; a unit is part of the question."""
     unit = row.optional_text("unit")
     payload: dict[str, Json] = {"unit": unit} if unit else {}
     choices = row.texts("choices") if row.get("choices") else []
@@ -107,7 +107,7 @@ def markdown(grid: Fields) -> str:
 
 
 def write_table(rows: list[Json]) -> str:
-    """Write rows of cells in Markdown; short rows are filled up.
+    """Write rows of cells in Markdown; short rows are padded.
 
     >>> print(write_table([["a", "b"], [1.0]]))
     | a | b |
@@ -133,7 +133,7 @@ def _write_cell(cell: Json) -> str:
 
 
 def read_html(table: str) -> list[Json]:
-    """Read the cells of a table; those that a wide cell covers are empty.
+    """Read the cells of a table; a wide cell is followed by empty ones.
 
     >>> read_html("<table><tr><td colspan=2>a</td><td>b</td></tr></table>")
     [['a', '', 'b']]

@@ -1,8 +1,8 @@
-"""Rows of verl and its derivatives (Reasoning360's GURU, Tango, NPG-Muse) and of AReaL.
+"""Rows of verl and its derivatives (Reasoning360's GURU, Tango, NPG-Muse), and of AReaL.
 
-verl's rows have one schema, and `data_source` gives the meaning of their ground truth. A row that
-lacks a field its reward needs is refused when the file is read, and so is an unknown source, with a
-list of the known ones.
+All of verl's rows share a schema, and `data_source` says what their ground truth means. Reading a
+file fails if a row lacks a field that its reward needs, or has an unknown source; the error lists
+the known sources.
 """
 
 import ast
@@ -58,7 +58,7 @@ _OPEN_THOUGHT = re.compile(r"\s*<think>\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerlRow:
-    """A row's ground truth, with other fields that grading may need."""
+    """A row's ground truth, and other fields for grading."""
 
     source: str
     truth: Fields
@@ -79,7 +79,7 @@ Build = Callable[[VerlRow], ParsedRow]
 
 
 def by_source(builders: Mapping[str, Build]) -> Reader:
-    """Read rows by their source: by its whole name, or by the longest known beginning."""
+    """Read rows by source: by its full name, or by the longest known prefix."""
 
     def read(row: Fields) -> ParsedRow:
         source = row.text("data_source")
@@ -100,8 +100,8 @@ def by_source(builders: Mapping[str, Build]) -> Reader:
         return replace(
             parsed,
             prompt=prompt,
-            payload={**_question(extra, prompt), **parsed.payload},
-            level=parsed.level if parsed.level is not None else _level(row),
+            payload={**_read_question(extra, prompt), **parsed.payload},
+            level=parsed.level if parsed.level is not None else _read_level(row),
             split=parse_split(split) if isinstance(split, str) else None,
             source_id=extra.row_id("index", "idx", "id"),
             responses=tuple(imported),
@@ -125,14 +125,17 @@ def _prompt(row: Fields) -> tuple[Message, ...]:
     return row.messages("prompt")
 
 
-def _question(extra: Fields, prompt: Sequence[Message]) -> dict[str, Json]:
-    """Keep the bare question, which a verifier or judge is shown, if the prompt says more."""
+def _read_question(extra: Fields, prompt: Sequence[Message]) -> dict[str, Json]:
+    """Keep the bare question for a verifier or judge, if the prompt says more."""
     question = extra.get("question")
-    is_said = not isinstance(question, str) or question.strip() in ("", prompt[-1].content.strip())
-    return {} if is_said else {"question": question}
+    is_in_prompt = not isinstance(question, str) or question.strip() in (
+        "",
+        prompt[-1].content.strip(),
+    )
+    return {} if is_in_prompt else {"question": question}
 
 
-def _level(row: Fields) -> float | None:
+def _read_level(row: Fields) -> float | None:
     rates = [row.get(name) for name in PASS_RATES]
     known = [rate for rate in rates if isinstance(rate, int | float) and 0 <= rate <= 1]
     if known:
@@ -150,7 +153,7 @@ def _check_fields(owner: str, table: Fields, known: Sequence[str]) -> None:
 
 
 def read_mathematics(row: VerlRow) -> ParsedRow:
-    """Read one reference answer, or a list of which any is right."""
+    """Read a reference answer, or a list of them, any of which is right."""
     metric = row.extra.get("reward_metric")
     if metric is not None and metric not in METRICS:
         raise DataError(
@@ -257,7 +260,7 @@ def read_countdown(row: VerlRow) -> ParsedRow:
 
 
 def read_tabular(row: VerlRow) -> ParsedRow:
-    """Join several answers by bars; FinQA's are results of a calculation, never rounded."""
+    """Join several answers by bars; FinQA's are results of a calculation and never rounded."""
     values = row.value if isinstance(row.value, list) else [row.value]
     answers = [Fields(ground_truth=value).scalar("ground_truth") for value in values]
     parts = [part.strip() for answer in answers for part in answer.split("|")]
@@ -308,7 +311,8 @@ def _to_row(task: str, answer: str | None, payload: Mapping[str, Json] | None = 
 
 
 def _find_entry(source: str) -> tuple[str, str]:
-    """Find the function under test: of a final `check(entry)` that is cut, or an undefined name."""
+    """Find the function under test: the argument of a final `check(entry)`, which is cut off, or an
+    undefined name."""
     tree = code.tree_of(source)
     last = tree.body[-1].value if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     if isinstance(last, ast.Call) and last.args and ast.unparse(last.func) == "check":

@@ -1,7 +1,7 @@
-"""Sources: training and evaluation sets, each described by one TOML file in this folder.
+"""Sources: training and evaluation sets, each described by a TOML file in this folder.
 
-A file says where the rows are (hub id or local names), how they are read, which are kept, how they
-are split and what the prompt is. A user's own source is such a file, given by its path.
+A file says where the rows are (hub id or local names), how to read, filter and split them, and how
+to prompt. A user's own source is such a file, given by its path.
 """
 
 import re
@@ -111,7 +111,7 @@ _compile = cache(re.compile)
 
 
 def _is_same(value: Json, wanted: _Value) -> bool:
-    """Compare with true and 1 apart."""
+    """Compare values, with true and 1 different."""
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 
@@ -132,7 +132,7 @@ Seen = Literal["rows", "schema", "unknown"]
 
 
 class SourceFile(Config):
-    """Files of rows that are read alike."""
+    """Files whose rows are read in the same way."""
 
     names: tuple[str, ...] = Field(min_length=1)
     """Patterns of their paths: in the hub's repository, in the folder of raw files, or, for your
@@ -148,7 +148,7 @@ class SourceFile(Config):
 
 
 class SourcePrompt(Config):
-    """Changes to the prompt that the layout makes of a row."""
+    """Changes to the prompt that the format makes of a row."""
 
     system: str | None = None
     """The system message; an empty text removes the row's, None keeps it."""
@@ -195,7 +195,7 @@ class Source(Config):
 
     @property
     def splits(self) -> list[str]:
-        """List the splits that its files are for, in the order of the files."""
+        """List the splits of its files, in the order of the files."""
         names: list[str] = []
         for file in self.files:
             given = [file.split] if isinstance(file.split, str) else list(file.split or ["rows'"])
@@ -221,7 +221,7 @@ def list_sources() -> list[str]:
 
 
 def _check(source: Source) -> None:
-    """Refuse settings that make no sense, before any file is looked for."""
+    """Refuse inconsistent settings, before any file is opened."""
     for file in source.files:
         layout = file.format or source.format
         if (layout is None) == (not source.map):

@@ -1,7 +1,7 @@
-"""Prepare a source: its raw rows become a folder of problems as the stages read them.
+"""Prepare a source: turn its raw rows into a folder of problems for stages to read.
 
-Rows are streamed. The folder is written whole or not at all, with a `source.json` that says what it
-was made of.
+Rows are streamed. The folder is written whole or not at all; its `source.json` records what it was
+made of.
 """
 
 import re
@@ -60,7 +60,7 @@ _PLAIN_NAME = re.compile(r"[\w-][\w.-]*")
 
 @dataclass(kw_only=True)
 class PrepareCounts:
-    """Rows that a preparation has read so far, by outcome."""
+    """Counts of the rows read so far, by outcome."""
 
     rows: int = 0
     problems: Counter[Split] = field(default_factory=Counter)
@@ -92,8 +92,8 @@ def prepare_source(
 ) -> PrepareCounts:
     """Write a folder of problems, replacing one that was prepared before.
 
-    `limit` stops reading a file after this many problems. A file of which no row can be read is
-    refused with the first reason, which names the field.
+    `limit` is the most problems to read from a file. A file without a readable row is refused with
+    the first error, which names the field.
     """
     check_replaceable(out)
     counts = PrepareCounts()
@@ -107,12 +107,14 @@ def prepare_source(
             raise DataError(_explain_empty(name, counts))
         if not counts.num_listed:
             (folder / LEFT_OUT).unlink()
-        write_json(folder / PROVENANCE, _describe(name, definition, raw_files, counts, limit))
+        write_json(
+            folder / PROVENANCE, _describe_folder(name, definition, raw_files, counts, limit)
+        )
     return counts
 
 
 def check_replaceable(out: Path) -> None:
-    """Refuse to replace a folder that no preparation has written."""
+    """Refuse to replace a folder that was not prepared from a source."""
     if out.exists() and not (out / PROVENANCE).is_file():
         raise ConfigError(
             f"{out} has no {PROVENANCE}, so it was not prepared from a source and is not replaced: "
@@ -122,14 +124,14 @@ def check_replaceable(out: Path) -> None:
 
 @dataclass
 class _FileResult:
-    """How many rows of a file could be read, and the first reason why one could not."""
+    """The number of readable rows of a file, and the first error."""
 
     num_read: int = 0
     first_error: str = ""
 
 
 class _Run:
-    """One preparation: the files it writes, and what it has seen."""
+    """One preparation: its open files and counts."""
 
     def __init__(
         self, source: Source, name: str, folder: Path, counts: PrepareCounts, stack: ExitStack
@@ -145,23 +147,25 @@ class _Run:
         self._answered = ResponseCounter()
 
     def read_all(self, raws: list[RawFile], limit: int | None, advance: Advance | None) -> None:
-        """Write the problems of files that are read alike; refuse them if no row can be read.
+        """Write the problems of files that are read alike; raise if no row can be read.
 
-        One unreadable file among several is refused too, if it has more than a few rows.
+        A single unreadable file among several is refused too, if it has more than a few rows.
         """
-        results = [self._read(raw, limit, advance) for raw in raws]
+        results = [self._read_raw_file(raw, limit, advance) for raw in raws]
         broken = [result for result in results if result.first_error and not result.num_read]
         if broken and not any(result.num_read for result in results):
             raise DataError(f"none of its rows can be read; the first, {broken[0].first_error}")
 
-    def _read(self, raw: RawFile, limit: int | None, advance: Advance | None) -> "_FileResult":
+    def _read_raw_file(
+        self, raw: RawFile, limit: int | None, advance: Advance | None
+    ) -> "_FileResult":
         plan = make_plan(self._source, self._name, raw.file)
         result = _FileResult()
         num_kept = num_bad = 0
         for row in islice(iterate_rows(raw.path, advance=advance), raw.file.rows):
             self._counts.rows += 1
             try:
-                num_kept += self._add(raw, row, plan)
+                num_kept += self._add_row(raw, row, plan)
                 result.num_read += 1
             except (ConfigError, DataError) as error:
                 num_bad += 1
@@ -186,8 +190,8 @@ class _Run:
                 reason = f"is beyond the sample of {writer.size:,} of the split {split}"
                 self._counts.left_out[reason] = writer.num_beyond
 
-    def _add(self, raw: RawFile, row: SourceRow, plan: ImportPlan) -> bool:
-        """Write a row's problem if it is to be kept; say whether it is a new one."""
+    def _add_row(self, raw: RawFile, row: SourceRow, plan: ImportPlan) -> bool:
+        """Write a row's problem if it is kept; return whether it is new."""
         place = locate_row(raw.path, row)
         fields = _attach(self._source, raw, row.fields)
         for rule in self._source.keep:
@@ -208,18 +212,18 @@ class _Run:
             rollouts = self._answered.add(problem, parsed.responses)
         else:
             rollouts = to_rollouts(problem, parsed.responses)
-        return self._write(problem, line, rollouts)
+        return self._write_problem(problem, line, rollouts)
 
-    def _write(self, problem: Problem, line: bytes, rollouts: list[Rollout]) -> bool:
+    def _write_problem(self, problem: Problem, line: bytes, rollouts: list[Rollout]) -> bool:
         is_new = problem.id not in self._splits
         self._counts.num_added += not is_new
         split = self._splits.setdefault(problem.id, problem.split)
         if split not in self._writers:
-            self._writers[split] = self._open(split)
+            self._writers[split] = self._open_split(split)
         self._writers[split].add(problem, line if is_new else None, rollouts)
         return is_new
 
-    def _open(self, split: Split) -> "SplitWriter":
+    def _open_split(self, split: Split) -> "SplitWriter":
         file = problem_file(self._folder, split)
         return SplitWriter(
             lines=self._stack.enter_context(file.open("wb")),
@@ -274,7 +278,7 @@ def change_prompt(prompt: tuple[Message, ...], change: SourcePrompt) -> tuple[Me
 
 
 def _attach(source: Source, raw: RawFile, row: Row) -> Row:
-    """Add the JSON files that belong to a row; their names come from its columns."""
+    """Add the JSON files that belong to a row; its columns give their names."""
     added: dict[str, Json] = {}
     for column, pattern in source.attach.items():
 
@@ -288,14 +292,14 @@ def _attach(source: Source, raw: RawFile, row: Row) -> Row:
     return {**row, **added}
 
 
-def _describe(
+def _describe_folder(
     name: str,
     definition: Path,
     raw_files: list[RawFile],
     counts: PrepareCounts,
     limit: int | None,
 ) -> Json:
-    """Say what a folder was made of, and how many rows became what."""
+    """Record what a folder was made of, and the counts of its rows."""
     paths = {raw.path: raw.origin for raw in raw_files}
     facts: list[Json] = []
     for path, origin in paths.items():
@@ -329,7 +333,7 @@ def _explain_empty(name: str, counts: PrepareCounts) -> str:
 
 @dataclass(order=True, slots=True)
 class _Drawn:
-    """A problem of the sample; the largest rank is the first to go."""
+    """A sampled problem; the one with the largest rank is replaced first."""
 
     rank: int
     number: int

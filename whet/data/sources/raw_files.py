@@ -1,7 +1,7 @@
-"""Find the raw files of a source: those a user names, a folder of them, those beside the user's own
-source, or the hub's.
+"""Find the raw files of a source: named by the user, in a folder, beside a user's own source file,
+or on the hub.
 
-Without them, one sentence says which files to put where.
+If there are none, one sentence says which files to put where.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from whet.types import SPLITS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawFile:
-    """A file of rows, and which of its source's files it is."""
+    """A file of rows, and the source file that describes it."""
 
     path: Path
     file: SourceFile
@@ -34,22 +34,22 @@ class RawFile:
 def find_raw_files(
     source: Source, folder: Path, given: Sequence[str] = (), *, beside: Path | None = None
 ) -> list[RawFile]:
-    """Take the files that are given, else those in the folder, else download them.
+    """Take the given files, else those in the folder, else download them.
 
-    Names in the user's own source may be paths from the folder `beside`, where its file is.
+    Names in a user's own source may be paths relative to `beside`, the folder of its TOML file.
     """
     if given:
         return [raw for text in given for raw in _match_given(source, text)]
     if files := list(_search(source, folder, str(folder))):
         return files
-    if beside is not None and (files := list(_look_beside(source, beside))):
+    if beside is not None and (files := list(_search_beside(source, beside))):
         return files
     return [raw for hub in _list_hubs(source, folder) for raw in _download(source, hub, folder)]
 
 
 def _match_given(source: Source, text: str) -> list[RawFile]:
-    """Read `PATH` or `SPLIT=PATH`; without a split, a file is recognised by its name or by being
-    the only one."""
+    """Read `PATH` or `SPLIT=PATH`; without a split, the file is recognised by its name, or as the
+    only one."""
     split, sign, rest = text.partition("=")
     named = sign and split in SPLITS
     path = Path(rest if named else text).expanduser()
@@ -57,7 +57,7 @@ def _match_given(source: Source, text: str) -> list[RawFile]:
         raise ConfigError(f"--file {text}: there is no file {path}")
     if file_ending(path) == "":
         raise ConfigError(f"--file {text} should end in {', '.join(READERS)}")
-    files = [file for file in source.files if not named or _is_for(file, split)]
+    files = [file for file in source.files if not named or _has_split(file, split)]
     if not named and len(files) > 1:
         files = [file for file in files if _matches(file, path.name)]
     if not files:
@@ -67,12 +67,12 @@ def _match_given(source: Source, text: str) -> list[RawFile]:
     return [RawFile(path=path, file=file, folder=folder, origin=str(folder)) for file in files]
 
 
-def _is_for(file: SourceFile, split: str) -> bool:
+def _has_split(file: SourceFile, split: str) -> bool:
     return split == file.split if isinstance(file.split, str) else split in (file.split or SPLITS)
 
 
 def _search(source: Source, folder: Path, origin: str, hub: str | None = None) -> Iterator[RawFile]:
-    """Find the files of a folder that the source names, in the order of the source."""
+    """Find the source's files in a folder, in the order of the source."""
     if not folder.is_dir():
         return
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and file_ending(path))
@@ -84,7 +84,7 @@ def _search(source: Source, folder: Path, origin: str, hub: str | None = None) -
                 yield RawFile(path=path, file=file, folder=folder, origin=origin)
 
 
-def _look_beside(source: Source, folder: Path) -> Iterator[RawFile]:
+def _search_beside(source: Source, folder: Path) -> Iterator[RawFile]:
     for file in source.files:
         for name in file.names:
             root = Path("/") if Path(name).is_absolute() else folder

@@ -20,11 +20,12 @@ from whet.engine.kv_cache import KVCache
 from whet.engine.paged_cache import build_paged_cache
 from whet.engine.scheduler import PrefillPass
 from whet.errors import EngineError
+from whet.integers import ceil_div
 from whet.kernels import LANES
 from whet.kernels.c import library as c_library
 from whet.models.lora import LoraLinear
 from whet.models.transformer import Layer, Transformer
-from whet.types import Indices, ceil_div
+from whet.types import Indices
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling"})
 """The `ModelConfig.features` that decode.c supports."""

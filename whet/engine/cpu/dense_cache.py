@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.scheduler import PrefillPass
+from whet.integers import ceil_div
 from whet.kernels import AttentionSpec
 from whet.kernels.layer_ops import split_heads
 from whet.models.transformer import PackedAttention, Transformer
-from whet.types import Indices, ceil_div
+from whet.types import Indices
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling", "sliding_window"})
 """The `ModelConfig.features` that its attention supports."""

@@ -16,9 +16,10 @@ from typing import Literal, NamedTuple
 
 from whet.answers.doubt import is_doubtful
 from whet.answers.withdrawal import find_replacement
+from whet.level_bands import level_band
 from whet.tasks.algorithms.clrs_algorithms import ALGORITHMS, TRACED
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer
-from whet.types import Json, Problem, Score, Split, level_band
+from whet.types import Json, Problem, Score, Split
 
 Item = Decimal | tuple["Item", ...]
 """A number, or an array: 0 for square and 1 for round brackets, then its elements."""

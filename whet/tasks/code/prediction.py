@@ -25,6 +25,7 @@ from typing import Literal, TypeGuard
 
 from whet.answers.doubt import is_doubtful
 from whet.answers.withdrawal import is_disowned
+from whet.json_values import content_id
 from whet.tasks.answers import read_final
 from whet.tasks.base import data_error
 from whet.tasks.code import plain, program, tests_text
@@ -38,7 +39,7 @@ from whet.tasks.code.code_task import (
     text_of,
     unread,
 )
-from whet.types import Json, Message, Problem, Score, Split, content_id
+from whet.types import Json, Message, Problem, Score, Split
 
 Direction = Literal["input", "output"]
 _ASKED: dict[Direction, str] = {

@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
+from whet.level_bands import level_band
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer, split_of
 from whet.tasks.literals import Tree, parse_literal
-from whet.types import Json, Problem, Score, Split, level_band
+from whet.types import Json, Problem, Score, Split
 
 Grid = tuple[tuple[int, ...], ...]
 _Move = Callable[[Grid], Grid]

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
+from whet.level_bands import level_band
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer
 from whet.tasks.logic.vocabulary import PEOPLE, invent_adjectives
-from whet.types import Json, Problem, Score, Split, level_band
+from whet.types import Json, Problem, Score, Split
 
 _Edge = tuple[str, str]
 

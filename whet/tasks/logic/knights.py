@@ -16,11 +16,12 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
+from whet.level_bands import level_band
 from whet.tasks.answers import strip_text_commands
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer
 from whet.tasks.literals import parse_markdown
 from whet.tasks.logic.vocabulary import PEOPLE
-from whet.types import Json, Problem, Score, Split, level_band
+from whet.types import Json, Problem, Score, Split
 
 _SIZES = ((2, 2), (3, 3), (4, 5), (6, 7), (8, 10))
 """Fewest and most people in each fifth of difficulty."""

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
+from whet.level_bands import level_band
 from whet.tasks.answers import strip_text_commands, write_in_line
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer, split_of
 from whet.tasks.literals import parse_literal, plain
 from whet.tasks.logic.clue_choice import clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import CATEGORIES
-from whet.types import Json, Problem, Score, Split, level_band
+from whet.types import Json, Problem, Score, Split
 
 _SIZES = ((3, 3), (4, 5), (6, 6), (7, 8), (9, 10))
 """Fewest and most things in each fifth of difficulty."""

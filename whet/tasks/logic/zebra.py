@@ -23,13 +23,14 @@ from random import Random
 from typing import Literal
 
 from whet.answers.doubt import is_denied
+from whet.level_bands import level_band
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, read_gold, split_of
 from whet.tasks.literals import Tree, last_object, parse_literal, parse_markdown, plain
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import PHRASES, VALUES
-from whet.types import Json, Problem, Score, Split, Verdict, level_band
+from whet.types import Json, Problem, Score, Split, Verdict
 
 Cells = dict[tuple[str, str], str]
 """Values by position (or house) and attribute."""

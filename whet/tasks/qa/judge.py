@@ -19,8 +19,7 @@ from pydantic import Field, field_validator
 
 from whet.answers.final_answer import visible_text
 from whet.config import Config
-from whet.errors import ConfigError
-from whet.serving.client import (
+from whet.endpoints.client import (
     Client,
     EndpointConfig,
     Reply,
@@ -28,7 +27,8 @@ from whet.serving.client import (
     check_url,
     run_blocking,
 )
-from whet.serving.http import HttpError
+from whet.endpoints.http import HttpError
+from whet.errors import ConfigError
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask
 from whet.tasks.qa.stated import MAX_SPAN, statements

@@ -10,12 +10,13 @@ from itertools import combinations
 from random import Random
 from typing import Literal
 
+from whet.level_bands import level_band
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
 from whet.tasks.game24.expressions import SYMBOLS, Expression, Value, combine
 from whet.tasks.game24.lines import SIGNS, read_chain, write_plainly
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
-from whet.types import Json, Problem, Score, Split, level_band
+from whet.types import Json, Problem, Score, Split
 
 Use = Literal["all", "some"]
 _Term = tuple[Value, str]

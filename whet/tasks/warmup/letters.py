@@ -18,11 +18,12 @@ from typing import Literal
 
 from whet.answers.doubt import strip_lead
 from whet.answers.sentences import text_after_label, text_after_verb
+from whet.level_bands import level_band
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import LineNote, data_error
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
-from whet.types import Json, Problem, Score, Split, level_band
+from whet.types import Json, Problem, Score, Split
 
 _Unit = Literal["letters", "words"]
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
+from whet.endpoints.client import Client, Reply
 from whet.errors import ConfigError
-from whet.serving.client import Client, Reply
 from whet.types import Json
 
 K = TypeVar("K")

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from whet.errors import ConfigError
-from whet.serving import client as client_module
-from whet.serving.client import (
+from whet.endpoints import client as client_module
+from whet.endpoints.client import (
     Client,
     EndpointConfig,
     PerMinute,
@@ -23,8 +22,9 @@ from whet.serving.client import (
     read_reply,
     run_blocking,
 )
-from whet.serving.http import HttpError
-from whet.serving.stream import allow_open_files, stream_replies
+from whet.endpoints.http import HttpError
+from whet.endpoints.stream import allow_open_files, stream_replies
+from whet.errors import ConfigError
 from whet.testing.server import Asked, CannedReply, FakeServer, chat_reply, serve_replies
 from whet.types import FinishReason, Json, Message
 
@@ -331,7 +331,7 @@ def test_closing_a_stream_drops_what_is_in_flight() -> None:
 
 
 def test_replies_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.serving.stream.MAX_UNREAD", 5)
+    monkeypatch.setattr("whet.endpoints.stream.MAX_UNREAD", 5)
     stored: list[int] = []
     is_full, is_too_full = threading.Event(), threading.Event()
 

@@ -20,8 +20,8 @@ from typing import Literal, TypeVar
 from pydantic import Field, JsonValue, field_validator
 
 from whet.config import Config
+from whet.endpoints.http import HttpError, HttpReply, Origin
 from whet.errors import ConfigError
-from whet.serving.http import HttpError, HttpReply, Origin
 from whet.types import FinishReason, Json, Message
 
 T = TypeVar("T")
