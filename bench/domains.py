@@ -1,14 +1,13 @@
 """Does every domain learn? SFT from random weights, then RL, on tasks that whet generates.
 
-    python bench/domains.py --device cuda --jobs 14 --seeds 1 2 3 --out runs/domains --resume
+    python bench/domains.py --device cuda --jobs 12 --seeds 1 2 3 --rates 3e-5 1e-4 --out runs/domains --resume
 
-First a seed that is not measured takes SFT at a few levels of difficulty of each task. The level
-goes on at which it solves a share of dev problems nearest to 40 %: where SFT solves nothing, RL has
-nothing to choose from. Then each task and seed is its own pipeline, as a user would write it: SFT
-of a new model, an evaluation, GRPO, an evaluation. The control goes on with SFT for the seconds
-that RL took, on the same worked answers, and its checkpoint is picked by the same dev problems. All
-are measured on 400 test problems, 8 answers each. SFT has 60,000 worked answers: with 6,000, which it
-sees 17 times, it learns them by heart and solves next to none of the unseen ones.
+Each task and seed is its own pipeline, as a user would write it: SFT of a new model, an evaluation,
+GRPO, an evaluation. Of several rates for RL, the one that ends with the best dev problems goes on, by
+a seed that is not measured. The control goes on with SFT for the seconds that RL took, on the same
+worked answers, and its checkpoint is picked by the same dev problems. All are measured on 400 test
+problems, 8 answers each. SFT has 60,000 worked answers: with 6,000, which it sees 17 times, it learns
+them by heart and solves next to none of the unseen ones.
 
 A gain is that of a seed over its own SFT, paired by problem; intervals are over seeds and problems.
 `--seconds` is how long the first two training stages may take together before a row is marked as
@@ -36,8 +35,6 @@ from whet.evals.stats import Estimate
 from whet.store.run import RunStore
 
 TUNING_SEED = 0
-AIM = 0.4
-"""The share of dev problems that SFT should solve before RL."""
 Level = tuple[float, float]
 WORDS = 'pieces = "words"'
 PHRASES = 'pieces = "phrases"'
@@ -45,24 +42,23 @@ PHRASES = 'pieces = "phrases"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """A task, the levels of difficulty to try, and how a new model reads it."""
+    """A task, the difficulty of its problems, and how a new model reads it."""
 
-    levels: tuple[Level, ...]
+    level: Level
     max_tokens: int
     pieces: str = WORDS
 
 
 DOMAINS = {
-    "countdown": Domain(levels=((0.0, 0.199), (0.0, 0.4)), max_tokens=24, pieces=PHRASES),
-    "arithmetic": Domain(levels=((0.0, 0.4), (0.2, 0.6)), max_tokens=200),
-    "knights": Domain(levels=((0.0, 0.45), (0.2, 0.6)), max_tokens=56),
-    "ordering": Domain(levels=((0.0, 0.2), (0.0, 0.4)), max_tokens=56),
-    "zebra": Domain(levels=((0.0, 0.1), (0.0, 0.25)), max_tokens=144),
-    "mvc": Domain(levels=((0.0, 0.1), (0.0, 0.25)), max_tokens=40),
-    "mis": Domain(levels=((0.0, 0.1), (0.0, 0.25)), max_tokens=40),
-    "mcp": Domain(levels=((0.0, 0.1), (0.0, 0.25)), max_tokens=40),
-    "tsp": Domain(levels=((0.0, 0.1), (0.0, 0.25)), max_tokens=32),
-    "connected": Domain(levels=((0.0, 0.2), (0.0, 0.5)), max_tokens=40),
+    "countdown": Domain(level=(0.0, 0.4), max_tokens=24, pieces=PHRASES),
+    "arithmetic": Domain(level=(0.0, 0.4), max_tokens=128),
+    "knights": Domain(level=(0.0, 0.45), max_tokens=56),
+    "ordering": Domain(level=(0.0, 0.2), max_tokens=56),
+    "zebra": Domain(level=(0.0, 0.02), max_tokens=144),
+    "tsp": Domain(level=(0.0, 0.1), max_tokens=32),
+    "ged": Domain(level=(0.0, 0.2), max_tokens=40),
+    "mcs": Domain(level=(0.0, 0.1), max_tokens=48),
+    "connected": Domain(level=(0.0, 0.1), max_tokens=40),
 }
 
 HEAD = """kind = "run"
@@ -85,16 +81,17 @@ kind = "sft"
 problems = "{problems}"
 data = "{traces}"
 steps = {sft_steps}
-batch_size = 256
+batch_size = 128
 model = {{ new = "{size}", positions = 512, {pieces} }}
 train = {{ lr = 1e-3, lr_schedule = "cosine", warmup_steps = 50, weight_decay = 0.1, micro_batch_tokens = 32768 }}
 validation = {{ every = {sft_every}, samples = 2 }}
 """
-RL = """[stages.sft_eval]
+SFT_EVAL = """[stages.sft_eval]
 kind = "eval"
 problems = "{problems}"
 model = {{ path = "@sft" }}
-[stages.rl]
+"""
+RL = """[stages.{stage}]
 kind = "rl"
 problems = "{problems}"
 model = {{ path = "@sft" }}
@@ -102,9 +99,10 @@ steps = {rl_steps}
 problems_per_step = 64
 group_size = 16
 algo = {{ kl_coef = 0.001 }}
-train = {{ lr = 2e-4, lr_schedule = "linear", warmup_steps = 5, micro_batch_tokens = 32768 }}
+train = {{ lr = {rate}, lr_schedule = "linear", warmup_steps = 5, micro_batch_tokens = 32768 }}
 validation = {{ every = {rl_every}, samples = 2 }}
-[stages.rl_eval]
+"""
+RL_EVAL = """[stages.rl_eval]
 kind = "eval"
 problems = "{problems}"
 model = {{ path = "@rl" }}
@@ -114,7 +112,7 @@ kind = "sft"
 problems = "{problems}"
 data = "{traces}"
 steps = {more_steps}
-batch_size = 256
+batch_size = 128
 model = {{ path = "{start}" }}
 train = {{ lr = 5e-4, lr_schedule = "cosine", warmup_steps = 50, weight_decay = 0.1, micro_batch_tokens = 32768 }}
 validation = {{ every = {more_every}, samples = 2 }}
@@ -133,37 +131,40 @@ class Study:
     size: str
     sft_steps: int
     rl_steps: int
+    rates: tuple[float, ...]
 
-    def trial(self, name: str, level: Level) -> Job:
-        """Make the problems and worked answers of a level, and try SFT on them."""
-        text = self._head(name, level, TUNING_SEED) + DATA.format()
-        text += self._sft(name, "@problems", "@traces")
-        low, high = (round(100 * end) for end in level)
-        return self._job(f"{name} at {low} to {high}", text)
+    def data(self, name: str) -> Job:
+        """Make the problems and worked answers."""
+        return self._job(f"{name}-data", self._head(name, TUNING_SEED) + DATA.format())
 
-    def dev(self, name: str, level: Level) -> float | None:
-        """The best share of dev problems that a trial solved; None if it has not ended."""
-        job = self.trial(name, level)
+    def tuning(self, name: str) -> Job:
+        """SFT, then RL at each rate."""
+        text = self._head(name, TUNING_SEED) + self._sft(name)
+        text += "".join(self._rl(name, rate, f"rl_{n}") for n, rate in enumerate(self.rates))
+        return self._job(f"{name}-rates", text, needs=(f"{name}-data",))
+
+    def dev(self, name: str) -> list[float] | None:
+        """The last share of dev problems solved at each rate; None if tuning has not ended."""
+        job = self.tuning(name)
         if not job.is_done:
             return None
-        rows = RunStore.view(stage_folder(job.folder, "sft")).metrics()
-        return max(row["validation/pass@1"] for row in rows if "validation/pass@1" in row)
+        runs = [stage_folder(job.folder, f"rl_{n}") for n in range(len(self.rates))]
+        return [read_last_validation(folder) for folder in runs]
 
-    def run(self, name: str, level: Level, seed: int) -> Job:
+    def run(self, name: str, rate: float, seed: int) -> Job:
         """SFT, then RL, both measured."""
-        problems, traces = self._data(name, level)
-        rl_every = max(1, self.rl_steps // 4)
-        text = self._head(name, level, seed) + self._sft(name, problems, traces)
-        text += RL.format(problems=problems, rl_steps=self.rl_steps, rl_every=rl_every)
-        return self._job(f"{name}-{seed}", text)
+        problems, _ = self._data(name)
+        text = self._head(name, seed) + self._sft(name) + SFT_EVAL.format(problems=problems)
+        text += self._rl(name, rate, "rl") + RL_EVAL.format(problems=problems)
+        return self._job(f"{name}-{seed}", text, needs=(f"{name}-data",))
 
-    def control(self, name: str, level: Level, seed: int) -> Job:
+    def control(self, name: str, seed: int) -> Job:
         """SFT that goes on for as long as RL took."""
-        folder = self.run(name, level, seed).folder
+        folder = self.out / f"{name}-{seed}"
         seconds = read_seconds(folder)
-        problems, traces = self._data(name, level)
+        problems, traces = self._data(name)
         steps = max(1, round(self.sft_steps * seconds["rl"] / seconds["sft"]))
-        text = self._head(name, level, seed) + MORE.format(
+        text = self._head(name, seed) + MORE.format(
             problems=problems,
             traces=traces,
             start=stage_folder(folder, "sft"),
@@ -172,16 +173,17 @@ class Study:
         )
         return self._job(f"{name}-{seed}-more", text)
 
-    def _data(self, name: str, level: Level) -> tuple[Path, Path]:
-        folder = self.trial(name, level).folder
+    def _data(self, name: str) -> tuple[Path, Path]:
+        folder = self.data(name).folder
         return folder / "01-problems", folder / "02-traces"
 
-    def _head(self, name: str, level: Level, seed: int) -> str:
-        low, high = level
-        tokens = DOMAINS[name].max_tokens
-        return HEAD.format(name=name, low=low, high=high, seed=seed, max_tokens=tokens)
+    def _head(self, name: str, seed: int) -> str:
+        domain = DOMAINS[name]
+        low, high = domain.level
+        return HEAD.format(name=name, low=low, high=high, seed=seed, max_tokens=domain.max_tokens)
 
-    def _sft(self, name: str, problems: Path | str, traces: Path | str) -> str:
+    def _sft(self, name: str) -> str:
+        problems, traces = self._data(name)
         return SFT.format(
             problems=problems,
             traces=traces,
@@ -191,8 +193,18 @@ class Study:
             pieces=DOMAINS[name].pieces,
         )
 
-    def _job(self, name: str, text: str) -> Job:
-        return Job(name=name, text=text, folder=self.out / name.replace(" ", "-"))
+    def _rl(self, name: str, rate: float, stage: str) -> str:
+        problems, _ = self._data(name)
+        return RL.format(
+            stage=stage,
+            problems=problems,
+            rate=rate,
+            rl_steps=self.rl_steps,
+            rl_every=max(1, self.rl_steps // 4),
+        )
+
+    def _job(self, name: str, text: str, needs: tuple[str, ...] = ()) -> Job:
+        return Job(name=name, text=text, folder=self.out / name, needs=needs)
 
 
 def main() -> int:
@@ -202,40 +214,46 @@ def main() -> int:
     add_options(parser, out="domains", jobs=2, threads=1)
     parser.add_argument("--only", nargs="+", default=list(DOMAINS), choices=list(DOMAINS))
     parser.add_argument("--size", default="small", help="size of the new models")
-    parser.add_argument("--sft-steps", type=int, default=500)
+    parser.add_argument("--sft-steps", type=int, default=1000)
     parser.add_argument("--rl-steps", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=180.0)
-    parser.add_argument("--levels-only", action="store_true", help="end after the choice of levels")
+    parser.add_argument("--rates", type=float, nargs="+", default=[5e-5], help="of RL, to try")
     parser.add_argument("--stop", type=float, help="seconds after which the bench ends")
     args = parser.parse_args()
     out, machine = opened(args)
     if TUNING_SEED in args.seeds:
-        parser.error(f"--seeds: {TUNING_SEED} is for the choice of levels; measure others")
+        parser.error(f"--seeds: {TUNING_SEED} is for the choice of rates; measure others")
     deadline = None if args.stop is None else time.monotonic() + args.stop
-    study = Study(out=out, size=args.size, sft_steps=args.sft_steps, rl_steps=args.rl_steps)
-    trials = [study.trial(name, level) for name in args.only for level in DOMAINS[name].levels]
-    failed = run_all(trials, machine, deadline)
-    dev = {name: [study.dev(name, level) for level in DOMAINS[name].levels] for name in args.only}
-    levels = {name: choose(DOMAINS[name].levels, dev[name]) for name in args.only}
-    ready = {name: level for name, level in levels.items() if level is not None}
-    say("\n".join(f"{name}: {_told(name, dev[name], levels[name])}" for name in args.only))
-    if args.levels_only:
-        tell(failed)
-        return 1 if failed else 0
-    keys = [(name, seed) for seed in args.seeds for name in ready]
-    runs = {key: study.run(key[0], ready[key[0]], key[1]) for key in keys}
-    failed |= run_all(list(runs.values()), machine, deadline)
+    study = Study(
+        out=out,
+        size=args.size,
+        sft_steps=args.sft_steps,
+        rl_steps=args.rl_steps,
+        rates=tuple(args.rates),
+    )
+    rates = dict.fromkeys(args.only, study.rates[0])
+    data = [study.data(name) for name in args.only]
+    failed: dict[str, str] = {}
+    dev: dict[str, list[float] | None] = {}
+    if len(study.rates) > 1:
+        failed |= run_all([*data, *map(study.tuning, args.only)], machine, deadline)
+        dev = {name: study.dev(name) for name in args.only}
+        rates |= {name: choose(study.rates, shares) for name, shares in dev.items() if shares}
+        say("\n".join(f"{name}: {dev[name]}, goes on with {rates[name]:g}" for name in args.only))
+    keys = [(name, seed) for seed in args.seeds for name in args.only]
+    runs = {(name, seed): study.run(name, rates[name], seed) for name, seed in keys}
+    failed |= run_all([*data, *runs.values()], machine, deadline)
     ended = [key for key in keys if runs[key].is_done]
-    controls = {key: study.control(key[0], ready[key[0]], key[1]) for key in ended}
+    controls = {key: study.control(*key) for key in ended}
     failed |= run_all(list(controls.values()), machine, deadline)
     tell(failed)
     rows = {}
-    for name in ready:
+    for name in args.only:
         seeds = [seed for seed in args.seeds if (name, seed) in ended]
         if seeds:
             rows[name] = Row(
                 name=name,
-                level=ready[name],
+                rate=rates[name],
                 seeds=seeds,
                 folders=[runs[name, seed].folder for seed in seeds],
                 more=[job.folder for seed in seeds if (job := controls[name, seed]).is_done],
@@ -253,26 +271,18 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def choose(levels: Sequence[Level], dev: Sequence[float | None]) -> Level | None:
-    """The level with a share of dev problems nearest to the aim; None if no trial ended.
+def choose(rates: Sequence[float], dev: Sequence[float]) -> float:
+    """The rate with the best dev problems.
 
-    >>> choose([(0.0, 0.1), (0.0, 0.4)], [0.9, 0.2])
-    (0.0, 0.4)
+    >>> choose([3e-5, 1e-4], [0.4, 0.6])
+    0.0001
     """
-    ended = [
-        (abs(share - AIM), level)
-        for level, share in zip(levels, dev, strict=True)
-        if share is not None
-    ]
-    return min(ended)[1] if ended else None
+    return max(zip(dev, rates, strict=True))[1]
 
 
-def _told(name: str, dev: Sequence[float | None], level: Level | None) -> str:
-    shares = ", ".join(
-        f"{low:g} to {high:g}: {'not ended' if share is None else f'{100 * share:.1f} %'}"
-        for (low, high), share in zip(DOMAINS[name].levels, dev, strict=True)
-    )
-    return f"dev after SFT by level {shares}; goes on with {level}"
+def read_last_validation(folder: Path) -> float:
+    rows = RunStore.view(folder).metrics()
+    return [row["validation/pass@1"] for row in rows if "validation/pass@1" in row][-1]
 
 
 def read_seconds(folder: Path) -> dict[str, float]:
@@ -280,7 +290,7 @@ def read_seconds(folder: Path) -> dict[str, float]:
     return seconds
 
 
-HEADER = ["task", "level", "SFT", "RL", "RL's gain", "more SFT's gain", "RL above more SFT"]
+HEADER = ["task", "level", "rate", "SFT", "RL", "RL's gain", "more SFT's gain", "RL above more SFT"]
 HEADER += ["RL's gain by seed", "SFT + RL seconds"]
 
 
@@ -289,7 +299,7 @@ class Row:
     """A task's runs that ended, a folder a seed, and those of the control."""
 
     name: str
-    level: Level
+    rate: float
     seeds: list[int]
     folders: list[Path]
     more: list[Path]
@@ -300,7 +310,8 @@ class Row:
         has_control = len(more) == len(before)
         return [
             self.name,
-            f"{self.level[0]:g} to {self.level[1]:g}",
+            "{:g} to {:g}".format(*DOMAINS[self.name].level),
+            f"{self.rate:g}",
             percent(estimate_over_seeds(before)),
             percent(estimate_over_seeds(after)),
             points(gain_over_seeds(before, after)),
@@ -317,7 +328,8 @@ class Row:
         """Each seed's mean share of right answers, and its seconds."""
         before, after, more = ([_mean(shares) for shares in arm] for arm in self._shares())
         return {
-            "level": self.level,
+            "level": DOMAINS[self.name].level,
+            "rate": self.rate,
             "seeds": self.seeds,
             "sft": before,
             "rl": after,

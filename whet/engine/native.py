@@ -3,8 +3,8 @@
 Its core loop frees ended rows, admits requests, decodes a window and reads its tokens. With a
 dense cache, the host reads each window before it starts the next. With pages, it reads a window
 while the next one runs, so the device never waits for the host, and a row that a stop token ends is
-freed one window later. A row at its length limit needs no reading: it is freed at once, and its
-completion is returned when its tokens arrive.
+freed one window later. A row at its length limit is freed at once, and its completion is returned
+when its tokens arrive.
 
 Shapes: S sequences, R rows, B rows in use, T tokens of a prefill, H hidden, V vocabulary, Q a
 selection: rows that move, chunks that end a context.
@@ -73,9 +73,8 @@ class NativeConfig(EngineConfig):
 
     def cache_bytes(self, token_bytes: int, *, context: int, free: float) -> float:
         full = (self.max_num_seqs + 1) * ceil_div(context, PAGE) * PAGE * float(token_bytes)
-        return min(
-            full, FREE_MEMORY_FRACTION * max(free, 0.0), (self.kv_cache_gb or math.inf) * 2**30
-        )
+        most = (self.kv_cache_gb or math.inf) * 2**30
+        return min(full, FREE_MEMORY_FRACTION * max(free, 0.0), most)
 
 
 class NativeEngine:

@@ -1,5 +1,4 @@
-"""The results of a pipeline or a stage: summary.json, report.html, and the last lines on the
-screen."""
+"""Results of a pipeline or a stage: summary.json, report.html, and the last lines printed."""
 
 import re
 import shlex
@@ -383,8 +382,7 @@ def _short_names(stages: Mapping[str, StageConfig]) -> dict[str, str]:
 
 
 def measure_seconds(run: RunStore) -> float:
-    """Return how long a run took: a stage's own count, else the time from its last start to its
-    end.
+    """Return how long a run took: a stage's own count, else from its last start to its end.
 
     Steps before a resume count by their own clocks.
     """
