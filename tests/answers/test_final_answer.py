@@ -220,7 +220,7 @@ def test_the_only_number_of_a_sentence_is_what_it_tells(line: str, expected: str
 )
 def test_every_search_takes_linear_time(piece: str) -> None:
     text = piece * (100_000 // len(piece))
-    start = time.perf_counter()
+    start = time.process_time()
 
     for search in (
         find_boxes,
@@ -235,7 +235,7 @@ def test_every_search_takes_linear_time(piece: str) -> None:
         search(text)
     list(find_numbers(text))
 
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(

@@ -251,8 +251,8 @@ def test_a_validation_shows_at_most_sixteen_problems_spread_evenly(
     with open_run(tmp_path / "run") as run:
         manager(tiny, run, Scripted([0.5], example, groups)).end_step(2, notes)
 
-    assert notes.answers == [(2, [problem.id for problem in problems[::distance]])]
-    assert len(notes.answers[0][1]) <= 16
+    assert notes.responses == [(2, [problem.id for problem in problems[::distance]])]
+    assert len(notes.responses[0][1]) <= 16
 
 
 def test_a_guard_takes_the_critic_back_with_the_policy(
