@@ -171,10 +171,10 @@ def make_fleet(model: Transformer, *faults: Fault, wait: float = 30.0) -> Fleet:
 
 
 def test_weights_are_pushed_under_requests_that_fill_all_slots_and_wait_for_none() -> None:
-    old = tiny_model(positions=3000)
+    old = tiny_model(positions=1280)
     new = moved(old)
     fleet = make_fleet(old, pass_on)
-    endless = all_requests(random_prompts(5), 1, SamplingParams(max_tokens=2900))
+    endless = all_requests(random_prompts(5), 1, SamplingParams(max_tokens=1200))
     brief = replace(endless[0], id="brief", sampling=SamplingParams(max_tokens=1))
     fleet.model = new
     with streaming(fleet) as reader:
