@@ -1,5 +1,5 @@
-"""The engine interface: requests in, completions out as they finish; and the order in which
-requests start, longest first, so that no call ends waiting for one long response."""
+"""The engine interface: requests in, completions out as they finish. Requests start longest first,
+so that no call ends waiting for one long response."""
 
 import heapq
 from abc import ABC, abstractmethod
@@ -19,20 +19,20 @@ from whet.types import Completion, Tokens
 
 Detokenize = Callable[[Tokens], str]
 LOOK_AHEAD = 4
-"""Waiting requests that are sorted by length, in multiples of the slots."""
+"""Waiting requests to sort by length, in multiples of the slots."""
 MAX_PROMPTS = 100_000
-"""Prompts whose response lengths are remembered; the least recently asked one is forgotten."""
+"""Prompts whose response lengths are remembered; the least recently answered one is dropped."""
 
 
 class SamplingParams(Config):
     """Settings of one completion.
 
-    Its log-probabilities are those before top_k, top_p and min_p, also in training: see
+    Log-probabilities are those before top_k, top_p and min_p, in training too: see
     docs/sampling.md, Truncation.
     """
 
     temperature: float = Field(default=1.0, ge=0.0)
-    """Divides the logits; 0 takes the most likely token, whose log-probability counts as at 1."""
+    """Divides the logits; 0 takes the most likely token, with the log-probability at 1."""
     top_k: int = Field(default=0, ge=0, le=1_000_000)
     """Draw from the k most likely tokens; 0 draws from all."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
@@ -43,7 +43,7 @@ class SamplingParams(Config):
     max_tokens: int = Field(default=256, ge=1)
     """Longest completion, stop token included."""
     stop: tuple[str, ...] = ()
-    """Texts that end a completion; the text itself is kept in it."""
+    """Strings that end a completion, and stay in it."""
 
     def without_effect(self) -> dict[str, str]:
         reason = "temperature = 0 always takes the most likely token"
@@ -79,13 +79,13 @@ class OpenRequests(ABC):
 
     @abstractmethod
     def end_window(self) -> None:
-        """Do what is due between two decode windows. `load_weights` may be called here while
-        requests run; they continue with the new weights."""
+        """Act between two decode windows. `load_weights` may be called here; running requests
+        continue with the new weights."""
 
 
 @dataclass(slots=True)
 class EngineStats:
-    """Counters of one `generate` call; counters that an engine cannot measure stay at 0."""
+    """Counters of one `generate` call; 0 where an engine cannot measure."""
 
     prefill_tokens: int = 0
     prefills: int = 0
@@ -129,7 +129,7 @@ class Engine(Protocol):
         ...
 
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
-        """Sample every request and yield each with its id when it ends, in no promised order.
+        """Sample every request; yield each completion when it ends, with its id, in any order.
 
         Requests are pulled as slots become free; closing the generator drops unfinished ones. A
         prompt that is empty, fills the context or has an unknown token raises an EngineError
@@ -138,10 +138,10 @@ class Engine(Protocol):
         ...
 
     def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Take weights under their Hugging Face names, and stamp later completions with `version`.
+        """Load weights by their Hugging Face names, and stamp later completions with `version`.
 
-        If memory is shared, nothing beyond the first item of `named` is read. An empty `named`
-        changes the version only.
+        An engine that shares the model's memory reads only the first item of `named`. An empty
+        `named` changes only the version.
         """
         ...
 
@@ -174,15 +174,15 @@ def check_prompt_tokens(request: Request, context: int, vocab_size: int) -> None
 
 @runtime_checkable
 class StreamingEngine(Engine, Protocol):
-    """An engine that is given more requests, and other weights, while requests run.
+    """An engine that accepts more requests and new weights while requests run.
 
-    A completion then carries the version of its oldest token, and the log-probability that each
-    token was sampled at. One thread reads the stream; another one may call the other methods.
+    A completion then carries the version of its oldest token, and each token's log-probability when
+    it was sampled. One thread reads the stream; another may call the other methods.
     """
 
     def stream(self) -> Iterator[tuple[str, Completion]]:
-        """Start an open-ended call: yield each request of `submit` when it is done, until
-        `end_stream`. `load_weights` changes the weights of running requests."""
+        """Start an open-ended call: yield completions of submitted requests until `end_stream`.
+        `load_weights` changes the weights of running requests."""
         ...
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -190,7 +190,7 @@ class StreamingEngine(Engine, Protocol):
         ...
 
     def end_stream(self) -> None:
-        """End the stream; what still runs is dropped."""
+        """End the stream, and drop running requests."""
         ...
 
 
@@ -214,8 +214,8 @@ class EngineConfig(Config):
 
     @property
     def can_overlap(self) -> bool:
-        """Whether it samples from its own weights, on its own devices, while a learner trains:
-        `lag` then hides the time of sampling, and it is a `StreamingEngine`."""
+        """Whether the engine has its own weights and devices, to sample while a learner trains:
+        `lag` then hides sampling time, and the engine is a `StreamingEngine`."""
         return False
 
     @abstractmethod
@@ -228,13 +228,13 @@ class EngineConfig(Config):
     ) -> Engine:
         """Build the engine that samples for the learner of `model`.
 
-        An engine in this process may share the memory of `model`. One that runs elsewhere reads
-        only `model.cfg` and waits for `load_weights`, which is always called before the first
-        request. `detokenize` is needed for requests with stop strings.
+        An engine in this process may share the memory of `model`. An engine elsewhere reads only
+        `model.cfg`; `load_weights` is always called before the first request. `detokenize` is
+        needed for requests with stop strings.
         """
 
     def cache_bytes(self, token_bytes: int, *, context: int, free: float) -> float | None:
-        """Predict the KV cache on the learner's GPU, which has `free` bytes for it.
+        """Predict the bytes of the KV cache on the learner's GPU, where `free` bytes are free.
 
         `token_bytes` is the size of the keys and values of one token. None, the default, means
         unknown: `whet plan` then leaves sampling out and says so.
@@ -243,7 +243,7 @@ class EngineConfig(Config):
 
 
 def length_limit(request: Request) -> float:
-    """Return the most tokens that a completion of the request may have."""
+    """Return the largest length of a request's completion in tokens."""
     return request.sampling.max_tokens
 
 
@@ -253,9 +253,9 @@ def longest_first(
     ahead: int,
     length: Callable[[Request], float] = length_limit,
 ) -> Iterator[Request]:
-    """Order requests by length, `ahead` of them at a time; equal lengths keep their order.
+    """Sort requests longest first, `ahead` at a time; ties keep their order.
 
-    Requests of one prompt that come one after the other stay together, since they share it.
+    Consecutive requests of one prompt stay together, since they share its prefill.
     """
     heap: list[tuple[float, int, list[Request]]] = []
     waiting = 0
@@ -279,8 +279,7 @@ def _group_by_prompt(requests: Iterable[Request], *, most: int) -> Iterator[list
 
 
 class ExpectedLengths:
-    """How long responses to a prompt have been; a prompt that was never asked counts with its
-    limit."""
+    """Running mean length of the responses to each prompt; a new prompt counts with its limit."""
 
     def __init__(self) -> None:
         self._means: dict[int, float] = {}
@@ -291,7 +290,7 @@ class ExpectedLengths:
         return min(limit, self._means.get(crc32(request.prompt.tobytes()), limit))
 
     def add(self, request: Request, length: int) -> None:
-        """Remember how long the response to a prompt was."""
+        """Record the length of a response."""
         key = crc32(request.prompt.tobytes())
         mean = self._means.pop(key, float(length))
         self._means[key] = mean + 0.5 * (length - mean)

@@ -1,14 +1,13 @@
 """A fleet: one engine made of several workers, each with its own weights.
 
-Requests are handed out longest first, as workers have free slots. New weights are pushed in place
-between two calls, or under the requests of a stream, and a canary prompt shows whether each worker
-has them; every completion carries the version of its oldest token. A worker that dies, stops
-responding or has the wrong weights is reported, its requests go to others, and it is restarted with
-the newest weights. What a native worker answers follows from the request and the weights alone, so
-faults change no response of a call.
+Requests go longest first to workers with free slots. New weights are pushed in place between two
+calls or during a stream, and a canary prompt checks that each worker has them; a completion carries
+the version of its oldest token. A worker that dies, stops responding or has the wrong weights is
+reported and restarted with the newest weights; its requests go to others. A native worker's
+response depends only on the request and the weights, so faults change no response of a call.
 
-One thread reads reports: the one that reads `generate` or `stream`, or `load_weights` outside of
-calls. Other threads reach a stream by messages in the same queue.
+One thread reads reports: the one in `generate` or `stream`, or in `load_weights` between calls.
+Other threads reach a stream by messages in the same queue.
 """
 
 import shutil
@@ -44,17 +43,17 @@ from whet.track.progress import say
 from whet.types import Completion
 
 MAX_STARTS = 3
-"""How many times a worker is started before it is left out until the next push."""
+"""Starts of a worker before it is left out until the next push."""
 LOOK_SECONDS = 0.1
-"""Seconds between two checks of whether a stream that should take weights is still running."""
+"""Seconds between checks that a stream still runs, during a push of weights to it."""
 
 
 class Fleet:
-    """An engine of several workers; on other ranks than the first it has none and serves nothing.
+    """An engine of several workers; only the first rank has workers and serves requests.
 
-    `model` is the learner's, which the canary is compared with. After `wait` seconds of silence a
-    worker counts as lost; `scratch` is a folder for weights that workers can read. Workers that are
-    `collocated` share the learner's devices.
+    `model` is the learner's, which makes the canary. After `wait` seconds of silence a worker
+    counts as lost; `scratch` is a folder for weights that workers can read. With `is_collocated`,
+    workers share the learner's devices.
     """
 
     def __init__(
@@ -92,10 +91,10 @@ class Fleet:
         self._close = weakref.finalize(self, _close_all, list(workers), self._scratch)
 
     def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Push weights to all workers in place, and wait until those that run have them.
+        """Push weights to all workers in place, and wait until the running ones have them.
 
-        One that is being started again gets them when it has; one that was left out is tried
-        again. Requests of a stream go on with them.
+        A worker that is restarting gets them afterwards; one that was left out is tried again.
+        Requests of a stream continue with the new weights.
         """
         if self._is_running and not self._is_streaming:
             raise EngineError(
@@ -104,7 +103,7 @@ class Fleet:
         if not self._members:
             return
         if self.is_collocated and self.model.device.type == "cuda":
-            torch.cuda.empty_cache()  # free what the learner left for waking workers
+            torch.cuda.empty_cache()  # free what the learner left, for workers that wake up
         began = time.perf_counter()
         before = self._weights
         weights = store_weights(
@@ -136,7 +135,7 @@ class Fleet:
             self._end_call()
 
     def stream(self) -> Iterator[tuple[str, Completion]]:
-        """Serve what `submit` brings until `end_stream`, from now on: weights may change."""
+        """Start serving submitted requests, until `end_stream`; weights may change meanwhile."""
         self._begin_call()
         self._queue.start()
         self._failure = None
@@ -173,7 +172,7 @@ class Fleet:
                     member.worker.cancel()
 
     def sleep(self) -> None:
-        """Free the workers' memory, where they share the learner's devices."""
+        """Free the memory of workers that share the learner's devices."""
         for member in self._members:
             if self.is_collocated and member.state is MemberState.READY:
                 with suppress(WorkerError):
@@ -203,7 +202,7 @@ class Fleet:
                 yield finished.id, finished.completion
 
     def _serve_stream(self) -> Iterator[tuple[str, Completion]]:
-        """Serve until the stream ends. While all workers take weights, what they run goes on."""
+        """Serve until the stream ends; requests keep running while workers load weights."""
         try:
             while self._is_streaming:
                 self._check_left()
@@ -223,7 +222,7 @@ class Fleet:
         return request
 
     def _deal(self) -> None:
-        """Fill free slots; requests of one prompt go to one worker, which computes it once."""
+        """Fill free slots; requests of one prompt go to one worker, which prefills it once."""
         batches: dict[Member, list[Request]] = {}
         last: tuple[Member, bytes] | None = None
         while any(member.num_free > 0 for member in self._members):
@@ -250,7 +249,7 @@ class Fleet:
         return self._weights.version
 
     def _next_event(self) -> FleetEvent | None:
-        """Wait for a report; None if workers have been silent for too long."""
+        """Wait for an event; None if workers have been silent for too long."""
         busy = [m for m in self._members if m.state is MemberState.READY and m.running]
         deadline = min((member.heard + self.wait for member in busy), default=None)
         try:
@@ -264,7 +263,7 @@ class Fleet:
             return None
 
     def _handle(self, event: FleetEvent) -> FinishedRequest | None:
-        """Handle a report or a message; return a completion that counts."""
+        """Handle a report or a message; return the completion to yield, if any."""
         match event:
             case Submission():
                 self._queue.add(event.requests)
@@ -330,7 +329,7 @@ class Fleet:
             say(f"{member.worker.name} serves again, with version {version}")
 
     def _lose(self, member: Member, reason: str, *, start: bool = True) -> None:
-        """Name a lost worker, give its requests to others, and start it again."""
+        """Report a lost worker, requeue its requests, and prepare it again."""
         if self._is_closed:
             raise EngineError("the fleet is closed")
         member.reason = reason
@@ -354,7 +353,7 @@ class Fleet:
         self._note_push()
 
     def _await_any(self) -> None:
-        """Wait while no worker is ready but one may still become ready."""
+        """Wait until a worker is ready; raise an error if none can be."""
         while not any(member.state is MemberState.READY for member in self._members):
             self._check_left()
             self._handle(self._events.get())
@@ -389,7 +388,7 @@ class Fleet:
         push.is_done.set()
 
     def _prepare(self, member: Member, *, start: bool) -> None:
-        """Start a worker where needed, push weights and check them, in a thread."""
+        """Start a worker if needed, push weights and check them, in a thread."""
         assert self._weights is not None, "workers are prepared with weights"
         if start:
             member.life += 1

@@ -22,17 +22,17 @@ from whet.world import get_world
 
 
 class FleetSettings(EngineConfig):
-    """Settings of every engine that is made of workers."""
+    """Settings of all engines made of workers."""
 
     placement: Literal["disaggregated", "collocated"] = "disaggregated"
     """Where workers run: on their own devices, so that `lag` overlaps sampling and training; or on
-    the learner's, by turns with it."""
+    the learner's, taking turns with it."""
     wait: float = Field(default=600.0, gt=0)
-    """Seconds without a response after which a worker counts as lost; more than the longest
-    response takes."""
+    """Seconds without a response after which a worker counts as lost; set it above the time that
+    the longest response takes."""
     scratch: str | None = None
-    """Folder through which workers get weights; servers on other machines need one that they see
-    too; none is this machine's memory."""
+    """Folder for weights on their way to workers; servers on other machines need a shared one; none
+    is this machine's memory."""
 
     @property
     def is_central(self) -> bool:
@@ -76,8 +76,8 @@ class FleetConfig(FleetSettings):
     workers: int = Field(default=2, ge=1, le=4096)
     """Native engines, each with up to `max_num_seqs` requests and its own weights."""
     ray: str | None = None
-    """Address of the Ray cluster whose nodes they run on, `auto` for the one of this machine; none
-    starts processes here."""
+    """Address of the Ray cluster that runs the workers, `auto` for this machine's; none starts
+    processes here."""
     kv_cache_gb: float | None = Field(default=None, gt=0)
     """KV cache of each worker on a GPU in GiB; none is enough for full slots, up to 90 % of free
     memory."""
@@ -142,12 +142,12 @@ class FleetConfig(FleetSettings):
 
 
 class VllmConfig(FleetSettings):
-    """vLLM servers, or others with the same calls (docs/fleet.md); whet does not start them."""
+    """vLLM or SGLang servers (docs/fleet.md); whet does not start them."""
 
     kind: Literal["vllm"] = "vllm"
 
     urls: tuple[str, ...] = Field(min_length=1)
-    """Where the servers listen, such as `http://localhost:8000`; each gets up to `max_num_seqs`
+    """Addresses of the servers, such as `http://localhost:8000`; each gets up to `max_num_seqs`
     requests at once."""
 
     @field_validator("urls")

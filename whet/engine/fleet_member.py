@@ -1,6 +1,5 @@
-"""A worker as its fleet knows it: whether it serves, what it runs, and how it is made ready; the
-messages that a fleet handles; and the requests that wait for a worker, long ones first, and before
-them those whose worker was lost."""
+"""Parts of a fleet: the state of a worker and how it is made ready, the messages that a fleet
+handles, and the queue of requests, longest first after those of lost workers."""
 
 import threading
 import time
@@ -20,11 +19,11 @@ from whet.errors import EngineError
 from whet.track.progress import say
 
 MAX_LOSSES = 5
-"""How many workers may be lost while running a request before the request is blamed."""
+"""Workers that may be lost while running a request before it is blamed."""
 
 
 _canary_numbers = count()
-"""A thread whose worker is lost and started again may ask its canary of the new start."""
+"""Numbers for unique ids: a thread of an earlier start may send its canary to the new one."""
 
 
 class MemberState(Enum):
@@ -37,7 +36,7 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A worker has started where it had to, and has weights that the canary has checked."""
+    """A report that a worker runs, with weights that passed the canary."""
 
     version: int
     canary_gap: float
@@ -52,12 +51,12 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """Sent when nobody reads the stream any more."""
+    """The message that ends a stream."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Push:
-    """Weights on their way to all workers, and those that are waited for."""
+    """Weights on their way to all workers, and the workers to wait for."""
 
     weights: Weights
     before: Weights | None
@@ -76,7 +75,7 @@ FleetEvent: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Running:
-    """A request at a worker, and the version of the weights that it was given with."""
+    """A request at a worker, and the version of the weights when it was submitted."""
 
     request: Request
     version: int
@@ -84,7 +83,7 @@ class Running:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A worker of a fleet, and what the fleet knows of it."""
+    """A worker of a fleet and its state."""
 
     worker: Worker
     state: MemberState = MemberState.OUT
@@ -101,7 +100,7 @@ class Member:
 
     @property
     def num_free(self) -> int:
-        """Slots that are free, and a few requests that wait at the worker for the next ones."""
+        """Free slots, plus a few requests that wait at the worker for the next slots."""
         slots = self.worker.num_slots
         free = slots + max(1, slots // 8) - len(self.running)
         return free if self.state is MemberState.READY else 0
@@ -109,7 +108,7 @@ class Member:
     def prepare(
         self, weights: Weights, events: SimpleQueue[FleetEvent], wait: float, life: int, start: bool
     ) -> None:
-        """Start the worker where needed, push weights and check them; report how it went."""
+        """Start the worker if needed, push weights and check them; report the result."""
         if start:
             # A thread that still waits for the previous start must not get this one's canary.
             self.canaries = SimpleQueue()
@@ -161,8 +160,7 @@ class Member:
         life: int,
         report: FinishedRequest | Refusal | WorkerError | Prepared,
     ) -> None:
-        """Pass a report on; a canary's goes to the thread that waits for it, and a death to
-        both."""
+        """Pass on a report: a canary's to the thread that waits for it, an error to both."""
         if isinstance(report, FinishedRequest) and report.call == CANARY:
             canaries.put(report)
             return
@@ -191,7 +189,7 @@ class RequestQueue:
         self._lengths = ExpectedLengths()
 
     def start(self, requests: Iterable[Request] = (), *, slots: int = 1) -> None:
-        """Forget the last call, and begin one with these requests."""
+        """Reset the queue to the requests of a new call."""
         ahead = LOOK_AHEAD * slots
         self._requests = longest_first(requests, ahead=ahead, length=self._lengths.expect)
         self._submitted.clear()
@@ -213,12 +211,12 @@ class RequestQueue:
 
     @property
     def has_lost(self) -> bool:
-        """Whether requests wait that were with a worker already."""
+        """Whether requests of lost workers are waiting."""
         return bool(self._again)
 
     def give_back(self, requests: Sequence[Request], fault: str) -> None:
-        """Take back the requests of a lost worker; a request that was with too many lost workers
-        ends the call."""
+        """Requeue the requests of a lost worker; one that too many lost workers had ends the
+        call."""
         for request in reversed(requests):
             num = self._num_losses[request.id] = self._num_losses.get(request.id, 0) + 1
             if num > MAX_LOSSES:
@@ -229,6 +227,6 @@ class RequestQueue:
             self._again.appendleft(request)
 
     def end(self, request: Request, length: int) -> None:
-        """Note how long a response was, for the order of later ones."""
+        """Record the length of a response, to order later requests."""
         self._num_losses.pop(request.id, None)
         self._lengths.add(request, length)

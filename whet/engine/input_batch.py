@@ -1,4 +1,4 @@
-"""The running requests as tensors on the device, one row each; sampling; copies to and from it.
+"""The running requests as device tensors, one row each; sampling; copies to and from the host.
 
 The newest token of a row has been sampled but not yet run through the model; its position is `first
 + count`. Ended rows are not live: they are computed, but nothing is recorded. The random numbers of
@@ -46,7 +46,7 @@ class HostTransfer:
         return unpack(packed, arrays)
 
     def to_host(self, tensor: Tensor) -> Callable[[], Tensor]:
-        """Start a copy to the host; the function returned waits for it."""
+        """Start a copy to the host; the returned function waits for it."""
         self.stats.copies_to_host += 1
         if self.device.type == "cpu":
             copied = tensor.clone()
@@ -138,7 +138,7 @@ def inverse_cdf(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
 
 
 def truncate_probs(probs_BV: Tensor, sampling: SamplingTensors) -> Tensor:
-    """Zero tokens outside top-k, top-p and min-p, which all keep the most likely one."""
+    """Zero the tokens outside top-k, top-p and min-p; the most likely one always stays."""
     order_BV = probs_BV.sort(dim=-1, descending=True, stable=True)
     sorted_BV = order_BV.values
     rank_V = torch.arange(probs_BV.shape[1], device=probs_BV.device)
@@ -165,7 +165,7 @@ def _shift_right(x: Tensor, bits: int) -> Tensor:
 
 
 _INT_FIELDS = ("token", "prompt_end", "count", "fetched", "limit", "seed", "top_k", "live")
-"""The whole numbers of a row, in the order of `InputBatch.ints`."""
+"""The integer fields of a row, in the order of `InputBatch.ints`."""
 
 
 class InputBatch:

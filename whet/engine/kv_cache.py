@@ -12,15 +12,15 @@ class KVCache(Protocol):
     """Keys and values of all layers. On a GPU its calls only enqueue work."""
 
     is_async: bool
-    """The host reads the tokens of a window while the next one runs."""
+    """Whether the host reads the tokens of a window while the next one runs."""
     chunked: bool
-    """A long context can be prefilled in chunks."""
+    """Whether a long context can be prefilled in chunks."""
 
     @property
     def allocator(self) -> CacheAllocator: ...
 
     def refresh_weights(self) -> None:
-        """Take up the current weights, at the start of each engine call."""
+        """Use the current weights; for the start of a call, and after weights change."""
         ...
 
     def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> Attend:
@@ -32,7 +32,7 @@ class KVCache(Protocol):
         ...
 
     def move(self, source_Q: Indices, target_Q: Indices) -> None:
-        """Move rows that fill gaps."""
+        """Move rows into gaps."""
         ...
 
     def decode_window(

@@ -80,8 +80,8 @@ class NativeConfig(EngineConfig):
 class NativeEngine:
     """Samples from a Transformer, which a learner may share; then new weights need no copy.
 
-    `build_cache` replaces the default cache of the device; `prefill_tokens` is the most that one
-    forward pass over prompts takes.
+    `build_cache` replaces the default cache of the device; `prefill_tokens` limits one forward pass
+    over prompts.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class NativeEngine:
             self._core.change_weights(version)
 
     def sleep(self) -> None:
-        """Free cache and graphs; the next request allocates and records them again."""
+        """Free the cache and graphs; the next request allocates and captures them again."""
         if self._core is None:
             return
         self._core = None
@@ -143,7 +143,7 @@ class NativeEngine:
         self.sleep()
 
     def generate(self, requests: Iterable[Request]) -> Iterator[EngineResult]:
-        """Sample every request; yield each with its id when it ends, in no promised order."""
+        """Sample every request; yield each completion when it ends, with its id, in any order."""
         if self._is_running:
             raise EngineError(
                 "an earlier call of this engine is still running; finish reading or close it first"
@@ -177,7 +177,7 @@ class NativeEngine:
                 prefill_tokens=self.prefill_tokens,
                 detokenize=self.detokenize,
             )
-        # Unlike a generator, `map` asks again after a StopIteration, as open requests need it.
+        # Unlike a generator, `map` asks again after a StopIteration, which open requests need.
         checked = map(partial(self._check_request, self._core.cache.allocator), requests)
         is_ordered = isinstance(requests, OpenRequests)
         yield from self._core.serve(checked, self.version, is_ordered=is_ordered)
@@ -233,8 +233,7 @@ class EngineCore:
         self.scheduler = Scheduler(
             cache.allocator, self.sequences, slots=slots, context=context, window=window
         )
-        # The hidden state of the last token of each context; the spare row's stays for samples
-        # still to come.
+        # The hidden state of the last token of each context; the spare row's serves later samples.
         shape = slots + 1, model.cfg.hidden_size
         self.last_hidden_RH = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self.version = 0
@@ -252,7 +251,7 @@ class EngineCore:
         return self._serve_async() if self.cache.is_async else self._serve_sync()
 
     def change_weights(self, version: int) -> None:
-        """Continue with new weights; keys and values of running requests stay as they are."""
+        """Continue with new weights; running requests keep their cached keys and values."""
         self.cache.refresh_weights()
         self.scheduler.free_cached_prompt()
         self.version = version

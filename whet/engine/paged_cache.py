@@ -38,7 +38,7 @@ class PageAllocator:
         self.num_pages = num_pages
         self.table_RA = np.zeros((num_rows, ceil_div(longest, page_size)), dtype=np.int32)
         self.held_R, self.max_pages_R = np.zeros((2, num_rows), dtype=np.int64)
-        """Pages each row holds now, and the most it can come to need."""
+        """Pages that each row holds now, and the most that it may need."""
         self.ref_count_E = np.zeros(num_pages, dtype=np.int64)
         self._free_pages = np.arange(num_pages, dtype=np.int32)[::-1].copy()
         self.num_free = num_pages
@@ -132,7 +132,7 @@ class PagedCache:
         self.model = model
         cfg = model.cfg
         shape = (cfg.num_layers, num_pages, cfg.num_kv_heads, PAGE, cfg.head_dim)
-        # Zeros: attention multiplies what it masks by 0, so it must not be NaN.
+        # Zeros: attention multiplies masked values by 0, so none may be NaN.
         self.keys = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self.values = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self.allocator = PageAllocator(
@@ -250,7 +250,7 @@ class PagedDecode:
 def build_paged_cache(
     model: Transformer, *, slots: int, context: int, kv_cache_gb: float | None = None
 ) -> PagedCache:
-    """Build a cache of `kv_cache_gb` GiB, or of the free memory; full slots are the most."""
+    """Build a cache of `kv_cache_gb` GiB, or of free memory, at most enough for full slots."""
     cfg = model.cfg
     page_bytes = 2 * cfg.num_layers * cfg.num_kv_heads * PAGE * cfg.head_dim * model.dtype.itemsize
     num_pages = (slots + 1) * ceil_div(context, PAGE)

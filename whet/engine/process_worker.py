@@ -1,7 +1,7 @@
 """Native engines in their own processes on this machine: workers without Ray.
 
-Run as a module, it is such a process: it takes its orders from the pipe whose number is its
-argument, and ends when the other end is gone.
+Run as a module, this file is such a process: its argument is the file descriptor of the pipe that
+brings its orders, and it ends when the pipe closes.
 """
 
 import os
@@ -36,7 +36,7 @@ from whet.engine.worker import (
 
 ROOT = Path(__file__).parents[2]
 LOG_BYTES = 4096
-"""Bytes of a process's last output to keep; its last line explains why it died."""
+"""Bytes to read from the end of a process's log; the last line explains why it died."""
 
 
 class ProcessWorker:
@@ -91,7 +91,7 @@ class ProcessWorker:
         self._send(Sleep())
 
     def close(self) -> None:
-        self._pipe = None  # it closes with its last user: a thread may be in the middle of it
+        self._pipe = None  # a thread may still be using it; the last user closes it
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -165,7 +165,7 @@ class _PipeInbox:
 
 
 def main() -> None:
-    """Serve an engine at the other end of a pipe."""
+    """Serve an engine over a pipe."""
     pipe = Connection(int(sys.argv[1]))
     spec: EngineSpec = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our process
     engine = spec.build()

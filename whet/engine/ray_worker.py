@@ -1,6 +1,6 @@
 """Native engines as actors of a Ray cluster; nothing else in whet imports ray, which is optional.
 
-An actor that dies, or whose node is lost, is created again, on another node if there is one free.
+An actor that dies, or whose node is lost, is created again, on another node if one is free.
 """
 
 import os
@@ -32,10 +32,10 @@ from whet.engine.worker import (
 from whet.errors import ConfigError
 
 LISTEN_SECONDS = 1.0
-"""How long an actor waits for results before it returns an empty list."""
+"""Seconds that an actor waits for results before it returns an empty list."""
 MAX_RESULTS = 256
 WORKER_ORDERS, RESULTS = "orders", "results"
-"""Calls of an actor: those of one kind run one after the other, in the order they were made."""
+"""Concurrency groups of an actor: calls of one group run one at a time, in order."""
 _PUTS = threading.Lock()
 
 
@@ -55,7 +55,7 @@ def build_ray_workers(
 
 
 class EngineActor:
-    """An engine in a process of Ray's; a thread serves it, while calls bring and fetch messages."""
+    """An engine in a Ray process; a thread serves it, calls bring orders and fetch results."""
 
     def __init__(self, spec: EngineSpec) -> None:
         self._inbox = _QueueInbox()
@@ -69,7 +69,7 @@ class EngineActor:
         threading.Thread(target=host.run, daemon=True).start()
 
     def get_pid(self) -> int:
-        """Return its process, once it has started."""
+        """Return the process id, once the actor has started."""
         return os.getpid()
 
     def tell(self, order: WorkerOrder) -> None:
@@ -81,7 +81,7 @@ class EngineActor:
         self._inbox.put(Load(version=version, weights=weights))
 
     def listen(self) -> list[WorkerReport]:
-        """Return results as soon as there are some; none after a while."""
+        """Return results as soon as there are some; an empty list after `LISTEN_SECONDS`."""
         try:
             results = [self._results.get(timeout=LISTEN_SECONDS)]
         except Empty:
@@ -106,7 +106,7 @@ class RayWorker:
     def start(self, report: Report) -> None:
         self.close()
         num_gpus = 1 if self._spec.device == "cuda" else 0
-        # Engines on their own nodes have most memory and processors.
+        # An engine alone on its node has the most memory and processors.
         make = ray.remote(
             num_cpus=1,
             num_gpus=num_gpus,
@@ -157,7 +157,7 @@ class RayWorker:
             ray.kill(actor)
 
     def _tell(self, order: WorkerOrder) -> None:
-        """Send an order; it is not waited for, since orders of one caller arrive in order."""
+        """Send an order without waiting for it: orders of one caller arrive in order."""
         if self._actor is None:
             raise WorkerError("is not running")
         self._actor.tell.options(concurrency_group=WORKER_ORDERS).remote(order)

@@ -2,7 +2,7 @@
 
 Rows in use are contiguous from row 0. When the cache runs out of pages, the youngest requests are
 preempted: they keep their tokens, go to the head of the queue, and resume with a prefill of all
-they have. One extra row, the spare, caches the newest prompt for samples of it that start later.
+their tokens. One extra row, the spare, caches the newest prompt for samples that start later.
 
 The device runs ahead of the host. `count_S` counts the tokens read back so far,
 `scheduled_S` those after all enqueued steps, unless a stop token comes first.
@@ -25,7 +25,7 @@ from whet.types import Floats, Indices, Tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowOutput:
-    """The tokens of some rows since the last fetch; the n-th new one of a row is in column n."""
+    """New tokens of some rows since the last fetch; a row's n-th is in column n."""
 
     sequence_B: Indices
     """The sequence of each row; -1 if its completion has been returned already."""
@@ -131,7 +131,7 @@ class Admission:
     rows: slice
     sequence_B: Indices
     source_B: Indices
-    """The row whose prefill each of them uses: its own, that of a sibling, or the spare."""
+    """The row whose prefill each one uses: its own, a sibling's, or the spare."""
     to_prefill: list[int]
     """The rows whose context needs a prefill, in order."""
     cached_row: int | None
@@ -166,7 +166,7 @@ class Scheduler:
     def start(self, requests: Iterable[Request], *, is_ordered: bool = False) -> None:
         """Drop all earlier state, the cached prompt too, since weights may have changed.
 
-        Requests that are not in the order in which they begin get one here.
+        Requests are sorted longest first unless `is_ordered`.
         """
         self.allocator.clear()
         self.sequences.clear()
@@ -183,7 +183,7 @@ class Scheduler:
         return self.sequence_R[: self.num_rows]
 
     def preempt_rows(self) -> list[int]:
-        """Allocate memory for the next window; return the rows that are preempted for it."""
+        """Allocate memory for the next window; return the rows preempted for it."""
         row_Q = np.arange(self.num_rows)
         tokens_Q = self.sequences.cache_lengths(self.running_B, self.window)
         preempted: list[int] = []
@@ -284,7 +284,7 @@ class Scheduler:
         return had_prompt
 
     def _next(self) -> int | None:
-        """Take the next sequence; None while tokens of the first one are not on the host yet."""
+        """Take the next sequence; None if there is none, or its tokens are not on the host."""
         if self._waiting:
             sequence = self._waiting[0]
             is_read = self.sequences.scheduled_S[sequence] == self.sequences.count_S[sequence]
@@ -337,7 +337,7 @@ class PrefillPass:
 def plan_prefill(contexts: dict[int, Tokens], max_tokens: int, chunked: bool) -> list[PrefillPass]:
     """Spread the contexts of rows over passes of at most `max_tokens`.
 
-    Without `chunked` a context stays whole, even one that is longer.
+    Without `chunked`, contexts stay whole, even longer ones.
     """
     passes: list[list[tuple[int, int, int]]] = [[]]
     room = max_tokens

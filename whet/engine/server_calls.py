@@ -1,8 +1,8 @@
-"""The calls of the inference servers that whet supports; which one a server speaks is found out at
+"""HTTP calls of the inference servers that whet supports; the kind of a server is detected at
 start.
 
-Tokens go in, tokens and log-probabilities come out; weights are pushed by naming a folder. What a
-server sends is untrusted: anything but the expected form is a WorkerError.
+Tokens go in, tokens and log-probabilities come out; weights are pushed by naming a folder. Replies
+are untrusted: anything but the expected form is a WorkerError.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,7 +16,7 @@ from whet.engine.worker import WorkerError
 from whet.types import Completion, FinishReason, Json
 
 _SEEDS = 1 << 31
-"""Servers take seeds below this."""
+"""Servers accept seeds below this."""
 GREEDY_SAMPLING = SamplingParams(temperature=0.0, max_tokens=1)
 
 
@@ -35,8 +35,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sampled:
-    """What a server has sampled, and the versions its weights had according to it; empty if it
-    reports none."""
+    """A server's completion, and the weight versions that it reports; empty if it reports none."""
 
     completion: Completion
     versions: tuple[str, ...]
@@ -44,7 +43,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dialect:
-    """How one kind of server is asked."""
+    """The calls of one kind of server."""
 
     name: str
     generate: Callable[[Request, Collection[int], str], Call]
@@ -59,7 +58,7 @@ class Dialect:
 
     @property
     def endpoints(self) -> set[str]:
-        """All that a server must have; those of sleeping only where it shares a GPU."""
+        """The endpoints that a server must have; those for sleeping are checked separately."""
         request = Request(id="", prompt=np.zeros(1, np.int32), sampling=GREEDY_SAMPLING, seed=0)
         calls = [self.generate(request, (), ""), *self.push(Path(), 0)]
         return {call.endpoint for call in calls}
@@ -132,8 +131,8 @@ def _vllm_reload(folder: Path, version: int) -> list[Call]:
     return [
         Call(path="/pause?mode=keep", body={}),
         Call(path="/collective_rpc", body={"method": "reload_weights", "kwargs": arguments}),
-        # Without the flag, nothing is reset as long as a request runs: later responses would begin
-        # with the old weights' prompts.
+        # Without the flag, nothing is reset while a request runs: later responses would reuse
+        # prompts cached with the old weights.
         Call(path="/reset_prefix_cache?reset_running_requests=true", body={}),
         Call(path="/resume", body={}),
     ]
@@ -257,4 +256,4 @@ DIALECTS = (
         wake=Call(path="/resume_memory_occupation", body={}),
     ),
 )
-"""Kinds of servers, of which the first that fits is taken; docs/fleet.md has the same table."""
+"""Kinds of servers; the first that fits is used. docs/fleet.md has the same table."""

@@ -1,6 +1,6 @@
-"""A worker that is a server: vLLM, or another that speaks the same calls, over HTTP alone.
+"""A worker that is a server with the calls of `whet/engine/server_calls.py`, over HTTP alone.
 
-Seconds and sizes are bounded. A server that cannot be reached is waited for.
+Times and sizes are bounded. At start, whet waits for a server that cannot be reached.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ MAX_REPLY_BYTES = 1 << 26
 RETRY_SECONDS = 1.0
 """Seconds between two checks of whether a server can be reached."""
 START_SECONDS = 5.0
-"""Seconds after which a message names the server that is waited for."""
+"""Seconds of waiting after which a message names the server."""
 PROBE_PROMPT = np.ones(2, dtype=np.int32)
 _PROBE = SamplingParams(temperature=0.5, top_k=1, max_tokens=1)
 
 
 class ServerWorker:
-    """One server; an event loop on its own thread asks it."""
+    """One server; an event loop in its own thread calls it."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ServerWorker:
             future.add_done_callback(self._running.discard)
 
     def cancel(self) -> None:
-        """Hang up; a server drops requests that nobody waits for."""
+        """Close connections; a server drops requests that nobody waits for."""
         for future in list(self._running):
             future.cancel()
 
@@ -125,7 +125,7 @@ class ServerWorker:
             self._is_asleep = False
 
     def _await_model(self) -> str:
-        """Wait for the server; return its model's name, and refuse one with too short a context."""
+        """Wait for the server; return its model's name, and refuse a context that is too short."""
         began = time.monotonic()
         is_named = False
         while True:
@@ -153,7 +153,7 @@ class ServerWorker:
         return str(model.get("id")) if isinstance(model, dict) else ""
 
     def _learn_logprobs(self) -> None:
-        """Find out whether log-probabilities are before temperature, or after truncation."""
+        """Detect whether log-probabilities are before temperature, or after truncation."""
         request = Request(id="probe", prompt=PROBE_PROMPT, sampling=GREEDY_SAMPLING, seed=0)
         plain, probed = (
             float(self._sample(replace(request, sampling=sampling)).logprobs[0])
@@ -214,9 +214,9 @@ class ServerWorker:
         return replace(sampled.completion, policy_version=version)
 
     def _find_oldest(self, stated: Sequence[str], first: int) -> int:
-        """Find the version of a response's oldest token; it was asked for when that was `first`.
+        """Find the version of a response's oldest token; the request was sent at version `first`.
 
-        A server that does not state the version of each token may have begun with `first`.
+        If the server does not state every version, it may have started with `first`.
         """
         versions = {int(name) if name.isdecimal() else -1 for name in stated}
         if len(versions) > 1 and not versions <= set(range(first, self._newest + 1)):
@@ -228,7 +228,7 @@ class ServerWorker:
         return min(versions) if is_whole else min(first, *versions)
 
     def _cut_at_stop(self, request: Request, completion: Completion) -> Completion:
-        """End a response with the token that completes a stop string: servers need not know the
+        """Cut a response after the token that completes a stop string; a server may lack the
         tokenizer."""
         if not request.sampling.stop:
             return completion
@@ -254,7 +254,7 @@ class ServerWorker:
             raise WorkerError(str(error)) from error
 
     def _run(self, work: Coroutine[object, object, T]) -> T:
-        """Run work on the loop's thread to its end, within the deadline."""
+        """Run a coroutine on the loop's thread, and wait for its result up to the deadline."""
         if self._loop is None:
             work.close()
             raise WorkerError("is not connected")
@@ -288,11 +288,11 @@ class ServerWorker:
 
 
 class _RefusedError(Exception):
-    """A request that the server refuses, as others like it would."""
+    """The server refused a request, and others like it would too."""
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop, origin: Origin) -> None:
-    """Run until the loop is stopped; then drop what is in flight and hang up."""
+    """Run until the loop is stopped; then cancel its tasks and close connections."""
 
     async def end() -> None:
         tasks = asyncio.all_tasks(loop) - {asyncio.current_task()}

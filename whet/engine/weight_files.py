@@ -1,9 +1,9 @@
-"""Weights on their way to workers: a safetensors file for each version, in memory or on a disk,
-and a canary that shows whether they arrived.
+"""Weights on their way to workers: a safetensors file for each version, in memory or on disk, and a
+canary that shows whether they arrived.
 
-The canary is a fixed prompt with the learner's greedy completion. It detects a tensor that was not
-replaced if that moves the log-probabilities of a few tokens by more than the tolerance; it cannot
-detect an embedding row that the prompt does not use.
+The canary is a fixed prompt with the learner's greedy completion. It detects an old tensor that
+moves the log-probabilities of a few tokens by more than the tolerance, but not an embedding row
+that the prompt does not use.
 """
 
 import os
@@ -38,7 +38,7 @@ float32: 3e-6 with the right weights, 1e-2 and more with an old head after one s
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Canary:
-    """A request, and what the learner answers."""
+    """A request, and the learner's completion of it."""
 
     request: Request
     tokens: Tokens
@@ -46,9 +46,9 @@ class Canary:
     tolerance: float
 
     def gap(self, completion: Completion) -> float:
-        """Return the largest gap of the log-probabilities, up to the first other token.
+        """Return the largest gap of the log-probabilities, up to the first token that differs.
 
-        If two tokens are about equally likely, either may be sampled, and what follows differs.
+        If two tokens are about equally likely, either may be sampled, and later tokens differ.
         """
         length = min(len(self.tokens), len(completion.tokens))
         is_other = self.tokens[:length] != completion.tokens[:length]
@@ -59,7 +59,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """One version of the learner's weights, in a file, and what they say on the canary's prompt."""
+    """One version of the learner's weights in a file, with its canary."""
 
     version: int
     file: Path
@@ -67,7 +67,7 @@ class Weights:
 
 
 def make_scratch(folder: str | None) -> Path:
-    """Make a folder for weights; None is this machine's memory, less what dead runs left there."""
+    """Make a folder for weights; None makes one in memory, and deletes those of dead runs."""
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
         scratch = Path(mkdtemp(prefix=PREFIX, dir=folder))
@@ -91,7 +91,8 @@ def store_weights(
     before: Weights | None,
     scratch: Path,
 ) -> Weights:
-    """Write the weights of `model` to a file; none are those of `before` under another version."""
+    """Write weights to a file; if `named` is empty, reuse those of `before` under the new
+    version."""
     tensors = dict(named)
     if not tensors:
         if before is None:

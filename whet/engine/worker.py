@@ -1,8 +1,8 @@
 """Workers of a fleet: engines with their own weights, in other processes or on other machines.
 
 A worker is controlled by plain calls, and reports completions and faults from its own threads.
-`WorkerHost` is the other end where the worker is a native engine: it serves an engine by messages,
-whatever carries them.
+`WorkerHost` is the other end of a native worker: it serves an engine by messages, over any
+transport.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ class WorkerError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FinishedRequest:
-    """A completion, and what the worker has counted since the call began."""
+    """A completion, and the worker's counters since the call began."""
 
     call: int
     id: str
@@ -67,7 +67,7 @@ class Worker(Protocol):
         ...
 
     def start(self, report: Report) -> None:
-        """Start or restart it; return once weights can be loaded."""
+        """Start or restart the worker; return once weights can be loaded."""
         ...
 
     def load(self, weights: Weights) -> None:
@@ -80,7 +80,7 @@ class Worker(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Drop what runs."""
+        """Drop running requests."""
         ...
 
     def sleep(self) -> None:
@@ -88,13 +88,13 @@ class Worker(Protocol):
         ...
 
     def close(self) -> None:
-        """End it; `start` may follow."""
+        """End the worker; `start` may follow."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Take weights: a safetensors file, or its bytes where files are not shared."""
+    """An order to load weights: a safetensors file, or its bytes where files are not shared."""
 
     version: int
     weights: Path | bytes
@@ -110,12 +110,12 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Drop all requests."""
+    """An order to drop all requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Free the cache."""
+    """An order to free the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +130,7 @@ WorkerReport = FinishedRequest | Refusal | Loaded | WorkerError
 
 
 class Inbox(Protocol):
-    """Orders as they arrive; None if the sender is gone, or, with `wait=False`, nothing is
-    there."""
+    """Orders as they arrive; None if the sender is gone or, with `wait=False`, none is waiting."""
 
     def get(self, *, wait: bool) -> WorkerOrder | None: ...
 
@@ -149,7 +148,7 @@ class EngineSpec:
     detokenize: Detokenize | None
 
     def build(self) -> Engine:
-        """Build the engine, with a row for a canary besides those of requests."""
+        """Build the engine, with one more row for a canary."""
         torch.set_num_threads(self.num_threads)
         model = Transformer(self.model, dtype=self.dtype, device="meta")
         model = model.to_empty(device=self.device).requires_grad_(False)
@@ -184,7 +183,7 @@ class WorkerHost:
             following.extend(self._follow(order))
 
     def _follow(self, order: WorkerOrder) -> Sequence[WorkerOrder]:
-        """Execute an order; return those that arrived meanwhile and are still to be done."""
+        """Execute an order; return orders that arrived meanwhile and are still to be executed."""
         match order:
             case Load():
                 self._load(order)
@@ -206,7 +205,7 @@ class WorkerHost:
 
     def _generate(self, order: Submit) -> Sequence[WorkerOrder]:
         arriving = _ArrivingRequests(order, self.inbox, self._load, num_slots=self.num_slots)
-        # A call whose requests come late is several of the engine.
+        # A call whose requests arrive late takes several calls of the engine.
         before = self._counted if order.call == self._call else EngineStats()
         self._call = order.call
         try:
@@ -224,9 +223,8 @@ class WorkerHost:
 
 
 class _ArrivingRequests(OpenRequests):
-    """The requests of a call as they arrive, and what else may happen under them: other weights,
-    taken between two windows, and a canary, for which a row is free. Any other order ends the
-    call."""
+    """The requests of a call as they arrive. Meanwhile, weights may be loaded between two windows,
+    and a canary may run in its own row. Any other order ends the call."""
 
     def __init__(
         self, order: Submit, inbox: Inbox, load: Callable[[Load], None], *, num_slots: int

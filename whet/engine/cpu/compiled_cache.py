@@ -1,4 +1,4 @@
-"""Decode steps of small models on a CPU by the C kernel: one call per step.
+"""Decode steps of small models on a CPU, each one call of a C kernel.
 
 The kernel samples from the full distribution. Rows with top-k, top-p or min-p are sampled by torch,
 from the kernel's final hidden states.
@@ -72,7 +72,7 @@ class _Rows(ctypes.Structure):
 
 
 def build_cpu_cache(model: Transformer, *, slots: int, context: int) -> KVCache:
-    """Use the C kernel for small float32 models whose features it knows, else torch.
+    """Use the C kernel for small float32 models with supported features, else torch.
 
     The paged cache supports every feature: it leaves attention to `whet.kernels.attention`.
     """
@@ -96,10 +96,10 @@ def _is_supported(model: Transformer) -> bool:
 
 
 class CompiledCache(DenseCache):
-    """The dense cache as the kernel reads it, with a copy of the weights in its layout.
+    """The dense cache in the kernel's layout, with a copy of the weights.
 
-    Keys are transposed: new keys of rows in the blocks themselves, keys of prompts in a copy.
-    Rows that move keep their slot in the blocks, given by `slot_R`.
+    Keys are transposed: those of responses in the blocks, those of prompts in a copy. A row that
+    moves keeps its slot in the blocks, given by `slot_R`.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class CompiledCache(DenseCache):
             self._cache = self._describe_cache()
 
     def _describe_rows(self, batch: InputBatch) -> _Rows:
-        """Look addresses up once: the tensors of the rows never move."""
+        """Look up addresses once: the tensors of the batch never move."""
         ints = batch.token_R, batch.count_R, batch.live_R, batch.prompt_end_R, batch.fetched_R
         tensors = *ints, batch.limit_R, batch.seed_R, batch.temperature_R, batch.output_RW
         arrays = self.slot_R, self.allocator.prompt_R, self.allocator.length_S
@@ -221,14 +221,13 @@ class CompiledCache(DenseCache):
         )
 
     def _transpose_keys(self) -> None:
-        """Copy the keys of prompts that were cached since the last step."""
+        """Copy the keys of prompts cached since the last step."""
         keys_LSGCD = self.prompts[:, 0]
         line_S = torch.tensor(sorted(self._new_prompts))
         layers, prompts, groups, length, size = keys_LSGCD.shape
         padded_shape = layers, prompts, groups, size, ceil_div(length, LANES) * LANES
         if self.keys_LSGDC.shape != padded_shape:
-            # Zeros: what lies past the end of a prompt is read before it is masked, so it must not
-            # be NaN.
+            # Zeros: keys past the end of a prompt are read before masking, so none may be NaN.
             self.keys_LSGDC = keys_LSGCD.new_zeros(padded_shape)
             line_S = torch.arange(prompts)
         self.keys_LSGDC[:, line_S, :, :, :length] = keys_LSGCD[:, line_S].transpose(3, 4)

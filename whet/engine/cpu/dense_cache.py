@@ -1,7 +1,6 @@
-"""The dense cache, for CPUs: each prompt once, and blocks for the tokens that each row adds.
+"""The dense cache, for CPUs: each prompt once, and the response tokens of all rows in blocks.
 
-A step reads memory from end to end: a prompt once for all of its samples, and the tokens of all
-rows block by block.
+A step reads memory sequentially: a prompt once for all its samples, and responses block by block.
 
 Shapes: R rows, B rows in use, S prompts, N query heads, G key/value heads, Y query heads that share
 one, C cached tokens, D head size, T tokens of a prefill, Q rows that move, are written or share a
@@ -31,7 +30,7 @@ CACHE_BLOCK = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PromptGroups:
-    """Rows in a grid by shared prompt: one grid row per prompt, as wide as the largest group."""
+    """Rows in a grid by shared prompt: one line per prompt, as wide as the largest group."""
 
     first: int
     """The prompt of the first line; prompts of the other lines follow."""
@@ -51,7 +50,7 @@ class PromptGroups:
 
 
 class SharedPrompts:
-    """An allocator that never runs out; it keeps a prompt once, as long as a row uses it."""
+    """An allocator that never runs out; it keeps each prompt once, while a row uses it."""
 
     def __init__(self, rows: int) -> None:
         self.prompt_R = np.full(rows, -1, dtype=np.int64)
@@ -99,7 +98,7 @@ class SharedPrompts:
         self._groups.clear()
 
     def group_rows(self, num_rows: int) -> PromptGroups:
-        """Arrange the first rows; the result is cached until a row starts, ends or moves."""
+        """Group the first rows by prompt; cached until a row starts, ends or moves."""
         if num_rows not in self._groups:
             self._groups[num_rows] = self._build_groups(self.prompt_R[:num_rows])
         return self._groups[num_rows]
@@ -174,8 +173,8 @@ class DenseCache:
         return num_rows
 
     def decode(self, batch: InputBatch, size: int, longest: int) -> "DenseDecode":
-        """Return attention from the newest token of the first `size` rows to all that each has
-        cached."""
+        """Return attention from the newest token of each of the first `size` rows to its cached
+        tokens."""
         by_prompt = self.allocator.group_rows(size)
         column_B = batch.position_of(slice(0, size)) - torch.from_numpy(by_prompt.prompt_length_B)
         attend = DenseDecode(self, by_prompt, column_B)
@@ -183,10 +182,10 @@ class DenseCache:
         return attend
 
     def reserve_blocks(self, number: int) -> None:
-        """Allocate `number` blocks of all rows; further ones are not in use."""
+        """Use `number` blocks of all rows, and allocate those that are missing."""
         self._num_used = number
         while len(self.blocks) < number:
-            # Zeros: attention multiplies what it masks by 0, so it must not be NaN.
+            # Zeros: attention multiplies masked values by 0, so none may be NaN.
             self.blocks.append(torch.zeros_like(self._block, memory_format=torch.contiguous_format))
 
     def _reserve(self, lines: int, length: int) -> None:
@@ -219,7 +218,7 @@ class DensePrefill:
 class DenseDecode:
     """Attention of one new token per row over its prompt and its response so far.
 
-    Scores of both parts share one softmax. Rows of one prompt read it together, as one product.
+    Scores of both parts share one softmax. Rows of one prompt read it in one matrix product.
     """
 
     def __init__(self, cache: DenseCache, by_prompt: PromptGroups, column_B: Tensor) -> None:
@@ -227,7 +226,7 @@ class DenseDecode:
         self.by_prompt = by_prompt
         self.prompt_length = int(by_prompt.prompt_length_B.max())
         used = int(column_B.max()) + 1
-        # Blocks are read whole: skipping what no row has filled yet takes longer.
+        # Blocks are read whole: skipping cells that no row has filled takes longer.
         self.num_blocks = ceil_div(used, CACHE_BLOCK)
         self.total = self.prompt_length + self.num_blocks * CACHE_BLOCK
         self.end = self.prompt_length + used
@@ -320,7 +319,7 @@ class DenseDecode:
         return torch.softmax(scores_BGYC, dim=-1)
 
     def _row_blocks(self, layer: int, which: int, rows: int) -> list[tuple[Tensor, slice]]:
-        """List keys (0) or values (1) that rows have added by block, and their score columns."""
+        """List the keys (0) or values (1) of responses by block, with their score columns."""
         blocks = []
         for number in range(self.num_blocks):
             column = self.prompt_length + number * CACHE_BLOCK
